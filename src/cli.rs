@@ -228,6 +228,28 @@ or the gateway does not answer.")]
         #[command(flatten)]
         admin: AdminOptions,
     },
+    /// Show live in a terminal what a running gateway does.
+    ///
+    /// Routes with their requests per second, latency and rejections, the rules of one, the
+    /// upstreams, and the configuration in force. `?` shows the keys.
+    #[command(after_help = "\
+Examples:
+  flowgate top
+  flowgate top --admin 127.0.0.1:9901 --filter login
+  flowgate top --once
+
+Exit codes: 0 ended by a key or a signal; 2 called wrongly, or the gateway does not answer.")]
+    Top {
+        /// The configuration of the gateway.
+        #[command(flatten)]
+        file: File,
+        /// Where the gateway is.
+        #[command(flatten)]
+        admin: AdminOptions,
+        /// What is shown.
+        #[command(flatten)]
+        options: TopOptions,
+    },
     /// Print the JSON Schema of the configuration, for editors.
     #[command(after_help = "\
 Example:
@@ -306,6 +328,76 @@ pub struct PreviewOptions {
     /// How to print the report.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
+}
+
+/// What `top` shows.
+#[derive(Clone, Debug, Args)]
+pub struct TopOptions {
+    /// Print one sample as text, and end. Without a terminal that is what happens anyway.
+    #[arg(long)]
+    pub once: bool,
+    /// Which routes come first.
+    #[arg(long, value_enum)]
+    pub sort: Option<TopSort>,
+    /// Only routes with these words in their name, path, rules or upstream.
+    #[arg(long, value_name = "WORDS")]
+    pub filter: Option<String>,
+}
+
+/// The order of the routes in `top`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum TopSort {
+    /// The most rejected in the last minute.
+    #[default]
+    Rejected,
+    /// The busiest in the last minute.
+    Requests,
+    /// The slowest by p99.
+    Latency,
+    /// The most in flight.
+    InFlight,
+    /// By name.
+    Name,
+    /// As they match.
+    Order,
+}
+
+impl TopSort {
+    /// All orders, each followed by the next one.
+    pub const ALL: [Self; 6] =
+        [Self::Rejected, Self::Requests, Self::Latency, Self::InFlight, Self::Name, Self::Order];
+
+    /// Returns the word of the admin listener's query.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::Requests => "requests",
+            Self::Latency => "latency",
+            Self::InFlight => "in_flight",
+            Self::Name => "name",
+            Self::Order => "order",
+        }
+    }
+
+    /// Returns the order in words.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Rejected => "most rejected",
+            Self::Requests => "most requests",
+            Self::Latency => "slowest",
+            Self::InFlight => "most in flight",
+            Self::Name => "by name",
+            Self::Order => "as they match",
+        }
+    }
+
+    /// Returns the next order; the first one after the last.
+    #[must_use]
+    pub fn next(self) -> Self {
+        let at = Self::ALL.iter().position(|one| *one == self);
+        at.and_then(|at| Self::ALL.get(at + 1)).copied().unwrap_or_default()
+    }
 }
 
 /// How the gateway writes its own log.

@@ -45,5 +45,6 @@ pub mod scenario;
 pub mod shutdown;
 pub mod small_http;
 pub mod suggest;
+pub mod top;
 pub mod traces;
 pub mod workers;

@@ -7,7 +7,7 @@ use flowgate::{
     cli::{self, Cli, Command, Format, Log, Named, manual},
     clock, config, demo, gateway,
     meter::Counters,
-    preview_command, replay, scenario, shutdown, suggest,
+    preview_command, replay, scenario, shutdown, suggest, top,
 };
 use std::{
     io::{self, IsTerminal, Write},
@@ -106,6 +106,15 @@ impl From<preview_command::PreviewError> for Failure {
     }
 }
 
+impl From<top::TopError> for Failure {
+    fn from(error: top::TopError) -> Self {
+        match error {
+            top::TopError::Client(error) => error.into(),
+            top::TopError::Io(_) => Self::Error(Box::new(error)),
+        }
+    }
+}
+
 impl From<replay::ReplayError> for Failure {
     fn from(error: replay::ReplayError) -> Self {
         use replay::ReplayError as Error;
@@ -194,6 +203,9 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Apply { file, admin } => {
             Ok(preview_command::apply(&file.path(), &admin, &mut io::stdout())?)
+        }
+        Command::Top { file, admin, options } => {
+            Ok(top::run(&file.path(), &admin, &options, &mut io::stdout())?)
         }
         Command::Schema => Ok(print(config::schema())?),
         Command::Reference => Ok(print(&config::reference())?),

@@ -95,6 +95,7 @@ const LAYERS: &[Layer] = &[
         "preview_command",
         &["flow", "config", "clock", "shutdown", "preview", "admin_client", "cli"],
     ),
+    io("top", &["admin_client", "cli", "clock"]),
     io("check", &["config", "certs", "clock", "access_log", "cli"]),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
     io("gateway", EVERY_LAYER),

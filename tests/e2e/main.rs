@@ -49,6 +49,7 @@ mod stores;
 mod throttling;
 mod tls;
 mod tokens;
+mod top;
 mod trace_export;
 mod trace_parents;
 mod tracing;

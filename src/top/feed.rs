@@ -1,0 +1,99 @@
+//! Receives samples, and connects again when the gateway goes away.
+
+use super::{
+    model::{News, Query},
+    sample::{Config, History, Sample},
+};
+use crate::{
+    admin_client::{Client, ClientError, Event},
+    clock::Clock,
+};
+use core::{fmt::Write, time::Duration};
+use tokio::sync::{mpsc, watch};
+
+/// The routes that are asked for: more fit on few screens.
+const ROUTES: usize = 100;
+
+/// How long no event may come: the gateway sends one a second.
+const SILENCE: Duration = Duration::from_secs(6);
+
+/// How long to wait before another connection, by how many have failed.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+];
+
+/// Sends what comes to `news` until nobody receives it. Another query begins another stream.
+pub(super) async fn follow(
+    client: Client,
+    mut queries: watch::Receiver<Query>,
+    news: mpsc::Sender<News>,
+    clock: Clock,
+) {
+    let mut failures = 0;
+    loop {
+        let query = queries.borrow_and_update().clone();
+        let ended = tokio::select! {
+            changed = queries.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                continue;
+            }
+            ended = stream(&client, &query, &news, &clock, &mut failures) => ended,
+        };
+        let why = ended.map_or_else(|error| error.to_string(), str::to_owned);
+        if news.send(News::Lost(why)).await.is_err() {
+            return;
+        }
+        let pause = PAUSES[failures.min(PAUSES.len() - 1)];
+        failures += 1;
+        clock.timer(clock.now() + pause).await;
+    }
+}
+
+/// Follows one stream to its end. Returns why it ended.
+async fn stream(
+    client: &Client,
+    query: &Query,
+    news: &mpsc::Sender<News>,
+    clock: &Clock,
+    failures: &mut usize,
+) -> Result<&'static str, ClientError> {
+    let mut events = client.follow(&path(query)).await?;
+    loop {
+        let Ok(next) = clock.timeout(SILENCE, events.next()).await else {
+            return Ok("the gateway is silent");
+        };
+        let Some(event) = next? else { return Ok("the gateway has closed the connection") };
+        let Some(read) = read(&event) else { continue };
+        *failures = 0;
+        if news.send(read).await.is_err() {
+            return Ok("");
+        }
+    }
+}
+
+/// Reads an event; `None` for one that is of another version.
+pub(super) fn read(event: &Event) -> Option<News> {
+    let data = &*event.data;
+    match &*event.name {
+        "sample" => serde_json::from_str::<Sample>(data).ok().map(Box::new).map(News::Sample),
+        "config" => serde_json::from_str::<Config>(data).ok().map(Box::new).map(News::Config),
+        "history" => serde_json::from_str::<History>(data).ok().map(Box::new).map(News::History),
+        _ => None,
+    }
+}
+
+/// Returns the path that asks for the routes of a query.
+pub(super) fn path(query: &Query) -> String {
+    let Query { sort, filter } = query;
+    let mut path = format!("/live?size={ROUTES}&sort={}&q=", sort.word());
+    for byte in filter.bytes() {
+        // Writing to a String cannot fail.
+        _ = write!(path, "%{byte:02x}");
+    }
+    path
+}

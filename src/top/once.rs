@@ -1,0 +1,46 @@
+//! One sample as plain text, for scripts and where there is no terminal.
+
+use super::{
+    error::TopError,
+    feed::{path, read},
+    model::{Model, News, Query},
+    screen::text,
+};
+use crate::{
+    admin_client::{Client, ClientError},
+    clock::Clock,
+};
+use core::time::Duration;
+use std::io::{self, Write};
+
+/// How long the first sample may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Writes the latest sample that the gateway has.
+pub(super) async fn write(
+    client: &Client,
+    query: &Query,
+    out: &mut impl Write,
+) -> Result<(), TopError> {
+    let clock = Clock::start();
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the gateway sends no sample");
+    let received = clock.timeout(PATIENCE, receive(client, query)).await;
+    let model = received.map_err(|_| late())??;
+    let model = model.ok_or_else(late)?;
+    out.write_all(text::page(&model).as_bytes())?;
+    Ok(out.flush()?)
+}
+
+async fn receive(client: &Client, query: &Query) -> Result<Option<Model>, ClientError> {
+    let mut events = client.follow(&path(query)).await?;
+    let mut model = Model::new(query.clone());
+    while let Some(event) = events.next().await? {
+        let Some(news) = read(&event) else { continue };
+        let is_last = matches!(news, News::Sample(_));
+        model.take(news);
+        if is_last {
+            return Ok(Some(model));
+        }
+    }
+    Ok(None)
+}

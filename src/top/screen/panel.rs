@@ -1,0 +1,243 @@
+//! The panel below the routes: the rules of the chosen route, the upstreams, or the configuration.
+
+use super::{
+    super::{
+        model::{Model, Panel},
+        sample::{Problem, Route, Rule, Server, Upstream},
+        words::{meter, plain, rate, seconds, short},
+    },
+    look::Look,
+};
+use ratatui_core::text::{Line, Span};
+
+/// The width of a bar that shows how full a rule is.
+const METER: usize = 12;
+
+/// Returns the panel's title, with a rule to the right end.
+pub(crate) fn title(model: &Model, width: usize, look: Look) -> Line<'static> {
+    let words = match (model.panel, chosen(model)) {
+        (Panel::Rules, Some(route)) => format!("rules of {}", plain(&route.name)),
+        (Panel::Rules, None) => "rules".to_owned(),
+        (Panel::Upstreams, _) => match &model.sample {
+            Some(sample) if sample.upstreams.out > 0 => {
+                format!("upstreams: ✕ {} servers out of order", sample.upstreams.out)
+            }
+            Some(_) | None => "upstreams".to_owned(),
+        },
+        (Panel::Configuration, _) => "configuration".to_owned(),
+    };
+    let order = match &model.sample {
+        Some(sample) if sample.routes.found > sample.routes.rows.len() => {
+            let routes = &sample.routes;
+            format!(
+                " {} of {} routes, {} ",
+                routes.rows.len(),
+                routes.found,
+                model.query.sort.about()
+            )
+        }
+        Some(_) | None => format!(" {} ", model.query.sort.about()),
+    };
+    let left = width.saturating_sub(words.chars().count() + order.chars().count() + 3);
+    Line::from(vec![
+        look.soft("─ ".to_owned()),
+        Span::raw(words),
+        look.soft(format!(" {}", "─".repeat(left))),
+        look.soft(order),
+    ])
+}
+
+/// Returns the panel's lines.
+pub(crate) fn lines(model: &Model, width: usize, look: Look) -> Vec<Line<'static>> {
+    match model.panel {
+        Panel::Rules => chosen(model).map_or_else(Vec::new, |route| rules(route, look)),
+        Panel::Upstreams => upstreams(model, look),
+        Panel::Configuration => configuration(model, width, look),
+    }
+}
+
+fn chosen(model: &Model) -> Option<&Route> {
+    model.sample.as_ref()?.routes.rows.get(model.chosen())
+}
+
+/// Returns the rules of a route, below what it matches.
+pub(crate) fn rules(route: &Route, look: Look) -> Vec<Line<'static>> {
+    let to = route.upstream.as_ref().or(route.answer.as_ref());
+    let to = to.map_or_else(String::new, |to| format!(" → {to}"));
+    let mut lines =
+        vec![Line::from(look.soft(format!("  {}{}", plain(&route.matches), plain(&to))))];
+    lines.extend(route.rules.iter().map(|one| rule(one, look)));
+    if route.rules.is_empty() {
+        lines.push(Line::raw("  this route has no limit"));
+    }
+    if route.more_rules > 0 {
+        lines.push(Line::raw(format!("  and {} more rules", route.more_rules)));
+    }
+    lines
+}
+
+fn rule(rule: &Rule, look: Look) -> Line<'static> {
+    let rejects = if rule.dry_run { rule.would_reject } else { rule.rejected };
+    let mark = match (rejects > 0.0, rule.dry_run) {
+        (true, false) => "✕ ",
+        (true, true) => "~ ",
+        (false, _) => "  ",
+    };
+    let mut spans = vec![Span::styled(mark, if rule.dry_run { look.odd() } else { look.bad() })];
+    spans.push(Span::raw(format!("{:<16} ", plain(&rule.name))));
+    spans.push(Span::raw(format!("{} ", fill(rule))));
+    let quota = rule.quota.as_ref().map_or_else(String::new, |quota| format!(" {quota}"));
+    let key = rule.key.as_ref().map_or_else(String::new, |key| format!(" each {key}"));
+    let extra = [(rule.dry_run, " dry run"), (rule.shared, " shared")];
+    let extra: String = extra.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
+    let about = plain(&format!(" {}{quota}{key}{extra}", rule.algorithm));
+    let passed = format!(" passed {}/s delayed {}/s", rate(rule.passed), rate(rule.delayed));
+    spans.push(Span::raw(passed));
+    let verb = if rule.dry_run { "would reject" } else { "rejected" };
+    let reasons: Vec<&str> = rule.reasons.keys().map(String::as_str).collect();
+    let reasons =
+        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    let rejected = plain(&format!(" {verb} {}/s{reasons}", rate(rejects)));
+    let style = match (rejects > 0.0, rule.dry_run) {
+        (true, false) => look.bad(),
+        (true, true) => look.odd(),
+        (false, _) => ratatui_core::style::Style::new(),
+    };
+    spans.push(Span::styled(rejected, style));
+    spans.push(look.soft(about));
+    Line::from(spans)
+}
+
+/// Says how full a rule is.
+fn fill(rule: &Rule) -> String {
+    if let Some(breaker) = &rule.breaker {
+        let state = plain(&breaker.state);
+        return format!(
+            "{state}: {} failed, {} slow of {}",
+            short(breaker.failed),
+            short(breaker.slow),
+            short(breaker.answers)
+        );
+    }
+    if let Some(keys) = rule.keys {
+        return format!(
+            "limit {} each, {} of {} keys",
+            short(rule.limit),
+            short(keys.live),
+            short(keys.max)
+        );
+    }
+    let full = if rule.used >= rule.limit { " full" } else { "" };
+    format!(
+        "{} {} of {}{full}",
+        meter(rule.used, rule.limit, METER),
+        short(rule.used),
+        short(rule.limit)
+    )
+}
+
+/// Returns a line for each server, below the store if there is one.
+pub(crate) fn upstreams(model: &Model, look: Look) -> Vec<Line<'static>> {
+    let Some(sample) = &model.sample else { return Vec::new() };
+    let mut lines = Vec::new();
+    if let Some(store) = sample.store {
+        let gateways = format!("  {} gateways, {} errors", store.gateways, store.errors);
+        let state = if store.up { "  store reached" } else { "✕ store not reached" };
+        let style = if store.up { look.good() } else { look.bad() };
+        lines.push(Line::from(vec![Span::styled(state, style), Span::raw(gateways)]));
+    }
+    for upstream in &sample.upstreams.rows {
+        lines.extend(upstream.servers.iter().map(|one| server(upstream, one, look)));
+        let more = upstream.servers_total.saturating_sub(upstream.servers.len());
+        if more > 0 {
+            lines.push(Line::raw(format!("  {}: {more} more servers", plain(&upstream.name))));
+        }
+    }
+    let more = sample.upstreams.total.saturating_sub(sample.upstreams.rows.len());
+    if sample.upstreams.total == 0 {
+        lines.push(Line::raw("  there are no upstreams"));
+    } else if more > 0 {
+        lines.push(Line::raw(format!("  and {more} more upstreams")));
+    }
+    lines
+}
+
+fn server(upstream: &Upstream, server: &Server, look: Look) -> Line<'static> {
+    let is_healthy = server.health == "healthy";
+    let name = server.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
+    let address = plain(&format!("{}{name}", server.address));
+    let style = if is_healthy { look.good() } else { look.bad() };
+    Line::from(vec![
+        Span::styled(if is_healthy { "  " } else { "✕ " }, look.bad()),
+        Span::raw(format!("{:<16} {address:<24} ", plain(&upstream.name))),
+        Span::styled(format!("{:<10}", plain(&server.health)), style),
+        Span::raw(format!(
+            " in flight {}  sent {}/s  failed {}/s",
+            short(server.in_flight),
+            short(server.requests),
+            short(server.failures)
+        )),
+    ])
+}
+
+/// Returns what is in force, and the last rejected edit.
+pub(crate) fn configuration(model: &Model, width: usize, look: Look) -> Vec<Line<'static>> {
+    let config = &model.config;
+    let now = model.sample.as_ref().map_or(0, |sample| sample.at);
+    let ago = |at: u64| seconds(now.saturating_sub(at));
+    let changes = if config.changes.is_empty() { "none since the start" } else { &config.changes };
+    let mut lines = vec![
+        Line::raw(format!(
+            "  version {}, hash {}, in force for {}",
+            config.version,
+            plain(&config.hash),
+            ago(config.applied)
+        )),
+        Line::raw(format!("  {} routes, {} upstreams", config.routes, config.upstreams)),
+    ];
+    lines.extend(wrapped(&format!("last change: {changes}"), width).into_iter().map(Line::raw));
+    lines.push(Line::raw(format!("  listens: {}", plain(&config.listeners.join(", ")))));
+    let Some(rejected) = &config.rejected else { return lines };
+    let state = if config.is_behind { "✕ not fixed yet" } else { "  fixed since" };
+    let style = if config.is_behind { look.bad() } else { look.good() };
+    let count = rejected.count;
+    let words = format!("; an edit was rejected {} ago, with {count} problems:", ago(rejected.at));
+    lines.push(Line::from(vec![Span::styled(state, style), Span::raw(words)]));
+    for problem in &rejected.problems {
+        lines.extend(wrapped(&place_and_message(problem), width).into_iter().map(Line::raw));
+        if !problem.help.is_empty() {
+            let help = wrapped(&format!("help: {}", problem.help), width);
+            lines.extend(help.into_iter().map(|line| Line::from(look.soft(line))));
+        }
+    }
+    lines
+}
+
+/// Returns `gateway.yaml:3:7: message`.
+pub(super) fn place_and_message(problem: &Problem) -> String {
+    let Problem { file, line, column, message, .. } = problem;
+    let text = match line {
+        0 => message.clone(),
+        _ => format!("{file}:{line}:{column}: {message}"),
+    };
+    plain(&text)
+}
+
+/// Breaks a text into lines that begin with two spaces.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let room = width.saturating_sub(2).max(10);
+    let mut lines = vec![String::new()];
+    let text = plain(text);
+    for word in text.split(' ') {
+        let used = lines.last().map_or(0, |line| line.chars().count());
+        match lines.last_mut() {
+            Some(line) if used == 0 => line.push_str(word),
+            Some(line) if used + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    lines.into_iter().map(|line| format!("  {line}")).collect()
+}

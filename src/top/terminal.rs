@@ -1,0 +1,74 @@
+//! The terminal: taken over, and given back however the program ends.
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use std::{
+    io::{self, Write},
+    panic,
+};
+
+/// Another screen, without a cursor.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
+
+/// The screen that was there, with its cursor.
+const LEAVE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
+
+/// The size of a terminal that does not know its own.
+const USUAL: (u16, u16) = (80, 24);
+
+/// A terminal that was taken over; dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    before: Termios,
+}
+
+impl Terminal {
+    /// Takes the terminal over. A panic gives it back before it is reported.
+    pub(super) fn take() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let terminal = Self { before };
+        terminal.enter()?;
+        let before = terminal.before.clone();
+        let report = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            give_back(&before);
+            report(info);
+        }));
+        Ok(terminal)
+    }
+
+    /// Takes it over, also after it was given back for a while.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        let mut raw = self.before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
+        let mut out = io::stdout().lock();
+        out.write_all(ENTER.as_bytes())?;
+        out.flush()
+    }
+
+    /// Gives it back.
+    pub(super) fn leave(&self) {
+        give_back(&self.before);
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+fn give_back(before: &Termios) {
+    let mut out = io::stdout().lock();
+    // The terminal may be gone, and nothing else can be done about it.
+    drop(out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush()));
+    let _gone = tcsetattr(io::stdin(), OptionalActions::Drain, before);
+}
+
+/// Returns columns and rows.
+pub(super) fn size() -> (u16, u16) {
+    match tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
+        Ok(_) | Err(_) => USUAL,
+    }
+}

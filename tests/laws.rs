@@ -15,6 +15,8 @@ mod edits;
 mod flood;
 #[path = "laws/oracle.rs"]
 mod oracle;
+#[path = "laws/peek.rs"]
+mod peek;
 #[path = "laws/priority.rs"]
 mod priority;
 #[path = "laws/rejections.rs"]

@@ -1,6 +1,7 @@
 //! A route's slots, which decide together.
 
 mod evaluation;
+mod peek;
 mod reservation;
 mod slots;
 mod take_over;
@@ -318,12 +319,18 @@ impl Chain {
     #[inline]
     fn arrive(&mut self, now: Instant, claims: &[Claim]) -> Instant {
         let now = self.clamp(now);
+        self.prepare(now, claims);
+        now
+    }
+
+    /// Prepares the keyed slots for `claims`.
+    #[inline]
+    fn prepare(&mut self, now: Instant, claims: &[Claim]) {
         for entry in self.slots.iter_mut().filter(|entry| entry.wanted.is_keyed()) {
             if let Some(&Claim { key, .. }) = entry.claim_in(claims) {
                 entry.slot.prepare(now, key);
             }
         }
-        now
     }
 
     /// Checks every slot that has a claim.

@@ -148,6 +148,21 @@ impl Gate {
         Ok(has_end.then(|| Permit::new(Arc::clone(self), charged)))
     }
 
+    /// Returns what [`enter`](Self::enter) would decide about a request at `now`, and what it would
+    /// report, without a transition of the breaker. Nothing is charged or counted, and no later
+    /// decision depends on it.
+    ///
+    /// It copies the states that it looks at: up to 8 bytes for each request that a sliding log
+    /// remembers.
+    ///
+    /// # Errors
+    ///
+    /// The rejection.
+    #[expect(clippy::result_large_err, reason = "as that of `enter`")]
+    pub fn peek(&self, now: Instant, claims: &[Claim]) -> Result<Report, Rejection> {
+        self.lock().peek(now, claims)
+    }
+
     /// Returns the statistics at `now`.
     pub fn observe(&self, now: Instant) -> Observation {
         self.lock().observe(now)

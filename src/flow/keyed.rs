@@ -250,6 +250,17 @@ impl<S: Clone> Table<S> {
         (shares && self.newcomer.is_known).then_some(&self.newcomer.state)
     }
 
+    /// Returns a copy of the state that a charge of the client just found would change.
+    pub(super) fn copy_to_charge(&self, lookup: Lookup, policy: &impl StatePolicy<S>) -> S {
+        let mut state = self.get(lookup).clone();
+        let recalled = self.newcomer.recalled;
+        if matches!(lookup, Lookup::At(KeySlot::Overflow(_))) && policy.scale().weight(recalled) > 0
+        {
+            policy.absorb(&mut state, recalled);
+        }
+        state
+    }
+
     /// Gives the client just found its place.
     pub(super) fn occupy(&mut self, lookup: Lookup, policy: &impl StatePolicy<S>) -> KeySlot {
         match lookup {

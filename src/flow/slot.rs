@@ -58,6 +58,9 @@ pub(super) trait Slot: Retune + Sync + Transfers + Observe + Debug + Send {
     /// Returns what is used of a checked state, without the request.
     fn usage(&self, now: Instant, lookup: Lookup) -> Usage;
 
+    /// Returns what would be used if the request were charged.
+    fn usage_after(&self, times: Times, cost: u64, lookup: Lookup) -> Usage;
+
     /// Charges an admitted request. Writes a breaker's transition into `turn`.
     fn on_pass(
         &mut self,

@@ -229,6 +229,17 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         self.limiter.usage(self.states.get(lookup), now)
     }
 
+    fn usage_after(&self, times: Times, cost: u64, lookup: Lookup) -> Usage {
+        let mut state = match &self.states {
+            States::One(state) => state.clone(),
+            States::Keyed { table, .. } => {
+                table.copy_to_charge(lookup, &PolicyAt { limiter: &self.limiter, now: times.now })
+            }
+        };
+        self.limiter.charge(&mut state, times, cost);
+        self.limiter.usage(&state, times.now)
+    }
+
     fn on_pass(
         &mut self,
         times: Times,

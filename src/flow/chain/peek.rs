@@ -1,0 +1,65 @@
+//! What a decision would be, without the decision.
+
+use super::{
+    Chain,
+    evaluation::{Evaluation, SlotResult},
+    slots::ChainSlot,
+};
+use crate::flow::{
+    claim::Claim,
+    decision::{Quota, Rejection, Report, Verdict},
+    time::Instant,
+    traits::Times,
+};
+
+impl Chain {
+    /// Returns what [`enter`](Self::enter) would decide about a request at `now`, and what it
+    /// would report.
+    ///
+    /// No later decision depends on it: nothing is charged, the chain's time stays as it is, and
+    /// what [`prepare`](Self::prepare) leaves is made anew for each request.
+    ///
+    /// # Errors
+    ///
+    /// The rejection.
+    #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
+    pub(in crate::flow) fn peek(
+        &mut self,
+        now: Instant,
+        claims: &[Claim],
+    ) -> Result<Report, Rejection> {
+        let now = now.max(self.latest);
+        self.prepare(now, claims);
+        let mut evaluation = Evaluation::new(now);
+        self.check_all(claims, &mut evaluation);
+        let is_passed = evaluation.rejection.is_none();
+        let quotas = evaluation.results.iter();
+        let quotas = quotas.map(|result| self.quota(result, &evaluation, is_passed)).collect();
+        let report = Report { quotas, transition: None };
+        match evaluation.rejection {
+            None => Ok(report),
+            Some((at, reason)) => {
+                Err(Rejection { slot: evaluation.results[at].claim.slot, reason, report })
+            }
+        }
+    }
+
+    /// Returns a slot's part. `is_passed`: whether all let the request pass, which then counts.
+    fn quota(
+        &self,
+        result: &SlotResult<'_>,
+        evaluation: &Evaluation<'_>,
+        is_passed: bool,
+    ) -> Quota {
+        let &Evaluation { now, start, .. } = evaluation;
+        let &SlotResult { index, claim, verdict, wait, lookup } = result;
+        let ChainSlot { slot, .. } = &self.slots[index];
+        let counts = matches!(verdict, Verdict::Passed | Verdict::Delayed) && claim.cost > 0;
+        let usage = if is_passed && counts {
+            slot.usage_after(Times { now, own: now + wait, start }, claim.cost, lookup)
+        } else {
+            slot.usage(now, lookup)
+        };
+        result.quota(slot.limit(), usage)
+    }
+}

@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind
 use std::{
     env,
     ffi::OsString,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -250,6 +250,42 @@ Exit codes: 0 ended by a key or a signal; 2 called wrongly, or the gateway does 
         #[command(flatten)]
         options: TopOptions,
     },
+    /// Say what a running gateway would do with a request, and why.
+    ///
+    /// The route and why it matches, each rule with its key, usage and verdict, and the server.
+    /// Nothing is sent, and no rule counts it.
+    #[command(after_help = "\
+Examples:
+  flowgate explain /search?q=x
+  flowgate explain POST /login --host shop.example.com --from 192.0.2.1
+  flowgate explain GET /api -H 'x-tenant: a' --output json
+
+Exit codes: 0 done, whatever the gateway would do; 1 the request cannot be explained; 2 called
+wrongly, or the gateway does not answer.")]
+    Explain {
+        /// The configuration of the gateway.
+        #[command(flatten)]
+        file: File,
+        /// Which request.
+        #[command(flatten)]
+        options: ExplainOptions,
+    },
+    /// Show the last 1,000 requests that a running gateway has rejected.
+    #[command(after_help = "\
+Examples:
+  flowgate rejections
+  flowgate rejections --route login --limit 20
+  flowgate rejections --output json --limit 1000
+
+Exit codes: 0 done; 2 called wrongly, or the gateway does not answer.")]
+    Rejections {
+        /// The configuration of the gateway.
+        #[command(flatten)]
+        file: File,
+        /// Which rejections.
+        #[command(flatten)]
+        options: RejectionsOptions,
+    },
     /// Print the JSON Schema of the configuration, for editors.
     #[command(after_help = "\
 Example:
@@ -398,6 +434,55 @@ impl TopSort {
         let at = Self::ALL.iter().position(|one| *one == self);
         at.and_then(|at| Self::ALL.get(at + 1)).copied().unwrap_or_default()
     }
+}
+
+/// A request to explain.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainOptions {
+    /// The method, and the path with its query. Without a method it is `GET`.
+    #[arg(value_name = "[METHOD] PATH", num_args = 1..=2, required = true)]
+    pub request: Vec<String>,
+    /// A header line, as in `x-tenant: a`. May be given several times.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// The host, if no header line has it.
+    #[arg(long)]
+    pub host: Option<String>,
+    /// The address that the request comes from.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub from: IpAddr,
+    /// The listener that it comes by, if not the first of the configuration.
+    #[arg(long, value_name = "NAME")]
+    pub listener: Option<String>,
+    /// The user that the client has authenticated as.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub admin: AdminOptions,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Which rejections to show.
+#[derive(Clone, Debug, Args)]
+pub struct RejectionsOptions {
+    /// Only those of this route.
+    #[arg(long, value_name = "NAME")]
+    pub route: Option<String>,
+    /// Only those by this rule, by `breaker` or by `pacing`.
+    #[arg(long, value_name = "NAME")]
+    pub rule: Option<String>,
+    /// How many, the latest first.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub limit: u16,
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub admin: AdminOptions,
+    /// How to print them.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 }
 
 /// How the gateway writes its own log.

@@ -5,7 +5,7 @@ use flowgate::{
     admin_client::ClientError,
     check,
     cli::{self, Cli, Command, Format, Log, Named, manual},
-    clock, config, demo, gateway,
+    clock, config, demo, explain_command, gateway,
     meter::Counters,
     preview_command, replay, scenario, shutdown, suggest, top,
 };
@@ -92,6 +92,16 @@ impl From<ClientError> for Failure {
             return Self::Problems(text);
         }
         Self::Error(Box::new(error))
+    }
+}
+
+impl From<explain_command::ExplainError> for Failure {
+    fn from(error: explain_command::ExplainError) -> Self {
+        use explain_command::ExplainError as Error;
+        match error {
+            Error::Client(error) => error.into(),
+            Error::Header(_) | Error::Io(_) => Self::Error(Box::new(error)),
+        }
     }
 }
 
@@ -206,6 +216,12 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Top { file, admin, options } => {
             Ok(top::run(&file.path(), &admin, &options, &mut io::stdout())?)
+        }
+        Command::Explain { file, options } => {
+            Ok(explain_command::explain(&file.path(), &options, &mut io::stdout())?)
+        }
+        Command::Rejections { file, options } => {
+            Ok(explain_command::rejections(&file.path(), &options, &mut io::stdout())?)
         }
         Command::Schema => Ok(print(config::schema())?),
         Command::Reference => Ok(print(&config::reference())?),

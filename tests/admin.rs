@@ -297,6 +297,8 @@ impl Served {
             previews: Arc::default(),
             preview: mpsc::channel(1).0,
             saves: mpsc::channel(1).0,
+            rejections: Arc::default(),
+            seed: flowgate::route::Seed::new([1, 2]),
             store: None,
             live: Arc::new(live),
             counters: Arc::default(),

@@ -54,6 +54,7 @@ const LAYERS: &[Layer] = &[
     io("demo", &["flow", "clock", "small_http"]),
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
     io("preview", &["flow", "route", "config", "access_log"]),
+    io("rejections", &["flow", "config", "access_log"]),
     io("traces", &["flow", "meter", "config", "clock", "access_log"]),
     io(
         "proxy",
@@ -70,8 +71,10 @@ const LAYERS: &[Layer] = &[
             "access_log",
             "preview",
             "traces",
+            "rejections",
         ],
     ),
+    io("explain", &["flow", "route", "config", "proxy"]),
     io(
         "admin",
         &[
@@ -83,6 +86,8 @@ const LAYERS: &[Layer] = &[
             "cluster",
             "access_log",
             "preview",
+            "rejections",
+            "explain",
             "small_http",
         ],
     ),
@@ -96,6 +101,7 @@ const LAYERS: &[Layer] = &[
         &["flow", "config", "clock", "shutdown", "preview", "admin_client", "cli"],
     ),
     io("top", &["admin_client", "cli", "clock"]),
+    io("explain_command", &["admin_client", "cli", "explain", "rejections"]),
     io("check", &["config", "certs", "clock", "access_log", "cli"]),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
     io("gateway", EVERY_LAYER),
@@ -134,6 +140,7 @@ const EVERY_LAYER: &[&str] = &[
     "access_log",
     "preview",
     "traces",
+    "rejections",
     "proxy",
     "admin",
     "workers",

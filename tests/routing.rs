@@ -36,6 +36,22 @@ proptest! {
     }
 
     #[test]
+    fn the_runner_up_is_what_is_found_without_the_best(
+        routes in vec(route(), 0..12),
+        requests in vec(request(), 1..12),
+    ) {
+        let table = Table::build(routes.iter().map(Route::matcher).collect());
+        for request in &requests {
+            let Some(best) = request.ask(|target| table.find(target)) else { continue };
+            let rest: Vec<usize> = (0..routes.len()).filter(|route| *route != best).collect();
+            let others = Table::build(rest.iter().map(|route| routes[*route].matcher()).collect());
+            let expected = request.ask(|target| others.find(target)).map(|found| rest[found]);
+            let found = request.ask(|target| table.runner_up(target, best));
+            prop_assert_eq!(found.map(|(route, _)| route), expected, "{:?}", request);
+        }
+    }
+
+    #[test]
     fn a_shadowed_route_is_never_found_and_the_order_names_each_route_once(
         routes in vec(route(), 0..12),
         requests in vec(request(), 1..12),

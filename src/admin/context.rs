@@ -8,6 +8,8 @@ use crate::{
     flow::Instant,
     meter::Counters,
     preview::{Command, Previews},
+    rejections::Rejections,
+    route::Seed,
 };
 use std::{net::SocketAddr, sync::Arc};
 use tokio::sync::{Semaphore, mpsc};
@@ -37,6 +39,10 @@ pub struct State {
     pub preview: mpsc::Sender<Command>,
     /// Receives new texts for the file.
     pub saves: mpsc::Sender<Save>,
+    /// The last rejections.
+    pub rejections: Arc<Rejections>,
+    /// The key of clients' fingerprints.
+    pub seed: Seed,
     /// The clock of the process.
     pub clock: Clock,
 }

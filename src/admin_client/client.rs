@@ -14,7 +14,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use std::{env, fs, io, path::Path, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -31,6 +31,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long an answer may take. Reading a file of ten thousand routes takes a second or two.
 const ANSWER: Duration = Duration::from_mins(1);
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The longest answer, in bytes. `/routes` of ten thousand busy routes is 70 MB.
 const MOST: usize = 256 << 20;
@@ -86,6 +88,22 @@ impl Client {
         serde_json::from_slice(&text).map_err(|error| self.unreadable(&error))
     }
 
+    /// Sends `value` as JSON and reads the JSON of the answer.
+    ///
+    /// # Errors
+    /// As for [`ask`](Self::ask).
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        value: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(value).map_err(|error| self.unreadable(&error))?;
+        let mut request = self.request(Method::POST, path, body.into())?;
+        request.headers_mut().insert(header::CONTENT_TYPE, JSON);
+        let text = self.answer(request, path).await?;
+        serde_json::from_slice(&text).map_err(|error| self.unreadable(&error))
+    }
+
     /// Sends `body` and returns the answer as it is.
     ///
     /// # Errors
@@ -97,6 +115,14 @@ impl Client {
         body: impl Into<Bytes>,
     ) -> Result<Bytes, ClientError> {
         let request = self.request(method, path, body.into())?;
+        self.answer(request, path).await
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Full<Bytes>>,
+        path: &str,
+    ) -> Result<Bytes, ClientError> {
         let answered = async { self.whole(self.begin(request).await?).await };
         let (status, text) = timeout(ANSWER, answered).await.map_err(|_| self.late(ANSWER))??;
         self.checked(status, path, text)
@@ -155,12 +181,12 @@ impl Client {
     async fn connect(&self) -> Result<Box<dyn Stream>, ClientError> {
         let Target { host, port, .. } = &self.target;
         let connected = TcpStream::connect((host.as_str(), *port)).await;
-        let stream = connected.map_err(|source| {
+        let stream = connected.map_err(|cause| {
             let target = self.target.clone();
-            ClientError::Unreachable { target, source }
+            ClientError::Unreachable { target, cause }
         })?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        let failed = |source| ClientError::Tls { target: self.target.clone(), source };
+        let failed = |cause| ClientError::Tls { target: self.target.clone(), cause };
         let name = ServerName::try_from(host.clone()).map_err(io::Error::other).map_err(failed)?;
         let connector = TlsConnector::from(Arc::clone(tls));
         let stream = connector.connect(name, stream).await.map_err(failed)?;

@@ -41,25 +41,25 @@ pub enum ClientError {
     BadToken,
     /// Nothing listens there, or the network does not lead there.
     #[error(
-        "cannot connect to the admin listener at {target}: {source}; is the gateway running, and \
+        "cannot connect to the admin listener at {target}: {cause}; is the gateway running, and \
          has its file `admin` with this address?"
     )]
     Unreachable {
         /// Where it should be.
         target: Target,
         /// Why there is no connection.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The listener's certificate is not trusted, or it has no TLS.
     #[error(
-        "no TLS with the admin listener at {target}: {source}; name the authority of its \
+        "no TLS with the admin listener at {target}: {cause}; name the authority of its \
          certificate with --ca FILE, or write http:// if it has no TLS"
     )]
     Tls {
         /// Where it is.
         target: Target,
         /// Why there is no session.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The listener wants a token, and none was sent.
     #[error(

@@ -247,7 +247,7 @@ impl Store {
     }
 
     /// Returns the secret of the fingerprints, as far as it is known.
-    pub(super) fn seed(&self) -> Seed {
+    pub fn seed(&self) -> Seed {
         Seed::new(self.known().secret)
     }
 

@@ -429,7 +429,7 @@ impl Chain {
         self.record_rejection(evaluation, report);
         let SlotResult { index, claim, .. } = evaluation.results[at];
         self.slots[index].counts.rejected.add(reason.kind());
-        RejectedBy { slot: claim.slot, reason }
+        RejectedBy { slot: claim.slot, key: Some(claim.key), reason }
     }
 
     /// Records a rejected request in every checked slot.

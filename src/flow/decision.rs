@@ -1,6 +1,10 @@
 //! Decisions of slots, the report of the chain, and how a request may end.
 
-use super::{claim::SlotId, phase::Transition, time::Instant};
+use super::{
+    claim::{Key, SlotId},
+    phase::Transition,
+    time::Instant,
+};
 use core::{cmp::Reverse, time::Duration};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -242,14 +246,15 @@ impl Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RejectedBy {
     pub(super) slot: SlotId,
+    pub(super) key: Option<Key>,
     pub(super) reason: Reason,
 }
 
 impl RejectedBy {
     /// Adds the report.
     pub fn with(self, report: Report) -> Rejection {
-        let Self { slot, reason } = self;
-        Rejection { slot, reason, report }
+        let Self { slot, key, reason } = self;
+        Rejection { slot, key, reason, report }
     }
 }
 
@@ -259,6 +264,8 @@ pub struct Rejection {
     /// The rejecting slot whose reason [outranks](Reason::outranks) the others', the first of equal
     /// ones.
     pub slot: SlotId,
+    /// The request's key there; `None` if the store rejected it.
+    pub key: Option<Key>,
     /// Why. At its `retry_after` every slot would admit the request.
     pub reason: Reason,
     /// Each slot's part in the decision.

@@ -36,6 +36,7 @@ use crate::{
     config::{self, Live, Plan, Retired, Watched, watch},
     meter::Counters,
     proxy::{Connector, Descriptors, HealthWatch, NameWatch, Resolver},
+    rejections::Rejections,
     route::Seed,
     shutdown::{SignalEvent, Signals},
     traces::{self, Exporter},
@@ -181,6 +182,8 @@ struct Gateway {
     late: Option<JoinHandle<()>>,
     /// The secret of the clients' fingerprints.
     seed: Seed,
+    /// What the workers have rejected last.
+    rejections: Arc<Rejections>,
     notify: Notify,
     pid_file: PidFile,
     /// The files of the last configuration read, applied or rejected.
@@ -229,7 +232,7 @@ impl Gateway {
             preview: &preview,
             spans,
         };
-        let workers = start_workers(shared, &access_log, store.as_ref())?;
+        let (workers, rejections) = start_workers(shared, &access_log, store.as_ref())?;
         let gateway = Self {
             path,
             clock,
@@ -253,6 +256,7 @@ impl Gateway {
             successor,
             late: None,
             seed: secret,
+            rejections,
             notify: Notify::from_env(),
             pid_file,
             seen,
@@ -324,6 +328,8 @@ impl Gateway {
         let previews = Arc::clone(&self.preview.previews);
         let preview = self.preview.sender.clone();
         let saves = self.edit.sender.clone();
+        let rejections = Arc::clone(&self.rejections);
+        let seed = self.seed;
         move |reload| admin::State {
             live: Arc::clone(&live),
             counters: Arc::clone(&counters),
@@ -334,6 +340,8 @@ impl Gateway {
             previews: Arc::clone(&previews),
             preview: preview.clone(),
             saves: saves.clone(),
+            rejections: Arc::clone(&rejections),
+            seed,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
         ClientConnections, Connections, Connector, Descriptors, Passwords, Pools, RequestIdMaker,
         RequestLog, TimeoutLog, Worker,
     },
+    rejections::Rejections,
     traces::{Recorder, SpanQueue},
     workers::Handle,
 };
@@ -31,17 +32,18 @@ pub(super) struct Shared<'a> {
     pub(super) spans: SpanQueue,
 }
 
-/// Starts the workers without listeners.
+/// Starts the workers without listeners. Returns what they reject, too.
 pub(super) fn start_workers(
     Shared { clock, live, counters, descriptors, preview, spans }: Shared<'_>,
     log: &access_log::Sink,
     store: Option<&Arc<Store>>,
-) -> Result<Vec<Handle>, StartError> {
+) -> Result<(Vec<Handle>, Arc<Rejections>), StartError> {
     let seed = preview.seed;
     let count = live.load().settings.workers;
     let passwords = Arc::new(Passwords::new(count));
     let clients = Arc::<ClientConnections>::default();
-    (0..count.get())
+    let rejections = Arc::<Rejections>::default();
+    let workers = (0..count.get())
         .map(|index| {
             let live = Arc::clone(live);
             let counters = Arc::clone(counters);
@@ -50,6 +52,7 @@ pub(super) fn start_workers(
             let passwords = Arc::clone(&passwords);
             let clients = Arc::clone(&clients);
             let preview = preview.previews.handle(index);
+            let rejections = rejections.recorder();
             let spans = spans.clone();
             Handle::start(index, clock.clone(), move |clock| Worker {
                 live,
@@ -70,8 +73,10 @@ pub(super) fn start_workers(
                 passwords,
                 clients,
                 preview,
+                rejections,
             })
         })
         .collect::<io::Result<_>>()
-        .map_err(cannot("start a worker"))
+        .map_err(cannot("start a worker"))?;
+    Ok((workers, rejections))
 }

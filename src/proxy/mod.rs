@@ -33,6 +33,7 @@ pub use message::request_id::RequestIdMaker;
 pub use request::auth::Passwords;
 pub use request_log::RequestLog;
 pub use timeouts::timeout::TimeoutLog;
+pub(crate) use upstream::balance::owner;
 pub use upstream::{
     checks::HealthWatch,
     connect::Connector,

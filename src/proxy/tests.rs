@@ -116,6 +116,7 @@ impl TestProxy {
             request_ids: RequestIdMaker::default(),
             seed: Seed::new([1, 2]),
             preview: Arc::<crate::preview::Previews>::default().handle(0),
+            rejections: crate::rejections::Rejections::default().recorder(),
         });
         Self { worker, upstream: mpsc::unbounded_channel().1, _log: log }
     }

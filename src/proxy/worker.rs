@@ -15,6 +15,7 @@ use crate::{
     config::Live,
     meter::{self, Counters},
     preview::Handle,
+    rejections,
     route::Seed,
     traces,
 };
@@ -61,6 +62,8 @@ pub struct Worker {
     pub clients: Arc<ClientConnections>,
     /// The new file that decides about all requests without effect, if there is one.
     pub preview: Handle,
+    /// Keeps the last rejections.
+    pub rejections: rejections::Recorder,
 }
 
 impl Worker {

@@ -12,6 +12,7 @@
 //!
 //! If no route of the best listener and host matches, the routes of less specific ones are tried.
 
+mod advantage;
 pub mod client;
 pub mod header;
 pub mod host;
@@ -34,6 +35,7 @@ mod regexes;
 mod spelling;
 mod tree;
 
+pub use advantage::Advantage;
 pub use client::{client_ip, client_network};
 pub use fingerprint::{Seed, low_bits};
 pub use header::{FieldPattern, folded_name};

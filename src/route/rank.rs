@@ -35,7 +35,11 @@ impl Ranking {
 }
 
 fn key(route: &Ranked) -> impl Ord + use<> {
-    let Ranked { index, matcher } = route;
+    (path_key(route), conditions_key(&route.matcher), route.index)
+}
+
+/// Returns how specific the path is: the lowest wins.
+pub(super) fn path_key(Ranked { index, matcher }: &Ranked) -> impl Ord + use<> {
     let (kind, literals, regex) = match &matcher.path {
         // No two exact paths match the same request.
         PathPattern::Exact(_) => (0, 0, 0),
@@ -44,9 +48,12 @@ fn key(route: &Ranked) -> impl Ord + use<> {
         PathPattern::Regex(_) => (3, 0, *index),
         PathPattern::Any => (4, 0, 0),
     };
-    let conditions =
-        (matcher.methods.is_empty(), Reverse(matcher.headers.len()), Reverse(matcher.query.len()));
-    (kind, Reverse(literals), regex, conditions, *index)
+    (kind, Reverse(literals), regex)
+}
+
+/// Returns how many other conditions there are: the lowest wins.
+pub(super) fn conditions_key(matcher: &Matcher) -> impl Ord + use<> {
+    (matcher.methods.is_empty(), Reverse(matcher.headers.len()), Reverse(matcher.query.len()))
 }
 
 /// A search with its best route so far.
@@ -54,18 +61,25 @@ pub(super) struct Search<'a> {
     ranking: &'a Ranking,
     target: &'a Target<'a>,
     best: Option<usize>,
+    /// A rank that does not count; one past the last for none.
+    besides: usize,
 }
 
 impl<'a> Search<'a> {
     pub(super) fn new(ranking: &'a Ranking, target: &'a Target<'a>) -> Self {
-        Self { ranking, target, best: None }
+        Self { ranking, target, best: None, besides: usize::MAX }
+    }
+
+    /// Returns it without the route of this rank.
+    pub(super) fn besides(self, besides: usize) -> Self {
+        Self { besides, ..self }
     }
 
     /// Takes the first of the ascending `ranks` that matches, if it is better than the best.
     pub(super) fn offer(&mut self, ranks: &[usize]) {
         let better = ranks.iter().take_while(|rank| self.best.is_none_or(|best| **rank < best));
-        let found =
-            better.copied().find(|rank| self.ranking.routes[*rank].matcher.matches(self.target));
+        let mut others = better.copied().filter(|rank| *rank != self.besides);
+        let found = others.find(|rank| self.ranking.routes[*rank].matcher.matches(self.target));
         self.best = found.or(self.best);
     }
 

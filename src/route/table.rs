@@ -1,7 +1,7 @@
 //! The table of all routes.
 
 use super::{
-    FieldPattern, HostPattern, Matcher, PathPattern, Target,
+    Advantage, FieldPattern, HostPattern, Matcher, PathPattern, Target,
     host::Kind,
     hosts::RoutesByHost,
     rank::{Ranked, Ranking, Search},
@@ -54,16 +54,31 @@ impl Table {
 
     /// Returns the best route for `target`, if any matches.
     pub fn find(&self, target: &Target<'_>) -> Option<usize> {
+        self.find_besides(target, usize::MAX)
+    }
+
+    /// Returns the route that would get `target` if `route` were not there, and why `route` comes
+    /// before it.
+    pub fn runner_up(&self, target: &Target<'_>, route: usize) -> Option<(usize, Advantage)> {
+        let rank = *self.ranks.get(route)?;
+        let next = self.find_besides(target, rank)?;
+        let routes = self.ranking.routes();
+        let advantage = Advantage::of(target.host, &routes[rank], &routes[self.ranks[next]]);
+        Some((next, advantage))
+    }
+
+    /// Returns the best route but that of the rank `besides`.
+    fn find_besides(&self, target: &Target<'_>, besides: usize) -> Option<usize> {
         let named = target
             .listener
             .and_then(|listener| self.listeners.iter().find(|(name, _)| **name == *listener));
-        let own = named.and_then(|(_, hosts)| self.search(hosts, target));
-        own.or_else(|| self.search(&self.hosts, target))
+        let own = named.and_then(|(_, hosts)| self.search(hosts, target, besides));
+        own.or_else(|| self.search(&self.hosts, target, besides))
     }
 
-    fn search(&self, hosts: &RoutesByHost, target: &Target<'_>) -> Option<usize> {
+    fn search(&self, hosts: &RoutesByHost, target: &Target<'_>, besides: usize) -> Option<usize> {
         hosts.of(target.host).find_map(|site| {
-            let mut search = Search::new(&self.ranking, target);
+            let mut search = Search::new(&self.ranking, target).besides(besides);
             site.search(target.path, &mut search);
             search.best().map(|route| route.index)
         })
@@ -354,6 +369,29 @@ mod tests {
     }
 
     #[test]
+    fn the_runner_up_is_named_with_what_it_lacks() {
+        use Advantage::{Conditions, Host, Listener, Order, Path};
+        for (routes, request, expected) in [
+            (&["* ^/ @web", "a.example =/a"][..], "GET a.example/a @web", Some((1, Listener))),
+            (&["a.example ^/", "*.example =/a"], "GET a.example/a", Some((1, Host))),
+            (&["*.b.example ^/", "*.example =/a"], "GET a.b.example/a", Some((1, Host))),
+            (&["* ^/a", "* ^/", "* ^/a/b"], "GET host/a/b", Some((0, Path))),
+            (&["* ^/", "* ^/ GET"], "GET host/a", Some((0, Conditions))),
+            (&["* ^/ x-a=1", "* ^/ x-a=1 x-b=1"], "GET host/ x-a=1 x-b=1", Some((0, Conditions))),
+            (&["* ~/a", "* ~/.*"], "GET host/a", Some((1, Order))),
+            (&["* ^/a", "* ^/a"], "GET host/a", Some((1, Order))),
+            (&["* ^/a", "* ^/b"], "GET host/a", None),
+        ] {
+            let table = table(routes);
+            let found = ask(request, |target| {
+                let winner = table.find(target).unwrap();
+                table.runner_up(target, winner)
+            });
+            assert_eq!(found, expected, "{request} {routes:?}");
+        }
+    }
+
+    #[test]
     fn an_empty_table_finds_nothing() {
         check(&[], "GET host/", None);
     }
@@ -408,6 +446,10 @@ mod tests {
 
     #[track_caller]
     fn check(routes: &[&str], request: &str, expected: Option<usize>) {
+        assert_eq!(ask(request, |target| table(routes).find(target)), expected, "{request}");
+    }
+
+    fn ask<T>(request: &str, work: impl FnOnce(&Target<'_>) -> T) -> T {
         let mut words = request.split(' ');
         let method: Method = words.next().unwrap().parse().unwrap();
         let address = words.next().unwrap();
@@ -432,7 +474,7 @@ mod tests {
             method: &method,
             headers: &headers,
         };
-        assert_eq!(table(routes).find(&target), expected, "{request}");
+        work(&target)
     }
 
     /// Reads `host,host =/exact|^/prefix|~regex|* [METHOD,…] [header=value…] [?name=value…]

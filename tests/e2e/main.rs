@@ -16,6 +16,7 @@ mod descriptors;
 mod divided;
 mod duplicates;
 mod edit;
+mod explain;
 mod failing_store;
 mod files;
 mod flood;

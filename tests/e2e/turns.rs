@@ -50,6 +50,7 @@ where
         tokio::spawn(watcher(Arc::clone(&counters)));
         Worker {
             preview: Arc::<flowgate::preview::Previews>::default().handle(0),
+            rejections: flowgate::rejections::Rejections::default().recorder(),
             clock,
             live,
             pools: Pools::default(),

@@ -2,10 +2,12 @@
 
 mod dashboard;
 mod edit;
+mod explain;
 mod health;
 mod live;
 mod metrics;
 mod preview;
+mod rejections;
 mod reload;
 mod routes;
 
@@ -18,6 +20,8 @@ pub(super) const ALL: &[&[Endpoint]] = &[
     &health::ENDPOINTS,
     &metrics::ENDPOINTS,
     &routes::ENDPOINTS,
+    &explain::ENDPOINTS,
+    &rejections::ENDPOINTS,
     &preview::ENDPOINTS,
     &edit::ENDPOINTS,
     &reload::ENDPOINTS,

@@ -388,6 +388,8 @@ impl Fixture {
             previews: Arc::default(),
             preview: mpsc::channel(1).0,
             saves: mpsc::channel(1).0,
+            rejections: Arc::default(),
+            seed: crate::route::Seed::new([1, 2]),
             live: Arc::new(Live::start(plan, clock.now())),
             counters: Arc::default(),
             readiness: Arc::default(),

@@ -39,7 +39,8 @@ impl Chain {
         match evaluation.rejection {
             None => Ok(report),
             Some((at, reason)) => {
-                Err(Rejection { slot: evaluation.results[at].claim.slot, reason, report })
+                let claim = evaluation.results[at].claim;
+                Err(Rejection { slot: claim.slot, key: Some(claim.key), reason, report })
             }
         }
     }

@@ -114,7 +114,7 @@ impl Chain {
         self.record_rejection(&evaluation, report);
         self.count(elsewhere.slot, Verdict::Rejected(elsewhere.reason.kind()));
         report.quotas.extend_from_slice(elsewhere.quotas);
-        RejectedBy { slot: elsewhere.slot, reason: elsewhere.reason }
+        RejectedBy { slot: elsewhere.slot, key: None, reason: elsewhere.reason }
     }
 
     /// Returns the results at the reservation, as of `now`.

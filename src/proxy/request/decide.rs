@@ -357,6 +357,7 @@ impl Arrival {
             entry.rejected(rejection);
         }
         preview::rejected(rejection, request.as_ref(), &mut completion);
+        record(rejection, &route, &completion);
         let headers = request.map_or_else(HeaderMap::new, |request| {
             let (head, body) = request.into_parts();
             discard(&body, forward.fields, &mut completion);
@@ -364,6 +365,14 @@ impl Arrival {
         });
         Box::new(reject(rejection, &route, &options, &headers, completion))
     }
+}
+
+/// Keeps a rejection for operators, with what the access log would have of the client.
+fn record(rejection: &Rejection, route: &Route, completion: &Completion) {
+    let worker = &completion.peer.worker;
+    let logged = completion.entry.as_ref().filter(|_| worker.access_log.is_on());
+    let client = logged.map(|entry| entry.client);
+    worker.rejections.record(route, rejection, client, worker.clock.wall(completion.started));
 }
 
 /// A request whose route is known.

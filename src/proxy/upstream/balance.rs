@@ -106,6 +106,18 @@ fn place(
     untried.clone().find(is_admitted).or_else(|| untried.clone().next()).map(|(place, _)| place)
 }
 
+/// Returns the place of the server that gets the requests with a key, unless all are out.
+pub(crate) fn owner(servers: &[Arc<Server>], key: u64) -> Option<usize> {
+    let mut out = Tried::default();
+    loop {
+        let place = by_key(servers, out, key)?;
+        if !servers.get(place)?.health.is_out() {
+            return Some(place);
+        }
+        out.add(place);
+    }
+}
+
 /// Returns the place of the server that a key belongs to, among those that were not passed over.
 fn by_key(servers: &[Arc<Server>], passed_over: Tried, key: u64) -> Option<usize> {
     let left = servers.iter().enumerate().filter(|(place, _)| !passed_over.has(*place));

@@ -1,0 +1,296 @@
+//! From a question to its explanation.
+
+use super::{
+    answer::{Explanation, Outcome, RequestView, RouteView, RuleView, RunnerUp, millis},
+    question::{Question, Request},
+    server,
+    shared::{Local, Seeds},
+};
+use crate::{
+    config::{Action, Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted},
+    flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId},
+    route::{Identity, Target, client_ip, normal_path},
+};
+use core::{net::IpAddr, time::Duration};
+use http::header::CONTENT_LENGTH;
+use std::sync::Arc;
+
+/// When a client may try again while the store fails.
+const UNDECIDED: Duration = Duration::from_secs(1);
+
+impl Question {
+    /// Explains it by the configuration in force, at `now`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the question, for people.
+    pub fn explain(
+        &self,
+        snapshot: &Snapshot,
+        seeds: &Seeds,
+        now: Instant,
+    ) -> Result<Explanation, String> {
+        let request = self.read(snapshot)?;
+        let trusted = snapshot.trusted_proxies(Some(&request.listener.name));
+        let client = client_ip(request.from, &request.headers, trusted);
+        let written = request.target.path();
+        let path = normal_path(written);
+        let user = self.user.as_deref().map(Arc::from);
+        let identity = user.map(|user| Identity::of_user(Some(user)));
+        let target = Target {
+            listener: Some(&request.listener.name),
+            host: &request.host,
+            path: &path,
+            query: request.target.query(),
+            method: &request.method,
+            headers: &request.headers,
+            identity: identity.as_ref(),
+        };
+        let mut said = blank(snapshot, &target, client);
+        let index = match snapshot.find_index(&target, written) {
+            Ok(index) => index,
+            Err(Unrouted::NoRoute) => return Ok(said.answered(404, "no route matches")),
+            Err(Unrouted::Path(why)) => return Ok(said.answered(400, why)),
+        };
+        said.route = Some(route_view(snapshot, &target, index));
+        let route = &snapshot.routes[index];
+        if let Some((status, why)) = turned_away(route, &request, client, identity.is_some()) {
+            return Ok(said.answered(status, why));
+        }
+        said.ask(route, seeds, (&target, client), now);
+        match &route.action {
+            Action::Forward(upstream) => {
+                said.upstream = Some(server::next(upstream, &target, client));
+            }
+            Action::Redirect(_) | Action::Respond(_) => {
+                said.notes.push("the gateway answers it itself".to_owned());
+            }
+        }
+        Ok(said)
+    }
+}
+
+/// Returns why no rule is asked, if none is: a status and words.
+fn turned_away(
+    route: &Route,
+    request: &Request,
+    client: IpAddr,
+    is_identified: bool,
+) -> Option<(u16, &'static str)> {
+    let options = &route.options;
+    let length = request.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let length: Option<u64> = length.and_then(|length| length.parse().ok());
+    if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
+        return Some((403, "the route's `access` does not allow this client"));
+    }
+    if length.is_some_and(|length| length > options.body_limit) {
+        return Some((413, "the body is longer than the route's `body_limit`"));
+    }
+    if options.auth.is_some() && !is_identified {
+        return Some((401, "the route asks who the client is: name the user (`--user`)"));
+    }
+    None
+}
+
+const LACKS_SHARED: &str = "the request lacks the key, and is counted with all others that do";
+const DUPLICATE: &str = "the request has the key several times, or servers read it differently";
+
+fn blank(snapshot: &Snapshot, target: &Target<'_>, client: IpAddr) -> Explanation {
+    Explanation {
+        config_version: snapshot.version,
+        config_hash: snapshot.hash.clone(),
+        request: RequestView {
+            method: target.method.to_string(),
+            path: target.path.to_owned(),
+            host: target.host.to_owned(),
+            listener: target.listener.unwrap_or_default().to_owned(),
+            client: client.to_string(),
+        },
+        route: None,
+        decision: Outcome::Passed,
+        reason: None,
+        rule: None,
+        wait_ms: 0.0,
+        retry_after_ms: None,
+        status: None,
+        rules: Vec::new(),
+        upstream: None,
+        notes: Vec::new(),
+    }
+}
+
+fn route_view(snapshot: &Snapshot, target: &Target<'_>, index: usize) -> RouteView {
+    let route = &snapshot.routes[index];
+    let other = snapshot.table.runner_up(target, index);
+    let runner_up = other.and_then(|(other, advantage)| {
+        let other = snapshot.routes.get(other)?;
+        Some(RunnerUp {
+            name: other.name.to_string(),
+            r#match: other.matches.to_string(),
+            because: advantage.to_string(),
+        })
+    });
+    RouteView { name: route.name.to_string(), r#match: route.matches.to_string(), runner_up }
+}
+
+impl Explanation {
+    /// Says that it is answered before any rule is asked.
+    fn answered(mut self, status: u16, why: &str) -> Self {
+        self.decision = Outcome::NotAsked;
+        self.status = Some(status);
+        self.notes.push(why.to_owned());
+        self
+    }
+
+    /// Peeks at the rules of `route`.
+    fn ask(
+        &mut self,
+        route: &Route,
+        seeds: &Seeds,
+        (target, client): (&Target<'_>, IpAddr),
+        now: Instant,
+    ) {
+        let claims = claims(route, seeds, target, client);
+        let local = Local::of(route, &claims, seeds.store);
+        let report = match route.gate.peek(now, &local.claims) {
+            Ok(report) => {
+                self.passes(route, &report, &local);
+                report
+            }
+            Err(Rejection { slot, reason, report, .. }) => {
+                self.rejected(route.rule_name(slot), reason.kind(), reason.retry_after());
+                report
+            }
+        };
+        for (rule, identity) in route.rules.iter().zip(&route.flow.flow) {
+            let claim = claims.iter().find(|claim| claim.slot == rule.slot);
+            let mut view = RuleView::of(identity.algorithm.word(), &rule.name);
+            let condition = identity.name.strip_prefix(&*rule.name);
+            let condition = condition.and_then(|it| it.strip_prefix(" when "));
+            view.when = condition.map(str::to_owned);
+            view.describe_key(rule, claim, target, client);
+            match claim {
+                None => view.note = Some(why_not_asked(rule, target, client).to_owned()),
+                Some(_) => view.decide(rule.slot, &report, &local),
+            }
+            self.rules.push(view);
+        }
+        for (slot, word) in [(route.breaker, "breaker"), (route.pacing, "pacing")] {
+            let Some(slot) = slot else { continue };
+            let mut view = RuleView::of(word, word);
+            view.decide(slot, &report, &local);
+            self.rules.push(view);
+        }
+    }
+
+    /// Says that no rule here rejects it.
+    fn passes(&mut self, route: &Route, report: &Report, local: &Local) {
+        let wait = report.wait();
+        self.wait_ms = millis(wait);
+        if let Some(slot) = local.denied {
+            return self.rejected(route.rule_name(slot), ReasonKind::Store, Some(UNDECIDED));
+        }
+        self.decision = match wait.is_zero() {
+            _ if local.asks => Outcome::Undecided,
+            true => Outcome::Passed,
+            false => Outcome::Delayed,
+        };
+    }
+
+    fn rejected(&mut self, rule: &str, kind: ReasonKind, retry_after: Option<Duration>) {
+        self.decision = Outcome::Rejected;
+        self.rule = Some(rule.to_owned());
+        self.reason = Some(kind.word().to_owned());
+        self.retry_after_ms = retry_after.map(millis);
+        self.wait_ms = 0.0;
+    }
+}
+
+/// Returns what the request claims, as the proxy makes it.
+fn claims(route: &Route, seeds: &Seeds, target: &Target<'_>, client: IpAddr) -> Claims {
+    let known = |rule: &RouteRule, _: &str| {
+        // Synced rules count by the secret that all gateways have.
+        let store = seeds.store.filter(|_| rule.sync().is_some() && !rule.key.is_shared());
+        let print = store.and_then(|store| rule.key.fingerprint(&store.seed, target, client).ok());
+        print.map_or(KeySource::Request, KeySource::Fingerprint)
+    };
+    let mut claims = Claims::new();
+    route.claim(RequestContext { seed: &seeds.own, target, client }, known, &mut claims);
+    claims
+}
+
+/// Returns why a rule leaves the request alone.
+fn why_not_asked(rule: &RouteRule, target: &Target<'_>, client: IpAddr) -> &'static str {
+    if rule.except.as_ref().is_some_and(|except| except.covers(target, client)) {
+        "the request is exempt (`except`)"
+    } else if rule.when.as_ref().is_some_and(|when| !when.covers(target, client)) {
+        "its condition (`when`) is not met"
+    } else if rule.key.show(target, client).is_none() && !rule.key.is_shared() {
+        "the request lacks the key (`on_missing_key: skip`)"
+    } else {
+        "an override of the rule is asked instead"
+    }
+}
+
+impl RuleView {
+    fn of(algorithm: &str, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            when: None,
+            algorithm: algorithm.to_owned(),
+            key: None,
+            value: None,
+            fingerprint: None,
+            decision: Outcome::NotAsked,
+            reason: None,
+            limit: None,
+            used: None,
+            cost: None,
+            wait_ms: 0.0,
+            reset_ms: None,
+            note: None,
+        }
+    }
+
+    /// Shows the key that the request itself has, which is no secret to those that ask.
+    fn describe_key(
+        &mut self,
+        rule: &RouteRule,
+        claim: Option<&Claim>,
+        target: &Target<'_>,
+        client: IpAddr,
+    ) {
+        if rule.key.is_shared() {
+            return;
+        }
+        self.key = Some(rule.key.to_string());
+        match claim.map(|claim| claim.key) {
+            Some(Key::Of(fingerprint)) => {
+                self.value = rule.key.show(target, client);
+                self.fingerprint = Some(format!("{fingerprint:032x}"));
+            }
+            Some(Key::Shared) => self.note = Some(LACKS_SHARED.to_owned()),
+            Some(Key::Missing) => self.note = Some("the request lacks the key".to_owned()),
+            Some(Key::Duplicate) => self.note = Some(DUPLICATE.to_owned()),
+            None => {}
+        }
+    }
+
+    fn decide(&mut self, slot: SlotId, report: &Report, local: &Local) {
+        if let Some(note) = local.note(slot) {
+            self.note = Some(note.to_owned());
+        }
+        let quota = report.quotas.iter().find(|quota| quota.slot == slot);
+        let Some(Quota { verdict, limit, used, cost, wait, reset, .. }) = quota else { return };
+        let (decision, kind) = Outcome::of(*verdict);
+        self.decision = decision;
+        self.reason = kind.map(|kind| kind.word().to_owned());
+        self.cost = Some(*cost);
+        self.wait_ms = millis(*wait);
+        if *limit > 0 {
+            self.limit = Some(*limit);
+            self.used = Some(*used);
+            self.reset_ms = Some(millis(*reset));
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What the gateway would do with a request, without doing it.
+//!
+//! [`Question::explain`] finds the route as the proxy does, makes the same claims, and peeks at the
+//! gate that would decide. Nothing is charged or counted, nothing is sent, and no store is asked.
+
+mod answer;
+mod decide;
+mod question;
+mod server;
+mod shared;
+mod text;
+
+pub use answer::{
+    Explanation, Outcome, RequestView, RouteView, RuleView, RunnerUp, ServerView, UpstreamView,
+};
+pub use question::{MAX_HEADERS, Question};
+pub use shared::{Seeds, StoreState};
+
+#[cfg(test)]
+mod tests;

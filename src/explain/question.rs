@@ -1,0 +1,117 @@
+//! The request to explain, as clients of the admin listener describe it.
+
+use crate::{
+    config::{Listener, Snapshot, is_served},
+    route::{canonical_host, method},
+};
+use core::net::{IpAddr, Ipv4Addr};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The most header lines of a question.
+pub const MAX_HEADERS: usize = 128;
+
+/// A request to explain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Question {
+    /// Its method; `GET` if there is none.
+    #[serde(default = "get")]
+    pub method: String,
+    /// Its path, with the query.
+    pub path: String,
+    /// Its host; that of the header lines, or `localhost`, if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its header lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// The address that it comes from; 127.0.0.1 if there is none. Of a trusted proxy,
+    /// `X-Forwarded-For` counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<IpAddr>,
+    /// The listener that it comes by; the first of the file if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listener: Option<String>,
+    /// The user that it has authenticated as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+fn get() -> String {
+    Method::GET.to_string()
+}
+
+/// A question in the terms of routes.
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) target: PathAndQuery,
+    pub(super) host: String,
+    pub(super) headers: HeaderMap,
+    pub(super) from: IpAddr,
+    pub(super) listener: Arc<Listener>,
+}
+
+impl Question {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, for people.
+    pub(super) fn read(&self, snapshot: &Snapshot) -> Result<Request, String> {
+        let method = method::parse(&self.method).map_err(|wrong| wrong.to_string())?;
+        if !is_served(&method) {
+            return Err(format!("the gateway serves no {method}"));
+        }
+        let headers = self.header_map()?;
+        let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let authority = self.host.as_deref().or(named).unwrap_or("localhost");
+        let host = canonical_host(authority)
+            .map_err(|bad| format!("`{}` is no host: {bad}", authority.escape_debug()))?;
+        Ok(Request {
+            method,
+            target: self.target()?,
+            host: host.into_owned(),
+            headers,
+            from: self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_canonical(),
+            listener: self.find_listener(snapshot)?,
+        })
+    }
+
+    fn target(&self) -> Result<PathAndQuery, String> {
+        let shown = self.path.escape_debug();
+        let target = PathAndQuery::try_from(self.path.as_str()).ok();
+        let target = target.filter(|target| target.as_str() == self.path);
+        let target = target.filter(|target| target.path().starts_with('/'));
+        target.ok_or_else(|| format!("`{shown}` is no path: write /path or /path?query"))
+    }
+
+    fn header_map(&self) -> Result<HeaderMap, String> {
+        if self.headers.len() > MAX_HEADERS {
+            return Err(format!("more than {MAX_HEADERS} header lines"));
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            let shown = name.escape_debug();
+            let name = HeaderName::try_from(name.as_str())
+                .map_err(|_| format!("`{shown}` is no name of a header"))?;
+            let value = HeaderValue::try_from(value.as_str()).map_err(|_| {
+                format!("the value of `{shown}` has a character that none can have")
+            })?;
+            headers.append(name, value);
+        }
+        Ok(headers)
+    }
+
+    fn find_listener(&self, snapshot: &Snapshot) -> Result<Arc<Listener>, String> {
+        let found = match &self.listener {
+            Some(name) => snapshot.listener(name),
+            None => snapshot.listeners.first(),
+        };
+        found.map(Arc::clone).ok_or_else(|| {
+            let names: Vec<&str> = snapshot.listeners.iter().map(|it| &*it.name).collect();
+            format!("there is no such listener; there are: {}", names.join(", "))
+        })
+    }
+}

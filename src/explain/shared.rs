@@ -1,0 +1,116 @@
+//! Which rules this gateway decides about, and what is said of those that gateways share.
+
+use crate::{
+    config::{Claims, OnStoreError, Route, RouteRule, Shared},
+    flow::{Key, SlotId},
+    route::Seed,
+};
+use core::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+/// The secrets of fingerprints.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeds {
+    /// This gateway's.
+    pub own: Seed,
+    /// The store, if there is one.
+    pub store: Option<StoreState>,
+}
+
+/// What is known of the store without asking it.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreState {
+    /// The secret that all gateways have.
+    pub seed: Seed,
+    /// Whether it answers.
+    pub is_up: bool,
+    /// Whether the sync fails.
+    pub is_cut_off: bool,
+}
+
+/// What this gateway decides by itself.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    /// What its gate is asked.
+    pub(super) claims: Claims,
+    /// What is said of shared rules.
+    pub(super) notes: Vec<(SlotId, &'static str)>,
+    /// The rule that rejects everything while the store is down.
+    pub(super) denied: Option<SlotId>,
+    /// Whether the store would be asked.
+    pub(super) asks: bool,
+}
+
+impl Local {
+    /// Sorts the claims of a request as the proxy does.
+    pub(super) fn of(route: &Route, claims: &Claims, store: Option<StoreState>) -> Self {
+        let mut local = Self::default();
+        for claim in claims {
+            let shared = shared(route, claim.slot);
+            let shared = shared.filter(|_| !matches!(claim.key, Key::Missing | Key::Duplicate));
+            let Some((shared, is_dry_run)) = shared else {
+                local.claims.push(*claim);
+                continue;
+            };
+            let (is_decided_here, note) = match (state(shared, store), shared.on_error) {
+                (State::Asked, _) => (false, "the store decides, which was not asked"),
+                (State::Synced, _) => {
+                    (true, "by what this gateway knows of all gateways; the store was not asked")
+                }
+                (State::Lost, OnStoreError::Local) => {
+                    (true, "the store fails: this gateway decides by its part of the limit")
+                }
+                (State::Lost, OnStoreError::Allow) => (false, "the store fails: all requests pass"),
+                (State::Lost, OnStoreError::Deny) => {
+                    if !is_dry_run {
+                        local.denied = local.denied.or(Some(claim.slot));
+                    }
+                    (false, "the store fails: all requests are rejected")
+                }
+            };
+            local.asks |= matches!(state(shared, store), State::Asked);
+            local.notes.push((claim.slot, note));
+            if is_decided_here {
+                local.claims.push(*claim);
+            }
+        }
+        if local.asks || local.denied.is_some() {
+            // Such a request borrows nothing.
+            local.claims.iter_mut().for_each(|claim| claim.patience = Duration::ZERO);
+        }
+        local
+    }
+
+    pub(super) fn note(&self, slot: SlotId) -> Option<&'static str> {
+        self.notes.iter().find(|(of, _)| *of == slot).map(|(_, note)| *note)
+    }
+}
+
+/// How gateways share a rule at the moment.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The store decides about each request.
+    Asked,
+    /// Each gateway decides, and they sync.
+    Synced,
+    /// The store fails.
+    Lost,
+}
+
+fn state(shared: &Shared, store: Option<StoreState>) -> State {
+    match (&shared.sync, store) {
+        (Some(sync), Some(store)) if !store.is_cut_off && !sync.is_refused.load(Relaxed) => {
+            State::Synced
+        }
+        (None, Some(store)) if store.is_up => State::Asked,
+        (Some(_) | None, _) => State::Lost,
+    }
+}
+
+/// Returns how gateways share the rule behind `slot`, if they do, and whether it is a dry run.
+fn shared(route: &Route, slot: SlotId) -> Option<(&Shared, bool)> {
+    if route.pacing == Some(slot) {
+        return route.paced.as_ref().map(|shared| (shared, false));
+    }
+    let rule: &RouteRule = route.rules.iter().find(|rule| rule.slot == slot)?;
+    rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
+}

@@ -1,0 +1,259 @@
+//! The last rejections as the admin listener shows them.
+
+use super::ring::{Entry, KEPT, Rejections};
+use crate::flow::{Key, ReasonKind};
+use core::{
+    cmp::Reverse,
+    fmt::{self, Display, Formatter},
+    time::Duration,
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, time::UNIX_EPOCH};
+
+/// Which rejections to show.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Those of this route.
+    pub route: Option<String>,
+    /// Those by this rule.
+    pub rule: Option<String>,
+    /// At most so many; 100 if there is no number, and never more than [`KEPT`].
+    pub limit: Option<usize>,
+}
+
+/// How many are shown without a limit.
+const USUAL: usize = 100;
+
+/// The last rejections.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct List {
+    /// How many there were since the process started.
+    pub total: u64,
+    /// Those of them that came while the list was read, and are not in it.
+    pub missed: u64,
+    /// The last ones that the filter takes, by route, rule and reason; the most frequent first.
+    pub rules: Vec<RuleCount>,
+    /// The latest first.
+    pub rejections: Vec<RejectedRequest>,
+}
+
+/// How often a rule is among the last rejections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleCount {
+    /// The route.
+    pub route: String,
+    /// Its rule, `breaker` or `pacing`.
+    pub rule: String,
+    /// The word of the reason.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// One rejected request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RejectedRequest {
+    /// When it came, as RFC 3339.
+    pub ts: String,
+    /// Its route.
+    pub route: String,
+    /// The rule that rejected it, `breaker` or `pacing`.
+    pub rule: String,
+    /// The word of the reason.
+    pub reason: String,
+    /// The fingerprint of its key; absent if the rule has none, or the store decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The client's address, if there is an access log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The rule's limit; absent for a breaker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// What was used of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+    /// What the request would have cost.
+    pub cost: u64,
+    /// When a retry could have succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<f64>,
+}
+
+impl Rejections {
+    /// Returns the last rejections that `filter` takes, of the last [`KEPT`].
+    pub fn list(&self, filter: &Filter) -> List {
+        let (mut all, total, missed) = self.read();
+        all.sort_by_key(|entry| Reverse(entry.at));
+        all.truncate(KEPT);
+        all.retain(|entry| filter.takes(entry));
+        let rules = counts(&all);
+        all.truncate(filter.limit.unwrap_or(USUAL));
+        let rejections = all.iter().map(RejectedRequest::of).collect();
+        List { total, missed, rules, rejections }
+    }
+}
+
+impl Filter {
+    fn takes(&self, entry: &Entry) -> bool {
+        let is = |wanted: &Option<String>, name: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == name)
+        };
+        is(&self.route, &entry.route) && is(&self.rule, entry.rule())
+    }
+}
+
+impl Entry {
+    fn rule(&self) -> &str {
+        self.rule.as_deref().unwrap_or(self.part)
+    }
+
+    fn reason(&self) -> &'static str {
+        self.decided.decision.reason().map(ReasonKind::word).unwrap_or_default()
+    }
+}
+
+fn counts(all: &[Entry]) -> Vec<RuleCount> {
+    let mut counts: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+    for entry in all {
+        *counts.entry((&entry.route, entry.rule(), entry.reason())).or_default() += 1;
+    }
+    let mut counts: Vec<RuleCount> = counts
+        .into_iter()
+        .map(|((route, rule, reason), count)| RuleCount {
+            route: route.to_owned(),
+            rule: rule.to_owned(),
+            reason: reason.to_owned(),
+            count,
+        })
+        .collect();
+    counts.sort_by_key(|count| Reverse(count.count));
+    counts
+}
+
+impl RejectedRequest {
+    #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
+    fn of(entry: &Entry) -> Self {
+        let time = UNIX_EPOCH + Duration::from_nanos(entry.at.as_nanos());
+        let quota = entry.decided.quota;
+        let counted = quota.filter(|quota| quota.limit > 0);
+        Self {
+            ts: humantime::format_rfc3339_millis(time).to_string(),
+            route: entry.route.to_string(),
+            rule: entry.rule().to_owned(),
+            reason: entry.reason().to_owned(),
+            key: match entry.key {
+                Some(Key::Of(fingerprint)) => Some(format!("{fingerprint:032x}")),
+                Some(Key::Missing) => Some("missing".to_owned()),
+                Some(Key::Duplicate) => Some("duplicate".to_owned()),
+                Some(Key::Shared) | None => None,
+            },
+            client: entry.client.map(|client| client.to_string()),
+            limit: counted.map(|quota| quota.limit),
+            used: counted.map(|quota| quota.used),
+            cost: quota.map_or(0, |quota| quota.cost),
+            retry_after_ms: entry.decided.retry_after.map(|wait| wait.as_nanos() as f64 / 1e6),
+        }
+    }
+}
+
+/// Lines for a terminal.
+impl Display for List {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "rejections since the start: {}", self.total)?;
+        if self.missed > 0 {
+            write!(
+                f,
+                ", {} of them not listed, as they came while the list was read",
+                self.missed
+            )?;
+        }
+        writeln!(f)?;
+        for RuleCount { route, rule, reason, count } in &self.rules {
+            writeln!(f, "  {count:>6}  {route}: {rule} ({reason})")?;
+        }
+        self.rejections.iter().try_for_each(|rejected| write!(f, "{rejected}"))
+    }
+}
+
+impl Display for RejectedRequest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { ts, route, rule, reason, cost, .. } = self;
+        write!(f, "{ts}  {route}: {rule} ({reason})")?;
+        if let (Some(used), Some(limit)) = (self.used, self.limit) {
+            write!(f, "  {used} of {limit} used, cost {cost}")?;
+        }
+        if let Some(wait) = self.retry_after_ms {
+            write!(f, ", retry after {wait:.0} ms")?;
+        }
+        if let Some(client) = &self.client {
+            write!(f, "  client {client}")?;
+        }
+        match &self.key {
+            Some(key) => writeln!(f, "  key {key}"),
+            None => writeln!(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        access_log::{Decision, DecisionRecord},
+        flow::Instant,
+    };
+
+    /// Rejections of two workers, one a nanosecond.
+    fn recorded(count: u64) -> Rejections {
+        let rejections = Rejections::default();
+        let recorders = [rejections.recorder(), rejections.recorder()];
+        for at in 0..count {
+            let entry = Entry {
+                at: Instant::from_nanos(at),
+                route: if at % 3 == 0 { "a" } else { "b" }.into(),
+                rule: (at % 2 == 0).then(|| "r".into()),
+                part: "pacing",
+                key: Some(Key::Of(u128::from(at))),
+                client: None,
+                decided: DecisionRecord {
+                    decision: Decision::Rejected(ReasonKind::Rate),
+                    quota: None,
+                    wait: Duration::ZERO,
+                    retry_after: None,
+                },
+            };
+            recorders[usize::from(at % 7 == 0)].push(entry);
+        }
+        rejections
+    }
+
+    #[test]
+    fn the_last_thousand_of_all_workers_are_listed_with_the_latest_first() {
+        let rejections = recorded(5_000);
+        let filter = Filter { limit: Some(5_000), ..Filter::default() };
+        let list = rejections.list(&filter);
+        assert_eq!((list.total, list.missed), (5_000, 0));
+        let keys: Vec<String> = list.rejections.into_iter().filter_map(|it| it.key).collect();
+        let expected = (4_000..5_000_u64).rev().map(|at| format!("{at:032x}"));
+        assert_eq!(keys, expected.collect::<Vec<_>>());
+        assert_eq!(list.rules.iter().map(|rule| rule.count).sum::<u64>(), 1_000);
+        assert_eq!(rejections.list(&Filter::default()).rejections.len(), USUAL);
+    }
+
+    #[test]
+    fn a_filter_takes_those_of_a_route_and_a_rule() {
+        let rejections = recorded(60);
+        let list = |route: &str, rule: &str| {
+            let some = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+            rejections.list(&Filter { route: some(route), rule: some(rule), limit: None })
+        };
+        assert_eq!(list("a", "").rejections.len(), 20);
+        assert_eq!(list("a", "r").rejections.len(), 10);
+        assert_eq!(list("", "pacing").rejections.len(), 30);
+        assert_eq!(list("none", "").rejections.len(), 0);
+        let counted = list("a", "r").rules;
+        assert_eq!(counted.len(), 1);
+        assert_eq!((counted[0].count, counted[0].reason.as_str()), (10, "rate"));
+    }
+}

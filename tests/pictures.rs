@@ -4,7 +4,7 @@
 
 use flowgate::{
     config,
-    replay::{self, Options, Output},
+    replay::{self, Options, Output, TrafficOptions},
 };
 use std::{collections::HashMap, env, fs, path::Path};
 
@@ -20,10 +20,11 @@ fn each_picture_is_drawn_by_replay() {
         let name = format!("{}.svg", route.name);
         let fresh = drawn.path().join(&name);
         let options = Options {
-            inputs: vec![folder.join("minute.jsonl.gz")],
-            format: None,
+            traffic: TrafficOptions {
+                inputs: vec![folder.join("minute.jsonl.gz")],
+                ..TrafficOptions::default()
+            },
             route: Some(route.name.to_string()),
-            host: None,
             output: Output::Report,
             against: None,
             html: None,

@@ -11,7 +11,7 @@ mod logs;
 #[path = "replay/report.rs"]
 mod report;
 
-use flowgate::replay::{self, Options, Output, ReplayError};
+use flowgate::replay::{self, Options, Output, ReplayError, TrafficOptions};
 use std::{fs, path::Path};
 
 /// A configuration whose one route has `rules`, which are lines of YAML.
@@ -30,10 +30,8 @@ fn config(routes: &str) -> String {
 
 fn options(input: &Path) -> Options {
     Options {
-        inputs: vec![input.to_owned()],
-        format: None,
+        traffic: TrafficOptions { inputs: vec![input.to_owned()], format: None, host: None },
         route: None,
-        host: None,
         output: Output::Decisions,
         against: None,
         html: None,

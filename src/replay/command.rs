@@ -5,10 +5,11 @@ use super::{
     decisions,
     engine::{ArrivalResult, Engine},
     event::{Arrival, Event},
-    input::{Format, InputError, Inputs, STDIN},
+    input::{InputError, Inputs, STDIN},
     progress::Progress,
     report::{self, Collector, HtmlReport, Report},
     times::Times,
+    traffic_options::TrafficOptions,
     unmatched::Unmatched,
 };
 use crate::{config, flow::Instant, route::canonical_host};
@@ -21,18 +22,12 @@ use std::{
 /// What to replay, through what, and what to report.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Recorded traffic; `-` is the standard input. Gzip is unpacked.
-    #[arg(value_name = "INPUT", required = true)]
-    pub inputs: Vec<PathBuf>,
-    /// The format of the inputs, if flowgate does not recognise it from their lines.
-    #[arg(long, value_enum)]
-    pub format: Option<Format>,
+    /// The traffic.
+    #[command(flatten)]
+    pub traffic: TrafficOptions,
     /// Treat all requests as requests for this route, whatever their host and path.
     #[arg(long, value_name = "NAME")]
     pub route: Option<String>,
-    /// The host of arrivals that name none, as in most logs of nginx and Apache.
-    #[arg(long, value_name = "HOST")]
-    pub host: Option<String>,
     /// What to print.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Output::Report)]
     pub output: Output,
@@ -63,7 +58,7 @@ pub enum Output {
 impl Options {
     /// Returns an error of the command line, if any.
     pub fn misuse(&self) -> Option<&'static str> {
-        let stdin = self.inputs.iter().filter(|path| path.as_os_str() == STDIN);
+        let stdin = self.traffic.inputs.iter().filter(|path| path.as_os_str() == STDIN);
         (stdin.count() > 1).then_some("the standard input, `-`, can be read once")
     }
 }
@@ -135,7 +130,7 @@ pub fn run(
     terminal: Option<&mut dyn Write>,
 ) -> Result<(), ReplayError> {
     let mut out = BufWriter::with_capacity(64 * 1024, out);
-    let mut progress = Progress::new(&options.inputs, terminal);
+    let mut progress = Progress::new(&options.traffic.inputs, terminal);
     let results = replay(options, config, &mut out, &mut progress);
     progress.clear();
     let results = results?;
@@ -149,7 +144,8 @@ pub fn run(
     }
     out.flush()?;
     if let Some(path) = &options.html {
-        let inputs: Vec<_> = options.inputs.iter().map(|path| path.display().to_string()).collect();
+        let inputs: Vec<_> =
+            options.traffic.inputs.iter().map(|path| path.display().to_string()).collect();
         let page = HtmlReport {
             config: &config.display().to_string(),
             inputs: &inputs.join(", "),
@@ -186,8 +182,8 @@ fn replay(
     let against = options.against.as_ref();
     let other = against.map(|path| Run::new(path, options, is_reported)).transpose()?;
     let mut other = other.map(|run| (run, Comparison::default()));
-    let mut inputs =
-        Inputs::open(&options.inputs, options.format, &mut |bytes| progress.at(bytes))?;
+    let TrafficOptions { inputs, format, .. } = &options.traffic;
+    let mut inputs = Inputs::open(inputs, *format, &mut |bytes| progress.at(bytes))?;
     let times = inputs.times().clone();
     let mut unmatched = Unmatched::new(&run.engine);
     let mut number = 0;
@@ -246,7 +242,7 @@ impl Run {
     fn new(config: &Path, options: &Options, is_counted: bool) -> Result<Self, ReplayError> {
         let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
         let mut engine = Engine::new(plan, Instant::EPOCH, options.route.as_deref());
-        if let Some(host) = &options.host {
+        if let Some(host) = &options.traffic.host {
             canonical_host(host).map_err(|_| ReplayError::NoHost(host.clone()))?;
             engine.assume_host(host);
         }

@@ -18,6 +18,7 @@ mod input;
 mod progress;
 mod report;
 mod times;
+mod traffic_options;
 mod unmatched;
 
 pub use crate::access_log::Decision;
@@ -32,3 +33,4 @@ pub use report::{
 };
 pub(crate) use report::{escaped, escaped_lines};
 pub use times::Times;
+pub use traffic_options::TrafficOptions;

@@ -11,27 +11,21 @@ use super::{
 use crate::{
     config::{self, Diagnostics, Text},
     flow::{Instant, time::spelled},
-    replay::{Engine, Format, InputError, Inputs},
+    replay::{Engine, InputError, Inputs, TrafficOptions},
     route::{KeySpec, Part, canonical_host},
 };
 use core::time::Duration;
 use std::{
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// From which traffic, and what for.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Recorded traffic, in any format that `replay` reads; `-` is the standard input.
-    #[arg(value_name = "INPUT", required = true)]
-    pub inputs: Vec<PathBuf>,
-    /// The format of the inputs, if flowgate does not recognise it from their lines.
-    #[arg(long, value_enum)]
-    pub format: Option<Format>,
-    /// The host of requests that name none, as in most logs of nginx and Apache.
-    #[arg(long, value_name = "HOST")]
-    pub host: Option<String>,
+    /// The traffic.
+    #[command(flatten)]
+    pub traffic: TrafficOptions,
     /// What to count by: `client_ip`, `header:NAME` or another key of a rule, or several with
     /// commas between.
     #[arg(long, value_name = "KEY", default_value = "client_ip")]
@@ -109,14 +103,14 @@ pub fn run(
         None => Text::new(Path::new("none.yaml"), ALL).rules()?,
     };
     let mut engine = Engine::new(plan, Instant::EPOCH, None);
-    if let Some(host) = &options.host {
+    if let Some(host) = &options.traffic.host {
         canonical_host(host).map_err(|_| SuggestError::NoHost(host.clone()))?;
         engine.assume_host(host);
     }
     let parts: Result<_, _> =
         options.key.split(',').map(|part| Part::parse(part.trim(), 64)).collect();
     let key = parts.and_then(KeySpec::new).map_err(SuggestError::Key)?;
-    let mut inputs = Inputs::open(&options.inputs, options.format, &mut |_| {})?;
+    let mut inputs = Inputs::open(&options.traffic.inputs, options.traffic.format, &mut |_| {})?;
     let traffic = Traffic::read(&mut inputs, &engine, &key, config.is_none());
     let first = traffic.requests.first().map_or(Instant::EPOCH, |request| request.at);
     let last = traffic.requests.last().map_or(Instant::EPOCH, |request| request.at);
@@ -135,7 +129,8 @@ pub fn run(
     let found = routes.iter().any(|route| route.proposal.is_ok());
     let clock =
         inputs.times().span(first, last).map_or_else(String::new, |span| format!(", {span}"));
-    let names: Vec<_> = options.inputs.iter().map(|path| path.display().to_string()).collect();
+    let names: Vec<_> =
+        options.traffic.inputs.iter().map(|path| path.display().to_string()).collect();
     let page = Page {
         inputs: names.join(", "),
         span: format!("{} long{clock}", spelled(Duration::from_secs(study.length.as_secs()))),

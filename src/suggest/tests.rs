@@ -4,7 +4,7 @@ use super::{Options, Percent, SuggestResult, run};
 use crate::{
     config::Text,
     flow::Instant,
-    replay::{Engine, Event, Inputs},
+    replay::{Engine, Event, Inputs, TrafficOptions},
 };
 use core::time::Duration;
 use fastrand::Rng;
@@ -108,9 +108,7 @@ fn write(path: &Path, lines: &[Line]) {
 
 fn options(input: PathBuf) -> Options {
     Options {
-        inputs: vec![input],
-        format: None,
-        host: None,
+        traffic: TrafficOptions { inputs: vec![input], ..TrafficOptions::default() },
         key: "client_ip".to_owned(),
         window: None,
         margin: None,

@@ -279,12 +279,12 @@ fn events_and_logs_are_not_merged() {
     let events = folder.path().join("events");
     std::fs::write(&events, "{\"t\":0}\n").unwrap();
     let log = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n";
-    let mixed = replayed(&per_client(), log, |options| options.inputs.push(events.clone()));
+    let mixed = replayed(&per_client(), log, |options| options.traffic.inputs.push(events.clone()));
     assert!(matches!(mixed, Err(ReplayError::Input(_))), "{mixed:?}");
     // Two of a kind are.
     let two = replayed(&per_client(), "{\"t\":1}\n{\"t\":3}\n", |options| {
-        options.inputs.push(events.clone());
-        options.format = Some(Format::Events);
+        options.traffic.inputs.push(events.clone());
+        options.traffic.format = Some(Format::Events);
     });
     let (out, _) = two.unwrap();
     let times: Vec<Value> =
@@ -316,7 +316,7 @@ fn a_log_without_hosts_says_which_host_to_pass() {
     let report = |host: &str| {
         replayed(&for_hosts(), COMMON, |options| {
             options.output = Output::Report;
-            options.host = Some(host.to_owned());
+            options.traffic.host = Some(host.to_owned());
         })
     };
     let (out, _) = report("API.example.com:443").unwrap();
@@ -335,7 +335,7 @@ fn a_log_without_hosts_says_which_host_to_pass() {
 fn a_host_that_is_logged_is_not_replaced() {
     let lines = COMMON.replace("192.0.2.", "api.example.com 192.0.2.");
     let (out, _) = replayed(&for_hosts(), lines, |options| {
-        options.host = Some("a.blog.example.com".to_owned());
+        options.traffic.host = Some("a.blog.example.com".to_owned());
     })
     .unwrap();
     assert_eq!(out.matches("\"route\":\"api\"").count(), 2, "{out}");

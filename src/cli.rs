@@ -4,7 +4,7 @@
 
 pub mod manual;
 
-use crate::{admin_client::AdminOptions, replay, scenario, suggest};
+use crate::{admin_client::AdminOptions, import, replay, scenario, suggest};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use std::{
     env,
@@ -148,6 +148,22 @@ Exit codes: 0 done; 1 the configuration has errors, or the log is too short for 
         /// From which traffic.
         #[command(flatten)]
         options: suggest::Options,
+    },
+    /// Convert a configuration of nginx, as far as it converts exactly.
+    ///
+    /// The result is a `gateway.yaml`. Each directive that it does not have, or has with a
+    /// difference, is a line on the standard error, with its file, its line and why.
+    #[command(after_help = "\
+Examples:
+  flowgate import /etc/nginx/nginx.conf > gateway.yaml
+  flowgate import nginx.conf --output gateway.yaml && flowgate check gateway.yaml
+
+Exit codes: 0 every directive is converted; 1 the file is no configuration of nginx, or has no
+server; 2 called wrongly, or a file cannot be read or written; 3 something is not converted.")]
+    Import {
+        /// What to convert.
+        #[command(flatten)]
+        options: import::Options,
     },
     /// Run scenarios through the rules, as tests.
     ///
@@ -513,7 +529,8 @@ Examples:
 Exit codes of every command:
   0  done, and nothing is wrong
   1  problems found: an error in a file, a failed test, two files that differ
-  2  called wrongly, or a file could not be read or written";
+  2  called wrongly, or a file could not be read or written
+  3  import: something is not converted";
 
 impl File {
     /// Returns the file that is named, or the default.

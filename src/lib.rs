@@ -36,6 +36,7 @@ pub mod flow;
 pub mod gateway;
 pub mod health;
 pub mod http1;
+pub mod import;
 mod lines;
 pub mod meter;
 pub mod preview;

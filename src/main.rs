@@ -5,7 +5,7 @@ use flowgate::{
     admin_client::ClientError,
     check,
     cli::{self, Cli, Command, Format, Log, Named, manual},
-    clock, config, demo, explain_command, gateway,
+    clock, config, demo, explain_command, gateway, import,
     meter::Counters,
     preview_command, replay, scenario, shutdown, suggest, top,
 };
@@ -27,6 +27,9 @@ enum Failure {
     /// Problems were found and printed: exit code 1.
     #[error("problems were found")]
     Printed,
+    /// Something was left out and printed: exit code 3.
+    #[error("something is not converted")]
+    Partly,
     /// A file has errors: exit code 1.
     #[error("{0}")]
     Problems(String),
@@ -125,6 +128,20 @@ impl From<top::TopError> for Failure {
     }
 }
 
+impl From<import::ImportError> for Failure {
+    fn from(error: import::ImportError) -> Self {
+        use import::ImportError as Error;
+        match error {
+            Error::Fault(_) | Error::Nothing(_) | Error::Invalid(_) => {
+                Self::Problems(error.to_string())
+            }
+            Error::Read { .. } | Error::Output { .. } | Error::Write(_) => {
+                Self::Error(Box::new(error))
+            }
+        }
+    }
+}
+
 impl From<replay::ReplayError> for Failure {
     fn from(error: replay::ReplayError) -> Self {
         use replay::ReplayError as Error;
@@ -165,6 +182,7 @@ Ctrl-C ends it.
 /// Exit codes; clap uses 2 for wrong usage.
 const PROBLEMS: u8 = 1;
 const ERROR: u8 = 2;
+const PARTLY: u8 = 3;
 
 fn main() -> ExitCode {
     let cli = Cli::read();
@@ -178,6 +196,7 @@ fn main() -> ExitCode {
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Printed) => ExitCode::from(PROBLEMS),
+        Err(Failure::Partly) => ExitCode::from(PARTLY),
         Err(Failure::ErrorPrinted) => ExitCode::from(ERROR),
         Err(Failure::Problems(problems)) => {
             print_error(&problems, None);
@@ -206,6 +225,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Replay { file, options } => replay(&options, &file.path()),
         Command::Suggest { file, options } => suggest(&options, file.config.as_deref()),
+        Command::Import { options } => import(&options),
         Command::Test { file, options } => test(&options, file.config.as_deref()),
         Command::Diff { old, new, output } => diff(&old, &new, output),
         Command::Preview { new, file, options } => {
@@ -309,6 +329,15 @@ fn suggest(options: &suggest::Options, config: Option<&Path>) -> Result<(), Fail
         Err(error) => Err(Failure::Error(Box::new(error))),
         Ok(suggest::SuggestResult::Proposed) => Ok(()),
         Ok(suggest::SuggestResult::Nothing) => Err(Failure::Printed),
+    }
+}
+
+fn import(options: &import::Options) -> Result<(), Failure> {
+    match import::run(options, &mut io::stdout().lock(), &mut io::stderr()) {
+        Ok(import::ImportResult::Whole) => Ok(()),
+        Ok(import::ImportResult::Partly) => Err(Failure::Partly),
+        Err(import::ImportError::Write(error)) if is_closed(&error) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

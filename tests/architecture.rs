@@ -94,8 +94,9 @@ const LAYERS: &[Layer] = &[
     io("replay", &["flow", "route", "config", "access_log"]),
     io("scenario", &["flow", "config", "replay"]),
     io("suggest", &["flow", "route", "config", "replay"]),
+    io("import", &["route", "config"]),
     io("admin_client", &["config"]),
-    io("cli", &["replay", "scenario", "suggest", "admin_client"]),
+    io("cli", &["import", "replay", "scenario", "suggest", "admin_client"]),
     io(
         "preview_command",
         &["flow", "config", "clock", "shutdown", "preview", "admin_client", "cli"],

@@ -24,6 +24,7 @@ mod handover;
 mod health;
 mod hostile_servers;
 mod idle;
+mod import;
 mod leases;
 mod lengths;
 mod nodes;

@@ -1,0 +1,158 @@
+//! Who may use a location: `allow` and `deny`, and passwords.
+
+use super::{
+    networks::{listed, network},
+    page::Fields,
+    report::Report,
+    scope::Scope,
+    tree::Directive,
+};
+use ipnet::IpNet;
+use serde_json::json;
+use std::{fs, path::Path};
+
+/// What keeps clients out in nginx and has no counterpart here. A route with one of these stays
+/// closed, so that nothing is open that was not.
+const GUARDS: [(&str, &str); 6] = [
+    ("auth_request", "no other service is asked: see `auth`. The route is closed"),
+    ("auth_jwt", "write `auth: { jwt: … }`. The route is closed"),
+    ("auth_delay", "passwords are checked at once"),
+    ("secure_link", "links are not verified. The route is closed"),
+    ("ssl_verify_client", "certificates of clients are not verified. The route is closed"),
+    ("limit_except", "write a route with `method` for each. The route is closed"),
+];
+
+/// The keys `access` and `auth` of a route.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    pub fields: Fields,
+    /// No client may use the location.
+    pub denies_all: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Who {
+    All,
+    Net(IpNet),
+}
+
+/// Returns who may use a location. Relative names are meant from `folder`.
+pub(super) fn access(scope: &Scope<'_>, folder: &Path, report: &mut Report) -> Access {
+    let mut access = addresses(scope, report);
+    let is_closed = passwords(scope, folder, &mut access.fields, report).is_none();
+    if is_closed || is_guarded(scope, report) {
+        let nobody = json!({ "deny": ["0.0.0.0/0", "::/0"] });
+        access.fields.set("access", nobody);
+        drop(access.fields.0.remove("auth"));
+    }
+    access
+}
+
+fn addresses(scope: &Scope<'_>, report: &mut Report) -> Access {
+    let mut allow: Vec<IpNet> = Vec::new();
+    let mut deny: Vec<IpNet> = Vec::new();
+    let mut rest = None;
+    for directive in scope.all(&["allow", "deny"]) {
+        let is_allowed = directive.name == "allow";
+        if rest.is_some() {
+            // Nothing comes to it.
+            report.take(directive);
+            continue;
+        }
+        match who(directive.arg(0)) {
+            Some(Who::All) => rest = Some(is_allowed),
+            Some(Who::Net(network)) if is_allowed => allow.push(network),
+            Some(Who::Net(network)) => {
+                let meets = |other: &IpNet| other.contains(&network) || network.contains(other);
+                if allow.iter().any(meets) {
+                    report.note(directive, "`deny` wins here, and in nginx the `allow` before it");
+                }
+                deny.push(network);
+            }
+            None => {
+                report.note(directive, "it is no address and no network");
+                continue;
+            }
+        }
+        report.take(directive);
+    }
+    let mut fields = Fields::default();
+    let denies_all = rest == Some(false) && allow.is_empty();
+    if denies_all {
+        fields.set("deny", json!(["0.0.0.0/0", "::/0"]));
+    } else {
+        if rest == Some(false) {
+            fields.set("allow", listed(&allow));
+        }
+        if !deny.is_empty() {
+            fields.set("deny", listed(&deny));
+        }
+    }
+    let mut access = Access { denies_all, ..Access::default() };
+    if !fields.is_empty() {
+        access.fields.set("access", fields);
+    }
+    access
+}
+
+fn who(text: &str) -> Option<Who> {
+    if text == "all" { Some(Who::All) } else { network(text).map(Who::Net) }
+}
+
+/// Adds the users of a location, or returns `None` if passwords are needed that cannot be checked.
+fn passwords(
+    scope: &Scope<'_>,
+    folder: &Path,
+    fields: &mut Fields,
+    report: &mut Report,
+) -> Option<()> {
+    let realm = scope.take("auth_basic", report).filter(|realm| realm.arg(0) != "off");
+    let Some(realm) = realm else { return Some(()) };
+    let Some(file) = scope.find("auth_basic_user_file") else {
+        report.note(realm, "it has no file of users. The route is closed");
+        return None;
+    };
+    match users(file, folder) {
+        Ok(path) => {
+            report.take(file);
+            fields.set("auth", json!({ "basic": path }));
+            Some(())
+        }
+        Err(why) => {
+            report.note(file, format!("{why}. The route is closed"));
+            None
+        }
+    }
+}
+
+/// Returns the path of a file whose passwords flowgate can check.
+fn users(file: &Directive, folder: &Path) -> Result<String, String> {
+    let path = folder.join(file.arg(0));
+    let text = fs::read_to_string(&path);
+    let text = text.map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let is_bcrypt = |line: &str| {
+        let hash = line.split(':').nth(1).unwrap_or_default();
+        ["$2y$", "$2a$", "$2b$"].iter().any(|kind| hash.starts_with(kind))
+    };
+    if !lines.all(is_bcrypt) {
+        return Err("only hashes of bcrypt are checked, as `htpasswd -B` makes them".into());
+    }
+    Ok(path.display().to_string())
+}
+
+/// Notes what else keeps clients out, and returns whether that closes the route.
+fn is_guarded(scope: &Scope<'_>, report: &mut Report) -> bool {
+    let mut is_closed = false;
+    for (name, why) in GUARDS {
+        if let Some(guard) = scope.find(name) {
+            if guard.arg(0) == "off" {
+                report.take(guard);
+                continue;
+            }
+            report.note(guard, why);
+            is_closed |= name != "auth_delay";
+        }
+    }
+    is_closed
+}

@@ -1,0 +1,197 @@
+//! `flowgate import`: from `nginx.conf` to `gateway.yaml`.
+
+use super::{
+    limits::Zones,
+    listeners,
+    page::Page,
+    read::{self, ReadError},
+    reasons::reason,
+    report::Report,
+    routes::{Routes, Server},
+    servers::{hosts, shares},
+    settings::{settings, take_usual},
+    template::Known,
+    tree::{Directive, Tree},
+    upstreams::Upstreams,
+};
+use crate::config::{Diagnostics, Text};
+use std::{
+    fs,
+    io::{self, Write},
+    path::{self, Path, PathBuf},
+};
+
+/// What to import, and where to.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// The configuration of nginx, or `-`, the standard input.
+    #[arg(value_name = "FILE")]
+    pub input: PathBuf,
+    /// Write the result into this file, which must not exist, and not to the standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportResult {
+    /// Every directive is converted exactly.
+    Whole,
+    /// Some are not, and each of them has been printed.
+    Partly,
+}
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// Its name.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The file is no configuration of nginx.
+    #[error("{0}")]
+    Fault(String),
+    /// There is nothing to convert.
+    #[error("{0} has no server that flowgate can be: the lines above say why")]
+    Nothing(String),
+    /// The result has errors, which is a mistake of the import.
+    #[error("the result has errors, so that it is not written:\n{0}")]
+    Invalid(Box<Diagnostics>),
+    /// The result cannot be written to the file.
+    #[error("cannot write {path}")]
+    Output {
+        /// Its name.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The result cannot be printed.
+    #[error("cannot write the result")]
+    Write(#[from] io::Error),
+}
+
+impl From<ReadError> for ImportError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::File { path, source } => Self::Read { path, source },
+            ReadError::Fault { .. } => Self::Fault(error.to_string()),
+        }
+    }
+}
+
+/// Converts the file. The result goes to the file of the options or to `out`, and what is not
+/// converted to `err`, a line for each directive.
+///
+/// # Errors
+/// The file cannot be read or has no server, or the result cannot be written.
+pub fn run(
+    options: &Options,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<ImportResult, ImportError> {
+    let (tree, report) = read::read(&options.input)?;
+    let folder = options.input.parent().unwrap_or_else(|| Path::new(""));
+    let folder =
+        path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let (page, lines) = convert(&tree, &folder?, report);
+    for line in &lines {
+        writeln!(err, "{line}")?;
+    }
+    if page.listeners.is_empty() || page.routes.is_empty() {
+        return Err(ImportError::Nothing(options.input.display().to_string()));
+    }
+    let text = page.write();
+    let checked = Text::new(Path::new("gateway.yaml"), &text).rules();
+    checked.map_err(|problems| ImportError::Invalid(Box::new(problems)))?;
+    match &options.output {
+        Some(path) => write_new(path, &text)?,
+        None => out.write_all(text.as_bytes())?,
+    }
+    Ok(if lines.is_empty() { ImportResult::Whole } else { ImportResult::Partly })
+}
+
+fn write_new(path: &Path, text: &str) -> Result<(), ImportError> {
+    let written = fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|source| ImportError::Output { path: path.display().to_string(), source })
+}
+
+/// Returns the result, and a line for each directive that is not in it as it was.
+pub(super) fn convert(tree: &Tree, folder: &Path, mut report: Report) -> (Page, Vec<String>) {
+    let http = http(tree, &mut report);
+    let mut page = converted(tree, &http, folder, &mut report);
+    take_usual(&tree.directives, &mut report);
+    report.note_the_rest(&tree.directives, reason);
+    let lines = report.lines(tree);
+    let name = tree.files.first().map_or("", String::as_str);
+    page.comments.push(format!("{name}, converted by `flowgate import`"));
+    if !lines.is_empty() {
+        page.comments.push(format!("Not converted, or with a difference ({}):", lines.len()));
+        page.comments.extend(lines.iter().map(|line| format!("  {line}")));
+    }
+    (page, lines)
+}
+
+/// Returns the block `http`, or the whole file if its servers are in none.
+fn http(tree: &Tree, report: &mut Report) -> Directive {
+    let found = tree.directives.iter().find(|directive| directive.name == "http");
+    if let Some(http) = found {
+        report.take(http);
+        return http.clone();
+    }
+    let block = Some(tree.directives.clone());
+    Directive { id: usize::MAX, file: 0, line: 1, name: "http".into(), args: Vec::new(), block }
+}
+
+fn converted(tree: &Tree, http: &Directive, folder: &Path, report: &mut Report) -> Page {
+    let servers: Vec<_> = http.all("server").collect();
+    let maps: Vec<_> =
+        http.inner().iter().filter(|it| it.name == "map" || it.name == "geo").collect();
+    let zones = Zones::read(http, &maps, report);
+    let upstreams = Upstreams::read(http);
+    let mut listeners = listeners::read(&servers, report);
+    let mut page = Page { settings: settings(&tree.directives, http, report), ..Page::default() };
+    listeners.retain(|listener| {
+        let item = listener.item(http, &servers, folder, report);
+        let is_usable = item.is_some();
+        page.listeners.extend(item);
+        is_usable
+    });
+    let all_hosts: Vec<_> = servers.iter().map(|server| hosts(server, report)).collect();
+    let mut routes = Routes {
+        http,
+        tree,
+        folder,
+        zones,
+        upstreams,
+        listeners: listeners.len(),
+        servers: servers.len(),
+        items: Vec::new(),
+    };
+    for (place, block) in servers.iter().enumerate() {
+        report.take(block);
+        let own = listeners.iter().filter(|listener| listener.servers.contains(&place));
+        let mut ports: Vec<_> = own.map(listeners::Listener::port).collect();
+        ports.dedup();
+        let known = Known {
+            server_name: block.all("server_name").next().map_or("", |names| names.arg(0)),
+            port: if let [port] = ports[..] { Some(port) } else { None },
+        };
+        let shares = shares(place, &all_hosts, &listeners);
+        if shares.is_empty() {
+            report.note(block, "no request comes to it: it has no address and no name here");
+        }
+        let usual = format!("server-{}", place + 1);
+        let name = all_hosts[place].first().map_or(usual, |host| host.replace('*', "any"));
+        for share in &shares {
+            routes.add(Server { block, known: &known, name: &name, share }, report);
+        }
+    }
+    routes.zones.note_shared(report);
+    page.routes = routes.items;
+    page.upstreams = routes.upstreams.into_items();
+    page
+}

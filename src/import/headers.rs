@@ -1,0 +1,157 @@
+//! Header fields that nginx sets, hides and adds.
+
+use super::{
+    page::Fields,
+    report::Report,
+    scope::Scope,
+    template::{Known, template},
+    tree::Directive,
+};
+use serde_json::{Value, json};
+
+/// Fields that flowgate writes itself.
+const OWN: [&str; 8] = [
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Changes to header fields, as `request_headers` and `response_headers` have them.
+#[derive(Debug, Default)]
+struct Edits {
+    set: Fields,
+    remove: Vec<Value>,
+}
+
+impl Edits {
+    fn write(self, key: &str, fields: &mut Fields) {
+        let mut edits = Fields::default();
+        if !self.set.is_empty() {
+            edits.set("set", self.set);
+        }
+        if !self.remove.is_empty() {
+            edits.set("remove", self.remove);
+        }
+        if !edits.is_empty() {
+            fields.set(key, edits);
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str, known: &Known<'_>) -> Result<(), String> {
+        if !is_field(name) {
+            return Err("this is no name of a field that a route may change".into());
+        }
+        let value = template(value, known)?;
+        if !value.chars().all(|sign| sign == ' ' || sign.is_ascii_graphic()) {
+            return Err("the value has signs that no field has".into());
+        }
+        self.set.set(&name.to_ascii_lowercase(), value);
+        Ok(())
+    }
+}
+
+/// Whether an upstream is asked for by the client's host, and upgrades pass to it.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// The `Host`; `None` is the client's.
+    pub host: Option<String>,
+    pub upgrades: bool,
+}
+
+/// Adds the changes to what the upstream receives. `usual` is the `Host` without a change.
+pub(super) fn to_upstream(
+    scope: &Scope<'_>,
+    usual: &str,
+    known: &Known<'_>,
+    fields: &mut Fields,
+    report: &mut Report,
+) -> Passed {
+    let mut passed = Passed { host: Some(usual.into()), upgrades: false };
+    let mut edits = Edits::default();
+    for directive in scope.all(&["proxy_set_header"]) {
+        let (name, value) = (directive.arg(0).to_ascii_lowercase(), directive.arg(1));
+        report.take(directive);
+        match (name.as_str(), value) {
+            ("host", _) => host(directive, known, &mut passed, report),
+            ("upgrade", "$http_upgrade") => passed.upgrades = true,
+            // What flowgate writes by itself.
+            ("connection", "" | "upgrade" | "Upgrade" | "$connection_upgrade" | "keep-alive")
+            | ("x-forwarded-for", "$remote_addr")
+            | ("x-forwarded-proto", "$scheme")
+            | ("x-forwarded-host", "$http_host") => {}
+            ("x-forwarded-for", "$proxy_add_x_forwarded_for") => report.note(
+                directive,
+                "flowgate adds the client only to what `trusted_proxies` send, and replaces the field of others",
+            ),
+            (_, "") if is_field(&name) => edits.remove.push(json!(name)),
+            _ => {
+                if let Err(why) = edits.set(&name, value, known) {
+                    report.note(directive, why);
+                }
+            }
+        }
+    }
+    edits.write("request_headers", fields);
+    passed
+}
+
+fn host(directive: &Directive, known: &Known<'_>, passed: &mut Passed, report: &mut Report) {
+    match directive.arg(1) {
+        "$http_host" => passed.host = None,
+        "$proxy_host" => {}
+        "$host" => {
+            passed.host = None;
+            if !matches!(known.port, Some(80 | 443)) {
+                report.note(directive, "the upstream also receives the port that the client wrote");
+            }
+        }
+        other => match template(other, known) {
+            Ok(host) if !host.contains('{') => passed.host = Some(host),
+            _ => {
+                passed.host = None;
+                report.note(directive, "the host is none that `rewrite` can write");
+            }
+        },
+    }
+}
+
+/// Adds the changes to what the client receives.
+pub(super) fn to_client(
+    scope: &Scope<'_>,
+    known: &Known<'_>,
+    fields: &mut Fields,
+    report: &mut Report,
+) {
+    let mut edits = Edits::default();
+    for directive in scope.all(&["proxy_hide_header"]) {
+        report.take(directive);
+        if is_field(directive.arg(0)) {
+            edits.remove.push(json!(directive.arg(0).to_ascii_lowercase()));
+        } else {
+            report.note(directive, "flowgate writes this field itself");
+        }
+    }
+    for directive in scope.all(&["add_header"]) {
+        report.take(directive);
+        if let Err(why) = edits.set(directive.arg(0), directive.arg(1), known) {
+            report.note(directive, why);
+        } else if directive.arg(2) != "always" {
+            report.note(directive, "errors get the field too, as with `always`");
+        }
+    }
+    edits.write("response_headers", fields);
+}
+
+fn is_field(name: &str) -> bool {
+    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "-_".contains(sign);
+    let name = name.to_ascii_lowercase();
+    !name.is_empty()
+        && name.chars().all(is_sign)
+        && !OWN.contains(&name.as_str())
+        && name != "proxy-connection"
+}

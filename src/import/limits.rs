@@ -1,0 +1,275 @@
+//! `limit_req` and `limit_conn` as rules.
+
+use super::{
+    keys::Key,
+    numbers::{Rate, size, spelled},
+    page::Fields,
+    report::Report,
+    scope::Scope,
+    tree::Directive,
+};
+use core::time::Duration;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many keys nginx keeps in a byte of a zone, inverted: a state of `limit_req` takes 64.
+const BYTES_A_KEY: u64 = 64;
+
+/// The most keys that a rule may keep.
+const MOST_KEYS: u64 = 10_000_000;
+
+/// The longest wait of pacing: half of the longest request.
+const LONGEST_WAIT: Duration = Duration::from_mins(30);
+
+/// The most rules of a route.
+const MOST_RULES: usize = 16;
+
+/// A `limit_req_zone` or a `limit_conn_zone`.
+#[derive(Debug)]
+struct Zone<'a> {
+    directive: &'a Directive,
+    key: Result<Key<'a>, String>,
+    rate: Option<Rate>,
+    keys: u64,
+}
+
+/// The zones of a file, and where they are used.
+#[derive(Debug, Default)]
+pub(super) struct Zones<'a> {
+    by_name: BTreeMap<&'a str, Zone<'a>>,
+    uses: BTreeMap<&'a str, BTreeSet<String>>,
+    users: Vec<(&'a str, &'a Directive)>,
+}
+
+/// The rules of a route.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    route: String,
+    pub flow: Vec<Value>,
+    pub reject: Option<Value>,
+    /// What to know of them.
+    pub comments: Vec<String>,
+}
+
+/// Which statuses the rules of a route answer with, and by default would.
+#[derive(Debug, Default)]
+struct Statuses {
+    wanted: BTreeSet<u16>,
+    is_usual: bool,
+}
+
+impl<'a> Zones<'a> {
+    pub(super) fn read(http: &'a Directive, maps: &[&'a Directive], report: &mut Report) -> Self {
+        let mut zones = Self::default();
+        for directive in http.inner() {
+            let is_rate = directive.name == "limit_req_zone";
+            if !is_rate && directive.name != "limit_conn_zone" {
+                continue;
+            }
+            let named = directive.named("zone").unwrap_or_default();
+            let (name, memory) = named.split_once(':').unwrap_or((named, ""));
+            let key = Key::read(directive.arg(0), maps);
+            let rate = directive.named("rate").and_then(Rate::read);
+            if let Err(why) = &key {
+                report.note(directive, why.clone());
+            } else if is_rate && rate.is_none() {
+                report.note(directive, "the rate is not clear");
+            } else if directive.args.iter().any(|arg| arg == "sync") {
+                report.note(directive, "`sync` is `scope: cluster` with a `store`");
+            }
+            let keys = (size(memory).unwrap_or(10 << 20) / BYTES_A_KEY).clamp(1, MOST_KEYS);
+            zones.by_name.insert(name, Zone { directive, key, rate, keys });
+        }
+        zones
+    }
+
+    /// Returns the rules that hold at a place, which is the route `route`.
+    pub(super) fn rules(&mut self, scope: &Scope<'a>, route: &str, report: &mut Report) -> Rules {
+        let mut rules = Rules { route: route.to_owned(), ..Rules::default() };
+        let mut statuses = Statuses { is_usual: true, ..Statuses::default() };
+        for directive in scope.all(&["limit_req"]) {
+            let usual = if is_paced(directive) { 503 } else { 429 };
+            if self.rate_rule(scope, directive, &mut rules, report) {
+                statuses.add(scope, "limit_req_status", usual, report);
+            }
+        }
+        for directive in scope.all(&["limit_conn"]) {
+            if self.connection_rule(scope, directive, &mut rules, report) {
+                statuses.add(scope, "limit_conn_status", 503, report);
+            }
+        }
+        match (statuses.is_usual, statuses.wanted.iter().copied().collect::<Vec<_>>().as_slice()) {
+            (true, _) | (_, []) => {}
+            (false, [one]) => rules.reject = Some(json!({ "status": one })),
+            (false, [one, ..]) => {
+                rules.reject = Some(json!({ "status": one }));
+                for name in ["limit_req_status", "limit_conn_status"] {
+                    if let Some(directive) = scope.find(name) {
+                        report.note(directive, "a route rejects with one status");
+                    }
+                }
+            }
+        }
+        rules
+    }
+
+    /// Notes the limits whose zone is one count in nginx and several here.
+    pub(super) fn note_shared(&self, report: &mut Report) {
+        for (zone, directive) in &self.users {
+            let routes = self.uses.get(zone).map_or(0, BTreeSet::len);
+            if routes > 1 {
+                let why = format!(
+                    "the zone `{zone}` is one count in nginx; here each of {routes} routes counts for itself"
+                );
+                report.note(directive, why);
+            }
+        }
+    }
+
+    fn rate_rule(
+        &mut self,
+        scope: &Scope<'a>,
+        directive: &'a Directive,
+        rules: &mut Rules,
+        report: &mut Report,
+    ) -> bool {
+        let name = directive.named("zone").unwrap_or_default();
+        let Some((zone, key)) = self.zone(name, directive, rules, report) else { return false };
+        let burst = directive.named("burst").unwrap_or("0").parse::<u64>();
+        let (Some(rate), Ok(burst)) = (zone.rate, burst) else {
+            report.note(directive, "its rate or its burst is not clear");
+            return false;
+        };
+        report.take(directive);
+        let mut rule = Fields::default();
+        rule.set("name", json!(rule_name(name, rules)));
+        rule.set("limit", json!(rate.spelled()));
+        let wait = rate.spaced(burst).filter(|wait| *wait <= LONGEST_WAIT);
+        if let Some(wait) = wait.filter(|_| is_paced(directive)) {
+            rule.set("algorithm", json!("pacing"));
+            rule.set("max_wait", json!(spelled(wait)));
+        } else {
+            rule.set("burst", json!(burst.saturating_add(1)));
+            if is_paced(directive) {
+                report.note(directive, "rejects as nginx does, but holds nothing back: that would take longer than 30 minutes");
+            }
+        }
+        if is_split(directive, burst) {
+            report.note(directive, "rejects as nginx does, but holds nothing back: no rule lets some pass at once and delays others");
+        }
+        key.write(&mut rule);
+        if key.is_by_request() {
+            rule.set("max_keys", json!(zone.keys));
+        }
+        if scope.is_on("limit_req_dry_run", report) {
+            rule.set("dry_run", json!(true));
+        }
+        if rate.is_rounded() {
+            let rounded = rate.count * 1000 / rate.window.as_secs();
+            rules.comments.push(format!("nginx rounds the rate of {name} down to {rounded}/1000s"));
+        }
+        self.add(name, directive, rules, rule);
+        true
+    }
+
+    fn connection_rule(
+        &mut self,
+        scope: &Scope<'a>,
+        directive: &'a Directive,
+        rules: &mut Rules,
+        report: &mut Report,
+    ) -> bool {
+        let name = directive.arg(0);
+        let Some((zone, key)) = self.zone(name, directive, rules, report) else { return false };
+        let Some(most) = directive.arg(1).parse::<u64>().ok().filter(|most| *most > 0) else {
+            report.note(directive, "its number is not clear");
+            return false;
+        };
+        report.take(directive);
+        let mut rule = Fields::default();
+        rule.set("name", json!(rule_name(name, rules)));
+        rule.set("concurrency", json!(most));
+        key.write(&mut rule);
+        if key.is_by_request() {
+            rule.set("max_keys", json!(zone.keys));
+        }
+        if scope.is_on("limit_conn_dry_run", report) {
+            rule.set("dry_run", json!(true));
+        }
+        self.add(name, directive, rules, rule);
+        true
+    }
+
+    fn zone(
+        &self,
+        name: &str,
+        directive: &Directive,
+        rules: &Rules,
+        report: &mut Report,
+    ) -> Option<(&Zone<'a>, Key<'a>)> {
+        let why = match self.by_name.get(name) {
+            None => format!("there is no zone `{name}`"),
+            Some(Zone { key: Err(why), .. }) => why.clone(),
+            Some(_) if rules.flow.len() == MOST_RULES => {
+                format!("a route has at most {MOST_RULES} rules")
+            }
+            Some(zone @ Zone { key: Ok(key), .. }) => {
+                report.take(zone.directive);
+                key.take(report);
+                return Some((zone, key.clone()));
+            }
+        };
+        report.note(directive, why);
+        None
+    }
+
+    fn add(&mut self, name: &str, directive: &'a Directive, rules: &mut Rules, rule: Fields) {
+        rules.flow.push(rule.into());
+        if let Some((name, _)) = self.by_name.get_key_value(name) {
+            self.uses.entry(name).or_default().insert(rules.route.clone());
+            self.users.push((name, directive));
+        }
+    }
+}
+
+impl Statuses {
+    /// Adds the status of a rule, which would be `usual` if the route did not say.
+    fn add(&mut self, scope: &Scope<'_>, name: &str, usual: u16, report: &mut Report) {
+        let written = scope.take(name, report);
+        let status = written.and_then(|it| it.arg(0).parse::<u16>().ok());
+        let status = status.filter(|status| (400..600).contains(status));
+        if let Some(directive) = written.filter(|_| status.is_none()) {
+            report.note(directive, "the status is not one of a rejection");
+        }
+        let status = status.unwrap_or(503);
+        self.wanted.insert(status);
+        self.is_usual &= status == usual;
+    }
+}
+
+/// Reports whether a limit holds all requests back that it does not reject.
+fn is_paced(directive: &Directive) -> bool {
+    let has_no = |name: &str| directive.named(name).is_none_or(|value| value == "0");
+    !has_no("burst") && has_no("delay") && !directive.args.iter().any(|arg| arg == "nodelay")
+}
+
+/// Reports whether a limit holds only those back that come after some others.
+fn is_split(directive: &Directive, burst: u64) -> bool {
+    let delay = directive.named("delay").and_then(|delay| delay.parse::<u64>().ok());
+    delay.is_some_and(|delay| delay > 0 && delay < burst)
+}
+
+/// Returns a name for a rule that no other rule of its route has.
+fn rule_name(zone: &str, rules: &Rules) -> String {
+    let fits = |sign: char| sign.is_ascii_alphanumeric() || "-_.".contains(sign);
+    let name: String =
+        zone.chars().map(|sign| if fits(sign) { sign } else { '-' }).take(50).collect();
+    let name = match name.as_str() {
+        "" | "pacing" | "breaker" => format!("zone-{name}"),
+        _ => name,
+    };
+    let is_taken = |name: &str| rules.flow.iter().any(|rule| rule["name"] == *name);
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let mut names = core::iter::once(name.clone()).chain(numbered);
+    names.find(|name| !is_taken(name)).unwrap_or(name)
+}

@@ -1,0 +1,209 @@
+//! `listen`: the listeners, and which servers each has.
+
+use super::{
+    page::{Fields, Item},
+    report::Report,
+    scope::Scope,
+    tree::Directive,
+};
+use serde_json::{Value, json};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+};
+
+/// An address that servers listen on.
+#[derive(Clone, Debug)]
+pub(super) struct Listener<'a> {
+    pub name: String,
+    address: SocketAddr,
+    /// It takes IPv4 and IPv6.
+    is_dual: bool,
+    has_tls: bool,
+    /// The places of its servers.
+    pub servers: Vec<usize>,
+    /// The place of the server for hosts that none has.
+    pub default: usize,
+    has_named_default: bool,
+    directives: Vec<&'a Directive>,
+}
+
+/// Reads the listeners of all servers.
+pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut Report) -> Vec<Listener<'a>> {
+    let mut all: Vec<Listener<'a>> = Vec::new();
+    for (place, server) in servers.iter().enumerate() {
+        for directive in server.all("listen") {
+            match address(directive.arg(0)) {
+                Ok(address) => add(&mut all, address, place, directive, report),
+                Err(why) => report.note(directive, why),
+            }
+        }
+        if server.all("listen").next().is_none() {
+            let usual = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 80));
+            add(&mut all, usual, place, server, report);
+        }
+    }
+    merge(&mut all, report);
+    for listener in &mut all {
+        let (ip, port) = (listener.address.ip(), listener.address.port());
+        let kind = if listener.has_tls { "https" } else { "http" };
+        listener.name = if ip.is_unspecified() {
+            format!("{kind}-{port}")
+        } else {
+            format!("{kind}-{}", listener.address).replace(['[', ']'], "")
+        };
+    }
+    all
+}
+
+fn add<'a>(
+    all: &mut Vec<Listener<'a>>,
+    address: SocketAddr,
+    place: usize,
+    directive: &'a Directive,
+    report: &mut Report,
+) {
+    let at = all.iter().position(|listener| listener.address == address).unwrap_or_else(|| {
+        all.push(Listener {
+            name: String::new(),
+            address,
+            is_dual: false,
+            has_tls: false,
+            servers: Vec::new(),
+            default: place,
+            has_named_default: false,
+            directives: Vec::new(),
+        });
+        all.len() - 1
+    });
+    let listener = &mut all[at];
+    if !listener.servers.contains(&place) {
+        listener.servers.push(place);
+    }
+    report.take(directive);
+    if directive.name != "listen" {
+        return;
+    }
+    listener.directives.push(directive);
+    for parameter in directive.args.iter().skip(1) {
+        match parameter.as_str() {
+            "ssl" => listener.has_tls = true,
+            "default_server" | "default" if !listener.has_named_default => {
+                listener.default = place;
+                listener.has_named_default = true;
+            }
+            "ipv6only=off" => listener.is_dual = address.ip() == Ipv6Addr::UNSPECIFIED,
+            "http2" | "reuseport" | "ipv6only=on" => {}
+            "proxy_protocol" => report.note(
+                directive,
+                "write `proxy_protocol: true` with the `trusted_proxies` that send it",
+            ),
+            other => report.note(directive, format!("{other}: flowgate sets its sockets itself")),
+        }
+    }
+}
+
+/// Reads an address; a port alone is one of IPv4.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if text.starts_with("unix:") {
+        return Err("flowgate listens on no socket of a file".into());
+    }
+    let text = text.strip_prefix("*:").unwrap_or(text);
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok((Ipv4Addr::UNSPECIFIED, port).into());
+    }
+    let whole = text.parse::<SocketAddr>().ok();
+    let ip = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
+    let address = whole.or_else(|| ip.map(|ip| (ip, 80).into()));
+    address.ok_or_else(|| "names are not resolved: write the address".into())
+}
+
+/// Makes one listener of `[::]:80` and `0.0.0.0:80` with the same servers, and notes where `[::]`
+/// alone takes more than in nginx.
+fn merge(all: &mut Vec<Listener<'_>>, report: &mut Report) {
+    let mut at = 0;
+    while at < all.len() {
+        let six = all[at].clone();
+        at += 1;
+        if six.address.ip() != Ipv6Addr::UNSPECIFIED || six.is_dual {
+            continue;
+        }
+        let four = (Ipv4Addr::UNSPECIFIED, six.address.port()).into();
+        let Some(four) = all.iter_mut().find(|listener| listener.address == four) else {
+            for directive in &six.directives {
+                report.note(directive, "flowgate also takes IPv4 there");
+            }
+            continue;
+        };
+        if four.servers == six.servers && four.default == six.default && four.has_tls == six.has_tls
+        {
+            four.is_dual = true;
+        } else {
+            for directive in &six.directives {
+                report.note(directive, "IPv6 has the servers of IPv4 at the same port");
+            }
+            four.is_dual = true;
+        }
+        all.retain(|listener| listener.address != six.address);
+        at -= 1;
+    }
+}
+
+impl Listener<'_> {
+    /// Returns it as the file has it, or `None` if it lacks a certificate.
+    pub(super) fn item(
+        &self,
+        http: &Directive,
+        servers: &[&Directive],
+        folder: &Path,
+        report: &mut Report,
+    ) -> Option<Item> {
+        let mut fields = Fields::default();
+        fields.set("name", json!(self.name));
+        let port = self.address.port();
+        let listen = if self.is_dual { format!(":{port}") } else { self.address.to_string() };
+        fields.set("listen", json!(listen));
+        if self.has_tls {
+            let others = self.servers.iter().filter(|place| **place != self.default);
+            let mut all = Vec::new();
+            for place in [&self.default].into_iter().chain(others) {
+                let scope = Scope(vec![http, servers[*place]]);
+                for pair in certificates(&scope, folder, report) {
+                    if !all.contains(&pair) {
+                        all.push(pair);
+                    }
+                }
+            }
+            if all.is_empty() {
+                for directive in &self.directives {
+                    report.note(directive, "it has no certificate, and is left out");
+                }
+                return None;
+            }
+            fields.set("tls", json!({ "certificates": all }));
+        }
+        Some(Item { comments: Vec::new(), fields })
+    }
+
+    pub(super) const fn port(&self) -> u16 {
+        self.address.port()
+    }
+}
+
+fn certificates(scope: &Scope<'_>, folder: &Path, report: &mut Report) -> Vec<Value> {
+    let keys = scope.all(&["ssl_certificate_key"]);
+    let pairs = scope.all(&["ssl_certificate"]).into_iter().zip(keys);
+    let mut all = Vec::new();
+    for (cert, key) in pairs {
+        let is_file = |text: &str| !text.contains('$') && !text.contains(':');
+        if !is_file(cert.arg(0)) || !is_file(key.arg(0)) {
+            report.note(cert, "certificates are files");
+            continue;
+        }
+        report.take(cert);
+        report.take(key);
+        let path = |file: &Directive| folder.join(file.arg(0)).display().to_string();
+        all.push(json!({ "cert": path(cert), "key": path(key) }));
+    }
+    all
+}

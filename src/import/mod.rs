@@ -1,0 +1,40 @@
+//! A configuration of nginx as `gateway.yaml`.
+//!
+//! ```text
+//! words ──▶ read ──▶ tree of directives ──▶ servers, locations, limits, … ──▶ page
+//!                    with its includes       each takes what it converts       YAML
+//! ```
+//!
+//! What converts is taken from the report, what converts with a difference is
+//! taken and noted, and what nothing took is reported at the end. So no directive is lost unseen.
+
+mod access;
+mod command;
+mod headers;
+mod include;
+mod keys;
+mod limits;
+mod listeners;
+mod locations;
+mod networks;
+mod numbers;
+mod page;
+mod pattern;
+mod proxied;
+mod read;
+mod reasons;
+mod report;
+mod returns;
+mod routes;
+mod scope;
+mod servers;
+mod settings;
+mod template;
+mod tree;
+mod upstreams;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use command::{ImportError, ImportResult, Options, run};

@@ -1,0 +1,185 @@
+//! The result: `gateway.yaml` with comments that say where each part is from.
+
+use super::report::clean;
+use core::fmt::Write;
+use serde_json::{Map, Value};
+
+/// Keys with their values, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fields(pub Map<String, Value>);
+
+impl Fields {
+    pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
+        drop(self.0.insert(key.to_owned(), value.into()));
+    }
+
+    /// Returns these fields behind a name.
+    pub(super) fn named(self, name: &str) -> Self {
+        let mut fields = Self::default();
+        fields.set("name", name);
+        fields.append(self);
+        fields
+    }
+
+    /// Adds other fields behind these.
+    pub(super) fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<Fields> for Value {
+    fn from(fields: Fields) -> Self {
+        Self::Object(fields.0)
+    }
+}
+
+/// A listener, an upstream or a route.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Item {
+    pub comments: Vec<String>,
+    pub fields: Fields,
+}
+
+/// The whole file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page {
+    pub comments: Vec<String>,
+    pub listeners: Vec<Item>,
+    pub upstreams: Vec<Item>,
+    pub routes: Vec<Item>,
+    pub settings: Fields,
+}
+
+impl Item {
+    /// Returns the text under a key, or an empty one.
+    pub(super) fn text(&self, key: &str) -> &str {
+        self.fields.0.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl Page {
+    pub(super) fn write(&self) -> String {
+        let mut out = String::new();
+        comment(&mut out, "", &self.comments);
+        list(&mut out, "listeners", &self.listeners);
+        list(&mut out, "upstreams", &self.upstreams);
+        list(&mut out, "routes", &self.routes);
+        for (key, value) in &self.settings.0 {
+            _ = writeln!(out, "{key}: {}", flow(value));
+        }
+        out + "end: true\n"
+    }
+}
+
+fn comment(out: &mut String, indent: &str, lines: &[String]) {
+    for line in lines {
+        _ = writeln!(out, "{indent}# {}", clean(line));
+    }
+}
+
+fn list(out: &mut String, key: &str, items: &[Item]) {
+    if items.is_empty() {
+        return;
+    }
+    _ = writeln!(out, "{key}:");
+    for item in items {
+        comment(out, "  ", &item.comments);
+        let mut indent = "  - ";
+        for (key, value) in &item.fields.0 {
+            _ = writeln!(out, "{indent}{key}:{}", nested(value));
+            indent = "    ";
+        }
+    }
+}
+
+/// Returns a list of maps in lines of their own, and any other value behind a blank.
+fn nested(value: &Value) -> String {
+    match value.as_array().filter(|all| all.iter().any(Value::is_object)) {
+        Some(all) => all.iter().fold(String::new(), |lines, one| lines + "\n      - " + &flow(one)),
+        None => format!(" {}", flow(value)),
+    }
+}
+
+/// Returns a value in one line.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => scalar(text),
+        Value::Array(all) => format!("[{}]", joined(all.iter().map(flow))),
+        Value::Object(fields) if fields.is_empty() => "{}".into(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|(key, value)| format!("{}: {}", scalar(key), flow(value)));
+            format!("{{ {} }}", joined(fields))
+        }
+    }
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns a text as YAML reads it back: as it is, or in quotes, which are those of JSON.
+fn scalar(text: &str) -> String {
+    // A variable of gateway.yaml is none of nginx.
+    let text = text.replace("${", "$${");
+    if is_plain(&text) { text } else { Value::String(text).to_string() }
+}
+
+/// Reports whether YAML reads a text as this text without quotes.
+fn is_plain(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
+    let is_safe = |sign: char| sign.is_ascii_alphanumeric() || "/_.:-".contains(sign);
+    let begins = text.starts_with(|sign: char| sign.is_ascii_alphanumeric() || sign == '/');
+    let is_number = text.chars().all(|sign| sign.is_ascii_digit() || "._:eE-".contains(sign))
+        && text.split('.').count() != 4;
+    let is_word = WORDS.contains(&text.to_ascii_lowercase().as_str());
+    begins && text.chars().all(is_safe) && !text.ends_with(':') && !is_number && !is_word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn texts_are_read_back_as_they_were() {
+        for text in [
+            "on",
+            "~",
+            "",
+            "a: b",
+            "#c",
+            "1",
+            "1e5",
+            "10/1s",
+            "5s",
+            "127.0.0.1:80",
+            "10.0.0.0/8",
+            "[::1]:80",
+            "é\n\"\\",
+            "{x}",
+            "a b",
+            "- a",
+            "null",
+            "0x1f",
+            "1_0",
+            "a:",
+            "12:30",
+            "1.5",
+            ".inf",
+            "0o7",
+            "NO",
+        ] {
+            let read: String = serde_yaml::from_str(&scalar(text)).expect(text);
+            assert_eq!(read, text, "{}", scalar(text));
+            let read: Vec<String> = serde_yaml::from_str(&flow(&json!([text, "x"]))).expect(text);
+            assert_eq!(read[0], text, "{}", scalar(text));
+        }
+        assert_eq!(scalar("${HOME}"), "\"$${HOME}\"");
+    }
+}

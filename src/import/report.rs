@@ -1,0 +1,86 @@
+//! Which directives were converted, and one line for each that was not.
+
+use super::tree::{Directive, Tree};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What became of each directive so far.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// Those that something has converted or looked into.
+    taken: BTreeSet<usize>,
+    /// Reasons by directive, in the order of the files.
+    notes: BTreeMap<usize, Note>,
+}
+
+#[derive(Debug)]
+struct Note {
+    file: usize,
+    line: usize,
+    words: String,
+    reasons: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(missing: Vec<(Directive, String)>) -> Self {
+        let mut report = Self::default();
+        for (directive, why) in missing {
+            report.note(&directive, why);
+        }
+        report
+    }
+
+    /// Notes that a directive is converted exactly.
+    pub(super) fn take(&mut self, directive: &Directive) {
+        self.taken.insert(directive.id);
+    }
+
+    /// Notes why a directive is not converted, or how what it became differs.
+    pub(super) fn note(&mut self, directive: &Directive, why: impl Into<String>) {
+        self.take(directive);
+        let note = self.notes.entry(directive.id).or_insert_with(|| Note {
+            file: directive.file,
+            line: directive.line,
+            words: directive.name.clone(),
+            reasons: Vec::new(),
+        });
+        let why = why.into();
+        if !note.reasons.contains(&why) {
+            note.reasons.push(why);
+        }
+    }
+
+    /// Notes every directive that nothing has taken. `why` gives the reason by its name.
+    pub(super) fn note_the_rest(&mut self, all: &[Directive], why: impl Fn(&Directive) -> String) {
+        let mut open: Vec<_> = all.iter().collect();
+        while let Some(directive) = open.pop() {
+            if self.taken.contains(&directive.id) {
+                open.extend(directive.inner());
+            } else {
+                self.note(directive, why(directive));
+            }
+        }
+    }
+
+    /// Notes that all of a block is taken, such as the entries of a `map`.
+    pub(super) fn take_all(&mut self, directive: &Directive) {
+        self.take(directive);
+        for inner in directive.inner() {
+            self.take_all(inner);
+        }
+    }
+
+    /// Returns one line for each directive that has a note.
+    pub(super) fn lines(&self, tree: &Tree) -> Vec<String> {
+        let line = |note: &Note| {
+            let Note { file, line, words, reasons } = note;
+            let file = tree.files.get(*file).map_or("", String::as_str);
+            clean(&format!("{file}:{line}: {words}: {}", reasons.join("; ")))
+        };
+        self.notes.values().map(line).collect()
+    }
+}
+
+/// Returns a text in one line without control characters, which a configuration may have.
+pub(super) fn clean(text: &str) -> String {
+    text.chars().map(|sign| if sign.is_control() { ' ' } else { sign }).collect()
+}

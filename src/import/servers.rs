@@ -1,0 +1,90 @@
+//! Which requests a server gets: its listeners and its names.
+
+use super::{listeners::Listener, page::Fields, report::Report, tree::Directive};
+use serde_json::{Value, json};
+
+/// A part of what a server gets: some listeners, and some hosts or all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Names of listeners.
+    pub listeners: Vec<String>,
+    /// `None` is every host.
+    pub hosts: Option<Vec<String>>,
+}
+
+/// Returns the hosts of a server.
+pub(super) fn hosts(server: &Directive, report: &mut Report) -> Vec<String> {
+    let mut all = Vec::new();
+    for directive in server.all("server_name") {
+        report.take(directive);
+        for name in &directive.args {
+            let name = name.to_ascii_lowercase();
+            match name.as_str() {
+                // No request has such a host.
+                "_" | "" | "--" | "!@#" => {}
+                _ if is_host(name.strip_prefix("*.").unwrap_or(&name)) => all.push(name),
+                _ if name.starts_with('.') && is_host(&name[1..]) => {
+                    all.extend([name[1..].to_owned(), format!("*{name}")]);
+                }
+                _ => report
+                    .note(directive, format!("`{name}`: a host is a name, or `*.` and a name")),
+            }
+        }
+    }
+    all
+}
+
+fn is_host(name: &str) -> bool {
+    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "-_.".contains(sign);
+    !name.is_empty() && name.chars().all(is_sign) && !name.starts_with('.') && !name.contains("..")
+}
+
+/// Returns what the server at `place` gets. `hosts` are those of all servers.
+pub(super) fn shares(
+    place: usize,
+    hosts: &[Vec<String>],
+    listeners: &[Listener<'_>],
+) -> Vec<Share> {
+    let mut shares: Vec<Share> = Vec::new();
+    let mut add = |listener: &Listener<'_>, hosts: Option<Vec<String>>| {
+        let same = shares.iter_mut().find(|share| share.hosts == hosts);
+        match same {
+            Some(share) => share.listeners.push(listener.name.clone()),
+            None => shares.push(Share { listeners: vec![listener.name.clone()], hosts }),
+        }
+    };
+    for listener in listeners.iter().filter(|listener| listener.servers.contains(&place)) {
+        let own = &hosts[place];
+        let others = listener.servers.iter().filter(|other| **other != place);
+        // A wildcard of another server would come before every host.
+        let is_covered = others.flat_map(|other| &hosts[*other]).any(|host| host.starts_with('*'));
+        let is_default = listener.default == place;
+        if !own.is_empty() && (!is_default || is_covered) {
+            add(listener, Some(own.clone()));
+        }
+        if is_default {
+            add(listener, None);
+        }
+    }
+    shares
+}
+
+impl Share {
+    /// Returns the match of a route for this share and a path. `count` is how many listeners there
+    /// are.
+    pub(super) fn matching(&self, path: (&str, Value), count: usize) -> Value {
+        let mut fields = Fields::default();
+        let one_or_all = |all: &[String]| match all {
+            [one] => json!(one),
+            all => json!(all),
+        };
+        if count > 1 {
+            fields.set("listener", one_or_all(&self.listeners));
+        }
+        if let Some(hosts) = &self.hosts {
+            fields.set("host", one_or_all(hosts));
+        }
+        fields.set(path.0, path.1);
+        fields.into()
+    }
+}

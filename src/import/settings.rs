@@ -1,0 +1,106 @@
+//! What holds for the whole file.
+
+use super::{
+    networks::{listed, network},
+    numbers::{size, sized, spelled, time},
+    page::Fields,
+    report::Report,
+    routes::USUAL_BODY,
+    scope::Scope,
+    tree::Directive,
+};
+use ipnet::IpNet;
+use serde_json::json;
+
+/// Directives of which one value is what flowgate does in any case.
+const ALWAYS: [(&str, &str); 10] = [
+    ("server_tokens", "off"),
+    ("access_log", "off"),
+    ("worker_processes", "auto"),
+    ("daemon", "off"),
+    ("http2", "on"),
+    ("merge_slashes", "on"),
+    ("tcp_nodelay", "on"),
+    ("ignore_invalid_headers", "on"),
+    ("chunked_transfer_encoding", "on"),
+    ("gzip", "off"),
+];
+
+/// Returns the keys of the file beside its lists.
+pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Report) -> Fields {
+    let mut fields = Fields::default();
+    let scope = Scope(vec![http]);
+    let written = scope.take("client_max_body_size", report);
+    let body = written.map_or(Some(USUAL_BODY), |it| size(it.arg(0)));
+    if let Some(directive) = written.filter(|_| body.is_none()) {
+        report.note(directive, "the size is not clear");
+    }
+    let body = body.unwrap_or(USUAL_BODY);
+    let body = if body == 0 { "1EiB".to_owned() } else { sized(body) };
+    fields.set("limits", json!({ "body": body }));
+    let mut timeouts = Fields::default();
+    for (name, key) in [
+        ("client_header_timeout", "header_read"),
+        ("keepalive_timeout", "keep_alive"),
+        ("send_timeout", "write"),
+    ] {
+        let Some(directive) = scope.take(name, report) else { continue };
+        match time(directive.arg(0)) {
+            Some(time) => timeouts.set(key, json!(spelled(time))),
+            None => report.note(directive, "the time is not one that can be waited for"),
+        }
+    }
+    if !timeouts.is_empty() {
+        fields.set("timeouts", timeouts);
+    }
+    let proxies = trusted_proxies(&scope, report);
+    if !proxies.is_empty() {
+        fields.set("trusted_proxies", listed(&proxies));
+    }
+    for directive in main {
+        let workers = directive.arg(0).parse::<u64>().ok();
+        if directive.name == "worker_processes"
+            && let Some(workers @ 1..=1024) = workers
+        {
+            report.take(directive);
+            fields.set("workers", json!(workers));
+        }
+    }
+    fields
+}
+
+/// Takes everywhere what flowgate does in any case.
+pub(super) fn take_usual(all: &[Directive], report: &mut Report) {
+    for directive in all {
+        let is_usual = ALWAYS.contains(&(directive.name.as_str(), directive.arg(0)));
+        if is_usual || directive.name == "events" {
+            report.take(directive);
+        }
+        take_usual(directive.inner(), report);
+    }
+}
+
+/// Returns the proxies that say who the client is, if they say it in the same way.
+fn trusted_proxies(scope: &Scope<'_>, report: &mut Report) -> Vec<IpNet> {
+    let from = scope.all(&["set_real_ip_from"]);
+    let header = scope.find("real_ip_header").map(|it| it.arg(0));
+    let is_forwarded = header.is_some_and(|name| name.eq_ignore_ascii_case("x-forwarded-for"));
+    if from.is_empty() || !is_forwarded {
+        return Vec::new();
+    }
+    let header = scope.take("real_ip_header", report);
+    if let Some(header) = header.filter(|_| !scope.is_on("real_ip_recursive", report)) {
+        report.note(header, "flowgate goes on to the last address that is no trusted proxy, as with `real_ip_recursive on`");
+    }
+    let mut networks = Vec::new();
+    for directive in from {
+        match network(directive.arg(0)) {
+            Some(network) => {
+                report.take(directive);
+                networks.push(network);
+            }
+            None => report.note(directive, "it is no address and no network"),
+        }
+    }
+    networks
+}

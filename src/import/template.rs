@@ -1,0 +1,112 @@
+//! Texts with variables of nginx as texts with placeholders.
+
+use core::iter::once;
+
+/// What is known at a place of the file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known<'a> {
+    /// The first name of the server.
+    pub server_name: &'a str,
+    /// The port, if the server has one.
+    pub port: Option<u16>,
+}
+
+/// A piece of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    Text(&'a str),
+    /// A variable without its `$`.
+    Variable(&'a str),
+}
+
+/// Splits a text at its variables.
+///
+/// # Errors
+/// A `$` without a name.
+pub(super) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
+    let mut parts = text.split('$');
+    let mut pieces: Vec<_> = parts.next().map(Piece::Text).into_iter().collect();
+    for part in parts {
+        let (name, rest) = if let Some(inner) = part.strip_prefix('{') {
+            inner.split_once('}').ok_or("a `${` is not closed")?
+        } else {
+            let is_sign = |sign: char| !sign.is_ascii_alphanumeric() && sign != '_';
+            part.split_at(part.find(is_sign).unwrap_or(part.len()))
+        };
+        if name.is_empty() {
+            return Err("a `$` has no name behind it".into());
+        }
+        pieces.extend([Piece::Variable(name), Piece::Text(rest)]);
+    }
+    pieces.retain(|piece| *piece != Piece::Text(""));
+    Ok(pieces)
+}
+
+/// Returns a text with placeholders in place of variables.
+///
+/// # Errors
+/// A variable has no placeholder.
+pub(super) fn template(text: &str, known: &Known<'_>) -> Result<String, String> {
+    let text = text.replace("$is_args$args", "${is_args_args}");
+    let text = text.replace("$is_args$query_string", "${is_args_args}");
+    let parts = pieces(&text)?.into_iter().map(|piece| match piece {
+        Piece::Text(text) => Ok(literal(text)),
+        Piece::Variable(name) => placeholder(name, known),
+    });
+    parts.collect()
+}
+
+fn placeholder(name: &str, known: &Known<'_>) -> Result<String, String> {
+    Ok(match name {
+        "host" => "{host}".into(),
+        "scheme" => "{scheme}".into(),
+        "request_method" => "{method}".into(),
+        "remote_addr" => "{client_ip}".into(),
+        "request_uri" => "{path}{query}".into(),
+        "is_args_args" => "{query}".into(),
+        "server_name" => literal(known.server_name),
+        "server_port" => {
+            known.port.ok_or("$server_port is not one port: the server has several")?.to_string()
+        }
+        other => return Err(format!("no placeholder stands for ${other}")),
+    })
+}
+
+/// Returns a text whose words in braces stay as they are.
+fn literal(text: &str) -> String {
+    let is_word = |sign: char| sign.is_ascii_alphanumeric() || "_-.".contains(sign);
+    let mut out = String::new();
+    let mut parts = text.split('{');
+    out += parts.next().unwrap_or_default();
+    for part in parts {
+        let word = part.split_once('}').filter(|(word, _)| word.chars().all(is_word));
+        match word {
+            Some((word, rest)) if !word.is_empty() => {
+                out.extend(once(format!("{{{{{word}}}}}{rest}")));
+            }
+            _ => out.extend(["{", part]),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_become_placeholders_or_an_error() {
+        let known = Known { server_name: "a.test", port: Some(80) };
+        for (text, expected) in [
+            ("https://$host$request_uri", "https://{host}{path}{query}"),
+            ("${scheme}://$server_name:$server_port/$is_args$args", "{scheme}://a.test:80/{query}"),
+            ("{ \"a\": {} } {x}", "{ \"a\": {} } {{x}}"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(template(text, &known).as_deref(), Ok(expected), "{text}");
+        }
+        for text in ["$", "a$ b", "${", "${}", "$uri", "$1"] {
+            assert!(template(text, &known).is_err(), "{text}");
+        }
+    }
+}

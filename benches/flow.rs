@@ -10,7 +10,8 @@
 
 use core::{hint::black_box, time::Duration};
 use flowgate::flow::{
-    Admission, Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Rate, Rule, Rules, SlotId,
+    Admission, Algorithm, Claim, Fullest, Gate, Instant, Key, Keyed, Outcome, Rate, Rule, Rules,
+    SlotId,
     limiter::{concurrency, fixed_window, sliding_window, token_bucket},
     pacing,
 };
@@ -39,6 +40,11 @@ fn main() {
             let name = format!("1 slot of {keys} live keys: {}", algorithm.word());
             row(&name, &gate(std::slice::from_ref(&algorithm), Some(keys)), keys);
         }
+    }
+    for algorithm in all() {
+        let Walk { whole, step } = walk(&algorithm);
+        let name = format!("fullest of 1000000 live keys: {}", algorithm.word());
+        println!("{name:<60}{:>8} µs, in steps of at most {step:?}", whole.as_micros());
     }
     for (name, edits) in edits() {
         let name = format!("longest hold at an edit of 100000 keys: {name}");
@@ -206,6 +212,38 @@ fn longest_hold(edits: &[Algorithm; 2]) -> u128 {
         longest
     });
     longest.min().unwrap_or_default().as_micros()
+}
+
+/// A walk through all keys of a rule for the fullest ones.
+struct Walk {
+    whole: Duration,
+    /// The longest that one step keeps requests waiting.
+    step: Duration,
+}
+
+/// Walks through a million keys as the admin listener does: the fastest of some rounds.
+fn walk(algorithm: &Algorithm) -> Walk {
+    const KEYS: u32 = 1_000_000;
+    let opened = gate(std::slice::from_ref(algorithm), Some(KEYS));
+    let (gate, slots) = &opened;
+    let mut keys = Keys::new(KEYS);
+    let _live: Vec<_> = (0..KEYS).map(|_| enter(&opened, START, keys.next())).collect();
+    let mut fastest = Walk { whole: Duration::MAX, step: Duration::MAX };
+    for _ in 0..ROUNDS {
+        let mut longest = Duration::ZERO;
+        let whole = timed(|| {
+            let mut fullest = Fullest::new(20);
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let step = timed(|| next = gate.find_fullest(slots[0], START, from, &mut fullest));
+                longest = longest.max(step);
+            }
+            black_box(gate.usages(slots[0], START, fullest));
+        });
+        fastest.whole = fastest.whole.min(whole);
+        fastest.step = fastest.step.min(longest);
+    }
+    fastest
 }
 
 /// One request, from enter to finish; then the next may come.

@@ -302,6 +302,61 @@ Exit codes: 0 done; 2 called wrongly, or the gateway does not answer.")]
         #[command(flatten)]
         options: RejectionsOptions,
     },
+    /// Show the fullest and the most rejected keys of each rule.
+    ///
+    /// Keys have names if the gateway's file says `admin.show_keys: true`, else fingerprints.
+    #[command(after_help = "\
+Examples:
+  flowgate keys                       of every rule
+  flowgate keys login per-address     of one rule
+
+Exit codes: 0 shown; 1 there is no such route; 2 called wrongly, or the gateway does not answer.")]
+    Keys {
+        /// The configuration of the gateway.
+        #[command(flatten)]
+        file: File,
+        /// Which keys.
+        #[command(flatten)]
+        options: KeysOptions,
+    },
+    /// Give a key its whole budget again.
+    ///
+    /// The rule then treats it as a key that it has never seen. The gateway writes this to its log.
+    #[command(after_help = "\
+Examples:
+  flowgate reset login per-address 192.0.2.1
+  flowgate reset login per-address fp:1f0a…      by fingerprint
+  flowgate reset api total all                   of a rule without keys
+  flowgate reset login per-address --all         every key
+
+Exit codes: 0 done; 1 the gateway cannot do it, and says why; 2 called wrongly, or the gateway does
+not answer.")]
+    Reset {
+        /// The configuration of the gateway.
+        #[command(flatten)]
+        file: File,
+        /// Which key.
+        #[command(flatten)]
+        options: ResetOptions,
+    },
+    /// Give a key more than its limit for some time.
+    ///
+    /// The rule admits COUNT of what it would reject, and does not count it. The gateway writes this
+    /// to its log.
+    #[command(after_help = "\
+Example:
+  flowgate grant login per-address 192.0.2.1 100 --for 10m
+
+Exit codes: 0 done; 1 the gateway cannot do it, and says why; 2 called wrongly, or the gateway does
+not answer.")]
+    Grant {
+        /// The configuration of the gateway.
+        #[command(flatten)]
+        file: File,
+        /// Which key, and how much more.
+        #[command(flatten)]
+        options: GrantOptions,
+    },
     /// Print the JSON Schema of the configuration, for editors.
     #[command(after_help = "\
 Example:
@@ -499,6 +554,61 @@ pub struct RejectionsOptions {
     /// How to print them.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
+}
+
+/// Which keys to show.
+#[derive(Clone, Debug, Args)]
+pub struct KeysOptions {
+    /// The route; every one if none is named.
+    pub route: Option<String>,
+    /// The rule; every one of the route if none is named.
+    pub rule: Option<String>,
+    /// How many keys of each kind, at most 20.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub top: u8,
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub admin: AdminOptions,
+    /// How to print them.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+/// Which key to reset.
+#[derive(Clone, Debug, Args)]
+pub struct ResetOptions {
+    /// The route.
+    pub route: String,
+    /// The rule.
+    pub rule: String,
+    /// The key as `flowgate keys` shows it, by name or by fingerprint; `all` for a rule without keys.
+    #[arg(required_unless_present = "all")]
+    pub key: Option<String>,
+    /// Every key of the rule.
+    #[arg(long, conflicts_with = "key")]
+    pub all: bool,
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub admin: AdminOptions,
+}
+
+/// Which key to give more, how much, and how long.
+#[derive(Clone, Debug, Args)]
+pub struct GrantOptions {
+    /// The route.
+    pub route: String,
+    /// The rule.
+    pub rule: String,
+    /// The key as `flowgate keys` shows it, by name or by fingerprint; `all` for a rule without keys.
+    pub key: String,
+    /// The cost that the rule admits beyond its limit: requests, if each costs 1.
+    pub count: u64,
+    /// For how long, at most a day.
+    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub time: Duration,
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub admin: AdminOptions,
 }
 
 /// How the gateway writes its own log.

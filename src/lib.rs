@@ -37,6 +37,8 @@ pub mod gateway;
 pub mod health;
 pub mod http1;
 pub mod import;
+pub mod key_names;
+pub mod keys_command;
 mod lines;
 pub mod meter;
 pub mod preview;

@@ -5,7 +5,7 @@ use flowgate::{
     admin_client::ClientError,
     check,
     cli::{self, Cli, Command, Format, Log, Named, manual},
-    clock, config, demo, explain_command, gateway, import,
+    clock, config, demo, explain_command, gateway, import, keys_command,
     meter::Counters,
     preview_command, replay, scenario, shutdown, suggest, top,
 };
@@ -142,6 +142,16 @@ impl From<import::ImportError> for Failure {
     }
 }
 
+impl From<keys_command::KeysError> for Failure {
+    fn from(error: keys_command::KeysError) -> Self {
+        use keys_command::KeysError as Error;
+        match error {
+            Error::Client(error) => error.into(),
+            Error::Io(_) => Self::Error(Box::new(error)),
+        }
+    }
+}
+
 impl From<replay::ReplayError> for Failure {
     fn from(error: replay::ReplayError) -> Self {
         use replay::ReplayError as Error;
@@ -242,6 +252,15 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Rejections { file, options } => {
             Ok(explain_command::rejections(&file.path(), &options, &mut io::stdout())?)
+        }
+        Command::Keys { file, options } => {
+            Ok(keys_command::keys(&file.path(), &options, &mut io::stdout())?)
+        }
+        Command::Reset { file, options } => {
+            Ok(keys_command::reset(&file.path(), &options, &mut io::stdout())?)
+        }
+        Command::Grant { file, options } => {
+            Ok(keys_command::grant(&file.path(), &options, &mut io::stdout())?)
         }
         Command::Schema => Ok(print(config::schema())?),
         Command::Reference => Ok(print(&config::reference())?),

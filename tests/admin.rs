@@ -299,6 +299,7 @@ impl Served {
             saves: mpsc::channel(1).0,
             rejections: Arc::default(),
             seed: flowgate::route::Seed::new([1, 2]),
+            key_names: Arc::default(),
             store: None,
             live: Arc::new(live),
             counters: Arc::default(),

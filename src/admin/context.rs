@@ -1,11 +1,12 @@
 //! What every page of the admin listener may read.
 
-use super::{edit::Save, live::Sampler, readiness::Readiness};
+use super::{edit::Save, keys::Surveys, live::Sampler, readiness::Readiness};
 use crate::{
     clock::Clock,
     cluster::Store,
     config::{self, Live},
     flow::Instant,
+    key_names::KeyNames,
     meter::Counters,
     preview::{Command, Previews},
     rejections::Rejections,
@@ -45,6 +46,8 @@ pub struct State {
     pub seed: Seed,
     /// The clock of the process.
     pub clock: Clock,
+    /// The names of keys, if they may be shown.
+    pub key_names: Arc<KeyNames>,
 }
 
 /// The admin listener's state.
@@ -53,6 +56,8 @@ pub(super) struct Admin {
     pub state: State,
     /// Samples what the dashboard shows.
     pub sampler: Arc<Sampler>,
+    /// The fullest keys of rules.
+    pub surveys: Surveys,
     /// Where the listener is, with its actual port.
     pub address: SocketAddr,
     /// When the process started.
@@ -72,7 +77,8 @@ impl Admin {
         let pages = Arc::new(Semaphore::new(PAGES));
         let streams = Arc::new(Semaphore::new(STREAMS));
         let sampler = Arc::default();
-        Self { state, sampler, address, started, pages, streams, at_start }
+        let surveys = Surveys::default();
+        Self { state, sampler, surveys, address, started, pages, streams, at_start }
     }
 
     /// Returns the listener's settings in force.

@@ -10,6 +10,7 @@ mod endpoint;
 mod exemplars;
 mod exposition;
 mod guard;
+mod keys;
 mod live;
 mod metrics;
 mod pages;
@@ -57,7 +58,11 @@ pub async fn serve(
         let router = Arc::clone(&router);
         async move { router.answer(request).await }
     };
-    let sampling = admin.sampler.run(&admin.state.live, &admin.state.clock);
+    let sampling = admin.sampler.run(&admin.state.live, &admin.state.clock, || {
+        if !admin.state.live.load().settings.shows_keys() {
+            admin.state.key_names.clear();
+        }
+    });
     let socket = Socket { listener, tls };
     tokio::select! {
         () = small_http::serve(socket, LIMITS, handler, handed_over, shutdown) => {}

@@ -1,5 +1,6 @@
 //! `/routes`: the routes in matching order with their rules and counts, as JSON.
 
+use super::keys::Surveys;
 use crate::{
     config::{Route, Snapshot, Upstream},
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},
@@ -13,7 +14,11 @@ use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration
 /// # Errors
 ///
 /// None: all map keys are strings.
-pub(super) fn write(snapshot: &Snapshot, now: Instant) -> serde_json::Result<Vec<u8>> {
+pub(super) fn write(
+    snapshot: &Snapshot,
+    surveys: &Surveys,
+    now: Instant,
+) -> serde_json::Result<Vec<u8>> {
     let order = snapshot.table.order();
     let seen: Vec<(&Route, Observation)> = order
         .iter()
@@ -23,7 +28,7 @@ pub(super) fn write(snapshot: &Snapshot, now: Instant) -> serde_json::Result<Vec
     let view = RoutesView {
         version: snapshot.version,
         config_hash: &snapshot.hash,
-        routes: seen.iter().map(|(route, seen)| RouteView::of(route, seen)).collect(),
+        routes: seen.iter().map(|(route, seen)| RouteView::of(route, seen, surveys)).collect(),
         upstreams: snapshot.upstreams.iter().map(|upstream| UpstreamView::of(upstream)).collect(),
     };
     let mut json = serde_json::to_vec_pretty(&view)?;
@@ -84,7 +89,7 @@ struct RuleView<'a> {
     dry_run: bool,
     /// The most that one client may use.
     most: u64,
-    /// What is used of the shared state.
+    /// What the fullest key has used, or all together.
     used: u64,
     passed: u64,
     delayed: u64,
@@ -162,7 +167,7 @@ struct ServerView {
 }
 
 impl<'a> RouteView<'a> {
-    fn of(route: &'a Route, seen: &'a Observation) -> Self {
+    fn of(route: &'a Route, seen: &'a Observation, surveys: &Surveys) -> Self {
         Self {
             name: &route.name,
             r#match: &route.matches,
@@ -172,7 +177,7 @@ impl<'a> RouteView<'a> {
             access: route.options.access.as_ref().map(ToString::to_string),
             retry: route.options.retry.as_ref().map(ToString::to_string),
             auth: route.options.auth.as_ref().map(ToString::to_string),
-            rules: seen.rules.iter().map(|rule| RuleView::of(route, rule)).collect(),
+            rules: seen.rules.iter().map(|rule| RuleView::of(route, rule, surveys)).collect(),
             in_flight: seen.in_flight,
             in_flight_max: seen.in_flight_max,
             waiting: seen.waiting,
@@ -184,11 +189,13 @@ impl<'a> RouteView<'a> {
 }
 
 impl<'a> RuleView<'a> {
-    fn of(route: &'a Route, seen: &'a RuleObservation) -> Self {
+    fn of(route: &'a Route, seen: &'a RuleObservation, surveys: &Surveys) -> Self {
         // Breaker and pacing are not among the route's rules.
         let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
         let by_reason = seen.counts.rejected.each();
+        let fullest = surveys.fullest(route, seen.slot);
+        let fullest = fullest.first().map_or(0, |usage| usage.used);
         Self {
             name: rule_of(&seen.name),
             when: rule.and_then(|rule| rule.when.as_ref()).map(|when| &**when.words()),
@@ -197,7 +204,7 @@ impl<'a> RuleView<'a> {
             key: keyed.map(|rule| rule.key.to_string()),
             dry_run: seen.dry_run,
             most: seen.limit,
-            used: seen.used,
+            used: seen.used.max(fullest),
             passed: seen.counts.passed,
             delayed: seen.counts.delayed,
             rejected: seen.counts.rejected.total(),

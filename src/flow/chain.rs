@@ -1,6 +1,7 @@
 //! A route's slots, which decide together.
 
 mod evaluation;
+mod keys;
 mod peek;
 mod reservation;
 mod slots;
@@ -11,6 +12,7 @@ use super::{
     breaker,
     claim::{Claim, SlotId},
     decision::{Decision, Outcome, Reason, RejectedBy, Report, Verdict},
+    grants::Grants,
     keyed::KeySlot,
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
@@ -23,6 +25,7 @@ use super::{
 };
 use core::time::Duration;
 use evaluation::{Evaluation, SlotResult};
+pub use keys::NotReset;
 pub(super) use reservation::{Reserved, StoreRejection};
 use slots::{ChainSlot, Wanted};
 use smallvec::SmallVec;
@@ -355,7 +358,8 @@ impl Chain {
         for _ in 0..MAX_ROUNDS {
             let second = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
             let later = [wait, second].into_iter().filter_map(|wait| {
-                let longer = evaluation.results.iter().filter_map(|result| {
+                let others = evaluation.results.iter().filter(|result| !result.is_granted);
+                let longer = others.filter_map(|result| {
                     let entry = &self.slots[result.index];
                     let then = evaluation.now + wait;
                     match entry.slot.check(then, result.claim, &entry.pending).decision {
@@ -381,10 +385,14 @@ impl Chain {
         let mut held = Held::new();
         let mut queue = None;
         for result in &evaluation.results {
-            let &SlotResult { index, claim: &Claim { cost, patience, .. }, verdict, wait, lookup } =
-                result;
+            let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
+            let &Claim { key, cost, patience, .. } = claim;
             self.has_lent |= verdict == Verdict::Delayed && !patience.is_zero();
-            let ChainSlot { id, slot, counts, wanted, .. } = &mut self.slots[index];
+            let entry = &mut self.slots[index];
+            if let Verdict::DryRunRejected(kind) = verdict {
+                entry.on_reject(kind, key, now);
+            }
+            let ChainSlot { id, slot, counts, wanted, grants, .. } = entry;
             if start > now && matches!(wanted, Wanted::Pacing(_)) {
                 queue = Some(*id).filter(|_| cost > 0);
             }
@@ -392,12 +400,13 @@ impl Chain {
                 Verdict::Passed => counts.passed += 1,
                 Verdict::Delayed => counts.delayed += 1,
                 Verdict::Rejected(_) => {}
-                Verdict::DryRunRejected(kind) => {
-                    counts.dry_run_rejected.add(kind);
-                    slot.on_reject(lookup);
-                }
+                Verdict::DryRunRejected(_) => slot.on_reject(lookup),
             }
-            let is_charged = cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed);
+            let is_charged =
+                cost > 0 && !is_granted && matches!(verdict, Verdict::Passed | Verdict::Delayed);
+            if is_granted {
+                grants.spend(claim);
+            }
             let usage = if is_charged {
                 let times = Times { now, own: now + wait, start };
                 let Charge { key_slot, hold, usage } =
@@ -428,7 +437,7 @@ impl Chain {
     ) -> RejectedBy {
         self.record_rejection(evaluation, report);
         let SlotResult { index, claim, .. } = evaluation.results[at];
-        self.slots[index].counts.rejected.add(reason.kind());
+        self.slots[index].on_reject(reason.kind(), claim.key, evaluation.now);
         RejectedBy { slot: claim.slot, key: Some(claim.key), reason }
     }
 
@@ -487,6 +496,7 @@ impl Chain {
         self.next += 1;
         let slot = wanted.build(self.wall);
         let pending = Pendings::default();
-        ChainSlot { id, previous, wanted, slot, counts, pending }
+        let grants = Grants::default();
+        ChainSlot { id, previous, wanted, slot, counts, pending, rejections: None, grants }
     }
 }

@@ -1,12 +1,15 @@
 //! The one lock of a route.
 
+mod keys;
 mod reservation;
 mod shared;
 mod transfer;
 
+pub use keys::KeyUsage;
 pub use reservation::Reservation;
 pub use transfer::ImportedSlots;
 
+pub use super::chain::NotReset;
 use super::{
     breaker::Transition,
     chain::{Chain, Charged, HeldSlot},

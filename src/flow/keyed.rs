@@ -19,6 +19,7 @@
 //! it reads; the rest is converted a few at a time ([`Table::catch_up`]), so that no request waits
 //! for all.
 
+mod fullest;
 mod index;
 mod policy;
 mod summary;
@@ -27,6 +28,7 @@ mod usage;
 
 use super::shared::StateName;
 use core::{fmt, ops::AddAssign};
+pub use fullest::Fullest;
 use index::{Fingerprint, Index};
 pub(super) use policy::{Conversion, StatePolicy};
 use serde::{Deserialize, Serialize};
@@ -306,6 +308,11 @@ impl<S: Clone> Table<S> {
         if let Lookup::New { fingerprint, .. } = lookup {
             self.record(fingerprint, policy.past_usage(&self.newcomer.state), policy.scale());
         }
+    }
+
+    /// Returns whether the client of the current decision has no place and no usage.
+    pub(super) const fn is_unknown(&self, lookup: Lookup) -> bool {
+        matches!(lookup, Lookup::New { .. }) && !self.newcomer.is_known
     }
 
     /// Records a rejected request.

@@ -1,6 +1,7 @@
 //! A slot of a route's chain. It decides, follows edits, syncs with other gateways and shows its
 //! counts.
 
+mod keys;
 mod limiter_slot;
 mod observe;
 mod policy;
@@ -12,7 +13,7 @@ use super::{
     breaker,
     claim::{Claim, Key},
     decision::Decision,
-    keyed::{KeySlot, Keys, Lookup},
+    keyed::{Fullest, KeySlot, Keys, Lookup},
     pending::Pendings,
     shared::{Delta, RemoteState, RoundTrip},
     time::Instant,
@@ -48,7 +49,9 @@ pub(super) struct Hold {
 
 /// A slot with any limiter. All slots of a route are checked before any is charged, under one lock.
 /// [`check`](Self::check) borrows the slot immutably, so that a rejected request leaves no trace.
-pub(super) trait Slot: Retune + Sync + Transfers + Observe + Debug + Send {
+pub(super) trait Slot:
+    Retune + Sync + Transfers + Observe + KeyStates + Debug + Send
+{
     /// Decides about `claim` at `now`, so that what is `pending` fits too.
     fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer;
 
@@ -136,4 +139,28 @@ pub(super) trait Observe {
 
     /// Returns the number of keys of a keyed slot.
     fn keys(&self) -> Option<Keys>;
+}
+
+/// What operators see and change of single clients' states.
+pub(super) trait KeyStates {
+    /// Looks at some states from number `from` on. Returns the number to continue from, if there
+    /// are more.
+    fn find_fullest(&mut self, now: Instant, from: u32, fullest: &mut Fullest) -> Option<u32>;
+
+    /// Returns what a client has used, if it has a state of its own.
+    fn usage_of(&mut self, now: Instant, key: u128) -> Option<Usage>;
+
+    /// Gives the client a state as of one never seen.
+    fn renew(&mut self, now: Instant, key: Key) -> Renewed;
+}
+
+/// The result of [`KeyStates::renew`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewed {
+    /// It has the whole budget.
+    Done,
+    /// It had used nothing.
+    Unused,
+    /// It shares an overflow state with others.
+    Overflowed,
 }

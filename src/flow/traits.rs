@@ -69,6 +69,17 @@ pub(super) trait Limiter: Debug + Send + 'static {
 
     fn usage(&self, state: &Self::State, now: Instant) -> Usage;
 
+    /// Returns a number that orders states by what is used; zero if nothing is. Cheaper than
+    /// [`usage`](Self::usage) where that divides.
+    fn rank(&self, state: &Self::State, now: Instant) -> u128 {
+        self.usage(state, now).used.into()
+    }
+
+    /// Returns a bound of [`rank`](Self::rank) at any time, without a division.
+    fn most_rank(&self, _state: &Self::State) -> u128 {
+        u128::MAX
+    }
+
     /// Charges a request that every slot let pass.
     fn charge(&self, state: &mut Self::State, times: Times, cost: u64);
 

@@ -34,6 +34,7 @@ use crate::{
     clock::{Clock, WallWatch, monotonic},
     cluster::Store,
     config::{self, Live, Plan, Retired, Watched, watch},
+    key_names::KeyNames,
     meter::Counters,
     proxy::{Connector, Descriptors, HealthWatch, NameWatch, Resolver},
     rejections::Rejections,
@@ -49,7 +50,7 @@ use files::FileStates;
 use listeners::{Listeners, Opened, OpenedAdmin, Sockets, open};
 pub use log::Log;
 use pid_file::PidFile;
-use prepare::{open_log, warn, warn_of_descriptors};
+use prepare::{open_log, warn_at_start};
 use reading::{Cause, Contents, Reading, RejectedEdit};
 use readings::{Readings, end};
 use resumed::{resume, take_state};
@@ -175,6 +176,8 @@ struct Gateway {
     admin: AdminListener,
     preview: preview::Control,
     edit: edit::Control,
+    /// The names of keys that pages may show.
+    key_names: Arc<KeyNames>,
     /// Its own program, to be started anew.
     program: Program,
     successor: Successor,
@@ -197,6 +200,27 @@ struct Gateway {
     held: u32,
 }
 
+fn open_store(plan: &Plan) -> Option<Arc<Store>> {
+    let settings = plan.settings.store.as_deref().cloned()?;
+    Some(Arc::new(Store::new(settings, plan.settings.workers)))
+}
+
+/// Returns the clock and the key of fingerprints: those of the process that served before, or new
+/// ones.
+fn clock_and_seed(predecessor: Option<&Predecessor>) -> (Clock, Seed) {
+    let clock = predecessor.map_or_else(Clock::start, Predecessor::clock);
+    let seed = predecessor.map_or_else(Seed::random, Predecessor::seed);
+    (clock, seed)
+}
+
+/// Prepares what tells the process to end, or to start another one in its place.
+fn own_process() -> Result<(Signals, Program, Successor), StartError> {
+    let signals = Signals::listen().map_err(cannot("listen to signals"))?;
+    let program = Program::own().map_err(cannot("find the own program"))?;
+    let successor = Successor::start().map_err(cannot("start a thread"))?;
+    Ok((signals, program, successor))
+}
+
 impl Gateway {
     /// Opens every listener, then starts the workers, all or nothing. No client is served yet.
     fn start(
@@ -206,23 +230,18 @@ impl Gateway {
         origin: Origin,
     ) -> Result<(Self, Sockets, Option<IncomingState>), StartError> {
         let Origin { predecessor, mut inherited, pid_file, descriptors } = origin;
-        let clock = predecessor.as_deref().map_or_else(Clock::start, Predecessor::clock);
-        let secret = predecessor.as_deref().map_or_else(Seed::random, Predecessor::seed);
-        let signals = Signals::listen().map_err(cannot("listen to signals"))?;
-        let program = Program::own().map_err(cannot("find the own program"))?;
-        let successor = Successor::start().map_err(cannot("start a thread"))?;
+        let (clock, secret) = clock_and_seed(predecessor.as_deref());
+        let (signals, program, successor) = own_process()?;
         let opened = open(&plan, plan.settings.workers.get(), &mut inherited)?;
-        let inherited = inherited.finish();
         let access_log = start_log(&plan, &counters)?;
-        warn(&plan, clock.now());
-        warn_of_descriptors(descriptors, plan.settings.limits.connections);
+        warn_at_start(&plan, descriptors, clock.now());
         let path = plan.path.clone();
-        let store = plan.settings.store.as_deref().cloned();
-        let store = store.map(|settings| Arc::new(Store::new(settings, plan.settings.workers)));
+        let store = open_store(&plan);
         let state = predecessor.as_deref().map(|old| take_state(old, &clock, &plan)).transpose()?;
         let live = Arc::new(resume(plan, &clock, state.as_ref()));
         let sync_thread = share(store.as_ref(), &live, &clock)?;
         let preview = preview::Control::new(secret);
+        let key_names = Arc::<KeyNames>::default();
         let (spans, exporter) = start_exporter(&live, &clock, &counters);
         let shared = Shared {
             clock: &clock,
@@ -230,6 +249,7 @@ impl Gateway {
             counters: &counters,
             descriptors,
             preview: &preview,
+            key_names: &key_names,
             spans,
         };
         let (workers, rejections) = start_workers(shared, &access_log, store.as_ref())?;
@@ -252,6 +272,7 @@ impl Gateway {
             admin: AdminListener::default(),
             preview,
             edit: edit::Control::default(),
+            key_names,
             program,
             successor,
             late: None,
@@ -265,7 +286,7 @@ impl Gateway {
             unsettled: None,
             held: 0,
         };
-        Ok((gateway, Sockets { inherited, ..opened }, state))
+        Ok((gateway, Sockets { inherited: inherited.finish(), ..opened }, state))
     }
 
     /// Opens the listeners, after `predecessor` has stopped accepting if there is one.
@@ -330,6 +351,7 @@ impl Gateway {
         let saves = self.edit.sender.clone();
         let rejections = Arc::clone(&self.rejections);
         let seed = self.seed;
+        let key_names = Arc::clone(&self.key_names);
         move |reload| admin::State {
             live: Arc::clone(&live),
             counters: Arc::clone(&counters),
@@ -342,6 +364,7 @@ impl Gateway {
             saves: saves.clone(),
             rejections: Arc::clone(&rejections),
             seed,
+            key_names: Arc::clone(&key_names),
         }
     }
 

@@ -16,6 +16,12 @@ pub(super) fn warn(plan: &Plan, now: Instant) {
     }
 }
 
+/// Logs what is odd about a file, and about the process that runs it.
+pub(super) fn warn_at_start(plan: &Plan, descriptors: Descriptors, now: Instant) {
+    warn(plan, now);
+    warn_of_descriptors(descriptors, plan.settings.limits.connections);
+}
+
 /// Logs that the process may have too few file descriptors for `connections`.
 pub(super) fn warn_of_descriptors(descriptors: Descriptors, connections: usize) {
     if let Some(enough) = descriptors.missing_for(connections) {

@@ -102,7 +102,7 @@ pub(super) fn begin(
     let Prepared { snapshot, cost, on_disk, text } = prepared;
     let base = live.load_full();
     let workers = base.settings.workers.get();
-    let shows_keys = false;
+    let shows_keys = base.settings.shows_keys();
     end(previews, EndCause::Replaced, clock);
     let hash = cost.config_hash;
     let limit =

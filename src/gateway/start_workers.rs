@@ -9,6 +9,7 @@ use crate::{
     clock::Clock,
     cluster::{Client, Store},
     config::Live,
+    key_names::KeyNames,
     meter::Counters,
     proxy::{
         ClientConnections, Connections, Connector, Descriptors, Passwords, Pools, RequestIdMaker,
@@ -28,13 +29,14 @@ pub(super) struct Shared<'a> {
     pub(super) counters: &'a Arc<Counters>,
     pub(super) descriptors: Descriptors,
     pub(super) preview: &'a Control,
+    pub(super) key_names: &'a Arc<KeyNames>,
     /// Where the spans of sampled requests go.
     pub(super) spans: SpanQueue,
 }
 
 /// Starts the workers without listeners. Returns what they reject, too.
 pub(super) fn start_workers(
-    Shared { clock, live, counters, descriptors, preview, spans }: Shared<'_>,
+    Shared { clock, live, counters, descriptors, preview, key_names, spans }: Shared<'_>,
     log: &access_log::Sink,
     store: Option<&Arc<Store>>,
 ) -> Result<(Vec<Handle>, Arc<Rejections>), StartError> {
@@ -54,6 +56,7 @@ pub(super) fn start_workers(
             let preview = preview.previews.handle(index);
             let rejections = rejections.recorder();
             let spans = spans.clone();
+            let key_names = Arc::clone(key_names);
             Handle::start(index, clock.clone(), move |clock| Worker {
                 live,
                 pools: Pools::default(),
@@ -74,6 +77,7 @@ pub(super) fn start_workers(
                 clients,
                 preview,
                 rejections,
+                key_names,
             })
         })
         .collect::<io::Result<_>>()

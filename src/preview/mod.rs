@@ -14,7 +14,6 @@ mod report;
 mod running;
 mod tally;
 mod text;
-mod top;
 mod treatment;
 mod trial;
 

@@ -4,12 +4,11 @@ use super::{
     end_cause::EndCause,
     running::Preview,
     tally::{Changes, Client, ClientCount, Example as Request, Kind, KindCount, Side, Tally},
-    top::Entry,
     treatment::{Change, Treatment},
 };
 use crate::{
     config::Route,
-    flow::{Instant, rule_of},
+    flow::{Instant, TopEntry, rule_of},
 };
 use core::{cmp::Reverse, mem::take};
 use serde::{Deserialize, Serialize};
@@ -276,7 +275,7 @@ impl Preview {
         (counts.into_iter().filter_map(report).collect(), more)
     }
 
-    fn client_report(&self, entry: &Entry<Client, ClientCount>) -> ClientReport {
+    fn client_report(&self, entry: &TopEntry<Client, ClientCount>) -> ClientReport {
         let Client { route, rule, key } = entry.key;
         let ClientCount { changes, address, name } = &entry.value;
         let route = route.and_then(|index| self.snapshot.routes.get(index as usize));

@@ -1,10 +1,7 @@
 //! What a worker has counted of a preview.
 
-use super::{
-    top::Top,
-    treatment::{Change, Treatment},
-};
-use crate::flow::{Instant, SlotId};
+use super::treatment::{Change, Treatment};
+use crate::flow::{Instant, SlotId, Top};
 use ahash::AHashMap;
 use core::{net::IpAddr, time::Duration};
 use http::Method;

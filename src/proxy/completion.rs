@@ -8,6 +8,7 @@ use crate::proxy::{
     peer::Peer,
     placeholders::Values,
     request_log::FailedAttempt,
+    shown_keys::ShownKeys,
     timeouts::{streams::Stream, timeout::Timeout},
     upstream::{cause::cause, connection::UpstreamConnection, error::UpstreamError, lease::Lease},
 };
@@ -45,6 +46,8 @@ pub(crate) struct Completion {
     pub(crate) permit: Option<Permit>,
     /// The decision of a new file, while there is a preview.
     pub(crate) trial: Option<Box<Trial>>,
+    /// Its keys, until it is decided, if they may be shown.
+    pub(crate) shown_keys: Option<Box<ShownKeys>>,
     /// The connection that the upstream's answer comes over.
     pub(crate) lease: Option<Lease>,
     /// What the request holds of rules that gateways share.
@@ -101,6 +104,7 @@ impl Completion {
             route: None,
             permit: None,
             trial: None,
+            shown_keys: None,
             lease: None,
             held: None,
             method,

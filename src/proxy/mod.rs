@@ -13,6 +13,7 @@ mod placeholders;
 mod request;
 mod request_log;
 mod response;
+mod shown_keys;
 mod timeouts;
 mod upstream;
 mod worker;

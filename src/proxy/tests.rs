@@ -117,6 +117,7 @@ impl TestProxy {
             seed: Seed::new([1, 2]),
             preview: Arc::<crate::preview::Previews>::default().handle(0),
             rejections: crate::rejections::Rejections::default().recorder(),
+            key_names: Arc::default(),
         });
         Self { worker, upstream: mpsc::unbounded_channel().1, _log: log }
     }

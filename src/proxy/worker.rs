@@ -13,6 +13,7 @@ use crate::{
     clock::Clock,
     cluster::Client,
     config::Live,
+    key_names::KeyNames,
     meter::{self, Counters},
     preview::Handle,
     rejections,
@@ -64,6 +65,8 @@ pub struct Worker {
     pub preview: Handle,
     /// Keeps the last rejections.
     pub rejections: rejections::Recorder,
+    /// The names of keys that pages may show.
+    pub key_names: Arc<KeyNames>,
 }
 
 impl Worker {

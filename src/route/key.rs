@@ -8,6 +8,9 @@ use ipnet::IpNet;
 /// The most parts of a key.
 const MAX_PARTS: usize = 8;
 
+/// The most values of a shown key to look at: one more than there may be.
+pub(super) const MAX_SHOWN_PARTS: usize = MAX_PARTS + 1;
+
 /// A part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
@@ -121,18 +124,9 @@ impl Part {
     ) -> Result<(), NoKey> {
         match self {
             Self::Route => {}
-            Self::ClientIp { v6_prefix, v4_prefix } => match client.to_canonical() {
-                IpAddr::V4(address) => {
-                    let host_bits = 32 - u32::from(*v4_prefix).min(32);
-                    let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
-                    fingerprint.add(&(address.to_bits() & mask).to_be_bytes());
-                }
-                IpAddr::V6(address) => {
-                    let host_bits = 128 - u32::from(*v6_prefix).min(128);
-                    let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
-                    fingerprint.add(&(address.to_bits() & mask).to_be_bytes());
-                }
-            },
+            Self::ClientIp { v6_prefix, v4_prefix } => {
+                add_client(client, [*v6_prefix, *v4_prefix], fingerprint);
+            }
             Self::Host => fingerprint.add(target.host.as_bytes()),
             Self::Path => fingerprint.add(target.path.as_bytes()),
             Self::Method => fingerprint.add(target.method.as_str().as_bytes()),
@@ -177,6 +171,27 @@ impl Part {
             Self::User => user(target)?.to_owned(),
             Self::Jwt(name) => claim(target, name)?.to_owned(),
         })
+    }
+}
+
+/// Adds a client's network, by the significant bits of an IPv6 and of an IPv4 address.
+#[inline]
+pub(super) fn add_client(
+    client: IpAddr,
+    [v6_prefix, v4_prefix]: [u8; 2],
+    fingerprint: &mut Fingerprint,
+) {
+    match client.to_canonical() {
+        IpAddr::V4(address) => {
+            let host_bits = 32 - u32::from(v4_prefix).min(32);
+            let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
+            fingerprint.add(&(address.to_bits() & mask).to_be_bytes());
+        }
+        IpAddr::V6(address) => {
+            let host_bits = 128 - u32::from(v6_prefix).min(128);
+            let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+            fingerprint.add(&(address.to_bits() & mask).to_be_bytes());
+        }
     }
 }
 

@@ -71,6 +71,10 @@ fn the_dashboard_shows_a_flood_an_edit_and_a_mistake() {
     browser.wait("document.querySelector('#rows .toggle').ariaExpanded === 'true'");
     browser
         .wait("document.querySelector('#rows .detail').innerText.includes('token_bucket, 5/1h')");
+    let rules = "document.querySelector('#rows .detail').innerText";
+    browser.wait(&format!("{rules}.includes('full: 5 of 5 by the fullest key')"));
+    browser.wait(&format!("/fullest keys[^]*fp:[0-9a-f]{{8}}… 5 of 5/.test({rules})"));
+    browser.wait(&format!("/most rejected in \\d+ min[^]*fp:[0-9a-f]{{8}}… 25/.test({rules})"));
 
     gateway.edit(&YAML.replace("5/1h", "1000/1h"));
     browser.wait("document.querySelector('#force').innerText.includes('5/1h → 1000/1h')");

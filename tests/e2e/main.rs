@@ -25,6 +25,7 @@ mod health;
 mod hostile_servers;
 mod idle;
 mod import;
+mod keys;
 mod leases;
 mod lengths;
 mod nodes;

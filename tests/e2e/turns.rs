@@ -68,6 +68,7 @@ where
             passwords: Arc::new(Passwords::new(NonZeroUsize::MIN)),
             clients: Arc::default(),
             request_log: RequestLog::default(),
+            key_names: Arc::default(),
         }
     });
     (worker.expect("a thread"), log)

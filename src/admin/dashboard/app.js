@@ -326,17 +326,29 @@ const makeDetail = (box, name, read) => {
 };
 
 const ruleRows = (route) => {
-  const rows = route.rules.map((rule) => make("tr", {},
+  const rows = route.rules.flatMap((rule) => [make("tr", {},
     make("td", {}, make("b", { text: rule.name }), rule.dry_run ? make("span", { class: "chip warn", text: "dry run" }) : null, rule.shared ? make("span", { class: "chip", text: "shared" }) : null,
       make("small", { class: "soft" }, make("br"), [rule.algorithm, rule.quota, rule.when].filter(Boolean).join(", "))),
     make("td", { text: rule.key ? `each ${rule.key}` : rule.breaker ? "answers" : "all together" }),
     make("td", {}, fill(rule)),
     make("td", { class: "n", text: short(rule.passed) }), make("td", { class: "n", text: short(rule.delayed) }),
-    make("td", { class: "n" }, short(rule.dry_run ? rule.would_reject : rule.rejected), make("small", { class: "soft", text: rule.dry_run ? " would" : reasonsOf(rule) }))));
+    make("td", { class: "n" }, short(rule.dry_run ? rule.would_reject : rule.rejected), make("small", { class: "soft", text: rule.dry_run ? " would" : reasonsOf(rule) }))),
+    ...((rule.fullest || rule.rejected_keys) ? [make("tr", { class: "of-rule" }, make("td", { colspan: 6 }, make("small", { class: "soft", text: `${count(rule.keys.live, "key")} of at most ${rule.keys.max.toLocaleString("en")}` }), topKeys(rule)))] : [])]);
   if (route.more_rules) rows.push(make("tr", {}, make("td", { colspan: 6, class: "soft", text: `and ${route.more_rules} more` })));
   if (!rows.length) rows.push(make("tr", {}, make("td", { colspan: 6, class: "soft", text: "This route has no limit." })));
   return rows;
 };
+/** Shows the fullest and the most rejected keys of a rule. */
+const topKeys = (rule) => {
+  const key = ({ name, fingerprint }) => make("code", { title: fingerprint, text: name || `${fingerprint.slice(0, 11)}…` });
+  const list = (title, keys, value) => (keys.length ? make("div", { class: "keys" }, make("small", { class: "soft", text: title }), make("ol", {}, ...keys.map((one) => make("li", {}, key(one), ` ${value(one)}`)))) : null);
+  const { seconds, keys: rejected } = rule.rejected_keys || { seconds: 0, keys: [] };
+  const number = ({ rejected, error }) => (error ? `${short(rejected)} (at most ${short(error)} too many)` : short(rejected));
+  return make("div", { class: "top" },
+    list("fullest keys", rule.fullest || [], ({ used }) => `${short(used)} of ${short(rule.limit)}`),
+    list(`most rejected in ${Math.max(1, Math.ceil(seconds / 60))} min`, rejected, number));
+};
+
 const reasonsOf = (rule) => Object.keys(rule.reasons || {}).map((reason) => ` ${reason}`).join(",");
 
 /** Shows how full a rule is. */
@@ -345,11 +357,10 @@ const fill = (rule) => {
     const { state: is, answers, failed, slow } = rule.breaker;
     return make("span", {}, make("span", { class: is === "closed" ? "chip" : "chip bad", text: words(is) }), ` ${short(failed)} failed, ${short(slow)} slow of ${short(answers)}`);
   }
-  if (rule.keys) return make("span", { text: `limit ${short(rule.limit)} each; ${count(rule.keys.live, "key")} of at most ${rule.keys.max.toLocaleString("en")}` });
   const part = rule.limit ? Math.min(1, rule.used / rule.limit) : 0;
   const bar = make("i");
   bar.style.width = `${part * 100}%`;
-  const label = `${short(rule.used)} of ${short(rule.limit)}`;
+  const label = `${short(rule.used)} of ${short(rule.limit)}${rule.keys ? " by the fullest key" : ""}`;
   return make("div", {}, make("span", { text: part >= 1 ? `✕ full: ${label}` : label }),
     make("span", { class: part >= 1 ? "bar full" : "bar", role: "meter", "aria-valuemin": "0", "aria-valuemax": String(rule.limit), "aria-valuenow": String(Math.min(rule.used, rule.limit)), "aria-label": `used by ${rule.name}` }, bar));
 };

@@ -23,13 +23,14 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Samples the configuration in force once a second, for ever.
-    pub(crate) async fn run(&self, live: &Live, clock: &Clock) {
+    /// Samples the configuration in force once a second, for ever, and calls `each` after it.
+    pub(crate) async fn run(&self, live: &Live, clock: &Clock, each: impl Fn()) {
         self.sample(live, clock).await;
         let mut next = clock.now() + SECOND;
         loop {
             clock.sleep_until(next).await;
             self.sample(live, clock).await;
+            each();
             // After a suspended machine the next one is a second away.
             next = (next + SECOND).max(clock.now());
         }

@@ -7,7 +7,7 @@ use super::{
     query::Query,
     view::{Around, ConfigView, HistoryView, Page, SampleView},
 };
-use crate::admin::context::Admin;
+use crate::admin::{context::Admin, keys::Names};
 use bytes::Bytes;
 use core::time::Duration;
 use std::{collections::HashSet, fmt::Write, sync::Arc};
@@ -48,6 +48,8 @@ pub(crate) async fn send(admin: Arc<Admin>, query: Query, events: mpsc::Sender<B
     };
     loop {
         let Ok(Ok(room)) = clock.timeout(PATIENCE, events.reserve()).await else { return };
+        client.turn();
+        client.find_keys().await;
         room.send(Bytes::from(client.next()));
         tokio::select! {
             () = events.closed() => return,
@@ -59,6 +61,27 @@ pub(crate) async fn send(admin: Arc<Admin>, query: Query, events: mpsc::Sender<B
 }
 
 impl Client {
+    /// Makes the page again, if it is time.
+    fn turn(&mut self) {
+        let board = self.admin.sampler.board();
+        let Some((snapshot, _)) = board.routes() else { return };
+        if self.events.is_multiple_of(STEADY) || snapshot.version != self.version {
+            self.page = Page::of(&board, &self.query);
+            self.version = snapshot.version;
+        }
+    }
+
+    /// Brings the fullest keys of the page's routes up to date.
+    async fn find_keys(&self) {
+        let known = self.admin.sampler.board().routes().map(|(snapshot, _)| Arc::clone(snapshot));
+        let Some(snapshot) = known.filter(|known| known.version == self.version) else { return };
+        for index in &self.page.indexes {
+            if let Some(route) = snapshot.routes.get(*index) {
+                self.admin.surveys.refresh(route, &self.admin.state.clock).await;
+            }
+        }
+    }
+
     /// Returns the next events.
     fn next(&mut self) -> String {
         let mut text = if self.events == 0 { "retry: 2000\n\n" } else { "" }.to_owned();
@@ -66,13 +89,15 @@ impl Client {
         let state = &admin.state;
         let board = admin.sampler.board();
         let Some((snapshot, tracks)) = board.routes() else { return text + ": no sample yet\n\n" };
-        if self.events.is_multiple_of(STEADY) || snapshot.version != self.version {
+        if snapshot.version != self.version {
             self.page = Page::of(&board, &self.query);
             self.version = snapshot.version;
         }
         let around = Around {
             readiness: &state.readiness,
             store: state.store.as_deref(),
+            surveys: &admin.surveys,
+            names: Names::of(snapshot, &state.key_names),
             started: admin.started,
             now: state.clock.now(),
         };

@@ -9,7 +9,10 @@ use super::{
     upstreams::UpstreamsView,
 };
 use crate::{
-    admin::readiness::{Readiness, RejectedReload},
+    admin::{
+        keys::{KeyView, Names, RejectedKeysView, Surveys, rejected},
+        readiness::{Readiness, RejectedReload},
+    },
     cluster::Store,
     config::{Entry, Route, RouteRule, Snapshot},
     flow::{Instant, ReasonKind, RuleObservation, rule_of},
@@ -23,6 +26,9 @@ const MOST_REJECTING: usize = 8;
 /// The most rules of a route.
 const MOST_RULES: usize = 40;
 
+/// The fullest and the most rejected keys of a rule.
+const MOST_KEYS: usize = 5;
+
 /// The longest text of the drawn problems.
 const LONGEST_DRAWING: usize = 16 * 1024;
 
@@ -31,6 +37,8 @@ const LONGEST_DRAWING: usize = 16 * 1024;
 pub(super) struct Around<'a> {
     pub readiness: &'a Readiness,
     pub store: Option<&'a Store>,
+    pub surveys: &'a Surveys,
+    pub names: Names<'a>,
     pub started: Instant,
     pub now: Instant,
 }
@@ -127,10 +135,14 @@ struct RuleView {
     dry_run: bool,
     shared: bool,
     limit: u64,
-    /// What is used; of the shared state only.
+    /// What the fullest key has used, or all together.
     used: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<KeysView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fullest: Vec<KeyView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejected_keys: Option<RejectedKeysView>,
     passed: f64,
     delayed: f64,
     rejected: f64,
@@ -295,7 +307,7 @@ impl SampleView {
             all: PointView::of(&board.latest()),
             reasons: reasons.map(|(kind, count)| (kind.word(), count)).collect(),
             rejecting: rejecting(board),
-            routes: RoutesView::of(board, snapshot, page, around.now),
+            routes: RoutesView::of(board, snapshot, page, around),
             upstreams: UpstreamsView::of(snapshot, board, query),
             store: around.store.map(StoreView::of),
             edits,
@@ -331,10 +343,10 @@ fn rejecting(board: &Board) -> Vec<RejectingView> {
 }
 
 impl RoutesView {
-    fn of(board: &Board, snapshot: &Snapshot, page: &Page, now: Instant) -> Self {
+    fn of(board: &Board, snapshot: &Snapshot, page: &Page, around: Around<'_>) -> Self {
         let tracks = board.routes().map_or(&[][..], |(_, tracks)| tracks);
         let rows = page.indexes.iter().filter_map(|index| {
-            Some(RouteView::of(snapshot.routes.get(*index)?, tracks.get(*index)?, now))
+            Some(RouteView::of(snapshot.routes.get(*index)?, tracks.get(*index)?, around))
         });
         Self {
             total: snapshot.routes.len(),
@@ -347,8 +359,8 @@ impl RoutesView {
 }
 
 impl RouteView {
-    fn of(route: &Route, track: &RouteTrack, now: Instant) -> Self {
-        let seen = route.gate.observe(now);
+    fn of(route: &Route, track: &RouteTrack, around: Around<'_>) -> Self {
+        let seen = route.gate.observe(around.now);
         let rules = seen.rules.iter().take(MOST_RULES);
         Self {
             name: route.name.to_string(),
@@ -357,7 +369,7 @@ impl RouteView {
             answer: route.action.own_words(),
             now: PointView::of(&track.latest),
             in_flight_max: seen.in_flight_max,
-            rules: rules.map(|rule| RuleView::of(route, track, rule)).collect(),
+            rules: rules.map(|rule| RuleView::of(route, track, rule, around)).collect(),
             more_rules: seen.rules.len().saturating_sub(MOST_RULES),
             breaker: seen.rules.iter().find_map(|rule| Some(rule.breaker?.phase.word())),
         }
@@ -365,7 +377,9 @@ impl RouteView {
 }
 
 impl RuleView {
-    fn of(route: &Route, track: &RouteTrack, seen: &RuleObservation) -> Self {
+    fn of(route: &Route, track: &RouteTrack, seen: &RuleObservation, around: Around<'_>) -> Self {
+        let Around { now, names, surveys, .. } = around;
+        let fullest = surveys.fullest(route, seen.slot);
         // Breaker and pacing are not among the route's rules.
         let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
@@ -382,7 +396,13 @@ impl RuleView {
             dry_run: seen.dry_run,
             shared: rule.is_some_and(|rule| rule.shared.is_some()),
             limit: seen.limit,
-            used: seen.used,
+            used: fullest.first().map_or(0, |usage| usage.used).max(seen.used),
+            fullest: fullest
+                .iter()
+                .take(MOST_KEYS)
+                .map(|usage| KeyView::of(usage, names))
+                .collect(),
+            rejected_keys: rejected(route, seen, (now, MOST_KEYS), names),
             keys: seen.keys.map(|keys| KeysView { live: keys.live, max: keys.max }),
             passed: rate(|rates| rates.passed.rate()),
             delayed: rate(|rates| rates.delayed.rate()),

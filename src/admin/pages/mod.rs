@@ -4,6 +4,7 @@ mod dashboard;
 mod edit;
 mod explain;
 mod health;
+mod keys;
 mod live;
 mod metrics;
 mod preview;
@@ -22,6 +23,7 @@ pub(super) const ALL: &[&[Endpoint]] = &[
     &routes::ENDPOINTS,
     &explain::ENDPOINTS,
     &rejections::ENDPOINTS,
+    &keys::ENDPOINTS,
     &preview::ENDPOINTS,
     &edit::ENDPOINTS,
     &reload::ENDPOINTS,

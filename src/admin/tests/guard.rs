@@ -8,7 +8,13 @@ const TOKEN: &str = "0123456789abcdef";
 
 fn settings(token: Option<&str>) -> config::Admin {
     let token = token.map(|token| Secret::new(token.to_owned()));
-    config::Admin { listen: LOOPBACK.parse().unwrap(), token, tls: None, edit: false }
+    config::Admin {
+        listen: LOOPBACK.parse().unwrap(),
+        token,
+        tls: None,
+        edit: false,
+        show_keys: false,
+    }
 }
 
 fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> Parts {

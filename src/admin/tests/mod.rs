@@ -1,5 +1,6 @@
 //! Every page by a gateway whose routes have seen a little.
 
+mod keys;
 mod listed;
 mod live;
 mod openmetrics;
@@ -11,6 +12,7 @@ use crate::{
     config::{self, Live, Snapshot},
     flow::{Claim, Instant, Key, Outcome},
     meter::{AdminRejection, Ended, ExemplarId, Refusal, RouteMeter},
+    route::Seed,
 };
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -219,7 +221,10 @@ async fn a_rule_that_is_reset_is_shown_without_the_old_words_during_a_swap() {
     let summary = fixture.router.admin.state.live.apply(plan, now, &mut config::Retired::default());
     assert_eq!(summary.reset, ["api/total"]);
     let total = |snapshot: &Snapshot| -> Value {
-        let page: Value = serde_json::from_slice(&routes::write(snapshot, now).unwrap()).unwrap();
+        let page: Value = serde_json::from_slice(
+            &routes::write(snapshot, &fixture.router.admin.surveys, now).unwrap(),
+        )
+        .unwrap();
         page["routes"][0]["rules"][0].clone()
     };
     for rule in [total(&before), total(&fixture.snapshot())] {
@@ -389,13 +394,14 @@ impl Fixture {
             preview: mpsc::channel(1).0,
             saves: mpsc::channel(1).0,
             rejections: Arc::default(),
-            seed: crate::route::Seed::new([1, 2]),
             live: Arc::new(Live::start(plan, clock.now())),
             counters: Arc::default(),
             readiness: Arc::default(),
             store: None,
             reload,
             clock,
+            seed: Seed::new([1, 2]),
+            key_names: Arc::default(),
         };
         let address = "127.0.0.1:9901".parse().unwrap();
         Self { router: Router::new(Admin::new(state, address)), requested, directory }

@@ -35,7 +35,9 @@ impl Compiler {
             );
             self.error(Problem::error(at.place, message).help(help));
         }
-        Some(Admin { listen: at.value, token, tls, edit: spec.edit.is_true() })
+        let edit = spec.edit.is_true();
+        let show_keys = spec.show_keys.is_true();
+        Some(Admin { listen: at.value, token, tls, edit, show_keys })
     }
 
     /// Warns of a token that other machines can only send in cleartext.

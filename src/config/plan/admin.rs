@@ -15,6 +15,8 @@ pub struct Admin {
     pub tls: Option<AdminTls>,
     /// Whether operators may edit the file in the dashboard.
     pub edit: bool,
+    /// Whether clients' keys are shown by name.
+    pub show_keys: bool,
 }
 
 impl Admin {
@@ -36,7 +38,8 @@ impl fmt::Display for Admin {
             (false, true) => "  by client certificate",
             (false, false) => "",
         })?;
-        f.write_str(if self.edit { "  edits by the dashboard" } else { "" })
+        f.write_str(if self.edit { "  edits by the dashboard" } else { "" })?;
+        f.write_str(if self.show_keys { "  keys by name" } else { "" })
     }
 }
 

@@ -43,6 +43,13 @@ pub struct Settings {
     pub store: Option<Arc<Store>>,
 }
 
+impl Settings {
+    /// Returns whether clients' keys may be shown by name.
+    pub fn shows_keys(&self) -> bool {
+        self.admin.as_ref().is_some_and(|admin| admin.show_keys)
+    }
+}
+
 /// Deadlines of a client's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientTimeouts {

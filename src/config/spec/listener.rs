@@ -59,6 +59,9 @@ keys! {
         tls: AdminTlsSpec, else "–";
         /// Whether operators may edit this file in the dashboard.
         edit: bool = false;
+        /// Whether pages, commands and the log name the keys of clients: addresses, users, values of
+        /// header fields. Without it they are known by fingerprint.
+        show_keys: bool = false;
     }
 
     /// PEM files, watched and reloaded like this file.

@@ -18,6 +18,8 @@ pub(super) struct SlotResult<'a> {
     pub(super) verdict: Verdict,
     pub(super) wait: Duration,
     pub(super) lookup: Lookup,
+    /// Whether a grant admits what the rule would reject.
+    pub(super) is_granted: bool,
 }
 
 pub(super) struct Evaluation<'a> {
@@ -38,7 +40,9 @@ impl<'a> Evaluation<'a> {
     pub(super) fn check(&mut self, at: usize, entry: &ChainSlot, claim: &'a Claim) {
         let now = self.now;
         let Answer { decision, lookup } = entry.slot.check(now, claim, &entry.pending);
+        let is_granted = matches!(decision, Decision::Reject(_)) && entry.grants.admit(claim, now);
         let (verdict, wait) = match decision {
+            Decision::Reject(_) if is_granted => (Verdict::Passed, Duration::ZERO),
             Decision::Pass => (Verdict::Passed, Duration::ZERO),
             // A dry run charges but does not delay.
             Decision::Delay(wait) if entry.wanted.is_dry_run() => (Verdict::Passed, wait),
@@ -54,7 +58,8 @@ impl<'a> Evaluation<'a> {
                 (Verdict::Rejected(reason.kind()), Duration::ZERO)
             }
         };
-        self.results.push(SlotResult { index: at, claim, verdict, wait, lookup });
+        let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted };
+        self.results.push(result);
     }
 
     fn reject(&mut self, at: usize, reason: Reason) {

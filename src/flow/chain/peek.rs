@@ -53,10 +53,10 @@ impl Chain {
         is_passed: bool,
     ) -> Quota {
         let &Evaluation { now, start, .. } = evaluation;
-        let &SlotResult { index, claim, verdict, wait, lookup } = result;
+        let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
         let ChainSlot { slot, .. } = &self.slots[index];
-        let counts = matches!(verdict, Verdict::Passed | Verdict::Delayed) && claim.cost > 0;
-        let usage = if is_passed && counts {
+        let is_counted = matches!(verdict, Verdict::Passed | Verdict::Delayed);
+        let usage = if is_passed && is_counted && !is_granted && claim.cost > 0 {
             slot.usage_after(Times { now, own: now + wait, start }, claim.cost, lookup)
         } else {
             slot.usage(now, lookup)

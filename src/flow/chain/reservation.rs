@@ -26,6 +26,8 @@ pub(in crate::flow) struct Reserved {
 struct ReservedClaim {
     claim: Claim,
     verdict: Verdict,
+    /// Whether it has spent of a grant.
+    is_granted: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +61,15 @@ impl Chain {
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
         let mut granted = SmallVec::new();
-        for &SlotResult { index, claim: &claim, verdict, lookup, .. } in &evaluation.results {
-            if claim.cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed) {
+        for result in &evaluation.results {
+            let &SlotResult { index, claim: &claim, verdict, lookup, is_granted, .. } = result;
+            if is_granted {
+                self.slots[index].grants.spend(&claim);
+            } else if claim.cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed) {
                 let Claim { key, cost, .. } = claim;
                 self.slots[index].pending.add(Pending { ticket, key, lookup, cost });
             }
-            granted.push(ReservedClaim { claim, verdict });
+            granted.push(ReservedClaim { claim, verdict, is_granted });
         }
         Ok(Reserved { ticket, claims: granted })
     }
@@ -73,6 +78,13 @@ impl Chain {
         for entry in &mut self.slots {
             if !entry.pending.is_empty() {
                 entry.pending.remove(reserved.ticket);
+            }
+        }
+        for reserved in reserved.claims.iter().filter(|claim| claim.is_granted) {
+            let claim = core::slice::from_ref(&reserved.claim);
+            let entry = self.slots.iter_mut().find(|entry| entry.claim_in(claim).is_some());
+            if let Some(entry) = entry {
+                entry.grants.give_back(&reserved.claim);
             }
         }
     }
@@ -133,7 +145,7 @@ impl Chain {
             let ChainSlot { slot, wanted, .. } = &self.slots[at];
             let (lookup, due) = slot.due(now, claim);
             let (verdict, wait) = match granted.verdict {
-                Verdict::Passed | Verdict::Delayed if due <= now => {
+                Verdict::Passed | Verdict::Delayed if due <= now || granted.is_granted => {
                     (Verdict::Passed, Duration::ZERO)
                 }
                 Verdict::Passed | Verdict::Delayed if wanted.is_dry_run() => {
@@ -147,7 +159,9 @@ impl Chain {
                     (granted.verdict, Duration::ZERO)
                 }
             };
-            evaluation.results.push(SlotResult { index: at, claim, verdict, wait, lookup });
+            let is_granted = granted.is_granted;
+            let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted };
+            evaluation.results.push(result);
         }
         evaluation
     }

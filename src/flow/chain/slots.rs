@@ -3,9 +3,12 @@
 use crate::flow::{
     Algorithm, breaker,
     build::build,
-    claim::{Claim, SlotId},
+    claim::{Claim, Key, SlotId},
+    decision::ReasonKind,
+    grants::Grants,
     pacing,
     pending::Pendings,
+    rejected_keys::Rejections,
     rules::Rule,
     slot::{LimiterSlot, Slot},
     statistic::{Counts, RuleObservation},
@@ -23,6 +26,9 @@ pub(in crate::flow) struct ChainSlot {
     /// Without what [`Observe::keys`](crate::flow::slot::Observe::keys) counts.
     pub(super) counts: Counts,
     pub(super) pending: Pendings,
+    /// From the first rejection of a keyed rule on.
+    pub(super) rejections: Option<Box<Rejections>>,
+    pub(super) grants: Grants,
 }
 
 /// The rule of a slot.
@@ -39,6 +45,21 @@ impl ChainSlot {
     pub(super) fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
         let on = |slot| claims.iter().find(|claim| claim.slot == slot);
         on(self.id).or_else(|| on(self.previous?))
+    }
+
+    /// Counts a rejection, of a request that it really rejected or would have without dry run.
+    pub(super) fn on_reject(&mut self, kind: ReasonKind, key: Key, now: Instant) {
+        if self.wanted.is_dry_run() {
+            self.counts.dry_run_rejected.add(kind);
+        } else {
+            self.counts.rejected.add(kind);
+        }
+        if let Key::Of(key) = key
+            && self.wanted.is_keyed()
+        {
+            let new = || Box::new(Rejections::new(now));
+            self.rejections.get_or_insert_with(new).record(key, now);
+        }
     }
 
     /// Returns the counts, including those of the slots that this one replaced.
@@ -105,6 +126,11 @@ impl Wanted {
     /// Returns whether its windows follow the wall clock.
     pub(super) fn follows_wall(&self) -> bool {
         self.rule().is_some_and(|rule| rule.algorithm.follows_wall())
+    }
+
+    /// Returns the key by which clients are counted, as text.
+    pub(super) fn counts_by(&self) -> Option<&str> {
+        self.rule()?.keyed.as_ref().map(|keyed| &*keyed.by)
     }
 
     /// Returns whether each client has its own state.

@@ -2,7 +2,7 @@
 
 use super::{Chain, slots::Wanted};
 use crate::flow::{limiter::Algorithm, statistic::Counts, time::Instant};
-use core::mem::swap;
+use core::mem::{swap, take};
 
 impl Chain {
     /// Goes on where `old` stops. The statistics, and the counts of rules of the same name, are
@@ -19,9 +19,14 @@ impl Chain {
                 old.slots.iter_mut().find(|before| before.wanted.is_version_of(&entry.wanted));
             let Some(before) = of_old else {
                 entry.counts = Counts::default();
+                entry.rejections = None;
                 continue;
             };
             entry.counts = before.counts;
+            if before.wanted.counts_by() == entry.wanted.counts_by() {
+                entry.rejections = before.rejections.take();
+                entry.grants = take(&mut before.grants);
+            }
             if before.wanted == entry.wanted && before.wanted.holds_nothing() {
                 swap(&mut before.slot, &mut entry.slot);
             }

@@ -62,6 +62,14 @@ impl<F: FollowsWall> Limiter for ByWall<F> {
         self.limiter.usage(state, self.wall.at(now))
     }
 
+    fn most_rank(&self, state: &F::State) -> u128 {
+        self.limiter.most_rank(state)
+    }
+
+    fn rank(&self, state: &F::State, now: Instant) -> u128 {
+        self.limiter.rank(state, self.wall.at(now))
+    }
+
     #[inline]
     fn charge(&self, state: &mut F::State, times: Times, cost: u64) {
         let [now, own, start] = [times.now, times.own, times.start].map(|time| self.wall.at(time));

@@ -169,6 +169,10 @@ impl Limiter for SlidingCounter {
         Usage { used: weighted.saturating_add(state.curr), reset: Duration::from_nanos(reset) }
     }
 
+    fn most_rank(&self, state: &State) -> u128 {
+        u128::from(state.prev) + u128::from(state.curr)
+    }
+
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         *state = self.at(*state, times.now);
         state.curr = state.curr.saturating_add(cost);

@@ -304,6 +304,11 @@ impl Limiter for SlidingWindow {
         }
     }
 
+    fn most_rank(&self, state: &State) -> u128 {
+        // The sum as of the latest bucket; older ones only expire.
+        if state.loans.is_empty() { state.sum.into() } else { u128::MAX }
+    }
+
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         self.settle(state, times.now);
         if times.own > times.now {

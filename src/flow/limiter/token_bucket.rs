@@ -110,6 +110,10 @@ impl Limiter for TokenBucket {
         Usage { used: self.interval.count(missing), reset: self.interval.duration(missing) }
     }
 
+    fn rank(&self, tat: &State, now: Instant) -> u128 {
+        self.missing(*tat, now)
+    }
+
     fn charge(&self, tat: &mut State, times: Times, cost: u64) {
         *tat = (*tat).max(self.interval.at(times.now)) + self.interval.times(cost);
     }

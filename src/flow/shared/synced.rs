@@ -120,6 +120,14 @@ impl<F: Merge> Limiter for Synced<F> {
         self.here.usage(&synced.state, self.clock.time(now))
     }
 
+    fn most_rank(&self, synced: &Self::State) -> u128 {
+        self.here.most_rank(&synced.state)
+    }
+
+    fn rank(&self, synced: &Self::State, now: Instant) -> u128 {
+        self.here.rank(&synced.state, self.clock.time(now))
+    }
+
     fn charge(&self, synced: &mut Self::State, times: Times, cost: u64) {
         let [now, own, start] =
             [times.now, times.own, times.start].map(|time| self.clock.time(time));

@@ -32,6 +32,7 @@ use crate::proxy::{
         reply::{ReplyOptions, refuse, reject},
         response_body::ResponseBody,
     },
+    shown_keys::ShownKeys,
 };
 use crate::{
     config::{Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted},
@@ -164,6 +165,7 @@ fn decide(
     decide_in_preview(snapshot, &request, &found, &mut completion, now);
     let mut claims = Claims::new();
     found.claim(&completion.peer, &request, &mut claims);
+    completion.shown_keys = found.shown_keys(&completion.peer, &request, snapshot, &claims);
     let is_shared = found.route.is_shared;
     let query = is_shared.then(|| found.query(&completion.peer, &request, &claims)).flatten();
     if let Some(entry) = &mut completion.entry {
@@ -344,6 +346,9 @@ impl Arrival {
             entry.admitted(report);
         }
         preview::admitted(report, admitted.request.as_ref(), completion);
+        if let Some(shown) = completion.shown_keys.take() {
+            shown.keep(&completion.peer.worker, report);
+        }
         completion.permit = Some(permit);
         completion.log(report.transition);
         admitted.quota = RateLimitFields::admitted(&admitted.route, report, options.headers);
@@ -358,6 +363,9 @@ impl Arrival {
         }
         preview::rejected(rejection, request.as_ref(), &mut completion);
         record(rejection, &route, &completion);
+        if let Some(shown) = completion.shown_keys.take() {
+            shown.keep(&completion.peer.worker, &rejection.report);
+        }
         let headers = request.map_or_else(HeaderMap::new, |request| {
             let (head, body) = request.into_parts();
             discard(&body, forward.fields, &mut completion);
@@ -447,6 +455,21 @@ impl Found<'_> {
         };
         let context = RequestContext { seed: &peer.worker.seed, target: &target, client };
         self.route.claim(context, known, claims);
+    }
+
+    /// Returns the keys whose names may be kept, if there are any.
+    fn shown_keys(
+        &self,
+        peer: &Peer,
+        request: &Request<ClientBody>,
+        snapshot: &Snapshot,
+        claims: &Claims,
+    ) -> Option<Box<ShownKeys>> {
+        if !snapshot.settings.shows_keys() {
+            return None;
+        }
+        let asked = (&self.target(request, peer), self.client);
+        ShownKeys::of(&peer.worker, &self.route, claims, asked)
     }
 
     /// Returns what decides about its server, if the upstream assigns keys to servers and the

@@ -155,10 +155,11 @@ fn admin(old: Option<&Admin>, new: Option<&Admin>, words: &mut Words) {
         admin.map_or_else(|| "off".to_owned(), |admin| admin.listen.to_string())
     };
     words.value("admin", address(old), address(new), String::clone);
-    if let (Some(Admin { listen: _, token, tls, edit }), Some(new)) = (old, new) {
+    if let (Some(Admin { listen: _, token, tls, edit, show_keys }), Some(new)) = (old, new) {
         words.named("admin.token", *token == new.token);
         words.named("admin.tls", *tls == new.tls);
         words.value("admin.edit", *edit, new.edit, bool::to_string);
+        words.value("admin.show_keys", *show_keys, new.show_keys, bool::to_string);
     }
 }
 

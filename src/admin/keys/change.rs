@@ -1,0 +1,206 @@
+//! Resets and grants, asked for by an operator.
+
+use super::names::{Names, is_in_store, rules_of};
+use crate::{
+    admin::context::State,
+    config::{Route, RouteRule, Snapshot},
+    flow::{Grant, Key, MOST_GRANTS, NotReset},
+    route::fingerprint_text,
+    small_http::Client,
+};
+use core::time::Duration;
+use http::StatusCode;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// The longest time of a grant.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// The largest grant: no rule counts more.
+const LARGEST: u64 = 1_000_000_000;
+
+/// What a key of a rule without keys is called.
+const ALL: &str = "all";
+
+/// Which key of which rule, as the operator wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub route: &'a str,
+    pub rule: &'a str,
+    /// `None`: every key.
+    pub key: Option<&'a str>,
+    /// Where the operator asks from.
+    pub client: Option<Client>,
+}
+
+/// What was done.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Done {
+    pub summary: String,
+    /// The key's fingerprint, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+}
+
+/// Why it was not done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotDone {
+    pub status: StatusCode,
+    pub text: String,
+}
+
+/// A key of a rule, and of each of its overrides.
+struct Found<'a> {
+    route: &'a Arc<Route>,
+    /// `None`: every key.
+    rules: Vec<(&'a RouteRule, Option<Key>)>,
+    /// As the log has it.
+    key: String,
+}
+
+/// Gives a key its whole budget again.
+pub(crate) fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, NotDone> {
+    let snapshot = state.live.load_full();
+    let found = find(state, &snapshot, wanted)?;
+    let now = state.clock.now();
+    let Wanted { route, rule, .. } = wanted;
+    if found.rules.iter().any(|(rule, _)| is_in_store(rule)) {
+        return Err(conflict(
+            "the store counts this rule for all gateways: reset the key there, or wait",
+        ));
+    }
+    for (rule, _) in &found.rules {
+        found.route.gate.may_reset(rule.slot).map_err(not_reset)?;
+    }
+    let mut had_usage = false;
+    for (rule, key) in &found.rules {
+        let gate = &found.route.gate;
+        had_usage |= match key {
+            Some(key) => gate.reset_key(rule.slot, now, *key).map_err(not_reset)?,
+            None => gate.reset_all(rule.slot).map(|()| true).map_err(not_reset)?,
+        };
+    }
+    let key = &found.key;
+    let by = by(wanted);
+    tracing::info!(%by, %route, %rule, %key, "key reset by an operator");
+    let summary = if had_usage {
+        format!("{route}/{rule}: {key} has its whole budget again")
+    } else {
+        format!("{route}/{rule}: {key} has used nothing, so there is nothing to reset")
+    };
+    Ok(done(summary, &found))
+}
+
+/// Gives a key `count` more for `time`.
+pub(crate) fn grant(
+    state: &State,
+    wanted: Wanted<'_>,
+    count: u64,
+    time: Duration,
+) -> Result<Done, NotDone> {
+    if count == 0 || count > LARGEST {
+        return Err(bad(format!("a grant is from 1 to {LARGEST}")));
+    }
+    if time.is_zero() || time > LONGEST {
+        return Err(bad("a grant lasts a day at most, as in `for=10m`".to_owned()));
+    }
+    if wanted.key.is_none() {
+        return Err(bad("a grant is for one key".to_owned()));
+    }
+    let snapshot = state.live.load_full();
+    let found = find(state, &snapshot, wanted)?;
+    let Wanted { route, rule, .. } = wanted;
+    if found.rules.iter().any(|(rule, _)| is_in_store(rule)) {
+        return Err(conflict(
+            "the store decides about this rule for all gateways, and knows no grants",
+        ));
+    }
+    let now = state.clock.now();
+    for (rule, key) in &found.rules {
+        let Some(key) = *key else { continue };
+        let grant = Grant { key, count, left: count, until: now + time };
+        if !found.route.gate.grant(rule.slot, now, grant) {
+            return Err(conflict(&format!("the rule has {MOST_GRANTS} grants in force already")));
+        }
+    }
+    let key = &found.key;
+    let lasts = humantime::format_duration(time);
+    let by = by(wanted);
+    tracing::info!(%by, %route, %rule, %key, count, %lasts, "grant by an operator");
+    let summary = format!("{route}/{rule}: {key} has {count} more for {lasts}");
+    Ok(done(summary, &found))
+}
+
+fn find<'a>(
+    state: &State,
+    snapshot: &'a Snapshot,
+    wanted: Wanted<'a>,
+) -> Result<Found<'a>, NotDone> {
+    let Wanted { route: name, rule, key: text, .. } = wanted;
+    let route = snapshot.routes.iter().find(|route| *route.name == *name);
+    let route = route.ok_or_else(|| missing(format!("there is no route `{name}`")))?;
+    let mut rules = Vec::new();
+    let mut shown = "every key".to_owned();
+    for known in rules_of(route, rule) {
+        let key = text.map(|text| read(state, known, text)).transpose()?;
+        if let (Some(key), Some(text)) = (key, text) {
+            shown = in_log(key, Names::of(snapshot, &state.key_names), text);
+        }
+        rules.push((known, key));
+    }
+    if rules.is_empty() {
+        return Err(missing(format!("the route `{name}` has no rule `{rule}`")));
+    }
+    Ok(Found { route, rules, key: shown })
+}
+
+/// Reads a key as the rule counts it.
+fn read(state: &State, rule: &RouteRule, text: &str) -> Result<Key, NotDone> {
+    if rule.key.is_shared() {
+        return if text == ALL {
+            Ok(Key::Shared)
+        } else {
+            Err(bad(format!("the rule has no keys: write `{ALL}`")))
+        };
+    }
+    let shared = state.store.as_ref().filter(|_| rule.sync().is_some());
+    let seed = shared.map_or(state.seed, |store| store.seed());
+    let read = rule.key.read(&seed, text);
+    read.map(Key::Of).map_err(|wrong| bad(format!("{}; {}", wrong.message, wrong.help)))
+}
+
+fn in_log(key: Key, names: Names<'_>, text: &str) -> String {
+    match key {
+        Key::Of(key) => names.in_log(key, text),
+        Key::Shared | Key::Missing | Key::Duplicate => ALL.to_owned(),
+    }
+}
+
+fn by(wanted: Wanted<'_>) -> String {
+    wanted.client.map_or_else(|| "-".to_owned(), |client| client.address.to_string())
+}
+
+fn done(summary: String, found: &Found<'_>) -> Done {
+    let key = found.rules.first().and_then(|(_, key)| *key);
+    let fingerprint = match key {
+        Some(Key::Of(key)) => Some(fingerprint_text(key)),
+        Some(Key::Shared | Key::Missing | Key::Duplicate) | None => None,
+    };
+    Done { summary, fingerprint }
+}
+
+fn not_reset(why: NotReset) -> NotDone {
+    conflict(&why.to_string())
+}
+
+fn bad(text: String) -> NotDone {
+    NotDone { status: StatusCode::BAD_REQUEST, text }
+}
+
+fn missing(text: String) -> NotDone {
+    NotDone { status: StatusCode::NOT_FOUND, text }
+}
+
+fn conflict(text: &str) -> NotDone {
+    NotDone { status: StatusCode::CONFLICT, text: text.to_owned() }
+}

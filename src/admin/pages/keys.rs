@@ -1,0 +1,120 @@
+//! `/keys`, `/keys/reset` and `/keys/grant`.
+
+use crate::{
+    admin::{
+        context::Admin,
+        endpoint::{Access, Answer, Ask, Endpoint, Pending},
+        keys::{self, Done, Names, NotDone, Wanted},
+        reply::{Reply, json, large, plain},
+    },
+    config::Route,
+};
+use http::StatusCode;
+use std::{borrow::Cow, sync::Arc};
+
+/// Keys of each kind that are shown if the query names no number, and at most.
+const SHOWN: usize = 10;
+const MOST: usize = 20;
+
+pub(super) const ENDPOINTS: [Endpoint; 3] = [
+    Endpoint {
+        path: "/keys",
+        methods: "GET, HEAD",
+        about: "the fullest and the most rejected keys of each rule, as JSON",
+        access: Access::Operators,
+        most_body: 0,
+        answer: Answer::Later(show),
+    },
+    Endpoint::post("/keys/reset", "gives a key its whole budget again", reset),
+    Endpoint::post("/keys/grant", "gives a key more than its limit for some time", grant),
+];
+
+fn show(admin: Arc<Admin>, ask: Ask) -> Pending {
+    Box::pin(async move {
+        let state = &admin.state;
+        let snapshot = state.live.load_full();
+        let field = |name| ask.query(name).next().map(Cow::into_owned);
+        let (route, rule) = (field("route"), field("rule"));
+        let is_wanted =
+            |known: &&Arc<Route>| route.as_ref().is_none_or(|name| *name == *known.name);
+        let routes: Vec<Arc<Route>> =
+            snapshot.routes.iter().filter(is_wanted).map(Arc::clone).collect();
+        if routes.is_empty() && route.is_some() {
+            return plain(StatusCode::NOT_FOUND, "there is no such route\n");
+        }
+        let top = field("top").map_or(Some(SHOWN), |top| top.parse().ok());
+        let Some(most) = top.filter(|top| (1..=MOST).contains(top)) else {
+            return plain(StatusCode::BAD_REQUEST, format!("`top` is from 1 to {MOST}\n"));
+        };
+        for route in &routes {
+            admin.surveys.refresh(route, &state.clock).await;
+        }
+        large(&admin, "application/json", || {
+            let names = Names::of(&snapshot, &state.key_names);
+            let at = (state.clock.now(), most);
+            let surveys = &admin.surveys;
+            let list = keys::list(&routes, rule.as_deref(), surveys, at, names);
+            serde_json::to_vec_pretty(&list).ok()
+        })
+    })
+}
+
+fn reset(admin: &Admin, ask: &Ask) -> Reply {
+    let fields = Fields::of(ask);
+    let is_all = ask.query("all").next().is_some();
+    if is_all == fields.key.is_some() {
+        return plain(StatusCode::BAD_REQUEST, "write `key=KEY`, or `all` for every key\n");
+    }
+    match fields.wanted(ask) {
+        Some(wanted) => shown(keys::reset(&admin.state, wanted)),
+        None => incomplete(),
+    }
+}
+
+fn grant(admin: &Admin, ask: &Ask) -> Reply {
+    let fields = Fields::of(ask);
+    let count = ask.query("count").next().and_then(|count| count.parse().ok());
+    let time = ask.query("for").next().and_then(|time| humantime::parse_duration(&time).ok());
+    let (Some(count), Some(time)) = (count, time) else {
+        let text = "write `count=N` and `for=DURATION`, as in `count=100&for=10m`\n";
+        return plain(StatusCode::BAD_REQUEST, text);
+    };
+    match fields.wanted(ask) {
+        Some(wanted) => shown(keys::grant(&admin.state, wanted, count, time)),
+        None => incomplete(),
+    }
+}
+
+/// What a query says of a key.
+struct Fields<'a> {
+    route: Option<Cow<'a, str>>,
+    rule: Option<Cow<'a, str>>,
+    key: Option<Cow<'a, str>>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(ask: &'a Ask) -> Self {
+        let field = |name| ask.query(name).next();
+        Self { route: field("route"), rule: field("rule"), key: field("key") }
+    }
+
+    fn wanted(&self, ask: &Ask) -> Option<Wanted<'_>> {
+        Some(Wanted {
+            route: self.route.as_deref()?,
+            rule: self.rule.as_deref()?,
+            key: self.key.as_deref(),
+            client: ask.head.extensions.get().copied(),
+        })
+    }
+}
+
+fn incomplete() -> Reply {
+    plain(StatusCode::BAD_REQUEST, "write `route=ROUTE` and `rule=RULE`\n")
+}
+
+fn shown(done: Result<Done, NotDone>) -> Reply {
+    match done {
+        Ok(done) => json(StatusCode::OK, &done),
+        Err(NotDone { status, text }) => plain(status, text + "\n"),
+    }
+}

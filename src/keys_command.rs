@@ -1,0 +1,223 @@
+//! `flowgate keys`, `reset` and `grant`: they ask a running gateway through its admin listener.
+
+use crate::{
+    admin_client::{AdminOptions, Client, ClientError, run},
+    cli::{Format, GrantOptions, KeysOptions, ResetOptions},
+};
+use bytes::Bytes;
+use http::Method;
+use serde::Deserialize;
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+    path::Path,
+};
+
+/// Why a command ended without success.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    /// The gateway is not reached, or does not do it, and says why.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The part of the page that is written as text.
+#[derive(Debug, Deserialize)]
+struct Keys {
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rule {
+    route: String,
+    #[serde(rename = "rule")]
+    name: String,
+    when: Option<String>,
+    key: Option<String>,
+    algorithm: String,
+    limit: u64,
+    used: Option<u64>,
+    in_store: bool,
+    live: Option<u32>,
+    fullest: Vec<Key>,
+    rejected: Rejected,
+    grants: Vec<Grant>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Key {
+    fingerprint: String,
+    name: Option<String>,
+    used: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rejected {
+    seconds: u64,
+    total: u64,
+    keys: Vec<RejectedKey>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RejectedKey {
+    fingerprint: String,
+    name: Option<String>,
+    rejected: u64,
+    error: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Grant {
+    fingerprint: Option<String>,
+    name: Option<String>,
+    count: u64,
+    left: u64,
+    seconds: u64,
+}
+
+/// The answer to a reset or a grant.
+#[derive(Debug, Deserialize)]
+struct Done {
+    summary: String,
+}
+
+/// Writes the fullest and the most rejected keys of rules to `out`.
+///
+/// # Errors
+///
+/// See [`KeysError`].
+pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Result<(), KeysError> {
+    let mut query = query(&[("top", &options.top.to_string())]);
+    let fields = [("route", &options.route), ("rule", &options.rule)];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            _ = write!(query, "&{name}={}", encoded(value));
+        }
+    }
+    let client = Client::find(config, &options.admin)?;
+    let text = run(client.text(Method::GET, &format!("/keys?{query}"), Bytes::new()))?;
+    match options.output {
+        Format::Json => out.write_all(&text)?,
+        Format::Text => {
+            let keys: Keys = serde_json::from_slice(&text).map_err(io::Error::from)?;
+            keys.rules.iter().try_for_each(|rule| write_rule(rule, out))?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Gives a key its whole budget again, and writes what that did to `out`.
+///
+/// # Errors
+///
+/// See [`KeysError`].
+pub fn reset(config: &Path, options: &ResetOptions, out: &mut impl Write) -> Result<(), KeysError> {
+    let mut query = query(&[("route", &options.route), ("rule", &options.rule)]);
+    match &options.key {
+        Some(key) => _ = write!(query, "&key={}", encoded(key)),
+        None => query.push_str("&all"),
+    }
+    change(config, &options.admin, &format!("/keys/reset?{query}"), out)
+}
+
+/// Gives a key more than its limit for some time, and writes what that did to `out`.
+///
+/// # Errors
+///
+/// See [`KeysError`].
+pub fn grant(config: &Path, options: &GrantOptions, out: &mut impl Write) -> Result<(), KeysError> {
+    let GrantOptions { route, rule, key, count, time, admin } = options;
+    let time = humantime::format_duration(*time).to_string();
+    let count = count.to_string();
+    let query =
+        query(&[("route", route), ("rule", rule), ("key", key), ("count", &count), ("for", &time)]);
+    change(config, admin, &format!("/keys/grant?{query}"), out)
+}
+
+fn change(
+    config: &Path,
+    admin: &AdminOptions,
+    path: &str,
+    out: &mut impl Write,
+) -> Result<(), KeysError> {
+    let client = Client::find(config, admin)?;
+    let done: Done = run(client.ask(Method::POST, path, Bytes::new()))?;
+    writeln!(out, "{}", done.summary)?;
+    Ok(out.flush()?)
+}
+
+fn query(fields: &[(&str, &str)]) -> String {
+    let fields = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
+    fields.collect::<Vec<_>>().join("&")
+}
+
+/// Returns a value as a query has it.
+fn encoded(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(byte.into());
+            }
+            // Writing to a String cannot fail.
+            _ => _ = write!(text, "%{byte:02X}"),
+        }
+    }
+    text
+}
+
+fn write_rule(rule: &Rule, out: &mut impl Write) -> io::Result<()> {
+    let Rule { route, name, algorithm, limit, live, .. } = rule;
+    let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" ({when})"));
+    write!(out, "{route}/{name}{when}  {algorithm}, limit {limit}")?;
+    if let Some(key) = &rule.key {
+        write!(out, " for each {key}")?;
+    }
+    match (rule.in_store, rule.used, live) {
+        (true, _, _) => writeln!(out, ", counted by the store")?,
+        (false, Some(used), _) => writeln!(out, ", {used} used")?,
+        (false, None, Some(live)) => writeln!(out, ", {live} live keys")?,
+        (false, None, None) => writeln!(out)?,
+    }
+    for key in &rule.fullest {
+        let name = shown(key.name.as_deref(), Some(&key.fingerprint));
+        writeln!(out, "  used {:>12} of {limit}  {name}", key.used)?;
+    }
+    for key in &rule.rejected.keys {
+        let name = shown(key.name.as_deref(), Some(&key.fingerprint));
+        let Rejected { total, seconds, .. } = rule.rejected;
+        let error = if key.error > 0 {
+            format!(" (at most {} too many)", key.error)
+        } else {
+            String::new()
+        };
+        let rejected = key.rejected;
+        writeln!(out, "  rejected {rejected:>8}{error} of {total} in {seconds} s  {name}")?;
+    }
+    for grant in &rule.grants {
+        let name = shown(grant.name.as_deref(), grant.fingerprint.as_deref());
+        let Grant { left, count, seconds, .. } = grant;
+        writeln!(out, "  granted {left:>9} left of {count} for {seconds} s  {name}")?;
+    }
+    Ok(())
+}
+
+fn shown<'a>(name: Option<&'a str>, fingerprint: Option<&'a str>) -> &'a str {
+    name.or(fingerprint).unwrap_or("all")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_encoded_for_a_query() {
+        assert_eq!(
+            query(&[("a", "x y"), ("b", "2001:db8::/64&ä")]),
+            "a=x%20y&b=2001%3Adb8%3A%3A%2F64%26%C3%A4"
+        );
+    }
+}

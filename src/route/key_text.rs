@@ -1,0 +1,147 @@
+//! A client's key as operators write it, and its fingerprint.
+
+use super::{
+    Invalid, KeySpec, Part, Seed,
+    fingerprint::Fingerprint,
+    key::{MAX_SHOWN_PARTS, add_client},
+    normal_path,
+};
+use core::net::IpAddr;
+use ipnet::IpNet;
+
+/// How a fingerprint is written, before its hexadecimal digits.
+const PREFIX: &str = "fp:";
+
+/// Writes a fingerprint as text.
+pub fn fingerprint_text(fingerprint: u128) -> String {
+    format!("{PREFIX}{fingerprint:032x}")
+}
+
+/// Reads what [`fingerprint_text`] writes.
+fn read_fingerprint(text: &str) -> Option<u128> {
+    let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == 32)?;
+    u128::from_str_radix(digits, 16).ok()
+}
+
+impl KeySpec {
+    /// Returns the fingerprint of a key that is written as pages show it: a fingerprint, or each
+    /// part's value with `, ` between them.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn read(&self, seed: &Seed, text: &str) -> Result<u128, Invalid> {
+        if let Some(fingerprint) = read_fingerprint(text) {
+            return Ok(fingerprint);
+        }
+        let values: Vec<&str> = match self.parts() {
+            [_] => vec![text],
+            _ => text.split(", ").take(MAX_SHOWN_PARTS).collect(),
+        };
+        if values.len() != self.parts().len() {
+            return Err(Invalid::new(
+                format!("the key has {} parts, `{self}`", self.parts().len()),
+                "write a value for each with a comma and a blank between them; if a value has \
+                 these itself, write the fingerprint, `fp:…`",
+            ));
+        }
+        let mut fingerprint = Fingerprint::new(seed);
+        for (part, value) in self.parts().iter().zip(values) {
+            add(part, value, &mut fingerprint)?;
+        }
+        Ok(fingerprint.finish())
+    }
+}
+
+/// Adds the value of a part as a request with it does.
+fn add(part: &Part, value: &str, fingerprint: &mut Fingerprint) -> Result<(), Invalid> {
+    if value.is_empty() {
+        return Err(Invalid::new(format!("`{part}` has no value"), "no client has an empty key"));
+    }
+    match part {
+        Part::Route => {}
+        Part::ClientIp { v6_prefix, v4_prefix } => {
+            add_client(address(value)?, [*v6_prefix, *v4_prefix], fingerprint);
+        }
+        Part::Host => fingerprint.add(value.to_ascii_lowercase().as_bytes()),
+        Part::Path => fingerprint.add(normal_path(value).as_bytes()),
+        Part::Method
+        | Part::Header(_)
+        | Part::Cookie(_)
+        | Part::Query(_)
+        | Part::User
+        | Part::Jwt(_) => fingerprint.add(value.as_bytes()),
+    }
+    Ok(())
+}
+
+/// Reads an address, or a network by its first one.
+fn address(value: &str) -> Result<IpAddr, Invalid> {
+    let network = || value.parse::<IpNet>().map(|network| network.network());
+    value.parse().or_else(|_| network()).map_err(|_| {
+        let message = format!("`{}` is not an address", value.escape_debug());
+        Invalid::new(message, "write it as in `192.0.2.1` or `2001:db8::/64`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{Identity, Target};
+    use http::{HeaderMap, Method};
+
+    fn key(parts: &[&str]) -> KeySpec {
+        let parts = parts.iter().map(|part| Part::parse(part, 64).unwrap());
+        KeySpec::new(parts.collect()).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_is_shown() {
+        let headers: HeaderMap = [("x-tenant", "a b"), ("cookie", "sid=\"x,y\"")]
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .into_iter()
+            .collect();
+        let identity = Identity::of_user(Some("eve".into()));
+        let target = Target {
+            listener: None,
+            host: "shop.example",
+            path: "/a/b",
+            query: Some("q=1%202"),
+            method: &Method::POST,
+            headers: &headers,
+            identity: Some(&identity),
+        };
+        let seed = Seed::new([1, 2]);
+        for client in ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8:1:2:3:4:5:6"] {
+            let client: IpAddr = client.parse().unwrap();
+            for parts in [
+                &["client_ip"][..],
+                &["host"],
+                &["path"],
+                &["method"],
+                &["header:x-tenant"],
+                &["cookie:sid"],
+                &["query:q"],
+                &["user"],
+                &["client_ip", "header:x-tenant", "route", "path"],
+            ] {
+                let key = key(parts);
+                let shown = key.show(&target, client).unwrap();
+                let made = key.fingerprint(&seed, &target, client).unwrap();
+                assert_eq!(key.read(&seed, &shown).unwrap(), made, "{shown}");
+                assert_eq!(key.read(&seed, &fingerprint_text(made)).unwrap(), made);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_said() {
+        let seed = Seed::new([1, 2]);
+        let read = |parts: &[&str], text: &str| key(parts).read(&seed, text).unwrap_err().message;
+        assert_eq!(read(&["client_ip"], "localhost"), "`localhost` is not an address");
+        assert_eq!(read(&["user"], ""), "`user` has no value");
+        assert_eq!(read(&["user", "host"], "eve"), "the key has 2 parts, `user,host`");
+        assert_eq!(read(&["user", "host"], "a, b, c"), "the key has 2 parts, `user,host`");
+        assert!(key(&["user"]).read(&seed, "fp:12").is_ok(), "a user of that name");
+    }
+}

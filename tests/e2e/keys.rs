@@ -1,0 +1,120 @@
+//! Single keys as operators see and change them, by the commands.
+
+use crate::common::{
+    Gateway, eventually, field,
+    http::{self, Client},
+};
+use serde_json::Value;
+use std::process::Command;
+
+const YAML: &str = "\
+workers: 2
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+admin: { listen: 127.0.0.1:0 }
+routes:
+  - name: login
+    match: { path: /login }
+    respond: { status: 200 }
+    flow:
+      - { name: per-address, limit: 5/6h, burst: 5, key: client_ip }
+      - { name: per-tenant, limit: 3/6h, burst: 3, key: \"header:x-tenant\", on_missing_key: skip }
+";
+
+/// Runs a command against the gateway. Returns its exit code and what it prints.
+fn run(gateway: &Gateway, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+    command.args(arguments).args(["--admin", &gateway.address("admin").to_string()]);
+    let output = command.env_remove("FLOWGATE_ADMIN_TOKEN").output().expect("it runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code().expect("an exit code"), String::from_utf8(text).expect("a text"))
+}
+
+#[track_caller]
+fn done(gateway: &Gateway, arguments: &[&str]) -> String {
+    let (code, text) = run(gateway, arguments);
+    assert_eq!(code, 0, "{text}");
+    text
+}
+
+/// Sends requests until one is rejected. Returns how many passed.
+fn passed(gateway: &Gateway) -> usize {
+    let mut client = Client::new(gateway.web());
+    (0..100).take_while(|_| client.get("/login").status == 200).count()
+}
+
+fn tenant(gateway: &Gateway, name: &str) -> u16 {
+    let mut client = Client::new(gateway.web());
+    client.send(format!("GET /login HTTP/1.1\r\nhost: a\r\nx-tenant: {name}\r\n\r\n"));
+    client.read("GET").status
+}
+
+#[test]
+fn an_operator_finds_a_key_resets_it_and_gives_it_more() {
+    let gateway = Gateway::start(YAML);
+    assert_eq!(passed(&gateway), 5);
+    let routes: Value = http::ask(gateway.address("admin"), "/routes").json();
+    assert_eq!(routes["routes"][0]["rules"][0]["used"], 5);
+
+    let shown = done(&gateway, &["keys", "login", "per-address"]);
+    assert!(
+        shown.contains("login/per-address  token_bucket, limit 5 for each client_ip"),
+        "{shown}"
+    );
+    let fingerprint = |line: &str| line.split_whitespace().last().map(str::to_owned);
+    let full = shown.lines().find(|line| line.contains("used            5 of 5"));
+    let fingerprint = full.and_then(fingerprint).expect("a full key");
+    assert!(fingerprint.starts_with("fp:"), "{shown}");
+    assert!(shown.contains("rejected        1 of 1 in"), "{shown}");
+    assert!(!shown.contains("127.0.0.1"), "{shown}");
+
+    let text = done(&gateway, &["reset", "login", "per-address", &fingerprint]);
+    assert!(text.contains("has its whole budget again"), "{text}");
+    assert_eq!(passed(&gateway), 5);
+    done(&gateway, &["reset", "login", "per-address", "127.0.0.1"]);
+    assert_eq!(passed(&gateway), 5);
+    done(&gateway, &["reset", "login", "per-address", "--all"]);
+    assert_eq!(passed(&gateway), 5);
+    let text = done(&gateway, &["grant", "login", "per-address", "127.0.0.1", "3", "--for", "10m"]);
+    assert_eq!(text, format!("login/per-address: {fingerprint} has 3 more for 10m\n"));
+    assert_eq!(passed(&gateway), 3);
+
+    let reset = gateway.wait_log("key reset by an operator");
+    assert!(field(&reset, "by").starts_with("127.0.0.1:"), "{reset}");
+    assert_eq!(field(&reset, "key"), fingerprint);
+    assert_eq!(
+        (field(&reset, "route").as_str(), field(&reset, "rule").as_str()),
+        ("login", "per-address")
+    );
+    let grant = gateway.wait_log("grant by an operator");
+    assert_eq!((field(&grant, "count").as_str(), field(&grant, "lasts").as_str()), ("3", "10m"));
+
+    let (code, text) = run(&gateway, &["reset", "login", "nothing", "127.0.0.1"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("the route `login` has no rule `nothing`"), "{text}");
+}
+
+#[test]
+fn a_grant_survives_an_edit_and_names_come_and_go_with_show_keys() {
+    let gateway = Gateway::start(YAML);
+    assert_eq!(passed(&gateway), 5);
+    done(&gateway, &["grant", "login", "per-address", "127.0.0.1", "2", "--for", "1h"]);
+    let named = YAML.replace("127.0.0.1:0 }\nroutes", "127.0.0.1:0, show_keys: true }\nroutes");
+    gateway.edit(&named.replace("3/6h, burst: 3", "2/6h, burst: 2"));
+    assert_eq!(passed(&gateway), 2);
+    done(&gateway, &["reset", "login", "per-address", "127.0.0.1"]);
+    assert_eq!(tenant(&gateway, "blue one"), 200);
+    assert_eq!(tenant(&gateway, "blue one"), 200);
+    assert_eq!(tenant(&gateway, "blue one"), 429);
+    let shown = done(&gateway, &["keys"]);
+    assert!(shown.contains("used            2 of 2  blue one\n"), "{shown}");
+    assert!(shown.contains("  127.0.0.1\n"), "{shown}");
+    let text = done(&gateway, &["reset", "login", "per-tenant", "blue one"]);
+    assert_eq!(text, "login/per-tenant: blue one has its whole budget again\n");
+    assert_eq!(tenant(&gateway, "blue one"), 200);
+
+    gateway.edit(YAML);
+    eventually("names are not shown", || {
+        let shown = done(&gateway, &["keys", "--output", "json"]);
+        (!shown.contains("blue one") && shown.contains("\"shows_keys\": false")).then_some(())
+    });
+}

@@ -20,7 +20,7 @@ const READ_MAX: usize = 64 * 1024;
 const ROOM_MIN: usize = 1024;
 
 /// How many bytes are read before other tasks of the worker have their turn.
-pub(crate) const TURN_MAX: usize = 64 * 1024;
+const TURN_MAX: usize = 64 * 1024;
 
 /// Bytes in the order in which they came.
 pub(crate) struct Input {

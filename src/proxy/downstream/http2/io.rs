@@ -1,20 +1,15 @@
 //! The socket of a client of HTTP/2, which notes what it does.
 
 use crate::proxy::{
-    body::upload_buffer::Receiver,
-    connections::activity::Activity,
-    io::{input::TURN_MAX, vectored_write},
+    body::upload_buffer::Receiver, connections::activity::Activity, io::vectored_write,
 };
 use bytes::Bytes;
 use core::{
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll, ready},
 };
 use std::{io, sync::Arc};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    task::yield_now,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A byte stream that notes blocked writes in its [`Activity`], and holds back what would be too much.
 #[derive(Debug)]
@@ -25,8 +20,6 @@ pub(crate) struct Watched<T> {
     activity: Arc<Activity>,
     /// Bytes of the preface that have yet to come.
     preface: usize,
-    /// Bytes read since other tasks of the worker had their turn.
-    turn: usize,
     receiver: Receiver,
 }
 
@@ -37,8 +30,7 @@ impl<T> Watched<T> {
     /// Wraps a socket of which the beginning was read, to be read again.
     pub(crate) fn new(inner: T, ahead: Bytes, activity: &Arc<Activity>) -> Self {
         let receiver = Receiver::new(Arc::clone(activity.upload_buffer()));
-        let activity = Arc::clone(activity);
-        Self { inner, ahead, activity, preface: PREFACE.len(), turn: 0, receiver }
+        Self { inner, ahead, activity: Arc::clone(activity), preface: PREFACE.len(), receiver }
     }
 
     fn note_read(&mut self, read: &[u8]) {
@@ -73,18 +65,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let Self { inner, receiver, activity, turn, .. } = &mut *self;
+        let Self { inner, receiver, activity, .. } = &mut *self;
         ready!(receiver.poll_room(activity.clock(), context));
-        if *turn >= TURN_MAX {
-            *turn = 0;
-            // Small frames cost much: h2 would go on for as long as there are more.
-            let _pending = pin!(yield_now()).poll(context);
-            return Poll::Pending;
-        }
         let polled = Pin::new(inner).poll_read(context, buffer);
-        let read = &buffer.filled()[before..];
-        *turn = if polled.is_pending() { 0 } else { *turn + read.len() };
-        self.note_read(read);
+        self.note_read(&buffer.filled()[before..]);
         polled
     }
 }
@@ -120,44 +104,5 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_shutdown(context);
         self.noted(polled)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        clock::Clock,
-        meter::Counters,
-        proxy::{body::upload_buffer::UploadBuffer, connections::handle::ConnectionHandle},
-    };
-    use core::future::poll_fn;
-
-    #[tokio::test]
-    async fn a_flood_is_read_in_turns() {
-        let counters = Arc::<Counters>::default();
-        let clock = Clock::start();
-        let handle = ConnectionHandle::new(&clock, counters.connection(1).expect("the first"));
-        let activity = Activity::new(&clock, &handle, UploadBuffer::new(&counters, u64::MAX));
-        let mut watched = Watched::new(tokio::io::repeat(b'x'), Bytes::new(), &activity);
-        for _ in 0..3 {
-            let mut total = 0;
-            poll_fn(|context| {
-                let mut space = [0; 10_000];
-                let mut block = ReadBuf::new(&mut space);
-                while total < 10 * TURN_MAX {
-                    let Poll::Ready(read) = Pin::new(&mut watched).poll_read(context, &mut block)
-                    else {
-                        break;
-                    };
-                    read.expect("no end");
-                    total += block.filled().len();
-                    block.clear();
-                }
-                Poll::Ready(())
-            })
-            .await;
-            assert!((TURN_MAX..TURN_MAX + 10_000).contains(&total), "{total} bytes in one turn");
-        }
     }
 }

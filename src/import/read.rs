@@ -21,7 +21,7 @@ const DEEPEST_INCLUDE: usize = 16;
 
 /// The most directives, and how deep their blocks may be.
 const MOST_DIRECTIVES: usize = 200_000;
-const DEEPEST_BLOCK: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// The name of the standard input.
 pub(super) const STDIN: &str = "-";
@@ -138,8 +138,8 @@ impl Reader {
             words.skip_foreign_block();
             return Ok(Vec::new());
         }
-        if depth == DEEPEST_BLOCK {
-            let problem = format!("directives are nested more than {DEEPEST_BLOCK} deep");
+        if depth == MAX_DEPTH {
+            let problem = format!("directives are nested more than {MAX_DEPTH} deep");
             return Err(self.fault(directive.file, directive.line, problem));
         }
         self.block(directive.file, words, depth + 1)

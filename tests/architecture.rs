@@ -31,13 +31,13 @@ struct Layer {
 /// Lower layers first. `lib.rs` and `main.rs` wire everything and are not listed.
 const LAYERS: &[Layer] = &[
     pure("flow", &[], &["ahash", "humantime", "serde", "smallvec", "thiserror"]),
+    pure("http1", &[], &["bytes", "http", "httparse", "itoa", "smallvec", "thiserror"]),
     pure(
         "route",
-        &[],
+        &["http1"],
         &["ahash", "http", "ipnet", "regex", "serde", "siphasher", "smallvec", "thiserror"],
     ),
     pure("meter", &[], &["http"]),
-    pure("http1", &[], &["bytes", "http", "httparse", "itoa", "smallvec", "thiserror"]),
     pure("health", &["flow"], &[]),
     pure(
         "auth",
@@ -56,7 +56,7 @@ const LAYERS: &[Layer] = &[
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
     io("preview", &["flow", "route", "config", "access_log"]),
     io("rejections", &["flow", "config", "access_log"]),
-    io("traces", &["flow", "meter", "config", "clock", "access_log"]),
+    io("traces", &["flow", "meter", "http1", "config", "clock", "access_log"]),
     io(
         "proxy",
         &[
@@ -76,7 +76,7 @@ const LAYERS: &[Layer] = &[
             "rejections",
         ],
     ),
-    io("explain", &["flow", "route", "config", "proxy"]),
+    io("explain", &["flow", "http1", "route", "config", "proxy"]),
     io(
         "admin",
         &[

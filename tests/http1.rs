@@ -15,6 +15,8 @@ mod generate;
 mod heads;
 #[path = "http1/hyper.rs"]
 mod hyper_reads;
+#[path = "http1/list.rs"]
+mod list;
 #[path = "http1/pieces.rs"]
 mod pieces;
 #[path = "http1/reader.rs"]

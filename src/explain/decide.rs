@@ -9,6 +9,7 @@ use super::{
 use crate::{
     config::{Action, Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted},
     flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId},
+    http1::Fields,
     route::{Identity, Target, client_ip, normal_path},
 };
 use core::{net::IpAddr, time::Duration};
@@ -32,7 +33,7 @@ impl Question {
     ) -> Result<Explanation, String> {
         let request = self.read(snapshot)?;
         let trusted = snapshot.trusted_proxies(Some(&request.listener.name));
-        let client = client_ip(request.from, &request.headers, trusted);
+        let client = client_ip(request.from, Fields::Map(&request.headers), trusted);
         let written = request.target.path();
         let path = normal_path(written);
         let user = self.user.as_deref().map(Arc::from);
@@ -43,7 +44,7 @@ impl Question {
             path: &path,
             query: request.target.query(),
             method: &request.method,
-            headers: &request.headers,
+            headers: Fields::Map(&request.headers),
             identity: identity.as_ref(),
         };
         let mut said = blank(snapshot, &target, client);

@@ -103,7 +103,7 @@ pub struct Trailers {
 impl Trailers {
     /// Returns the fields.
     pub fn fields(&self) -> Fields<'_> {
-        Fields::Http1 { buffer: &self.lines, spans: &self.spans }
+        Fields::Http1 { buffer: &self.lines, spans: &self.spans, added: &[] }
     }
 }
 

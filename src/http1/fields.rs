@@ -68,6 +68,15 @@ impl FieldSpan {
         Field { name, value, kind: self.kind }
     }
 
+    /// Returns its value if it is called `name`, in any case.
+    pub(super) fn value_of<'a>(self, name: &str, buffer: &'a [u8]) -> Option<&'a [u8]> {
+        if usize::from(self.name_length) != name.len() {
+            return None;
+        }
+        let field = self.field(buffer);
+        field.name.eq_ignore_ascii_case(name.as_bytes()).then_some(field.value)
+    }
+
     /// Returns where its line is, with CRLF, if it is canonical.
     pub(super) fn line(self) -> Range<usize> {
         self.name as usize..self.value as usize + self.value_length as usize + 2
@@ -78,6 +87,11 @@ impl FieldSpan {
 pub(super) fn part(buffer: &[u8], start: u32, length: u32) -> &[u8] {
     let start = start as usize;
     buffer.get(start..start + length as usize).unwrap_or_default()
+}
+
+/// Returns a value as text, if it is ASCII.
+pub fn text(value: &[u8]) -> Option<&str> {
+    str::from_utf8(value).ok().filter(|text| text.is_ascii())
 }
 
 /// One field of a message.
@@ -91,6 +105,13 @@ pub struct Field<'a> {
     pub kind: FieldKind,
 }
 
+impl<'a> Field<'a> {
+    fn new(name: &'a HeaderName, value: &'a HeaderValue) -> Self {
+        let name = name.as_str().as_bytes();
+        Self { name, value: value.as_bytes(), kind: FieldKind::of(name) }
+    }
+}
+
 /// A view of the fields of a message.
 #[derive(Clone, Copy, Debug)]
 pub enum Fields<'a> {
@@ -100,32 +121,45 @@ pub enum Fields<'a> {
         buffer: &'a [u8],
         /// Where they are.
         spans: &'a [FieldSpan],
+        /// Others behind them.
+        added: &'a [(HeaderName, HeaderValue)],
     },
     /// Of an HTTP/2 message.
     Map(&'a HeaderMap),
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the value of the first field with this name.
-    pub fn get(self, name: &HeaderName) -> Option<&'a [u8]> {
-        match self {
-            Self::Http1 { .. } => self.get_all(name).next(),
-            Self::Map(map) => map.get(name).map(HeaderValue::as_bytes),
-        }
+    /// Returns the value of the first field with this name, in any case.
+    pub fn get(self, name: &str) -> Option<&'a [u8]> {
+        self.get_all(name).next()
     }
 
-    /// Returns the values of all fields with this name, in the order of their lines.
-    pub fn get_all(self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-        let name = name.as_str().as_bytes();
-        let fields = self.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
-        fields.map(|field| field.value)
+    /// Returns the value of the only field with this name, in any case; `None` if there are several.
+    pub fn get_only(self, name: &str) -> Option<&'a [u8]> {
+        let mut values = self.get_all(name);
+        values.next().filter(|_| values.next().is_none())
+    }
+
+    /// Returns the values of all fields with this name, in any case, in the order of their lines.
+    pub fn get_all<'n>(
+        self,
+        name: &'n str,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> + use<'a, 'n> {
+        match self {
+            Self::Http1 { buffer, spans, added } => {
+                Values::Http1 { buffer, spans: spans.iter(), added: added.iter(), name }
+            }
+            Self::Map(map) => Values::Map(map.get_all(name).iter()),
+        }
     }
 
     /// Returns all fields: of HTTP/1.1 in the order of their lines, of HTTP/2 with equal names
     /// together.
     pub fn iter(self) -> impl Iterator<Item = Field<'a>> {
         match self {
-            Self::Http1 { buffer, spans } => Iter::Http1 { buffer, spans: spans.iter() },
+            Self::Http1 { buffer, spans, added } => {
+                Iter::Http1 { buffer, spans: spans.iter(), added: added.iter() }
+            }
             Self::Map(map) => Iter::Map(map.iter()),
         }
     }
@@ -133,7 +167,7 @@ impl<'a> Fields<'a> {
     /// Returns how many lines there are.
     pub fn len(self) -> usize {
         match self {
-            Self::Http1 { spans, .. } => spans.len(),
+            Self::Http1 { spans, added, .. } => spans.len() + added.len(),
             Self::Map(map) => map.len(),
         }
     }
@@ -144,9 +178,60 @@ impl<'a> Fields<'a> {
     }
 }
 
+impl<'a> From<&'a HeaderMap> for Fields<'a> {
+    fn from(map: &'a HeaderMap) -> Self {
+        Self::Map(map)
+    }
+}
+
+/// The values of the fields with one name.
+enum Values<'a, 'n> {
+    Http1 {
+        buffer: &'a [u8],
+        spans: slice::Iter<'a, FieldSpan>,
+        added: slice::Iter<'a, (HeaderName, HeaderValue)>,
+        name: &'n str,
+    },
+    Map(header::ValueIter<'a, HeaderValue>),
+}
+
+impl<'a> Iterator for Values<'a, '_> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        match self {
+            Self::Http1 { buffer, spans, added, name } => spans
+                .find_map(|span| span.value_of(name, buffer))
+                .or_else(|| added.find_map(|field| added_value(field, name))),
+            Self::Map(values) => values.next().map(HeaderValue::as_bytes),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Values<'_, '_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Http1 { buffer, spans, added, name } => {
+                let added = added.rev().find_map(|field| added_value(field, name));
+                added.or_else(|| spans.rev().find_map(|span| span.value_of(name, buffer)))
+            }
+            Self::Map(values) => values.next_back().map(HeaderValue::as_bytes),
+        }
+    }
+}
+
+/// Returns the value of a field that is called `name`, in any case.
+fn added_value<'a>((own, value): &'a (HeaderName, HeaderValue), name: &str) -> Option<&'a [u8]> {
+    own.as_str().eq_ignore_ascii_case(name).then(|| value.as_bytes())
+}
+
 /// The fields of either kind of message.
 enum Iter<'a> {
-    Http1 { buffer: &'a [u8], spans: slice::Iter<'a, FieldSpan> },
+    Http1 {
+        buffer: &'a [u8],
+        spans: slice::Iter<'a, FieldSpan>,
+        added: slice::Iter<'a, (HeaderName, HeaderValue)>,
+    },
     Map(header::Iter<'a, HeaderValue>),
 }
 
@@ -155,11 +240,11 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Field<'a>> {
         match self {
-            Self::Http1 { buffer, spans } => spans.next().map(|span| span.field(buffer)),
-            Self::Map(map) => map.next().map(|(name, value)| {
-                let name = name.as_str().as_bytes();
-                Field { name, value: value.as_bytes(), kind: FieldKind::of(name) }
-            }),
+            Self::Http1 { buffer, spans, added } => {
+                let came = spans.next().map(|span| span.field(buffer));
+                came.or_else(|| added.next().map(|(name, value)| Field::new(name, value)))
+            }
+            Self::Map(map) => map.next().map(|(name, value)| Field::new(name, value)),
         }
     }
 }

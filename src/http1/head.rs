@@ -10,6 +10,7 @@ use super::{
     fields::{Field, FieldKind, FieldSpan, Fields, append_to_map, part},
     first_line::{FirstLine, Parsed, RequestLine, StatusLine, judge},
     framing::{self, Framing, RequestKind},
+    list::FieldList,
     pieces::{Pieces, skip_empty_lines},
     spans::keep_fields,
 };
@@ -71,7 +72,7 @@ impl<Line> Head<Line> {
 
     /// Returns the fields. `buffer` is what the head was read from, in this and other functions.
     pub fn fields<'a>(&'a self, buffer: &'a [u8]) -> Fields<'a> {
-        Fields::Http1 { buffer, spans: &self.spans }
+        Fields::Http1 { buffer, spans: &self.spans, added: &[] }
     }
 
     /// Returns the fields that say how the message is framed.
@@ -87,6 +88,21 @@ impl<Line> Head<Line> {
     /// Appends the fields to `map`, whose values then share `buffer`.
     pub fn append_to_map(&self, buffer: &Bytes, map: &mut HeaderMap) {
         append_to_map(&self.spans, buffer, map);
+    }
+
+    /// Writes the names of the fields in lower case.
+    pub fn lower_names(&self, buffer: &mut [u8]) {
+        for span in &self.spans {
+            let start = span.name as usize;
+            let name = buffer.get_mut(start..start + usize::from(span.name_length));
+            name.into_iter().for_each(<[u8]>::make_ascii_lowercase);
+        }
+    }
+
+    /// Moves the fields into `list`, in place of what it has. Their names are in lower case, and
+    /// `buffer` is shared.
+    pub fn move_fields(&mut self, buffer: Bytes, list: &mut FieldList) {
+        list.begin(buffer, &mut self.spans);
     }
 }
 

@@ -6,7 +6,7 @@
 //!               ▼
 //!            framing ──▶ body      where the body ends; chunked decodes one
 //!               │
-//!               ▼
+//!               ▼                  list: the fields, and what a proxy changes of them
 //!             write ──▶ bytes      the head for the next neighbour, without what was for this one
 //! ```
 //!
@@ -25,6 +25,7 @@ mod fields;
 mod first_line;
 pub mod framing;
 mod head;
+mod list;
 mod pieces;
 mod spans;
 mod write;
@@ -32,9 +33,10 @@ mod write;
 pub use body::{BodyDecoder, BodyError};
 pub use chunked::{Decoded, Trailers};
 pub use error::HeadError;
-pub use fields::{Field, FieldKind, FieldSpan, Fields};
+pub use fields::{Field, FieldKind, FieldSpan, Fields, text};
 pub use first_line::{MAX_TARGET, RequestLine, StatusLine};
 pub use framing::{BodyLength, Framing, FramingError, LengthField, RequestKind};
 pub use head::{Head, HeadLimits, RequestHead, ResponseHead};
+pub use list::FieldList;
 pub use pieces::MAX_EMPTY_LINES;
 pub use write::{HeadWriter, trailers as write_trailers};

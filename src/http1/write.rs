@@ -71,16 +71,20 @@ impl<'a> HeadWriter<'a> {
         let named: &[&[u8]] = &named;
         let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));
         let mut passes = |field: &Field<'_>| !is_named(field.name) && keeps(field);
-        match fields {
-            Fields::Http1 { buffer, spans } => self.copy_lines(buffer, spans, passes),
-            Fields::Map(_) => {
-                let passing = fields
-                    .iter()
-                    .filter(|field| is_forwarded(field.kind))
-                    .filter(|field| passes(field));
-                passing.for_each(|field| self.line(field.name, field.value));
+        self.copy_all(fields, |field| is_forwarded(field.kind) && passes(field));
+    }
+
+    /// Copies the fields that `keeps`, whatever they are for.
+    pub fn copy_all(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
+        let others = match fields {
+            Fields::Http1 { buffer, spans, added } => {
+                self.copy_lines(buffer, spans, &mut keeps);
+                Fields::Http1 { buffer, spans: &[], added }
             }
-        }
+            Fields::Map(_) => fields,
+        };
+        let passing = others.iter().filter(|field| keeps(field));
+        passing.for_each(|field| self.line(field.name, field.value));
     }
 
     /// Copies neighbouring lines together.
@@ -92,9 +96,6 @@ impl<'a> HeadWriter<'a> {
     ) {
         let mut lines: Range<usize> = 0..0;
         for span in spans {
-            if !is_forwarded(span.kind) {
-                continue;
-            }
             let field = span.field(buffer);
             if !passes(&field) {
                 continue;
@@ -203,16 +204,7 @@ fn is_forwarded(kind: FieldKind) -> bool {
 /// Returns the options of `Connection` that name fields, and may.
 fn named_by(fields: Fields<'_>) -> SmallVec<[&[u8]; 8]> {
     let mut named = SmallVec::new();
-    match fields {
-        Fields::Http1 { buffer, spans } => {
-            let lists = spans.iter().filter(|span| span.kind == FieldKind::Connection);
-            lists.for_each(|list| add_named(list.field(buffer).value, &mut named));
-        }
-        Fields::Map(map) => {
-            let lists = map.get_all(CONNECTION).iter();
-            lists.for_each(|list| add_named(list.as_bytes(), &mut named));
-        }
-    }
+    fields.get_all(CONNECTION.as_str()).for_each(|list| add_named(list, &mut named));
     named
 }
 

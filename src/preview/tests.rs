@@ -59,6 +59,7 @@ fn sent(path: &'static str, client: u8, tenant: u8) -> Sent {
 impl Sent {
     fn target(&self) -> Target<'_> {
         let Self { path, method, headers, .. } = self;
+        let headers = headers.into();
         let (listener, host) = (Some("web"), "shop.example.com");
         Target { listener, host, path, query: None, method, headers, identity: None }
     }

@@ -1,6 +1,7 @@
 //! The end of a request: everything that must happen exactly once, whether the
 //! answer was delivered, broke off or was never begun.
 
+use crate::http1::FieldList;
 use crate::proxy::{
     body::{early_end::EarlyEnd, upload},
     log_entry::{End, LogEntry},
@@ -29,7 +30,7 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use std::sync::Arc;
 
@@ -137,7 +138,7 @@ impl Completion {
     }
 
     /// Gives the request an id, if the configuration says so.
-    pub(crate) fn identify(&mut self, headers: &HeaderMap, snapshot: &Snapshot) {
+    pub(crate) fn identify(&mut self, headers: &FieldList, snapshot: &Snapshot) {
         let peer = &self.peer;
         let setting = snapshot.settings.request_ids;
         let is_trusted = || peer.is_trusted(snapshot);
@@ -145,7 +146,7 @@ impl Completion {
     }
 
     /// Writes the request's id into the head of its answer.
-    pub(crate) fn write_id(&self, headers: &mut HeaderMap) {
+    pub(crate) fn write_id(&self, headers: &mut FieldList) {
         if let Some(id) = &self.request_id {
             headers.insert(X_REQUEST_ID, id.clone());
         }

@@ -8,8 +8,9 @@ use crate::{
     preview::TrialRecord,
     traces::{Recording, TraceContext, TraceParent},
 };
+use crate::{http1, proxy::message::request::Request};
 use core::{net::IpAddr, time::Duration};
-use http::{Request, StatusCode};
+use http::{StatusCode, header::HOST};
 use std::{borrow::Cow, sync::Arc};
 
 /// Made only if there is an access log, or if the request's trace is recorded.
@@ -61,13 +62,13 @@ pub(crate) struct End<'a> {
 
 impl LogEntry {
     pub(crate) fn new<B>(request: &Request<B>, snapshot: &Arc<Snapshot>, client: IpAddr) -> Self {
-        let host = request.headers().get("host").and_then(|host| host.to_str().ok());
+        let host = request.headers().get(&HOST).and_then(http1::text);
         let host = request.uri().authority().map(http::uri::Authority::as_str).or(host);
         Self {
             snapshot: Arc::clone(snapshot),
             host: Arc::from(host.unwrap_or_default()),
             path: request.uri().path().to_owned(),
-            trace_id: TraceParent::of(request.headers()).map(|parent| parent.trace_id),
+            trace_id: TraceParent::of(request.headers().into()).map(|parent| parent.trace_id),
             recording: None,
             client,
             user: None,

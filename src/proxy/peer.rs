@@ -4,7 +4,7 @@ use crate::proxy::{
     body::upload_buffer::UploadBuffer,
     connections::{activity::Activity, handle::ConnectionHandle, per_client::ClientConnection},
     message::{
-        header_maps::HeaderMaps,
+        field_lists::FieldLists,
         interim::Interim,
         validate::{Invalid, canonical},
     },
@@ -37,7 +37,7 @@ pub(super) struct Peer {
     /// Of the request under way, in HTTP/1.1.
     pub(super) timer: RequestTimer,
     pub(super) interim: Interim,
-    pub(super) header_maps: HeaderMaps,
+    pub(super) field_lists: FieldLists,
     /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
     /// did not say whose connection it is.
     is_unknown: bool,
@@ -89,7 +89,7 @@ impl Peer {
             http2: OnceLock::new(),
             timer: RequestTimer::default(),
             interim: Interim::default(),
-            header_maps: HeaderMaps::default(),
+            field_lists: FieldLists::default(),
             is_unknown: false,
             _counted: None,
             server_name,
@@ -156,7 +156,7 @@ impl Peer {
     /// keeps the allocator from using their room again.
     pub(super) fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.header_maps.forget();
+        self.field_lists.forget();
     }
 
     /// Whether `host` may be asked for on this connection: with several certificates,

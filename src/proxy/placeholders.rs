@@ -4,10 +4,12 @@ use crate::config::{
     Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Route, Syntax, Template,
     TemplateText as Text,
 };
+use crate::http1::FieldList;
+use crate::proxy::message::request::Request;
 use crate::proxy::peer::Peer;
 use bytes::Bytes;
 use core::net::IpAddr;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http::{HeaderName, HeaderValue, Method, header};
 use std::{fmt::Write, sync::Arc};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -132,9 +134,9 @@ impl Values {
 }
 
 /// Returns by which scheme a client came: a trusted proxy knows better.
-fn scheme(headers: &HeaderMap, peer: &Peer, is_trusted: bool) -> &'static str {
-    let said = headers.get(X_FORWARDED_PROTO).filter(|_| is_trusted);
-    let scheme = said.unwrap_or(&peer.scheme).as_bytes();
+fn scheme(headers: &FieldList, peer: &Peer, is_trusted: bool) -> &'static str {
+    let said = headers.get(&X_FORWARDED_PROTO).filter(|_| is_trusted);
+    let scheme = said.unwrap_or(peer.scheme.as_bytes());
     if scheme.eq_ignore_ascii_case(b"https") { "https" } else { "http" }
 }
 
@@ -193,14 +195,14 @@ pub(super) fn body(body: &Body, values: Option<&Values>, of: Option<OfRejection<
 }
 
 /// Applies what a route says about the fields of a message on its way through.
-pub(super) fn edit(headers: &mut HeaderMap, edits: &HeaderEdits, values: Option<&Values>) {
+pub(super) fn edit(headers: &mut FieldList, edits: &HeaderEdits, values: Option<&Values>) {
     for name in &edits.remove {
         headers.remove(name);
     }
     for (name, text) in &edits.set {
         match header(text, values) {
-            Some(value) => drop(headers.insert(name, value)),
-            None => drop(headers.remove(name)),
+            Some(value) => headers.insert(name, value),
+            None => headers.remove(name),
         }
     }
 }
@@ -222,7 +224,7 @@ const OF_CONTENT: [HeaderName; 8] = [
 /// has already stay as they are.
 pub(super) fn add_to_own(
     is_error: bool,
-    headers: &mut HeaderMap,
+    headers: &mut FieldList,
     edits: &HeaderEdits,
     values: Option<&Values>,
 ) {

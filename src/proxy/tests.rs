@@ -352,7 +352,7 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
         path: "/",
         query: None,
         method: &method,
-        headers: &headers,
+        headers: (&headers).into(),
     };
     let own = |v4_prefix| vec![Part::ClientIp { v6_prefix: 64, v4_prefix }];
     let known = |parts, client: [u8; 4]| {

@@ -370,7 +370,7 @@ impl Engine {
             }
         };
         let (path, query) = split(path.as_deref().unwrap_or("/"));
-        let headers = headers.as_deref().unwrap_or(&self.no_headers);
+        let headers = headers.as_deref().unwrap_or(&self.no_headers).into();
         let normal = normal_path(path);
         let only = match &self.snapshot.listeners[..] {
             [only] => Some(&only.name),

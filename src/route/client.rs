@@ -1,7 +1,7 @@
 //! The client's address.
 
+use crate::http1::Fields;
 use core::net::{IpAddr, SocketAddr};
-use http::HeaderMap;
 use ipnet::IpNet;
 
 /// The most entries to look at. Each trusted proxy adds one, so only forged lists are longer.
@@ -14,14 +14,14 @@ const MAX_ENTRIES: usize = 64;
 /// entry is a trusted proxy, the left-most is the client. Garbage before an untrusted address, or
 /// more than 64 trusted entries, fall back to `peer`. IPv4 addresses mapped into IPv6 count and are
 /// returned as IPv4.
-pub fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+pub fn client_ip(peer: IpAddr, headers: Fields<'_>, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.to_canonical();
     let is_trusted = |address: &IpAddr| trusted.iter().any(|net| net.contains(address));
     if !is_trusted(&peer) {
         return peer;
     }
-    let lines = headers.get_all("x-forwarded-for").iter().rev();
-    let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+    let lines = headers.get_all("x-forwarded-for").rev();
+    let entries = lines.flat_map(|line| line.rsplit(|byte| *byte == b','));
     let mut client = peer;
     for (walked, entry) in entries.enumerate() {
         let entry = entry.trim_ascii();
@@ -115,12 +115,12 @@ mod tests {
 
     fn check(peer: &str, lines: &[&str], expected: &str) {
         let trusted = ["10.0.0.0/8".parse().unwrap()];
-        let mut headers = HeaderMap::new();
+        let mut headers = http::HeaderMap::new();
         for line in lines {
             let line = http::HeaderValue::from_bytes(line.as_bytes()).unwrap();
             headers.append("x-forwarded-for", line);
         }
-        let found = client_ip(peer.parse().unwrap(), &headers, &trusted);
+        let found = client_ip(peer.parse().unwrap(), (&headers).into(), &trusted);
         assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{peer} {lines:?}");
     }
 }

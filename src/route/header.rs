@@ -1,8 +1,9 @@
 //! Conditions on header lines and query parameters.
 
 use super::{Invalid, pattern::Pattern};
+use crate::http1::Fields;
 use core::fmt;
-use http::{HeaderMap, HeaderName, header::AsHeaderName};
+use http::HeaderName;
 
 /// A field's name and required value. [`Repeated`](super::Repeated) says which of several values
 /// counts.
@@ -110,8 +111,8 @@ pub fn folded_name(name: &str) -> String {
 }
 
 /// Returns the trimmed values of the lines called `name`, in order.
-pub(super) fn values(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
-    headers.get_all(name).iter().map(|value| trimmed(value.as_bytes()))
+pub(super) fn values<'a>(headers: Fields<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    headers.get_all(name).map(trimmed)
 }
 
 /// Returns `bytes` without the spaces and tabs around them.

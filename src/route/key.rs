@@ -1,8 +1,9 @@
 //! Client keys, by which rules count.
 
 use super::{Invalid, Seed, Target, escape::Decoded, fingerprint::Fingerprint, header, query};
+use crate::http1::Fields;
 use core::{fmt, net::IpAddr};
-use http::HeaderName;
+use http::{HeaderName, header::COOKIE};
 use ipnet::IpNet;
 
 /// The most parts of a key.
@@ -207,7 +208,7 @@ fn claim<'a>(target: &Target<'a>, name: &str) -> Option<&'a str> {
 ///
 /// # Errors
 /// There is none, or several.
-pub fn cookie<'a>(headers: &'a http::HeaderMap, name: &str) -> Result<&'a [u8], NoKey> {
+pub fn cookie<'a>(headers: Fields<'a>, name: &str) -> Result<&'a [u8], NoKey> {
     some(OnDuplicate::Reject.pick(cookies(headers, name))?)
 }
 
@@ -216,7 +217,7 @@ fn header_value<'a>(
     name: &HeaderName,
     on_duplicate: OnDuplicate,
 ) -> Result<&'a [u8], NoKey> {
-    some(on_duplicate.pick(header::values(target.headers, name))?)
+    some(on_duplicate.pick(header::values(target.headers, name.as_str()))?)
 }
 
 fn cookie_value<'a>(
@@ -246,9 +247,9 @@ fn some<V: AsRef<[u8]>>(value: V) -> Result<V, NoKey> {
 
 /// Returns the values of the cookies called `name`, in order. HTTP/2 clients may send each cookie
 /// in its own line.
-fn cookies<'a>(headers: &'a http::HeaderMap, name: &str) -> impl Iterator<Item = &'a [u8]> {
-    let lines = headers.get_all(http::header::COOKIE).iter();
-    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+fn cookies<'a>(headers: Fields<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.get_all(COOKIE.as_str());
+    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
     pairs.filter_map(move |pair| {
         let value = header::trimmed(pair).strip_prefix(name.as_bytes())?;
         let value = header::trimmed(header::trimmed(value).strip_prefix(b"=")?);
@@ -584,7 +585,7 @@ mod tests {
             path: "/",
             query: None,
             method: &Method::GET,
-            headers: &HeaderMap::new(),
+            headers: Fields::Map(&HeaderMap::new()),
         };
         let print =
             |seed| key(&["host", "method"]).fingerprint(&seed, &target, IpAddr::from([0; 4]));
@@ -626,7 +627,7 @@ mod tests {
             path,
             query,
             method,
-            headers: &headers,
+            headers: Fields::Map(&headers),
         };
         key.fingerprint(&Seed::new([1, 2]), &target, client)
     }

@@ -87,7 +87,10 @@ fn address(value: &str) -> Result<IpAddr, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::{Identity, Target};
+    use crate::{
+        http1::Fields,
+        route::{Identity, Target},
+    };
     use http::{HeaderMap, Method};
 
     fn key(parts: &[&str]) -> KeySpec {
@@ -108,7 +111,7 @@ mod tests {
             path: "/a/b",
             query: Some("q=1%202"),
             method: &Method::POST,
-            headers: &headers,
+            headers: Fields::Map(&headers),
             identity: Some(&identity),
         };
         let seed = Seed::new([1, 2]);

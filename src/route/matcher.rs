@@ -163,7 +163,7 @@ mod tests {
                 path: "/",
                 query,
                 method: &Method::GET,
-                headers: &map,
+                headers: (&map).into(),
             };
             (matcher.matches(&target), matcher.looks_at_repeated(&target))
         };

@@ -53,6 +53,8 @@ pub use spelling::{
 };
 pub use table::Table;
 
+use crate::http1::Fields;
+
 /// A request as routing sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
@@ -67,7 +69,7 @@ pub struct Target<'a> {
     /// The method.
     pub method: &'a http::Method,
     /// All header lines.
-    pub headers: &'a http::HeaderMap,
+    pub headers: Fields<'a>,
     /// Who the client has proved to be, if its route asks for that.
     pub identity: Option<&'a Identity>,
 }

@@ -472,7 +472,7 @@ mod tests {
             path,
             query,
             method: &method,
-            headers: &headers,
+            headers: (&headers).into(),
         };
         work(&target)
     }

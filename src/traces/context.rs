@@ -1,6 +1,7 @@
 //! The trace that a request belongs to, as `traceparent` names it (W3C Trace Context, level 1).
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use crate::http1::{self, Fields};
+use http::{HeaderName, HeaderValue};
 
 /// The header with the trace and the calling span.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -30,13 +31,8 @@ pub struct TraceParent {
 
 impl TraceParent {
     /// Reads the one `traceparent` of a request. Several, or an invalid one, are none.
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
-        let mut values = headers.get_all(TRACEPARENT).iter();
-        let value = values.next()?;
-        if values.next().is_some() {
-            return None;
-        }
-        Self::parse(value.as_bytes())
+    pub fn of(headers: Fields<'_>) -> Option<Self> {
+        Self::parse(headers.get_only(TRACEPARENT.as_str())?)
     }
 
     /// Reads `00-TRACE-SPAN-FLAGS`. A later version may have more, which is not read.
@@ -77,10 +73,10 @@ impl TraceParent {
 
 /// Returns `tracestate` as one value of at most 512 bytes, if it is there and valid: at most 32
 /// members with different keys.
-pub(super) fn trace_state(headers: &HeaderMap) -> Option<String> {
+pub(super) fn trace_state(headers: Fields<'_>) -> Option<String> {
     let mut members: Vec<&str> = Vec::new();
-    for value in headers.get_all(TRACESTATE) {
-        let value = value.to_str().ok()?;
+    for value in headers.get_all(TRACESTATE.as_str()) {
+        let value = http1::text(value)?;
         // Empty members are allowed, and left out.
         members.extend(value.split(',').map(str::trim).filter(|member| !member.is_empty()));
     }
@@ -151,6 +147,7 @@ fn write_hex(bytes: &[u8], into: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http1::FieldList;
     use proptest::prelude::*;
 
     const VALID: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -199,16 +196,17 @@ mod tests {
         ] {
             assert_eq!(TraceParent::parse(text.as_bytes()), None, "{text}");
         }
-        let mut headers = HeaderMap::new();
+        let mut headers = FieldList::default();
         headers.append(TRACEPARENT, HeaderValue::from_static(VALID));
-        assert!(TraceParent::of(&headers).is_some());
+        assert!(TraceParent::of((&headers).into()).is_some());
         headers.append(TRACEPARENT, HeaderValue::from_static(VALID));
-        assert_eq!(TraceParent::of(&headers), None, "two are none");
+        assert_eq!(TraceParent::of((&headers).into()), None, "two are none");
     }
 
     fn state(values: &[&str]) -> Option<String> {
         let values = values.iter().map(|value| HeaderValue::from_str(value).unwrap());
-        trace_state(&values.map(|value| (TRACESTATE, value)).collect())
+        let headers: FieldList = values.map(|value| (TRACESTATE, value)).collect();
+        trace_state((&headers).into())
     }
 
     #[test]
@@ -263,8 +261,8 @@ mod tests {
                 prop_assert_eq!(TraceParent::parse(read.header().as_bytes()), Some(read));
             }
             if let Ok(value) = HeaderValue::from_bytes(&bytes) {
-                let headers = [(TRACESTATE, value)].into_iter().collect();
-                prop_assert!(trace_state(&headers).is_none_or(|state| state.len() <= MOST_STATE));
+                let headers: FieldList = [(TRACESTATE, value)].into_iter().collect();
+                prop_assert!(trace_state((&headers).into()).is_none_or(|state| state.len() <= MOST_STATE));
             }
         }
     }

@@ -8,11 +8,12 @@ use crate::{
     access_log::AccessRecord,
     config::{ParentTraces, Tracing},
     flow::Instant,
+    http1::{FieldList, Fields},
     meter::Counters,
 };
 use bytes::{Bytes, BytesMut};
 use fastrand::Rng;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
@@ -81,7 +82,7 @@ impl Recorder {
     pub fn begin(
         &self,
         tracing: &Tracing,
-        headers: &HeaderMap,
+        headers: Fields<'_>,
         client: Client,
         is_trusted: impl FnOnce() -> bool,
     ) -> Trace {
@@ -144,15 +145,15 @@ impl TraceContext {
     }
 
     /// Writes the trace into the head of a request to a server.
-    pub fn write(&self, headers: &mut HeaderMap) {
+    pub fn write(&self, headers: &mut FieldList) {
         headers.insert(TRACEPARENT, self.header.clone());
-        if !headers.contains_key(TRACESTATE) {
+        if !headers.contains_key(&TRACESTATE) {
             return;
         }
-        let state = if self.is_continued { trace_state(headers) } else { None };
+        let state = self.is_continued.then(|| trace_state((&*headers).into())).flatten();
         match state.and_then(|state| HeaderValue::try_from(state).ok()) {
-            Some(state) => drop(headers.insert(TRACESTATE, state)),
-            None => drop(headers.remove(TRACESTATE)),
+            Some(state) => headers.insert(TRACESTATE, state),
+            None => headers.remove(&TRACESTATE),
         }
     }
 }

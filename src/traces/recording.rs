@@ -8,9 +8,10 @@ use crate::{
     access_log::{AccessRecord, Ending},
     config::Server,
     flow::Instant,
+    http1::{self, FieldList, Fields},
 };
 use core::{net::IpAddr, time::Duration};
-use http::{HeaderMap, Version, header::USER_AGENT};
+use http::{Version, header::USER_AGENT};
 use std::{borrow::Cow, sync::Arc};
 
 /// The parent is of another process (`SpanFlags`).
@@ -68,10 +69,11 @@ impl Recording {
         own: TraceParent,
         (caller, is_continued): (Option<TraceParent>, bool),
         trace_state: String,
-        headers: &HeaderMap,
+        headers: Fields<'_>,
         client: Client,
     ) -> Self {
-        let user_agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let user_agent = headers.get(USER_AGENT.as_str());
+        let user_agent = user_agent.and_then(http1::text);
         Self {
             own,
             caller,
@@ -93,7 +95,7 @@ impl Recording {
         &mut self,
         server: &Arc<Server>,
         path: String,
-        headers: &mut HeaderMap,
+        headers: &mut FieldList,
         now: Instant,
     ) {
         self.end_attempt(now);

@@ -24,7 +24,7 @@ fn claims(live: &Live, query: Option<&str>, fields: &[(&'static str, &'static st
         path: "/",
         query,
         method: &Method::GET,
-        headers: &headers,
+        headers: (&headers).into(),
     };
     let seed = Seed::new([1, 2]);
     let mut claims = Claims::new();

@@ -137,7 +137,7 @@ fn admitted(live: &Live, client: &str, method: &Method, tenant: Option<&'static 
         path: "/",
         query: None,
         method,
-        headers: &headers,
+        headers: (&headers).into(),
     };
     let snapshot = live.load_full();
     let route = &snapshot.routes[0];

@@ -17,6 +17,7 @@ fn snapshot(routes: &str) -> Arc<Snapshot> {
 
 /// Returns the name of the route that a request for `path` finds.
 fn found<'a>(snapshot: &'a Snapshot, path: &str) -> Result<&'a str, Unrouted> {
+    let headers = HeaderMap::new();
     let target = Target {
         listener: None,
         identity: None,
@@ -24,7 +25,7 @@ fn found<'a>(snapshot: &'a Snapshot, path: &str) -> Result<&'a str, Unrouted> {
         path: &normal_path(path),
         query: None,
         method: &Method::GET,
-        headers: &HeaderMap::new(),
+        headers: (&headers).into(),
     };
     snapshot.find(&target, path).map(|route| &*route.name)
 }

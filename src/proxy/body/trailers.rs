@@ -4,6 +4,7 @@
 //! in them that the decision was made by, or that changes how the request is handled (RFC 9110,
 //! 6.5.1).
 
+use crate::http1::FieldList;
 use crate::proxy::message::{grpc::is_grpc, hop_by_hop::strip_trailers};
 use crate::{
     config::{Route, Snapshot},
@@ -74,8 +75,8 @@ pub(crate) struct RequestTrailers {
 impl RequestTrailers {
     /// Returns what filters the trailers of a request with these `headers`, or `None` if they are
     /// all dropped: they mean something to gRPC, or where the route says so.
-    pub(crate) fn of(headers: &HeaderMap, snapshot: &Snapshot, route: &Arc<Route>) -> Option<Self> {
-        let is_of_grpc = || headers.get(CONTENT_TYPE).is_some_and(is_grpc);
+    pub(crate) fn of(headers: &FieldList, snapshot: &Snapshot, route: &Arc<Route>) -> Option<Self> {
+        let is_of_grpc = || headers.get(&CONTENT_TYPE).is_some_and(is_grpc);
         (route.options.request_trailers || is_of_grpc()).then(|| Self {
             deciding: Arc::clone(&snapshot.deciding_headers),
             route: Arc::clone(route),

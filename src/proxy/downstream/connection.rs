@@ -90,8 +90,8 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(ClientBody::Http2);
         translate(&mut request);
-        let handled = handle(Arc::clone(&served), request);
-        async move { Ok::<_, Infallible>(handled.await) }
+        let handled = handle(Arc::clone(&served), request.into());
+        async move { Ok::<_, Infallible>(handled.await.into_http()) }
     });
     let mut connection = http2::Builder::new(Spawner(Arc::clone(&activity)))
         .timer(TokioTimer::new())

@@ -1,6 +1,7 @@
 //! Requests that are rejected before anything is decided about them: they could not be read, or were
 //! late.
 
+use crate::proxy::message::response::Response;
 use crate::proxy::{peer::Peer, response::reply::explained};
 use crate::{
     access_log::{AccessRecord, Ending},
@@ -9,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use core::time::Duration;
-use http::{Response, StatusCode};
+use http::StatusCode;
 
 /// Why a request could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

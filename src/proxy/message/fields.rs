@@ -1,12 +1,10 @@
 //! Which header fields a message has that the gateway must look at, found in one
 //! walk instead of one look-up each: most messages have none but `Host`.
 
+use crate::http1::{self, FieldList};
 use http::{
-    HeaderMap, HeaderName, HeaderValue,
-    header::{
-        CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST,
-        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-    },
+    HeaderName,
+    header::{CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE},
 };
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -55,29 +53,21 @@ pub(crate) struct Fields {
 
 impl Fields {
     /// Walks over `headers`.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        Self::and_host(headers).0
-    }
-
-    /// Walks over `headers`, and returns `Host` as well.
-    pub(crate) fn and_host(headers: &HeaderMap) -> (Self, Option<&HeaderValue>) {
-        let (mut fields, mut host) = (Self::default(), None);
-        for (name, value) in headers {
-            fields.has_blanks |= is_blank(value.as_bytes().first(), value.as_bytes().last());
+    pub(crate) fn of(headers: &FieldList) -> Self {
+        let mut fields = Self::default();
+        for http1::Field { name, value, .. } in headers.iter() {
+            fields.has_blanks |= is_blank(value.first(), value.last());
             if let Some(field) = Field::of(name) {
                 let bit = field.bit();
                 fields.repeated |= fields.present & bit;
                 fields.present |= bit;
                 // hyper takes a list of equal lengths for one.
-                if field == Field::ContentLength && value.as_bytes().contains(&b',') {
+                if field == Field::ContentLength && value.contains(&b',') {
                     fields.repeated |= bit;
-                }
-                if field == Field::Host {
-                    host = Some(value);
                 }
             }
         }
-        (fields, host)
+        fields
     }
 
     pub(crate) fn has(self, field: Field) -> bool {
@@ -114,27 +104,24 @@ impl Field {
         1 << self as u16
     }
 
-    fn of(name: &HeaderName) -> Option<Self> {
+    fn of(name: &[u8]) -> Option<Self> {
         Some(match name {
-            name if *name == HOST => Self::Host,
-            name if *name == CONTENT_LENGTH => Self::ContentLength,
-            name if *name == CONTENT_TYPE => Self::ContentType,
-            name if *name == CONNECTION => Self::Connection,
-            name if *name == COOKIE => Self::Cookie,
-            name if *name == TRANSFER_ENCODING => Self::TransferEncoding,
-            name if *name == UPGRADE => Self::Upgrade,
-            name if *name == TE => Self::Te,
-            name if *name == EXPECT => Self::Expect,
-            name if *name == FORWARDED => Self::Forwarded,
-            name if *name == TRAILER => Self::Trailer,
-            name if *name == PROXY_AUTHENTICATE
-                || *name == PROXY_AUTHORIZATION
-                || *name == KEEP_ALIVE
-                || *name == HTTP2_SETTINGS
-                || *name == PROXY_CONNECTION =>
-            {
-                Self::OtherHop
-            }
+            b"host" => Self::Host,
+            b"content-length" => Self::ContentLength,
+            b"content-type" => Self::ContentType,
+            b"connection" => Self::Connection,
+            b"cookie" => Self::Cookie,
+            b"transfer-encoding" => Self::TransferEncoding,
+            b"upgrade" => Self::Upgrade,
+            b"te" => Self::Te,
+            b"expect" => Self::Expect,
+            b"forwarded" => Self::Forwarded,
+            b"trailer" => Self::Trailer,
+            b"keep-alive"
+            | b"http2-settings"
+            | b"proxy-authenticate"
+            | b"proxy-authorization"
+            | b"proxy-connection" => Self::OtherHop,
             _ => return None,
         })
     }
@@ -143,20 +130,24 @@ impl Field {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{
+        HeaderValue,
+        header::{CONTENT_LENGTH, COOKIE, HOST},
+    };
 
     #[test]
     fn each_hop_by_hop_field_is_seen() {
         for name in HOP_BY_HOP {
-            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("x"))]);
+            let headers = FieldList::from_iter([(name.clone(), HeaderValue::from_static("x"))]);
             assert!(Fields::of(&headers).has_hop_by_hop(), "{name}");
         }
-        let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("x"))]);
+        let headers = FieldList::from_iter([(HOST, HeaderValue::from_static("x"))]);
         assert!(!Fields::of(&headers).has_hop_by_hop());
     }
 
     #[test]
     fn a_second_line_is_a_repetition() {
-        let mut headers = HeaderMap::new();
+        let mut headers = FieldList::default();
         headers.append(HOST, HeaderValue::from_static("a"));
         headers.append(COOKIE, HeaderValue::from_static("b"));
         assert!(

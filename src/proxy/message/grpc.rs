@@ -1,5 +1,6 @@
 //! gRPC: how a call is recognised, how long it may take, and how it fails.
 
+use crate::http1::{self, FieldList};
 use core::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -27,13 +28,13 @@ pub(crate) enum Code {
 }
 
 /// Reports whether a content type is one of gRPC.
-pub(crate) fn is_grpc(content_type: &HeaderValue) -> bool {
-    content_type.as_bytes().starts_with(b"application/grpc")
+pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
+    content_type.starts_with(b"application/grpc")
 }
 
 /// Returns how long a call may take, if its client says so: up to eight digits and a unit.
-pub(crate) fn timeout(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(TIMEOUT)?.to_str().ok()?;
+pub(crate) fn timeout(headers: &FieldList) -> Option<Duration> {
+    let text = http1::text(headers.get(&TIMEOUT)?)?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let is_number =
         digits.len() <= DIGITS_MAX && digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -81,10 +82,10 @@ mod tests {
             ("1.5S", None),
             ("5\u{e9}", None),
         ] {
-            let mut headers = HeaderMap::new();
+            let mut headers = FieldList::default();
             headers.insert(TIMEOUT, HeaderValue::from_bytes(text.as_bytes()).unwrap());
             assert_eq!(timeout(&headers), nanos.map(Duration::from_nanos), "{text}");
         }
-        assert_eq!(timeout(&HeaderMap::new()), None);
+        assert_eq!(timeout(&FieldList::default()), None);
     }
 }

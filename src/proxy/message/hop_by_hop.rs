@@ -4,6 +4,7 @@ use super::{
     fields::{Fields, HOP_BY_HOP},
     request_id::X_REQUEST_ID,
 };
+use crate::http1::{self, FieldList};
 use crate::{
     config::HeaderEdits,
     traces::{TRACEPARENT, TRACESTATE},
@@ -33,22 +34,22 @@ const PROTECTED: [HeaderName; 10] = [
 ];
 
 /// Removes what was meant for this gateway only. `fields` is what `headers` has.
-pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap, fields: Fields) {
+pub(crate) fn strip_hop_by_hop(headers: &mut FieldList, fields: Fields) {
     if !fields.has_hop_by_hop() {
         return;
     }
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|list| list.split(','))
-        .filter(|name| !is_plain_option(name.trim()))
-        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
-        .filter(|name| !PROTECTED.contains(name))
-        .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    for name in named_by_connection((&*headers).into()).iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
+}
+
+/// Returns the fields that `Connection` names, and may.
+fn named_by_connection(fields: http1::Fields<'_>) -> Vec<HeaderName> {
+    let lists = fields.get_all(CONNECTION.as_str());
+    let options = lists.flat_map(|list| list.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let names = options.filter(|option| !is_plain_option(option));
+    let names = names.filter_map(|name| HeaderName::from_bytes(name).ok());
+    names.filter(|name| !PROTECTED.contains(name)).collect()
 }
 
 /// Removes from trailers what their head could not have said either, `written` by the gateway
@@ -58,13 +59,21 @@ pub(crate) fn strip_trailers(
     edits: &HeaderEdits,
     written: &[HeaderName],
 ) {
-    strip_hop_by_hop(trailers, Fields::of(trailers));
+    let named = named_by_connection((&*trailers).into());
     let set = edits.set.iter().map(|(name, _)| name);
-    for name in PROTECTED.iter().chain(written).chain(&edits.remove).chain(set) {
+    for name in named
+        .iter()
+        .chain(&HOP_BY_HOP)
+        .chain(&PROTECTED)
+        .chain(written)
+        .chain(&edits.remove)
+        .chain(set)
+    {
         trailers.remove(name);
     }
 }
 
-fn is_plain_option(option: &str) -> bool {
-    ["close", "keep-alive", "upgrade", "te"].iter().any(|plain| option.eq_ignore_ascii_case(plain))
+fn is_plain_option(option: &[u8]) -> bool {
+    const PLAIN: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
+    PLAIN.iter().any(|plain| option.eq_ignore_ascii_case(plain))
 }

@@ -1,6 +1,6 @@
 //! Interim answers (1xx) of upstreams on their way to a client of HTTP/1.1.
 
-use http::Response;
+use crate::proxy::message::response::Response;
 use std::sync::{Mutex, PoisonError};
 
 /// Those that have yet to be written. The connection's task takes them when it has polled the

@@ -1,9 +1,10 @@
 //! `x-request-id`: the id by which logs of several programs name one request.
 
 use crate::config::RequestIds;
+use crate::http1::{FieldList, Fields};
 use bytes::Bytes;
 use fastrand::Rng;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Mutex, PoisonError},
@@ -47,7 +48,7 @@ impl RequestIdMaker {
     /// one. `None` if ids are off.
     pub(crate) fn identify(
         &self,
-        headers: &HeaderMap,
+        headers: &FieldList,
         setting: RequestIds,
         is_trusted: impl FnOnce() -> bool,
     ) -> Option<HeaderValue> {
@@ -86,9 +87,8 @@ pub(crate) fn number(id: &HeaderValue) -> Option<u128> {
 }
 
 /// Returns the id that a client sent, if there is one and it is harmless in logs and headers.
-fn of_client(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut sent = headers.get_all(X_REQUEST_ID).iter();
-    let id = sent.next().filter(|_| sent.next().is_none())?.as_bytes();
+fn of_client(headers: &FieldList) -> Option<&[u8]> {
+    let id = Fields::from(headers).get_only(X_REQUEST_ID.as_str())?;
     let is_valid = (1..=LONGEST).contains(&id.len()) && id.iter().all(|byte| is_plain(*byte));
     is_valid.then_some(id)
 }
@@ -114,7 +114,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn id(sent: &[&[u8]], setting: RequestIds, is_trusted: bool) -> Option<Vec<u8>> {
-        let mut headers = HeaderMap::new();
+        let mut headers = FieldList::default();
         for value in sent {
             headers.append(X_REQUEST_ID, HeaderValue::from_bytes(value).unwrap());
         }

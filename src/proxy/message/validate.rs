@@ -7,9 +7,13 @@ use crate::{
     meter::Refusal,
     route::canonical_host,
 };
+use crate::{
+    http1::{self, FieldList},
+    proxy::message::request::Request,
+};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Version,
-    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+    HeaderValue, Method, Version,
+    header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
 };
 use std::{borrow::Cow, sync::Arc};
 
@@ -83,12 +87,11 @@ fn invalid_host(why: &'static str) -> Invalid {
 }
 
 /// Checks what hyper lets pass, and finds the authority as it came, with its port;
-/// empty if there is none. `fields` is what the request has, and `host` its `Host`;
+/// empty if there is none. `fields` is what the request has;
 /// `limits` hold for its header, which hyper applies in HTTP/1.1 only.
 pub(crate) fn inspect<B>(
     request: &Request<B>,
     fields: Fields,
-    host: Option<&HeaderValue>,
     limits: &Limits,
 ) -> Result<HeaderValue, Invalid> {
     if request.headers().len() > limits.headers {
@@ -118,14 +121,14 @@ pub(crate) fn inspect<B>(
     if fields.repeats(Field::Host) {
         return Err(invalid_host("Host is given more than once"));
     }
-    authority(request, host)
+    authority(request)
 }
 
 /// Reports whether a field's name has a `"`: the one character that the `http` crate takes in names
 /// of HTTP/2 and that is in no token (RFC 9110, 5.6.2). A server that rejects it closes the
 /// connection, which would look like its own failure.
-fn has_quoted_name(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| name.as_str().contains('"'))
+fn has_quoted_name(headers: &FieldList) -> bool {
+    headers.iter().any(|field| field.name.contains(&b'"'))
 }
 
 /// Returns the form of an authority that routes are found by: lower-case, without
@@ -143,8 +146,7 @@ pub(crate) fn canonical(authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
 /// Returns the size of a request's header as HTTP/2 counts it (RFC 9113, 6.5.2).
 fn list_size<B>(request: &Request<B>) -> usize {
     const OVERHEAD: usize = 32;
-    let field =
-        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + OVERHEAD;
+    let field = |field: http1::Field<'_>| field.name.len() + field.value.len() + OVERHEAD;
     let (uri, method) = (request.uri(), request.method().as_str());
     let target = uri.path().len() + uri.query().map_or(0, str::len);
     let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
@@ -154,14 +156,14 @@ fn list_size<B>(request: &Request<B>) -> usize {
 }
 
 /// Reports whether a length is given as nothing, which HTTP/2's parser takes for 0.
-fn has_empty_length(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes().trim_ascii().is_empty())
+fn has_empty_length(headers: &FieldList) -> bool {
+    headers.get_all(&CONTENT_LENGTH).any(|length| length.trim_ascii().is_empty())
 }
 
 /// Checks that a message is chunked and nothing else.
-pub(crate) fn check_coding(headers: &HeaderMap) -> Result<(), Invalid> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let coding = codings.next().map(|coding| coding.as_bytes().trim_ascii());
+pub(crate) fn check_coding(headers: &FieldList) -> Result<(), Invalid> {
+    let mut codings = headers.get_all(&TRANSFER_ENCODING);
+    let coding = codings.next().map(<[u8]>::trim_ascii);
     if codings.next().is_some()
         || !coding.is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"))
     {
@@ -189,8 +191,8 @@ fn has_scheme_of_web<B>(request: &Request<B>) -> bool {
     request.uri().scheme_str().is_none_or(|scheme| is(scheme, "http") || is(scheme, "https"))
 }
 
-fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<HeaderValue, Invalid> {
-    match (request.uri().authority(), host) {
+fn authority<B>(request: &Request<B>) -> Result<HeaderValue, Invalid> {
+    match (request.uri().authority(), request.headers().value(&HOST)) {
         (Some(target), host) => {
             // HTTP/1.1 lets the target win over Host; HTTP/2 has them agree.
             if request.version() == Version::HTTP_2
@@ -203,7 +205,7 @@ fn authority<B>(request: &Request<B>, host: Option<&HeaderValue>) -> Result<Head
             HeaderValue::from_str(target.as_str())
                 .map_err(|_| invalid_host("Host has characters that a host cannot have"))
         }
-        (None, Some(host)) if !host.is_empty() => Ok(host.clone()),
+        (None, Some(host)) if !host.is_empty() => Ok(host),
         (None, _) if request.version() == Version::HTTP_10 => Ok(HeaderValue::from_static("")),
         (None, _) => Err(NO_HOST),
     }
@@ -224,16 +226,15 @@ mod tests {
     };
 
     fn request(version: Version, uri: &str, fields: &[(&'static str, &str)]) -> Request<()> {
-        let mut request = Request::builder().version(version).uri(uri);
+        let mut request = http::Request::builder().version(version).uri(uri);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        request.body(()).expect("a valid request")
+        request.body(()).expect("a valid request").into()
     }
 
     fn host(request: &Request<()>) -> Result<String, Invalid> {
-        let (fields, host) = Fields::and_host(request.headers());
-        let authority = inspect(request, fields, host, &LIMITS)?;
+        let authority = inspect(request, Fields::of(request.headers()), &LIMITS)?;
         canonical(&authority).map(|host| (*host).to_owned())
     }
 
@@ -298,7 +299,7 @@ mod tests {
     fn connect_and_trace_are_not_served() {
         for method in [Method::CONNECT, Method::TRACE] {
             let mut request = request(Version::HTTP_11, "/", &[("host", "a")]);
-            *request.method_mut() = method;
+            request.head_mut().method = method;
             assert_eq!(host(&request).err(), Some(METHOD));
         }
     }
@@ -307,7 +308,7 @@ mod tests {
     fn a_star_is_the_target_of_options_alone() {
         let mut request = request(Version::HTTP_11, "*", &[("host", "a")]);
         assert_eq!(host(&request).err(), Some(TARGET));
-        *request.method_mut() = Method::OPTIONS;
+        request.head_mut().method = Method::OPTIONS;
         assert_eq!(host(&request).as_deref(), Ok("a"));
     }
 

@@ -32,8 +32,12 @@ use crate::proxy::{
     upstream::{keep_alive, lease::Lease, retry::Retries},
 };
 use crate::{config::Route, flow::Instant, meter};
+use crate::{
+    http1::FieldList,
+    proxy::message::{request::Request, response::Response},
+};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 
@@ -70,13 +74,13 @@ impl AdmittedRequest {
         }
         self.upgrade();
         if self.extended.is_some() && self.forward.upgrade.is_none() {
-            return refuse(Refusal::Invalid(NO_PROTOCOL), &HeaderMap::new(), self.completion);
+            return refuse(Refusal::Invalid(NO_PROTOCOL), &FieldList::default(), self.completion);
         }
         let Some(upstream) = self.route.action.upstream().map(Arc::clone) else {
             return self.answer_itself();
         };
         let content_type = self.content_type();
-        let is_grpc = content_type.as_ref().is_some_and(is_grpc);
+        let is_grpc = content_type.as_ref().is_some_and(|value| is_grpc(value.as_bytes()));
         let deadline = self.deadline(is_grpc);
         if let (Some(entry), Some(request)) = (&mut self.completion.entry, &self.request) {
             entry.upload = request.body().upload();
@@ -106,7 +110,7 @@ impl AdmittedRequest {
         match sent {
             Ok(answer) => {
                 if let Some(request) = self.request.take() {
-                    self.completion.peer.header_maps.give(request.into_parts().0.headers);
+                    self.completion.peer.field_lists.give(request.into_parts().0.headers);
                 }
                 self.answer(answer, (deadline, is_grpc))
             }
@@ -118,7 +122,7 @@ impl AdmittedRequest {
                     discard(unsent.body(), self.forward.fields, &mut self.completion);
                 }
                 let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
-                refuse(Refusal::Upstream(failure), &HeaderMap::from_iter(hint), self.completion)
+                refuse(Refusal::Upstream(failure), &FieldList::from_iter(hint), self.completion)
             }
         }
     }
@@ -155,7 +159,7 @@ impl AdmittedRequest {
     /// Returns what decides how the client must be answered.
     fn content_type(&self) -> Option<HeaderValue> {
         let request = self.request.as_ref().filter(|_| self.forward.fields.has(Field::ContentType));
-        request?.headers().get(header::CONTENT_TYPE).cloned()
+        request?.headers().value(&header::CONTENT_TYPE)
     }
 
     /// Turns the upstream's answer into the client's.
@@ -170,14 +174,18 @@ impl AdmittedRequest {
         if self.extended.is_some() && response.status().is_success() {
             // The client would take it for the server's consent.
             lease.on_failure();
-            return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.completion);
+            return refuse(
+                Refusal::Upstream(Failure::Broken),
+                &FieldList::default(),
+                self.completion,
+            );
         }
         let fields = Fields::of(response.headers());
         let status = response.status();
         let headers = response.headers_mut();
         // It says which protocol the client must ask for (RFC 9110, 15.5.22).
         let required = (status == StatusCode::UPGRADE_REQUIRED && self.protocol == Protocol::Http1)
-            .then(|| headers.get(header::UPGRADE).cloned())
+            .then(|| headers.value(&header::UPGRADE))
             .flatten();
         if fields.has(Field::OtherHop) {
             lease.keep_for(keep_alive::announced(headers));
@@ -195,7 +203,6 @@ impl AdmittedRequest {
         self.completion.write_id(headers);
         let edits = &self.route.options.response_headers;
         placeholders::edit(headers, edits, self.completion.values.as_deref());
-        *response.version_mut() = Version::HTTP_11;
         self.completion.answered(status);
         let timeouts = &self.route.options.timeouts;
         let is_event_stream = fields.has(Field::ContentType) && is_event_stream(response.headers());
@@ -215,18 +222,23 @@ impl AdmittedRequest {
         mut response: Response<()>,
         mut lease: Lease,
     ) -> Response<ResponseBody> {
-        let agreed = response.headers().get(header::UPGRADE);
+        let agreed = response.headers().get(&header::UPGRADE);
         let agreement = self.forward.upgrade.take().filter(|token| {
-            agreed.is_some_and(|agreed| agreed.as_bytes().eq_ignore_ascii_case(token.as_bytes()))
+            agreed.is_some_and(|agreed| agreed.eq_ignore_ascii_case(token.as_bytes()))
         });
         let Some((token, server)) = agreement.and_then(|token| Some((token, lease.detach()?)))
         else {
             lease.on_failure();
-            return refuse(Refusal::Upstream(Failure::Broken), &HeaderMap::new(), self.completion);
+            return refuse(
+                Refusal::Upstream(Failure::Broken),
+                &FieldList::default(),
+                self.completion,
+            );
         };
         self.completion.lease = Some(lease);
         let headers = response.headers_mut();
-        strip_hop_by_hop(headers, Fields::of(headers));
+        let fields = Fields::of(headers);
+        strip_hop_by_hop(headers, fields);
         if let Some(quota) = self.quota.take() {
             quota.write(headers, &self.route);
         }
@@ -235,7 +247,7 @@ impl AdmittedRequest {
         placeholders::edit(headers, edits, self.completion.values.as_deref());
         let idle = self.route.options.timeouts.tunnel;
         if let Some(ExtendedConnect(client)) = self.extended {
-            headers.remove(header::SEC_WEBSOCKET_ACCEPT);
+            headers.remove(&header::SEC_WEBSOCKET_ACCEPT);
             *response.status_mut() = StatusCode::OK;
             self.completion.answered(StatusCode::OK);
             let head = self.completion.of_head_only();
@@ -257,9 +269,9 @@ impl AdmittedRequest {
 }
 
 /// Whether an answer is a stream of events, which may be silent for long.
-fn is_event_stream(headers: &HeaderMap) -> bool {
+fn is_event_stream(headers: &FieldList) -> bool {
     const EVENT_STREAM: &[u8] = b"text/event-stream";
-    let value = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let value = headers.get(&header::CONTENT_TYPE);
     let media = value.and_then(|value| value.split(|&byte| byte == b';').next());
     media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(EVENT_STREAM))
 }

@@ -2,6 +2,7 @@
 //! what may be tried again.
 
 use super::forward::{self, Forward};
+use crate::proxy::message::{request::Request, response::Response};
 use crate::proxy::{
     body::{
         request_body::RequestBody,
@@ -19,7 +20,6 @@ use crate::proxy::{
         balance::{Picked, Tried, pick},
         cause::cause,
         connection::UpstreamConnection,
-        copied::Copied,
         error::{Unanswered, Why},
         health,
         lease::{Lease, Wanted},
@@ -38,7 +38,7 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, Waker},
 };
-use http::{Method, Request, Response, header};
+use http::{Method, header};
 use std::{io, sync::Arc};
 
 /// How many parts of an answer are read that is given up.
@@ -201,7 +201,7 @@ impl UpstreamAttempt<'_> {
         if !policy.statuses.contains(&status) {
             return None;
         }
-        let says_when = response.headers().contains_key(header::RETRY_AFTER);
+        let says_when = response.headers().contains_key(&header::RETRY_AFTER);
         if let Some(recording) = self.recording() {
             recording.answered(status);
         }
@@ -241,7 +241,7 @@ impl UpstreamAttempt<'_> {
             Some(UpstreamConnection::Http1(connection)) => {
                 let Some(request) = request else { return };
                 let body = mem::replace(request.body_mut(), RequestBody::Empty);
-                connection.begin(request, body, self.peer.header_maps.take());
+                connection.begin(request, body, self.peer.field_lists.take());
                 let arrival = poll_fn(|context| {
                     let answer = connection.poll_answer(context);
                     let early = connection.take_early();
@@ -254,8 +254,9 @@ impl UpstreamAttempt<'_> {
             }
             Some(UpstreamConnection::Http2(stream)) => {
                 // hyper takes it, and it may have to be sent again.
-                let copy = request.as_ref().filter(|_| self.retries.may_repeat()).map(Copied::of);
-                let copy = copy.map(|copy| copy.restore(RequestBody::Empty));
+                let copied = request.as_ref().filter(|_| self.retries.may_repeat());
+                let copied = copied.map(|request| request.head().clone());
+                let copy = copied.map(|head| Request::from_parts(head, RequestBody::Empty));
                 let Some(request) = mem::replace(request, copy) else { return };
                 let arrival = async { *answered = Some(stream.send(request).await) };
                 self.wait(Box::pin(arrival).as_mut(), sent, since).await;
@@ -268,7 +269,8 @@ impl UpstreamAttempt<'_> {
         let edits = &self.route.options.response_headers;
         for mut response in early {
             let headers = response.headers_mut();
-            strip_hop_by_hop(headers, Fields::of(headers));
+            let fields = Fields::of(headers);
+            strip_hop_by_hop(headers, fields);
             placeholders::edit(headers, edits, self.values);
             self.peer.interim.push(response);
         }

@@ -1,5 +1,6 @@
 //! Whether clients are who they say they are.
 
+use crate::http1::Fields;
 use crate::proxy::response::refusal::{Challenge, Refusal};
 use crate::{
     auth::{Attempts, Credentials, PasswordCheck, TokenSource},
@@ -11,7 +12,7 @@ use crate::{
 };
 use ahash::AHashMap;
 use core::{net::IpAddr, num::NonZeroUsize};
-use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use http::header::AUTHORIZATION;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -65,14 +66,12 @@ impl Passwords {
     pub(crate) fn check(
         &self,
         auth: &Auth,
-        headers: &HeaderMap,
+        headers: Fields<'_>,
         client: IpAddr,
         (now, wall): (Instant, Instant),
     ) -> Checked {
-        let mut fields = headers.get_all(AUTHORIZATION).iter();
         // Of two fields the server could take the other one.
-        let field = fields.next().filter(|_| fields.next().is_none());
-        let field = field.map(HeaderValue::as_bytes);
+        let field = headers.get_only(AUTHORIZATION.as_str());
         if let Some(users) = &auth.basic
             && let Some(credentials) = field.and_then(Credentials::read)
         {
@@ -97,12 +96,10 @@ impl Passwords {
     pub(crate) fn known(
         &self,
         auth: &Auth,
-        headers: &HeaderMap,
+        headers: Fields<'_>,
         (now, wall): (Instant, Instant),
     ) -> Identified {
-        let mut fields = headers.get_all(AUTHORIZATION).iter();
-        let field = fields.next().filter(|_| fields.next().is_none());
-        let field = field.map(HeaderValue::as_bytes);
+        let field = headers.get_only(AUTHORIZATION.as_str());
         if let Some(users) = &auth.basic
             && let Some(credentials) = field.and_then(Credentials::read)
         {
@@ -196,7 +193,7 @@ impl Passwords {
 /// Returns the token of a request, if it has one. `authorization` is its only such field.
 fn token<'a>(
     source: &TokenSource,
-    headers: &'a HeaderMap,
+    headers: Fields<'a>,
     authorization: Option<&'a [u8]>,
 ) -> Option<&'a [u8]> {
     match source {
@@ -204,11 +201,7 @@ fn token<'a>(
             let (scheme, token) = authorization?.split_at_checked(7)?;
             scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
         }
-        TokenSource::Header(name) => {
-            let mut fields = headers.get_all(name).iter();
-            let field = fields.next().filter(|_| fields.next().is_none())?;
-            Some(field.as_bytes().trim_ascii())
-        }
+        TokenSource::Header(name) => headers.get_only(name.as_str()).map(<[u8]>::trim_ascii),
         TokenSource::Cookie(name) => route::cookie(headers, name).ok(),
     }
 }

@@ -40,11 +40,12 @@ use crate::{
     meter,
     route::{Identity, Seed, Target, client_ip, low_bits, normal_path, without_dot_segments},
 };
-use core::net::IpAddr;
-use http::{
-    HeaderMap, HeaderValue, Request, Response, Uri, Version, header::CONTENT_TYPE,
-    uri::PathAndQuery,
+use crate::{
+    http1::FieldList,
+    proxy::message::{request::Request, response::Response},
 };
+use core::net::IpAddr;
+use http::{HeaderValue, Uri, Version, header::CONTENT_TYPE, uri::PathAndQuery};
 use http_body::Body as _;
 use std::{borrow::Cow, sync::Arc};
 
@@ -212,11 +213,11 @@ fn admitted(
         _ => Protocol::Http1,
     };
     // Calls of gRPC may be silent for long.
-    let is_grpc = request.headers().get(CONTENT_TYPE).is_some_and(is_grpc);
+    let is_grpc = request.headers().get(&CONTENT_TYPE).is_some_and(is_grpc);
     let pace = route.options.min_body_rate.filter(|_| !is_grpc);
     let held = (&completion.peer.worker.clock, completion.peer.upload_buffer());
     let body = |body| RequestBody::new(body, &route, pace, held, trailers);
-    let extended = request.extensions().get().cloned();
+    let extended = request.head().extended.clone();
     let request = Some(request.map(body));
     // Made where it stays: it is large.
     Box::new(AdmittedRequest {
@@ -366,7 +367,7 @@ impl Arrival {
         if let Some(shown) = completion.shown_keys.take() {
             shown.keep(&completion.peer.worker, &rejection.report);
         }
-        let headers = request.map_or_else(HeaderMap::new, |request| {
+        let headers = request.map_or_else(FieldList::default, |request| {
             let (head, body) = request.into_parts();
             discard(&body, forward.fields, &mut completion);
             head.headers
@@ -410,7 +411,7 @@ impl Found<'_> {
             let auth = self.route.options.auth.as_ref()?;
             let passwords = &completion.peer.worker.passwords;
             let wall = completion.peer.worker.clock.wall(now);
-            match passwords.check(auth, request.headers(), self.client, (now, wall)) {
+            match passwords.check(auth, request.headers().into(), self.client, (now, wall)) {
                 Checked::Passed(identity) => self.identity = Some(identity),
                 Checked::Rejected(refusal) => {
                     reject_client(completion, self.client, refusal);
@@ -498,7 +499,8 @@ fn target<'a>(
     host: &'a str,
     path: &'a str,
 ) -> Target<'a> {
-    let (query, method, headers) = (request.uri().query(), request.method(), request.headers());
+    let (query, method) = (request.uri().query(), request.method());
+    let headers = request.headers().into();
     let listener = Some(&*peer.listener);
     Target { listener, host, path, query, method, headers, identity: None }
 }
@@ -516,8 +518,8 @@ fn find<'a>(
         Refusal::Invalid(invalid)
     };
     let limits = &snapshot.settings.limits;
-    let (fields, host) = Fields::and_host(request.headers());
-    let authority = inspect(request, fields, host, limits).map_err(refused)?;
+    let fields = Fields::of(request.headers());
+    let authority = inspect(request, fields, limits).map_err(refused)?;
     let host = peer.host(&authority).map_err(refused)?;
     if let Some(entry) = &mut completion.entry {
         entry.host = Arc::clone(&host);
@@ -537,7 +539,7 @@ fn find<'a>(
             return Err(Refusal::NoRoute);
         }
     };
-    let client = client_ip(peer.address, request.headers(), peer.trusted_proxies(snapshot));
+    let client = client_ip(peer.address, request.headers().into(), peer.trusted_proxies(snapshot));
     if let Some(entry) = &mut completion.entry {
         entry.client = client;
     }

@@ -1,15 +1,18 @@
 //! Header fields that are between two neighbours, and those that a proxy adds.
 
 use crate::proxy::{
-    body::extended_connect::ExtendedConnect,
     message::{
         fields::{Field, Fields},
         hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, strip_hop_by_hop},
     },
     peer::Peer,
 };
+use crate::{
+    http1::FieldList,
+    proxy::message::request::{Request, RequestHead},
+};
 use http::{
-    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version,
+    HeaderValue, Method, StatusCode, Uri, Version,
     header::{
         CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRAILER,
         TRANSFER_ENCODING, UPGRADE, VIA,
@@ -48,11 +51,11 @@ pub(crate) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
     // Methods that seldom have a body have none for hyper unless the head says so.
     let lacks_framing = matches!(*request.method(), Method::GET | Method::HEAD)
         && request.body().size_hint().exact().is_none();
-    let headers = request.headers_mut();
+    let RequestHead { headers, uri, version: sent_as, .. } = request.head_mut();
     let wants_trailers = fields.has(Field::Te) && upgrade.is_none() && accepts_trailers(headers);
     strip_hop_by_hop(headers, fields);
     if fields.has(Field::Expect) {
-        headers.remove(EXPECT);
+        headers.remove(&EXPECT);
     }
     if fields.repeats(Field::Cookie) && version == Version::HTTP_2 {
         join_cookies(headers);
@@ -61,13 +64,13 @@ pub(crate) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
         single_content_length(headers);
     }
     if fields.has(Field::Trailer) && !forward.trailers {
-        headers.remove(TRAILER);
+        headers.remove(&TRAILER);
     }
     if fields.have_blanks() {
-        trim(headers);
+        headers.trim();
     }
     if fields.has(Field::Forwarded) && !trusted {
-        headers.remove(FORWARDED);
+        headers.remove(&FORWARDED);
     }
     // An authority in the target goes before a Host beside it.
     if !fields.has(Field::Host) || full {
@@ -92,44 +95,31 @@ pub(crate) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
         headers.insert(UPGRADE, token.clone());
     }
     if let Some(target) = forward.target.clone() {
-        *request.uri_mut() = Uri::from(target);
-    } else if full || request.uri().path().is_empty() {
+        *uri = Uri::from(target);
+    } else if full || uri.path().is_empty() {
         // One that was a fragment only says that it is `/`, and is sent as nothing.
-        let target = request.uri().path_and_query().filter(|target| target.as_str() != "/");
+        let target = uri.path_and_query().filter(|target| target.as_str() != "/");
         let target = match target {
             Some(query) if query.as_str().starts_with('?') => {
                 format!("/{}", query.as_str()).try_into().ok()
             }
             target => target.cloned(),
         };
-        *request.uri_mut() = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
+        *uri = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
     }
-    *request.version_mut() = Version::HTTP_11;
+    *sent_as = Version::HTTP_11;
 }
 
-/// Removes blanks around values.
-fn trim(headers: &mut HeaderMap) {
-    for value in headers.values_mut() {
-        let trimmed = value.as_bytes().trim_ascii();
-        if trimmed.len() < value.len()
-            && let Ok(trimmed) = HeaderValue::from_bytes(trimmed)
-        {
-            *value = trimmed;
-        }
-    }
-}
-
-fn accepts_trailers(headers: &HeaderMap) -> bool {
-    headers.get(TE).is_some_and(|value| {
-        value.to_str().is_ok_and(|list| {
-            list.split(',').any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
-        })
+fn accepts_trailers(headers: &FieldList) -> bool {
+    headers.get(&TE).is_some_and(|list| {
+        let mut codings = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
     })
 }
 
 /// HTTP/2 may send a cookie in pieces; HTTP/1.1 may not (RFC 9113, 8.2.3).
-fn join_cookies(headers: &mut HeaderMap) {
-    let pieces: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+fn join_cookies(headers: &mut FieldList) {
+    let pieces: Vec<&[u8]> = headers.get_all(&COOKIE).collect();
     if let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
         headers.insert(COOKIE, joined);
     }
@@ -137,18 +127,18 @@ fn join_cookies(headers: &mut HeaderMap) {
 
 /// Says the length of an answer once, and not where there can be none: a client of HTTP/2 takes
 /// either for an error (RFC 9110, 8.6). `fields` is what `headers` has.
-pub(crate) fn frame_answer(status: StatusCode, headers: &mut HeaderMap, fields: Fields) {
+pub(crate) fn frame_answer(status: StatusCode, headers: &mut FieldList, fields: Fields) {
     if status == StatusCode::NO_CONTENT {
-        headers.remove(CONTENT_LENGTH);
+        headers.remove(&CONTENT_LENGTH);
     } else if fields.repeats(Field::ContentLength) {
         single_content_length(headers);
     }
 }
 
 /// hyper takes equal lengths, in lines or a list, for one; the other side gets it once.
-fn single_content_length(headers: &mut HeaderMap) {
-    let first = headers.get(CONTENT_LENGTH).and_then(|lengths| {
-        let first = lengths.as_bytes().split(|byte| *byte == b',').next()?;
+fn single_content_length(headers: &mut FieldList) {
+    let first = headers.get(&CONTENT_LENGTH).and_then(|lengths| {
+        let first = lengths.split(|byte| *byte == b',').next()?;
         HeaderValue::from_bytes(first.trim_ascii()).ok()
     });
     if let Some(length) = first {
@@ -158,13 +148,13 @@ fn single_content_length(headers: &mut HeaderMap) {
 
 /// Names to the upstream the client of the request. What a peer that is not trusted
 /// says about that is replaced.
-fn forwarded(headers: &mut HeaderMap, peer: &Peer, trusted: bool, authority: &HeaderValue) {
+fn forwarded(headers: &mut FieldList, peer: &Peer, trusted: bool, authority: &HeaderValue) {
     if trusted {
         headers.append(X_FORWARDED_FOR, peer.address_value.clone());
-        if !headers.contains_key(X_FORWARDED_PROTO) {
+        if !headers.contains_key(&X_FORWARDED_PROTO) {
             headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
         }
-        if !headers.contains_key(X_FORWARDED_HOST) {
+        if !headers.contains_key(&X_FORWARDED_HOST) {
             headers.insert(X_FORWARDED_HOST, authority.clone());
         }
     } else {
@@ -180,17 +170,14 @@ pub(crate) fn upgrade_token<B>(request: &Request<B>, fields: Fields) -> Option<H
         && fields.has(Field::Connection)
         && !fields.repeats(Field::Upgrade)
         && request.method() == Method::GET
-        && (request.version() == Version::HTTP_11
-            || request.extensions().get::<ExtendedConnect>().is_some());
+        && (request.version() == Version::HTTP_11 || request.head().extended.is_some());
     if !in_form {
         return None;
     }
     let headers = request.headers();
-    let asks = headers.get_all(CONNECTION).iter().any(|value| {
-        value.to_str().is_ok_and(|list| {
-            list.split(',').any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
-        })
-    });
-    let token = headers.get(UPGRADE)?;
-    (asks && !token.as_bytes().contains(&b',')).then(|| token.clone())
+    let lists = headers.get_all(&CONNECTION);
+    let mut options = lists.flat_map(|list| list.split(|byte| *byte == b','));
+    let asks = options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
+    let token = headers.value(&UPGRADE)?;
+    (asks && !token.as_bytes().contains(&b',')).then_some(token)
 }

@@ -1,5 +1,6 @@
 //! Requests in a preview: what a new file would do with them.
 
+use crate::proxy::message::request::Request;
 use crate::proxy::{
     completion::Completion, message::validate::Invalid, peer::Peer, response::refusal::Refusal,
 };
@@ -10,7 +11,6 @@ use crate::{
     preview::{Arrival, Here, Identified, Refused, Treatment},
     route::{Identity, Target, client_ip, normal_path},
 };
-use http::Request;
 use http_body::Body;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) fn decide<B: Body>(
     let peer = &completion.peer;
     let is_logged = completion.entry.is_some();
     let trial = peer.worker.preview.with(snapshot, |preview| {
-        let headers = request.headers();
+        let headers = request.headers().into();
         let address = client_ip(peer.address, headers, peer.trusted_proxies(preview.snapshot()));
         let (uri, method) = (request.uri(), request.method());
         let listener = Some(&*peer.listener);
@@ -80,11 +80,11 @@ pub(crate) fn refused<B: Body>(
     if !peer.worker.preview.is_on() {
         return;
     }
-    let host = request.headers().get(http::header::HOST);
+    let host = request.headers().value(&http::header::HOST);
     let authority = request.uri().authority().map(http::uri::Authority::as_str);
     let authority = authority.and_then(|it| http::HeaderValue::from_str(it).ok());
-    let Some(authority) = authority.as_ref().or(host) else { return };
-    let Ok(host) = peer.host(authority) else { return };
+    let Some(authority) = authority.or(host) else { return };
+    let Ok(host) = peer.host(&authority) else { return };
     let client = match refusal {
         Refusal::Unauthenticated(_) | Refusal::Guessing(_) | Refusal::TooManyChecks => {
             Client::Rejected
@@ -145,7 +145,7 @@ fn identify<B>(
         (Some(_), Client::Rejected) if is_same => Identified::Rejected,
         (Some(auth), _) => {
             let wall = peer.worker.clock.wall(now);
-            peer.worker.passwords.known(auth, request.headers(), (now, wall))
+            peer.worker.passwords.known(auth, request.headers().into(), (now, wall))
         }
     }
 }

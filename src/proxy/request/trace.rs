@@ -1,11 +1,11 @@
 //! The trace that a request belongs to.
 
+use crate::proxy::message::request::Request;
 use crate::proxy::peer::Peer;
 use crate::{
     config::{Snapshot, Tracing},
     traces::{Client, Trace},
 };
-use http::Request;
 
 /// Returns the trace of a request that has arrived.
 pub(crate) fn begin<B>(
@@ -21,5 +21,5 @@ pub(crate) fn begin<B>(
         version: request.version(),
     };
     let is_trusted = || peer.is_trusted(snapshot);
-    peer.worker.traces.begin(tracing, request.headers(), client, is_trusted)
+    peer.worker.traces.begin(tracing, request.headers().into(), client, is_trusted)
 }

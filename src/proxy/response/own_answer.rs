@@ -7,9 +7,11 @@ use super::{
     response_body::ResponseBody,
 };
 use crate::config::{Action, Redirect, Respond, Route};
+use crate::http1::FieldList;
+use crate::proxy::message::response::Response;
 use crate::proxy::{completion::Completion, message::validate::NO_HOST, placeholders};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderValue, header};
 
 /// Answers an admitted request as `route` says, with the client's `quota` in its fields.
 pub(crate) fn answer(
@@ -23,7 +25,7 @@ pub(crate) fn answer(
         Action::Respond(respond) => Some(responded(respond, &completion)),
     };
     let Some((mut response, body)) = made else {
-        return refuse(Refusal::Invalid(NO_HOST), &HeaderMap::new(), completion);
+        return refuse(Refusal::Invalid(NO_HOST), &FieldList::default(), completion);
     };
     if let Some(quota) = quota {
         quota.write(response.headers_mut(), route);

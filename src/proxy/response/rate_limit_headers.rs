@@ -3,12 +3,13 @@
 //! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-10.
 
 use super::refusal::whole_seconds;
+use crate::http1::FieldList;
 use crate::{
     config::{RateLimitHeaders, Route, RouteRule},
     flow::{Quota, ReasonKind, Rejection, Report},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -114,7 +115,7 @@ impl RateLimitFields {
     }
 
     /// Writes the fields. `route` is the one whose quotas these are.
-    pub(crate) fn write(self, headers: &mut HeaderMap, route: &Route) {
+    pub(crate) fn write(self, headers: &mut FieldList, route: &Route) {
         let Self { tightest, legacy, policy } = self;
         if let Some(policy) = policy.map(|policy| *policy).or_else(|| route.policy.clone()) {
             headers.insert(RATELIMIT_POLICY, policy);
@@ -150,7 +151,7 @@ fn own_policy(route: &Route, report: &Report) -> Option<Box<HeaderValue>> {
 }
 
 /// Names the rule that decided and why, if `explain_headers` asks for it.
-pub(crate) fn explain(headers: &mut HeaderMap, rule: &str, reason: ReasonKind) {
+pub(crate) fn explain(headers: &mut FieldList, rule: &str, reason: ReasonKind) {
     if let Ok(rule) = HeaderValue::from_str(rule) {
         headers.insert(X_RULE, rule);
     }
@@ -173,6 +174,7 @@ mod tests {
         flow::{Claim, Instant, Key},
     };
     use core::time::Duration;
+    use http::HeaderMap;
     use std::sync::Arc;
 
     /// Returns the first route of a gateway with these rules.
@@ -196,9 +198,9 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     }
 
     fn written(quota: Option<RateLimitFields>, route: &Route) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+        let mut headers = FieldList::default();
         quota.expect("a quota").write(&mut headers, route);
-        headers
+        headers.into_map()
     }
 
     /// Returns the fields when a second request comes at once.

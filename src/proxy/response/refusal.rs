@@ -1,11 +1,12 @@
 //! Why the gateway answers a request itself, other than by a rule.
 
 use super::failure::Failure;
+use crate::http1::FieldList;
 use crate::proxy::message::validate::Invalid;
 use crate::{config::Auth, meter};
 use core::time::Duration;
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
+    HeaderValue, StatusCode,
     header::{RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use std::borrow::Cow;
@@ -112,7 +113,7 @@ impl Refusal {
     }
 
     /// Adds what the client needs to do better.
-    pub(crate) fn write(self, headers: &mut HeaderMap) {
+    pub(crate) fn write(self, headers: &mut FieldList) {
         let (name, value) = match self {
             Self::Unauthenticated(challenge) => {
                 let bearer = challenge.bearer.map(HeaderValue::from_static);

@@ -14,10 +14,11 @@ use crate::{
     config::{RateLimitHeaders, Route},
     flow::{Reason, Rejection, Verdict},
 };
+use crate::{http1::FieldList, proxy::message::response::Response};
 use bytes::Bytes;
 use core::time::Duration;
 use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    HeaderValue, Method, StatusCode,
     header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 use smallvec::SmallVec;
@@ -30,7 +31,7 @@ const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#qu
 /// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects.
 pub(crate) fn refuse(
     refusal: Refusal,
-    request: &HeaderMap,
+    request: &FieldList,
     mut completion: Box<Completion>,
 ) -> Response<ResponseBody> {
     let status = refusal.status();
@@ -67,7 +68,7 @@ pub(crate) fn reject(
     rejection: &Rejection,
     route: &Route,
     options: &ReplyOptions,
-    request: &HeaderMap,
+    request: &FieldList,
     completion: Box<Completion>,
 ) -> Response<ResponseBody> {
     let rule = route.rule_name(rejection.slot);
@@ -156,7 +157,7 @@ fn page(
     let status = status.unwrap_or(standard);
     let mut response = problem(status);
     if let Some((content_type, body)) = own {
-        response.headers_mut().remove(CONTENT_TYPE);
+        response.headers_mut().remove(&CONTENT_TYPE);
         response.headers_mut().extend(content_type.map(|value| (CONTENT_TYPE, value)));
         return (response, body);
     }
@@ -202,11 +203,11 @@ fn problem(status: StatusCode) -> Response<()> {
 }
 
 /// A gRPC client reads its status from a field of a 200 without a body.
-fn grpc_error(request: &HeaderMap, code: Code, message: &str) -> Option<Response<()>> {
-    let content_type = request.get(CONTENT_TYPE).filter(|value| is_grpc(value))?;
+fn grpc_error(request: &FieldList, code: Code, message: &str) -> Option<Response<()>> {
+    let content_type = request.value(&CONTENT_TYPE).filter(|value| is_grpc(value.as_bytes()))?;
     let mut response = Response::new(());
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, content_type.clone());
+    headers.insert(CONTENT_TYPE, content_type);
     headers.insert(grpc::STATUS, HeaderValue::from(code as u16));
     if let Ok(message) = HeaderValue::from_str(message) {
         headers.insert(grpc::MESSAGE, message);
@@ -226,7 +227,7 @@ pub(crate) fn finish(
     completion.write_id(response.headers_mut());
     if let Some(route) = &completion.route {
         let headers = response.headers_mut();
-        let is_error = status.as_u16() >= 400 || headers.contains_key(grpc::STATUS);
+        let is_error = status.as_u16() >= 400 || headers.contains_key(&grpc::STATUS);
         let edits = &route.options.response_headers;
         placeholders::add_to_own(is_error, headers, edits, completion.values.as_deref());
     }

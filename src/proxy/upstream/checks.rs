@@ -8,6 +8,7 @@ use super::{
     http2_client::Stream,
 };
 use crate::proxy::body::request_body::RequestBody;
+use crate::proxy::message::request::Request;
 use crate::{
     clock::Clock,
     config::{Live, Server, Snapshot, Upstream},
@@ -15,7 +16,7 @@ use crate::{
     health::Check,
 };
 use core::time::Duration;
-use http::{Method, Request, header};
+use http::{Method, header};
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::JoinSet;
 
@@ -151,14 +152,15 @@ async fn ask(
 ) -> Result<(), String> {
     let opened = connector.connect(server, upstream, Offer::Any { streams: 1 }).await;
     let opened = opened.map_err(|error| format!("cannot connect: {}", cause(&error)))?;
-    let request = Request::builder()
+    let request: Request<RequestBody> = http::Request::builder()
         .method(Method::GET)
         .uri(&*check.path)
         .header(header::HOST, server.authority())
         .header(header::USER_AGENT, "flowgate-health-check")
         .header(header::CONNECTION, "close")
         .body(RequestBody::Empty)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| error.to_string())?
+        .into();
     let status = match opened {
         Opened::Http1(mut connection) => {
             let response = connection.send(request).await;

@@ -3,8 +3,8 @@
 use super::cause::cause;
 use crate::http1::{BodyError, HeadError};
 use crate::proxy::body::request_body::{Cut, RequestBody};
+use crate::proxy::message::request::Request;
 use core::{error::Error as _, fmt};
-use http::Request;
 use std::io;
 
 /// Why a request to a server failed.

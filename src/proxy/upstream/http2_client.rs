@@ -2,12 +2,12 @@
 
 use super::{
     connection_settings::ConnectionSettings,
-    copied::Copied,
     error::{Unanswered, UpstreamError, Why},
     io::BoxedIo,
     shared_body::{SharedBody, Upload},
 };
 use crate::proxy::body::request_body::RequestBody;
+use crate::proxy::message::{request::Request, response::Response};
 use crate::{
     config::{AnswerLimits, Server},
     flow::Instant,
@@ -24,7 +24,7 @@ use core::{
 };
 use h2::Reason;
 use http::{
-    HeaderMap, HeaderValue, Request, Response, Uri, Version,
+    HeaderMap, HeaderValue, Uri, Version,
     header::{CONNECTION, HOST, TRANSFER_ENCODING},
     uri::{Authority, PathAndQuery, Scheme},
 };
@@ -212,19 +212,20 @@ impl Stream {
         request: Request<RequestBody>,
     ) -> Result<Response<()>, Unanswered> {
         let connection = &self.place.connection;
-        let copy = Copied::of(&request);
+        let copy = request.head().clone();
         let (mut head, body) = request.into_parts();
-        let Some(uri) = target(&head.uri, head.headers.get(HOST), &self.server) else {
+        let Some(uri) = target(&head.uri, head.headers.get(&HOST), &self.server) else {
             return Err(Unanswered { why: Why::Unsendable, request: None });
         };
         head.uri = uri;
         head.version = Version::HTTP_2;
         for name in [HOST, CONNECTION, TRANSFER_ENCODING] {
-            head.headers.remove(name);
+            head.headers.remove(&name);
         }
         let (body, upload) = SharedBody::new(body, Arc::<Place>::clone(&self.place));
         self.upload.clone_from(&upload);
-        let sent = connection.sender.clone().try_send_request(Request::from_parts(head, body));
+        let sent =
+            connection.sender.clone().try_send_request(Request::from_parts(head, body).into_http());
         match sent.await {
             Ok(response) => {
                 if let Some(upload) = upload {
@@ -232,7 +233,9 @@ impl Stream {
                 }
                 let is_fit = fits(response.headers(), connection.settings.limits);
                 let response = response.map(|body| self.answer = Some(body));
-                is_fit.then_some(response).ok_or(Unanswered { why: Why::TooLarge, request: None })
+                is_fit
+                    .then(|| response.into())
+                    .ok_or(Unanswered { why: Why::TooLarge, request: None })
             }
             Err(mut error) => {
                 let is_unsent = error.take_message().is_some();
@@ -242,8 +245,8 @@ impl Stream {
                     connection.retire();
                 }
                 let request = (is_unsent || is_refused).then(|| match &upload {
-                    None => Some(copy.restore(RequestBody::Empty)),
-                    Some(upload) => Some(copy.restore(upload.take_back()?)),
+                    None => Some(Request::from_parts(copy, RequestBody::Empty)),
+                    Some(upload) => Some(Request::from_parts(copy, upload.take_back()?)),
                 });
                 Err(Unanswered { why: Why::Broken(error.into()), request: request.flatten() })
             }
@@ -286,13 +289,13 @@ impl Drop for Stream {
 }
 
 /// Returns the target with scheme and authority.
-fn target(uri: &Uri, host: Option<&HeaderValue>, server: &Server) -> Option<Uri> {
+fn target(uri: &Uri, host: Option<&[u8]>, server: &Server) -> Option<Uri> {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(if server.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
     let host = host.filter(|host| !host.is_empty());
     // A request of HTTP/1.0 may name no host.
     parts.authority = Some(match host {
-        Some(host) => Authority::try_from(host.as_bytes()).ok()?,
+        Some(host) => Authority::try_from(host).ok()?,
         None if server.socket().is_some() => Authority::from_static("localhost"),
         None => Authority::try_from(server.authority()).ok()?,
     });

@@ -1,9 +1,10 @@
 //! How long a server says that it keeps an idle connection.
 
+use crate::http1::{self, FieldList};
 use core::time::Duration;
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// How long before the server's own limit a connection is given up: a request that is on its
 /// way when the server closes is lost, and a POST cannot be sent again.
@@ -11,8 +12,8 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// Returns how long a connection may be kept after an answer with these `headers`, if they
 /// say `Keep-Alive: timeout=SECONDS`. Of several, the shortest counts.
-pub(crate) fn announced(headers: &HeaderMap) -> Option<Duration> {
-    let lines = headers.get_all(KEEP_ALIVE).iter().filter_map(|line| line.to_str().ok());
+pub(crate) fn announced(headers: &FieldList) -> Option<Duration> {
+    let lines = headers.get_all(&KEEP_ALIVE).filter_map(http1::text);
     let parameters = lines.flat_map(|line| line.split(',')).filter_map(|item| item.split_once('='));
     let seconds = parameters
         .filter(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))
@@ -41,9 +42,10 @@ mod tests {
             (&["timeout"], None),
             (&[], None),
         ] {
-            let lines = lines.iter().map(|line| (KEEP_ALIVE, HeaderValue::from_static(line)));
+            let lines =
+                lines.iter().map(|line| (KEEP_ALIVE.clone(), HeaderValue::from_static(line)));
             let expected = millis.map(Duration::from_millis);
-            let headers: HeaderMap = lines.collect();
+            let headers: FieldList = lines.collect();
             assert_eq!(announced(&headers), expected);
         }
     }

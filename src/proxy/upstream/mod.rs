@@ -6,7 +6,6 @@ pub(crate) mod checks;
 pub(crate) mod connect;
 pub(crate) mod connection;
 mod connection_settings;
-pub(crate) mod copied;
 pub(crate) mod error;
 pub(crate) mod health;
 mod http1;

@@ -1,5 +1,6 @@
 //! A request that is being served: what is left of its body, and whether its client stays.
 
+use crate::http1::FieldList;
 use crate::http1::{BodyDecoder, BodyError, Framing, HeadLimits, RequestKind, Trailers};
 use crate::proxy::{body::client_body::BodySender, io::input::Input};
 use bytes::Buf;
@@ -51,10 +52,11 @@ impl CurrentRequest {
     }
 
     /// Notes whether the request with these fields takes trailers.
-    pub(crate) fn accepts_trailers(&mut self, headers: &HeaderMap) {
-        let lists = headers.get_all(TE).iter().filter_map(|list| list.to_str().ok());
-        let mut codings = lists.flat_map(|list| list.split(','));
-        self.takes_trailers = codings.any(|coding| coding.trim().eq_ignore_ascii_case("trailers"));
+    pub(crate) fn accepts_trailers(&mut self, headers: &FieldList) {
+        let lists = headers.get_all(&TE);
+        let mut codings = lists.flat_map(|list| list.split(|byte| *byte == b','));
+        let is_trailers = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"trailers");
+        self.takes_trailers = codings.any(is_trailers);
     }
 
     /// Notes whether the client waits for 100 before it sends the body.

@@ -2,12 +2,13 @@
 
 use super::{current_request::CurrentRequest, response, session::Session};
 use crate::http1::BodyError;
+use crate::proxy::message::response::Response;
 use crate::proxy::response::response_body::ResponseBody;
 use core::{
     pin::Pin,
     task::{Context, Poll},
 };
-use http::{Response, Version};
+use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How much is read ahead of a client whose bytes are not wanted yet: it shows that the client has

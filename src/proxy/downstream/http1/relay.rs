@@ -6,6 +6,7 @@ use super::{
     response::{self, Coding},
     session::Session,
 };
+use crate::proxy::message::response::ResponseHead;
 use crate::proxy::{response::response_body::ResponseBody, timeouts::timeout::Timeout};
 use crate::{
     flow::Instant,
@@ -15,7 +16,7 @@ use core::{
     pin::Pin,
     task::{Context, Poll},
 };
-use http::{HeaderMap, HeaderName, response::Parts};
+use http::{HeaderMap, HeaderName};
 use http_body::{Body, Frame};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -49,7 +50,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     /// Begins to write a response.
     pub(super) fn begin_relay(
         &mut self,
-        head: &Parts,
+        head: &ResponseHead,
         body: ResponseBody,
         current: &mut CurrentRequest,
     ) -> Relay {

@@ -1,6 +1,7 @@
 //! From a head's bytes to a request.
 
 use super::{current_request::CurrentRequest, session::Session, target};
+use crate::proxy::message::request::{Request, RequestHead};
 use crate::proxy::{
     body::client_body::{ClientBody, channel},
     downstream::unreadable::UnreadableRequest,
@@ -11,7 +12,7 @@ use crate::{
 };
 use bytes::Bytes;
 use core::task::Context;
-use http::{Method, Request, Uri, header};
+use http::{Method, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 const NO_URI: UnreadableRequest = UnreadableRequest::malformed(
@@ -32,14 +33,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         self.requests = self.requests.saturating_add(1);
         self.head_since = None;
         self.idle_since = None;
+        self.head.lower_names(&mut self.input.bytes);
         let bytes = self.input.take(length);
-        let mut request = Request::new(ClientBody::Empty);
-        *request.version_mut() = self.head.version();
         // It is a token.
-        *request.method_mut() = Method::from_bytes(self.head.method(&bytes)).unwrap_or_default();
-        *request.uri_mut() = uri(&bytes, self.head.target(&bytes)).ok_or(NO_URI)?;
-        *request.headers_mut() = self.peer.header_maps.take();
-        self.head.append_to_map(&bytes, request.headers_mut());
+        let method = Method::from_bytes(self.head.method(&bytes)).unwrap_or_default();
+        let uri = uri(&bytes, self.head.target(&bytes)).ok_or(NO_URI)?;
+        let mut headers = self.peer.field_lists.take();
+        self.head.move_fields(bytes, &mut headers);
+        let version = self.head.version();
+        let head = RequestHead { method, uri, version, headers, extended: None };
+        let mut request = Request::from_parts(head, ClientBody::Empty);
         let framing = *self.head.framing();
         let limits = &self.options.limits;
         let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
@@ -57,7 +60,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                 BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
             };
             let (sender, body) = channel(left, context);
-            current.expects(request.headers().contains_key(header::EXPECT));
+            current.expects(request.headers().contains_key(&header::EXPECT));
             current.send_body(sender, &mut self.input);
             *request.body_mut() = ClientBody::Http1(body);
         }

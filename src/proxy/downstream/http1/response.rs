@@ -5,11 +5,12 @@ use crate::http1::{
     BodyLength, Framing, HeadWriter, LengthField,
     framing::{self, has_body},
 };
+use crate::http1::{Field, FieldKind, FieldList, text};
+use crate::proxy::message::response::{Response, ResponseHead};
 use crate::proxy::response::response_body::ResponseBody;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, Version,
-    header::{CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING},
-    response::Parts,
+    HeaderName, HeaderValue, Version,
+    header::{CONTENT_LENGTH, DATE, TRAILER},
 };
 use http_body::Body;
 use hyper::ext::ReasonPhrase;
@@ -35,7 +36,7 @@ pub(super) struct Written {
 /// Writes the head of a response with this body.
 pub(super) fn write(
     out: &mut Vec<u8>,
-    head: &Parts,
+    head: &ResponseHead,
     body: &ResponseBody,
     current: &CurrentRequest,
     date: impl FnOnce() -> HeaderValue,
@@ -55,11 +56,9 @@ pub(super) fn write(
         (true, _, LengthField::None) => Coding::UntilClose,
     };
     let mut writer = begin(out, head).titled(current.is_titled);
-    fields(&mut writer, &head.headers, |name| {
-        *name != CONTENT_LENGTH && *name != TRANSFER_ENCODING
-    });
+    writer.copy_all((&head.headers).into(), |field| !is_framing(field));
     writer.length(field);
-    if !head.headers.contains_key(DATE) {
+    if !head.headers.contains_key(&DATE) {
         writer.field(&DATE, &date());
     }
     if !current.keeps_alive || coding == Coding::UntilClose {
@@ -76,45 +75,42 @@ pub(super) fn write(
 /// Writes an interim response.
 pub(super) fn write_interim(out: &mut Vec<u8>, interim: &Response<()>, is_titled: bool) {
     let mut writer = HeadWriter::response(out, interim.status(), None).titled(is_titled);
-    fields(&mut writer, interim.headers(), |name| {
-        *name != CONTENT_LENGTH && *name != TRANSFER_ENCODING
-    });
+    writer.copy_all(interim.headers().into(), |field| !is_framing(field));
     writer.end();
 }
 
 /// Writes the head by which both sides change their protocol.
 pub(super) fn write_agreement(
     out: &mut Vec<u8>,
-    head: &Parts,
+    head: &ResponseHead,
     is_titled: bool,
     date: &HeaderValue,
 ) {
     let mut writer = begin(out, head).titled(is_titled);
-    fields(&mut writer, &head.headers, |_| true);
-    if !head.headers.contains_key(DATE) {
+    writer.copy_all((&head.headers).into(), |_| true);
+    if !head.headers.contains_key(&DATE) {
         writer.field(&DATE, date);
     }
     writer.end();
 }
 
-fn begin<'o>(out: &'o mut Vec<u8>, head: &Parts) -> HeadWriter<'o> {
-    let reason = head.extensions.get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
+fn begin<'o>(out: &'o mut Vec<u8>, head: &ResponseHead) -> HeadWriter<'o> {
+    let reason = head.reason.as_ref().map(ReasonPhrase::as_bytes);
     HeadWriter::response(out, head.status, reason)
 }
 
-fn fields(writer: &mut HeadWriter<'_>, headers: &HeaderMap, keeps: impl Fn(&HeaderName) -> bool) {
-    for (name, value) in headers.iter().filter(|(name, _)| keeps(name)) {
-        writer.field(name, value);
-    }
+/// Whether a field says where the body ends, which is said anew.
+fn is_framing(field: &Field<'_>) -> bool {
+    matches!(field.kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
 }
 
 /// Returns what `Content-Length` says, which a response to HEAD and a 304 have without a body.
-fn declared(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+fn declared(headers: &FieldList) -> Option<u64> {
+    text(headers.get(&CONTENT_LENGTH)?)?.parse().ok()
 }
 
-fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
-    let lines = headers.get_all(TRAILER).iter().map(HeaderValue::as_bytes);
+fn announced(headers: &FieldList) -> Vec<HeaderName> {
+    let lines = headers.get_all(&TRAILER);
     let names = lines.flat_map(|line| line.split(|byte| *byte == b','));
     names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
 }
@@ -127,7 +123,7 @@ pub(super) fn write_own(
     date: &HeaderValue,
 ) {
     let mut writer = HeadWriter::response(out, response.status(), None);
-    fields(&mut writer, response.headers(), |_| true);
+    writer.copy_all(response.headers().into(), |_| true);
     writer.length(LengthField::ContentLength(body.len() as u64));
     writer.field(&DATE, date);
     writer.close();

@@ -8,7 +8,11 @@ mod output;
 mod tests;
 
 use super::{connection_settings::ConnectionSettings, error::UpstreamError, io::BoxedIo};
-use crate::http1::{BodyDecoder, BodyLength, HeadLimits, RequestKind, ResponseHead};
+use crate::http1::{BodyDecoder, BodyLength, FieldList, HeadLimits, RequestKind, ResponseHead};
+use crate::proxy::message::{
+    request::Request,
+    response::{self, Response},
+};
 use crate::proxy::{body::request_body::RequestBody, io::input::Input};
 use bytes::{Buf, Bytes};
 use core::{
@@ -18,7 +22,7 @@ use core::{
     pin::Pin,
     task::{Context, Poll, Waker, ready},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::{Frame, SizeHint};
 use hyper::ext::ReasonPhrase;
 use output::Output;
@@ -37,7 +41,7 @@ pub(crate) struct Connection {
     /// Of the request under way.
     request: RequestKind,
     /// Memory for the answer's fields.
-    headers: HeaderMap,
+    headers: FieldList,
     head: ResponseHead,
     /// Interim answers so far, and their bytes.
     interim: (usize, usize),
@@ -59,7 +63,7 @@ impl Connection {
             input: Input::new(),
             output: Output::default(),
             request: RequestKind::Other,
-            headers: HeaderMap::new(),
+            headers: FieldList::default(),
             head: ResponseHead::default(),
             interim: (0, 0),
             early: Vec::new(),
@@ -80,7 +84,7 @@ impl Connection {
         &mut self,
         request: &Request<RequestBody>,
         body: RequestBody,
-        headers: HeaderMap,
+        headers: FieldList,
     ) {
         self.input.make_room();
         self.output.begin(request, body);
@@ -101,7 +105,7 @@ impl Connection {
         mut request: Request<RequestBody>,
     ) -> Result<Response<()>, UpstreamError> {
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
-        self.begin(&request, body, HeaderMap::new());
+        self.begin(&request, body, FieldList::default());
         poll_fn(|context| self.poll_answer(context)).await
     }
 
@@ -147,7 +151,8 @@ impl Connection {
                 return Ok(Some(length));
             }
             if status != StatusCode::CONTINUE {
-                self.early.push(self.interim_head(status, length));
+                let interim = self.interim_head(status, length);
+                self.early.push(interim);
             }
             self.input.bytes.advance(length);
             self.interim = (self.interim.0 + 1, self.interim.1 + length);
@@ -159,12 +164,12 @@ impl Connection {
     }
 
     /// Returns an interim answer whose head has `length` bytes.
-    fn interim_head(&self, status: StatusCode, length: usize) -> Response<()> {
+    fn interim_head(&mut self, status: StatusCode, length: usize) -> Response<()> {
+        self.head.lower_names(&mut self.input.bytes);
         let bytes = Bytes::copy_from_slice(&self.input.bytes[..length]);
-        let mut response = Response::new(());
-        *response.status_mut() = status;
-        self.head.append_to_map(&bytes, response.headers_mut());
-        response
+        let mut headers = FieldList::default();
+        self.head.move_fields(bytes, &mut headers);
+        Response::from_parts(response::ResponseHead { status, reason: None, headers }, ())
     }
 
     /// Takes the interim answers that have come since the last call, but for 100.
@@ -174,21 +179,17 @@ impl Connection {
 
     /// Returns the answer whose head has `length` bytes.
     fn answer(&mut self, length: usize) -> Response<()> {
+        self.head.lower_names(&mut self.input.bytes);
         let bytes = self.input.take(length);
         self.body = BodyDecoder::new(self.head.framing().body, limits(&self.settings));
         self.has_trailers = false;
-        let mut response = Response::new(());
-        *response.status_mut() = self.head.status();
-        *response.headers_mut() = mem::take(&mut self.headers);
-        self.head.append_to_map(&bytes, response.headers_mut());
-        let reason = self.head.reason(&bytes);
-        let usual = self.head.status().canonical_reason().map(str::as_bytes);
-        if usual != Some(reason)
-            && let Ok(reason) = ReasonPhrase::try_from(reason)
-        {
-            response.extensions_mut().insert(reason);
-        }
-        response
+        let status = self.head.status();
+        let usual = status.canonical_reason().map(str::as_bytes);
+        let reason = Some(self.head.reason(&bytes)).filter(|reason| usual != Some(reason));
+        let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason).ok());
+        let mut headers = mem::take(&mut self.headers);
+        self.head.move_fields(bytes, &mut headers);
+        Response::from_parts(response::ResponseHead { status, reason, headers }, ())
     }
 
     /// Polls for the next part of the answer's body. What has not left yet of the request's is sent

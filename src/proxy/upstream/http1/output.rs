@@ -1,8 +1,10 @@
 //! A request on its way to its server.
 
 use crate::http1::{
-    BodyLength, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request, write_trailers,
+    BodyLength, FieldKind, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request,
+    write_trailers,
 };
+use crate::proxy::message::request::Request;
 use crate::proxy::{
     body::{
         request_body::{Cut, RequestBody},
@@ -16,10 +18,7 @@ use core::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Request,
-    header::{CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING},
-};
+use http::{HeaderMap, HeaderName, header::TRAILER};
 use http_body::{Body, Frame};
 use std::io;
 
@@ -70,16 +69,17 @@ impl Output {
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
         let mut writer = HeadWriter::request(self.outgoing.head(), method, target.as_bytes());
         let mut has_length = false;
-        for (name, value) in request.headers() {
-            match name {
-                name if *name == CONTENT_LENGTH => has_length = true,
-                name if *name == TRANSFER_ENCODING => {}
-                name => writer.field(name, value),
+        writer.copy_all(request.headers().into(), |field| match field.kind {
+            FieldKind::ContentLength => {
+                has_length = true;
+                false
             }
-            if *name == TRAILER {
-                self.announced.extend(announced(value));
+            FieldKind::TransferEncoding => false,
+            FieldKind::Host | FieldKind::Connection | FieldKind::HopByHop | FieldKind::EndToEnd => {
+                true
             }
-        }
+        });
+        self.announced.extend(request.headers().get_all(&TRAILER).flat_map(announced));
         let length = match body.size_hint().exact() {
             Some(0) if !has_length => BodyLength::None,
             Some(length) => BodyLength::Exactly(length),
@@ -194,7 +194,7 @@ impl Output {
 }
 
 /// Returns the names that a line of `Trailer` lists.
-fn announced(line: &HeaderValue) -> impl Iterator<Item = HeaderName> {
-    let names = line.as_bytes().split(|byte| *byte == b',');
+fn announced(line: &[u8]) -> impl Iterator<Item = HeaderName> {
+    let names = line.split(|byte| *byte == b',');
     names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
 }

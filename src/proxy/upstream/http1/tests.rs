@@ -22,8 +22,8 @@ fn connected() -> (Box<Connection>, DuplexStream) {
 }
 
 fn request(method: Method) -> Request<RequestBody> {
-    let request = Request::builder().method(method).uri("/a?b").header("host", "x");
-    request.body(RequestBody::Empty).expect("a request")
+    let request = http::Request::builder().method(method).uri("/a?b").header("host", "x");
+    request.body(RequestBody::Empty).expect("a request").into()
 }
 
 /// What became of an answer: status, body and trailers, or an error; and whether the connection can

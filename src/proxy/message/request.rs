@@ -1,0 +1,92 @@
+//! A request on its way through, whichever version of HTTP its neighbours speak.
+
+use crate::{http1::FieldList, proxy::body::extended_connect::ExtendedConnect};
+use http::{Method, Uri, Version};
+
+/// A request with a body.
+#[derive(Debug)]
+pub(crate) struct Request<B> {
+    head: RequestHead,
+    body: B,
+}
+
+/// The head of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestHead {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) version: Version,
+    pub(crate) headers: FieldList,
+    /// The client's side of a tunnel over HTTP/2.
+    pub(crate) extended: Option<ExtendedConnect>,
+}
+
+impl<B> Request<B> {
+    pub(crate) fn from_parts(head: RequestHead, body: B) -> Self {
+        Self { head, body }
+    }
+
+    pub(crate) fn into_parts(self) -> (RequestHead, B) {
+        (self.head, self.body)
+    }
+
+    pub(crate) fn head(&self) -> &RequestHead {
+        &self.head
+    }
+
+    pub(crate) fn head_mut(&mut self) -> &mut RequestHead {
+        &mut self.head
+    }
+
+    pub(crate) fn method(&self) -> &Method {
+        &self.head.method
+    }
+
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.head.uri
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.head.version
+    }
+
+    pub(crate) fn headers(&self) -> &FieldList {
+        &self.head.headers
+    }
+
+    pub(crate) fn headers_mut(&mut self) -> &mut FieldList {
+        &mut self.head.headers
+    }
+
+    pub(crate) fn body(&self) -> &B {
+        &self.body
+    }
+
+    pub(crate) fn body_mut(&mut self) -> &mut B {
+        &mut self.body
+    }
+
+    pub(crate) fn map<C>(self, change: impl FnOnce(B) -> C) -> Request<C> {
+        Request { head: self.head, body: change(self.body) }
+    }
+
+    /// Returns the request as HTTP/2 has it.
+    pub(crate) fn into_http(self) -> http::Request<B> {
+        let mut request = http::Request::new(self.body);
+        *request.method_mut() = self.head.method;
+        *request.uri_mut() = self.head.uri;
+        *request.version_mut() = self.head.version;
+        *request.headers_mut() = self.head.headers.into_map();
+        request
+    }
+}
+
+impl<B> From<http::Request<B>> for Request<B> {
+    fn from(request: http::Request<B>) -> Self {
+        let (mut head, body) = request.into_parts();
+        let extended = head.extensions.remove();
+        let (method, uri, version) = (head.method, head.uri, head.version);
+        let headers = head.headers.into();
+        Self { head: RequestHead { method, uri, version, headers, extended }, body }
+    }
+}

@@ -1,0 +1,72 @@
+//! A response on its way through, whichever version of HTTP its neighbours speak.
+
+use crate::http1::FieldList;
+use http::StatusCode;
+use hyper::ext::ReasonPhrase;
+
+/// A response with a body.
+#[derive(Debug)]
+pub(crate) struct Response<B> {
+    head: ResponseHead,
+    body: B,
+}
+
+/// The head of a response.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseHead {
+    pub(crate) status: StatusCode,
+    /// Another than the usual one.
+    pub(crate) reason: Option<ReasonPhrase>,
+    pub(crate) headers: FieldList,
+}
+
+impl<B> Response<B> {
+    /// Returns a 200 without fields.
+    pub(crate) fn new(body: B) -> Self {
+        Self { head: ResponseHead::default(), body }
+    }
+
+    pub(crate) fn from_parts(head: ResponseHead, body: B) -> Self {
+        Self { head, body }
+    }
+
+    pub(crate) fn into_parts(self) -> (ResponseHead, B) {
+        (self.head, self.body)
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.head.status
+    }
+
+    pub(crate) fn status_mut(&mut self) -> &mut StatusCode {
+        &mut self.head.status
+    }
+
+    pub(crate) fn headers(&self) -> &FieldList {
+        &self.head.headers
+    }
+
+    pub(crate) fn headers_mut(&mut self) -> &mut FieldList {
+        &mut self.head.headers
+    }
+
+    pub(crate) fn map<C>(self, change: impl FnOnce(B) -> C) -> Response<C> {
+        Response { head: self.head, body: change(self.body) }
+    }
+
+    /// Returns the response as HTTP/2 has it.
+    pub(crate) fn into_http(self) -> http::Response<B> {
+        let mut response = http::Response::new(self.body);
+        *response.status_mut() = self.head.status;
+        *response.headers_mut() = self.head.headers.into_map();
+        response
+    }
+}
+
+impl<B> From<http::Response<B>> for Response<B> {
+    fn from(response: http::Response<B>) -> Self {
+        let (head, body) = response.into_parts();
+        let headers = head.headers.into();
+        Self { head: ResponseHead { status: head.status, reason: None, headers }, body }
+    }
+}

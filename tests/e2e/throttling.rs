@@ -195,6 +195,18 @@ fn grpc_clients_get_a_grpc_status() {
 }
 
 #[test]
+fn a_grpc_call_that_is_too_long_gets_the_status_of_a_limit() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, &route("    body_limit: 10")));
+    let mut client = Client::new(gateway.web());
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 11\r\n\r\nhello world",
+    );
+    let answer = client.read("POST");
+    assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("8")));
+}
+
+#[test]
 fn a_custom_answer_replaces_ours() {
     let upstream = upstream::echo();
     let rules = "    flow: [{ name: none, limit: 1/1h, burst: 1 }]\n    \

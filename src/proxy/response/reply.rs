@@ -39,7 +39,7 @@ pub(crate) fn refuse(
         StatusCode::NOT_FOUND => Code::Unimplemented,
         StatusCode::FORBIDDEN => Code::PermissionDenied,
         StatusCode::UNAUTHORIZED => Code::Unauthenticated,
-        StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
         StatusCode::GATEWAY_TIMEOUT => Code::DeadlineExceeded,
         _ if status.is_server_error() => Code::Unavailable,
         _ => Code::Internal,

@@ -64,7 +64,7 @@ impl Router {
     /// Returns the page, or why there is none for this request.
     fn endpoint(&self, head: &Parts) -> Result<&'static Endpoint, Box<Reply>> {
         let endpoint = all().find(|known| known.path == head.uri.path());
-        // A path that is not there is told to those only who may know what is.
+        // Only clients with access learn which paths do not exist.
         let access = endpoint.map_or(Access::Operators, |known| known.access);
         let admin = &self.admin;
         let settings = admin.settings();

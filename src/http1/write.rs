@@ -58,7 +58,7 @@ impl<'a> HeadWriter<'a> {
         Self { out, is_titled: false }
     }
 
-    /// Writes the names of the fields that follow as in `Content-Type`, for recipients that heed the
+    /// Writes the names of the fields that follow as in `Content-Type`, for recipients that depend on the
     /// case.
     pub fn titled(self, is_titled: bool) -> Self {
         Self { is_titled, ..self }

@@ -6,7 +6,7 @@ use ahash::AHashMap;
 use core::{net::IpAddr, time::Duration};
 use http::Method;
 
-/// The most kinds of change that are told apart.
+/// The most kinds of change that are kept apart.
 const MOST_KINDS: usize = 65_536;
 
 /// Examples of each kind of change.
@@ -71,7 +71,7 @@ pub(super) struct Example {
     pub(super) client: IpAddr,
 }
 
-/// Whom a rule counts by itself, or a client's address where no rule does.
+/// The client that a rule counts by itself, or a client's address where no rule does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Client {
     /// The route of the new file.

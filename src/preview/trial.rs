@@ -190,7 +190,7 @@ impl Preview {
         }
     }
 
-    /// Returns for whom a request counts: by the rule of the new file that treats it otherwise, or
+    /// Returns the client for which a request counts: by the rule of the new file that treats it otherwise, or
     /// the one of the same name as the rule in force that did.
     fn client(&self, trial: &mut Trial, here: &Here<'_>) -> (Client, Option<Box<str>>) {
         let route = trial.route.and_then(|index| self.snapshot.routes.get(index as usize));
@@ -293,7 +293,7 @@ impl Trial {
     /// Says how the request is answered, when that is known.
     pub fn answered(&mut self, outcome: Outcome) {
         if let Some(permit) = &mut self.permit {
-            // Nobody is told of a breaker that is not in force.
+            // A breaker that is not in force has no message.
             let _transition = permit.answered(outcome);
         }
     }

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-/// The most keys that are told apart, all routes together. A key takes about 100 bytes.
+/// The most keys that are counted apart, all routes together. A key takes about 100 bytes.
 pub(super) const MOST_KEYS: usize = 1_000_000;
 
 /// The most first segments of paths that are counted before the largest are chosen.
@@ -22,7 +22,7 @@ const MOST_MADE: usize = 8;
 /// A first segment is a route of its own if it has at least one request in this many.
 const LEAST_SHARE: usize = 20;
 
-/// The fewest requests of a route from which a limit can be told.
+/// The fewest requests of a route from which a limit can be suggested.
 pub(super) const LEAST_REQUESTS: usize = 1000;
 
 /// A request: 16 bytes, and as much again while peaks are looked for.

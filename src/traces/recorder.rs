@@ -60,7 +60,7 @@ pub struct Trace {
     pub recording: Option<Box<Recording>>,
 }
 
-/// The trace of a request, as the upstream is told of it.
+/// The trace of a request, as the upstream receives it.
 #[derive(Debug)]
 pub struct TraceContext {
     trace_id: u128,

@@ -158,8 +158,8 @@ const showTiles = ({ all, reasons, at }) => {
   $("t-latency").replaceChildren(millis(all.p50), make("small", { text: `p50 · p99 ${millis(all.p99)}` }));
   text($("t-in-flight"), short(all.in_flight));
   text($("t-waiting"), short(all.waiting));
-  if (at % 10 === 0 || !$("all-chart").dataset.told) {
-    $("all-chart").dataset.told = "yes";
+  if (at % 10 === 0 || !$("all-chart").dataset.announced) {
+    $("all-chart").dataset.announced = "yes";
     const most = Math.max(...shown.all.rejected);
     $("all-chart").setAttribute("aria-label", `Requests per second over the last 5 minutes: now ${all.passed} passed, ${all.delayed} delayed, ${all.rejected} rejected; at most ${most} rejected in a second.`);
   }

@@ -1,5 +1,5 @@
 "use strict";
-// Charts of five minutes. What happens to requests is told apart by pattern as well as by colour.
+// Charts of five minutes. What happens to requests differs by pattern as well as by colour.
 
 const Charts = (() => {
   const SAMPLES = 300;

@@ -27,7 +27,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// How long a bound is heeded, and twice as long at most: a quick answer among all of them, and
+/// How long a bound is used, and twice as long at most: a quick answer among all of them, and
 /// clocks that are kept drift by less than a millisecond.
 const PERIOD: Duration = Duration::from_secs(10);
 

@@ -176,7 +176,7 @@ impl Compiler {
             } else if Stored::new(algorithm).is_ok() {
                 self.error(
                     Problem::error(place, "`sync_interval` with `concurrency`")
-                        .help("remove it: what is in flight is over before others are told"),
+                        .help("remove it: what is in flight is over before the others learn of it"),
                 );
                 return None;
             }

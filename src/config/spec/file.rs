@@ -52,7 +52,7 @@ keys! {
         /// `trusted_proxies` only (trusted).
         request_id: RequestIds = "on";
         /// How header names are written to HTTP/1.1 clients: `content-type` or, for old clients that
-        /// heed the case, `Content-Type`.
+        /// depend on the case, `Content-Type`.
         h1_header_case: HeaderCase = "lower";
         /// One JSON line a request, to `stdout` or to a file; USR1 reopens it.
         access_log: LogTarget = "off";

@@ -26,7 +26,7 @@ fn each_rule_is_kept_converted_reset_added_or_removed() {
         [0, 1].map(|at| difference.routes[at].change)
     );
     let rules = difference.routes[0].rules.iter();
-    let told: Vec<_> = rules.map(|rule| (rule.name.as_str(), rule.change)).collect();
+    let changes: Vec<_> = rules.map(|rule| (rule.name.as_str(), rule.change)).collect();
     let expected = [
         ("same", "kept"),
         ("numbers", "converted"),
@@ -34,7 +34,7 @@ fn each_rule_is_kept_converted_reset_added_or_removed() {
         ("new", "added"),
         ("gone", "removed"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(changes, expected);
     let said = difference.to_string();
     for line in [
         "route a  edited (numbers 10/1s → 20/1s, key key none → client_ip/64, +rule new 5, -rule gone)",

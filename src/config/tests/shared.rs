@@ -177,7 +177,7 @@ fn states_are_exchanged_of_shared_rules_that_count() {
         ),
         (
             "concurrency: 3, scope: cluster, sync_interval: 100ms",
-            "`sync_interval` with `concurrency` | remove it: what is in flight is over before others are told",
+            "`sync_interval` with `concurrency` | remove it: what is in flight is over before the others learn of it",
         ),
         (
             "algorithm: sliding_log, limit: 1/1s, scope: cluster, sync_interval: 100ms",
@@ -207,10 +207,10 @@ fn a_rule_that_gets_or_loses_its_interval_begins_afresh_and_diff_says_so() {
         [(&atomic, &often, "reset"), (&often, &atomic, "reset"), (&often, &seldom, "kept")]
     {
         let difference = diff(old, new);
-        let told = &difference.routes[0].rules[0];
-        assert_eq!(told.change, expected);
-        let warns = told.warning.is_some_and(|text| text.contains("`sync_interval`"));
-        assert_eq!(warns, expected == "reset", "{:?}", told.warning);
+        let found = &difference.routes[0].rules[0];
+        assert_eq!(found.change, expected);
+        let warns = found.warning.is_some_and(|text| text.contains("`sync_interval`"));
+        assert_eq!(warns, expected == "reset", "{:?}", found.warning);
     }
 }
 
@@ -229,10 +229,10 @@ fn what_the_store_counts_under_another_name_begins_afresh_and_diff_says_so() {
         (&shared, &shared, "kept"),
     ] {
         let difference = diff(old, new);
-        let told = &difference.routes[0].rules[0];
-        assert_eq!(told.change, expected);
-        let warns = told.warning.is_some_and(|text| text.contains("`scope: cluster`"));
-        assert_eq!(warns, expected == "reset", "{:?}", told.warning);
+        let found = &difference.routes[0].rules[0];
+        assert_eq!(found.change, expected);
+        let warns = found.warning.is_some_and(|text| text.contains("`scope: cluster`"));
+        assert_eq!(warns, expected == "reset", "{:?}", found.warning);
     }
 }
 

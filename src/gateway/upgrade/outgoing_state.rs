@@ -26,7 +26,7 @@ pub(super) struct OutgoingState {
 }
 
 impl OutgoingState {
-    /// Sends all states. Requests go on meanwhile: what they change is told.
+    /// Sends all states. Requests go on meanwhile: what they change is sent too.
     pub(super) fn send(gates: &Gates, channel: &Channel) -> Result<Self, ChannelError> {
         let (journal, changes) = Journal::new();
         let sent = Self { gates: Arc::clone(gates), journal: Some(journal), changes };
@@ -73,7 +73,7 @@ impl OutgoingState {
         Ok(())
     }
 
-    /// Returns whether more changed than could be told.
+    /// Returns whether more changed than could be sent.
     pub(super) fn is_lost(&self) -> bool {
         self.changes.is_lost()
     }
@@ -104,7 +104,7 @@ impl Drop for OutgoingState {
     }
 }
 
-/// Ends the export: no later change is told.
+/// Ends the export: no later change is sent.
 pub(super) fn end(gates: &Gates) {
     gates.iter().for_each(|(_, gate)| gate.end_export());
 }

@@ -41,8 +41,8 @@ pub(crate) struct Successor {
     jobs: Sender<Job>,
     events: UnboundedReceiver<Event>,
     is_busy: bool,
-    /// Disconnected when the thread has told everything.
-    told: Receiver<()>,
+    /// Disconnected when the thread has sent everything.
+    finished: Receiver<()>,
     gates: Gates,
 }
 
@@ -78,7 +78,7 @@ enum HandoverError {
     Ended(ExitStatus),
     #[error("{0}")]
     Channel(#[from] ChannelError),
-    #[error("more requests came meanwhile than the new process could be told of")]
+    #[error("more requests came meanwhile than could be passed to the new process")]
     TooBusy,
     #[error("the new process answered out of turn")]
     OutOfTurn,
@@ -91,12 +91,12 @@ impl Successor {
     pub(crate) fn start() -> io::Result<Self> {
         let (jobs, inbox) = channel();
         let (outbox, events) = unbounded_channel();
-        let (telling, told) = channel();
+        let (finishing, finished) = channel();
         thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
             run(inbox, &outbox);
-            drop(telling);
+            drop(finishing);
         })?;
-        Ok(Self { jobs, events, is_busy: false, told, gates: Gates::default() })
+        Ok(Self { jobs, events, is_busy: false, finished, gates: Gates::default() })
     }
 
     /// Returns whether a new process is being started.
@@ -113,7 +113,7 @@ impl Successor {
     /// Tells the rest to the new process, after the last request has ended.
     pub(crate) fn finish(&self) {
         end(&self.gates);
-        if self.told.recv_timeout(FINISH_PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if self.finished.recv_timeout(FINISH_PATIENCE) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("the new process does not listen to what the last requests changed");
         }
     }

@@ -129,7 +129,7 @@ Exit codes: 0 done; 1 the configuration has errors, or a line cannot be read and
         #[command(flatten)]
         options: replay::Options,
     },
-    /// Suggest limits for recorded traffic, as YAML to paste.
+    /// Suggest limits for recorded traffic or for that of a running gateway, as YAML to paste.
     ///
     /// For each route, the peaks of its clients, a limit with a margin, and what it would have
     /// rejected. Without `-c` the routes are the first segments of paths.
@@ -138,9 +138,10 @@ Examples:
   flowgate suggest access.log > gateway.yaml
   flowgate suggest -c gateway.yaml --key header:x-api-key access.log.*.gz
   flowgate suggest --target 0.1% --window 1m access.log
+  flowgate suggest -c gateway.yaml --live --for 1h
 
-Exit codes: 0 done; 1 the configuration has errors, or the log is too short for any limit;
-2 called wrongly, or a file cannot be read.")]
+Exit codes: 0 done; 1 the configuration has errors, the log is too short for any limit, or the
+gateway shows no requests; 2 called wrongly, a file cannot be read, or the gateway does not answer.")]
     Suggest {
         /// The configuration.
         #[command(flatten)]

@@ -234,7 +234,7 @@ fn run(command: Command) -> Result<(), Failure> {
             demo(named, log, upstream, upstream_only)
         }
         Command::Replay { file, options } => replay(&options, &file.path()),
-        Command::Suggest { file, options } => suggest(&options, file.config.as_deref()),
+        Command::Suggest { file, options } => suggest(&options, &file),
         Command::Import { options } => import(&options),
         Command::Test { file, options } => test(&options, file.config.as_deref()),
         Command::Diff { old, new, output } => diff(&old, &new, output),
@@ -341,10 +341,16 @@ fn replay(options: &replay::Options, config: &Path) -> Result<(), Failure> {
     }
 }
 
-fn suggest(options: &suggest::Options, config: Option<&Path>) -> Result<(), Failure> {
-    match suggest::run(options, config, &mut io::stdout().lock()) {
+fn suggest(options: &suggest::Options, file: &cli::File) -> Result<(), Failure> {
+    if let Some(wrong) = options.misuse() {
+        cli::wrong(ErrorKind::ArgumentConflict, wrong);
+    }
+    let gateway = file.clone().path();
+    let files = suggest::Files { routes: file.config.as_deref(), gateway: &gateway };
+    match suggest::run(options, files, &mut io::stdout().lock()) {
         Err(suggest::SuggestError::Write(error)) if is_closed(&error) => Ok(()),
         Err(suggest::SuggestError::Config(problems)) => Err((*problems).into()),
+        Err(suggest::SuggestError::Client(error)) => Err(error.into()),
         Err(error) => Err(Failure::Error(Box::new(error))),
         Ok(suggest::SuggestResult::Proposed) => Ok(()),
         Ok(suggest::SuggestResult::Nothing) => Err(Failure::Printed),

@@ -81,6 +81,11 @@ pub struct Client {
 #[derive(Clone, Copy, Debug)]
 pub struct Endless;
 
+/// Among a request's extensions: cancelled when the server stops. An [`Endless`] answer then has two
+/// seconds for its end.
+#[derive(Clone, Debug)]
+pub struct Stopping(pub CancellationToken);
+
 /// Answers every request on a listener with `handler` until `shutdown` is ready. Requests then in
 /// flight have two seconds to end. When `handed_over` is ready, another process accepts connections: each connection's next answer
 /// is its last, and idle ones close after a few seconds.
@@ -217,8 +222,10 @@ async fn exchange<S, H, F, B>(
 {
     let is_endless = Arc::new(AtomicBool::new(false));
     let endless = Arc::clone(&is_endless);
+    let stopping = Stopping(stop.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(client);
+        request.extensions_mut().insert(stopping.clone());
         let is_last = retired.is_cancelled();
         let answer = handler(request);
         let endless = Arc::clone(&endless);

@@ -5,12 +5,13 @@
 mod client;
 
 use flowgate::{
+    access_log::{Output, Sink},
     admin::{self, Readiness},
     clock::Clock,
-    config::{self, Live},
+    config::{self, AccessLog, Live},
     small_http,
 };
-use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fs, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -293,11 +294,14 @@ impl Served {
         let live = Live::start(plan, clock.now());
         let readiness = Arc::<Readiness>::default();
         let (reload, asked) = mpsc::channel(1);
+        let output = Output::open(&AccessLog::Off).unwrap();
+        let access_log = Sink::start(output, NonZeroUsize::MIN, Arc::default()).unwrap();
         let state = admin::State {
             previews: Arc::default(),
             preview: mpsc::channel(1).0,
             saves: mpsc::channel(1).0,
             rejections: Arc::default(),
+            watching: access_log.watching(),
             seed: flowgate::route::Seed::new([1, 2]),
             key_names: Arc::default(),
             store: None,

@@ -96,9 +96,9 @@ const LAYERS: &[Layer] = &[
     ),
     io("replay", &["flow", "route", "config", "access_log"]),
     io("scenario", &["flow", "config", "replay"]),
-    io("suggest", &["flow", "route", "config", "replay"]),
-    io("import", &["route", "config"]),
     io("admin_client", &["config"]),
+    io("suggest", &["flow", "route", "config", "clock", "shutdown", "replay", "admin_client"]),
+    io("import", &["route", "config"]),
     io("cli", &["import", "replay", "scenario", "suggest", "admin_client"]),
     io(
         "preview_command",
@@ -170,7 +170,7 @@ const GRANTS: &[(&str, &[&str])] = &[
 /// What only one layer names, whatever else a layer may.
 const ONLY_IN: &[(&str, &str, &str)] = &[
     ("notify", "config", "take what config::watch tells"),
-    ("arc_swap", "config preview", "load the snapshot through config::Live"),
+    ("arc_swap", "config preview access_log", "load the snapshot through config::Live"),
     ("serde_yaml", "config", "take a compiled Snapshot: only config reads YAML"),
     ("annotate_snippets", "config", "print config::Diagnostics"),
     ("redis", "cluster", "ask the store through cluster"),

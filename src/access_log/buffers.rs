@@ -1,15 +1,13 @@
 //! The workers' buffers and the writer's commands.
 
-use super::output::Output;
+use super::{output::Output, watchers::Watchers};
 use crate::{clock::Clock, flow::Instant, lines, meter::Counters};
-use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicBool, mpsc::SyncSender,
-};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc::SyncSender};
 
 /// State of workers and writer.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) on: AtomicBool,
+    pub(super) watchers: Watchers,
     /// Until when, by this clock, workers wait for room.
     pub(super) room_until: OnceLock<(Clock, Instant)>,
     pub(super) buffers: Box<[Buffer]>,

@@ -4,19 +4,27 @@
 //! ms. A buffer holds 1 MiB. If it is full because the disk or reader is too slow, lines are
 //! dropped and counted; only while the gateway ends, workers wait for room. Lines of one worker
 //! stay in order.
+//!
+//! Clients of the admin listener may watch the lines, also if they are not written: see [`Watching`].
 
 mod buffers;
 mod decision;
 mod output;
 mod record;
+mod watch;
+mod watchers;
 mod writer;
 
 pub use decision::{Decision, DecisionRecord};
 pub use output::Output;
+#[cfg(test)]
+pub(crate) use record::sample;
 pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey, PreviewRecord};
+pub use watch::{StreamEnd, StreamLine, StreamState, Watch, Watching};
 
 use self::{
     buffers::{Buffer, Command, Shared, lock},
+    watchers::Watchers,
     writer::Writer,
 };
 use crate::{clock::Clock, config::AccessLog, meter::Counters};
@@ -25,7 +33,7 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::Ordering::Relaxed,
         mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     thread::{self, JoinHandle},
@@ -75,7 +83,7 @@ impl Sink {
         // before the writer takes it; reloads and signals add a few.
         let (commands, inbox) = sync_channel(2 * workers + 16);
         let shared = Arc::new(Shared {
-            on: AtomicBool::new(output.is_on()),
+            watchers: Watchers::new(output.is_on()),
             room_until: OnceLock::new(),
             buffers: (0..workers).map(|_| Buffer::default()).collect(),
             commands,
@@ -93,6 +101,11 @@ impl Sink {
     /// Returns the handle of this worker.
     pub fn handle(&self, worker: usize) -> Handle {
         Handle { shared: Arc::clone(&self.shared), worker: worker % self.shared.buffers.len() }
+    }
+
+    /// Returns what begins watches of the lines.
+    pub fn watching(&self) -> Watching {
+        Watching(Arc::clone(&self.shared))
     }
 
     /// Makes workers wait for room in full buffers for a second from now: all requests in flight
@@ -124,7 +137,7 @@ impl Sink {
         if !is_sent || finished.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Disconnected) {
             return Err(io::Error::other("the access log's writer does not answer"));
         }
-        self.shared.on.store(on, Relaxed);
+        self.shared.watchers.set_written(on);
         Ok(())
     }
 }
@@ -153,16 +166,35 @@ impl Drop for Sink {
 }
 
 impl Handle {
-    /// Returns whether lines are written. If not, records need not be made.
+    /// Returns whether lines are written or watched. If not, records need not be made.
     pub fn is_on(&self) -> bool {
-        self.shared.on.load(Relaxed)
+        self.shared.watchers.want_lines()
     }
 
-    /// Appends one line, or drops and counts it if the buffer is full.
+    /// Returns whether lines are written.
+    pub fn is_written(&self) -> bool {
+        self.shared.watchers.is_written()
+    }
+
+    /// Appends one line to the log and to the queues of watchers. Where there is no room, it is
+    /// dropped and counted.
     pub fn log(&self, record: &AccessRecord<'_>) {
-        if !self.is_on() {
-            return;
+        if self.shared.watchers.is_watched() {
+            self.show(record);
         }
+        if self.is_written() {
+            self.write(record);
+        }
+    }
+
+    #[cold]
+    fn show(&self, record: &AccessRecord<'_>) {
+        let Ok(mut line) = serde_json::to_vec(record) else { return };
+        line.push(b'\n');
+        self.shared.watchers.send(&line);
+    }
+
+    fn write(&self, record: &AccessRecord<'_>) {
         let buffer = &self.shared.buffers[self.worker];
         let mut lines = lock(&buffer.lines);
         let before = loop {
@@ -209,7 +241,7 @@ impl Handle {
 
 #[cfg(test)]
 mod tests {
-    use super::{record::sample as record, *};
+    use super::{sample as record, *};
     use serde_json::Value;
     use std::{fs, path::Path};
 
@@ -249,10 +281,11 @@ mod tests {
     fn a_full_buffer_drops_whole_lines_and_counts_them() {
         let (commands, _inbox) = sync_channel(16);
         let counters = Arc::new(Counters::default());
-        let on = true.into();
+        let watchers = Watchers::new(true);
         let room_until = OnceLock::new();
         let buffers = Box::new([Buffer::default()]);
-        let shared = Shared { on, room_until, buffers, commands, counters: Arc::clone(&counters) };
+        let shared =
+            Shared { watchers, room_until, buffers, commands, counters: Arc::clone(&counters) };
         let handle = Handle { shared: Arc::new(shared), worker: 0 };
         let long = "x".repeat(BUFFER / 3);
         for _ in 0..5 {

@@ -195,7 +195,7 @@ fn priority_rules<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S
 
 /// Returns a record whose path is `path`.
 #[cfg(test)]
-pub(super) fn sample(path: &str) -> AccessRecord<'_> {
+pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
     AccessRecord {
         ts: Instant::from_nanos(1_795_237_200_125_000_000),
         method: "GET",

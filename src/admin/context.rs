@@ -2,6 +2,7 @@
 
 use super::{edit::Save, keys::Surveys, live::Sampler, readiness::Readiness};
 use crate::{
+    access_log::Watching,
     clock::Clock,
     cluster::Store,
     config::{self, Live},
@@ -42,6 +43,8 @@ pub struct State {
     pub saves: mpsc::Sender<Save>,
     /// The last rejections.
     pub rejections: Arc<Rejections>,
+    /// Follows requests as they end.
+    pub watching: Watching,
     /// The key of clients' fingerprints.
     pub seed: Seed,
     /// The clock of the process.

@@ -1,9 +1,11 @@
 //! What a page is to the router: its path and methods, who may ask for it, and how it answers.
 
 use super::{context::Admin, reply::Reply};
+use crate::small_http::Stopping;
 use bytes::Bytes;
 use http::request::Parts;
 use std::{borrow::Cow, pin::Pin, sync::Arc};
+use tokio_util::sync::CancellationToken;
 
 /// One path of the admin listener.
 pub(super) struct Endpoint {
@@ -76,6 +78,11 @@ impl Endpoint {
 }
 
 impl Ask {
+    /// Returns what is cancelled when the listener closes.
+    pub(super) fn stopping(&self) -> CancellationToken {
+        self.head.extensions.get().map(|Stopping(token)| token.clone()).unwrap_or_default()
+    }
+
     /// Returns the values of a query field, decoded.
     pub(super) fn query<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Cow<'a, str>> {
         let fields = self.head.uri.query().unwrap_or_default().split('&');

@@ -18,6 +18,7 @@ mod preview;
 mod process;
 mod readiness;
 mod reply;
+mod requests;
 mod router;
 mod routes;
 

@@ -1,4 +1,4 @@
-//! Answers of the admin listener: texts, JSON, and streams of events.
+//! Answers of the admin listener: texts, JSON, and streams.
 
 use super::context::Admin;
 use crate::small_http::{self, Endless};
@@ -60,15 +60,18 @@ pub(super) fn large(
     page(StatusCode::OK, content_type, Bytes::from_owner(PageBody { text, permit }))
 }
 
-/// Returns an answer that sends what `pieces` receives until its senders are gone, as
-/// `text/event-stream`, unless too many are open. The senders notice that the client has left by
-/// `Sender::closed`.
-pub(super) fn events(admin: &Admin, pieces: mpsc::Receiver<Bytes>) -> Reply {
+/// Returns an answer that sends what `pieces` receives until its senders are gone, unless too many
+/// are open. The senders notice that the client has left by `Sender::closed`.
+pub(super) fn stream(
+    admin: &Admin,
+    content_type: &'static str,
+    pieces: mpsc::Receiver<Bytes>,
+) -> Reply {
     let Ok(permit) = Arc::clone(&admin.streams).try_acquire_owned() else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open\n");
     };
     let body = Pieces { pieces, permit }.boxed_unsync();
-    let mut response = small_http::response(StatusCode::OK, "text/event-stream", body);
+    let mut response = small_http::response(StatusCode::OK, content_type, body);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.extensions_mut().insert(Endless);
     response

@@ -4,6 +4,7 @@ use super::{
     error::{ClientError, TOKEN_VARIABLE},
     events::{Events, Received},
     options::AdminOptions,
+    pieces::Pieces,
     target::Target,
     tls,
 };
@@ -74,6 +75,11 @@ impl Client {
         Ok(Self { target, token, tls })
     }
 
+    /// Returns where the listener is.
+    pub const fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// Sends `body` and reads the JSON of the answer. `path` begins with `/` and may have a query.
     ///
     /// # Errors
@@ -133,6 +139,15 @@ impl Client {
     /// # Errors
     /// As for [`ask`](Self::ask).
     pub async fn follow(&self, path: &str) -> Result<Events, ClientError> {
+        let pieces = self.stream(path).await?;
+        Ok(Events { pieces, received: Received::default() })
+    }
+
+    /// Reads a page while it comes.
+    ///
+    /// # Errors
+    /// As for [`ask`](Self::ask).
+    pub async fn stream(&self, path: &str) -> Result<Pieces, ClientError> {
         let request = self.request(Method::GET, path, Bytes::new())?;
         let begun = timeout(ANSWER, self.begin(request)).await;
         let response = begun.map_err(|_| self.late(ANSWER))??;
@@ -140,10 +155,9 @@ impl Client {
             let whole = timeout(ANSWER, self.whole(response)).await;
             let (status, text) = whole.map_err(|_| self.late(ANSWER))??;
             self.checked(status, path, text)?;
-            return Err(self.unreadable(&"no events"));
+            return Err(self.unreadable(&"no stream"));
         }
-        let target = self.target.clone();
-        Ok(Events { target, body: response.into_body(), received: Received::default() })
+        Ok(Pieces { target: self.target.clone(), body: response.into_body() })
     }
 
     fn request(

@@ -1,14 +1,7 @@
 //! Server-sent events, one after the other.
 
-use super::{error::ClientError, target::Target};
-use bytes::{Bytes, BytesMut};
-use core::time::Duration;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use tokio::time::timeout;
-
-/// How long nothing may come, not even a comment.
-const SILENCE: Duration = Duration::from_secs(30);
+use super::{error::ClientError, pieces::Pieces};
+use bytes::BytesMut;
 
 /// The longest event, in bytes.
 const MOST: usize = 16 << 20;
@@ -25,8 +18,7 @@ pub struct Event {
 /// The events of one request. Dropping it ends the request.
 #[derive(Debug)]
 pub struct Events {
-    pub(super) target: Target,
-    pub(super) body: Incoming,
+    pub(super) pieces: Pieces,
     pub(super) received: Received,
 }
 
@@ -40,22 +32,12 @@ impl Events {
             if let Some(event) = self.received.event() {
                 return Ok(Some(event));
             }
-            let Ok(frame) = timeout(SILENCE, self.body.frame()).await else {
-                let seconds = SILENCE.as_secs();
-                return Err(ClientError::TooLate { target: self.target.clone(), seconds });
-            };
-            let Some(frame) = frame else { return Ok(None) };
-            let frame = frame.map_err(|error| self.unreadable(error.to_string()))?;
-            let piece: Bytes = frame.into_data().unwrap_or_default();
+            let Some(piece) = self.pieces.next().await? else { return Ok(None) };
             if self.received.0.len() + piece.len() > MOST {
-                return Err(self.unreadable(format!("an event is longer than {MOST} bytes")));
+                return Err(self.pieces.too_long("an event", MOST));
             }
             self.received.0.extend_from_slice(&piece);
         }
-    }
-
-    fn unreadable(&self, cause: String) -> ClientError {
-        ClientError::Unreadable { target: self.target.clone(), cause }
     }
 }
 

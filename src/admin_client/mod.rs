@@ -7,6 +7,7 @@ mod client;
 mod error;
 mod events;
 mod options;
+mod pieces;
 mod target;
 mod tls;
 
@@ -14,6 +15,7 @@ pub use client::Client;
 pub use error::ClientError;
 pub use events::{Event, Events};
 pub use options::AdminOptions;
+pub use pieces::Pieces;
 pub use target::Target;
 
 use std::io;

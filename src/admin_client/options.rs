@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 
 /// The options of each command that asks a running gateway.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct AdminOptions {
     /// The gateway's admin listener, if not where its configuration says: `127.0.0.1:9901` or
     /// `https://gateway.internal:9901`.

@@ -78,9 +78,12 @@ impl AdminListener {
         Ok(())
     }
 
-    /// Ends the pages after the requests under way.
-    pub(super) fn close(&self) {
+    /// Ends the pages. Waits until streams have ended and requests are answered, for about two
+    /// seconds at most.
+    pub(super) async fn close(&self) {
         self.closing.cancel();
+        self.servers.close();
+        self.servers.wait().await;
     }
 
     /// Accepts no more connections.

@@ -61,7 +61,7 @@ impl Gateway {
             self.successor.finish();
         }
         self.end_exports().await;
-        self.admin.close();
+        self.admin.close().await;
         self.pid_file.remove();
     }
 

@@ -350,6 +350,7 @@ impl Gateway {
         let preview = self.preview.sender.clone();
         let saves = self.edit.sender.clone();
         let rejections = Arc::clone(&self.rejections);
+        let watching = self.access_log.watching();
         let seed = self.seed;
         let key_names = Arc::clone(&self.key_names);
         move |reload| admin::State {
@@ -363,6 +364,7 @@ impl Gateway {
             preview: preview.clone(),
             saves: saves.clone(),
             rejections: Arc::clone(&rejections),
+            watching: watching.clone(),
             seed,
             key_names: Arc::clone(&key_names),
         }

@@ -32,6 +32,8 @@ pub(super) struct RouteResult {
 pub(super) struct Page<'a> {
     /// The names of the inputs.
     pub inputs: String,
+    /// What they are: a `log` or a `recording`.
+    pub source: &'static str,
     /// From the first request to the last, in words.
     pub span: String,
     pub key: &'a str,
@@ -65,12 +67,12 @@ impl Page<'_> {
     }
 
     fn write_head(&self, out: &mut String) -> core::fmt::Result {
-        let Self { inputs, span, traffic, key, .. } = self;
+        let Self { inputs, source, span, traffic, key, .. } = self;
         let count = traffic.requests.len();
         writeln!(out, "# flowgate suggest: {count} requests of {inputs}, {span}.")?;
         writeln!(
             out,
-            "# Counted by {key}. What a limit would have rejected is no estimate: the whole log went"
+            "# Counted by {key}. What a limit would have rejected is no estimate: the whole {source} went"
         )?;
         writeln!(
             out,
@@ -188,8 +190,8 @@ impl Page<'_> {
         writeln!(out, "  #   most of them: {}", named.join(", "))?;
         writeln!(
             out,
-            "  #   in the first half of the log {}, in the second {}",
-            halves[0], halves[1]
+            "  #   in the first half of the {} {}, in the second {}",
+            self.source, halves[0], halves[1]
         )?;
         if varies(halves) {
             writeln!(out, "  #   The halves differ: expect another share of other traffic.")?;

@@ -1,6 +1,6 @@
 //! Limits from one half of a log, tried on the other half, for traffic of several shapes.
 
-use super::{Options, Percent, SuggestResult, run};
+use super::{Files, LiveOptions, Options, Percent, SuggestResult, run};
 use crate::{
     config::Text,
     flow::Instant,
@@ -109,6 +109,7 @@ fn write(path: &Path, lines: &[Line]) {
 fn options(input: PathBuf) -> Options {
     Options {
         traffic: TrafficOptions { inputs: vec![input], ..TrafficOptions::default() },
+        live: LiveOptions::default(),
         key: "client_ip".to_owned(),
         window: None,
         margin: None,
@@ -119,7 +120,8 @@ fn options(input: PathBuf) -> Options {
 #[track_caller]
 fn suggest(options: &Options) -> (SuggestResult, String) {
     let mut out = Vec::new();
-    let result = run(options, None, &mut out).unwrap_or_else(|error| panic!("{error}"));
+    let files = Files { routes: None, gateway: Path::new("none.yaml") };
+    let result = run(options, files, &mut out).unwrap_or_else(|error| panic!("{error}"));
     (result, String::from_utf8(out).unwrap())
 }
 
@@ -301,7 +303,7 @@ fn routes_are_those_of_the_file_or_first_segments() {
     let file = folder.path().join("gateway.yaml");
     fs::write(&file, ALL_BUT_IMAGES).unwrap();
     let mut out = Vec::new();
-    run(&options(path), Some(&file), &mut out).unwrap();
+    run(&options(path), Files { routes: Some(&file), gateway: &file }, &mut out).unwrap();
     let page = String::from_utf8(out).unwrap();
     assert!(page.contains("  - name: shop\n    # with the `match`"), "{page}");
     assert!(page.contains("1000 requests that reach no route are left out"), "{page}");

@@ -44,6 +44,7 @@ mod proxy;
 mod reload;
 mod replay;
 mod request_ids;
+mod requests;
 mod retries;
 mod routes;
 mod shutdown;

@@ -4,7 +4,7 @@ use crate::admin::{
     context::Admin,
     endpoint::{Access, Answer, Ask, Endpoint, Pending},
     live::{self, Query},
-    reply::events,
+    reply::stream,
 };
 use std::{borrow::Cow, sync::Arc};
 use tokio::sync::mpsc;
@@ -21,10 +21,17 @@ pub(super) const ENDPOINTS: [Endpoint; 1] = [Endpoint {
 fn follow(admin: Arc<Admin>, ask: Ask) -> Pending {
     Box::pin(async move {
         let (sender, receiver) = mpsc::channel(1);
-        let reply = events(&admin, receiver);
+        let reply = stream(&admin, "text/event-stream", receiver);
         if reply.status().is_success() {
             let query = Query::read(|name| ask.query(name).next().map(Cow::into_owned));
-            tokio::spawn(live::send(admin, query, sender));
+            let stopping = ask.stopping().cancelled_owned();
+            let sending = live::send(admin, query, sender);
+            tokio::spawn(async {
+                tokio::select! {
+                    () = sending => {}
+                    () = stopping => {}
+                }
+            });
         }
         reply
     })

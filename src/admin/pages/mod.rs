@@ -10,6 +10,7 @@ mod metrics;
 mod preview;
 mod rejections;
 mod reload;
+mod requests;
 mod routes;
 
 use super::endpoint::Endpoint;
@@ -23,6 +24,7 @@ pub(super) const ALL: &[&[Endpoint]] = &[
     &routes::ENDPOINTS,
     &explain::ENDPOINTS,
     &rejections::ENDPOINTS,
+    &requests::ENDPOINTS,
     &keys::ENDPOINTS,
     &preview::ENDPOINTS,
     &edit::ENDPOINTS,

@@ -5,13 +5,15 @@ mod listed;
 mod live;
 mod openmetrics;
 mod replies;
+mod requests;
 
 use super::{context::PAGES, reply::Reply, router::all, *};
 use crate::{
+    access_log::{Output, Sink},
     clock::Clock,
-    config::{self, Live, Snapshot},
+    config::{self, AccessLog, Live, Snapshot},
     flow::{Claim, Instant, Key, Outcome},
-    meter::{AdminRejection, Ended, ExemplarId, Refusal, RouteMeter},
+    meter::{AdminRejection, Counters, Ended, ExemplarId, Refusal, RouteMeter},
     route::Seed,
 };
 use bytes::Bytes;
@@ -19,7 +21,7 @@ use futures_util::FutureExt;
 use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
-use std::{fs, path::PathBuf, sync::atomic::Ordering::Relaxed};
+use std::{fs, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering::Relaxed};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
@@ -47,6 +49,8 @@ routes:
 
 struct Fixture {
     router: Router,
+    /// Writes nothing.
+    access_log: Sink,
     /// The other end of `/reload`.
     requested: mpsc::Receiver<()>,
     directory: TempDir,
@@ -389,13 +393,17 @@ impl Fixture {
         let clock = Clock::start();
         let plan = config::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
         let (reload, requested) = mpsc::channel(1);
+        let counters = Arc::<Counters>::default();
+        let output = Output::open(&AccessLog::Off).unwrap();
+        let access_log = Sink::start(output, NonZeroUsize::MIN, Arc::clone(&counters)).unwrap();
         let state = State {
             previews: Arc::default(),
             preview: mpsc::channel(1).0,
             saves: mpsc::channel(1).0,
             rejections: Arc::default(),
             live: Arc::new(Live::start(plan, clock.now())),
-            counters: Arc::default(),
+            counters,
+            watching: access_log.watching(),
             readiness: Arc::default(),
             store: None,
             reload,
@@ -404,7 +412,8 @@ impl Fixture {
             key_names: Arc::default(),
         };
         let address = "127.0.0.1:9901".parse().unwrap();
-        Self { router: Router::new(Admin::new(state, address)), requested, directory }
+        let router = Router::new(Admin::new(state, address));
+        Self { router, access_log, requested, directory }
     }
 
     fn read(&self, text: &str) -> Result<config::Plan, config::Diagnostics> {

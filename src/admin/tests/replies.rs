@@ -4,16 +4,16 @@ use super::*;
 use crate::{
     admin::{
         endpoint::{Access, Answer, Ask, Endpoint},
-        reply::{events, json},
+        reply::{json, stream},
     },
     small_http::{Client, Endless},
 };
 
 #[tokio::test]
-async fn a_stream_of_events_sends_what_comes_and_ends_with_its_senders() {
+async fn a_stream_sends_what_comes_and_ends_with_its_senders() {
     let fixture = Fixture::new();
     let (sender, pieces) = mpsc::channel(4);
-    let reply = events(&fixture.router.admin, pieces);
+    let reply = stream(&fixture.router.admin, "text/event-stream", pieces);
     assert_eq!(reply.headers()[header::CONTENT_TYPE], "text/event-stream");
     assert!(reply.extensions().get::<Endless>().is_some());
     for piece in ["data: 1\n\n", "data: 2\n\n"] {
@@ -29,7 +29,7 @@ async fn a_client_that_leaves_a_stream_makes_room_for_another() {
     let admin = &fixture.router.admin;
     let open = || {
         let (sender, pieces) = mpsc::channel(1);
-        (sender, events(admin, pieces))
+        (sender, stream(admin, "text/event-stream", pieces))
     };
     let mut all: Vec<_> = (0..16).map(|_| open()).collect();
     assert_eq!(open().1.status(), StatusCode::SERVICE_UNAVAILABLE);

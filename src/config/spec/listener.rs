@@ -60,7 +60,7 @@ keys! {
         /// Whether operators may edit this file in the dashboard.
         edit: bool = false;
         /// Whether pages, commands and the log name the keys of clients: addresses, users, values of
-        /// header fields. Without it they are known by fingerprint.
+        /// header fields. Without it they are known by fingerprint, and `/requests` shows nothing.
         show_keys: bool = false;
     }
 

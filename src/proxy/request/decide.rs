@@ -379,7 +379,7 @@ impl Arrival {
 /// Keeps a rejection for operators, with what the access log would have of the client.
 fn record(rejection: &Rejection, route: &Route, completion: &Completion) {
     let worker = &completion.peer.worker;
-    let logged = completion.entry.as_ref().filter(|_| worker.access_log.is_on());
+    let logged = completion.entry.as_ref().filter(|_| worker.access_log.is_written());
     let client = logged.map(|entry| entry.client);
     worker.rejections.record(route, rejection, client, worker.clock.wall(completion.started));
 }

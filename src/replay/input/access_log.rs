@@ -9,6 +9,7 @@ use super::{
     reason::{Reason, json_reason},
 };
 use crate::{
+    access_log::{StreamLine, StreamState},
     flow::{Instant, Key},
     replay::{
         decimal::scaled,
@@ -19,6 +20,9 @@ use core::{net::IpAddr, time::Duration};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, value::RawValue};
 use std::{borrow::Cow, collections::BTreeMap};
+
+/// The beginning of a [`StreamLine`].
+const STREAM: &[u8] = br#"{"stream":"#;
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -65,9 +69,18 @@ enum Outcome {
     Cut,
 }
 
-/// Returns whether an object is of flowgate's log.
+/// Returns whether an object is of flowgate's log, or of `/requests` of its admin listener.
 pub(super) fn is_ours(object: &Map<String, Value>) -> bool {
     object.contains_key("config_hash") && object.contains_key("duration_ms")
+        || object.len() == 1 && object.get("stream").is_some_and(Value::is_object)
+}
+
+/// Parses a line that says how a stream of `/requests` went on; `None` if it is no such line.
+pub(super) fn parse_stream(line: &[u8]) -> Option<StreamState> {
+    if !line.starts_with(STREAM) {
+        return None;
+    }
+    serde_json::from_slice(line).ok().map(|StreamLine { stream }| stream)
 }
 
 /// Parses a line; `None` if no rule decided.

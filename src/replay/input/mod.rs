@@ -13,6 +13,7 @@ mod envoy;
 mod events;
 mod format;
 mod gateways;
+mod left_out;
 mod lines;
 mod logged;
 mod reason;
@@ -26,10 +27,12 @@ use super::{
     event::{Arrival, Event, Id},
     times::Times,
 };
-use crate::flow::Instant;
+use crate::{access_log::StreamState, flow::Instant};
 use bad::{cut_short, too_long};
+use core::time::Duration;
 use format::detect;
 use jiff::tz::Offset;
+use left_out::LeftOut;
 use lines::{LONGEST, Line, Lines, Meter};
 use logged::{LoggedRequest, TextCache};
 use reason::{Reason, json_reason};
@@ -54,12 +57,9 @@ pub struct Inputs {
     pub has_whole_seconds: bool,
     /// Lines read.
     pub lines: u64,
-    /// Log lines without a request.
-    without_request: u64,
-    /// Lines of flowgate's log whose requests reached no rule.
-    undecided: u64,
-    /// Lines of other logs without a client address.
-    nameless: u64,
+    left_out: LeftOut,
+    /// How long such a stream has lasted; of several, the longest.
+    pub observed: Duration,
     /// Unreadable lines.
     pub bad: BadLines,
 }
@@ -115,6 +115,8 @@ enum Parsed {
     NoRequest,
     /// A request that reached no rule.
     Undecided,
+    /// How a stream of requests goes on.
+    Stream(StreamState),
     Request(LoggedRequest),
 }
 
@@ -135,6 +137,30 @@ impl Inputs {
         for (number, path) in (0..).zip(paths) {
             inputs.push(Input::open(path, number, format, &meter)?);
         }
+        Self::of(inputs, meter, on_bytes)
+    }
+
+    /// Reads the lines of one log as they come, until they end.
+    ///
+    /// # Errors
+    ///
+    /// The first bytes cannot be read.
+    pub fn read(
+        name: &str,
+        format: Format,
+        lines: impl io::Read + 'static,
+    ) -> Result<Self, InputError> {
+        let name = name.to_owned();
+        let failed = |source| InputError::Io { name: name.clone(), source };
+        let lines = Lines::of(lines).map_err(failed)?;
+        Self::of(vec![Input::new(name, 0, format, lines)], Meter::default(), &mut |_| {})
+    }
+
+    fn of(
+        inputs: Vec<Input>,
+        meter: Meter,
+        on_bytes: &mut dyn FnMut(u64),
+    ) -> Result<Self, InputError> {
         let is_events = |input: &Input| input.format == Format::Events;
         let (all, logs): (Vec<_>, Vec<_>) = inputs.into_iter().partition(is_events);
         if let (Some(events), false) = (all.first(), logs.is_empty()) {
@@ -148,9 +174,8 @@ impl Inputs {
             notes: Vec::new(),
             has_whole_seconds: false,
             lines: 0,
-            without_request: 0,
-            undecided: 0,
-            nameless: 0,
+            left_out: LeftOut::default(),
+            observed: Duration::ZERO,
             bad: BadLines::default(),
         };
         for at in 0..inputs.all.len() {
@@ -190,6 +215,7 @@ impl Inputs {
         let mut cache = TextCache::default();
         let mut all = Vec::new();
         for mut log in logs {
+            let mut stream = None;
             loop {
                 if self.lines.is_multiple_of(STEP) {
                     on_bytes(self.bytes());
@@ -198,21 +224,25 @@ impl Inputs {
                     Ok(Line::End) => break,
                     Ok(Line::Here) => match log.parse_logged(&mut cache) {
                         Ok(Parsed::Blank) => continue,
+                        Ok(Parsed::Stream(state)) => {
+                            stream = Some(state);
+                            continue;
+                        }
                         Ok(Parsed::NoRequest) => {
                             self.lines += 1;
-                            self.without_request += 1;
+                            self.left_out.without_request += 1;
                             continue;
                         }
                         Ok(Parsed::Undecided) => {
                             self.lines += 1;
-                            self.undecided += 1;
+                            self.left_out.undecided += 1;
                             continue;
                         }
                         Ok(Parsed::Request(logged)) => {
                             self.lines += 1;
                             let is_nameless = logged.request.client.is_none();
                             let is_ours = log.format == Format::Flowgate;
-                            self.nameless += u64::from(is_nameless && !is_ours);
+                            self.left_out.nameless += u64::from(is_nameless && !is_ours);
                             let id = Id { input: log.number, number: log.arrivals };
                             log.arrivals += 1;
                             all.push((logged.coarse, logged.arrival(id)));
@@ -229,6 +259,11 @@ impl Inputs {
                 self.lines += 1;
                 self.bad.note(&log.name, log.lines.number, &reason);
             }
+            if let Some(stream) = stream {
+                self.left_out.lost += stream.lost;
+                let observed = Duration::try_from_secs_f64(stream.seconds).unwrap_or_default();
+                self.observed = self.observed.max(observed);
+            }
         }
         self.has_whole_seconds = spread(&mut all);
         if self.has_whole_seconds {
@@ -238,39 +273,12 @@ impl Inputs {
         }
         // The sort is stable: lines of one instant keep their order.
         all.sort_by_key(|(_, arrival)| arrival.at);
-        self.note_left_out();
+        self.notes.extend(self.left_out.notes(self.lines));
         if let (Some((_, first)), Some((_, last))) = (all.first(), all.last()) {
             let zone = cache.zone.unwrap_or(Offset::UTC);
             self.times = Times::clock(zone, [first.at, last.at]);
         }
         self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
-    }
-
-    /// Adds notes about log lines without arrivals or clients.
-    fn note_left_out(&mut self) {
-        if self.without_request > 0 {
-            self.notes.push(format!(
-                "{} of {} lines hold no request of their own, as of a connection that sent none, or \
-                 spoke another protocol than the port's, or one cut off for its length: they reach \
-                 no rule, and are left out",
-                self.without_request, self.lines
-            ));
-        }
-        if self.nameless > 0 {
-            self.notes.push(format!(
-                "{} of {} lines name their client by no address, as where a log has host names: all \
-                 of these count as one client",
-                self.nameless, self.lines
-            ));
-        }
-        if self.undecided > 0 {
-            self.notes.push(format!(
-                "{} of {} lines are of requests without a decision, as the gateway rejected them before \
-                 it asked any rule, or their clients left, or it ended, while a store was asked: they are \
-                 left out",
-                self.undecided, self.lines
-            ));
-        }
     }
 
     /// Reads until the input `at` has an event or ends.
@@ -321,8 +329,12 @@ impl Input {
                 None => return Err(InputError::Unknown { name }),
             },
         };
+        Ok(Self::new(name, number, format, lines))
+    }
+
+    fn new(name: String, number: u32, format: Format, lines: Lines) -> Self {
         let latest = Instant::EPOCH;
-        Ok(Self { name, number, format, lines, arrivals: 0, head: None, latest })
+        Self { name, number, format, lines, arrivals: 0, head: None, latest }
     }
 
     /// Parses the current line; `None` if it is blank.
@@ -342,6 +354,9 @@ impl Input {
         let object = || serde_json::from_slice(line).map_err(|error| json_reason(&error));
         let logged = match self.format {
             Format::Flowgate => {
+                if let Some(state) = access_log::parse_stream(line) {
+                    return Ok(Parsed::Stream(state));
+                }
                 let logged = access_log::parse(line, cache)?;
                 return Ok(logged.map_or(Parsed::Undecided, Parsed::Request));
             }

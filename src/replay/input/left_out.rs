@@ -1,0 +1,90 @@
+//! Lines of logs that are no arrivals, or have no client, and what a reader is told of them.
+
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    /// Lines without a request.
+    pub(super) without_request: u64,
+    /// Lines of flowgate's log whose requests reached no rule.
+    pub(super) undecided: u64,
+    /// Lines of other logs without a client address.
+    pub(super) nameless: u64,
+    /// Lines that a stream of `/requests` has lost.
+    pub(super) lost: u64,
+}
+
+impl LeftOut {
+    /// Returns notes about them, of `lines` in all.
+    pub(super) fn notes(&self, lines: u64) -> impl Iterator<Item = String> {
+        let Self { without_request, undecided, nameless, lost } = self;
+        let notes = [
+            (
+                *without_request,
+                format!(
+                    "{without_request} of {lines} lines hold no request of their own, as of a connection \
+                     that sent none, or spoke another protocol than the port's, or one cut off for its \
+                     length: they reach no rule, and are left out"
+                ),
+            ),
+            (
+                *nameless,
+                format!(
+                    "{nameless} of {lines} lines name their client by no address, as where a log has host \
+                     names: all of these count as one client"
+                ),
+            ),
+            (
+                *undecided,
+                format!(
+                    "{undecided} of {lines} lines are of requests without a decision, as the gateway \
+                     rejected them before it asked any rule, or their clients left, or it ended, while a \
+                     store was asked: they are left out"
+                ),
+            ),
+            (
+                *lost,
+                format!(
+                    "{lost} requests beside these {lines} are missing, as their stream was read too slowly"
+                ),
+            ),
+        ];
+        notes.into_iter().filter_map(|(count, note)| (count > 0).then_some(note))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::replay::{Format, Inputs};
+    use core::time::Duration;
+    use std::fs;
+
+    const REQUEST: &str = r#"{"ts":"2026-11-21T05:00:00.5Z","method":"GET","host":"a","path":"/","status":404,
+        "duration_ms":1.0,"client_ip":"192.0.2.7","config_hash":"00d1ce"}"#;
+
+    #[test]
+    fn a_recorded_stream_is_a_log_that_says_what_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recorded");
+        let request = REQUEST.replace('\n', "");
+        let state = |numbers: &str| format!("{{\"stream\":{{{numbers}}}}}\n");
+        let first = state(r#""requests":0,"lost":0,"seconds":5.0"#);
+        let last = state(r#""requests":2,"lost":7,"seconds":12.5,"ended":"time""#);
+        let text = format!("{first}{request}\n{request}\n{last}");
+        fs::write(&path, &text).unwrap();
+        let opened = Inputs::open(&[path], None, &mut |_| {}).unwrap();
+        let read = Inputs::read("a", Format::Flowgate, std::io::Cursor::new(text)).unwrap();
+        for mut inputs in [opened, read] {
+            assert_eq!((inputs.lines, inputs.bad.count), (2, 0));
+            assert_eq!(inputs.observed, Duration::from_millis(12_500));
+            let note = "7 requests beside these 2 are missing";
+            assert!(inputs.notes[0].starts_with(note), "{:?}", inputs.notes);
+            assert_eq!(std::iter::from_fn(|| inputs.next_event()).count(), 2);
+        }
+    }
+
+    #[test]
+    fn a_line_that_only_looks_like_the_state_of_a_stream_is_bad() {
+        let text = "{\"stream\":{\"requests\":-1}}\n{\"stream\":5}\n";
+        let inputs = Inputs::read("a", Format::Flowgate, text.as_bytes()).unwrap();
+        assert_eq!((inputs.lines, inputs.bad.count), (2, 2));
+    }
+}

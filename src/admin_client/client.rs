@@ -6,7 +6,7 @@ use super::{
     options::AdminOptions,
     pieces::Pieces,
     target::Target,
-    tls,
+    tls::{self, Identity},
 };
 use crate::config::{self, AdminAddress, Secret};
 use bytes::Bytes;
@@ -56,7 +56,7 @@ impl Client {
     pub fn find(config: &Path, options: &AdminOptions) -> Result<Self, ClientError> {
         let given = given_token(options)?;
         if let Some(target) = &options.admin {
-            return Self::new(target.clone(), given, options.ca.as_deref());
+            return Self::new(target.clone(), given, options.ca.as_deref(), options);
         }
         let admin = config::read_admin(config).map_err(ClientError::Config)?;
         let admin = admin.ok_or_else(|| ClientError::NoListener(config.into()))?;
@@ -67,11 +67,21 @@ impl Client {
             (None, None) => token,
         };
         let target = Target::of_listener(listen, certificate.is_some());
-        Self::new(target, token, options.ca.as_deref().or(certificate.as_deref()))
+        let ca = options.ca.as_deref().or(certificate.as_deref());
+        Self::new(target, token, ca, options)
     }
 
-    fn new(target: Target, token: Option<Secret>, ca: Option<&Path>) -> Result<Self, ClientError> {
-        let tls = if target.has_tls { Some(tls::config(ca)?) } else { None };
+    fn new(
+        target: Target,
+        token: Option<Secret>,
+        ca: Option<&Path>,
+        options: &AdminOptions,
+    ) -> Result<Self, ClientError> {
+        let tls = match (target.has_tls, Identity::of(options)) {
+            (true, identity) => Some(tls::config(ca, identity.as_ref())?),
+            (false, Some(identity)) => return Err(identity.without_tls()),
+            (false, None) => None,
+        };
         Ok(Self { target, token, tls })
     }
 

@@ -64,7 +64,7 @@ pub enum ClientError {
     /// The listener wants a token, and none was sent.
     #[error(
         "the admin listener at {0} wants a token: name its file with --token-file, or set \
-         {TOKEN_VARIABLE}"
+         {TOKEN_VARIABLE}; or show a certificate with --client-cert and --client-key, if it takes one"
     )]
     NoToken(Target),
     /// The listener wants another token than the one sent.

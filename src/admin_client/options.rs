@@ -19,4 +19,11 @@ pub struct AdminOptions {
     /// Without it those are trusted that the system trusts.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    /// The certificate to show to the listener, followed by its intermediates, as PEM. With one that
+    /// `client_ca` has signed no token is needed.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub client_cert: Option<PathBuf>,
+    /// The private key of that certificate, as PEM.
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
 }

@@ -1,30 +1,67 @@
-//! TLS to the admin listener: which certificates are trusted.
+//! TLS to the admin listener: which certificates are trusted, and which one is shown.
 
-use super::error::ClientError;
+use super::{error::ClientError, options::AdminOptions};
+use crate::config::{ListedNames, ServerVerifier};
 use std::{fs, path::Path, sync::Arc};
 use tokio_rustls::rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    client::{
-        WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    },
-    crypto::{
-        WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
-    },
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
+/// A file that cannot be used, and why.
+type Unusable = Box<dyn std::error::Error>;
+
+/// What a command shows of itself.
+pub(super) struct Identity<'a> {
+    cert: &'a Path,
+    key: &'a Path,
+}
+
+impl<'a> Identity<'a> {
+    /// Returns the identity that the options name, if they do.
+    pub(super) fn of(options: &'a AdminOptions) -> Option<Self> {
+        let AdminOptions { client_cert, client_key, .. } = options;
+        Some(Self { cert: client_cert.as_deref()?, key: client_key.as_deref()? })
+    }
+
+    /// Returns the error that the listener has no TLS, in which it would be shown.
+    pub(super) fn without_tls(&self) -> ClientError {
+        unusable(self.cert, &"the admin listener has no TLS, by which a certificate is shown")
+    }
+
+    fn chain(&self) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+        let chain = listed(self.cert).map_err(|error| unusable(self.cert, &error))?;
+        if chain.is_empty() {
+            return Err(unusable(self.cert, &"no certificate is there"));
+        }
+        Ok(chain)
+    }
+
+    fn key(&self) -> Result<PrivateKeyDer<'static>, ClientError> {
+        let text = fs::read(self.key).map_err(|error| unusable(self.key, &error))?;
+        PrivateKeyDer::from_pem_slice(&text)
+            .map_err(|_| unusable(self.key, &"no private key is there that can be read"))
+    }
+}
+
+fn unusable(path: &Path, cause: &dyn ToString) -> ClientError {
+    ClientError::File { path: path.into(), cause: cause.to_string() }
+}
+
 /// Returns the TLS of a client that trusts the certificates in the file `ca` and those that they
-/// have signed; without a file, those that the system trusts have signed.
+/// have signed; without a file, those that the system trusts have signed. It shows `identity`.
 ///
 /// # Errors
-/// The file cannot be read or has no certificate, or the system trusts none.
-pub(super) fn config(ca: Option<&Path>) -> Result<Arc<ClientConfig>, ClientError> {
+/// A file cannot be read or has no certificate or key, the two do not belong together, or the system
+/// trusts no certificates.
+pub(super) fn config(
+    ca: Option<&Path>,
+    identity: Option<&Identity<'_>>,
+) -> Result<Arc<ClientConfig>, ClientError> {
     let path = ca.unwrap_or_else(|| Path::new("the certificates that this system trusts"));
-    let unusable =
-        |cause: &dyn ToString| ClientError::File { path: path.into(), cause: cause.to_string() };
     let listed = match ca {
-        Some(ca) => listed(ca).map_err(|error| unusable(&error))?,
+        Some(ca) => listed(ca).map_err(|error| unusable(path, &error))?,
         None => Vec::new(),
     };
     let mut roots = RootCertStore::empty();
@@ -33,77 +70,28 @@ pub(super) fn config(ca: Option<&Path>) -> Result<Arc<ClientConfig>, ClientError
         None => rustls_native_certs::load_native_certs().certs,
     });
     if roots.is_empty() {
-        return Err(unusable(&"no certificate is there"));
+        return Err(unusable(path, &"no certificate is there"));
     }
-    client_config(roots, listed).map_err(|error| unusable(&error))
-}
-
-fn listed(file: &Path) -> Result<Vec<CertificateDer<'static>>, Box<dyn std::error::Error>> {
-    let text = fs::read(file)?;
-    Ok(CertificateDer::pem_slice_iter(&text).collect::<Result<_, _>>()?)
-}
-
-fn client_config(
-    roots: RootCertStore,
-    listed: Vec<CertificateDer<'static>>,
-) -> Result<Arc<ClientConfig>, Box<dyn std::error::Error>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let algorithms = provider.signature_verification_algorithms;
-    let signed =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let verifier = Verifier { signed: signed.build()?, listed, algorithms };
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
+    // Certificates that people sign themselves often lack the name.
+    let verifier = ServerVerifier::new(Arc::new(roots), listed, ListedNames::Any, &provider)
+        .map_err(|error| unusable(path, &error))?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(path, &error))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => builder
+            .with_client_auth_cert(identity.chain()?, identity.key()?)
+            .map_err(|error| unusable(identity.key, &error))?,
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-/// Verifies as rustls does, with one more way: the very certificate that the file lists is trusted
-/// under any name. Those that people sign themselves often lack the name, or are an authority's.
-#[derive(Debug)]
-struct Verifier {
-    signed: Arc<WebPkiServerVerifier>,
-    listed: Vec<CertificateDer<'static>>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        own: &CertificateDer<'_>,
-        chain: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if self.listed.contains(own) {
-            return Ok(ServerCertVerified::assertion());
-        }
-        self.signed.verify_server_cert(own, chain, name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        own: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, own, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        own: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, own, signed, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+fn listed(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let text = fs::read(file)?;
+    Ok(CertificateDer::pem_slice_iter(&text).collect::<Result<_, _>>()?)
 }

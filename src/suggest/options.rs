@@ -57,7 +57,7 @@ impl Options {
     pub fn misuse(&self) -> Option<&'static str> {
         let LiveOptions { live, time, admin } = &self.live;
         if !live && (time.is_some() || *admin != AdminOptions::default()) {
-            return Some("`--for`, `--admin`, `--token-file` and `--ca` are for `--live`");
+            return Some("`--for` and the options of the admin listener are for `--live`");
         }
         let is_possible = (LEAST..=MOST).contains(&self.live.time());
         (!is_possible).then_some("`--for` is from 1s to 24h")

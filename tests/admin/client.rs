@@ -10,7 +10,7 @@ use tokio::{net::TcpListener, time::timeout};
 fn options(url: &str, folder: &Path, token: &str, ca: &str) -> AdminOptions {
     let file = |name: &str| (!name.is_empty()).then(|| folder.join(name));
     let admin = Some(url.parse().unwrap_or_else(|error| panic!("{url}: {error}")));
-    AdminOptions { admin, token_file: file(token), ca: file(ca) }
+    AdminOptions { admin, token_file: file(token), ca: file(ca), ..AdminOptions::default() }
 }
 
 async fn routes(folder: &Path, options: &AdminOptions) -> Result<Value, ClientError> {

@@ -8,6 +8,7 @@ pub(super) mod certificate;
 mod file;
 mod requests;
 mod route;
+mod server_verifier;
 mod settings;
 mod store;
 mod template;
@@ -29,6 +30,7 @@ pub(super) use route::{BREAKER, PACING, RoutePlan, RulePlan};
 pub use route::{
     Cost, HeaderEdits, Limit, Reject, RetryPolicy, RouteOptions, RouteTimeouts, RuleOptions,
 };
+pub use server_verifier::{ListedNames, ServerVerifier};
 pub use settings::{ClientTimeouts, Limits, Settings};
 pub(super) use store::name_in_store;
 pub use store::{Store, StoreKind};

@@ -1,6 +1,9 @@
 //! TLS to the servers of an upstream: which certificates the gateway trusts, and which it shows.
 
-use super::certificate::{self, Certificate};
+use super::{
+    certificate::{self, Certificate},
+    server_verifier::{ListedNames, ServerVerifier},
+};
 use crate::config::{
     decode::At,
     diagnostics::{Place, Problem, quoted},
@@ -8,16 +11,10 @@ use crate::config::{
     spec::{TlsOptions, UpstreamProtocol},
 };
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
-    SignatureScheme,
-    client::{
-        Resumption, WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        verify_server_name,
-    },
-    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs},
-    pki_types::{CertificateDer, ServerName, UnixTime},
-    server::ParsedCertificate,
+    ClientConfig, RootCertStore,
+    client::Resumption,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, ServerName},
     sign::SingleCertAndKey,
 };
 use std::{
@@ -181,7 +178,12 @@ fn client_config(
     identity: Option<&Certificate>,
 ) -> Result<ClientConfig, Box<dyn core::error::Error>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = Verifier::new(trusted, &provider)?;
+    let verifier = match trusted {
+        Trusted::Anyone => ServerVerifier::trusting_all(&provider),
+        Trusted::Roots(roots, listed) => {
+            ServerVerifier::new(roots, listed, ListedNames::Own, &provider)?
+        }
+    };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -195,82 +197,4 @@ fn client_config(
     };
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
     Ok(config)
-}
-
-/// Verifies servers as rustls does, with one more way: a certificate that is itself in the file
-/// `ca` is trusted, even if it is marked as an authority's, as those are that `openssl req -x509`
-/// makes.
-#[derive(Debug)]
-struct Verifier {
-    /// `None`: every certificate will do.
-    inner: Option<Arc<WebPkiServerVerifier>>,
-    /// Those of the file `ca`.
-    listed: Vec<CertificateDer<'static>>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl Verifier {
-    fn new(
-        trusted: Trusted,
-        provider: &Arc<CryptoProvider>,
-    ) -> Result<Self, Box<dyn core::error::Error>> {
-        let algorithms = provider.signature_verification_algorithms;
-        let Trusted::Roots(roots, listed) = trusted else {
-            return Ok(Self { inner: None, listed: Vec::new(), algorithms });
-        };
-        let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
-        Ok(Self { inner: Some(inner.build()?), listed, algorithms })
-    }
-}
-
-/// Reports whether a certificate was rejected only because it is an authority's. Its time was
-/// checked before.
-fn is_of_authority(error: &Error) -> bool {
-    let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else {
-        return false;
-    };
-    matches!(other.downcast_ref::<webpki::Error>(), Some(webpki::Error::CaUsedAsEndEntity))
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        own: &CertificateDer<'_>,
-        chain: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
-        let verified = inner.verify_server_cert(own, chain, name, ocsp, now);
-        match verified {
-            Err(error) if is_of_authority(&error) && self.listed.contains(own) => {
-                verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        own: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, own, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        own: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, own, signed, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
 }

@@ -143,13 +143,14 @@ fn steps(edits: u32) -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..300)
 }
 
-/// Tells whether a key that comes back may be taken for warmer than it is, as the summary does not
-/// remember that. Its promise holds nevertheless.
-fn has_warm_up(algorithm: &Algorithm) -> bool {
-    matches!(
-        algorithm,
-        Algorithm::WarmUp(_) | Algorithm::Pacing(pacing::Config { warm_up: Some(_), .. })
-    )
+/// Whether a key never gains by usage that is dated later. A paced one gains warmth by a later start.
+/// An edit takes what a cold bucket lacks for usage, of a key that has a place.
+fn is_compared(algorithm: &Algorithm, is_edited: bool) -> bool {
+    match algorithm {
+        Algorithm::Pacing(pacing::Config { warm_up: Some(_), .. }) => false,
+        Algorithm::WarmUp(_) => !is_edited,
+        other => !is_first_request(other),
+    }
 }
 
 /// A rule with room for few, its twin, and one with room for all.
@@ -160,18 +161,19 @@ struct Rings {
     /// Of each request in flight, its permits.
     live: Vec<Vec<Permit>>,
     pasts: HashMap<u64, Past>,
+    is_edited: bool,
 }
 
 impl Rings {
     fn new(algorithm: &Algorithm, max_keys: u32) -> Self {
         let [bounded, twin] = [(); 2].map(|()| Keyring::new(algorithm, max_keys));
         let unbounded = Keyring::new(algorithm, 100_000);
-        Self { bounded, twin, unbounded, live: Vec::new(), pasts: HashMap::new() }
+        Self { bounded, twin, unbounded, live: Vec::new(), pasts: HashMap::new(), is_edited: false }
     }
 
     /// Asserts that a request that passes would have passed with room for all, after the same
-    /// requests, and started no later. Of a window that a first request begins, and of a
-    /// warm-up, only the promise holds.
+    /// requests, and started no later. Of a window that a first request begins, and of a paced or
+    /// edited warm-up, only the promise holds.
     fn enter(&mut self, algorithm: &Algorithm, now: Instant, key: u64, cost: u64) {
         let decided = self.bounded.enter(now, key, cost);
         let same = self.twin.enter(now, key, cost);
@@ -181,7 +183,7 @@ impl Rings {
         past.passed.push((now.as_nanos(), cost));
         past.starts.push(permit.start().as_nanos());
         let mut permits = vec![permit, same];
-        if !is_first_request(algorithm) && !has_warm_up(algorithm) {
+        if is_compared(algorithm, self.is_edited) {
             let known = self.unbounded.enter(now, key, cost);
             assert_eq!(known.as_ref().err(), None, "{key} gained: {algorithm:?}");
             permits.extend(known);
@@ -190,7 +192,8 @@ impl Rings {
         self.live.push(permits);
     }
 
-    fn edit(&self, algorithm: &Algorithm, now: Instant) {
+    fn edit(&mut self, algorithm: &Algorithm, now: Instant) {
+        self.is_edited = true;
         for ring in [&self.bounded, &self.twin, &self.unbounded] {
             ring.edit(algorithm, now);
         }

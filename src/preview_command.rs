@@ -113,7 +113,9 @@ pub fn apply(
 async fn follow(client: &Client, options: &PreviewOptions) -> Result<Report, PreviewError> {
     let clock = Clock::start();
     let mut signals = Signals::listen()?;
-    let end = options.time.map(|time| clock.now() + time);
+    // Unless the file is put in force then, the gateway ends the preview by itself.
+    let margin = if options.apply { Duration::ZERO } else { MARGIN };
+    let end = options.time.map(|time| clock.now() + time + margin);
     let is_terminal = io::stderr().is_terminal();
     let mut looks = 0;
     loop {
@@ -159,7 +161,7 @@ fn say_cost(new: &Path, cost: &Cost) {
     );
 }
 
-/// Asks whether to begin, if there is somebody to ask.
+/// Asks whether to begin, if a terminal is there.
 fn confirm() -> io::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(true);

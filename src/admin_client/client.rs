@@ -48,8 +48,8 @@ pub struct Client {
 
 impl Client {
     /// Returns a client of the listener that the options name, or of the one of the configuration,
-    /// with its token. Another listener gets no token of the configuration: it may be somebody
-    /// else's.
+    /// with its token. Another listener gets no token of the configuration: it may belong to
+    /// another gateway.
     ///
     /// # Errors
     /// The configuration has no admin listener or cannot be read, or a named file cannot be used.

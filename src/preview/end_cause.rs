@@ -7,7 +7,7 @@ pub enum EndCause {
     Time,
     /// Nobody read its report.
     Unread,
-    /// Somebody ended it.
+    /// An operator ended it.
     Stopped,
     /// The file in force was replaced by another one.
     Reload,

@@ -193,7 +193,11 @@ pub(crate) fn configuration(model: &Model, width: usize, look: Look) -> Vec<Line
             plain(&config.hash),
             ago(config.applied)
         )),
-        Line::raw(format!("  {} routes, {} upstreams", config.routes, config.upstreams)),
+        Line::raw(format!(
+            "  {}, {}",
+            counted(config.routes, "route"),
+            counted(config.upstreams, "upstream")
+        )),
     ];
     lines.extend(wrapped(&format!("last change: {changes}"), width).into_iter().map(Line::raw));
     lines.push(Line::raw(format!("  listens: {}", plain(&config.listeners.join(", ")))));
@@ -240,4 +244,10 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines.into_iter().map(|line| format!("  {line}")).collect()
+}
+
+/// Returns a number of things, as in `1 route`.
+fn counted(number: usize, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }

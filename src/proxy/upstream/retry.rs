@@ -80,16 +80,16 @@ impl<'p> Retries<'p> {
         is_other_left: bool,
         budget: impl FnOnce(u32) -> bool,
     ) -> Option<Next> {
-        if self.is_renewed(failed) {
+        if self.renewals < RENEWALS && self.is_renewed(failed) {
             self.renewals += 1;
-            return (self.renewals <= RENEWALS).then_some(Next::Same);
+            return Some(Next::Same);
         }
         let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
         if !self.is_wanted(failed, is_other_left) || self.attempts >= most {
             return None;
         }
-        let is_sent = !matches!(failed, Failed::Connect | Failed::Unprocessed { .. });
-        if is_sent && !self.policy.is_none_or(|policy| budget(policy.budget_percent)) {
+        let is_free = matches!(failed, Failed::Connect | Failed::Unprocessed { .. } | Failed::Idle);
+        if !is_free && !self.policy.is_none_or(|policy| budget(policy.budget_percent)) {
             return None;
         }
         self.attempts += 1;
@@ -116,8 +116,8 @@ impl<'p> Retries<'p> {
             return is_other_left
                 && match failed {
                     Failed::Connect | Failed::Unprocessed { .. } => true,
-                    Failed::Reset => self.is_repeatable,
-                    Failed::Idle | Failed::Late | Failed::Status { .. } => false,
+                    Failed::Idle | Failed::Reset => self.is_repeatable,
+                    Failed::Late | Failed::Status { .. } => false,
                 };
         };
         match failed {
@@ -245,8 +245,20 @@ mod tests {
         let wait = |factor| Some(Any(WAIT * factor));
         assert_eq!(next(Reset, true), Some(Other));
         assert_eq!([next(Reset, false), next(Connect, false)], [wait(1), wait(2)]);
-        assert_eq!([(); 4].map(|()| next(Idle, true)), [Some(Same), Some(Same), Some(Same), None]);
-        assert_eq!([next(BUSY, false), next(BUSY, false)], [wait(4), None]);
+        assert_eq!([(); 3].map(|()| next(Idle, true)), [Some(Same); 3]);
+        assert_eq!([next(Idle, true), next(Idle, true)], [Some(Other), None]);
+        assert_eq!(next(BUSY, false), None);
+    }
+
+    #[test]
+    fn another_server_is_asked_when_one_closes_connection_after_connection() {
+        for (failed, is_repeatable) in [(Idle, true), (REFUSED, false)] {
+            let mut retries = Retries::new(None);
+            retries.allow_repetition(is_repeatable);
+            let mut next = |is_other_left| retries.next(failed, is_other_left, |_| true);
+            assert_eq!([(); 3].map(|()| next(true)), [Some(Same); 3], "{failed:?}");
+            assert_eq!([next(true), next(false)], [Some(Other), None], "{failed:?}");
+        }
     }
 
     #[test]

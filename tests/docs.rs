@@ -20,6 +20,8 @@
 //! When README.md has been followed, no file of the checkout may have changed, and none been added
 //! but what .gitignore lists.
 
+#[path = "docs/links.rs"]
+mod links;
 #[path = "docs/page.rs"]
 mod page;
 #[path = "docs/ports.rs"]
@@ -66,6 +68,14 @@ fn blocks(page: &str) -> Vec<Block> {
     let text = fs::read_to_string(root().join(page)).expect("it is text");
     let blocks = page::blocks(&text).map_err(|wrong| format!("{page}:{wrong}"));
     blocks.expect("each block says how it is run")
+}
+
+#[test]
+fn every_link_leads_to_a_page_and_a_heading() {
+    let others = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let pages = pages().into_iter().chain(others.map(str::to_owned));
+    let broken: Vec<_> = pages.flat_map(|page| links::broken(&root().join(page))).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 #[test]

@@ -1,17 +1,12 @@
-//! The locations of a server, in an order of matches that chooses as nginx does.
+//! The locations of a server, those within others too.
 //!
-//! nginx takes an exact location, or else the longest prefix; regular expressions come before that
-//! unless it has `^~`. flowgate takes an exact path, the longest prefix by whole segments, regular
-//! expressions in the order of the file, and at last `path_prefix: /`.
+//! nginx finds a location among those of a server, and then another one among those within it, and
+//! so on. An exact one ends the search. Regular expressions of the server are asked unless the
+//! prefix that was found there has `^~`, whatever was found within it. So prefixes and exact paths
+//! within a prefix are as good as beside it, but for paths that another location of the outer level
+//! takes first.
 
-use super::{
-    pattern::{begins_with, path_regex},
-    report::Report,
-    scope::Scope,
-    tree::Directive,
-};
-use crate::route::literal_path;
-use serde_json::{Value, json};
+use super::{report::Report, tree::Directive};
 
 /// What decides that a location takes a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,56 +20,140 @@ pub(super) enum Kind<'a> {
 }
 
 /// A location with its block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Location<'a> {
     pub kind: Kind<'a>,
     pub block: &'a Directive,
+    /// The locations that it is within, the outermost first.
+    pub around: Vec<&'a Directive>,
 }
 
-/// A location with the match of its route.
-#[derive(Clone, Debug)]
-pub(super) struct Matched<'a> {
-    pub location: Location<'a>,
-    /// A key of `match` and its value.
-    pub path: (&'static str, Value),
-    /// The path without its last slash, which nginx redirects to the one with it.
-    pub redirects: Option<String>,
+/// Where locations are read.
+#[derive(Clone, Debug, Default)]
+struct Level<'a> {
+    around: Vec<&'a Directive>,
+    /// The prefix of the innermost one around, and whether the outermost one has `^~`.
+    prefix: Option<(&'a str, bool)>,
+    /// Prefixes and exact paths beside those around: nginx finds them first.
+    first: Vec<Kind<'a>>,
 }
 
-/// Reads the locations of a server that are neither named nor within others.
+/// Reads the locations of a server that are not named.
 pub(super) fn read<'a>(server: &'a Directive, report: &mut Report) -> Vec<Location<'a>> {
     let mut all = Vec::new();
-    for block in server.all("location") {
-        let kind = match (block.arg(0), block.args.get(1)) {
-            ("=", Some(path)) => Kind::Exact(path),
-            ("^~", Some(path)) => Kind::Prefix(path, true),
-            ("~", Some(text)) => Kind::Regex(text, false),
-            ("~*", Some(text)) => Kind::Regex(text, true),
-            (path, None) => glued(path),
-            _ => continue,
-        };
-        let is_named = matches!(kind, Kind::Prefix(path, _) if path.starts_with('@'));
-        if is_named {
-            continue;
-        }
-        report.take(block);
-        let path = match kind {
-            Kind::Exact(path) | Kind::Prefix(path, _) => Some(path),
-            Kind::Regex(..) => None,
-        };
-        if path
-            .is_some_and(|path| !path.starts_with('/') || path.contains(ODD) || path.contains("//"))
-        {
-            report.note(block, "no request here has such a path");
-            continue;
-        }
-        all.push(Location { kind, block });
-    }
+    read_level(server, &Level::default(), &mut all, report);
     all
+}
+
+fn read_level<'a>(
+    block: &'a Directive,
+    level: &Level<'a>,
+    all: &mut Vec<Location<'a>>,
+    report: &mut Report,
+) {
+    let own: Vec<_> = block.all("location").filter_map(|it| Some((kind(it)?, it))).collect();
+    for (found, block) in &own {
+        report.take(block);
+        if let Some(why) = level.reason_against(*found) {
+            // One line for all of it.
+            report.take_all(block);
+            report.note(block, why);
+            continue;
+        }
+        let kind = match (*found, level.prefix) {
+            (Kind::Prefix(path, _), Some((_, stops))) => Kind::Prefix(path, stops),
+            (kind, _) => kind,
+        };
+        let is_replaced = matches!(kind, Kind::Prefix(path, _) if has_prefix(block, path));
+        if is_replaced {
+            report.note(block, "the location within it takes all of its paths");
+        } else {
+            all.push(Location { kind, block, around: level.around.clone() });
+        }
+        let others = own.iter().map(|(other, _)| *other).filter(|other| other != found);
+        read_level(block, &level.within(kind, block, others), all, report);
+    }
+}
+
+impl<'a> Level<'a> {
+    /// Returns the level within a location, beside which there are others.
+    fn within(
+        &self,
+        kind: Kind<'a>,
+        block: &'a Directive,
+        others: impl Iterator<Item = Kind<'a>>,
+    ) -> Self {
+        let prefix = match kind {
+            Kind::Prefix(path, stops) => Some((path, stops)),
+            // Nothing can be within it.
+            Kind::Exact(_) | Kind::Regex(..) => Some(("", false)),
+        };
+        let around = self.around.iter().copied().chain([block]).collect();
+        let length = prefix.map_or(0, |(path, _)| path.len());
+        let is_longer = |other: &Kind<'a>| match other {
+            Kind::Prefix(path, _) => path.len() > length,
+            Kind::Exact(_) => true,
+            Kind::Regex(..) => false,
+        };
+        let first = self.first.iter().copied().chain(others.filter(is_longer)).collect();
+        Self { around, prefix, first }
+    }
+
+    /// Returns why a location here becomes no route, if it does not.
+    fn reason_against(&self, kind: Kind<'_>) -> Option<&'static str> {
+        let path = match kind {
+            Kind::Exact(path) | Kind::Prefix(path, _) => path,
+            Kind::Regex(..) if self.prefix.is_some() => {
+                return Some(
+                    "a regular expression within another location is no route; that location takes its paths",
+                );
+            }
+            Kind::Regex(..) => return None,
+        };
+        if !path.starts_with('/') || path.contains(ODD) || path.contains("//") {
+            return Some("no request here has such a path");
+        }
+        match self.prefix {
+            Some(("", _)) => {
+                return Some("a location within an exact one or a regular expression is no route");
+            }
+            Some((outer, _)) if !path.starts_with(outer) => {
+                return Some(
+                    "nginx takes no location within another whose path it does not begin with",
+                );
+            }
+            _ => {}
+        }
+        let is_taken = self.first.iter().any(|other| match other {
+            Kind::Prefix(other, _) => path.starts_with(other),
+            other => *other == kind,
+        });
+        is_taken.then_some("another location beside the one around it takes its paths")
+    }
+}
+
+/// Reports whether a block has a location for all paths that begin so.
+fn has_prefix(block: &Directive, path: &str) -> bool {
+    let mut inner = block.all("location").filter_map(kind);
+    inner.any(|inner| matches!(inner, Kind::Prefix(inner, _) if inner == path))
 }
 
 /// Signs of paths that a pattern of flowgate reads as something else.
 const ODD: [char; 4] = ['?', '#', '{', '}'];
+
+/// Reads what a location is for; `None` if it is named, or none that nginx takes.
+fn kind(block: &Directive) -> Option<Kind<'_>> {
+    let kind = match (block.arg(0), block.args.get(1)) {
+        ("=", Some(path)) => Kind::Exact(path),
+        ("^~", Some(path)) => Kind::Prefix(path, true),
+        ("~", Some(text)) => Kind::Regex(text, false),
+        ("~*", Some(text)) => Kind::Regex(text, true),
+        (path, None) => glued(path),
+        _ => return None,
+    };
+    let is_named = matches!(kind, Kind::Prefix(path, _) if path.starts_with('@'));
+    (!is_named).then_some(kind)
+}
 
 /// Reads a path with its sign written before it, as in `=/x` or `~^/x`.
 fn glued(text: &str) -> Kind<'_> {
@@ -88,115 +167,4 @@ fn glued(text: &str) -> Kind<'_> {
         return Kind::Regex(regex, false);
     }
     text.strip_prefix('=').map_or(Kind::Prefix(text, false), Kind::Exact)
-}
-
-/// Returns the locations in the order of their routes.
-pub(super) fn ordered<'a>(all: &[Location<'a>], report: &mut Report) -> Vec<Matched<'a>> {
-    let mut routes: Vec<_> = all
-        .iter()
-        .filter_map(|location| match location.kind {
-            Kind::Exact(path) => Some(matched(*location, "path", json!(encoded(path)))),
-            Kind::Prefix(..) | Kind::Regex(..) => None,
-        })
-        .collect();
-    let mut prefixes: Vec<_> =
-        all.iter().filter(|it| matches!(it.kind, Kind::Prefix(..))).collect();
-    prefixes.sort_by_key(|location| core::cmp::Reverse(prefix(location).map_or(0, str::len)));
-    let regexes: Vec<_> = all.iter().filter(|it| matches!(it.kind, Kind::Regex(..))).collect();
-    if regexes.is_empty() && prefixes.iter().all(|location| is_segments(location, all)) {
-        routes.extend(prefixes.into_iter().map(|location| {
-            let path = prefix(location).unwrap_or_default();
-            let path = path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path);
-            with_redirect(matched(*location, "path_prefix", json!(encoded(path))), all)
-        }));
-        return routes;
-    }
-    let (first, last): (Vec<_>, Vec<_>) =
-        prefixes.into_iter().partition(|location| stops(location, all, &regexes, report));
-    routes.extend(first.into_iter().map(|location| by_regex(location, all, !regexes.is_empty())));
-    for location in regexes {
-        let Kind::Regex(text, ignores_case) = location.kind else { continue };
-        match path_regex(text, ignores_case) {
-            Ok(regex) => routes.push(matched(*location, "path_regex", json!(regex))),
-            Err(why) => report.note(location.block, format!("{why}; there is no route for it")),
-        }
-    }
-    routes.extend(last.into_iter().map(|location| by_regex(location, all, false)));
-    routes
-}
-
-fn matched<'a>(location: Location<'a>, key: &'static str, value: Value) -> Matched<'a> {
-    Matched { location, path: (key, value), redirects: None }
-}
-
-fn prefix<'a>(location: &Location<'a>) -> Option<&'a str> {
-    match location.kind {
-        Kind::Prefix(path, _) => Some(path),
-        Kind::Exact(_) | Kind::Regex(..) => None,
-    }
-}
-
-/// Reports whether whole segments begin like this prefix, or the path between is another's.
-fn is_segments(location: &Location<'_>, all: &[Location<'_>]) -> bool {
-    let path = prefix(location).unwrap_or_default();
-    let Some(shorter) = path.strip_suffix('/') else { return false };
-    shorter.is_empty() || is_passing(location.block) || has_exact(shorter, all)
-}
-
-/// Reports whether regular expressions are not asked once this prefix is the longest.
-fn stops(
-    location: &Location<'_>,
-    all: &[Location<'_>],
-    regexes: &[&Location<'_>],
-    report: &mut Report,
-) -> bool {
-    let Kind::Prefix(path, stops) = location.kind else { return false };
-    let is_below = |other: &Location<'_>| matches!(other.kind, Kind::Prefix(outer, true) if path.starts_with(outer) && outer != path);
-    if stops || regexes.is_empty() || !all.iter().any(is_below) {
-        return stops;
-    }
-    report.note(
-        location.block,
-        "a shorter location has `^~`: regular expressions are not asked before this one either",
-    );
-    true
-}
-
-/// Matches a prefix in its place among the regular expressions of the file.
-fn by_regex<'a>(location: &Location<'a>, all: &[Location<'a>], is_before: bool) -> Matched<'a> {
-    let path = prefix(location).unwrap_or_default();
-    if path == "/" && !is_before {
-        return matched(*location, "path_prefix", json!("/"));
-    }
-    with_redirect(matched(*location, "path_regex", json!(begins_with(&encoded(path)))), all)
-}
-
-/// Adds that nginx redirects `/api` to `/api/` if only the latter has a location that passes on.
-fn with_redirect<'a>(mut route: Matched<'a>, all: &[Location<'a>]) -> Matched<'a> {
-    let path = prefix(&route.location).unwrap_or_default();
-    let shorter = path.strip_suffix('/').filter(|shorter| !shorter.is_empty());
-    let is_free = |shorter: &&str| {
-        !has_exact(shorter, all) && !all.iter().any(|other| prefix(other) == Some(*shorter))
-    };
-    if is_passing(route.location.block) {
-        route.redirects = shorter.filter(is_free).map(encoded);
-    }
-    route
-}
-
-fn has_exact(path: &str, all: &[Location<'_>]) -> bool {
-    all.iter().any(|location| location.kind == Kind::Exact(path))
-}
-
-/// Reports whether a location passes requests to another server.
-fn is_passing(block: &Directive) -> bool {
-    let scope = Scope(vec![block]);
-    let ways =
-        ["proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass"];
-    !scope.all(&ways).is_empty()
-}
-
-/// Returns a path as requests have it: nginx compares it without its escapes.
-fn encoded(path: &str) -> String {
-    literal_path(&path.replace('%', "%25")).into_owned()
 }

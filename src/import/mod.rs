@@ -18,6 +18,7 @@ mod listeners;
 mod locations;
 mod networks;
 mod numbers;
+mod order;
 mod page;
 mod pattern;
 mod proxied;

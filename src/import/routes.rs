@@ -4,8 +4,9 @@ use super::{
     access::access,
     headers,
     limits::Zones,
-    locations::{self, Kind, Location, Matched},
+    locations::{self, Kind, Location},
     numbers::{size, sized},
+    order::{Matched, ordered},
     page::{Fields, Item},
     proxied::{Place, proxied},
     report::Report,
@@ -63,8 +64,7 @@ impl<'a> Routes<'a, '_> {
             return self.push(server, "all", any, Item { comments, fields });
         }
         let locations = locations::read(server.block, report);
-        let ordered = locations::ordered(&locations, report);
-        for matched in &ordered {
+        for matched in &ordered(&locations, report) {
             self.location(server, matched, report);
         }
         let has_rest = locations.iter().any(|it| matches!(it.kind, Kind::Prefix("/", _)));
@@ -79,8 +79,8 @@ impl<'a> Routes<'a, '_> {
     }
 
     fn location(&mut self, server: Server<'a, '_>, matched: &Matched<'a>, report: &mut Report) {
-        let Location { kind, block } = matched.location;
-        let label = label(kind);
+        let Location { kind, block, around } = &matched.location;
+        let label = label(*kind);
         if let Some(path) = &matched.redirects {
             let comments = vec![format!("{}: adds the slash", self.place(block))];
             let fields = redirect("{path}/", 301);
@@ -91,10 +91,12 @@ impl<'a> Routes<'a, '_> {
                 Item { comments, fields },
             );
         }
-        let scope = Scope(vec![self.http, server.block]).within(block);
+        let outer = Scope(vec![self.http, server.block]);
+        let inner = around.iter().chain([block]);
+        let scope = inner.fold(outer, |scope, block| scope.within(block));
         let mut comments = vec![self.place(block)];
         let route = self.name(server, &label);
-        let (mut fields, is_asked) = self.action(server, &scope, matched.location, report);
+        let (mut fields, is_asked) = self.action(server, &scope, &matched.location, report);
         if is_asked {
             comments.append(&mut self.conditions(&scope, &route, &mut fields, report));
         }
@@ -108,12 +110,13 @@ impl<'a> Routes<'a, '_> {
         &mut self,
         server: Server<'a, '_>,
         scope: &Scope<'a>,
-        location: Location<'a>,
+        location: &Location<'a>,
         report: &mut Report,
     ) -> (Fields, bool) {
-        let Location { kind, block } = location;
-        if let Some(internal) = block.all("internal").next() {
-            report.take(internal);
+        let Location { kind, block, .. } = location;
+        if scope.find("internal").is_some() {
+            let unasked = scope.all(&["internal"]).into_iter().chain(block.all("return"));
+            unasked.for_each(|directive| report.take(directive));
             return (respond(json!({ "status": 404 })), false);
         }
         if let Some(fields) = answer(block, scope, server.known, report) {
@@ -131,8 +134,8 @@ impl<'a> Routes<'a, '_> {
             return (respond(json!({ "status": NOT_CONVERTED })), true);
         };
         let (prefix, is_exact) = match kind {
-            Kind::Exact(path) => (Some(path), true),
-            Kind::Prefix(path, _) => (Some(path), false),
+            Kind::Exact(path) => (Some(*path), true),
+            Kind::Prefix(path, _) => (Some(*path), false),
             Kind::Regex(..) => (None, false),
         };
         let place = Place { scope, known: server.known, prefix, is_exact, folder: self.folder };

@@ -182,6 +182,39 @@ fn a_difference_is_a_line() {
 }
 
 #[test]
+fn locations_within_others_are_routes_or_one_line() {
+    let text = "http { server { listen 81; proxy_redirect off;
+        location / { proxy_pass http://h; client_max_body_size 5; deny 10.0.0.1;
+            location /a/ { proxy_pass http://h; location = /a/x { proxy_pass http://h; allow all; } }
+            location ~ x { proxy_pass http://h; gzip on; }
+            location /b { location /c { gzip on; } return 200; }
+        }
+        location = /e { return 200; location /e/f { return 201; } }
+        location /a { location /a { return 200; } proxy_pass http://h; }
+    } }";
+    let (yaml, lines) = import(text).unwrap();
+    let expected = [
+        "nginx.conf:3: location: another location beside the one around it takes its paths",
+        "nginx.conf:4: location: a regular expression within another location is no route; that location takes its paths",
+        "nginx.conf:5: location: nginx takes no location within another whose path it does not begin with",
+        "nginx.conf:7: location: a location within an exact one or a regular expression is no route",
+        "nginx.conf:8: location: the location within it takes all of its paths",
+        "nginx.conf:8: proxy_pass: no converted",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    assert!(lines.iter().zip(expected).all(|(line, known)| line.starts_with(known)), "{lines:#?}");
+    let text = text
+        .replace("location /a {", "location /z {")
+        .replace("{ location /a {", "{ location /z {");
+    let (yaml_of_inner, _) = import(&text).unwrap();
+    let inner = yaml_of_inner.split("  - name: ").find(|route| route.starts_with("a/x\n"));
+    let inner = inner.unwrap_or_else(|| panic!("{yaml_of_inner}"));
+    assert!(inner.contains("match: { path: /a/x }") && inner.contains("body_limit: 5B"), "{inner}");
+    assert!(!inner.contains("deny"), "its own list takes the place of the outer one: {inner}");
+    assert!(yaml.contains("name: a\n") && !yaml.contains("name: a/x"), "{yaml}");
+}
+
+#[test]
 fn keys_that_no_rule_has_are_lines() {
     for (key, maps) in [
         ("$request_uri", ""),

@@ -82,7 +82,38 @@ const SERVERS: &str = r"
         location /a/b/ { proxy_pass http://UP/; proxy_redirect off; }
         location = /c { proxy_pass http://UP/d; proxy_redirect off; }
     }
-    server { listen 127.0.0.1:PORT; server_name some.test; location /only/ { return 200 only; } }";
+    server { listen 127.0.0.1:PORT; server_name some.test; location /only/ { return 200 only; } }
+    server {
+        listen 127.0.0.1:PORT; server_name nested.test;
+        location / {
+            proxy_pass http://UP; proxy_redirect off;
+            location /api/ {
+                proxy_pass http://UP/v1/; proxy_redirect off;
+                location = /api/x { return 200 exact; }
+                location /api/deep/ { return 200 deep; }
+            }
+            location = /exact { return 200 exact; }
+        }
+        location /a/ { return 201; location /a/b/c { return 202; } location /a/x { return 203; } }
+        location /a/b { return 204; }
+        location /shut/ { internal; location /shut/open/ { return 200 open; } }
+        location /office/ {
+            allow 10.0.0.0/8; deny all; proxy_pass http://UP; proxy_redirect off;
+            location /office/x/ { proxy_pass http://UP; proxy_redirect off; }
+        }
+    }
+    server {
+        listen 127.0.0.1:PORT; server_name mixed.test;
+        location / { return 404; location /x/ { return 200 x; } }
+        location /a/ {
+            return 200 a;
+            location /a/b/ { return 200 b; }
+            location ^~ /a/x { return 200 x; }
+            location = /a/c.jpg { return 200 exact; }
+        }
+        location ^~ /static/ { return 200 static; location /static/deep/ { return 200 deep; } }
+        location ~ \.jpg$ { return 200 image; }
+    }";
 
 /// Paths, of which each server has a location for some.
 const PATHS: &[&str] = &[
@@ -133,6 +164,18 @@ const PATHS: &[&str] = &[
     "/only",
     "/only/",
     "/only/x",
+    "/api/x",
+    "/api/deep/",
+    "/api/deep/x.jpg",
+    "/a/x.jpg",
+    "/a/c.jpg",
+    "/a/b/c.jpg",
+    "/static/deep/a.jpg",
+    "/x/",
+    "/x/a.jpg",
+    "/shut/open/",
+    "/office/x",
+    "/office/x/",
 ];
 
 /// Spellings, whose upstream may see what was written or what is meant.
@@ -150,6 +193,8 @@ const HOSTS: &[&str] = &[
     "deep.x.b.test",
     "segments.test",
     "some.test",
+    "nested.test",
+    "mixed.test",
     "127.0.0.1",
 ];
 
@@ -270,8 +315,13 @@ fn ask(address: SocketAddr, method: &str, path: &str, fields: &[(&str, &str)]) -
 fn an_imported_file_decides_as_nginx_does() {
     let held = Arc::default();
     let upstream = upstream(Arc::clone(&held));
-    let pair =
-        pair(upstream.address, &["limit_req: rejects as nginx does, but holds nothing back"]);
+    let pair = pair(
+        upstream.address,
+        &[
+            "limit_req: rejects as nginx does, but holds nothing back",
+            "location: another location beside the one around it takes its paths",
+        ],
+    );
     locations_and_servers(&pair);
     clients(&pair);
     bodies(&pair);

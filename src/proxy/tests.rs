@@ -8,6 +8,7 @@ mod idle;
 mod idle_servers;
 mod refusals;
 mod simulation;
+mod slow_readers;
 mod streams;
 mod timeouts;
 mod uploads;

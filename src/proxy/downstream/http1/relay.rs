@@ -36,6 +36,8 @@ pub(super) struct Relay {
     pub(super) keeps_alive: bool,
     /// When the request must have ended.
     deadline: Instant,
+    /// Whether the client has to read before more is written. Until then no more is held for it.
+    is_blocked: bool,
 }
 
 /// How a response ended.
@@ -70,6 +72,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             is_cut: false,
             keeps_alive: current.keeps_alive && written.coding != Coding::UntilClose,
             deadline,
+            is_blocked: false,
         }
     }
 
@@ -82,23 +85,23 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     ) -> Poll<Relayed> {
         loop {
             self.peer.timer.begin();
-            let is_awaited = self.take_parts(relay, context);
-            let mut is_blocked = false;
-            while !is_blocked {
+            let is_awaited = !relay.is_blocked && self.take_parts(relay, context);
+            relay.is_blocked = false;
+            while !relay.is_blocked {
                 match self.poll_write(context) {
                     Poll::Ready(Ok(true)) => break,
                     Poll::Ready(Ok(false)) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(Relayed::CutOff),
-                    Poll::Pending => is_blocked = true,
+                    Poll::Pending => relay.is_blocked = true,
                 }
             }
             if relay.body.is_none() {
-                if !is_blocked {
+                if !relay.is_blocked {
                     let end = if relay.is_cut { Relayed::CutOff } else { Relayed::Whole };
                     return Poll::Ready(end);
                 }
             } else {
-                if !is_blocked && !is_awaited {
+                if !relay.is_blocked && !is_awaited {
                     continue;
                 }
                 match self.look_at_client(current, context) {
@@ -107,7 +110,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                     Client::Waits => {}
                 }
             }
-            if let Some(timeout) = self.poll_relay_deadlines(relay, is_blocked, context) {
+            if let Some(timeout) = self.poll_relay_deadlines(relay, context) {
                 if let Some(body) = &mut relay.body {
                     body.time_out(timeout);
                 }
@@ -123,14 +126,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     fn poll_relay_deadlines(
         &mut self,
         relay: &Relay,
-        is_blocked: bool,
         context: &mut Context<'_>,
     ) -> Option<Timeout> {
-        if is_blocked && self.poll_blocked(context).is_ready() {
+        if relay.is_blocked && self.poll_blocked(context).is_ready() {
             return Some(Timeout::Write);
         }
         // A response that waits for its upstream looks for itself.
-        let is_late = is_blocked
+        let is_late = relay.is_blocked
             && relay.deadline < Instant::FAR_FUTURE
             && self.timer.poll(relay.deadline, context).is_ready();
         is_late.then_some(Timeout::Request)

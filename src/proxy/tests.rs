@@ -17,7 +17,8 @@ mod woken;
 pub(super) use woken::Woken;
 
 use crate::proxy::{
-    Connections, Connector, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker,
+    Connections, Connector, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog,
+    Worker,
     connections::{
         handle::ConnectionHandle,
         options::{ConnectionOptions, Protocol},
@@ -141,7 +142,11 @@ impl TestProxy {
     /// Connects a client of which nothing is known, as to a cleartext listener.
     fn stranger(&self) -> Client {
         let (near, far) = duplex(64 * 1024);
-        let (served, peer) = self.welcome(|peer, options| greet_cleartext(far, peer, options));
+        let (served, peer) = self.welcome(|peer, options| async move {
+            if let Some(serving) = greet_cleartext(far, peer, options).await {
+                serving.await;
+            }
+        });
         Client { stream: near, served, peer }
     }
 

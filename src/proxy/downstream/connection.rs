@@ -57,21 +57,24 @@ pub(crate) struct ReadAhead {
     pub(crate) since: Option<Instant>,
 }
 
-/// Serves a connection until it ends, is idle for too long or is drained.
-pub(crate) async fn serve<T>(
+/// What serves a connection until it ends, is idle for too long or is drained.
+pub(crate) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Returns what serves a connection.
+pub(crate) fn serve<T>(
     io: T,
     read_ahead: ReadAhead,
     protocol: Protocol,
     peer: Arc<Peer>,
     options: ConnectionOptions,
-) where
+) -> Serving
+where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let ReadAhead { ahead, since } = read_ahead;
     match protocol {
-        Protocol::Http1 => downstream::http1::serve(io, ahead, since, peer, options).await,
-        // In a box: it is large, and the other one small.
-        Protocol::Http2 => Box::pin(http2(io, ahead, peer, options)).await,
+        Protocol::Http1 => Box::pin(downstream::http1::serve(io, ahead, since, peer, options)),
+        Protocol::Http2 => Box::pin(http2(io, ahead, peer, options)),
     }
 }
 

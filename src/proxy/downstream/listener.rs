@@ -1,7 +1,7 @@
 //! Sockets that clients connect to.
 
 use super::{
-    connection::{ReadAhead, serve},
+    connection::{ReadAhead, Serving, serve},
     protocol::{Beginning, Unclear, detect},
     proxy_protocol::{self, Invalid},
     tls::Acceptor,
@@ -288,16 +288,30 @@ fn admit(
     let handle = ConnectionHandle::new(&worker.clock, open);
     let worker = Arc::clone(worker);
     let tasks = worker.tasks.clone();
+    let welcoming =
+        welcome(Arc::clone(&worker), Arc::clone(&handle), stream, address, listener_config);
+    // Each of the two in a box: an open connection holds no more than what serves it.
+    let welcoming = Box::pin(welcoming);
     tasks.spawn(async move {
         let place = worker.connections.enter(&handle);
-        let mut stream = stream;
-        if let Some(client) =
-            admit_client(&worker, &handle, &mut stream, address, &listener_config).await
-        {
-            greet(&worker, &handle, stream, client, listener_config).await;
+        let serving = welcoming.await;
+        if let Some(serving) = serving {
+            serving.await;
         }
         worker.connections.leave(place);
     });
+}
+
+/// Returns what serves a connection, if it is to be served.
+async fn welcome(
+    worker: Arc<Worker>,
+    handle: Arc<ConnectionHandle>,
+    mut stream: TcpStream,
+    address: SocketAddr,
+    listener_config: ListenerConfig,
+) -> Option<Serving> {
+    let client = admit_client(&worker, &handle, &mut stream, address, &listener_config).await?;
+    greet(&worker, &handle, stream, client, listener_config).await
 }
 
 /// Finds out whose connection it is, and counts it if clients have a limit. `None` if it is to be
@@ -368,19 +382,17 @@ async fn proxied_client(
     }
 }
 
-/// Finds out which protocol the client speaks, and speaks it.
+/// Finds out which protocol the client speaks. Returns what speaks it, if the connection goes on.
 async fn greet(
     worker: &Arc<Worker>,
     handle: &Arc<ConnectionHandle>,
     stream: TcpStream,
     client: Client,
     ListenerConfig { name: listener, tls, .. }: ListenerConfig,
-) {
+) -> Option<Serving> {
     let Client { address, is_unknown, counted } = client;
     // Without it a small answer may wait 40 ms for an acknowledgement.
-    if stream.set_nodelay(true).is_err() {
-        return;
-    }
+    stream.set_nodelay(true).ok()?;
     let options = ConnectionOptions::of(&worker.live.load().settings);
     let peer = |name, tls| {
         let (worker, handle) = (Arc::clone(worker), Arc::clone(handle));
@@ -395,26 +407,33 @@ async fn greet(
     let handshake = Box::pin(worker.clock.timeout(limit, acceptor.accept(stream)));
     let Some(Ok(Ok((stream, protocol, name)))) = unless_drained(handle, handshake).await else {
         worker.counters.tls_failures.fetch_add(1, Relaxed);
-        return;
+        return None;
     };
     worker.counters.tls_handshakes.fetch_add(1, Relaxed);
-    serve(stream, ReadAhead::default(), protocol, peer(name, true), options).await;
+    Some(serve(stream, ReadAhead::default(), protocol, peer(name, true), options))
 }
 
 /// The same without TLS, where only the client's first bytes show the protocol.
-pub(crate) async fn greet_cleartext<T>(mut stream: T, peer: Arc<Peer>, options: ConnectionOptions)
+pub(crate) async fn greet_cleartext<T>(
+    mut stream: T,
+    peer: Arc<Peer>,
+    options: ConnectionOptions,
+) -> Option<Serving>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limit = options.timeouts.header_read;
     let detecting = Box::pin(detect(&mut stream, &peer.worker.clock, limit));
-    match unless_drained(&peer.handle, detecting).await {
-        Some(Ok(Beginning { protocol, ahead, since })) => {
+    match unless_drained(&peer.handle, detecting).await? {
+        Ok(Beginning { protocol, ahead, since }) => {
             let read_ahead = ReadAhead { ahead, since: Some(since) };
-            serve(stream, read_ahead, protocol, peer, options).await;
+            Some(serve(stream, read_ahead, protocol, peer, options))
         }
-        Some(Err(Unclear::Late)) => UnreadableRequest::LATE.note(&peer),
-        Some(Err(Unclear::Unasked)) | None => {}
+        Err(Unclear::Late) => {
+            UnreadableRequest::LATE.note(&peer);
+            None
+        }
+        Err(Unclear::Unasked) => None,
     }
 }
 

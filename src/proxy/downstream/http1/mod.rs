@@ -39,49 +39,52 @@ const FIRST_READ: usize = 2048;
 /// Serves a connection until it ends, is idle for too long or is drained.
 ///
 /// The first byte of what has come already, `ahead`, came at `since`.
-pub(crate) async fn serve<T>(
+#[expect(clippy::manual_async_fn, reason = "one would hold each argument twice")]
+pub(crate) fn serve<T>(
     mut io: T,
-    ahead: Bytes,
-    since: Option<Instant>,
+    mut ahead: Bytes,
+    mut since: Option<Instant>,
     peer: Arc<Peer>,
     options: ConnectionOptions,
-) where
+) -> impl Future<Output = ()> + Send
+where
     T: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let clock = &peer.worker.clock;
-    let now = clock.now();
-    let armed = now + options.timeouts.header_read;
-    let sleep = pin!(clock.timer(armed));
-    let mut timer = ConnectionTimer::new(clock, sleep, armed);
-    let mut idle_since = now;
-    let mut head_since = since;
-    let mut ahead = ahead;
-    loop {
-        if ahead.is_empty() {
-            let close_at = idle_since + options.timeouts.keep_alive;
-            match poll_fn(|context| poll_idle(&mut io, &peer, &mut timer, close_at, context)).await
-            {
-                Idle::Spoke(bytes) => ahead = bytes,
-                Idle::Left => return,
-                Idle::Over => break,
+    async move {
+        let clock = &peer.worker.clock;
+        let now = clock.now();
+        let armed = now + options.timeouts.header_read;
+        let sleep = pin!(clock.timer(armed));
+        let mut timer = ConnectionTimer::new(clock, sleep, armed);
+        let mut idle_since = now;
+        loop {
+            if ahead.is_empty() {
+                let close_at = idle_since + options.timeouts.keep_alive;
+                match poll_fn(|context| poll_idle(&mut io, &peer, &mut timer, close_at, context))
+                    .await
+                {
+                    Idle::Spoke(bytes) => ahead = bytes,
+                    Idle::Left => return,
+                    Idle::Over => break,
+                }
             }
+            let began = mem::take(&mut ahead);
+            let session = Session::new(&mut io, &mut timer, Arc::clone(&peer), options);
+            // In a box, so that an idle connection does not hold it.
+            match Box::pin(session.run(began, since.take())).await {
+                Some(since) => idle_since = since,
+                None => return,
+            }
+            peer.forget();
         }
-        let began = mem::take(&mut ahead);
-        let session = Session::new(&mut io, &mut timer, Arc::clone(&peer), options);
-        // In a box, so that an idle connection does not hold it.
-        match Box::pin(session.run(began, head_since.take())).await {
-            Some(since) => idle_since = since,
-            None => return,
-        }
-        peer.forget();
+        let close_by = peer.worker.clock.now() + GRACE;
+        poll_fn(|context| match Pin::new(&mut io).poll_shutdown(context) {
+            // How well it is closed makes no difference any more.
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => timer.poll(close_by, context).map(drop),
+        })
+        .await;
     }
-    let close_by = peer.worker.clock.now() + GRACE;
-    poll_fn(|context| match Pin::new(&mut io).poll_shutdown(context) {
-        // How well it is closed makes no difference any more.
-        Poll::Ready(_) => Poll::Ready(()),
-        Poll::Pending => timer.poll(close_by, context).map(drop),
-    })
-    .await;
 }
 
 /// How a connection stops being idle.

@@ -1,28 +1,48 @@
 //! Streams of bytes to servers, whatever they are over.
 
-use core::mem::MaybeUninit;
+use core::{
+    mem::MaybeUninit,
+    pin::Pin,
+    task::{Context, Waker},
+};
 use socket2::SockRef;
-use std::io::ErrorKind;
+use std::io;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, UnixStream},
 };
 use tokio_rustls::client::TlsStream;
 
 /// A stream of bytes to a server.
 pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Whether nothing has come, neither bytes nor an end, as far as the runtime has heard. A byte
+    /// that has come may be lost.
+    fn is_quiet(&mut self) -> bool {
+        let mut space = [0];
+        let mut context = Context::from_waker(Waker::noop());
+        Pin::new(self).poll_read(&mut context, &mut ReadBuf::new(&mut space)).is_pending()
+    }
+
     /// Whether nothing has come, neither bytes nor an end. Asks the system, as the runtime may not
     /// have heard of it yet.
     fn is_silent(&self) -> bool;
 }
 
 impl Io for TcpStream {
+    fn is_quiet(&mut self) -> bool {
+        would_block(&self.try_read(&mut [0]))
+    }
+
     fn is_silent(&self) -> bool {
         is_silent(&SockRef::from(self))
     }
 }
 
 impl Io for UnixStream {
+    fn is_quiet(&mut self) -> bool {
+        would_block(&self.try_read(&mut [0]))
+    }
+
     fn is_silent(&self) -> bool {
         is_silent(&SockRef::from(self))
     }
@@ -42,8 +62,11 @@ impl Io for tokio::io::DuplexStream {
 }
 
 fn is_silent(socket: &SockRef<'_>) -> bool {
-    let peeked = socket.peek(&mut [MaybeUninit::uninit()]);
-    peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    would_block(&socket.peek(&mut [MaybeUninit::uninit()]))
+}
+
+fn would_block(read: &io::Result<usize>) -> bool {
+    read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Any of them.

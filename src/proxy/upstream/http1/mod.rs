@@ -280,10 +280,7 @@ impl Connection {
     /// Whether the server has neither closed it nor sent anything since it became idle. What is sent
     /// unasked would be taken for the answer to the next request.
     pub(super) fn is_quiet(&mut self) -> bool {
-        let mut space = [0];
-        let mut context = Context::from_waker(Waker::noop());
-        let mut unasked = ReadBuf::new(&mut space);
-        Pin::new(&mut self.io).poll_read(&mut context, &mut unasked).is_pending()
+        self.io.is_quiet()
     }
 
     /// The same, asked of the system: between its news the runtime may be late.

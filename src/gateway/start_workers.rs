@@ -12,8 +12,8 @@ use crate::{
     key_names::KeyNames,
     meter::Counters,
     proxy::{
-        ClientConnections, Connections, Connector, Descriptors, Passwords, Pools, RequestIdMaker,
-        RequestLog, TimeoutLog, Worker,
+        ClientConnections, Connections, Connector, DateCache, Descriptors, Passwords, Pools,
+        RequestIdMaker, RequestLog, TimeoutLog, Worker,
     },
     rejections::Rejections,
     traces::{Recorder, SpanQueue},
@@ -70,6 +70,7 @@ pub(super) fn start_workers(
                 request_log: RequestLog::default(),
                 connections: Connections::default(),
                 timeout_log: TimeoutLog::default(),
+                dates: DateCache::default(),
                 request_ids: RequestIdMaker::default(),
                 traces: Recorder::new(spans),
                 seed,

@@ -158,7 +158,7 @@ impl Completion {
         if self.route.is_none() && self.entry.is_none() {
             return;
         }
-        let now = self.peer.worker.clock.now();
+        let now = self.peer.read_clock();
         self.answered_at = Some(now);
         if let Some(trial) = &mut self.trial {
             trial.answered(outcome(status, now));
@@ -224,7 +224,7 @@ impl Completion {
 
     /// Notes that the answer's last byte was handed over, and gives its connection back.
     pub(crate) fn complete(&mut self) {
-        let now = self.peer.worker.clock.now();
+        let now = self.peer.now();
         if self.ending == Ending::Cancelled {
             self.ending = Ending::Complete { at: now };
         }

@@ -30,7 +30,7 @@ pub use downstream::{
     listener::{Bound, ListenerConfig, bind},
     tls::Acceptor,
 };
-pub use message::request_id::RequestIdMaker;
+pub use message::{date::DateCache, request_id::RequestIdMaker};
 pub use request::auth::Passwords;
 pub use request_log::RequestLog;
 pub use timeouts::timeout::TimeoutLog;

@@ -8,11 +8,12 @@ use crate::proxy::{
         interim::Interim,
         validate::{Invalid, canonical},
     },
-    timeouts::timer::RequestTimer,
+    timeouts::{poll_time::PollTime, timer::RequestTimer},
     worker::Worker,
 };
 use crate::{
     config::{Certificates, Snapshot},
+    flow::Instant,
     route::{KeySpec, Part, Target},
 };
 use core::net::{IpAddr, SocketAddr};
@@ -36,6 +37,7 @@ pub(super) struct Peer {
     pub(super) http2: OnceLock<Arc<Activity>>,
     /// Of the request under way, in HTTP/1.1.
     pub(super) timer: RequestTimer,
+    pub(super) poll_time: PollTime,
     pub(super) interim: Interim,
     pub(super) field_lists: FieldLists,
     /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
@@ -88,6 +90,7 @@ impl Peer {
             handle,
             http2: OnceLock::new(),
             timer: RequestTimer::default(),
+            poll_time: PollTime::default(),
             interim: Interim::default(),
             field_lists: FieldLists::default(),
             is_unknown: false,
@@ -96,6 +99,21 @@ impl Peer {
             known,
             print,
         }
+    }
+
+    /// Reads the clock, for this and for [`Self::now`].
+    pub(super) fn read_clock(&self) -> Instant {
+        self.poll_time.read(&self.worker.clock)
+    }
+
+    /// Returns the time, as it was read last in the poll under way: see [`PollTime`].
+    pub(super) fn now(&self) -> Instant {
+        self.poll_time.get(&self.worker.clock)
+    }
+
+    /// Returns what the field `Date` says.
+    pub(super) fn date(&self) -> HeaderValue {
+        self.worker.dates.at(self.worker.clock.wall(self.now()))
     }
 
     /// Notes that a request has come.

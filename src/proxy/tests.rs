@@ -17,7 +17,7 @@ mod woken;
 pub(super) use woken::Woken;
 
 use crate::proxy::{
-    Connections, Connector, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog,
+    Connections, Connector, DateCache, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog,
     Worker,
     connections::{
         handle::ConnectionHandle,
@@ -115,6 +115,7 @@ impl TestProxy {
             request_log: RequestLog::default(),
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
+            dates: DateCache::default(),
             request_ids: RequestIdMaker::default(),
             seed: Seed::new([1, 2]),
             preview: Arc::<crate::preview::Previews>::default().handle(0),

@@ -2,7 +2,7 @@
 
 use crate::proxy::{
     connections::{descriptors::Descriptors, per_client::ClientConnections, registry::Connections},
-    message::request_id::RequestIdMaker,
+    message::{date::DateCache, request_id::RequestIdMaker},
     request::auth::Passwords,
     request_log::RequestLog,
     timeouts::timeout::TimeoutLog,
@@ -49,6 +49,8 @@ pub struct Worker {
     pub connections: Connections,
     /// Says in the log which settings end requests.
     pub timeout_log: TimeoutLog,
+    /// What the field `Date` says.
+    pub dates: DateCache,
     /// Makes the ids of requests.
     pub request_ids: RequestIdMaker,
     /// Says to which traces its requests belong.

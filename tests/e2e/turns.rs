@@ -16,8 +16,8 @@ use flowgate::{
     config::{self, AccessLog, Live},
     meter::Counters,
     proxy::{
-        Acceptor, Bound, Connections, Connector, Descriptors, ListenerConfig, Passwords, Pools,
-        RequestIdMaker, RequestLog, TimeoutLog, Worker, bind,
+        Acceptor, Bound, Connections, Connector, DateCache, Descriptors, ListenerConfig, Passwords,
+        Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker, bind,
     },
     route::Seed,
     traces::{self, Recorder},
@@ -62,6 +62,7 @@ where
             descriptors: Descriptors::new(None),
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
+            dates: DateCache::default(),
             request_ids: RequestIdMaker::default(),
             seed: Seed::random(),
             store: None,

@@ -3,6 +3,7 @@
 use crate::flow::Instant;
 use bytes::Bytes;
 use http::HeaderValue;
+use std::sync::{Mutex, PoisonError};
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
@@ -10,17 +11,18 @@ const MONTHS: [&str; 12] =
 
 const DAY: u64 = 86_400;
 
-/// The last second in the form of `Date`.
+/// The last second in the form of `Date`. One worker uses it; the lock is there for the compiler.
 #[derive(Debug, Default)]
-pub(crate) struct DateCache(Option<(u64, HeaderValue)>);
+pub struct DateCache(Mutex<Option<(u64, HeaderValue)>>);
 
 impl DateCache {
     /// Returns the time of the wall's clock as the field `Date` has it.
-    pub(crate) fn at(&mut self, wall: Instant) -> HeaderValue {
+    pub(crate) fn at(&self, wall: Instant) -> HeaderValue {
         let second = wall.since(Instant::EPOCH).as_secs();
-        match &self.0 {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
             Some((of, date)) if *of == second => date.clone(),
-            Some(_) | None => self.0.insert((second, http_date(wall))).1.clone(),
+            Some(_) | None => last.insert((second, http_date(wall))).1.clone(),
         }
     }
 }

@@ -100,7 +100,7 @@ fn begin(peer: Arc<Peer>, request: Request<ClientBody>) -> Result<Step, Box<Unve
     if worker.connections.are_retiring() {
         peer.handle.drain();
     }
-    let now = worker.clock.now();
+    let now = peer.read_clock();
     let snapshot = worker.live.load();
     let tracing = snapshot.settings.tracing.as_deref();
     let trace = tracing.map(|tracing| trace::begin(&peer, tracing, &request, &snapshot));

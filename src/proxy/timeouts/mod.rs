@@ -3,6 +3,7 @@
 pub(crate) mod atomic_instant;
 pub(crate) mod body_timeout;
 pub(crate) mod minimum_rate;
+pub(crate) mod poll_time;
 pub(crate) mod streams;
 pub(crate) mod timeout;
 pub(crate) mod timer;

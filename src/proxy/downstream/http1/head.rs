@@ -59,7 +59,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         if let Poll::Ready(Err(_)) = Pin::new(&mut *self.io).poll_flush(context) {
             return Poll::Ready(Head::Gone);
         }
-        let now = || self.peer.worker.clock.now();
+        let now = || self.peer.now();
         if !self.input.bytes.is_empty() {
             let since = *self.head_since.get_or_insert_with(now);
             let due = since + self.options.timeouts.header_read;

@@ -71,10 +71,14 @@ where
             let began = mem::take(&mut ahead);
             let session = Session::new(&mut io, &mut timer, Arc::clone(&peer), options);
             // In a box, so that an idle connection does not hold it.
-            match Box::pin(session.run(began, since.take())).await {
+            let mut busy = Box::pin(session.run(began, since.take()));
+            let poll =
+                |context: &mut Context<'_>| peer.poll_time.during(|| busy.as_mut().poll(context));
+            match poll_fn(poll).await {
                 Some(since) => idle_since = since,
                 None => return,
             }
+            drop(busy);
             peer.forget();
         }
         let close_by = peer.worker.clock.now() + GRACE;

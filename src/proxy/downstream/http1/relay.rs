@@ -60,9 +60,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             && !body.closes()
             && !self.has_ended
             && !self.peer.handle.is_draining();
-        let clock = &self.peer.worker.clock;
-        let date = || self.date.at(clock.wall_now());
-        let written = response::write(self.outgoing.head(), head, &body, current, date);
+        let peer = &self.peer;
+        let written = response::write(self.outgoing.head(), head, &body, current, || peer.date());
         let deadline = body.deadline();
         let body = Some(body).filter(|body| !body.is_end_stream());
         Relay {

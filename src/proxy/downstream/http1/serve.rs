@@ -60,7 +60,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     fn reject(&mut self, unread: UnreadableRequest) -> Next {
         unread.note(&self.peer);
         let Some((response, body)) = unread.answer() else { return Next::Gone };
-        let date = self.date.at(self.peer.worker.clock.wall_now());
+        let date = self.peer.date();
         write_own(self.outgoing.head(), &response, &body, &date);
         Next::Close { lingers: true }
     }
@@ -82,7 +82,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         let body = match body.into_tunnel() {
             Err(body) => body,
             Ok(joined) => {
-                let date = self.date.at(self.peer.worker.clock.wall_now());
+                let date = self.peer.date();
                 response::write_agreement(self.outgoing.head(), &head, current.is_titled, &date);
                 if poll_fn(|context| self.poll_flush(context)).await.is_ok() {
                     let ahead = mem::take(&mut self.input.bytes).freeze();

@@ -3,7 +3,6 @@
 use crate::proxy::{
     connections::options::ConnectionOptions,
     io::{input::Input, outgoing::Outgoing},
-    message::date::DateCache,
     peer::Peer,
     timeouts::timer::ConnectionTimer,
 };
@@ -33,7 +32,6 @@ pub(super) struct Session<'a, 't, T> {
     pub(super) blocked_since: Option<Instant>,
     /// Whether the client has ended its side.
     pub(super) has_ended: bool,
-    pub(super) date: DateCache,
 }
 
 impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
@@ -58,7 +56,6 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
             idle_since: None,
             blocked_since: None,
             has_ended: false,
-            date: DateCache::default(),
         }
     }
 

@@ -264,7 +264,7 @@ pub struct Rejection {
     /// The rejecting slot whose reason [outranks](Reason::outranks) the others', the first of equal
     /// ones.
     pub slot: SlotId,
-    /// The request's key there; `None` if the store rejected it.
+    /// The request's key there; `None` if it was rejected because the store fails.
     pub key: Option<Key>,
     /// Why. At its `retry_after` every slot would admit the request.
     pub reason: Reason,

@@ -61,7 +61,7 @@ pub struct RejectedRequest {
     pub rule: String,
     /// The word of the reason.
     pub reason: String,
-    /// The fingerprint of its key; absent if the rule has none, or the store decided.
+    /// The fingerprint of its key; absent if the rule has none, or the store failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The client's address, if there is an access log.

@@ -1,8 +1,11 @@
 //! Single keys as operators see and change them, by the commands.
 
-use crate::common::{
-    Gateway, eventually, field,
-    http::{self, Client},
+use crate::{
+    cluster::{PATIENT, server::Server},
+    common::{
+        Gateway, eventually, field,
+        http::{self, Client},
+    },
 };
 use serde_json::Value;
 use std::process::Command;
@@ -117,4 +120,24 @@ fn a_grant_survives_an_edit_and_names_come_and_go_with_show_keys() {
         let shown = done(&gateway, &["keys", "--output", "json"]);
         (!shown.contains("blue one") && shown.contains("\"shows_keys\": false")).then_some(())
     });
+}
+
+#[test]
+fn keys_that_the_store_rejects_are_listed_by_the_gateway_that_asked() {
+    let store = Server::start();
+    let named = YAML.replace("127.0.0.1:0 }\nroutes", "127.0.0.1:0, show_keys: true }\nroutes");
+    let shared = named.replace("burst: 5, key", "burst: 5, scope: cluster, key");
+    let url = format!("store: {{ redis: \"redis://127.0.0.1:{}\", {PATIENT} }}\n", store.port);
+    let gateway = Gateway::start(&format!("{url}{shared}"));
+    gateway.wait_log("the store decides");
+    assert_eq!(passed(&gateway), 5);
+    assert_eq!(passed(&gateway), 0);
+    let shown = done(&gateway, &["keys", "login", "per-address"]);
+    assert!(shown.contains("counted by the store"), "{shown}");
+    assert!(shown.contains("rejected        2 of 2 in"), "{shown}");
+    assert!(shown.contains("s  127.0.0.1\n"), "{shown}");
+    let rejections = done(&gateway, &["rejections"]);
+    assert_eq!(rejections.matches("  key ").count(), 2, "{rejections}");
+    let (code, text) = run(&gateway, &["reset", "login", "per-address", "127.0.0.1"]);
+    assert!(code == 1 && text.contains("the store counts this rule"), "{text}");
 }

@@ -83,7 +83,7 @@ proptest! {
                 }),
                 Act::Refuse(which) => {
                     if let Some(it) = take(&mut waiting, which) {
-                        it.reservation.reject(day.now, day.slots[0], ELSEWHERE, &[]);
+                        it.reservation.reject(day.now, (day.slots[0], None), ELSEWHERE, &[]);
                     }
                     None
                 }
@@ -109,7 +109,7 @@ proptest! {
             let claims = other.claims(client, cost);
             match other.gate.reserve(other.now, &claims) {
                 Ok(it) if is_refused => {
-                    let rejection = it.reject(other.now, other.slots[0], ELSEWHERE, &[]);
+                    let rejection = it.reject(other.now, (other.slots[0], None), ELSEWHERE, &[]);
                     prop_assert_eq!((rejection.slot, rejection.reason), (other.slots[0], ELSEWHERE));
                 }
                 Ok(_) | Err(_) => {}

@@ -6,7 +6,7 @@ use super::{
     slots::ChainSlot,
 };
 use crate::flow::{
-    claim::{Claim, SlotId},
+    claim::{Claim, Key, SlotId},
     decision::{Quota, Reason, Report, Verdict},
     pending::{Pending, Ticket},
     time::Instant,
@@ -33,6 +33,8 @@ struct ReservedClaim {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) struct StoreRejection<'a> {
     pub(in crate::flow) slot: SlotId,
+    /// `None`: no key is to blame, as the store fails.
+    pub(in crate::flow) key: Option<Key>,
     pub(in crate::flow) reason: Reason,
     pub(in crate::flow) quotas: &'a [Quota],
 }
@@ -124,9 +126,14 @@ impl Chain {
         let now = self.arrive(now, &claims);
         let evaluation = self.reevaluate(now, reserved, &claims);
         self.record_rejection(&evaluation, report);
-        self.count(elsewhere.slot, Verdict::Rejected(elsewhere.reason.kind()));
-        report.quotas.extend_from_slice(elsewhere.quotas);
-        RejectedBy { slot: elsewhere.slot, key: None, reason: elsewhere.reason }
+        let StoreRejection { slot, key, reason, quotas } = *elsewhere;
+        match (self.current(slot), key) {
+            (Some(entry), Some(key)) => entry.on_reject(reason.kind(), key, now),
+            (Some(entry), None) => entry.counts.rejected.add(reason.kind()),
+            (None, _) => {}
+        }
+        report.quotas.extend_from_slice(quotas);
+        RejectedBy { slot, key, reason }
     }
 
     /// Returns the results at the reservation, as of `now`.
@@ -166,10 +173,14 @@ impl Chain {
         evaluation
     }
 
+    /// Returns the slot, or the one that it was reset to.
+    fn current(&mut self, slot: SlotId) -> Option<&mut ChainSlot> {
+        self.slots.iter_mut().find(|entry| entry.id == slot || entry.previous == Some(slot))
+    }
+
     /// Counts a decision of the store.
     fn count(&mut self, slot: SlotId, verdict: Verdict) {
-        let is_it = |entry: &&mut ChainSlot| entry.id == slot || entry.previous == Some(slot);
-        let Some(entry) = self.slots.iter_mut().find(is_it) else { return };
+        let Some(entry) = self.current(slot) else { return };
         let counts = &mut entry.counts;
         match verdict {
             Verdict::Passed => counts.passed += 1,

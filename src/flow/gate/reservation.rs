@@ -3,7 +3,7 @@
 use super::{Admission, Gate, Permit};
 use crate::flow::{
     chain::{Reserved, StoreRejection},
-    claim::{Claim, SlotId},
+    claim::{Claim, Key, SlotId},
     decision::{Quota, Reason, Rejection, Report},
     time::Instant,
 };
@@ -63,17 +63,18 @@ impl Reservation {
         Admission { permit: Permit::new(gate, charged), report }
     }
 
-    /// Rejects the request because the store did, by the rule of `slot` for `reason`. `elsewhere`
-    /// as for [`confirm`](Self::confirm).
+    /// Rejects the request because the store did, by the rule of `slot` for `reason`. The request's
+    /// key there is among the [rejected](Gate::rejected_keys) ones; `None` if the store fails.
+    /// `elsewhere` as for [`confirm`](Self::confirm).
     pub fn reject(
         mut self,
         now: Instant,
-        slot: SlotId,
+        (slot, key): (SlotId, Option<Key>),
         reason: Reason,
         elsewhere: &[Quota],
     ) -> Rejection {
         let reserved = take(&mut self.reserved);
-        let elsewhere = StoreRejection { slot, reason, quotas: elsewhere };
+        let elsewhere = StoreRejection { slot, key, reason, quotas: elsewhere };
         let mut report = Report::default();
         let rejected = self.gate.lock().reject_by_store(now, &reserved, &elsewhere, &mut report);
         rejected.with(report)
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(admission.report.quotas[1], quota);
         let reason = Reason::Concurrency { limit: 7 };
         let quota = said(there, Verdict::Rejected(ReasonKind::Concurrency), 0);
-        let rejection = reserve().reject(now, there, reason, &[quota]);
+        let rejection = reserve().reject(now, (there, None), reason, &[quota]);
         assert_eq!((rejection.slot, rejection.reason), (there, reason));
         let dry =
             reserve().confirm(now, &[said(there, Verdict::DryRunRejected(ReasonKind::Rate), 0)]);
@@ -175,6 +176,22 @@ mod tests {
             (1, 1, 1)
         );
         assert_eq!((seen.totals.passed, seen.totals.delayed, seen.totals.rejected), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_key_that_the_store_rejects_is_among_the_rejected_ones() {
+        let (gate, claims) = open(&keyed(bucket(1), 100));
+        let slot = claims[0].slot;
+        let reason = Reason::Concurrency { limit: 7 };
+        for key in [Some(Key::Of(7)), Some(Key::Of(7)), Some(Key::Of(8)), None] {
+            let reserved = gate.reserve(NOW, &[]).expect("no rule here");
+            let rejection = reserved.reject(NOW, (slot, key), reason, &[]);
+            assert_eq!((rejection.slot, rejection.key), (slot, key));
+        }
+        let seen = gate.rejected_keys(slot, NOW).expect("some");
+        let keys: Vec<_> = seen.keys.sorted().iter().map(|it| (it.key, it.count)).collect();
+        assert_eq!((seen.total, keys), (3, vec![(7, 2), (8, 1)]));
+        assert_eq!(gate.observe(NOW).rules[0].counts.rejected.total(), 4);
     }
 
     #[test]

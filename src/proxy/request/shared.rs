@@ -75,19 +75,15 @@ impl StoreQuery {
 
     /// Returns the rule that the store would reject the request by, as it has said before, why, and
     /// what is known of the rules.
-    fn rejection(
-        &self,
-        route: &Route,
-        now: Instant,
-    ) -> Option<(SlotId, Reason, SmallVec<[Quota; 4]>)> {
+    fn rejection(&self, route: &Route, now: Instant) -> Option<(Blamed, SmallVec<[Quota; 4]>)> {
         let mut quotas = SmallVec::new();
-        let mut blamed: Option<(SlotId, Reason)> = None;
+        let mut blamed = None;
         for ((claim, _), ask) in self.claims.iter().zip(asks(&self.claims, route)) {
             let Some(judgement) = self.connection.rejection(&ask, now) else { continue };
             blame(&mut blamed, claim, &ask, &judgement);
             quotas.push(quota(claim, &ask, &judgement));
         }
-        blamed.map(|(slot, reason)| (slot, reason, quotas))
+        blamed.map(|blamed| (blamed, quotas))
     }
 }
 
@@ -108,8 +104,8 @@ pub(crate) fn begin(
     match here.reserve(route, now) {
         Err(rejection) => LocalDecision::Decided(Err(rejection)),
         Ok(reservation) => match query.rejection(route, now) {
-            Some((slot, reason, quotas)) => {
-                LocalDecision::Decided(Err(reservation.reject(now, slot, reason, &quotas)))
+            Some((blamed, quotas)) => {
+                LocalDecision::Decided(Err(blamed.reject(reservation, now, &quotas)))
             }
             None => LocalDecision::Ask(Box::new(PendingDecision {
                 query,
@@ -133,8 +129,8 @@ impl PendingDecision {
         let permit = query.connection.permit(&asks).await;
         if permit.as_ref().map_or(true, DecisionPermit::has_waited) {
             let now = worker.clock.now();
-            if let Some((slot, reason, quotas)) = query.rejection(route, now) {
-                return (Err(reservation.reject(now, slot, reason, &quotas)), None);
+            if let Some((blamed, quotas)) = query.rejection(route, now) {
+                return (Err(blamed.reject(reservation, now, &quotas)), None);
             }
         }
         let decided = match permit {
@@ -147,8 +143,8 @@ impl PendingDecision {
         };
         let now = decided.came;
         let quotas = quotas(&query.claims, &asks, &decided.verdicts);
-        if let Some((slot, reason)) = rejection(&query.claims, &asks, &decided.verdicts) {
-            return (Err(reservation.reject(now, slot, reason, &quotas)), None);
+        if let Some(blamed) = rejection(&query.claims, &asks, &decided.verdicts) {
+            return (Err(blamed.reject(reservation, now, &quotas)), None);
         }
         let held = Some(decided.held).filter(|held| !held.is_empty());
         (Ok(reservation.confirm(now, &quotas)), held)
@@ -188,7 +184,7 @@ impl Heard {
         let reservation = route.gate.reserve(now, &self.claims)?;
         match self.denied {
             None => Ok(reservation),
-            Some(slot) => Err(reservation.reject(now, slot, UNDECIDED, &[])),
+            Some(slot) => Err(reservation.reject(now, (slot, None), UNDECIDED, &[])),
         }
     }
 }
@@ -204,7 +200,7 @@ fn alone(
     let is_lost = |it: &Shared| it.sync.as_deref().is_none_or(|it| is_cut_off(worker, it));
     let heard = Heard::of(route, claims.iter().copied(), is_lost);
     let Some(denied) = heard.denied else { return route.gate.enter(now, &heard.claims) };
-    Err(route.gate.reserve(now, &heard.claims)?.reject(now, denied, UNDECIDED, &[]))
+    Err(route.gate.reserve(now, &heard.claims)?.reject(now, (denied, None), UNDECIDED, &[]))
 }
 
 /// Whether the states of a rule cannot be exchanged.
@@ -256,13 +252,27 @@ fn quota(claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) -> Quota {
     Quota { slot: claim.slot, verdict, limit, used, cost: claim.cost, wait, reset }
 }
 
+/// The claim whose rule rejected the request, and why.
+#[derive(Clone, Copy)]
+struct Blamed {
+    claim: Claim,
+    reason: Reason,
+}
+
+impl Blamed {
+    fn reject(self, reservation: Reservation, now: Instant, quotas: &[Quota]) -> Rejection {
+        let Claim { slot, key, .. } = self.claim;
+        reservation.reject(now, (slot, Some(key)), self.reason, quotas)
+    }
+}
+
 /// Returns the rule that decided, and why, if any rejected the request.
 fn rejection(
     claims: &[(Claim, Option<u128>)],
     asks: &[Ask<'_>],
     verdicts: &Verdicts,
-) -> Option<(SlotId, Reason)> {
-    let mut blamed: Option<(SlotId, Reason)> = None;
+) -> Option<Blamed> {
+    let mut blamed = None;
     for (((claim, _), ask), judgement) in claims.iter().zip(asks).zip(&verdicts.answers) {
         blame(&mut blamed, claim, ask, judgement);
     }
@@ -270,14 +280,9 @@ fn rejection(
 }
 
 /// Notes a rule that rejected the request, if it decides among those before.
-fn blame(
-    blamed: &mut Option<(SlotId, Reason)>,
-    claim: &Claim,
-    ask: &Ask<'_>,
-    judgement: &Judgement,
-) {
+fn blame(blamed: &mut Option<Blamed>, claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) {
     let Decision::Reject(reason) = judgement.decision else { return };
-    if !ask.is_dry_run && blamed.is_none_or(|(_, first)| reason.outranks(first)) {
-        *blamed = Some((claim.slot, reason));
+    if !ask.is_dry_run && blamed.is_none_or(|first| reason.outranks(first.reason)) {
+        *blamed = Some(Blamed { claim: *claim, reason });
     }
 }

@@ -6,6 +6,7 @@
 
 use super::{
     error::HeadError,
+    field_set::FieldSet,
     fields::{FieldSpan, Fields},
     head::HeadLimits,
     spans::read_fields,
@@ -87,7 +88,8 @@ pub struct ChunkedDecoder {
     extension: u32,
     extensions: u32,
     limits: HeadLimits,
-    trailers: Trailers,
+    /// There once one has come: they are rare, and the decoder is moved.
+    trailers: Option<Box<Trailers>>,
 }
 
 /// The trailers of a body.
@@ -98,12 +100,16 @@ pub struct Trailers {
     /// Where the last line begins.
     line: usize,
     spans: Vec<FieldSpan>,
+    set: FieldSet,
 }
+
+static NO_TRAILERS: Trailers =
+    Trailers { lines: Vec::new(), line: 0, spans: Vec::new(), set: FieldSet::NONE };
 
 impl Trailers {
     /// Returns the fields.
     pub fn fields(&self) -> Fields<'_> {
-        Fields::Http1 { buffer: &self.lines, spans: &self.spans, added: &[] }
+        Fields::Http1 { buffer: &self.lines, spans: &self.spans, added: &[], set: self.set }
     }
 }
 
@@ -117,7 +123,7 @@ impl ChunkedDecoder {
             extension: 0,
             extensions: 0,
             limits,
-            trailers: Trailers::default(),
+            trailers: None,
         }
     }
 
@@ -128,7 +134,7 @@ impl ChunkedDecoder {
 
     /// Returns the trailers, once the body has ended.
     pub fn trailers(&self) -> &Trailers {
-        &self.trailers
+        self.trailers.as_deref().unwrap_or(&NO_TRAILERS)
     }
 
     /// Reads `buffer`, which is what comes next, up to the end of the body. Data of later chunks
@@ -245,11 +251,11 @@ impl ChunkedDecoder {
 
     /// Reads trailers up to their end. Returns how many of `bytes` belong to them.
     fn read_trailers(&mut self, bytes: &[u8]) -> Result<usize, ChunkError> {
-        let Trailers { lines, line, spans } = &mut self.trailers;
-        if lines.is_empty() && bytes.starts_with(b"\r\n") {
+        if self.trailers.is_none() && bytes.starts_with(b"\r\n") {
             self.state = State::End;
             return Ok(2);
         }
+        let Trailers { lines, line, spans, set } = &mut **self.trailers.get_or_insert_default();
         for (at, byte) in bytes.iter().enumerate() {
             let is_after_cr = lines.last() == Some(&b'\r');
             if is_after_cr != (*byte == b'\n') {
@@ -259,7 +265,8 @@ impl ChunkedDecoder {
             if *byte == b'\n' && lines.len() - *line == 2 {
                 // Without trailers there is nothing to read.
                 if *line > 0 {
-                    read_fields(lines, self.limits.fields, spans).map_err(ChunkError::Trailers)?;
+                    let read = read_fields(lines, self.limits.fields, spans);
+                    *set = read.map_err(ChunkError::Trailers)?;
                 }
                 self.state = State::End;
                 return Ok(at + 1);

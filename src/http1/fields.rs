@@ -3,50 +3,10 @@
 //! An HTTP/1.1 head keeps its fields as places in the buffer that they came in, an HTTP/2 head has
 //! them in a [`HeaderMap`]. [`Fields`] is the same view of both.
 
+use super::{field_kind::FieldKind, field_set::FieldSet};
 use bytes::Bytes;
 use core::{ops::Range, slice};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-
-/// What a field means to framing and to a proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldKind {
-    /// `Host`.
-    Host,
-    /// `Content-Length`.
-    ContentLength,
-    /// `Transfer-Encoding`.
-    TransferEncoding,
-    /// `Connection`.
-    Connection,
-    /// Another field for the next neighbour only: `Keep-Alive`, `Proxy-Connection`, `TE`,
-    /// `Upgrade`, `HTTP2-Settings`, `Proxy-Authenticate`, `Proxy-Authorization`.
-    HopByHop,
-    /// A field for the recipient at the end.
-    EndToEnd,
-}
-
-impl FieldKind {
-    /// Returns the kind of the field `name`, in any case.
-    pub fn of(name: &[u8]) -> Self {
-        let Some(first) = name.first() else { return Self::EndToEnd };
-        // Two bytes tell nearly all other names apart.
-        let (known, kind) = match (name.len(), first.to_ascii_lowercase()) {
-            (2, b't') => ("te", Self::HopByHop),
-            (4, b'h') => ("host", Self::Host),
-            (7, b'u') => ("upgrade", Self::HopByHop),
-            (10, b'c') => ("connection", Self::Connection),
-            (10, b'k') => ("keep-alive", Self::HopByHop),
-            (14, b'c') => ("content-length", Self::ContentLength),
-            (14, b'h') => ("http2-settings", Self::HopByHop),
-            (16, b'p') => ("proxy-connection", Self::HopByHop),
-            (17, b't') => ("transfer-encoding", Self::TransferEncoding),
-            (18, b'p') => ("proxy-authenticate", Self::HopByHop),
-            (19, b'p') => ("proxy-authorization", Self::HopByHop),
-            _ => return Self::EndToEnd,
-        };
-        if name.eq_ignore_ascii_case(known.as_bytes()) { kind } else { Self::EndToEnd }
-    }
-}
 
 /// Where a field is in the buffer of its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +34,10 @@ impl FieldSpan {
             return None;
         }
         let field = self.field(buffer);
-        field.name.eq_ignore_ascii_case(name.as_bytes()).then_some(field.value)
+        let name = name.as_bytes();
+        // Most are in lower case on both sides.
+        let is_same = field.name == name || field.name.eq_ignore_ascii_case(name);
+        is_same.then_some(field.value)
     }
 
     /// Returns where its line is, with CRLF, if it is canonical.
@@ -123,6 +86,8 @@ pub enum Fields<'a> {
         spans: &'a [FieldSpan],
         /// Others behind them.
         added: &'a [(HeaderName, HeaderValue)],
+        /// Which of both there are.
+        set: FieldSet,
     },
     /// Of an HTTP/2 message.
     Map(&'a HeaderMap),
@@ -146,7 +111,10 @@ impl<'a> Fields<'a> {
         name: &'n str,
     ) -> impl DoubleEndedIterator<Item = &'a [u8]> + use<'a, 'n> {
         match self {
-            Self::Http1 { buffer, spans, added } => {
+            Self::Http1 { set, .. } if !set.may_have(name) => {
+                Values::Http1 { buffer: &[], spans: [].iter(), added: [].iter(), name }
+            }
+            Self::Http1 { buffer, spans, added, .. } => {
                 Values::Http1 { buffer, spans: spans.iter(), added: added.iter(), name }
             }
             Self::Map(map) => Values::Map(map.get_all(name).iter()),
@@ -157,7 +125,7 @@ impl<'a> Fields<'a> {
     /// together.
     pub fn iter(self) -> impl Iterator<Item = Field<'a>> {
         match self {
-            Self::Http1 { buffer, spans, added } => {
+            Self::Http1 { buffer, spans, added, .. } => {
                 Iter::Http1 { buffer, spans: spans.iter(), added: added.iter() }
             }
             Self::Map(map) => Iter::Map(map.iter()),

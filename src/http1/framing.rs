@@ -4,7 +4,7 @@
 //! message that two recipients could frame in different ways is rejected: that is how one request
 //! becomes two behind a proxy.
 
-use super::fields::{Field, FieldKind};
+use super::{field_kind::FieldKind, fields::Field};
 use http::{Method, StatusCode, Version};
 
 /// The most options that `Connection` may list. Each is compared with each field's name when the
@@ -196,7 +196,16 @@ impl Facts {
                 }
                 FieldKind::TransferEncoding => coding.add(field.value),
                 FieldKind::Connection => facts.connection.add(field.value)?,
-                FieldKind::Host | FieldKind::HopByHop | FieldKind::EndToEnd => {}
+                FieldKind::Host
+                | FieldKind::ContentType
+                | FieldKind::Upgrade
+                | FieldKind::Te
+                | FieldKind::OtherHop
+                | FieldKind::Expect
+                | FieldKind::Cookie
+                | FieldKind::Forwarded
+                | FieldKind::Trailer
+                | FieldKind::EndToEnd => {}
             }
         }
         facts.is_chunked = coding.is_chunked(version)?;

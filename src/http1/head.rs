@@ -7,7 +7,9 @@
 
 use super::{
     error::HeadError,
-    fields::{Field, FieldKind, FieldSpan, Fields, append_to_map, part},
+    field_kind::FieldKind,
+    field_set::FieldSet,
+    fields::{Field, FieldSpan, Fields, append_to_map, part},
     first_line::{FirstLine, Parsed, RequestLine, StatusLine, judge},
     framing::{self, Framing, RequestKind},
     list::FieldList,
@@ -44,6 +46,7 @@ pub struct Head<Line> {
     version: Version,
     framing: Framing,
     spans: Vec<FieldSpan>,
+    set: FieldSet,
     pieces: Pieces,
 }
 
@@ -54,6 +57,7 @@ impl<Line: Default> Default for Head<Line> {
             version: Version::HTTP_11,
             framing: Framing::NONE,
             spans: Vec::new(),
+            set: FieldSet::default(),
             pieces: Pieces::default(),
         }
     }
@@ -72,7 +76,7 @@ impl<Line> Head<Line> {
 
     /// Returns the fields. `buffer` is what the head was read from, in this and other functions.
     pub fn fields<'a>(&'a self, buffer: &'a [u8]) -> Fields<'a> {
-        Fields::Http1 { buffer, spans: &self.spans, added: &[] }
+        Fields::Http1 { buffer, spans: &self.spans, added: &[], set: self.set }
     }
 
     /// Returns the fields that say how the message is framed.
@@ -102,7 +106,7 @@ impl<Line> Head<Line> {
     /// Moves the fields into `list`, in place of what it has. Their names are in lower case, and
     /// `buffer` is shared.
     pub fn move_fields(&mut self, buffer: Bytes, list: &mut FieldList) {
-        list.begin(buffer, &mut self.spans);
+        list.begin(buffer, &mut self.spans, self.set);
     }
 }
 
@@ -212,7 +216,7 @@ impl<Line: FirstLine> Head<Line> {
         let Some(parsed) = parsed else { return Ok(None) };
         self.line = parsed.line;
         self.version = parsed.version;
-        keep_fields(parsed.fields, window, &mut self.spans)?;
+        self.set = keep_fields(parsed.fields, window, &mut self.spans)?;
         Ok(Some(parsed.length))
     }
 }

@@ -5,7 +5,11 @@
 //! length, and what a hash costs is more. A message of HTTP/1.1 keeps its fields as places in its
 //! buffer, so that neighbouring lines are written with one copy.
 
-use super::fields::{Field, FieldSpan, Fields, append_to_map};
+use super::{
+    field_kind::FieldKind,
+    field_set::FieldSet,
+    fields::{Field, FieldSpan, Fields, append_to_map},
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -16,15 +20,33 @@ pub struct FieldList {
     buffer: Bytes,
     spans: Vec<FieldSpan>,
     added: Vec<(HeaderName, HeaderValue)>,
+    set: FieldSet,
 }
 
 impl FieldList {
-    /// Begins with the fields at `spans` of `buffer`, whose names are in lower case. `spans` gets
-    /// this list's memory.
-    pub(super) fn begin(&mut self, buffer: Bytes, spans: &mut Vec<FieldSpan>) {
+    /// Begins with the fields at `spans` of `buffer`, whose names are in lower case and in `set`.
+    /// `spans` gets this list's memory.
+    pub(super) fn begin(&mut self, buffer: Bytes, spans: &mut Vec<FieldSpan>, set: FieldSet) {
         self.clear();
         core::mem::swap(&mut self.spans, spans);
         self.buffer = buffer;
+        self.set = set;
+    }
+
+    /// Adds a field that came with the message.
+    fn begin_with(&mut self, name: HeaderName, value: HeaderValue) {
+        let text = name.as_str().as_bytes();
+        let bytes = value.as_bytes();
+        self.set.add(text, bytes, FieldKind::of(text));
+        if is_blank(bytes.first()) || is_blank(bytes.last()) {
+            self.set.add_blanks();
+        }
+        self.added.push((name, value));
+    }
+
+    /// Returns which fields the message came with.
+    pub fn set(&self) -> FieldSet {
+        self.set
     }
 
     /// Returns the value of the first field called `name`.
@@ -39,6 +61,9 @@ impl FieldList {
 
     /// Returns the value of the first field called `name`, which shares the message's buffer.
     pub fn value(&self, name: &HeaderName) -> Option<HeaderValue> {
+        if !self.set.may_have(name.as_str()) {
+            return None;
+        }
         let came = self.spans.iter().find_map(|span| span.value_of(name.as_str(), &self.buffer));
         if let Some(value) = came {
             // It is valid by how it was parsed.
@@ -77,12 +102,16 @@ impl FieldList {
 
     /// Adds a field behind all others.
     pub fn append(&mut self, name: HeaderName, value: HeaderValue) {
+        self.set.add_name(name.as_str().as_bytes());
         self.added.push((name, value));
     }
 
     /// Removes all fields called `name`.
     pub fn remove(&mut self, name: &HeaderName) {
-        let Self { buffer, spans, added } = self;
+        if !self.set.may_have(name.as_str()) {
+            return;
+        }
+        let Self { buffer, spans, added, .. } = self;
         spans.retain(|span| span.value_of(name.as_str(), buffer).is_none());
         added.retain(|(other, _)| other != name);
     }
@@ -104,6 +133,7 @@ impl FieldList {
         self.buffer = Bytes::new();
         self.spans.clear();
         self.added.clear();
+        self.set = FieldSet::default();
     }
 
     /// Returns for how many fields there is memory.
@@ -124,14 +154,20 @@ impl FieldList {
 
 impl From<HeaderMap> for FieldList {
     fn from(map: HeaderMap) -> Self {
-        let mut added: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(map.len() + SPARE);
+        let mut list = Self { added: Vec::with_capacity(map.len() + SPARE), ..Self::default() };
         for (name, value) in map {
             // A further value of the same field comes without its name.
-            let name = name.or_else(|| added.last().map(|(name, _)| name.clone()));
-            added.extend(name.map(|name| (name, value)));
+            let name = name.or_else(|| list.added.last().map(|(name, _)| name.clone()));
+            if let Some(name) = name {
+                list.begin_with(name, value);
+            }
         }
-        Self { added, ..Self::default() }
+        list
     }
+}
+
+fn is_blank(byte: Option<&u8>) -> bool {
+    matches!(byte, Some(b' ' | b'\t'))
 }
 
 /// How many fields a proxy usually adds.
@@ -139,18 +175,24 @@ const SPARE: usize = 8;
 
 impl<'a> From<&'a FieldList> for Fields<'a> {
     fn from(list: &'a FieldList) -> Self {
-        Self::Http1 { buffer: &list.buffer, spans: &list.spans, added: &list.added }
+        Self::Http1 { buffer: &list.buffer, spans: &list.spans, added: &list.added, set: list.set }
     }
 }
 
 impl Extend<(HeaderName, HeaderValue)> for FieldList {
     fn extend<I: IntoIterator<Item = (HeaderName, HeaderValue)>>(&mut self, fields: I) {
-        self.added.extend(fields);
+        for (name, value) in fields {
+            self.append(name, value);
+        }
     }
 }
 
 impl FromIterator<(HeaderName, HeaderValue)> for FieldList {
     fn from_iter<I: IntoIterator<Item = (HeaderName, HeaderValue)>>(fields: I) -> Self {
-        Self { added: fields.into_iter().collect(), ..Self::default() }
+        let mut list = Self::default();
+        for (name, value) in fields {
+            list.begin_with(name, value);
+        }
+        list
     }
 }

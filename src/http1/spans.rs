@@ -1,9 +1,6 @@
 //! From `httparse`'s slices to places in the buffer.
 
-use super::{
-    error::HeadError,
-    fields::{FieldKind, FieldSpan},
-};
+use super::{error::HeadError, field_kind::FieldKind, field_set::FieldSet, fields::FieldSpan};
 use httparse::{Header, Status};
 
 /// A part of a buffer.
@@ -26,12 +23,13 @@ fn to_u32(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
-/// Reads whole lines of fields, and the empty line that ends them, into `spans`.
+/// Reads whole lines of fields, and the empty line that ends them, into `spans`. Returns which there
+/// are.
 pub(super) fn read_fields(
     lines: &[u8],
     most: usize,
     spans: &mut Vec<FieldSpan>,
-) -> Result<(), HeadError> {
+) -> Result<FieldSet, HeadError> {
     let count = lines.split(|byte| *byte == b'\n').count().saturating_sub(2);
     if count > most {
         return Err(HeadError::TooManyFields);
@@ -44,18 +42,21 @@ pub(super) fn read_fields(
     }
 }
 
-/// Keeps the places of `fields` in `buffer`.
+/// Keeps the places of `fields` in `buffer`. Returns which there are.
 pub(super) fn keep_fields(
     fields: &[Header<'_>],
     buffer: &[u8],
     spans: &mut Vec<FieldSpan>,
-) -> Result<(), HeadError> {
+) -> Result<FieldSet, HeadError> {
     spans.clear();
     spans.reserve(fields.len());
+    let mut set = FieldSet::default();
     for field in fields {
-        spans.push(FieldSpan::of(field, buffer).ok_or(HeadError::TooLarge)?);
+        let span = FieldSpan::of(field, buffer).ok_or(HeadError::TooLarge)?;
+        set.add(field.name.as_bytes(), field.value, span.kind);
+        spans.push(span);
     }
-    Ok(())
+    Ok(set)
 }
 
 impl FieldSpan {

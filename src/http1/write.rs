@@ -4,7 +4,8 @@
 //! Lines that need no change are copied together. Their names keep the case that they came in.
 
 use super::{
-    fields::{Field, FieldKind, FieldSpan, Fields},
+    field_kind::FieldKind,
+    fields::{Field, FieldSpan, Fields},
     framing::{LengthField, MAX_CONNECTION_OPTIONS, trim},
 };
 use core::ops::Range;
@@ -41,9 +42,10 @@ impl<'a> HeadWriter<'a> {
     /// control characters.
     pub fn request(out: &'a mut Vec<u8>, method: &Method, target: &[u8]) -> Self {
         debug_assert!(target.iter().all(|byte| *byte > b' ' && *byte != 0x7f), "it was parsed");
-        for part in [method.as_str().as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
-            out.extend_from_slice(part);
-        }
+        out.extend_from_slice(method.as_str().as_bytes());
+        out.extend_from_slice(b" ");
+        out.extend_from_slice(target);
+        out.extend_from_slice(b" HTTP/1.1\r\n");
         Self { out, is_titled: false }
     }
 
@@ -52,9 +54,11 @@ impl<'a> HeadWriter<'a> {
         let usual = status.canonical_reason().unwrap_or_default().as_bytes();
         let reason = reason.unwrap_or(usual);
         debug_assert!(reason.iter().all(|byte| *byte >= b' ' || *byte == b'\t'), "it was parsed");
-        for part in [b"HTTP/1.1 ", status.as_str().as_bytes(), b" ", reason, b"\r\n"] {
-            out.extend_from_slice(part);
-        }
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(status.as_str().as_bytes());
+        out.extend_from_slice(b" ");
+        out.extend_from_slice(reason);
+        out.extend_from_slice(b"\r\n");
         Self { out, is_titled: false }
     }
 
@@ -77,9 +81,9 @@ impl<'a> HeadWriter<'a> {
     /// Copies the fields that `keeps`, whatever they are for.
     pub fn copy_all(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
         let others = match fields {
-            Fields::Http1 { buffer, spans, added } => {
+            Fields::Http1 { buffer, spans, added, set } => {
                 self.copy_lines(buffer, spans, &mut keeps);
-                Fields::Http1 { buffer, spans: &[], added }
+                Fields::Http1 { buffer, spans: &[], added, set }
             }
             Fields::Map(_) => fields,
         };
@@ -163,9 +167,11 @@ impl<'a> HeadWriter<'a> {
 
     fn line(&mut self, name: &[u8], value: &[u8]) {
         let start = self.out.len();
-        for part in [name, b": ", value, b"\r\n"] {
-            self.out.extend_from_slice(part);
-        }
+        self.out.reserve(name.len() + value.len() + 4);
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(b": ");
+        self.out.extend_from_slice(value);
+        self.out.extend_from_slice(b"\r\n");
         if self.is_titled {
             title(&mut self.out[start..start + name.len()]);
         }
@@ -182,7 +188,7 @@ impl<'a> HeadWriter<'a> {
 pub fn trailers(fields: Fields<'_>, out: &mut Vec<u8>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
     out.extend_from_slice(b"0\r\n");
     let mut writer = HeadWriter { out, is_titled: false };
-    writer.copy(fields, |field| field.kind == FieldKind::EndToEnd && keeps(field));
+    writer.copy(fields, |field| field.kind != FieldKind::Host && keeps(field));
     writer.end();
 }
 
@@ -198,7 +204,7 @@ fn title(name: &mut [u8]) {
 }
 
 fn is_forwarded(kind: FieldKind) -> bool {
-    matches!(kind, FieldKind::Host | FieldKind::EndToEnd)
+    kind != FieldKind::ContentLength && !kind.is_hop_by_hop()
 }
 
 /// Returns the options of `Connection` that name fields, and may.

@@ -52,14 +52,14 @@ pub(crate) struct Completion {
     /// The connection that the upstream's answer comes over.
     pub(crate) lease: Option<Lease>,
     /// What the request holds of rules that gateways share.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<Box<Held>>,
     pub(crate) method: Method,
     pub(crate) version: Version,
     pub(crate) started: Instant,
     /// By which logs name it, unless that is off.
     pub(crate) request_id: Option<HeaderValue>,
     /// The trace that it belongs to, unless tracing is off.
-    pub(crate) trace: Option<TraceContext>,
+    pub(crate) trace: Option<Box<TraceContext>>,
     /// How many servers have been asked.
     pub(crate) attempts: u32,
     /// What the route's placeholders stand for, if it has any.

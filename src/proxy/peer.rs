@@ -4,8 +4,8 @@ use crate::proxy::{
     body::upload_buffer::UploadBuffer,
     connections::{activity::Activity, handle::ConnectionHandle, per_client::ClientConnection},
     message::{
-        field_lists::FieldLists,
         interim::Interim,
+        spare_heads::SpareHeads,
         validate::{Invalid, canonical},
     },
     timeouts::{poll_time::PollTime, timer::RequestTimer},
@@ -39,7 +39,7 @@ pub(super) struct Peer {
     pub(super) timer: RequestTimer,
     pub(super) poll_time: PollTime,
     pub(super) interim: Interim,
-    pub(super) field_lists: FieldLists,
+    pub(super) spare_heads: SpareHeads,
     /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
     /// did not say whose connection it is.
     is_unknown: bool,
@@ -64,7 +64,7 @@ pub(crate) struct ServerName {
 #[derive(Debug)]
 struct CachedHost {
     /// A copy: the field itself would keep the whole buffer that it was read into.
-    authority: Box<[u8]>,
+    authority: HeaderValue,
     host: Arc<str>,
 }
 
@@ -92,7 +92,7 @@ impl Peer {
             timer: RequestTimer::default(),
             poll_time: PollTime::default(),
             interim: Interim::default(),
-            field_lists: FieldLists::default(),
+            spare_heads: SpareHeads::default(),
             is_unknown: false,
             _counted: None,
             server_name,
@@ -139,17 +139,16 @@ impl Peer {
         Self { is_unknown, ..self }
     }
 
-    /// Returns the host that routes know an authority by.
-    pub(super) fn host(&self, authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
+    /// Returns an authority as a field, and the host that routes know it by.
+    pub(super) fn host(&self, authority: &[u8]) -> Result<(HeaderValue, Arc<str>), Invalid> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |known: &&CachedHost| *known.authority == *authority.as_bytes();
+        let is_known = |known: &&CachedHost| known.authority.as_bytes() == authority;
         if let Some(known) = known.as_ref().filter(is_known) {
-            return Ok(Arc::clone(&known.host));
+            return Ok((known.authority.clone(), Arc::clone(&known.host)));
         }
-        let host = canonical(authority)?;
-        *known =
-            Some(CachedHost { authority: authority.as_bytes().into(), host: Arc::clone(&host) });
-        Ok(host)
+        let (authority, host) = canonical(authority)?;
+        *known = Some(CachedHost { authority: authority.clone(), host: Arc::clone(&host) });
+        Ok((authority, host))
     }
 
     /// Returns the fingerprint of a request's key if that is this peer's address and is
@@ -174,7 +173,7 @@ impl Peer {
     /// keeps the allocator from using their room again.
     pub(super) fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.field_lists.forget();
+        self.spare_heads.forget();
     }
 
     /// Whether `host` may be asked for on this connection: with several certificates,

@@ -94,7 +94,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         admin: None,
         rate_limit_headers: spec.headers.value().copied().unwrap_or(RateLimitHeaders::Off),
         explain_headers: spec.explain_headers.is_true(),
-        via: spec.via.value().and_then(|via| via.0.clone()),
+        via: spec.via.value().and_then(|via| via.0.clone()).map(Arc::new),
         request_ids: spec.request_id.value().copied().unwrap_or_default(),
         header_case: spec.h1_header_case.value().copied().unwrap_or_default(),
         tracing: None,

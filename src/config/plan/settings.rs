@@ -32,7 +32,7 @@ pub struct Settings {
     /// Whether rejections name the rule that decided, and why.
     pub explain_headers: bool,
     /// What requests and no answers get as `Via`, if they do.
-    pub via: Option<HeaderValue>,
+    pub via: Option<Arc<HeaderValue>>,
     /// Which requests keep their `X-Request-Id`.
     pub request_ids: RequestIds,
     /// How header names are written to clients of HTTP/1.1.

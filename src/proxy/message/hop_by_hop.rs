@@ -1,17 +1,17 @@
 //! Fields that are between two neighbours only, and those that no trailer may have.
 
-use super::{
-    fields::{Fields, HOP_BY_HOP},
-    request_id::X_REQUEST_ID,
-};
-use crate::http1::{self, FieldList};
+use super::request_id::X_REQUEST_ID;
+use crate::http1::{self, FieldList, FieldSet};
 use crate::{
     config::HeaderEdits,
     traces::{TRACEPARENT, TRACESTATE},
 };
 use http::{
     HeaderMap, HeaderName,
-    header::{CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST},
+    header::{
+        CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    },
 };
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -33,8 +33,26 @@ const PROTECTED: [HeaderName; 10] = [
     TRACESTATE,
 ];
 
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Fields that mean something between two neighbours only (RFC 9110, 7.6.1; RFC 7540,
+/// 3.2.1), and the framing, which is made anew on each side.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HTTP2_SETTINGS,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
 /// Removes what was meant for this gateway only. `fields` is what `headers` has.
-pub(crate) fn strip_hop_by_hop(headers: &mut FieldList, fields: Fields) {
+pub(crate) fn strip_hop_by_hop(headers: &mut FieldList, fields: FieldSet) {
     if !fields.has_hop_by_hop() {
         return;
     }

@@ -1,12 +1,11 @@
 //! What the head of a message means, whichever version of HTTP carried it.
 
 pub(crate) mod date;
-pub(crate) mod field_lists;
-pub(crate) mod fields;
 pub(crate) mod grpc;
 pub(crate) mod hop_by_hop;
 pub(crate) mod interim;
 pub(crate) mod request;
 pub(crate) mod request_id;
 pub(crate) mod response;
+pub(crate) mod spare_heads;
 pub(crate) mod validate;

@@ -3,15 +3,15 @@
 use crate::{http1::FieldList, proxy::body::extended_connect::ExtendedConnect};
 use http::{Method, Uri, Version};
 
-/// A request with a body.
+/// A request with a body. Its head is in a box, as it is large and passes through many hands.
 #[derive(Debug)]
 pub(crate) struct Request<B> {
-    head: RequestHead,
+    head: Box<RequestHead>,
     body: B,
 }
 
 /// The head of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RequestHead {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
@@ -22,11 +22,11 @@ pub(crate) struct RequestHead {
 }
 
 impl<B> Request<B> {
-    pub(crate) fn from_parts(head: RequestHead, body: B) -> Self {
+    pub(crate) fn from_parts(head: Box<RequestHead>, body: B) -> Self {
         Self { head, body }
     }
 
-    pub(crate) fn into_parts(self) -> (RequestHead, B) {
+    pub(crate) fn into_parts(self) -> (Box<RequestHead>, B) {
         (self.head, self.body)
     }
 
@@ -72,11 +72,12 @@ impl<B> Request<B> {
 
     /// Returns the request as HTTP/2 has it.
     pub(crate) fn into_http(self) -> http::Request<B> {
+        let head = *self.head;
         let mut request = http::Request::new(self.body);
-        *request.method_mut() = self.head.method;
-        *request.uri_mut() = self.head.uri;
-        *request.version_mut() = self.head.version;
-        *request.headers_mut() = self.head.headers.into_map();
+        *request.method_mut() = head.method;
+        *request.uri_mut() = head.uri;
+        *request.version_mut() = head.version;
+        *request.headers_mut() = head.headers.into_map();
         request
     }
 }
@@ -87,6 +88,7 @@ impl<B> From<http::Request<B>> for Request<B> {
         let extended = head.extensions.remove();
         let (method, uri, version) = (head.method, head.uri, head.version);
         let headers = head.headers.into();
-        Self { head: RequestHead { method, uri, version, headers, extended }, body }
+        let head = RequestHead { method, uri, version, headers, extended };
+        Self { head: Box::new(head), body }
     }
 }

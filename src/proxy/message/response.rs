@@ -4,10 +4,10 @@ use crate::http1::FieldList;
 use http::StatusCode;
 use hyper::ext::ReasonPhrase;
 
-/// A response with a body.
+/// A response with a body. Its head is in a box, as it is large and passes through many hands.
 #[derive(Debug)]
 pub(crate) struct Response<B> {
-    head: ResponseHead,
+    head: Box<ResponseHead>,
     body: B,
 }
 
@@ -23,14 +23,14 @@ pub(crate) struct ResponseHead {
 impl<B> Response<B> {
     /// Returns a 200 without fields.
     pub(crate) fn new(body: B) -> Self {
-        Self { head: ResponseHead::default(), body }
+        Self { head: Box::default(), body }
     }
 
-    pub(crate) fn from_parts(head: ResponseHead, body: B) -> Self {
+    pub(crate) fn from_parts(head: Box<ResponseHead>, body: B) -> Self {
         Self { head, body }
     }
 
-    pub(crate) fn into_parts(self) -> (ResponseHead, B) {
+    pub(crate) fn into_parts(self) -> (Box<ResponseHead>, B) {
         (self.head, self.body)
     }
 
@@ -67,6 +67,7 @@ impl<B> From<http::Response<B>> for Response<B> {
     fn from(response: http::Response<B>) -> Self {
         let (head, body) = response.into_parts();
         let headers = head.headers.into();
-        Self { head: ResponseHead { status: head.status, reason: None, headers }, body }
+        let head = ResponseHead { status: head.status, reason: None, headers };
+        Self { head: Box::new(head), body }
     }
 }

@@ -1,14 +1,13 @@
 //! What a request is for, read in one way only: the authority that decides the
 //! route is the one that decides the limit and the `Host` that is sent on.
 
-use super::fields::{Field, Fields};
 use crate::{
     config::{Limits, is_served},
     meter::Refusal,
     route::canonical_host,
 };
 use crate::{
-    http1::{self, FieldList},
+    http1::{self, FieldKind, FieldList, FieldSet},
     proxy::message::request::Request,
 };
 use http::{
@@ -89,11 +88,11 @@ fn invalid_host(why: &'static str) -> Invalid {
 /// Checks what hyper lets pass, and finds the authority as it came, with its port;
 /// empty if there is none. `fields` is what the request has;
 /// `limits` hold for its header, which hyper applies in HTTP/1.1 only.
-pub(crate) fn inspect<B>(
-    request: &Request<B>,
-    fields: Fields,
+pub(crate) fn inspect<'a, B>(
+    request: &'a Request<B>,
+    fields: FieldSet,
     limits: &Limits,
-) -> Result<HeaderValue, Invalid> {
+) -> Result<&'a [u8], Invalid> {
     if request.headers().len() > limits.headers {
         return Err(TOO_MANY_FIELDS);
     }
@@ -112,13 +111,13 @@ pub(crate) fn inspect<B>(
     if !has_scheme_of_web(request) {
         return Err(SCHEME);
     }
-    if fields.has(Field::TransferEncoding) {
+    if fields.has(FieldKind::TransferEncoding) {
         check_coding(request.headers())?;
     }
-    if fields.has(Field::ContentLength) && has_empty_length(request.headers()) {
+    if fields.has(FieldKind::ContentLength) && has_empty_length(request.headers()) {
         return Err(LENGTH);
     }
-    if fields.repeats(Field::Host) {
+    if fields.repeats(FieldKind::Host) {
         return Err(invalid_host("Host is given more than once"));
     }
     authority(request)
@@ -131,16 +130,18 @@ fn has_quoted_name(headers: &FieldList) -> bool {
     headers.iter().any(|field| field.name.contains(&b'"'))
 }
 
-/// Returns the form of an authority that routes are found by: lower-case, without
+/// Returns an authority as a field, and in the form that routes are found by: lower-case, without
 /// port and trailing dot.
-pub(crate) fn canonical(authority: &HeaderValue) -> Result<Arc<str>, Invalid> {
-    match authority.to_str() {
-        Ok("") => Ok(Arc::from("")),
-        Ok(text) => canonical_host(text)
+pub(crate) fn canonical(authority: &[u8]) -> Result<(HeaderValue, Arc<str>), Invalid> {
+    let no_text = || invalid_host("Host has characters that a host cannot have");
+    let field = HeaderValue::from_bytes(authority).map_err(|_| no_text())?;
+    let host = match field.to_str().map_err(|_| no_text())? {
+        "" => Arc::from(""),
+        text => canonical_host(text)
             .map(|host| Arc::from(&*host))
-            .map_err(|_| invalid_host("Host is not a host name")),
-        Err(_) => Err(invalid_host("Host has characters that a host cannot have")),
-    }
+            .map_err(|_| invalid_host("Host is not a host name"))?,
+    };
+    Ok((field, host))
 }
 
 /// Returns the size of a request's header as HTTP/2 counts it (RFC 9113, 6.5.2).
@@ -191,22 +192,19 @@ fn has_scheme_of_web<B>(request: &Request<B>) -> bool {
     request.uri().scheme_str().is_none_or(|scheme| is(scheme, "http") || is(scheme, "https"))
 }
 
-fn authority<B>(request: &Request<B>) -> Result<HeaderValue, Invalid> {
-    match (request.uri().authority(), request.headers().value(&HOST)) {
+fn authority<B>(request: &Request<B>) -> Result<&[u8], Invalid> {
+    match (request.uri().authority(), request.headers().get(&HOST)) {
         (Some(target), host) => {
             // HTTP/1.1 lets the target win over Host; HTTP/2 has them agree.
             if request.version() == Version::HTTP_2
-                && host.is_some_and(|host| {
-                    !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes())
-                })
+                && host.is_some_and(|host| !host.eq_ignore_ascii_case(target.as_str().as_bytes()))
             {
                 return Err(invalid_host(":authority and Host differ"));
             }
-            HeaderValue::from_str(target.as_str())
-                .map_err(|_| invalid_host("Host has characters that a host cannot have"))
+            Ok(target.as_str().as_bytes())
         }
         (None, Some(host)) if !host.is_empty() => Ok(host),
-        (None, _) if request.version() == Version::HTTP_10 => Ok(HeaderValue::from_static("")),
+        (None, _) if request.version() == Version::HTTP_10 => Ok(b""),
         (None, _) => Err(NO_HOST),
     }
 }
@@ -234,8 +232,8 @@ mod tests {
     }
 
     fn host(request: &Request<()>) -> Result<String, Invalid> {
-        let authority = inspect(request, Fields::of(request.headers()), &LIMITS)?;
-        canonical(&authority).map(|host| (*host).to_owned())
+        let authority = inspect(request, request.headers().set(), &LIMITS)?;
+        canonical(authority).map(|(_, host)| (*host).to_owned())
     }
 
     #[test]

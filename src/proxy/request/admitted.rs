@@ -13,7 +13,6 @@ use crate::proxy::{
     completion::Completion,
     connections::options::Protocol,
     message::{
-        fields::{Field, Fields},
         grpc::{self, is_grpc},
         hop_by_hop::strip_hop_by_hop,
         validate::Invalid,
@@ -33,7 +32,7 @@ use crate::proxy::{
 };
 use crate::{config::Route, flow::Instant, meter};
 use crate::{
-    http1::FieldList,
+    http1::{FieldKind, FieldList},
     proxy::message::{request::Request, response::Response},
 };
 use bytes::Bytes;
@@ -110,7 +109,8 @@ impl AdmittedRequest {
         match sent {
             Ok(answer) => {
                 if let Some(request) = self.request.take() {
-                    self.completion.peer.field_lists.give(request.into_parts().0.headers);
+                    let (head, _) = request.into_parts();
+                    self.completion.peer.spare_heads.give_request(head);
                 }
                 self.answer(answer, (deadline, is_grpc))
             }
@@ -144,7 +144,7 @@ impl AdmittedRequest {
         }
         let allowed = |name: &String| token.as_bytes().eq_ignore_ascii_case(name.as_bytes());
         if self.route.options.upgrades.iter().any(allowed) {
-            self.forward.upgrade = Some(token);
+            self.forward.upgrade = Some(Box::new(token));
         }
     }
 
@@ -158,7 +158,8 @@ impl AdmittedRequest {
 
     /// Returns what decides how the client must be answered.
     fn content_type(&self) -> Option<HeaderValue> {
-        let request = self.request.as_ref().filter(|_| self.forward.fields.has(Field::ContentType));
+        let request =
+            self.request.as_ref().filter(|_| self.forward.fields.has(FieldKind::ContentType));
         request?.headers().value(&header::CONTENT_TYPE)
     }
 
@@ -180,14 +181,14 @@ impl AdmittedRequest {
                 self.completion,
             );
         }
-        let fields = Fields::of(response.headers());
+        let fields = response.headers().set();
         let status = response.status();
         let headers = response.headers_mut();
         // It says which protocol the client must ask for (RFC 9110, 15.5.22).
         let required = (status == StatusCode::UPGRADE_REQUIRED && self.protocol == Protocol::Http1)
             .then(|| headers.value(&header::UPGRADE))
             .flatten();
-        if fields.has(Field::OtherHop) {
+        if fields.has(FieldKind::OtherHop) {
             lease.keep_for(keep_alive::announced(headers));
         }
         strip_hop_by_hop(headers, fields);
@@ -205,7 +206,8 @@ impl AdmittedRequest {
         placeholders::edit(headers, edits, self.completion.values.as_deref());
         self.completion.answered(status);
         let timeouts = &self.route.options.timeouts;
-        let is_event_stream = fields.has(Field::ContentType) && is_event_stream(response.headers());
+        let is_event_stream =
+            fields.has(FieldKind::ContentType) && is_event_stream(response.headers());
         let patience = if is_event_stream {
             Patience::new(Timeout::EventStream, timeouts.event_stream, deadline)
         } else {
@@ -237,7 +239,7 @@ impl AdmittedRequest {
         };
         self.completion.lease = Some(lease);
         let headers = response.headers_mut();
-        let fields = Fields::of(headers);
+        let fields = headers.set();
         strip_hop_by_hop(headers, fields);
         if let Some(quota) = self.quota.take() {
             quota.write(headers, &self.route);
@@ -262,7 +264,7 @@ impl AdmittedRequest {
             return response.map(|()| ResponseBody::own(Bytes::new(), head));
         }
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, token);
+        headers.insert(header::UPGRADE, *token);
         self.completion.answered(StatusCode::SWITCHING_PROTOCOLS);
         response.map(|()| ResponseBody::tunnel(server, idle, self.completion))
     }

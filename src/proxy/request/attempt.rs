@@ -10,7 +10,7 @@ use crate::proxy::{
     },
     connections::options::Protocol,
     log_entry::LogEntry,
-    message::{fields::Fields, hop_by_hop::strip_hop_by_hop},
+    message::hop_by_hop::strip_hop_by_hop,
     peer::Peer,
     placeholders::{self, Values},
     request_log::FailedAttempt,
@@ -241,7 +241,7 @@ impl UpstreamAttempt<'_> {
             Some(UpstreamConnection::Http1(connection)) => {
                 let Some(request) = request else { return };
                 let body = mem::replace(request.body_mut(), RequestBody::Empty);
-                connection.begin(request, body, self.peer.field_lists.take());
+                connection.begin(request, body, self.peer.spare_heads.response());
                 let arrival = poll_fn(|context| {
                     let answer = connection.poll_answer(context);
                     let early = connection.take_early();
@@ -255,7 +255,7 @@ impl UpstreamAttempt<'_> {
             Some(UpstreamConnection::Http2(stream)) => {
                 // hyper takes it, and it may have to be sent again.
                 let copied = request.as_ref().filter(|_| self.retries.may_repeat());
-                let copied = copied.map(|request| request.head().clone());
+                let copied = copied.map(|request| Box::new(request.head().clone()));
                 let copy = copied.map(|head| Request::from_parts(head, RequestBody::Empty));
                 let Some(request) = mem::replace(request, copy) else { return };
                 let arrival = async { *answered = Some(stream.send(request).await) };
@@ -269,7 +269,7 @@ impl UpstreamAttempt<'_> {
         let edits = &self.route.options.response_headers;
         for mut response in early {
             let headers = response.headers_mut();
-            let fields = Fields::of(headers);
+            let fields = headers.set();
             strip_hop_by_hop(headers, fields);
             placeholders::edit(headers, edits, self.values);
             self.peer.interim.push(response);
@@ -302,7 +302,9 @@ impl UpstreamAttempt<'_> {
                 None => is_harmless(request.method()),
                 Some(policy) => policy.methods.contains(request.method()),
             };
-        forward::prepare(request, self.peer, self.forward);
+        let rewrite = self.route.options.rewrite.as_ref();
+        let host = rewrite.and_then(|rewrite| rewrite.host.as_ref());
+        forward::prepare(request, self.peer, self.forward, host);
         let edits = &self.route.options.request_headers;
         placeholders::edit(request.headers_mut(), edits, self.values);
         is_repeatable

@@ -19,7 +19,6 @@ use crate::proxy::{
     connections::options::Protocol,
     log_entry::LogEntry,
     message::{
-        fields::{Field, Fields},
         grpc::is_grpc,
         request_id::X_REQUEST_ID,
         validate::{Invalid, inspect},
@@ -41,7 +40,7 @@ use crate::{
     route::{Identity, Seed, Target, client_ip, low_bits, normal_path, without_dot_segments},
 };
 use crate::{
-    http1::FieldList,
+    http1::{FieldKind, FieldList, FieldSet},
     proxy::message::{request::Request, response::Response},
 };
 use core::net::IpAddr;
@@ -112,7 +111,7 @@ fn begin(peer: Arc<Peer>, request: Request<ClientBody>) -> Result<Step, Box<Unve
         if let Some(entry) = &mut entry {
             entry.trace(&trace.context, trace.recording);
         }
-        completion.trace = Some(trace.context);
+        completion.trace = Some(Box::new(trace.context));
     }
     completion.entry = entry;
     completion.identify(request.headers(), &snapshot);
@@ -176,15 +175,13 @@ fn decide(
     let key = found.server_key(&completion.peer, &request);
     let Found { authority, fields, route, trusted, .. } = found;
     let settings = &snapshot.settings;
-    let rewrite = route.options.rewrite.as_ref();
     let forward = Forward {
         authority,
         key,
-        host: rewrite.and_then(|rewrite| rewrite.host.clone()),
         upgrade: None,
         trusted,
         fields,
-        target: sent,
+        target: sent.map(Box::new),
         trailers: trailers.is_some(),
         via: settings.via.clone(),
     };
@@ -244,7 +241,7 @@ fn turn_away(
         Some(buffer) => {
             drain(body, BodyBuffer::new(buffer, &Arc::default()), &completion.peer.worker.clock);
         }
-        None => discard(&body, Fields::of(&head.headers), &mut completion),
+        None => discard(&body, head.headers.set(), &mut completion),
     }
     Step::Answered(Box::new(refuse(refusal, &head.headers, completion)))
 }
@@ -284,7 +281,7 @@ async fn ask(pending: PendingDecision, mut arrival: Arrival) -> Response<Respons
     let admitted = &mut arrival.admitted;
     let peer = Arc::clone(&admitted.completion.peer);
     let (decided, held) = pending.ask(&peer.worker, &admitted.route).await;
-    admitted.completion.held = held;
+    admitted.completion.held = held.map(Box::new);
     match arrival.settle(decided) {
         Ok(admitted) => admitted.travel().await,
         Err(response) => *response,
@@ -387,7 +384,7 @@ fn record(rejection: &Rejection, route: &Route, completion: &Completion) {
 /// A request whose route is known.
 struct Found<'a> {
     authority: HeaderValue,
-    fields: Fields,
+    fields: FieldSet,
     host: Arc<str>,
     path: Cow<'a, str>,
     client: IpAddr,
@@ -432,7 +429,7 @@ impl Found<'_> {
         request: &Request<ClientBody>,
         snapshot: &Snapshot,
     ) -> Option<RequestTrailers> {
-        let may_have = self.fields.has(Field::Trailer);
+        let may_have = self.fields.has(FieldKind::Trailer);
         may_have.then(|| RequestTrailers::of(request.headers(), snapshot, &self.route)).flatten()
     }
 
@@ -518,9 +515,9 @@ fn find<'a>(
         Refusal::Invalid(invalid)
     };
     let limits = &snapshot.settings.limits;
-    let fields = Fields::of(request.headers());
+    let fields = request.headers().set();
     let authority = inspect(request, fields, limits).map_err(refused)?;
-    let host = peer.host(&authority).map_err(refused)?;
+    let (authority, host) = peer.host(authority).map_err(refused)?;
     if let Some(entry) = &mut completion.entry {
         entry.host = Arc::clone(&host);
     }

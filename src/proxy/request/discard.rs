@@ -1,10 +1,7 @@
 //! What becomes of a connection whose request is answered without its body.
 
-use crate::proxy::{
-    body::drain_body::DISCARD_BYTES,
-    completion::Completion,
-    message::fields::{Field, Fields},
-};
+use crate::http1::{FieldKind, FieldSet};
+use crate::proxy::{body::drain_body::DISCARD_BYTES, completion::Completion};
 use http::Version;
 use http_body::Body;
 
@@ -13,10 +10,10 @@ use http_body::Body;
 /// the body is small. Who waits for 100 need not send the body.
 ///
 /// In HTTP/2 the stream ends, and nothing else with it: see [`drain`](crate::proxy::body::drain_body::drain).
-pub(crate) fn discard<B: Body>(body: &B, fields: Fields, completion: &mut Completion) {
+pub(crate) fn discard<B: Body>(body: &B, fields: FieldSet, completion: &mut Completion) {
     if body.is_end_stream() || completion.version == Version::HTTP_2 {
         return;
     }
     let is_small = body.size_hint().lower() <= DISCARD_BYTES as u64;
-    completion.closes |= !is_small || fields.has(Field::Expect);
+    completion.closes |= !is_small || fields.has(FieldKind::Expect);
 }

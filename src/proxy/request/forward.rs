@@ -1,14 +1,11 @@
 //! Header fields that are between two neighbours, and those that a proxy adds.
 
 use crate::proxy::{
-    message::{
-        fields::{Field, Fields},
-        hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, strip_hop_by_hop},
-    },
+    message::hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, strip_hop_by_hop},
     peer::Peer,
 };
 use crate::{
-    http1::FieldList,
+    http1::{FieldKind, FieldList, FieldSet},
     proxy::message::request::{Request, RequestHead},
 };
 use http::{
@@ -20,68 +17,73 @@ use http::{
     uri::PathAndQuery,
 };
 use http_body::Body;
+use std::sync::Arc;
 
-/// What a request is forwarded with.
+/// What a request is forwarded with. What is rare is apart, as the rest passes through many hands.
 pub(crate) struct Forward {
     /// The authority that the route was found by, with its port: it becomes
     /// `Host`, wherever it came from.
     pub(crate) authority: HeaderValue,
-    /// Another `Host` to send.
-    pub(crate) host: Option<HeaderValue>,
     /// What decides about its server, if the upstream assigns keys to servers.
     pub(crate) key: Option<u64>,
     /// The protocol that the request may change to.
-    pub(crate) upgrade: Option<HeaderValue>,
+    pub(crate) upgrade: Option<Box<HeaderValue>>,
     /// Whether the peer is one of `trusted_proxies`.
     pub(crate) trusted: bool,
     /// What the request has.
-    pub(crate) fields: Fields,
+    pub(crate) fields: FieldSet,
     /// The target, if another one than the client's is sent.
-    pub(crate) target: Option<PathAndQuery>,
+    pub(crate) target: Option<Box<PathAndQuery>>,
     /// Whether trailers may be passed on.
     pub(crate) trailers: bool,
     /// What is added as `Via`.
-    pub(crate) via: Option<HeaderValue>,
+    pub(crate) via: Option<Arc<HeaderValue>>,
 }
 
-/// Rewrites a request's target and fields for an HTTP/1.1 upstream.
-pub(crate) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &Forward) {
+/// Rewrites a request's target and fields for an HTTP/1.1 upstream. `host` is another `Host` to send.
+pub(crate) fn prepare<B: Body>(
+    request: &mut Request<B>,
+    peer: &Peer,
+    forward: &Forward,
+    host: Option<&HeaderValue>,
+) {
     let &Forward { ref authority, ref upgrade, trusted, fields, .. } = forward;
     let (version, full) = (request.version(), request.uri().authority().is_some());
     // Methods that seldom have a body have none for hyper unless the head says so.
     let lacks_framing = matches!(*request.method(), Method::GET | Method::HEAD)
         && request.body().size_hint().exact().is_none();
     let RequestHead { headers, uri, version: sent_as, .. } = request.head_mut();
-    let wants_trailers = fields.has(Field::Te) && upgrade.is_none() && accepts_trailers(headers);
+    let wants_trailers =
+        fields.has(FieldKind::Te) && upgrade.is_none() && accepts_trailers(headers);
     strip_hop_by_hop(headers, fields);
-    if fields.has(Field::Expect) {
+    if fields.has(FieldKind::Expect) {
         headers.remove(&EXPECT);
     }
-    if fields.repeats(Field::Cookie) && version == Version::HTTP_2 {
+    if fields.repeats(FieldKind::Cookie) && version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    if fields.repeats(Field::ContentLength) {
+    if fields.repeats(FieldKind::ContentLength) {
         single_content_length(headers);
     }
-    if fields.has(Field::Trailer) && !forward.trailers {
+    if fields.has(FieldKind::Trailer) && !forward.trailers {
         headers.remove(&TRAILER);
     }
     if fields.have_blanks() {
         headers.trim();
     }
-    if fields.has(Field::Forwarded) && !trusted {
+    if fields.has(FieldKind::Forwarded) && !trusted {
         headers.remove(&FORWARDED);
     }
     // An authority in the target goes before a Host beside it.
-    if !fields.has(Field::Host) || full {
+    if !fields.has(FieldKind::Host) || full {
         headers.insert(HOST, authority.clone());
     }
     forwarded(headers, peer, trusted, authority);
-    if let Some(host) = &forward.host {
+    if let Some(host) = host {
         headers.insert(HOST, host.clone());
     }
     if let Some(via) = &forward.via {
-        headers.append(VIA, via.clone());
+        headers.append(VIA, HeaderValue::clone(via));
     }
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -92,10 +94,10 @@ pub(crate) fn prepare<B: Body>(request: &mut Request<B>, peer: &Peer, forward: &
     }
     if let Some(token) = upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, token.clone());
+        headers.insert(UPGRADE, HeaderValue::clone(token));
     }
-    if let Some(target) = forward.target.clone() {
-        *uri = Uri::from(target);
+    if let Some(target) = &forward.target {
+        *uri = Uri::from(PathAndQuery::clone(target));
     } else if full || uri.path().is_empty() {
         // One that was a fragment only says that it is `/`, and is sent as nothing.
         let target = uri.path_and_query().filter(|target| target.as_str() != "/");
@@ -127,10 +129,10 @@ fn join_cookies(headers: &mut FieldList) {
 
 /// Says the length of an answer once, and not where there can be none: a client of HTTP/2 takes
 /// either for an error (RFC 9110, 8.6). `fields` is what `headers` has.
-pub(crate) fn frame_answer(status: StatusCode, headers: &mut FieldList, fields: Fields) {
+pub(crate) fn frame_answer(status: StatusCode, headers: &mut FieldList, fields: FieldSet) {
     if status == StatusCode::NO_CONTENT {
         headers.remove(&CONTENT_LENGTH);
-    } else if fields.repeats(Field::ContentLength) {
+    } else if fields.repeats(FieldKind::ContentLength) {
         single_content_length(headers);
     }
 }
@@ -165,10 +167,10 @@ fn forwarded(headers: &mut FieldList, peer: &Peer, trusted: bool, authority: &He
 }
 
 /// Returns the protocol that a request asks to change to, if it asks in form.
-pub(crate) fn upgrade_token<B>(request: &Request<B>, fields: Fields) -> Option<HeaderValue> {
-    let in_form = fields.has(Field::Upgrade)
-        && fields.has(Field::Connection)
-        && !fields.repeats(Field::Upgrade)
+pub(crate) fn upgrade_token<B>(request: &Request<B>, fields: FieldSet) -> Option<HeaderValue> {
+    let in_form = fields.has(FieldKind::Upgrade)
+        && fields.has(FieldKind::Connection)
+        && !fields.repeats(FieldKind::Upgrade)
         && request.method() == Method::GET
         && (request.version() == Version::HTTP_11 || request.head().extended.is_some());
     if !in_form {

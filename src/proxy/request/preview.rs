@@ -80,11 +80,10 @@ pub(crate) fn refused<B: Body>(
     if !peer.worker.preview.is_on() {
         return;
     }
-    let host = request.headers().value(&http::header::HOST);
-    let authority = request.uri().authority().map(http::uri::Authority::as_str);
-    let authority = authority.and_then(|it| http::HeaderValue::from_str(it).ok());
+    let host = request.headers().get(&http::header::HOST);
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let Some(authority) = authority.or(host) else { return };
-    let Ok(host) = peer.host(&authority) else { return };
+    let Ok((_, host)) = peer.host(authority) else { return };
     let client = match refusal {
         Refusal::Unauthenticated(_) | Refusal::Guessing(_) | Refusal::TooManyChecks => {
             Client::Rejected

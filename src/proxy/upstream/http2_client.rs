@@ -212,7 +212,7 @@ impl Stream {
         request: Request<RequestBody>,
     ) -> Result<Response<()>, Unanswered> {
         let connection = &self.place.connection;
-        let copy = request.head().clone();
+        let copy = Box::new(request.head().clone());
         let (mut head, body) = request.into_parts();
         let Some(uri) = target(&head.uri, head.headers.get(&HOST), &self.server) else {
             return Err(Unanswered { why: Why::Unsendable, request: None });

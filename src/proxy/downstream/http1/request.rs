@@ -1,7 +1,7 @@
 //! From a head's bytes to a request.
 
 use super::{current_request::CurrentRequest, session::Session, target};
-use crate::proxy::message::request::{Request, RequestHead};
+use crate::proxy::message::request::Request;
 use crate::proxy::{
     body::client_body::{ClientBody, channel},
     downstream::unreadable::UnreadableRequest,
@@ -35,13 +35,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         self.idle_since = None;
         self.head.lower_names(&mut self.input.bytes);
         let bytes = self.input.take(length);
+        let mut head = self.peer.spare_heads.request();
         // It is a token.
-        let method = Method::from_bytes(self.head.method(&bytes)).unwrap_or_default();
-        let uri = uri(&bytes, self.head.target(&bytes)).ok_or(NO_URI)?;
-        let mut headers = self.peer.field_lists.take();
-        self.head.move_fields(bytes, &mut headers);
-        let version = self.head.version();
-        let head = RequestHead { method, uri, version, headers, extended: None };
+        head.method = Method::from_bytes(self.head.method(&bytes)).unwrap_or_default();
+        head.uri = uri(&bytes, self.head.target(&bytes)).ok_or(NO_URI)?;
+        head.version = self.head.version();
+        self.head.move_fields(bytes, &mut head.headers);
         let mut request = Request::from_parts(head, ClientBody::Empty);
         let framing = *self.head.framing();
         let limits = &self.options.limits;

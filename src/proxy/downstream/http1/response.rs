@@ -46,10 +46,11 @@ pub(super) fn write(
         (false, Some(length)) => BodyLength::Exactly(length),
         (false, None) => BodyLength::Chunked,
     };
-    let declared = declared(&head.headers);
+    let has_body = has_body(head.status, current.request);
+    let declared = if has_body { None } else { declared(&head.headers) };
     let framing = Framing { body: length, declared, ..Framing::NONE };
     let field = framing::for_response(head.status, current.request, current.version, &framing);
-    let coding = match (has_body(head.status, current.request), length, field) {
+    let coding = match (has_body, length, field) {
         (false, _, _) | (true, BodyLength::None, _) => Coding::None,
         (true, _, LengthField::ContentLength(length)) => Coding::Sized(length),
         (true, _, LengthField::Chunked) => Coding::Chunked,

@@ -92,7 +92,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             }
         };
         let mut relay = self.begin_relay(&head, body, &mut current);
-        self.peer.field_lists.give(head.headers);
+        self.peer.spare_heads.give_response(head);
         match poll_fn(|context| self.poll_relay(&mut relay, &mut current, context)).await {
             Relayed::Whole => self.next(relay.keeps_alive, current).await,
             Relayed::CutOff => Next::Gone,

@@ -40,9 +40,9 @@ pub(crate) struct Connection {
     output: Output,
     /// Of the request under way.
     request: RequestKind,
-    /// Memory for the answer's fields.
-    headers: FieldList,
     head: ResponseHead,
+    /// Memory for the answer's head.
+    answer: Option<Box<response::ResponseHead>>,
     /// Interim answers so far, and their bytes.
     interim: (usize, usize),
     /// Those that the client may receive.
@@ -63,8 +63,8 @@ impl Connection {
             input: Input::new(),
             output: Output::default(),
             request: RequestKind::Other,
-            headers: FieldList::default(),
             head: ResponseHead::default(),
+            answer: None,
             interim: (0, 0),
             early: Vec::new(),
             body: BodyDecoder::new(BodyLength::None, limits),
@@ -78,18 +78,18 @@ impl Connection {
         &self.settings
     }
 
-    /// Begins a request with `body`. [`Self::poll_answer`] sends it. The answer's header uses the
-    /// memory of `headers`, which is empty.
+    /// Begins a request with `body`. [`Self::poll_answer`] sends it. The answer's head uses the
+    /// memory of `answer`, which has no fields.
     pub(crate) fn begin(
         &mut self,
         request: &Request<RequestBody>,
         body: RequestBody,
-        headers: FieldList,
+        answer: Box<response::ResponseHead>,
     ) {
         self.input.make_room();
         self.output.begin(request, body);
         self.request = RequestKind::of(request.method().as_str().as_bytes());
-        self.headers = headers;
+        self.answer = Some(answer);
         self.interim = (0, 0);
         self.early.clear();
         self.is_idle = false;
@@ -105,7 +105,7 @@ impl Connection {
         mut request: Request<RequestBody>,
     ) -> Result<Response<()>, UpstreamError> {
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
-        self.begin(&request, body, FieldList::default());
+        self.begin(&request, body, Box::default());
         poll_fn(|context| self.poll_answer(context)).await
     }
 
@@ -169,7 +169,8 @@ impl Connection {
         let bytes = Bytes::copy_from_slice(&self.input.bytes[..length]);
         let mut headers = FieldList::default();
         self.head.move_fields(bytes, &mut headers);
-        Response::from_parts(response::ResponseHead { status, reason: None, headers }, ())
+        let head = response::ResponseHead { status, reason: None, headers };
+        Response::from_parts(Box::new(head), ())
     }
 
     /// Takes the interim answers that have come since the last call, but for 100.
@@ -183,13 +184,13 @@ impl Connection {
         let bytes = self.input.take(length);
         self.body = BodyDecoder::new(self.head.framing().body, limits(&self.settings));
         self.has_trailers = false;
-        let status = self.head.status();
-        let usual = status.canonical_reason().map(str::as_bytes);
+        let mut answer = self.answer.take().unwrap_or_default();
+        answer.status = self.head.status();
+        let usual = answer.status.canonical_reason().map(str::as_bytes);
         let reason = Some(self.head.reason(&bytes)).filter(|reason| usual != Some(reason));
-        let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason).ok());
-        let mut headers = mem::take(&mut self.headers);
-        self.head.move_fields(bytes, &mut headers);
-        Response::from_parts(response::ResponseHead { status, reason, headers }, ())
+        answer.reason = reason.and_then(|reason| ReasonPhrase::try_from(reason).ok());
+        self.head.move_fields(bytes, &mut answer.headers);
+        Response::from_parts(answer, ())
     }
 
     /// Polls for the next part of the answer's body. What has not left yet of the request's is sent

@@ -69,15 +69,9 @@ impl Output {
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
         let mut writer = HeadWriter::request(self.outgoing.head(), method, target.as_bytes());
         let mut has_length = false;
-        writer.copy_all(request.headers().into(), |field| match field.kind {
-            FieldKind::ContentLength => {
-                has_length = true;
-                false
-            }
-            FieldKind::TransferEncoding => false,
-            FieldKind::Host | FieldKind::Connection | FieldKind::HopByHop | FieldKind::EndToEnd => {
-                true
-            }
+        writer.copy_all(request.headers().into(), |field| {
+            has_length |= field.kind == FieldKind::ContentLength;
+            !matches!(field.kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
         });
         self.announced.extend(request.headers().get_all(&TRAILER).flat_map(announced));
         let length = match body.size_hint().exact() {

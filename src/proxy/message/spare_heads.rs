@@ -1,0 +1,75 @@
+//! Memory for heads, which the requests of one connection use one after the other.
+
+use super::{request::RequestHead, response::ResponseHead};
+use http::Uri;
+use std::sync::{Mutex, PoisonError};
+
+/// The largest list of fields that is kept, by its capacity in fields.
+const KEPT_FIELDS: usize = 64;
+
+/// Empty heads: of a request and of its response.
+#[derive(Debug, Default)]
+pub(crate) struct SpareHeads {
+    request: Spare<RequestHead>,
+    response: Spare<ResponseHead>,
+}
+
+impl SpareHeads {
+    /// Takes a head without fields, which may have memory for them.
+    pub(crate) fn request(&self) -> Box<RequestHead> {
+        self.request.take()
+    }
+
+    /// The same for a response.
+    pub(crate) fn response(&self) -> Box<ResponseHead> {
+        self.response.take()
+    }
+
+    /// Keeps the memory of `head`.
+    pub(crate) fn give_request(&self, mut head: Box<RequestHead>) {
+        if head.headers.capacity() <= KEPT_FIELDS {
+            head.headers.clear();
+            // It shares the buffer that it was read into.
+            head.uri = Uri::default();
+            self.request.give(head);
+        }
+    }
+
+    /// The same for a response.
+    pub(crate) fn give_response(&self, mut head: Box<ResponseHead>) {
+        if head.headers.capacity() <= KEPT_FIELDS {
+            head.headers.clear();
+            self.response.give(head);
+        }
+    }
+
+    /// Gives all of it up.
+    pub(crate) fn forget(&self) {
+        self.request.forget();
+        self.response.forget();
+    }
+}
+
+/// A head, or none.
+#[derive(Debug)]
+struct Spare<T>(Mutex<Option<Box<T>>>);
+
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Default> Spare<T> {
+    fn take(&self) -> Box<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    fn give(&self, head: Box<T>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(head);
+    }
+
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

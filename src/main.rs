@@ -180,7 +180,7 @@ The configuration is FILE (COPY). In another terminal:
 
   cd FOLDER
   curl http://WEB/anything                     what the upstream receives
-  for i in $(seq 30); do curl -s -o /dev/null -w '%{http_code} ' http://WEB/limited; done; echo
+  curl -s -o /dev/null -w '%{http_code} ' 'http://WEB/limited?[1-30]'; echo
   curl -i http://WEB/limited                   RateLimit fields, and Retry-After once rejected
   time (for i in $(seq 5); do curl -s -o /dev/null http://WEB/paced & done; wait)
   curl http://ADMIN/routes                       the rules and what is used of each

@@ -114,6 +114,14 @@ impl Sink {
         self.shared.room_until.get_or_init(|| (clock.clone(), clock.now() + ROOM_PATIENCE));
     }
 
+    /// Writes the buffers, however long that takes.
+    #[cfg(test)]
+    pub(crate) fn finish(mut self) {
+        self.shared.commands.send(Command::End).expect("the writer takes commands");
+        let writer = self.writer.take().expect("it runs");
+        writer.join().expect("the writer does not panic");
+    }
+
     /// Opens `target` and writes there from the next line on; earlier lines go to the old file. The
     /// same target is reopened, for rotation. Waits for the writer, at most two seconds.
     ///

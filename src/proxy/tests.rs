@@ -70,7 +70,7 @@ fn live_at(clock: &Clock, text: &str) -> Arc<Live> {
 pub(super) struct TestProxy {
     pub(super) worker: Arc<Worker>,
     upstream: mpsc::UnboundedReceiver<DuplexStream>,
-    _log: access_log::Sink,
+    log: access_log::Sink,
 }
 
 impl TestProxy {
@@ -122,7 +122,7 @@ impl TestProxy {
             rejections: crate::rejections::Rejections::default().recorder(),
             key_names: Arc::default(),
         });
-        Self { worker, upstream: mpsc::unbounded_channel().1, _log: log }
+        Self { worker, upstream: mpsc::unbounded_channel().1, log }
     }
 
     pub(super) fn now(&self) -> Instant {

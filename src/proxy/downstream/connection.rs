@@ -26,7 +26,7 @@ use core::{
     task::{Context, Poll},
     time::Duration,
 };
-use http::Request;
+use http::{Request, header::DATE};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::sync::Arc;
@@ -93,8 +93,13 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(ClientBody::Http2);
         translate(&mut request);
-        let handled = handle(Arc::clone(&served), request.into());
-        async move { Ok::<_, Infallible>(handled.await.into_http()) }
+        let peer = Arc::clone(&served);
+        let handled = handle(Arc::clone(&peer), request.into());
+        async move {
+            let mut response = handled.await.into_http();
+            response.headers_mut().entry(DATE).or_insert_with(|| peer.date());
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut connection = http2::Builder::new(Spawner(Arc::clone(&activity)))
         .timer(TokioTimer::new())

@@ -38,12 +38,17 @@ struct Made {
 impl Default for RequestIdMaker {
     fn default() -> Self {
         // The standard library keys its maps with random numbers of the system.
-        let halves = [(); 2].map(|()| Rng::with_seed(RandomState::new().hash_one(())));
-        Self { made: Mutex::new(Made { halves, unused: Bytes::new() }) }
+        Self::seeded([(); 2].map(|()| RandomState::new().hash_one(())))
     }
 }
 
 impl RequestIdMaker {
+    /// Makes the ids that follow from these seeds.
+    pub(crate) fn seeded(seeds: [u64; 2]) -> Self {
+        let halves = seeds.map(Rng::with_seed);
+        Self { made: Mutex::new(Made { halves, unused: Bytes::new() }) }
+    }
+
     /// Returns the id of a request with these headers: the client's if it may choose one, or a new
     /// one. `None` if ids are off.
     pub(crate) fn identify(

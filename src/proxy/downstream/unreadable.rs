@@ -104,7 +104,7 @@ impl UnreadableRequest {
         worker.rejected(peer.address, self.reason, self.why);
         let Some(status) = self.status.filter(|_| worker.access_log.is_on()) else { return };
         worker.access_log.log(&AccessRecord {
-            ts: worker.clock.now(),
+            ts: worker.clock.wall_now(),
             method: "",
             host: "",
             path: "",

@@ -1,8 +1,14 @@
 //! Requests that are refused: when, and what becomes of their connection.
 
 use super::{TestProxy, read_head, secs};
-use crate::meter::Refusal;
+use crate::{
+    clock::Clock,
+    flow::{Instant, WallOffset},
+    meter::Refusal,
+    proxy::Connector,
+};
 use core::time::Duration;
+use std::fs;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test(start_paused = true)]
@@ -182,4 +188,25 @@ async fn a_head_after_a_body_that_nobody_read_is_due_like_any_other() {
     client.served.await.expect("no panic");
     assert_eq!(proxy.now().since(begun).as_secs(), 10);
     assert_eq!(proxy.refused(), [(Refusal::HeaderTimeout, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_has_the_walls_time_of_a_request_that_could_not_be_read() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let log = folder.path().join("access.log");
+    // 2027-01-15, 08:00, and the wall's clock was set to a day later.
+    let clock = Clock::start_at(Instant::from_nanos(1_800_000_000_000_000_000));
+    clock.set_wall(WallOffset::from_nanos(86_400_000_000_000));
+    let text = "listeners: [{ name: web, listen: 127.0.0.1:0 }]\n\
+                routes: [{ name: all, match: { path_prefix: / }, respond: { status: 204 } }]\n";
+    let (accept, _upstream) = tokio::sync::mpsc::unbounded_channel();
+    let proxy = TestProxy::of(clock, text, Connector::Memory(accept), Some(&log));
+    let mut client = proxy.client();
+    client.send("GET / HTTP/1.1\r\nno field\r\n\r\n").await;
+    assert_eq!(client.status().await, Some(400));
+    drop(client.stream);
+    client.served.await.expect("no panic");
+    proxy.log.finish();
+    let line = fs::read_to_string(&log).expect("a log");
+    assert!(line.contains("\"ts\":\"2027-01-16T08:00:00"), "{line}");
 }

@@ -101,7 +101,8 @@ impl Page<'_> {
     fn write_route(&self, out: &mut String, route: &RouteResult) -> core::fmt::Result {
         let name = &route.group.name;
         let clients = route.peaks.first().map_or(0, |peaks| peaks.all.len());
-        writeln!(out, "  # {}: {} requests of {clients} clients", clean(name), route.requests)?;
+        let noun = if clients == 1 { "client" } else { "clients" };
+        writeln!(out, "  # {}: {} requests of {clients} {noun}", clean(name), route.requests)?;
         if route.without_key > 0 {
             writeln!(
                 out,

@@ -31,6 +31,7 @@ impl SpareHeads {
             head.headers.clear();
             // It shares the buffer that it was read into.
             head.uri = Uri::default();
+            head.extended = None;
             self.request.give(head);
         }
     }
@@ -39,6 +40,7 @@ impl SpareHeads {
     pub(crate) fn give_response(&self, mut head: Box<ResponseHead>) {
         if head.headers.capacity() <= KEPT_FIELDS {
             head.headers.clear();
+            head.reason = None;
             self.response.give(head);
         }
     }

@@ -4,7 +4,7 @@
 
 pub mod manual;
 
-use crate::{admin_client::AdminOptions, import, replay, scenario, suggest};
+use crate::{admin::RouteSort, admin_client::AdminOptions, import, replay, scenario, suggest};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use std::{
     env,
@@ -446,66 +446,10 @@ pub struct TopOptions {
     pub once: bool,
     /// Which routes come first.
     #[arg(long, value_enum)]
-    pub sort: Option<TopSort>,
+    pub sort: Option<RouteSort>,
     /// Only routes with these words in their name, path, rules or upstream.
     #[arg(long, value_name = "WORDS")]
     pub filter: Option<String>,
-}
-
-/// The order of the routes in `top`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum TopSort {
-    /// The most rejected in the last minute.
-    #[default]
-    Rejected,
-    /// The busiest in the last minute.
-    Requests,
-    /// The slowest by p99.
-    Latency,
-    /// The most in flight.
-    InFlight,
-    /// By name.
-    Name,
-    /// As they match.
-    Order,
-}
-
-impl TopSort {
-    /// All orders, each followed by the next one.
-    pub const ALL: [Self; 6] =
-        [Self::Rejected, Self::Requests, Self::Latency, Self::InFlight, Self::Name, Self::Order];
-
-    /// Returns the word of the admin listener's query.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Rejected => "rejected",
-            Self::Requests => "requests",
-            Self::Latency => "latency",
-            Self::InFlight => "in_flight",
-            Self::Name => "name",
-            Self::Order => "order",
-        }
-    }
-
-    /// Returns the order in words.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Rejected => "most rejected",
-            Self::Requests => "most requests",
-            Self::Latency => "slowest",
-            Self::InFlight => "most in flight",
-            Self::Name => "by name",
-            Self::Order => "as they match",
-        }
-    }
-
-    /// Returns the next order; the first one after the last.
-    #[must_use]
-    pub fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|one| *one == self);
-        at.and_then(|at| Self::ALL.get(at + 1)).copied().unwrap_or_default()
-    }
 }
 
 /// A request to explain.

@@ -24,6 +24,7 @@ mod routes;
 
 pub use context::State;
 pub use edit::{Save, SaveError};
+pub use live::RouteSort;
 pub use readiness::{Edits, Readiness, RejectedReload, Reload};
 
 use crate::small_http::{self, Limits, Socket};

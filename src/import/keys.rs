@@ -47,8 +47,8 @@ impl<'a> Key<'a> {
         Ok(key)
     }
 
-    /// Writes the key's part of a rule.
-    pub(super) fn write(&self, rule: &mut Fields) {
+    /// Writes the key's part of a rule, which counts at most `max_keys` keys.
+    pub(super) fn write(&self, rule: &mut Fields, max_keys: u64) {
         match &self.parts[..] {
             [] => {}
             [one] => rule.set("key", json!(one)),
@@ -64,6 +64,9 @@ impl<'a> Key<'a> {
         if !self.exempt.is_empty() {
             rule.set("except", json!({ "client_ip": listed(&self.exempt) }));
         }
+        if !self.parts.is_empty() {
+            rule.set("max_keys", json!(max_keys));
+        }
     }
 
     /// Takes the blocks that it is read from.
@@ -71,11 +74,6 @@ impl<'a> Key<'a> {
         for block in &self.blocks {
             report.take_all(block);
         }
-    }
-
-    /// Reports whether it tells requests apart.
-    pub(super) fn is_by_request(&self) -> bool {
-        !self.parts.is_empty()
     }
 }
 

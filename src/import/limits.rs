@@ -157,10 +157,7 @@ impl<'a> Zones<'a> {
         if is_split(directive, burst) {
             report.note(directive, "rejects as nginx does, but holds nothing back: no rule lets some pass at once and delays others");
         }
-        key.write(&mut rule);
-        if key.is_by_request() {
-            rule.set("max_keys", json!(zone.keys));
-        }
+        key.write(&mut rule, zone.keys);
         if scope.is_on("limit_req_dry_run", report) {
             rule.set("dry_run", json!(true));
         }
@@ -189,10 +186,7 @@ impl<'a> Zones<'a> {
         let mut rule = Fields::default();
         rule.set("name", json!(rule_name(name, rules)));
         rule.set("concurrency", json!(most));
-        key.write(&mut rule);
-        if key.is_by_request() {
-            rule.set("max_keys", json!(zone.keys));
-        }
+        key.write(&mut rule, zone.keys);
         if scope.is_on("limit_conn_dry_run", report) {
             rule.set("dry_run", json!(true));
         }

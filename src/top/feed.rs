@@ -25,7 +25,7 @@ const PAUSES: [Duration; 4] = [
     Duration::from_secs(4),
 ];
 
-/// Sends what comes to `news` until nobody receives it. Another query begins another stream.
+/// Sends what comes to `news` until its receiver is dropped. Another query begins another stream.
 pub(super) async fn follow(
     client: Client,
     mut queries: watch::Receiver<Query>,

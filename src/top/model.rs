@@ -4,7 +4,7 @@ use super::{
     keys::Key,
     sample::{Columns, Config, History, Point, Sample},
 };
-use crate::cli::TopSort;
+use crate::admin::RouteSort;
 use std::collections::{HashMap, VecDeque};
 
 /// How many seconds of requests are kept for each route.
@@ -16,7 +16,7 @@ const LONGEST_FILTER: usize = 200;
 /// Which routes are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
-    pub(super) sort: TopSort,
+    pub(super) sort: RouteSort,
     pub(super) filter: String,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Model {
 }
 
 impl Query {
-    pub(super) fn new(sort: TopSort, filter: Option<String>) -> Self {
+    pub(super) fn new(sort: RouteSort, filter: Option<String>) -> Self {
         Self { sort, filter: filter.unwrap_or_default() }
     }
 }

@@ -6,7 +6,7 @@ use super::{
     model::{Link, Model, News, Panel, Query, Request},
     screen,
 };
-use crate::{admin_client::Event, cli::TopSort};
+use crate::{admin::RouteSort, admin_client::Event};
 use ratatui_core::{backend::TestBackend, style::Color, terminal::Terminal};
 
 /// What a gateway has sent while one route rejected, one had an open breaker, one a rule in dry run,
@@ -140,7 +140,7 @@ fn a_search_and_another_order_are_asked_of_the_gateway() {
     assert_eq!(press(&mut model, "/a&q"), Request::None);
     has(&drawn(&model, 80, 24), &["search routes: a&q"]);
     assert_eq!(press(&mut model, "\x7f\x7fb ü\r"), Request::Ask);
-    let query = Query { sort: TopSort::Requests, filter: "ab ü".to_owned() };
+    let query = Query { sort: RouteSort::Requests, filter: "ab ü".to_owned() };
     assert_eq!(model.query, query);
     assert_eq!(feed::path(&query), "/live?size=100&sort=requests&q=%61%62%20%c3%bc");
     // A search that is given up changes nothing.
@@ -148,11 +148,11 @@ fn a_search_and_another_order_are_asked_of_the_gateway() {
     assert_eq!(model.query, query);
     assert_eq!(press(&mut model, "\x1b"), Request::Ask);
     assert_eq!(model.query.filter, "");
-    let all = (0..TopSort::ALL.len()).map(|_| {
+    let all = (0..RouteSort::ALL.len()).map(|_| {
         press(&mut model, "s");
         model.query.sort
     });
-    assert_eq!(all.last(), Some(TopSort::Requests), "the orders come around");
+    assert_eq!(all.last(), Some(RouteSort::Requests), "the orders come around");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::common::{
     Gateway, eventually,
+    every_algorithm::{EVERY_ALGORITHM, requests},
     http::{Answer, Client},
     upstream::{Script, ok},
     yaml,
@@ -11,33 +12,6 @@ use std::{
     fs,
     process::{Command, Output},
 };
-
-/// Rules of each algorithm. What they decide does not depend on how fast the test runs.
-const RULES: &str = "
-  - name: login
-    match: { path: /login }
-    upstream: up
-    flow:
-      - { name: bucket, limit: 4/6h, burst: 4, key: client_ip }
-      - { name: log, algorithm: sliding_log, limit: 3/6h, key: \"header:x-tenant\" }
-  - name: search
-    match: { path: /search }
-    upstream: up
-    flow:
-      - { name: window, algorithm: sliding_window, limit: 5/6h, buckets: 10, strict: true, key: \"header:x-tenant\" }
-      - { name: dry, limit: 2/6h, dry_run: true }
-  - name: cart
-    match: { path: /cart }
-    upstream: up
-    flow:
-      - { name: fixed, algorithm: fixed_window, limit: 6/6h, align: first_request, key: \"query:user\" }
-      - { name: leaky, algorithm: leaky_bucket, limit: 9/6h, burst: 9, cost: { default: 1, GET: 2 } }
-  - name: rest
-    match: { path_prefix: /rest }
-    upstream: up
-    flow: [{ name: at-once, concurrency: 1, key: client_ip }]
-  - { name: closed, match: { path: /closed }, upstream: up, access: { deny: [127.0.0.0/8] } }
-";
 
 fn post(gateway: &Gateway, fields: &str, body: &str) -> Answer {
     let mut client = Client::new(gateway.address("admin"));
@@ -70,33 +44,18 @@ fn command(gateway: &Gateway, arguments: &[&str]) -> Output {
     command.args(arguments).args(["--admin", &admin]).output().expect("it runs")
 }
 
-/// Requests that look random, the same each time.
-fn requests() -> Vec<(String, String)> {
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % below
-    };
-    let mut request = || {
-        let path = ["/login", "/search", "/cart?user=", "/rest/a", "/none"]
-            [usize::try_from(next(5)).expect("small")];
-        let user = if path.ends_with('=') { next(3).to_string() } else { String::new() };
-        (format!("{path}{user}"), format!("tenant-{}", next(4)))
-    };
-    (0..120).map(|_| request()).collect()
-}
-
 #[test]
 fn what_is_explained_is_what_happens_next() {
     let up = Script::answering(|_| ok("hello"));
-    let logged =
-        yaml(up.address, RULES).replacen("workers: 2", "workers: 2\naccess_log: access.log", 1);
+    let logged = yaml(up.address, EVERY_ALGORITHM).replacen(
+        "workers: 2",
+        "workers: 2\naccess_log: access.log",
+        1,
+    );
     let gateway = Gateway::start(&logged);
     let mut client = Client::new(gateway.web());
     let mut said = Vec::new();
-    for (path, tenant) in requests() {
+    for (path, tenant) in requests(0x9e37_79b9_7f4a_7c15, 120) {
         // Another client's peeks in between, of all routes, change nothing.
         for other in ["/login", "/search", "/cart?user=1", "/rest/b"] {
             explain(&gateway, other, "tenant-0");
@@ -150,7 +109,7 @@ fn what_is_explained_is_what_happens_next() {
 fn a_route_is_named_with_its_runner_up_and_a_client_that_is_not_let_in_with_its_status() {
     let up = Script::answering(|_| ok("hello"));
     let other = "\n  - { name: all, match: { path_prefix: / }, upstream: up }";
-    let gateway = Gateway::start(&yaml(up.address, &format!("{RULES}{other}")));
+    let gateway = Gateway::start(&yaml(up.address, &format!("{EVERY_ALGORITHM}{other}")));
     let said = explain(&gateway, "/search?q=x", "a");
     assert_eq!(said["route"]["runner_up"]["name"], "all");
     assert_eq!(said["route"]["runner_up"]["because"], "its path is more specific");
@@ -178,7 +137,7 @@ fn a_route_is_named_with_its_runner_up_and_a_client_that_is_not_let_in_with_its_
 #[test]
 fn only_operators_are_told_and_no_page_of_another_site() {
     let up = Script::answering(|_| ok("hello"));
-    let open = yaml(up.address, RULES);
+    let open = yaml(up.address, EVERY_ALGORITHM);
     let gateway = Gateway::start(&open);
     let question = "{\"path\": \"/\"}";
     for (fields, status) in [
@@ -211,7 +170,7 @@ fn only_operators_are_told_and_no_page_of_another_site() {
 #[test]
 fn the_rejections_of_a_flood_are_listed_by_route_and_rule() {
     let up = Script::answering(|_| ok("hello"));
-    let gateway = Gateway::start(&yaml(up.address, RULES));
+    let gateway = Gateway::start(&yaml(up.address, EVERY_ALGORITHM));
     let mut client = Client::new(gateway.web());
     let statuses: Vec<u16> = (0..1500)
         .map(|at| client.request("GET", "/login", &[("x-tenant", &at.to_string())]).status)

@@ -2,38 +2,13 @@
 
 use super::common::{
     Gateway, eventually,
+    every_algorithm::{EVERY_ALGORITHM, requests},
     http::{Answer, Client},
     upstream::{Script, ok},
     yaml,
 };
 use serde_json::Value;
 use std::{fs, process::Command};
-
-/// Rules of each algorithm. What they decide does not depend on how fast the test runs.
-const NEW: &str = "
-  - name: login
-    match: { path: /login }
-    upstream: up
-    flow:
-      - { name: bucket, limit: 4/6h, burst: 4, key: client_ip }
-      - { name: log, algorithm: sliding_log, limit: 3/6h, key: \"header:x-tenant\" }
-  - name: search
-    match: { path: /search }
-    upstream: up
-    flow:
-      - { name: window, algorithm: sliding_window, limit: 5/6h, buckets: 10, strict: true, key: \"header:x-tenant\" }
-      - { name: dry, limit: 2/6h, dry_run: true }
-  - name: cart
-    match: { path: /cart }
-    upstream: up
-    flow:
-      - { name: fixed, algorithm: fixed_window, limit: 6/6h, align: first_request, key: \"query:user\" }
-      - { name: leaky, algorithm: leaky_bucket, limit: 9/6h, burst: 9 }
-  - name: rest
-    match: { path_prefix: /rest }
-    upstream: up
-    flow: [{ name: at-once, concurrency: 1, key: client_ip }]
-";
 
 const OLD: &str = "
   - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: few, limit: 40/6h, burst: 40, key: \"header:x-tenant\" }] }
@@ -70,36 +45,18 @@ fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
     })
 }
 
-/// Requests that look random, the same each time.
-fn requests() -> Vec<(String, String)> {
-    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = |below: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % below
-    };
-    let mut request = || {
-        let path = ["/login", "/search", "/cart?user=", "/rest/a", "/none"]
-            [usize::try_from(next(5)).expect("small")];
-        let user = if path.ends_with('=') { next(3).to_string() } else { String::new() };
-        (format!("{path}{user}"), format!("tenant-{}", next(4)))
-    };
-    (0..150).map(|_| request()).collect()
-}
-
 fn run(gateway: &Gateway) -> Vec<u16> {
     let mut client = Client::new(gateway.web());
     let send = |(path, tenant): (String, String)| {
         client.request("GET", &path, &[("x-tenant", &tenant)]).status
     };
-    requests().into_iter().map(send).collect()
+    requests(0x2545_f491_4f6c_dd1d, 150).into_iter().map(send).collect()
 }
 
 #[test]
 fn a_preview_decides_each_request_as_a_second_gateway_with_the_new_file() {
     let up = Script::answering(|_| ok("hello"));
-    let (old, new) = (logged(&yaml(up.address, OLD)), logged(&yaml(up.address, NEW)));
+    let (old, new) = (logged(&yaml(up.address, OLD)), logged(&yaml(up.address, EVERY_ALGORITHM)));
     let (previewing, plain) = (Gateway::start(&old), Gateway::start(&old));
     let second = Gateway::start(&new);
     let begun = send(&previewing, "POST", "/preview?for=10m", &new);

@@ -10,10 +10,12 @@ mod query;
 mod route;
 mod sampler;
 mod server;
+mod sort;
 mod stream;
 mod upstreams;
 mod view;
 
 pub(super) use query::Query;
 pub(super) use sampler::Sampler;
+pub use sort::RouteSort;
 pub(super) use stream::send;

@@ -1,28 +1,13 @@
 //! What a client wants to see: `?q=shop&sort=rejected&page=1&size=20`.
 
-/// The order of the routes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sort {
-    /// The most rejected in the last minute first, then the busiest.
-    #[default]
-    Rejected,
-    /// The busiest of the last minute first.
-    Requests,
-    /// The slowest first, by p99.
-    Latency,
-    /// The most in flight first.
-    InFlight,
-    Name,
-    /// As they match.
-    Order,
-}
+use super::sort::RouteSort;
 
 /// Which routes and upstreams a client wants to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     /// In lower case.
     words: Vec<String>,
-    pub(super) sort: Sort,
+    pub(super) sort: RouteSort,
     pub(super) page: usize,
     pub(super) size: usize,
     /// Whether the five minutes before are left out.
@@ -43,7 +28,7 @@ impl Query {
         let text: String = field("q").unwrap_or_default().chars().take(LONGEST).collect();
         Self {
             words: text.split_whitespace().map(str::to_lowercase).collect(),
-            sort: Sort::of(&field("sort").unwrap_or_default()),
+            sort: RouteSort::of(&field("sort").unwrap_or_default()),
             page: number("page").unwrap_or_default(),
             size: number("size").unwrap_or(ROWS).clamp(1, MOST_ROWS),
             is_brief: field("brief").is_some_and(|value| value == "true"),
@@ -57,19 +42,6 @@ impl Query {
         }
         let text = text.to_lowercase();
         self.words.iter().all(|word| text.contains(word))
-    }
-}
-
-impl Sort {
-    fn of(word: &str) -> Self {
-        match word {
-            "requests" => Self::Requests,
-            "latency" => Self::Latency,
-            "in_flight" => Self::InFlight,
-            "name" => Self::Name,
-            "order" => Self::Order,
-            _ => Self::Rejected,
-        }
     }
 }
 
@@ -88,10 +60,10 @@ mod tests {
     fn a_query_is_read_as_far_as_it_makes_sense() {
         let fields = [("q", "Shop /api"), ("sort", "name"), ("page", "2"), ("size", "5000")];
         let words = vec!["shop".to_owned(), "/api".to_owned()];
-        let wanted = Query { words, sort: Sort::Name, page: 2, size: 100, is_brief: false };
+        let wanted = Query { words, sort: RouteSort::Name, page: 2, size: 100, is_brief: false };
         assert_eq!(read(&fields), wanted);
         let none = read(&[]);
-        assert_eq!((none.page, none.size, none.sort), (0, 20, Sort::Rejected));
+        assert_eq!((none.page, none.size, none.sort), (0, 20, RouteSort::Rejected));
         assert_eq!(read(&[("page", "-1"), ("size", ""), ("sort", "%"), ("brief", "1")]), none);
         assert!(read(&[("brief", "true")]).is_brief);
     }

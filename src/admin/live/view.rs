@@ -3,9 +3,10 @@
 use super::{
     board::Board,
     history::{Columns, SAMPLES, Sample, millis},
-    query::{Query, Sort},
+    query::Query,
     route::RouteTrack,
     sampler::unix_seconds,
+    sort::RouteSort,
     upstreams::UpstreamsView,
 };
 use crate::{
@@ -249,16 +250,16 @@ impl Page {
         let mut indexes: Vec<usize> = snapshot.table.order().into_iter().filter(is_found).collect();
         let latest = |index: &usize| &tracks[*index].latest;
         match query.sort {
-            Sort::Rejected => {
+            RouteSort::Rejected => {
                 indexes.sort_by_cached_key(|index| Reverse(tracks[*index].last_minute()));
             }
-            Sort::Requests => {
+            RouteSort::Requests => {
                 indexes.sort_by_cached_key(|index| Reverse(tracks[*index].last_minute().1));
             }
-            Sort::Latency => indexes.sort_by_key(|index| Reverse(latest(index).p99)),
-            Sort::InFlight => indexes.sort_by_key(|index| Reverse(latest(index).in_flight)),
-            Sort::Name => indexes.sort_by_key(|index| &snapshot.routes[*index].name),
-            Sort::Order => {}
+            RouteSort::Latency => indexes.sort_by_key(|index| Reverse(latest(index).p99)),
+            RouteSort::InFlight => indexes.sort_by_key(|index| Reverse(latest(index).in_flight)),
+            RouteSort::Name => indexes.sort_by_key(|index| &snapshot.routes[*index].name),
+            RouteSort::Order => {}
         }
         let found = indexes.len();
         let count = found.div_ceil(query.size).max(1);

@@ -1,4 +1,4 @@
-//! Lines of logs that are no arrivals, or have no client, and what a reader is told of them.
+//! Lines of logs that are no arrivals, or have no client, and what the report says of them.
 
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {

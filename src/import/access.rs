@@ -1,6 +1,7 @@
 //! Who may use a location: `allow` and `deny`, and passwords.
 
 use super::{
+    guards::is_guarded,
     networks::{listed, network},
     page::Fields,
     report::Report,
@@ -8,19 +9,8 @@ use super::{
     tree::Directive,
 };
 use ipnet::IpNet;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{fs, path::Path};
-
-/// What keeps clients out in nginx and has no counterpart here. A route with one of these stays
-/// closed, so that nothing is open that was not.
-const GUARDS: [(&str, &str); 6] = [
-    ("auth_request", "no other service is asked: see `auth`. The route is closed"),
-    ("auth_jwt", "write `auth: { jwt: … }`. The route is closed"),
-    ("auth_delay", "passwords are checked at once"),
-    ("secure_link", "links are not verified. The route is closed"),
-    ("ssl_verify_client", "certificates of clients are not verified. The route is closed"),
-    ("limit_except", "write a route with `method` for each. The route is closed"),
-];
 
 /// The keys `access` and `auth` of a route.
 #[derive(Debug, Default)]
@@ -41,11 +31,15 @@ pub(super) fn access(scope: &Scope<'_>, folder: &Path, report: &mut Report) -> A
     let mut access = addresses(scope, report);
     let is_closed = passwords(scope, folder, &mut access.fields, report).is_none();
     if is_closed || is_guarded(scope, report) {
-        let nobody = json!({ "deny": ["0.0.0.0/0", "::/0"] });
-        access.fields.set("access", nobody);
+        access.fields.set("access", no_client());
         drop(access.fields.0.remove("auth"));
     }
     access
+}
+
+/// Returns the key `access` of a route that no client may use.
+pub(super) fn no_client() -> Value {
+    json!({ "deny": ["0.0.0.0/0", "::/0"] })
 }
 
 fn addresses(scope: &Scope<'_>, report: &mut Report) -> Access {
@@ -139,20 +133,4 @@ fn users(file: &Directive, folder: &Path) -> Result<String, String> {
         return Err("only hashes of bcrypt are checked, as `htpasswd -B` makes them".into());
     }
     Ok(path.display().to_string())
-}
-
-/// Notes what else keeps clients out, and returns whether that closes the route.
-fn is_guarded(scope: &Scope<'_>, report: &mut Report) -> bool {
-    let mut is_closed = false;
-    for (name, why) in GUARDS {
-        if let Some(guard) = scope.find(name) {
-            if guard.arg(0) == "off" {
-                report.take(guard);
-                continue;
-            }
-            report.note(guard, why);
-            is_closed |= name != "auth_delay";
-        }
-    }
-    is_closed
 }

@@ -4,9 +4,9 @@
 //! so on. An exact one ends the search. Regular expressions of the server are asked unless the
 //! prefix that was found there has `^~`, whatever was found within it. So prefixes and exact paths
 //! within a prefix are as good as beside it, but for paths that another location of the outer level
-//! takes first.
+//! takes first. Regular expressions within a prefix are asked before those of the server.
 
-use super::{report::Report, tree::Directive};
+use super::{guards::guards, report::Report, scope::Scope, tree::Directive};
 
 /// What decides that a location takes a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,18 @@ pub(super) struct Location<'a> {
     pub block: &'a Directive,
     /// The locations that it is within, the outermost first.
     pub around: Vec<&'a Directive>,
+    /// The prefix of the innermost one around, if any.
+    pub prefix: Option<&'a str>,
+    /// Something within it that is no route keeps clients out.
+    pub is_closed: bool,
+}
+
+impl<'a> Location<'a> {
+    /// Returns its scope in that of its server.
+    pub(super) fn scope(&self, server: &Scope<'a>) -> Scope<'a> {
+        let inner = self.around.iter().chain([&self.block]);
+        inner.fold(server.clone(), |scope, block| scope.within(block))
+    }
 }
 
 /// Where locations are read.
@@ -39,10 +51,32 @@ struct Level<'a> {
 }
 
 /// Reads the locations of a server that are not named.
-pub(super) fn read<'a>(server: &'a Directive, report: &mut Report) -> Vec<Location<'a>> {
+pub(super) fn read<'a>(
+    server: &'a Directive,
+    scope: &Scope<'a>,
+    report: &mut Report,
+) -> Vec<Location<'a>> {
     let mut all = Vec::new();
     read_level(server, &Level::default(), &mut all, report);
+    close(&mut all, scope, report);
     all
+}
+
+/// Closes the regular expressions within which another location keeps clients out: nothing within
+/// them is a route.
+fn close<'a>(all: &mut [Location<'a>], scope: &Scope<'a>, report: &mut Report) {
+    for location in all.iter_mut().filter(|it| matches!(it.kind, Kind::Regex(..))) {
+        let scope = location.scope(scope);
+        let open = guards(&scope);
+        for inner in location.block.all("location") {
+            let kept = guards(&scope.within(inner));
+            if !kept.is_empty() && kept != open {
+                report.note(inner, "it keeps clients out. The route around it is closed");
+                report.take_all(location.block);
+                location.is_closed = true;
+            }
+        }
+    }
 }
 
 fn read_level<'a>(
@@ -68,7 +102,13 @@ fn read_level<'a>(
         if is_replaced {
             report.note(block, "the location within it takes all of its paths");
         } else {
-            all.push(Location { kind, block, around: level.around.clone() });
+            all.push(Location {
+                kind,
+                block,
+                around: level.around.clone(),
+                prefix: level.prefix.map(|(path, _)| path),
+                is_closed: false,
+            });
         }
         let others = own.iter().map(|(other, _)| *other).filter(|other| other != found);
         read_level(block, &level.within(kind, block, others), all, report);
@@ -103,20 +143,16 @@ impl<'a> Level<'a> {
     fn reason_against(&self, kind: Kind<'_>) -> Option<&'static str> {
         let path = match kind {
             Kind::Exact(path) | Kind::Prefix(path, _) => path,
-            Kind::Regex(..) if self.prefix.is_some() => {
-                return Some(
-                    "a regular expression within another location is no route; that location takes its paths",
-                );
+            Kind::Regex(..) => {
+                let is_no_route = self.prefix.is_some_and(|(path, _)| path.is_empty());
+                return is_no_route.then_some(NO_ROUTE);
             }
-            Kind::Regex(..) => return None,
         };
         if !path.starts_with('/') || path.contains(ODD) || path.contains("//") {
             return Some("no request here has such a path");
         }
         match self.prefix {
-            Some(("", _)) => {
-                return Some("a location within an exact one or a regular expression is no route");
-            }
+            Some(("", _)) => return Some(NO_ROUTE),
             Some((outer, _)) if !path.starts_with(outer) => {
                 return Some(
                     "nginx takes no location within another whose path it does not begin with",
@@ -138,11 +174,13 @@ fn has_prefix(block: &Directive, path: &str) -> bool {
     inner.any(|inner| matches!(inner, Kind::Prefix(inner, _) if inner == path))
 }
 
+const NO_ROUTE: &str = "a location within an exact one or a regular expression is no route";
+
 /// Signs of paths that a pattern of flowgate reads as something else.
 const ODD: [char; 4] = ['?', '#', '{', '}'];
 
 /// Reads what a location is for; `None` if it is named, or none that nginx takes.
-fn kind(block: &Directive) -> Option<Kind<'_>> {
+pub(super) fn kind(block: &Directive) -> Option<Kind<'_>> {
     let kind = match (block.arg(0), block.args.get(1)) {
         ("=", Some(path)) => Kind::Exact(path),
         ("^~", Some(path)) => Kind::Prefix(path, true),

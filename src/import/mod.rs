@@ -10,12 +10,16 @@
 
 mod access;
 mod command;
+mod guards;
 mod headers;
 mod include;
 mod keys;
 mod limits;
 mod listeners;
+mod literal;
 mod locations;
+mod matched;
+mod nested;
 mod networks;
 mod numbers;
 mod order;

@@ -6,61 +6,71 @@
 
 use super::{
     locations::{Kind, Location},
-    pattern::{begins_with, path_regex},
+    matched::{Locations, Matched},
+    nested,
+    pattern::{begins_with, encoded},
     report::Report,
     scope::Scope,
     tree::Directive,
 };
-use crate::route::literal_path;
-use serde_json::{Value, json};
-
-/// A location with the match of its route.
-#[derive(Clone, Debug)]
-pub(super) struct Matched<'a> {
-    pub location: Location<'a>,
-    /// A key of `match` and its value.
-    pub path: (&'static str, Value),
-    /// The path without its last slash, which nginx redirects to the one with it.
-    pub redirects: Option<String>,
-}
+use serde_json::json;
 
 /// Returns the locations in the order of their routes.
-pub(super) fn ordered<'a>(all: &[Location<'a>], report: &mut Report) -> Vec<Matched<'a>> {
+pub(super) fn ordered<'a>(
+    all: &[Location<'a>],
+    scope: &Scope<'a>,
+    report: &mut Report,
+) -> Vec<Matched<'a>> {
     let mut routes: Vec<_> = all
         .iter()
         .filter_map(|location| match location.kind {
-            Kind::Exact(path) => Some(matched(location, "path", json!(encoded(path)))),
+            Kind::Exact(path) => Some(Matched::new(location, "path", json!(encoded(path)))),
             Kind::Prefix(..) | Kind::Regex(..) => None,
         })
         .collect();
     let mut prefixes: Vec<_> =
         all.iter().filter(|it| matches!(it.kind, Kind::Prefix(..))).collect();
     prefixes.sort_by_key(|location| core::cmp::Reverse(prefix(location).map_or(0, str::len)));
-    let regexes: Vec<_> = all.iter().filter(|it| matches!(it.kind, Kind::Regex(..))).collect();
-    if regexes.is_empty() && prefixes.iter().all(|location| is_segments(location, all)) {
+    let is_regex = |it: &&Location<'_>| matches!(it.kind, Kind::Regex(..));
+    let (regexes, inner): (Vec<_>, Vec<_>) =
+        all.iter().filter(is_regex).partition(|it| it.prefix.is_none());
+    let has_regexes = !regexes.is_empty() || !inner.is_empty();
+    if !has_regexes && prefixes.iter().all(|location| is_segments(location, all)) {
         routes.extend(prefixes.into_iter().map(|location| {
             let path = prefix(location).unwrap_or_default();
             let path = path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path);
-            with_redirect(matched(location, "path_prefix", json!(encoded(path))), all)
+            with_redirect(Matched::new(location, "path_prefix", json!(encoded(path))), all)
         }));
         return routes;
     }
-    let (first, last): (Vec<_>, Vec<_>) =
-        prefixes.into_iter().partition(|location| stops(location, all, &regexes, report));
-    routes.extend(first.into_iter().map(|location| by_regex(location, all, !regexes.is_empty())));
-    for location in regexes {
-        let Kind::Regex(text, ignores_case) = location.kind else { continue };
-        match path_regex(text, ignores_case) {
-            Ok(regex) => routes.push(matched(location, "path_regex", json!(regex))),
-            Err(why) => report.note(location.block, format!("{why}; there is no route for it")),
-        }
+    let is_first = |location: &&Location<'_>| !regexes.is_empty() && stops(location, all);
+    let (first, last): (Vec<_>, Vec<_>) = prefixes.into_iter().partition(is_first);
+    let server = Locations { all, scope };
+    let mut first: Vec<_> = first.iter().map(|location| by_regex(location, all, true)).collect();
+    let mut last: Vec<_> = last.iter().map(|location| by_regex(location, all, false)).collect();
+    let middle = if regexes.is_empty() {
+        last = nested::insert(&inner, last, server, report);
+        Vec::new()
+    } else {
+        let (own, other): (Vec<_>, Vec<_>) =
+            inner.into_iter().partition(|regex| nested::place(regex, &first).is_some());
+        first = nested::insert(&own, first, server, report);
+        nested::between(&other, &first, server, report)
+    };
+    for route in first {
+        let Kind::Prefix(path, false) = route.location.kind else {
+            routes.push(route);
+            continue;
+        };
+        // A shorter location has `^~`, whose route comes before the regular expressions.
+        let within = |regex: &&Location<'a>| server.within(regex, path, report);
+        routes.extend(regexes.iter().filter_map(within));
+        routes.push(route);
     }
-    routes.extend(last.into_iter().map(|location| by_regex(location, all, false)));
+    routes.extend(middle);
+    routes.extend(regexes.iter().filter_map(|regex| server.anywhere(regex, report)));
+    routes.extend(last);
     routes
-}
-
-fn matched<'a>(location: &Location<'a>, key: &'static str, value: Value) -> Matched<'a> {
-    Matched { location: location.clone(), path: (key, value), redirects: None }
 }
 
 fn prefix<'a>(location: &Location<'a>) -> Option<&'a str> {
@@ -77,32 +87,21 @@ fn is_segments(location: &Location<'_>, all: &[Location<'_>]) -> bool {
     shorter.is_empty() || is_passing(location.block) || has_exact(shorter, all)
 }
 
-/// Reports whether regular expressions are not asked once this prefix is the longest.
-fn stops(
-    location: &Location<'_>,
-    all: &[Location<'_>],
-    regexes: &[&Location<'_>],
-    report: &mut Report,
-) -> bool {
+/// Reports whether a prefix comes before the regular expressions of the server: they are not asked
+/// once it, or a shorter one whose route would take its paths, is the longest.
+fn stops(location: &Location<'_>, all: &[Location<'_>]) -> bool {
     let Kind::Prefix(path, stops) = location.kind else { return false };
     let is_below = |other: &Location<'_>| matches!(other.kind, Kind::Prefix(outer, true) if path.starts_with(outer) && outer != path);
-    if stops || regexes.is_empty() || !all.iter().any(is_below) {
-        return stops;
-    }
-    report.note(
-        location.block,
-        "a shorter location has `^~`: regular expressions are not asked before this one either",
-    );
-    true
+    stops || all.iter().any(is_below)
 }
 
 /// Matches a prefix in its place among the regular expressions of the file.
 fn by_regex<'a>(location: &Location<'a>, all: &[Location<'a>], is_before: bool) -> Matched<'a> {
     let path = prefix(location).unwrap_or_default();
     if path == "/" && !is_before {
-        return matched(location, "path_prefix", json!("/"));
+        return Matched::new(location, "path_prefix", json!("/"));
     }
-    with_redirect(matched(location, "path_regex", json!(begins_with(&encoded(path)))), all)
+    with_redirect(Matched::new(location, "path_regex", json!(begins_with(&encoded(path)))), all)
 }
 
 /// Adds that nginx redirects `/api` to `/api/` if only the latter has a location that passes on.
@@ -128,9 +127,4 @@ fn is_passing(block: &Directive) -> bool {
     let ways =
         ["proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass"];
     !scope.all(&ways).is_empty()
-}
-
-/// Returns a path as requests have it: nginx compares it without its escapes.
-fn encoded(path: &str) -> String {
-    literal_path(&path.replace('%', "%25")).into_owned()
 }

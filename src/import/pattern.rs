@@ -1,5 +1,7 @@
 //! Regular expressions of PCRE as those of flowgate.
 
+use super::literal::{Literal, Overlap};
+use crate::route::literal_path;
 use regex::bytes::RegexBuilder;
 
 /// Returns the expression over a whole path that matches where `text` is found in it.
@@ -12,14 +14,83 @@ pub(super) fn path_regex(text: &str, ignores_case: bool) -> Result<String, Strin
         format!(".*(?:{text}).*")
     } else {
         let (begin, rest) = text.strip_prefix('^').map_or((".*", text), |rest| ("", rest));
-        let is_end = rest.ends_with('$') && !rest.ends_with("\\$");
-        let (rest, end) = if is_end { (&rest[..rest.len() - 1], "") } else { (rest, ".*") };
-        format!("{begin}{rest}{end}")
+        format!("{begin}{}", to_the_end(rest))
     };
-    let whole = if ignores_case { format!("(?i){whole}") } else { whole };
+    built(if ignores_case { format!("(?i){whole}") } else { whole })
+}
+
+/// Returns the expression over a whole path that begins with `prefix` and in which `text` is
+/// found, or `None` if there is none. nginx compares the prefix with the case, whatever
+/// `ignores_case` is.
+///
+/// # Errors
+/// Why it may match other paths here.
+pub(super) fn path_regex_within(
+    prefix: &str,
+    text: &str,
+    ignores_case: bool,
+) -> Result<Option<String>, String> {
+    if prefix == "/" {
+        return path_regex(text, ignores_case).map(Some);
+    }
+    check(text)?;
+    let literal = Literal::of(text, ignores_case);
+    let unclear = || "whether it matches within the prefix around it is not clear".to_owned();
+    let rest = if literal.is_anchored {
+        match literal.meets(prefix) {
+            Overlap::Never => return Ok(None),
+            Overlap::Behind(rest) => to_the_end(rest),
+            Overlap::Unknown => return Err(unclear()),
+        }
+    } else {
+        let mut choices = vec![format!(".*{text}")];
+        for (at, _) in prefix.char_indices() {
+            match literal.meets(&prefix[at..]) {
+                Overlap::Never => {}
+                Overlap::Behind(rest) => choices.push(rest.to_owned()),
+                Overlap::Unknown => return Err(unclear()),
+            }
+        }
+        match &choices[..] {
+            [_] => format!(".*{}", to_the_end(text)),
+            all => format!("(?:{}).*", all.join("|")),
+        }
+    };
+    let prefix = regex::escape(&encoded(prefix));
+    built(if ignores_case { format!("{prefix}(?i:{rest})") } else { format!("{prefix}{rest}") })
+        .map(Some)
+}
+
+/// Returns an expression over whole paths that has all those in which `text` may be found, and
+/// perhaps others. It is made of what every match begins with.
+pub(super) fn at_least(text: &str, ignores_case: bool) -> String {
+    let literal = Literal::of(text, ignores_case);
+    let begin = if literal.is_anchored { "" } else { ".*" };
+    let case = if ignores_case { "(?i)" } else { "" };
+    format!("{case}{begin}{}.*", regex::escape(&literal.text()))
+}
+
+/// Returns an expression over the rest of a path in which a match begins with it.
+fn to_the_end(text: &str) -> String {
+    let is_end = text.ends_with('$') && !text.ends_with("\\$");
+    if is_end && !text.contains('|') {
+        text[..text.len() - 1].to_owned()
+    } else if text.contains('|') {
+        format!("(?:{text}).*")
+    } else {
+        format!("{text}.*")
+    }
+}
+
+fn built(whole: String) -> Result<String, String> {
     let built = RegexBuilder::new(&whole).unicode(false).size_limit(256 << 10).build();
     built.map_err(|_| "the regular expression has what flowgate's have not".to_owned())?;
     Ok(whole)
+}
+
+/// Returns a path as requests have it: nginx compares it without its escapes.
+pub(super) fn encoded(path: &str) -> String {
+    literal_path(&path.replace('%', "%25")).into_owned()
 }
 
 /// Returns the expression for all paths that begin with `text`.
@@ -85,5 +156,29 @@ mod tests {
             assert!(path_regex(text, false).is_err(), "{text}");
         }
         assert_eq!(begins_with("/a.b"), r"/a\.b.*");
+    }
+
+    #[test]
+    fn expressions_within_a_prefix_match_what_both_match() {
+        for (prefix, text, expected) in [
+            ("/", r"\.php$", r".*\.php"),
+            ("/a/", r"\.php$", r"/a/.*\.php"),
+            ("/a/", "^/a/b$", "/a/b"),
+            ("/a/", "^/a/(b|c)$", "/a/(?:(b|c)$).*"),
+            ("/a/", r"/\.ht", r"/a/(?:.*/\.ht|\.ht).*"),
+            ("/aa", "ab", "/aa(?:.*ab|b).*"),
+            ("/a b", "x", "/a%20b.*x.*"),
+        ] {
+            let found = path_regex_within(prefix, text, false);
+            assert_eq!(found, Ok(Some(expected.to_owned())), "{text}");
+        }
+        let found = path_regex_within("/a/", "^/A/B$", true);
+        assert_eq!(found, Ok(Some("/a/(?i:B)".to_owned())));
+        assert_eq!(path_regex_within("/a/", "^/b", false), Ok(None));
+        for text in ["^/[a]/", "[^x]y", "x|y", "^/a", "/"] {
+            assert!(path_regex_within("/a/", text, false).is_err(), "{text}");
+        }
+        assert_eq!(at_least("^/a/(?!b)", false), "/a/.*");
+        assert_eq!(at_least("/b(?!c)", true), "(?i).*/b.*");
     }
 }

@@ -1,12 +1,14 @@
 //! The routes of a server.
 
 use super::{
-    access::access,
+    access::{access, no_client},
+    guards::is_rejecting,
     headers,
     limits::Zones,
     locations::{self, Kind, Location},
+    matched::Matched,
     numbers::{size, sized},
-    order::{Matched, ordered},
+    order::ordered,
     page::{Fields, Item},
     proxied::{Place, proxied},
     report::Report,
@@ -55,7 +57,10 @@ impl<'a> Routes<'a, '_> {
     pub(super) fn add(&mut self, server: Server<'a, '_>, report: &mut Report) {
         let scope = Scope(vec![self.http, server.block]);
         let any = ("path_prefix", json!("/"));
-        if let Some(fields) = answer(server.block, &scope, server.known, report) {
+        if let Some(mut fields) = answer(server.block, &scope, server.known, report) {
+            if is_rejecting(&scope, report) {
+                fields.set("access", no_client());
+            }
             for location in server.block.all("location") {
                 report
                     .note(location, "nothing comes here: the server's `return` answers everything");
@@ -63,8 +68,8 @@ impl<'a> Routes<'a, '_> {
             let comments = vec![self.place(server.block)];
             return self.push(server, "all", any, Item { comments, fields });
         }
-        let locations = locations::read(server.block, report);
-        for matched in &ordered(&locations, report) {
+        let locations = locations::read(server.block, &scope, report);
+        for matched in &ordered(&locations, &scope, report) {
             self.location(server, matched, report);
         }
         let has_rest = locations.iter().any(|it| matches!(it.kind, Kind::Prefix("/", _)));
@@ -79,7 +84,7 @@ impl<'a> Routes<'a, '_> {
     }
 
     fn location(&mut self, server: Server<'a, '_>, matched: &Matched<'a>, report: &mut Report) {
-        let Location { kind, block, around } = &matched.location;
+        let Location { kind, block, .. } = &matched.location;
         let label = label(*kind);
         if let Some(path) = &matched.redirects {
             let comments = vec![format!("{}: adds the slash", self.place(block))];
@@ -91,14 +96,18 @@ impl<'a> Routes<'a, '_> {
                 Item { comments, fields },
             );
         }
-        let outer = Scope(vec![self.http, server.block]);
-        let inner = around.iter().chain([block]);
-        let scope = inner.fold(outer, |scope, block| scope.within(block));
         let mut comments = vec![self.place(block)];
+        if matched.is_closed {
+            let fields = respond(json!({ "status": 403 }));
+            return self.push(server, &label, matched.path.clone(), Item { comments, fields });
+        }
+        let scope = matched.location.scope(&Scope(vec![self.http, server.block]));
         let route = self.name(server, &label);
         let (mut fields, is_asked) = self.action(server, &scope, &matched.location, report);
         if is_asked {
             comments.append(&mut self.conditions(&scope, &route, &mut fields, report));
+        } else if is_rejecting(&scope, report) {
+            fields.set("access", no_client());
         }
         self.body_limit(&scope, &mut fields, report);
         headers::to_client(&scope, server.known, &mut fields, report);

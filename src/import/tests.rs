@@ -140,6 +140,7 @@ fn what_keeps_clients_out_and_does_not_convert_closes_the_route() {
         "auth_basic x;",
         "auth_basic x; auth_basic_user_file /nowhere;",
         "limit_except GET { deny all; }",
+        "if ($arg_x) { return 403; }",
         "secure_link $arg_x;",
     ] {
         let text = format!(
@@ -148,6 +149,56 @@ fn what_keeps_clients_out_and_does_not_convert_closes_the_route() {
         let (yaml, lines) = import(&text).unwrap();
         assert!(yaml.contains("access: { deny: [0.0.0.0/0, \"::/0\"] }"), "{guard}: {yaml}");
         assert!(lines.iter().any(|line| line.ends_with("The route is closed")), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_regular_expression_that_keeps_clients_out_and_does_not_convert_closes_its_paths() {
+    let import = |open: &str, inner: &str| {
+        let text = format!(
+            "http {{ server {{ listen 81; location / {{ proxy_pass http://h; }} {open}\n{inner} }} }}"
+        );
+        import(&text).unwrap()
+    };
+    let closed = |regex: &str| {
+        format!("match: {{ path_regex: \"{regex}\" }}\n    respond: {{ status: 403 }}\n")
+    };
+    for guard in [
+        "deny all;",
+        "allow 10.0.0.0/8; deny all; proxy_pass http://h;",
+        "auth_basic x; proxy_pass http://h;",
+        "auth_request /auth; proxy_pass http://h;",
+        "return 403;",
+        "return 444;",
+        "internal;",
+        "if ($arg_x) { return 404; } proxy_pass http://h;",
+    ] {
+        let (yaml, lines) = import("", &format!("location ~ ^/a/(?!b) {{ {guard} }}"));
+        assert!(yaml.contains(&closed("/a/.*")), "{guard}: {yaml}");
+        let line = lines.iter().find(|line| line.starts_with("nginx.conf:2: location: "));
+        assert!(line.is_some_and(|line| line.ends_with("match `/a/.*` get 403")), "{lines:?}");
+    }
+    for (regex, expected) in [(r"/\.(?!b)", r".*/\\..*"), ("(?!x)y", ".*.*"), ("^/a+(?!x)", "/.*")]
+    {
+        let (yaml, _) = import("", &format!("location ~ {regex} {{ deny all; }}"));
+        assert!(yaml.contains(&closed(expected)), "{expected}: {yaml}");
+    }
+    let (yaml, _) = import("", "location ~* ^/A/(?!b) { deny all; }");
+    assert!(yaml.contains(&closed("(?i)/A/.*")), "{yaml}");
+    // Two prefixes are asked in turn behind the regular expression that is within the shorter one.
+    let (yaml, _) = import(
+        "location ~ y { return 200; } location /p/q/ { return 200; }",
+        "location /p/ { return 200; location ~ ^/p/ { deny all; } }",
+    );
+    assert!(yaml.contains(&closed("/p/.*")), "{yaml}");
+    for (open, inner) in [
+        ("", "location ~ ^/a/(?!b) { proxy_pass http://h; }"),
+        ("deny 10.0.0.1;", "location ~ ^/a/(?!b) { proxy_pass http://h; }"),
+        ("", "location ~ ^/a/(?!b) { return 200; deny all; }"),
+        ("", "location /b/ { proxy_pass http://h; location ~ ^/a/ { deny all; } }"),
+    ] {
+        let (yaml, _) = import(open, inner);
+        assert!(!yaml.contains("status: 403"), "{inner}: {yaml}");
     }
 }
 
@@ -186,7 +237,7 @@ fn locations_within_others_are_routes_or_one_line() {
     let text = "http { server { listen 81; proxy_redirect off;
         location / { proxy_pass http://h; client_max_body_size 5; deny 10.0.0.1;
             location /a/ { proxy_pass http://h; location = /a/x { proxy_pass http://h; allow all; } }
-            location ~ x { proxy_pass http://h; gzip on; }
+            location ~ ^/a?/x { proxy_pass http://h; gzip on; }
             location /b { location /c { gzip on; } return 200; }
         }
         location = /e { return 200; location /e/f { return 201; } }
@@ -195,7 +246,7 @@ fn locations_within_others_are_routes_or_one_line() {
     let (yaml, lines) = import(text).unwrap();
     let expected = [
         "nginx.conf:3: location: another location beside the one around it takes its paths",
-        "nginx.conf:4: location: a regular expression within another location is no route; that location takes its paths",
+        "nginx.conf:4: gzip: flowgate does not compress",
         "nginx.conf:5: location: nginx takes no location within another whose path it does not begin with",
         "nginx.conf:7: location: a location within an exact one or a regular expression is no route",
         "nginx.conf:8: location: the location within it takes all of its paths",

@@ -113,6 +113,41 @@ const SERVERS: &str = r"
         }
         location ^~ /static/ { return 200 static; location /static/deep/ { return 200 deep; } }
         location ~ \.jpg$ { return 200 image; }
+    }
+    server {
+        listen 127.0.0.1:PORT; server_name within.test;
+        location / { return 200 root; location ~ \.deny$ { deny all; proxy_pass http://UP; proxy_redirect off; } }
+        location /up/ {
+            proxy_pass http://UP; proxy_redirect off;
+            location ~ \.php$ { deny all; }
+            location ~* ^/up/Img/(a|b) { return 200 img; }
+            location ~ /\.ht { return 403; }
+            location /up/in/ { return 200 in; location ~ x$ { return 200 inx; } }
+        }
+        location /up/long/ { return 200 long; }
+    }
+    server {
+        listen 127.0.0.1:PORT; server_name levels.test;
+        location / { return 200 root; }
+        location ^~ /s/ { return 200 s; location ~ \.php$ { return 403; } }
+        location /s/t/ { return 200 t; }
+        location /p/ {
+            return 200 p;
+            location ~ ^/p/x { return 200 px; }
+            location /p/q/ { return 200 q; location ~ \.php$ { return 202; } }
+        }
+        location ~ \.php$ { return 200 php; }
+        location ~ ^/p/.*y { return 200 y; }
+    }
+    server {
+        listen 127.0.0.1:PORT; server_name shut.test;
+        location / { proxy_pass http://UP; proxy_redirect off; }
+        location ~ /\.(?!well-known) { deny all; }
+        location ~ ^/admin/(?!open) { allow 10.0.0.0/8; deny all; proxy_pass http://UP; }
+        location ~ (?<=z)\.txt$ { return 200 open; }
+        location /p/ { proxy_pass http://UP; proxy_redirect off; location ~ [^x]/secret { return 403; } }
+        location ~ \.cgi$ { proxy_pass http://UP; location ~ admin { deny all; } }
+        location /if/ { if ($arg_x) { return 403; } proxy_pass http://UP; proxy_redirect off; }
     }";
 
 /// Paths, of which each server has a location for some.
@@ -178,6 +213,57 @@ const PATHS: &[&str] = &[
     "/office/x/",
 ];
 
+/// Paths of the servers with regular expressions.
+const REGEX_PATHS: &[&str] = &[
+    "/",
+    "/a.deny",
+    "/up/a.deny",
+    "/up/",
+    "/up/a.php",
+    "/up/.ht",
+    "/up/x/.htaccess",
+    "/up/img/a",
+    "/up/IMG/b/c",
+    "/UP/img/a",
+    "/up/img/c",
+    "/up/in/",
+    "/up/in/x",
+    "/up/in/a.php",
+    "/up/in/.ht/x",
+    "/up/long/a.php",
+    "/up/long/x",
+    "/s/",
+    "/s/a.php",
+    "/s/t/",
+    "/s/t/a.php",
+    "/p/",
+    "/p/x",
+    "/p/x.php",
+    "/p/q/",
+    "/p/q/y",
+    "/p/q/y.php",
+    "/p/yy",
+    "/p/a.php",
+    "/a.php",
+];
+
+/// Paths of a server whose regular expressions do not convert.
+const SHUT_PATHS: &[&str] = &[
+    "/.git/config",
+    "/a/.env",
+    "/.well-known/x",
+    "/admin/",
+    "/admin/x",
+    "/admin/open",
+    "/p/a/secret",
+    "/p/x/secret",
+    "/admin.cgi",
+    "/x/admin/a.cgi",
+    "/b.cgi",
+    "/if/?x=1",
+    "/%2egit/x",
+];
+
 /// Spellings, whose upstream may see what was written or what is meant.
 const SPELLINGS: &[&str] =
     &["/%61pi/x", "//api//x", "/a/./b", "/static%2ejpg", "/api%3Fx", "/%76%31/", "/plain%20"];
@@ -195,6 +281,8 @@ const HOSTS: &[&str] = &[
     "some.test",
     "nested.test",
     "mixed.test",
+    "within.test",
+    "levels.test",
     "127.0.0.1",
 ];
 
@@ -320,9 +408,16 @@ fn an_imported_file_decides_as_nginx_does() {
         &[
             "limit_req: rejects as nginx does, but holds nothing back",
             "location: another location beside the one around it takes its paths",
+            "all paths that match `.*/\\..*` get 403",
+            "all paths that match `/admin/.*` get 403",
+            "; there is no route for it",
+            "all paths that match `/p/.*` get 403",
+            "location: a location within an exact one or a regular expression is no route; it keeps clients out. The route around it is closed",
+            "if: write a route with a `match` for each case. The route is closed",
         ],
     );
     locations_and_servers(&pair);
+    shut(&pair);
     clients(&pair);
     bodies(&pair);
     keys(&pair);
@@ -332,7 +427,7 @@ fn an_imported_file_decides_as_nginx_does() {
 
 fn locations_and_servers(pair: &Pair) {
     for host in HOSTS {
-        for path in PATHS.iter().chain(SPELLINGS) {
+        for path in PATHS.iter().chain(REGEX_PATHS).chain(SPELLINGS) {
             let fields = [("Host", *host)];
             let expected = essence(&ask(pair.nginx, "GET", path, &fields));
             let found = essence(&ask(pair.gateway, "GET", path, &fields));
@@ -345,6 +440,19 @@ fn locations_and_servers(pair: &Pair) {
     }
     let posted = |address| essence(&ask(address, "POST", "/v2/", &[("Content-Length", "0")]));
     assert_eq!(posted(pair.gateway), posted(pair.nginx));
+}
+
+/// What nginx keeps out, the gateway keeps out too; what has no such location passes.
+fn shut(pair: &Pair) {
+    let fields = [("Host", "shut.test"), ("X-Forwarded-For", "192.0.2.1")];
+    for path in SHUT_PATHS {
+        let [found, expected] =
+            [pair.gateway, pair.nginx].map(|address| ask(address, "GET", path, &fields).status);
+        assert!(expected != 403 || found == 403, "{path}: {found}");
+    }
+    for path in ["/", "/a/b", "/zz.txt", "/administration"] {
+        assert_eq!(ask(pair.gateway, "GET", path, &fields).status, 200, "{path}");
+    }
 }
 
 fn clients(pair: &Pair) {

@@ -96,7 +96,7 @@ const RESPONSES: &str = "  - name: json
   - name: html
     match: { path_prefix: /html }
     respond: { headers: { content-type: text/html }, body: '<p>{path}</p>' }
-  - { name: gone, match: { path: /gone }, respond: { status: 410 } }
+  - { name: gone, match: { path: /gone }, respond: 410 }
   - { name: empty, match: { path: /empty }, respond: { status: 204, headers: { x-a: b } } }";
 
 #[test]

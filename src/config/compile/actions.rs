@@ -40,9 +40,7 @@ impl Compiler {
         match (written.next(), written.next()) {
             (None, _) => {
                 let name = upstreams.keys().min().map_or("checkout", |name| *name);
-                let help = format!(
-                    "write `upstream: {name}`, `redirect: https` or `respond: {{ status: 204 }}`"
-                );
+                let help = format!("write `upstream: {name}`, `redirect: https` or `respond: 204`");
                 let message = "a route needs one of `upstream`, `redirect` and `respond`";
                 self.error(Problem::error(place, message).help(help));
                 return None;
@@ -70,7 +68,12 @@ impl Compiler {
                 self.redirect(&to.as_ref()?.as_ref(), status.value().map(|status| status.0))
             }
         });
-        let respond = spec.respond.value().and_then(|spec| self.respond(spec));
+        let respond = spec.respond.value().and_then(|respond| match &**respond {
+            Either::Plain(status) => {
+                Some(Respond { status: status.0, headers: Vec::new(), body: None })
+            }
+            Either::Map(spec) => self.respond(spec),
+        });
         let redirect = redirect.map(Action::Redirect).or_else(|| respond.map(Action::Respond));
         upstream.map(Action::Forward).or(redirect)
     }

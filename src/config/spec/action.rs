@@ -21,7 +21,7 @@ keys! {
         status: RedirectStatus, else "308 for `https`, else 302";
     }
 
-    /// An answer of flowgate itself.
+    /// An answer of flowgate itself. The short form `respond: 204` is `respond: { status: 204 }`.
     struct RespondSpec: "a response" {
         /// 200 to 599.
         status: AnswerStatus = 200;

@@ -5,8 +5,8 @@ use super::{
     RewriteSpec, RuleSpec,
     keys::keys,
     leaf::{
-        ByteRate, EditableName, FieldValue, Integer, MethodName, Name, Percent, Protocol,
-        RedirectTo, RetryCause, Size, Status, Text, Timeout,
+        AnswerStatus, ByteRate, EditableName, FieldValue, Integer, MethodName, Name, Percent,
+        Protocol, RedirectTo, RetryCause, Size, Status, Text, Timeout,
     },
 };
 use crate::config::decode::{Either, Entries, List, Several};
@@ -25,8 +25,8 @@ keys! {
         upstream: Name, else "–";
         /// Sends clients elsewhere: `https`, a URL, or a map.
         redirect: Box<Either<RedirectTo, RedirectSpec>>, else "–";
-        /// Answers them.
-        respond: Box<RespondSpec>, else "–";
+        /// Answers them: a status, or a map.
+        respond: Box<Either<AnswerStatus, RespondSpec>>, else "–";
         /// Which clients may use it, by their address. Checked before the rules.
         access: Box<AccessSpec>, else "all clients";
         /// What a client must prove. Checked after `access` and before the rules.

@@ -156,7 +156,7 @@ error: the missing key `servers` is within a quoted text
 }
 
 /// That a route says nothing of what it does; the upstream is one of the file.
-const NO_ACTION: &str = "a route needs one of `upstream`, `redirect` and `respond` | write `upstream: app`, `redirect: https` or `respond: { status: 204 }`";
+const NO_ACTION: &str = "a route needs one of `upstream`, `redirect` and `respond` | write `upstream: app`, `redirect: https` or `respond: 204`";
 
 #[test]
 fn a_missing_upstream_is_one_of_the_file() {

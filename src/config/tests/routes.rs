@@ -63,6 +63,8 @@ fn what_a_route_cannot_do_is_an_error() {
             "respond: { status: 199 }",
             "`199` is not the status of a response | write a status from 200 to 599",
         ),
+        ("respond: 199", "`199` is not the status of a response | write a status from 200 to 599"),
+        ("respond: []", "expected a status for `respond`, not a list | write `200`"),
         (
             "respond: { status: 204, body: x }",
             "a response with status 204 has no body | remove `body`, or write another status",
@@ -135,6 +137,8 @@ fn a_file_that_only_answers_needs_no_upstream() {
     let text = "listeners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
                 routes: [{ name: r, match: { path: / }, respond: { body: '{\"a\":{\"b\":1}}' } }]\n";
     assert!(describe(&plan(text)).contains("\n  r  / → respond 200\n    no limit\n"));
+    let text = text.replace("{ body: '{\"a\":{\"b\":1}}' }", "204");
+    assert!(describe(&plan(&text)).contains("\n  r  / → respond 204\n    no limit\n"));
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
     let target = "x".repeat(70_000);
     let many = "x: y\r\n".repeat(30);
     let cases = [
+        ("\x16\x03\x01\x02\0\x01\0\r\n\r\n".to_owned(), 400, "without `tls`"),
         ("G\"T / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "method"),
         ("GET a{b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "target"),
         ("GET / HTTP/3.0\r\nHost: a\r\n\r\n".to_owned(), 505, "version"),
@@ -53,7 +54,7 @@ fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
     }
     // A connection counts when it ends, which its client may see first.
     let counted = || (refused(&gateway, "malformed"), refused(&gateway, "too_large"));
-    eventually("all are counted", || (counted() == (7.0, 3.0)).then_some(()));
+    eventually("all are counted", || (counted() == (8.0, 3.0)).then_some(()));
     gateway.wait_log("request rejected: ");
     let errors = eventually("the access log is written", || {
         let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;

@@ -59,7 +59,9 @@ impl UnreadableRequest {
             HeadError::TargetTooLong => {
                 "the target is longer than 65534 bytes, or than `limits.header_bytes` allows"
             }
-            HeadError::Method => "the method has a character that no method has",
+            HeadError::Method => {
+                "the method has a character that no method has, or the client speaks TLS to a listener without `tls`"
+            }
             HeadError::Target => {
                 "the target has a character that must be percent-encoded, or is no URI"
             }

@@ -124,10 +124,11 @@ fn words(reason: Reason) -> (StatusCode, Code, &'static str) {
     let ((status, code), detail) = match reason {
         Reason::Rate { .. } => (quota, "the rate limit is used up"),
         Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
-        Reason::MissingKey => (malformed, "the request lacks what the limit is counted by"),
-        Reason::DuplicateKey => {
-            (malformed, "the request has what the limit is counted by more than once")
-        }
+        Reason::MissingKey => (malformed, "the request lacks the `key` of the limit"),
+        Reason::DuplicateKey => (
+            malformed,
+            "the request has the `key` of the limit more than once; `on_duplicate_key` of the rule allows it",
+        ),
         Reason::Undecided { .. } => (quota, "the limit cannot be decided at the moment"),
         Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
         Reason::QueueFull { .. } => (overload, "the queue is full"),

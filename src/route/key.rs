@@ -109,6 +109,9 @@ impl Part {
             ("header" | "cookie" | "query" | "jwt", None) => {
                 Err(Invalid::new(format!("`{word}` needs a name"), format!("write `{word}:NAME`")))
             }
+            ("ip" | "client-ip" | "remote_addr" | "$remote_addr" | "address", None) => {
+                Err(Invalid::new(format!("`{text}` is not a key"), "did you mean `client_ip`?"))
+            }
             _ => Err(Invalid::new(
                 format!("`{}` is not a key", text.escape_debug()),
                 "one of route, client_ip, host, path, method, user, header:NAME, cookie:NAME, query:NAME, jwt:NAME, or a list of them",

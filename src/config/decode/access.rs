@@ -4,7 +4,7 @@
 use super::{error::Stop, keys::NOWHERE, shape::Shape, value::Value};
 use crate::config::{
     diagnostics::{Place, Problem, quoted},
-    read::{Name, Node},
+    read::{Content, Name, Node},
     vocabulary::{self, Section},
 };
 use ahash::AHasher;
@@ -115,6 +115,9 @@ impl<'de> MapAccess<'de> for OwnEntries<'_, '_> {
     }
 }
 
+/// The value of a key that has been reported.
+static UNSET: Node<'static> = Node { place: Place::START, content: Content::Unset };
+
 /// The keys of a map that `section` describes, each once, those that are not written with their
 /// defaults.
 pub(super) struct Fields<'n, 's> {
@@ -168,6 +171,10 @@ impl<'n, 's> Fields<'n, 's> {
             let message = format!("{} takes no `{}`", section.title, name.text);
             return self.map.add(error(message).help(help));
         }
+        if let Some((key, problem)) = self.without_blank(name) {
+            self.written[key].get_or_insert((name.place, &UNSET));
+            return self.map.add(problem);
+        }
         let message = format!("{} has no key {}", section.title, quoted(&name.text));
         if self.map.reader.problems.borrow().are_many() {
             return self.map.add(error(message).help("remove it"));
@@ -182,6 +189,22 @@ impl<'n, 's> Fields<'n, 's> {
         if let Some(index) = self.index(meant) {
             self.written[index].get_or_insert((name.place, node));
         }
+    }
+
+    /// Returns the index and the problem of a key that YAML has read together with what stands
+    /// beside it, as `-name` or, within braces, `name:web`.
+    fn without_blank(&self, name: &Name<'s>) -> Option<(usize, Problem)> {
+        let (mark, key, meant) = match name.text.split_once(':') {
+            Some((key, value)) => (':', key, format!("{key}: {value}")),
+            None => {
+                let key = name.text.strip_prefix('-')?;
+                ('-', key, format!("- {key}"))
+            }
+        };
+        let index = self.index(key)?;
+        let message = format!("a blank is missing behind the `{mark}` in {}", quoted(&name.text));
+        let problem = Problem::error(name.place, message);
+        Some((index, problem.help(format!("write {}", quoted(&meant)))))
     }
 
     /// Reports the keys that are missing.

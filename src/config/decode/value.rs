@@ -99,6 +99,10 @@ impl<'n, 's> Value<'n, 's> {
     /// Reports a map where a list of maps is wanted.
     pub(super) fn missing_dash(self, entries: &[(Name<'s>, Node<'s>)]) {
         let first = entries.first().map_or("name", |(name, _)| &name.text);
+        // The item's own problem says what is wrong.
+        if first.strip_prefix('-').is_some_and(|key| !key.is_empty()) {
+            return;
+        }
         let name = self.key_name();
         let is_in_braces = self.reader.text[self.place.range().start..].starts_with('{');
         let (mark, help) = if is_in_braces {

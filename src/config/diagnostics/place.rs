@@ -12,6 +12,9 @@ pub(in crate::config) struct Place {
 }
 
 impl Place {
+    /// Before the first byte of the text.
+    pub(in crate::config) const START: Self = Self { start: 0, end: 0, used: (0, 0) };
+
     /// Returns the place of the bytes `range` of the text.
     pub(in crate::config) fn of(range: Range<usize>) -> Self {
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

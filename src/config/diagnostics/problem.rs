@@ -90,7 +90,11 @@ impl Problem {
         Self::error(again, format!("{} is written twice", quoted(name)))
             .label("again here")
             .also(first, "first here")
-            .help("remove one of the two")
+            .help(match name {
+                // Items of lists have a name, and it comes first.
+                "name" => "remove one of the two, or write `- name` where another item begins",
+                _ => "remove one of the two",
+            })
     }
 
     /// Says what the marked value is.

@@ -5,6 +5,7 @@ pub(super) mod comments;
 pub(super) mod include;
 pub(super) mod open_quote;
 pub(super) mod source;
+mod spacing;
 mod syntax;
 mod tree;
 mod variables;

@@ -1,6 +1,9 @@
 //! What is wrong with a text that is not YAML, or passes a bound, in words.
 
-use super::cause::{Cause, cause};
+use super::{
+    cause::{Cause, cause},
+    spacing,
+};
 use crate::config::diagnostics::{Place, Problem};
 use serde_yaml::{
     Error, ExternalMessageSource, Location,
@@ -76,6 +79,11 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
     }
     if let Some(cause) = cause(text, at) {
         return slip(text, cause);
+    }
+    let is_key =
+        matches!(error.kind(), ErrorKind::MappingValueNotAllowed | ErrorKind::SimpleKeyExpected);
+    if let Some(problem) = is_key.then(|| spacing::problem(text, at)).flatten() {
+        return problem;
     }
     let (message, help) = words(error.kind());
     Problem::error(place, message).help(help)
@@ -206,7 +214,9 @@ mod tests {
     fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
         check("a: b\n---\nc: d\n", 5, "more than one YAML document");
         check("ä: ü\nb:\n\tc: 1\n", 10, "a tab stands where YAML wants spaces");
-        check("a: 1\n  b: 2\n", 8, "a second `:` where no key can stand");
+        check("a: 1\n  b: 2\n", 7, "deeper than `a`");
+        check("a: b: c\n", 4, "a second `:` where no key can stand");
+        check("a:\n  - name:web\n    listen: 1\n", 11, "a blank is missing behind this `:`");
         check("ä: *q\n", 4, "the alias names no anchor");
         check("a: { b: /x/{id} }\n", 11, "a bracket in the middle of a text");
         check("ä: 'x", 4, "the quote that opens here is never closed");

@@ -20,7 +20,8 @@ pub(in crate::config) enum Content<'s> {
     Empty,
     /// Text, quoted or block text decoded, everything else as written.
     Scalar(Cow<'s, str>),
-    /// A scalar with a variable that cannot be replaced, which has been reported.
+    /// What cannot be read, which has been reported: a scalar with a variable that is not set, or a
+    /// value without the blank before it.
     Unset,
     List(Vec<Node<'s>>),
     /// In the order of the file, duplicates included.

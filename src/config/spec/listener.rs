@@ -13,6 +13,7 @@ use std::path::PathBuf;
 keys! {
     /// An address to accept connections on: HTTP/1.1 and HTTP/2, with TLS where `tls` says so.
     /// Listeners come and go with the file.
+    #[cfg_attr(test, schemars(extend("x-meant" = [["port", "listen"], ["address", "listen"], ["bind", "listen"]])))]
     struct ListenerSpec: "a listener" {
         /// The listener's name in logs and metrics.
         name: Name;

@@ -9,12 +9,19 @@ use crate::config::decode::{Either, Entries, Several};
 /// Fields by name, with what each must look like: a text that must be equal, or a map.
 pub(in crate::config) type FieldConditions<N> = Entries<N, Either<Text, FieldSpec>>;
 
+#[cfg(test)]
+const BESIDE: &str = "it belongs to the route: write it in the column of `match`";
+
 keys! {
     /// The most specific route wins: one of the request's listener before those without
     /// `listener`; then exact host before wildcard before any; then exact path before
     /// template before the longest prefix before regex, of which the first in the file, before any
     /// path, as which `path_prefix: /` counts; then method, more headers, more query fields; then
     /// the order of the file.
+    #[cfg_attr(test, schemars(extend(
+        "x-example" = "{ path_prefix: /login }",
+        "x-instead" = [["upstream", BESIDE], ["redirect", BESIDE], ["respond", BESIDE], ["access", BESIDE], ["auth", BESIDE], ["flow", BESIDE], ["pacing", BESIDE], ["breaker", BESIDE], ["timeout", BESIDE], ["rewrite", BESIDE]]
+    )))]
     struct MatchSpec: "a match" {
         /// `shop.example.com`, or `*.example.com` for all names below; any of a list.
         host: Several<Host>, else "any";

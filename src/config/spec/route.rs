@@ -11,9 +11,19 @@ use super::{
 };
 use crate::config::decode::{Either, Entries, List, Several};
 
+#[cfg(test)]
+const IN_MATCH: &str = "write it in `match`, as in `match: { path_prefix: /login }`";
+
+#[cfg(test)]
+const IN_FLOW: &str = "write a rule in `flow`, as in `flow: [{ name: total, limit: 100/1s }]`";
+
 keys! {
     /// Requests that match go to the upstream if all rules let them pass, at once; or, with
     /// `redirect` or `respond` in place of `upstream`, flowgate answers them.
+    #[cfg_attr(test, schemars(extend(
+        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", IN_FLOW]],
+        "x-meant" = [["rules", "flow"], ["limits", "flow"], ["backend", "upstream"], ["service", "upstream"]]
+    )))]
     struct RouteSpec: "a route" {
         /// The route's identity: its state survives an edit under this name. Also its metric label
         /// and its word in the log.

@@ -34,6 +34,10 @@ keys! {
     /// or key begins afresh (`token_bucket` and `leaky_bucket` are one), as does a rule that gets
     /// or loses `sync_interval` or `scope: cluster`, or one that gateways share with another
     /// window.
+    #[cfg_attr(test, schemars(extend(
+        "x-instead" = [["window", IN_LIMIT], ["period", IN_LIMIT], ["interval", IN_LIMIT], ["requests", IN_LIMIT], ["status", IN_REJECT], ["body", IN_REJECT], ["reject", IN_REJECT]],
+        "x-meant" = [["rate", "limit"], ["per", "key"], ["by", "key"]]
+    )))]
     struct RuleSpec: "a rule" {
         /// The rule's identity within its route, in headers, logs and metrics; `pacing` and
         /// `breaker` are the route's own.
@@ -184,6 +188,12 @@ keys! {
         on_store_error: OnStoreError = "local";
     }
 }
+
+#[cfg(test)]
+const IN_LIMIT: &str = "write it in `limit`: how many per how long, as in `limit: 100/1m`";
+
+#[cfg(test)]
+const IN_REJECT: &str = "write it for the whole route, beside `flow`: `reject: { status: 503 }`";
 
 #[cfg(test)]
 const PACING_RULE: &str = "write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests";

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 keys! {
     /// A service: one or more servers that answer alike, over HTTP/1.1 or HTTP/2 with kept
     /// connections.
+    #[cfg_attr(test, schemars(extend("x-instead" = [["url", "write `servers: [{ url: http://10.0.1.5:8000 }]`"]])))]
     struct UpstreamSpec: "an upstream" {
         /// What routes call it.
         name: Name;
@@ -91,6 +92,7 @@ keys! {
     }
 
     /// One address of an upstream.
+    #[cfg_attr(test, schemars(extend("x-meant" = [["address", "url"], ["host", "url"]])))]
     struct ServerSpec: "a server" {
         /// `http://HOST:PORT`, `https://HOST:PORT` for TLS, or `unix:/PATH` for a socket. See
         /// `resolve` for names.

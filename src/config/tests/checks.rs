@@ -127,7 +127,7 @@ fn the_admin_listener_asks_for_proof_unless_it_is_on_loopback() {
 fn routes_are_checked() {
     let head = format!("{FRAME}routes:\n  - name: r\n    upstream: app\n    ");
     for (rest, message) in [
-        ("timeout: 1s", "a route needs `match` | write `match: { host: shop.example.com }`"),
+        ("timeout: 1s", "a route needs `match` | write `match: { path_prefix: /login }`"),
         (
             "match: {}",
             "a match needs at least one condition | write `match: { path_prefix: / }` for a route that takes every request",

@@ -249,14 +249,14 @@ fn a_file_needs_listeners_and_routes() {
         "end: true",
         &[
             "the file needs `listeners` | write `listeners: [{ name: checkout, listen: 127.0.0.1:8080 }]`",
-            "the file needs `routes` | write `routes: [{ name: checkout, match: { host: shop.example.com }, upstream: checkout }]`",
+            "the file needs `routes` | write `routes: [{ name: checkout, match: { path_prefix: /login }, upstream: checkout }]`",
         ],
     );
     messages(
         "listeners: []\nupstreams: []\nroutes: []\n",
         &[
             "`listeners` is empty | write at least one: `listeners: [{ name: checkout, listen: 127.0.0.1:8080 }]`",
-            "`routes` is empty | write at least one: `routes: [{ name: checkout, match: { host: shop.example.com }, upstream: checkout }]`",
+            "`routes` is empty | write at least one: `routes: [{ name: checkout, match: { path_prefix: /login }, upstream: checkout }]`",
         ],
     );
 }
@@ -275,7 +275,7 @@ error: `name` is written twice
 4 |   - { name: r, upstream: app, match: { path: / }, name: r }
   |       ---- first here                             ^^^^ again here
   |
-  = help: remove one of the two
+  = help: remove one of the two, or write `- name` where another item begins
 
 error: `headers` is written twice
  --> gateway.yaml:6:1
@@ -377,13 +377,13 @@ fn the_file_must_be_a_map() {
     messages(
         "- a\n- b\n",
         &[
-            "expected a map for the file, not a list | write `{ listeners: [{ name: checkout, listen: 127.0.0.1:8080 }], upstreams: [{ name: checkout, servers: [{ url: http://10.0.1.5:8000 }] }], routes: [{ name: checkout, match: { host: shop.example.com }, upstream: checkout }] }`",
+            "expected a map for the file, not a list | write `{ listeners: [{ name: checkout, listen: 127.0.0.1:8080 }], upstreams: [{ name: checkout, servers: [{ url: http://10.0.1.5:8000 }] }], routes: [{ name: checkout, match: { path_prefix: /login }, upstream: checkout }] }`",
         ],
     );
     messages(
         "just text",
         &[
-            "expected a map for the file, not a plain value | write `{ listeners: [{ name: checkout, listen: 127.0.0.1:8080 }], upstreams: [{ name: checkout, servers: [{ url: http://10.0.1.5:8000 }] }], routes: [{ name: checkout, match: { host: shop.example.com }, upstream: checkout }] }`",
+            "expected a map for the file, not a plain value | write `{ listeners: [{ name: checkout, listen: 127.0.0.1:8080 }], upstreams: [{ name: checkout, servers: [{ url: http://10.0.1.5:8000 }] }], routes: [{ name: checkout, match: { path_prefix: /login }, upstream: checkout }] }`",
         ],
     );
 }

@@ -7,6 +7,7 @@ mod diagnostics;
 mod diff;
 mod duplicates;
 mod examples;
+mod first_mistakes;
 mod include;
 mod lints;
 mod mutations;

@@ -5,7 +5,8 @@
 //! does `docs/configuration.md`.
 //!
 //! The types add words that are no JSON Schema's: `x-example`, how a value looks; `x-default`, what holds
-//! where a key is not written; `x-instead`, keys of other maps, with what to write instead.
+//! where a key is not written; `x-instead`, keys of other maps, with what to write instead; `x-meant`, words of
+//! other gateways, with the key that is meant.
 
 mod reference;
 #[cfg(test)]
@@ -44,6 +45,10 @@ pub(super) struct Section {
     pub keys: Vec<Key>,
     /// Words that other maps take, with what to write instead.
     pub instead: Vec<(String, String)>,
+    /// Words of other gateways, with the key that is meant.
+    pub synonyms: Vec<(String, String)>,
+    /// How one looks, if it is not what it needs.
+    pub example: Option<String>,
 }
 
 /// One key of a map.
@@ -114,8 +119,12 @@ impl Vocabulary {
         })
     }
 
-    /// Returns what such a map looks like: with all that it needs, or else with its first key.
+    /// Returns what such a map looks like: as its type says, or with all that it needs, or
+    /// else with its first key.
     pub(super) fn example_of(&self, section: &Section) -> String {
+        if let Some(example) = &section.example {
+            return example.clone();
+        }
         // Most files and routes need those too.
         let is_usual = |key: &&Key| matches!(&*key.name, "upstreams" | "upstream");
         let is_shown = |key: &&Key| key.is_required || is_usual(key);
@@ -146,22 +155,27 @@ impl Section {
             default: Default::of(&schema["default"]),
             schema: schema.clone(),
         });
-        let instead = schema["x-instead"].as_array().into_iter().flatten();
-        let instead = instead.map(texts).filter_map(|pair| {
-            let [name, help] = <[String; 2]>::try_from(pair).ok()?;
-            Some((name, help))
-        });
+        let pairs = |list: &Value| -> Vec<(String, String)> {
+            let list = list.as_array().into_iter().flatten().map(texts);
+            let pair = |pair| <[String; 2]>::try_from(pair).ok().map(|[word, other]| (word, other));
+            list.filter_map(pair).collect()
+        };
         Self {
             title: text("title"),
             doc: text("description"),
             keys: keys.collect(),
-            instead: instead.collect(),
+            instead: pairs(&schema["x-instead"]),
+            synonyms: pairs(&schema["x-meant"]),
+            example: schema["x-example"].as_str().map(str::to_owned),
         }
     }
 
     /// Returns the key that `word` was probably meant to be.
     pub(super) fn meant(&self, word: &str) -> Option<&str> {
-        nearest(word, self.keys.iter().map(|key| key.name.as_str()))
+        let synonym = self.synonyms.iter().find(|(known, _)| known == word);
+        synonym
+            .map(|(_, key)| key.as_str())
+            .or_else(|| nearest(word, self.keys.iter().map(|key| key.name.as_str())))
     }
 }
 

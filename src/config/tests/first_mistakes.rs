@@ -1,0 +1,86 @@
+//! What the errors say to someone who writes a first file: keys in the wrong map, words of other
+//! gateways, blanks that are missing.
+
+use super::{FRAME, messages};
+
+#[track_caller]
+fn route(lines: &str, expected: &[&str]) {
+    let text =
+        format!("{FRAME}routes:\n  - name: r\n    match: {{ path_prefix: / }}\n    {lines}\n");
+    messages(&text, expected);
+}
+
+#[track_caller]
+fn rule(keys: &str, expected: &[&str]) {
+    route(&format!("upstream: app\n    flow: [{{ name: a, {keys} }}]"), expected);
+}
+
+#[test]
+fn a_word_of_another_gateway_is_one_error_that_names_the_key() {
+    rule("rate: 5/1m", &["a rule has no key `rate`; did you mean `limit`? | write `limit`"]);
+    rule(
+        "limit: 5/1m, per: client_ip",
+        &["a rule has no key `per`; did you mean `key`? | write `key`"],
+    );
+    rule("limit: 5/1m, key: ip", &["`ip` is not a key | did you mean `client_ip`?"]);
+    messages(
+        "listeners: [{ name: web, port: 8080 }]\nroutes: [{ name: r, match: { path: / }, respond: 200 }]\n",
+        &["a listener has no key `port`; did you mean `listen`? | write `listen`"],
+    );
+}
+
+#[test]
+fn a_key_in_the_wrong_map_says_where_it_belongs() {
+    rule(
+        "limit: 5/1m, status: 503",
+        &[
+            "a rule takes no `status` | write it for the whole route, beside `flow`: `reject: { status: 503 }`",
+        ],
+    );
+    route(
+        "upstream: app\n    path: /login",
+        &["a route takes no `path` | write it in `match`, as in `match: { path_prefix: /login }`"],
+    );
+    route(
+        "upstream: app\n    limit: 5/1m",
+        &[
+            "a route takes no `limit` | write a rule in `flow`, as in `flow: [{ name: total, limit: 100/1s }]`",
+        ],
+    );
+    messages(
+        &format!(
+            "{FRAME}routes:\n  - name: r\n    upstream: app\n    match:\n      path: /\n      flow: []\n"
+        ),
+        &["a match takes no `flow` | it belongs to the route: write it in the column of `match`"],
+    );
+    messages(
+        &format!("{FRAME}routes: [{{ name: r, upstream: app, match: /login }}]\n"),
+        &["expected a map for a match, not a plain value | write `{ path_prefix: /login }`"],
+    );
+}
+
+#[test]
+fn a_missing_blank_is_the_one_error() {
+    rule(
+        "limit:5/1m",
+        &["a blank is missing behind the `:` in `limit:5/1m` | write `limit: 5/1m`"],
+    );
+    messages(
+        "listeners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
+         upstreams:\n  - name: app\n    servers:\n      -url: http://127.0.0.1:9000\n\
+         routes: [{ name: r, match: { path: / }, upstream: app }]\n",
+        &["a blank is missing behind the `-` in `-url` | write `- url`"],
+    );
+}
+
+#[test]
+fn an_item_without_its_dash_is_a_key_written_twice() {
+    messages(
+        &format!(
+            "{FRAME}routes:\n  - name: r\n    upstream: app\n    match: {{ path: / }}\n    name: s\n"
+        ),
+        &[
+            "`name` is written twice | remove one of the two, or write `- name` where another item begins",
+        ],
+    );
+}

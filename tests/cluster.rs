@@ -24,7 +24,7 @@ use equal::{Event, Store};
 use flowgate::{
     cluster::{Ask, Lease, Recorded},
     flow::{
-        Algorithm, Instant, Key, Keyed, Rate, Rule, Rules, Stored,
+        Algorithm, Decision, Instant, Key, Keyed, Rate, Rule, Rules, Stored,
         limiter::{
             concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
         },
@@ -157,4 +157,51 @@ fn a_lease_that_is_asked_for_again_is_charged_once() {
     }
     let none: Vec<String> = held(&mut store).expect("leases");
     assert!(none.is_empty(), "{none:?}");
+}
+
+#[test]
+fn a_grant_in_the_store_admits_what_it_is_and_leaves_no_trace() {
+    let (server, recorded) = (server::Server::start(), Recorded::new());
+    let mut store = server.connection();
+    recorded.load().exec(&mut store).expect("the scripts are in order");
+    let rate = Rate::new(4, Duration::from_secs(3_600)).expect("a rate");
+    let align = fixed_window::Align::Clock;
+    for (at, algorithm) in [
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst: 4 }),
+        Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: 4 }),
+        Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 4, strict: true }),
+        Algorithm::SlidingCounter(sliding_counter::Config { rate }),
+        Algorithm::FixedWindow(fixed_window::Config { rate, align }),
+        Algorithm::Concurrency(concurrency::Config { limit: 4 }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let rule = std::sync::Arc::new(Stored::new(&algorithm).expect("a store can decide"));
+        let name = format!("{{a}}:{at}");
+        let mut lease = 0;
+        let mut decide = |cost: u64, is_dry_run: bool| {
+            lease += 1;
+            let lease = Lease { name: &lease.to_string(), micros: 60_000_000 };
+            let asks = [Ask { name: &name, rule: &rule, key: None, cost, is_dry_run }];
+            let call = recorded.call(&asks, lease, Instant::from_nanos(TODAY));
+            let answer = call.query(&mut store).expect("an answer");
+            let verdicts = Recorded::read(&asks, &answer).expect("a decision");
+            let passes = matches!(verdicts.answers[0].decision, Decision::Pass);
+            assert_eq!(verdicts.is_admitted, passes || is_dry_run);
+            (passes, verdicts.answers[0].used, verdicts.has_grant[0])
+        };
+        assert_eq!(decide(4, false), (true, 4, false), "{algorithm:?}");
+        assert_eq!(decide(1, false), (false, 4, false), "{algorithm:?}");
+        let grant = format!("{name}:grant");
+        let mut other = server.connection();
+        redis::cmd("SET").arg(&[&*grant, "3", "PX", "600000"]).exec(&mut other).expect("granted");
+        assert_eq!(decide(4, false), (false, 4, true), "{algorithm:?}: too much");
+        assert_eq!(decide(2, false), (true, 4, true), "{algorithm:?}");
+        assert_eq!(decide(2, false), (false, 4, true), "{algorithm:?}: too much is left");
+        assert_eq!(decide(1, true), (true, 4, true), "{algorithm:?}: a dry run");
+        assert_eq!(decide(1, false), (false, 4, false), "{algorithm:?}: it is spent");
+        let left: i64 = redis::cmd("EXISTS").arg(grant).query(&mut other).expect("an answer");
+        assert_eq!(left, 0);
+    }
 }

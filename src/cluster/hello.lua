@@ -3,10 +3,12 @@
 --
 -- KEYS[1]  the gateways that were seen, each with the microsecond in which it is forgotten
 -- KEYS[2]  the secret
+-- KEYS[3]  a number that is another one after each change by an operator
 -- ARGV     the gateway's name, how long it is remembered in microseconds, a secret of its own
 --
 -- Returns how many gateways there are, the secret of all, 1 if this gateway was not among them (then
--- the others may not be, either), and the secret's key if it held none and was written anew, or ''.
+-- the others may not be, either), the secret's key if it held none and was written anew, or '', and
+-- the number, or ''.
 
 local rewritten = ''
 
@@ -31,4 +33,4 @@ if redis.call('PTTL', KEYS[1]) < millis then
 end
 -- A month without gateways ends every state, too.
 redis.call('PEXPIRE', KEYS[2], '2678400000')
-return { redis.call('ZCARD', KEYS[1]), secret, added, rewritten }
+return { redis.call('ZCARD', KEYS[1]), secret, added, rewritten, redis.call('GET', KEYS[3]) or '' }

@@ -13,6 +13,8 @@ pub(super) struct HelloReply {
     pub(super) is_unknown: bool,
     /// The key of the secret if its value was none, and the script has written it anew.
     pub(super) rewritten: Option<String>,
+    /// What [`Store::change`](super::Store::change) wrote last; empty if nothing is known of it.
+    pub(super) change: Vec<u8>,
 }
 
 impl HelloReply {
@@ -24,6 +26,7 @@ impl HelloReply {
             Value::BulkString(secret),
             Value::Int(added),
             Value::BulkString(rewritten),
+            Value::BulkString(change),
         ] = &answer[..]
         else {
             return None;
@@ -37,6 +40,7 @@ impl HelloReply {
             secret: [parse(high)?, parse(low)?],
             is_unknown: *added > 0,
             rewritten: rewritten.map(str::to_owned),
+            change: change.clone(),
         })
     }
 }
@@ -46,10 +50,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_four_values_of_which_one_is_a_secret_of_128_bits() {
+    fn an_answer_is_five_values_of_which_one_is_a_secret_of_128_bits() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let answer = |count, secret: &str, added| {
-            Value::Array(vec![Value::Int(count), text(secret), Value::Int(added), text("")])
+            let values = [Value::Int(count), text(secret), Value::Int(added), text(""), text("7")];
+            Value::Array(values.into())
         };
         let digits = "0123456789abcdef00000000000000ff";
         let secret = [0x0123_4567_89ab_cdef, 255];
@@ -59,11 +64,13 @@ mod tests {
                 secret,
                 is_unknown,
                 rewritten: rewritten.map(str::to_owned),
+                change: b"7".into(),
             })
         };
         assert_eq!(HelloReply::read(&answer(3, digits, 1)), reply(true, None));
         assert_eq!(HelloReply::read(&answer(3, digits, 0)), reply(false, None));
-        let rewritten = vec![Value::Int(3), text(digits), Value::Int(0), text("a:secret")];
+        let rewritten =
+            vec![Value::Int(3), text(digits), Value::Int(0), text("a:secret"), text("7")];
         assert_eq!(HelloReply::read(&Value::Array(rewritten)), reply(false, Some("a:secret")));
         for nonsense in [
             answer(-1, digits, 0),

@@ -9,6 +9,7 @@
 //! store fails: no request waits for a connection, nor for an answer longer than the limit of a
 //! call. All workers share a [`Store`], which counts and logs.
 
+mod change;
 mod client;
 mod decide;
 mod error;
@@ -24,6 +25,7 @@ mod script;
 mod store;
 mod sync;
 
+pub use change::StateChange;
 pub use client::Client;
 pub use decide::{
     call::{Ask, Lease, Verdicts},

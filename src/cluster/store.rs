@@ -75,7 +75,7 @@ pub struct Store {
     turned: Notify,
     /// States that were sent, and received.
     exchanged: [AtomicU64; 2],
-    /// How often it has lost states, or may have.
+    /// How often it has lost states, or may have, or an operator has changed one.
     losses: AtomicU64,
     cached_rejections: AtomicU64,
 }
@@ -92,6 +92,8 @@ struct Known {
     secret: [u64; 2],
     /// Whether the secret is that of the store.
     has_secret: bool,
+    /// The latest change by an operator.
+    change: Vec<u8>,
     gateways: Gateways,
 }
 
@@ -141,6 +143,7 @@ impl Store {
                 stale: None,
                 secret,
                 has_secret: false,
+                change: Vec::new(),
                 gateways,
             }),
             failures: watch::Sender::default(),
@@ -216,9 +219,14 @@ impl Store {
         }
     }
 
-    /// Returns how often it has lost states, or may have.
+    /// Returns how often it has lost states, or may have, or an operator has changed one.
     pub(super) fn losses(&self) -> u64 {
         self.losses.load(Relaxed)
+    }
+
+    /// Has requests ask it again that it has rejected.
+    pub(super) fn forget_rejections(&self) {
+        self.losses.fetch_add(1, Relaxed);
     }
 
     /// Counts a request that the gateway rejected without a call.
@@ -263,7 +271,9 @@ impl Store {
         let mut known = self.known();
         known.secret = reply.secret;
         known.has_secret = true;
-        if reply.is_unknown {
+        let is_changed = known.change != reply.change;
+        known.change.clone_from(&reply.change);
+        if reply.is_unknown || is_changed {
             self.losses.fetch_add(1, Relaxed);
         }
         let before = known.gateways.divisor();

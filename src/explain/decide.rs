@@ -210,8 +210,8 @@ impl Explanation {
 /// Returns what the request claims, as the proxy makes it.
 fn claims(route: &Route, seeds: &Seeds, target: &Target<'_>, client: IpAddr) -> Claims {
     let known = |rule: &RouteRule, _: &str| {
-        // Synced rules count by the secret that all gateways have.
-        let store = seeds.store.filter(|_| rule.sync().is_some() && !rule.key.is_shared());
+        // Shared rules count by the secret that all gateways have.
+        let store = seeds.store.filter(|_| rule.shared.is_some() && !rule.key.is_shared());
         let print = store.and_then(|store| rule.key.fingerprint(&store.seed, target, client).ok());
         print.map_or(KeySource::Request, KeySource::Fingerprint)
     };

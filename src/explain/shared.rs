@@ -1,7 +1,7 @@
 //! Which rules this gateway decides about, and what is said of those that gateways share.
 
 use crate::{
-    config::{Claims, OnStoreError, Route, RouteRule, Shared},
+    config::{Claims, OnStoreError, Route, Shared},
     flow::{Key, SlotId},
     route::Seed,
 };
@@ -45,7 +45,7 @@ impl Local {
     pub(super) fn of(route: &Route, claims: &Claims, store: Option<StoreState>) -> Self {
         let mut local = Self::default();
         for claim in claims {
-            let shared = shared(route, claim.slot);
+            let shared = route.shared(claim.slot);
             let shared = shared.filter(|_| !matches!(claim.key, Key::Missing | Key::Duplicate));
             let Some((shared, is_dry_run)) = shared else {
                 local.claims.push(*claim);
@@ -104,13 +104,4 @@ fn state(shared: &Shared, store: Option<StoreState>) -> State {
         (None, Some(store)) if store.is_up => State::Asked,
         (Some(_) | None, _) => State::Lost,
     }
-}
-
-/// Returns how gateways share the rule behind `slot`, if they do, and whether it is a dry run.
-fn shared(route: &Route, slot: SlotId) -> Option<(&Shared, bool)> {
-    if route.pacing == Some(slot) {
-        return route.paced.as_ref().map(|shared| (shared, false));
-    }
-    let rule: &RouteRule = route.rules.iter().find(|rule| rule.slot == slot)?;
-    rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
 }

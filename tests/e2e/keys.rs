@@ -138,6 +138,95 @@ fn keys_that_the_store_rejects_are_listed_by_the_gateway_that_asked() {
     assert!(shown.contains("s  127.0.0.1\n"), "{shown}");
     let rejections = done(&gateway, &["rejections"]);
     assert_eq!(rejections.matches("  key ").count(), 2, "{rejections}");
-    let (code, text) = run(&gateway, &["reset", "login", "per-address", "127.0.0.1"]);
-    assert!(code == 1 && text.contains("the store counts this rule"), "{text}");
+}
+
+/// Two gateways that share all rules by a store.
+fn sharing(store: &Server, rules: &str) -> [Gateway; 2] {
+    let url = format!("store: {{ redis: \"redis://127.0.0.1:{}\", {PATIENT} }}\n", store.port);
+    let (head, _) = YAML.split_once("    flow:").expect("rules");
+    let gateways = [(); 2].map(|()| Gateway::start(&format!("{url}{head}    flow:\n{rules}")));
+    for gateway in &gateways {
+        gateway.wait_log("the store decides");
+    }
+    gateways
+}
+
+#[test]
+fn a_change_of_a_key_in_the_store_holds_on_every_gateway() {
+    let store = Server::start();
+    let rule = "      - { name: r, limit: 5/6h, burst: 5, key: client_ip, scope: cluster }\n";
+    let [one, two] = sharing(&store, rule);
+    assert_eq!(passed(&one), 5);
+    assert_eq!(passed(&two), 0);
+    // Each gateway rejects by itself now, for an hour.
+    let text = done(&one, &["reset", "login", "r", "127.0.0.1"]);
+    assert!(text.contains("has its whole budget again, on every gateway within five"), "{text}");
+    assert_eq!(passed(&one), 5);
+    done(&one, &["reset", "login", "r", "127.0.0.1"]);
+    let others = eventually("the other gateway asks the store again", || {
+        Some(passed(&two)).filter(|passed| *passed > 0)
+    });
+    assert_eq!(others, 5);
+    assert_eq!(passed(&one), 0);
+    let text = done(&two, &["grant", "login", "r", "127.0.0.1", "7", "--for", "10m"]);
+    assert!(text.contains("has 7 more for 10m, on every gateway within five seconds"), "{text}");
+    let mut granted = passed(&two);
+    assert_eq!(granted, 7);
+    done(&two, &["grant", "login", "r", "127.0.0.1", "4", "--for", "10m"]);
+    granted = eventually("the other gateway asks the store again", || {
+        Some(passed(&one)).filter(|passed| *passed > 0)
+    });
+    assert_eq!(granted, 4);
+    assert_eq!(passed(&two), 0);
+    let logged = one.wait_log("key reset by an operator");
+    assert_eq!(field(&logged, "rule"), "r", "{logged}");
+    assert_eq!(field(&two.wait_log("grant by an operator"), "count"), "7");
+    // By the fingerprint that is shown, which all gateways have.
+    let shown = done(&one, &["keys", "login", "r"]);
+    let fingerprint = shown.lines().find(|line| line.contains("rejected"));
+    let fingerprint = fingerprint.and_then(|line| line.split_whitespace().last());
+    let fingerprint = fingerprint.expect("a rejected key");
+    done(&two, &["reset", "login", "r", fingerprint]);
+    assert_eq!(passed(&two), 5, "{shown}");
+    let text = done(&two, &["reset", "login", "r", "192.0.2.1"]);
+    assert!(text.contains("has used nothing"), "{text}");
+
+    let (code, text) = run(&one, &["reset", "login", "r", "--all"]);
+    assert!(code == 1 && text.contains("the store has the keys of this rule"), "{text}");
+    drop(store);
+    let (code, text) = run(&one, &["reset", "login", "r", "127.0.0.1"]);
+    assert!(code == 1 && text.contains("the store may not have done it"), "{text}");
+}
+
+#[test]
+fn a_dry_run_in_the_store_is_listed_reset_and_granted_more() {
+    let store = Server::start();
+    let rules = "      - { name: r, limit: 5/6h, burst: 5, key: client_ip, scope: cluster, dry_run: true }\n\
+                 \x20     - { name: c, concurrency: 9, key: client_ip, scope: cluster }\n\
+                 \x20     - { name: local, limit: 5/6h, burst: 5, key: client_ip, dry_run: true }\n";
+    let [gateway, _other] = sharing(&store, rules);
+    let send = |count: usize| {
+        let mut client = Client::new(gateway.web());
+        assert!((0..count).all(|_| client.get("/login").status == 200));
+    };
+    let rejected = |rule: &str, count: usize| {
+        let shown = done(&gateway, &["keys", "login", rule]);
+        let line = format!("rejected {count:>8} of {count} in");
+        assert!(shown.contains(&line), "{line}: {shown}");
+    };
+    send(7);
+    for rule in ["r", "local"] {
+        rejected(rule, 2);
+        done(&gateway, &["reset", "login", rule, "127.0.0.1"]);
+    }
+    send(6);
+    for rule in ["r", "local"] {
+        rejected(rule, 3);
+        done(&gateway, &["grant", "login", rule, "127.0.0.1", "2", "--for", "10m"]);
+    }
+    send(3);
+    rejected("r", 4);
+    rejected("local", 4);
+    let (code, text) = run(&gateway, &["reset", "login", "c", "127.0.0.1"]);
+    assert!(code == 1 && text.contains("which only their end takes back"), "{text}");
 }

@@ -306,6 +306,18 @@ fn the_keys_of_one_route_lie_on_all_nodes_where_its_rules_use_the_same_key() {
         });
         assert_eq!(statuses.collect::<Vec<_>>(), [200, 200, 200, 429], "{tenant}");
     }
+    for tenant in 0..6 {
+        let admin = gateways[0].address("admin").to_string();
+        let tenant = tenant.to_string();
+        let reset = std::process::Command::new(env!("CARGO_BIN_EXE_flowgate"))
+            .args(["reset", "r", "a", &tenant, "--admin", &admin])
+            .env_remove("FLOWGATE_ADMIN_TOKEN")
+            .output()
+            .expect("it runs");
+        assert!(reset.status.success(), "{}", String::from_utf8_lossy(&reset.stderr));
+        let mut client = Client::new(gateways[0].web());
+        assert_eq!(client.request("GET", "/", &[("x-tenant", &tenant)]).status, 200);
+    }
     let kept = nodes.iter().map(|node| {
         let keys = redis::cmd("KEYS").arg("*:a:fixed*").query(&mut node.connection());
         keys.map(|keys: Vec<String>| keys.len()).expect("keys")

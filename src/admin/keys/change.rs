@@ -1,8 +1,9 @@
 //! Resets and grants, asked for by an operator.
 
-use super::names::{Names, is_in_store, rules_of};
+use super::names::{Names, rules_of};
 use crate::{
     admin::context::State,
+    cluster::StateChange,
     config::{Route, RouteRule, Snapshot},
     flow::{Grant, Key, MOST_GRANTS, NotReset},
     route::fingerprint_text,
@@ -59,22 +60,21 @@ struct Found<'a> {
 }
 
 /// Gives a key its whole budget again.
-pub(crate) fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, NotDone> {
+pub(crate) async fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, NotDone> {
     let snapshot = state.live.load_full();
     let found = find(state, &snapshot, wanted)?;
-    let now = state.clock.now();
     let Wanted { route, rule, .. } = wanted;
-    if found.rules.iter().any(|(rule, _)| is_in_store(rule)) {
-        return Err(conflict(
-            "the store counts this rule for all gateways: reset the key there, or wait",
-        ));
-    }
+    let gate = &found.route.gate;
     for (rule, _) in &found.rules {
-        found.route.gate.may_reset(rule.slot).map_err(not_reset)?;
+        gate.may_reset(rule.slot).map_err(not_reset)?;
     }
+    let states = found.states_in_store()?;
     let mut had_usage = false;
+    if !states.is_empty() {
+        had_usage |= in_store(state, &states, StateChange::Reset).await?;
+    }
+    let now = state.clock.now();
     for (rule, key) in &found.rules {
-        let gate = &found.route.gate;
         had_usage |= match key {
             Some(key) => gate.reset_key(rule.slot, now, *key).map_err(not_reset)?,
             None => gate.reset_all(rule.slot).map(|()| true).map_err(not_reset)?,
@@ -84,7 +84,7 @@ pub(crate) fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, NotDone> 
     let by = by(wanted);
     tracing::info!(%by, %route, %rule, %key, "key reset by an operator");
     let summary = if had_usage {
-        format!("{route}/{rule}: {key} has its whole budget again")
+        format!("{route}/{rule}: {key} has its whole budget again{}", found.scope())
     } else {
         format!("{route}/{rule}: {key} has used nothing, so there is nothing to reset")
     };
@@ -92,7 +92,7 @@ pub(crate) fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, NotDone> 
 }
 
 /// Gives a key `count` more for `time`.
-pub(crate) fn grant(
+pub(crate) async fn grant(
     state: &State,
     wanted: Wanted<'_>,
     count: u64,
@@ -110,13 +110,12 @@ pub(crate) fn grant(
     let snapshot = state.live.load_full();
     let found = find(state, &snapshot, wanted)?;
     let Wanted { route, rule, .. } = wanted;
-    if found.rules.iter().any(|(rule, _)| is_in_store(rule)) {
-        return Err(conflict(
-            "the store decides about this rule for all gateways, and knows no grants",
-        ));
+    let states = found.states_in_store()?;
+    if !states.is_empty() {
+        _ = in_store(state, &states, StateChange::Grant(count, time)).await?;
     }
     let now = state.clock.now();
-    for (rule, key) in &found.rules {
+    for (rule, key) in found.rules.iter().filter(|(rule, _)| rule.in_store().is_none()) {
         let Some(key) = *key else { continue };
         let grant = Grant { key, count, left: count, until: now + time };
         if !found.route.gate.grant(rule.slot, now, grant) {
@@ -127,8 +126,50 @@ pub(crate) fn grant(
     let lasts = humantime::format_duration(time);
     let by = by(wanted);
     tracing::info!(%by, %route, %rule, %key, count, %lasts, "grant by an operator");
-    let summary = format!("{route}/{rule}: {key} has {count} more for {lasts}");
+    let summary = format!("{route}/{rule}: {key} has {count} more for {lasts}{}", found.scope());
     Ok(done(summary, &found))
+}
+
+impl Found<'_> {
+    /// Returns what the store has of the key: names of rules, each with the key's fingerprint.
+    fn states_in_store(&self) -> Result<Vec<StateInStore>, NotDone> {
+        let mut states = Vec::new();
+        for (rule, key) in &self.rules {
+            let Some(shared) = rule.in_store() else { continue };
+            let name = Arc::clone(&shared.name);
+            match key {
+                Some(Key::Of(key)) => states.push((name, Some(*key))),
+                Some(Key::Shared | Key::Missing | Key::Duplicate) => states.push((name, None)),
+                None => return Err(conflict("the store has the keys of this rule: name one")),
+            }
+        }
+        Ok(states)
+    }
+
+    /// Returns where a change holds, for people.
+    fn scope(&self) -> &'static str {
+        let is_in_store = self.rules.iter().any(|(rule, _)| rule.in_store().is_some());
+        if is_in_store { ", on every gateway within five seconds" } else { "" }
+    }
+}
+
+/// The name of a rule in the store, and the fingerprint of a key.
+type StateInStore = (Arc<str>, Option<u128>);
+
+/// Changes states in the store. Returns whether there was something to change.
+async fn in_store(
+    state: &State,
+    states: &[StateInStore],
+    change: StateChange,
+) -> Result<bool, NotDone> {
+    let Some(store) = &state.store else {
+        return Err(conflict("the gateway has no store until its next start"));
+    };
+    let changed = store.change(&state.clock, states, change).await;
+    changed.map_err(|error| {
+        let text = format!("the store may not have done it: {error}");
+        NotDone { status: StatusCode::SERVICE_UNAVAILABLE, text }
+    })
 }
 
 fn find<'a>(
@@ -163,7 +204,7 @@ fn read(state: &State, rule: &RouteRule, text: &str) -> Result<Key, NotDone> {
             Err(bad(format!("the rule has no keys: write `{ALL}`")))
         };
     }
-    let shared = state.store.as_ref().filter(|_| rule.sync().is_some());
+    let shared = state.store.as_ref().filter(|_| rule.shared.is_some());
     let seed = shared.map_or(state.seed, |store| store.seed());
     let read = rule.key.read(&seed, text);
     read.map(Key::Of).map_err(|wrong| bad(format!("{}; {}", wrong.message, wrong.help)))

@@ -37,8 +37,3 @@ pub(super) fn rules_of<'a>(
 ) -> impl Iterator<Item = &'a RouteRule> + use<'a> {
     route.rules.iter().filter(move |rule| *rule.name == *name)
 }
-
-/// Returns whether the store has the states of a rule.
-pub(super) fn is_in_store(rule: &RouteRule) -> bool {
-    rule.shared.is_some() && rule.sync().is_none()
-}

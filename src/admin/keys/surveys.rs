@@ -4,7 +4,6 @@
 //! run in between. Its result is used again for 50 times as long as it took, so that walks take 2 %
 //! of a core at most, however many pages are read.
 
-use super::names::is_in_store;
 use crate::{
     clock::Clock,
     config::Route,
@@ -46,7 +45,9 @@ struct Survey {
 impl Surveys {
     /// Brings the fullest keys of a route's rules up to date.
     pub(crate) async fn refresh(&self, route: &Route, clock: &Clock) {
-        for rule in route.rules.iter().filter(|rule| !rule.key.is_shared() && !is_in_store(rule)) {
+        for rule in
+            route.rules.iter().filter(|rule| !rule.key.is_shared() && rule.in_store().is_none())
+        {
             if self.is_due(route, rule.slot, clock.now()) {
                 let _walk = self.walk.lock().await;
                 // Another client may have had it done meanwhile.

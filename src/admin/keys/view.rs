@@ -1,9 +1,6 @@
 //! Keys as JSON.
 
-use super::{
-    names::{Names, is_in_store},
-    surveys::Surveys,
-};
+use super::{names::Names, surveys::Surveys};
 use crate::{
     config::{Route, RouteRule},
     flow::{Grant, Instant, Key, KeyUsage, RejectedKeys, RuleObservation, rule_of},
@@ -175,7 +172,7 @@ impl<'a> RuleKeys<'a> {
             algorithm: seen.algorithm,
             limit: seen.limit,
             used: (!is_keyed).then_some(seen.used),
-            in_store: is_in_store(rule),
+            in_store: rule.in_store().is_some(),
             live: seen.keys.map(|keys| keys.live),
             fullest: Vec::new(),
             rejected: RejectedKeysView::default(),

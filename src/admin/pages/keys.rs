@@ -25,9 +25,18 @@ pub(super) const ENDPOINTS: [Endpoint; 3] = [
         most_body: 0,
         answer: Answer::Later(show),
     },
-    Endpoint::post("/keys/reset", "gives a key its whole budget again", reset),
-    Endpoint::post("/keys/grant", "gives a key more than its limit for some time", grant),
+    changing("/keys/reset", "gives a key its whole budget again", reset),
+    changing("/keys/grant", "gives a key more than its limit for some time", grant),
 ];
+
+const fn changing(
+    path: &'static str,
+    about: &'static str,
+    answer: fn(Arc<Admin>, Ask) -> Pending,
+) -> Endpoint {
+    let answer = Answer::Later(answer);
+    Endpoint { path, methods: "POST", about, access: Access::Operators, most_body: 0, answer }
+}
 
 fn show(admin: Arc<Admin>, ask: Ask) -> Pending {
     Box::pin(async move {
@@ -59,30 +68,35 @@ fn show(admin: Arc<Admin>, ask: Ask) -> Pending {
     })
 }
 
-fn reset(admin: &Admin, ask: &Ask) -> Reply {
-    let fields = Fields::of(ask);
-    let is_all = ask.query("all").next().is_some();
-    if is_all == fields.key.is_some() {
-        return plain(StatusCode::BAD_REQUEST, "write `key=KEY`, or `all` for every key\n");
-    }
-    match fields.wanted(ask) {
-        Some(wanted) => shown(keys::reset(&admin.state, wanted)),
-        None => incomplete(),
-    }
+fn reset(admin: Arc<Admin>, ask: Ask) -> Pending {
+    Box::pin(async move {
+        let fields = Fields::of(&ask);
+        let is_all = ask.query("all").next().is_some();
+        if is_all == fields.key.is_some() {
+            return plain(StatusCode::BAD_REQUEST, "write `key=KEY`, or `all` for every key\n");
+        }
+        match fields.wanted(&ask) {
+            Some(wanted) => shown(keys::reset(&admin.state, wanted).await),
+            None => incomplete(),
+        }
+    })
 }
 
-fn grant(admin: &Admin, ask: &Ask) -> Reply {
-    let fields = Fields::of(ask);
-    let count = ask.query("count").next().and_then(|count| count.parse().ok());
-    let time = ask.query("for").next().and_then(|time| humantime::parse_duration(&time).ok());
-    let (Some(count), Some(time)) = (count, time) else {
-        let text = "write `count=N` and `for=DURATION`, as in `count=100&for=10m`\n";
-        return plain(StatusCode::BAD_REQUEST, text);
-    };
-    match fields.wanted(ask) {
-        Some(wanted) => shown(keys::grant(&admin.state, wanted, count, time)),
-        None => incomplete(),
-    }
+fn grant(admin: Arc<Admin>, ask: Ask) -> Pending {
+    Box::pin(async move {
+        let fields = Fields::of(&ask);
+        let count = ask.query("count").next().and_then(|count| count.parse().ok());
+        let time = ask.query("for").next();
+        let time = time.and_then(|time| humantime::parse_duration(&time).ok());
+        let (Some(count), Some(time)) = (count, time) else {
+            let text = "write `count=N` and `for=DURATION`, as in `count=100&for=10m`\n";
+            return plain(StatusCode::BAD_REQUEST, text);
+        };
+        match fields.wanted(&ask) {
+            Some(wanted) => shown(keys::grant(&admin.state, wanted, count, time).await),
+            None => incomplete(),
+        }
+    })
 }
 
 /// What a query says of a key.

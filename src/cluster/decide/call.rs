@@ -42,6 +42,9 @@ pub struct Verdicts {
     pub answers: SmallVec<[Judgement; 4]>,
     /// Which of them found a state that was further ahead than a window, and dropped it: the first.
     pub stale: Option<usize>,
+    /// For each answer, whether the rule would reject the request while an operator's grant is in
+    /// force, which admits it if enough is left.
+    pub has_grant: SmallVec<[bool; 4]>,
 }
 
 /// A lease of a concurrency limit. The gateway names it, so that it can give it back even if the
@@ -54,18 +57,29 @@ pub struct Lease<'a> {
     pub micros: u64,
 }
 
+/// The bits of a verdict: the request passes, the state was stale, the rule would reject it and a
+/// grant is in force.
+const PASSED: u64 = 1;
+const STALE: u64 = 2;
+const GRANTED: u64 = 4;
+
 /// What ends the hash tag of a rule's name where the key is part of the tag.
 const BY_KEY: &str = "*}";
 
 /// Returns the key of the state that `ask` is about.
 pub(in crate::cluster) fn key(prefix: &str, ask: &Ask<'_>) -> String {
-    let mut key = String::with_capacity(prefix.len() + ask.name.len() + 34);
+    key_of(prefix, ask.name, ask.key)
+}
+
+/// The same for a rule's name and the fingerprint of a key.
+pub(in crate::cluster) fn key_of(prefix: &str, name: &str, fingerprint: Option<u128>) -> String {
+    let mut key = String::with_capacity(prefix.len() + name.len() + 34);
     key += prefix;
-    let Some(fingerprint) = ask.key else { return key + ask.name };
+    let Some(fingerprint) = fingerprint else { return key + name };
     // Writing to a string does not fail.
-    _ = match ask.name.split_once(BY_KEY) {
+    _ = match name.split_once(BY_KEY) {
         Some((tag, rest)) => write!(key, "{tag}{fingerprint:032x}}}{rest}"),
-        None => write!(key, "{}:{fingerprint:032x}", ask.name),
+        None => write!(key, "{name}:{fingerprint:032x}"),
     };
     key
 }
@@ -97,10 +111,11 @@ pub(in crate::cluster) fn granted(
     asks: &[Ask<'_>],
     verdicts: &Verdicts,
 ) -> impl Iterator<Item = bool> {
-    let held = asks.iter().zip(&verdicts.answers).filter(|(ask, _)| ask.holds());
+    let answers = verdicts.answers.iter().zip(&verdicts.has_grant);
+    let held = asks.iter().zip(answers).filter(|(ask, _)| ask.holds());
     let is_admitted = verdicts.is_admitted;
-    held.map(move |(_, judgement)| {
-        is_admitted && !matches!(judgement.decision, Decision::Reject(_))
+    held.map(move |(_, (judgement, has_grant))| {
+        is_admitted && !has_grant && !matches!(judgement.decision, Decision::Reject(_))
     })
 }
 
@@ -118,8 +133,9 @@ pub(in crate::cluster) fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdi
     }
     let judge = |(ask, answer)| judge(ask, answer, now, is_admitted).ok_or_else(invalid);
     let answers = asks.iter().zip(each).map(judge).collect::<Result<_, _>>()?;
-    let stale = each.iter().position(is_stale);
-    Ok(Verdicts { now, is_admitted, answers, stale })
+    let stale = each.iter().position(|answer| has(answer, STALE));
+    let has_grant = each.iter().map(|answer| has(answer, GRANTED)).collect();
+    Ok(Verdicts { now, is_admitted, answers, stale, has_grant })
 }
 
 /// `None` if the store did not decide as the rule does.
@@ -127,9 +143,19 @@ fn judge(ask: &Ask<'_>, answer: &Value, now: Instant, is_admitted: bool) -> Opti
     let Value::Array(answer) = answer else { return None };
     let numbers = answer.iter().map(whole).collect::<Option<SmallVec<[u64; 16]>>>()?;
     let (verdict, state) = numbers.split_first()?;
-    let passes = verdict & 1 == 1;
-    let is_charged = is_admitted && passes && ask.cost > 0;
-    let judgement = ask.rule.judge(state, now, ask.cost, is_charged)?;
+    let passes = verdict & PASSED != 0;
+    let has_grant = verdict & GRANTED != 0;
+    let is_charged = is_admitted && passes && !has_grant && ask.cost > 0;
+    let mut judgement = ask.rule.judge(state, now, ask.cost, is_charged)?;
+    if has_grant {
+        if !matches!(judgement.decision, Decision::Reject(_)) {
+            return None;
+        }
+        if passes {
+            judgement.decision = Decision::Pass;
+        }
+        return Some(judgement);
+    }
     let is_same = match judgement.decision {
         Decision::Pass | Decision::Delay(_) => passes,
         Decision::Reject(_) => !passes,
@@ -137,10 +163,10 @@ fn judge(ask: &Ask<'_>, answer: &Value, now: Instant, is_admitted: bool) -> Opti
     is_same.then_some(judgement)
 }
 
-/// Whether the state behind an answer was stale.
-fn is_stale(answer: &Value) -> bool {
+/// Whether the verdict of an answer has this bit.
+fn has(answer: &Value, bit: u64) -> bool {
     let Value::Array(answer) = answer else { return false };
-    answer.first().and_then(whole).is_some_and(|verdict| verdict & 2 != 0)
+    answer.first().and_then(whole).is_some_and(|verdict| verdict & bit != 0)
 }
 
 fn whole(value: &Value) -> Option<u64> {

@@ -6,8 +6,8 @@
 --           lease and how long it runs if there is one, and the algorithm's own numbers
 --
 -- Returns { microseconds, nanoseconds, admitted, then a list a rule: the verdict and the state
--- before the request }. A verdict is 1 if the rule lets the request pass, else 0; and 2 more if the
--- state was stale.
+-- before the request }. A verdict is 1 if the request passes, else 0; 2 more if the state was stale,
+-- and 4 more if the rule would reject it and an operator's grant is in force.
 --
 -- A state is stale if it is further ahead, by a window, than a clock that runs forward can leave it:
 -- the clock was set back by more than that. It is dropped, or it would reject for as long.
@@ -222,6 +222,22 @@ algorithms.leases = {
   end,
 }
 
+-- Where the rest of a grant for this state lies, which expires with the grant.
+local function grant_of(key)
+  return key .. ':grant'
+end
+
+-- Takes a cost from the grant, and nothing from the state.
+local function spend(key, rest)
+  local grant = grant_of(key)
+  local ttl = redis.call('PTTL', grant)
+  if rest > 0 and ttl > 0 then
+    redis.call('SET', grant, digits(rest), 'PX', digits(ttl))
+  else
+    redis.call('DEL', grant)
+  end
+end
+
 local answer = { now, nanos, 1 }
 local asked = {}
 for at, key in ipairs(KEYS) do
@@ -237,16 +253,23 @@ for at, key in ipairs(KEYS) do
   local passes, state, is_stale = algorithm.check(key, t)
   -- What costs nothing passes and is not charged.
   passes = passes or t.cost == 0
+  local charged = passes and t.cost > 0
+  local left = not passes and tonumber(redis.call('GET', grant_of(key)) or '')
+  local rest = left and left >= t.cost and left - t.cost or nil
+  passes = passes or rest ~= nil
   if not passes and not is_dry then
     answer[3] = 0
   end
-  asked[at] = { algorithm = algorithm, terms = t, state = state, charged = passes and t.cost > 0 }
-  answer[at + 3] = { (passes and 1 or 0) + (is_stale and 2 or 0), unpack(state) }
+  asked[at] = { algorithm = algorithm, terms = t, state = state, charged = charged, rest = rest }
+  local verdict = (passes and 1 or 0) + (is_stale and 2 or 0) + (left and 4 or 0)
+  answer[at + 3] = { verdict, unpack(state) }
 end
 if answer[3] == 1 then
   for at, it in ipairs(asked) do
     if it.charged then
       it.algorithm.charge(KEYS[at], it.terms, it.state)
+    elseif it.rest then
+      spend(KEYS[at], it.rest)
     end
   end
 end

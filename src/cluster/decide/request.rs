@@ -108,7 +108,9 @@ impl StoreConnection {
         };
         let came = client.clock.now();
         store.on_decision(came.since(asked));
-        for (ask, judgement) in asks.iter().zip(&verdicts.answers) {
+        let answers = asks.iter().zip(&verdicts.answers).zip(&verdicts.has_grant);
+        // A grant may admit what costs less.
+        for ((ask, judgement), _) in answers.filter(|(_, has_grant)| !**has_grant) {
             client.rejections.note(ask, judgement, memory, (asked, came));
         }
         let trip = RoundTrip { asked, given: verdicts.now, came };

@@ -185,7 +185,7 @@ impl StoreConnection {
     /// `is_first` over this connection.
     pub(in crate::cluster) async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
         let store = Arc::clone(&self.client.store);
-        let keys = ["gateways", "secret"].map(|name| store.key(name));
+        let keys = ["gateways", "secret", "change"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();
         let arguments = [store.name.clone(), micros, store.secret()];
         // A new connection must be as fast as requests need it.

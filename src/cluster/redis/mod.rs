@@ -6,7 +6,7 @@ pub(super) mod connection_task;
 pub(super) mod nodes;
 pub(super) mod outages;
 mod probe;
-mod search;
+pub(super) mod search;
 pub(super) mod sentinels;
 pub(super) mod servers;
 pub(super) mod slots;

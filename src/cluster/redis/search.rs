@@ -84,7 +84,7 @@ async fn reconnect(connection: StoreConnection) -> Result<StoreConnection, Failu
 
 /// Returns a connection over which the store has answered. It takes over the connections of
 /// `former` that work.
-pub(super) async fn connect(
+pub(in crate::cluster) async fn connect(
     client: &Arc<ClientState>,
     former: Option<&Nodes>,
 ) -> Result<StoreConnection, Failure> {

@@ -99,6 +99,16 @@ pub struct RuleSync {
 }
 
 impl Route {
+    /// Returns what gateways share of the rule behind `slot`, if they do, and whether it is a dry
+    /// run.
+    pub fn shared(&self, slot: SlotId) -> Option<(&Shared, bool)> {
+        if self.pacing == Some(slot) {
+            return self.paced.as_ref().map(|shared| (shared, false));
+        }
+        let rule = self.rules.iter().find(|rule| rule.slot == slot)?;
+        rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
+    }
+
     /// Returns the name in the store of the rule with this identity, or of the pacing, if gateways
     /// share it.
     pub fn in_store(&self, identity: &str) -> Option<&Arc<str>> {
@@ -111,7 +121,19 @@ impl Route {
     }
 }
 
+impl Shared {
+    /// Returns whether the store decides about each request, unless it fails.
+    pub const fn is_in_store(&self) -> bool {
+        self.sync.is_none()
+    }
+}
+
 impl RouteRule {
+    /// Returns how the store decides about each request, if it does.
+    pub fn in_store(&self) -> Option<&Shared> {
+        self.shared.as_ref().filter(|shared| shared.is_in_store())
+    }
+
     /// Returns how gateways sync it, if they do.
     pub fn sync(&self) -> Option<&Arc<RuleSync>> {
         self.shared.as_ref()?.sync.as_ref()

@@ -178,6 +178,14 @@ impl Chain {
         self.slots.iter_mut().find(|entry| entry.id == slot || entry.previous == Some(slot))
     }
 
+    /// Counts for its key that a dry run in the store would have rejected a request.
+    pub(in crate::flow) fn note_rejected_key(&mut self, slot: SlotId, key: Key, now: Instant) {
+        let now = self.clamp(now);
+        if let Some(entry) = self.current(slot) {
+            entry.note_rejected(key, now);
+        }
+    }
+
     /// Counts a decision of the store.
     fn count(&mut self, slot: SlotId, verdict: Verdict) {
         let Some(entry) = self.current(slot) else { return };

@@ -54,6 +54,11 @@ impl ChainSlot {
         } else {
             self.counts.rejected.add(kind);
         }
+        self.note_rejected(key, now);
+    }
+
+    /// Counts a rejection for its key.
+    pub(super) fn note_rejected(&mut self, key: Key, now: Instant) {
         if let Key::Of(key) = key
             && self.wanted.is_keyed()
         {

@@ -94,6 +94,12 @@ impl Gate {
         self.lock().grant(slot, now, grant)
     }
 
+    /// Notes a key that a dry run in the store would have rejected at `now`: it is among the
+    /// [rejected](Self::rejected_keys) ones.
+    pub fn note_rejected_key(&self, slot: SlotId, key: Key, now: Instant) {
+        self.lock().note_rejected_key(slot, key, now);
+    }
+
     /// Returns the grants of a rule that are in force.
     pub fn grants(&self, slot: SlotId, now: Instant) -> Vec<Grant> {
         self.lock().grants(slot, now)

@@ -167,7 +167,8 @@ fn decide(
     found.claim(&completion.peer, &request, &mut claims);
     completion.shown_keys = found.shown_keys(&completion.peer, &request, snapshot, &claims);
     let is_shared = found.route.is_shared;
-    let query = is_shared.then(|| found.query(&completion.peer, &request, &claims)).flatten();
+    let query = is_shared.then(|| StoreQuery::of(&completion.peer.worker, &found.route, &claims));
+    let query = query.flatten();
     if let Some(entry) = &mut completion.entry {
         entry.claimed(&found.route, &claims);
     }
@@ -442,7 +443,7 @@ impl Found<'_> {
     fn claim(&self, peer: &Peer, request: &Request<ClientBody>, claims: &mut Claims) {
         let (target, client) = (self.target(request, peer), self.client);
         let known = |rule: &RouteRule, _: &str| {
-            let print = match (&rule.sync(), &peer.worker.store) {
+            let print = match (&rule.shared, &peer.worker.store) {
                 // By the secret that all gateways have.
                 (Some(_), Some(store)) if !rule.key.is_shared() => {
                     rule.key.fingerprint(&store.seed(), &target, client).ok()
@@ -476,17 +477,6 @@ impl Found<'_> {
         let key = self.route.action.upstream()?.options.hash_key.as_ref()?;
         let target = self.target(request, peer);
         key.fingerprint(&Seed::new([0, 0]), &target, self.client).ok().map(low_bits)
-    }
-
-    /// Returns what the store is asked, if it is up and there is anything to ask.
-    fn query(
-        &self,
-        peer: &Peer,
-        request: &Request<ClientBody>,
-        claims: &Claims,
-    ) -> Option<StoreQuery> {
-        let target = self.target(request, peer);
-        StoreQuery::of(&peer.worker, &self.route, claims, &target, self.client)
     }
 }
 

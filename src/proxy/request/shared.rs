@@ -9,9 +9,8 @@ use crate::{
         Admission, Claim, Decision, Instant, Judgement, Key, Quota, Reason, Rejection, Reservation,
         SlotId, Verdict,
     },
-    route::Target,
 };
-use core::{net::IpAddr, sync::atomic::Ordering::Relaxed, time::Duration};
+use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use smallvec::SmallVec;
 
 /// The answer to a request that a failing store would have had to decide about: the client may
@@ -21,7 +20,7 @@ const UNDECIDED: Reason = Reason::Undecided { retry_after: Duration::from_secs(1
 /// What a request asks of the store.
 pub(crate) struct StoreQuery {
     connection: StoreConnection,
-    /// The claims on shared rules, with the keys that all gateways make alike.
+    /// The claims on shared rules, with their keys' fingerprints.
     claims: SmallVec<[(Claim, Option<u128>); 2]>,
 }
 
@@ -44,24 +43,16 @@ pub(crate) enum LocalDecision {
 impl StoreQuery {
     /// Returns what a request with these claims asks of the store; `None` if that is down, or
     /// there is nothing to ask.
-    pub(crate) fn of(
-        worker: &Worker,
-        route: &Route,
-        claims: &Claims,
-        target: &Target<'_>,
-        client: IpAddr,
-    ) -> Option<Self> {
+    pub(crate) fn of(worker: &Worker, route: &Route, claims: &Claims) -> Option<Self> {
         let connection = worker.store.as_ref()?.connection()?;
         let asked = |claim: &Claim| {
-            shared(route, claim.slot).filter(|(it, _)| it.sync.is_none())?;
+            route.shared(claim.slot).filter(|(shared, _)| shared.is_in_store())?;
             let key = match claim.key {
                 // Rejected here, without a round trip.
                 Key::Missing | Key::Duplicate => return None,
                 Key::Shared => None,
-                Key::Of(_) => {
-                    let rule = route.rules.iter().find(|rule| rule.slot == claim.slot)?;
-                    rule.key.fingerprint(connection.seed(), target, client).ok()
-                }
+                // Made with the secret that all gateways have.
+                Key::Of(key) => Some(key),
             };
             Some((*claim, key))
         };
@@ -147,7 +138,13 @@ impl PendingDecision {
             return (Err(blamed.reject(reservation, now, &quotas)), None);
         }
         let held = Some(decided.held).filter(|held| !held.is_empty());
-        (Ok(reservation.confirm(now, &quotas)), held)
+        let admission = reservation.confirm(now, &quotas);
+        for ((claim, _), quota) in query.claims.iter().zip(&quotas) {
+            if matches!(quota.verdict, Verdict::DryRunRejected(_)) {
+                route.gate.note_rejected_key(claim.slot, claim.key, now);
+            }
+        }
+        (Ok(admission), held)
     }
 }
 
@@ -167,7 +164,7 @@ impl Heard {
     ) -> Self {
         let mut it = Self { claims: Claims::new(), denied: None };
         for claim in claims {
-            let lost = shared(route, claim.slot).filter(|(shared, _)| {
+            let lost = route.shared(claim.slot).filter(|(shared, _)| {
                 !matches!(claim.key, Key::Missing | Key::Duplicate) && is_lost(shared)
             });
             match lost.map(|(shared, is_dry_run)| (shared.on_error, is_dry_run)) {
@@ -208,22 +205,13 @@ fn is_cut_off(worker: &Worker, rule: &RuleSync) -> bool {
     rule.is_refused.load(Relaxed) || worker.store.as_ref().is_none_or(Client::is_cut_off)
 }
 
-/// Returns what gateways share of the rule behind `slot`, if they do, and whether it is a dry run.
-fn shared(route: &Route, slot: SlotId) -> Option<(&Shared, bool)> {
-    if route.pacing == Some(slot) {
-        return route.paced.as_ref().map(|shared| (shared, false));
-    }
-    let rule = route.rules.iter().find(|rule| rule.slot == slot)?;
-    rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
-}
-
 /// Returns what the store is asked about each claim.
 fn asks<'a>(
     claims: &'a [(Claim, Option<u128>)],
     route: &'a Route,
 ) -> impl Iterator<Item = Ask<'a>> {
     claims.iter().filter_map(|(claim, key)| {
-        let (shared, is_dry_run) = shared(route, claim.slot)?;
+        let (shared, is_dry_run) = route.shared(claim.slot)?;
         let (name, rule, cost) = (&*shared.name, &shared.rule, claim.cost);
         Some(Ask { name, rule, key: *key, cost, is_dry_run })
     })

@@ -2,15 +2,13 @@
 
 use super::{
     client::{Answer, Exchange, STALL, unanswered},
+    http2_body::{LONG_PIECE, piece_of, send_part},
     message::{body, is_of},
     plan::{Body, Connection, Http2, Leave, Request},
 };
 use crate::clock::Clock;
 use bytes::Bytes;
-use core::{
-    future::{pending, poll_fn},
-    time::Duration,
-};
+use core::{future::pending, time::Duration};
 use h2::{RecvStream, SendStream, client::SendRequest};
 use http::HeaderMap;
 use tokio::{io::DuplexStream, task::JoinSet};
@@ -18,9 +16,6 @@ use tokio::{io::DuplexStream, task::JoinSet};
 /// What the client takes of all answers, in bytes. More than all streams together may have, so that
 /// a stream that stalls keeps no other one waiting.
 const CONNECTION_WINDOW: u32 = 1 << 20;
-
-/// A long body in smaller pieces would be a flood of small frames, which ends the connection.
-const LONG_PIECE: usize = 1_000;
 
 /// Sends all requests, and returns what came of those that were sent.
 pub(super) async fn talk(
@@ -106,10 +101,8 @@ fn head(request: &Request) -> http::Request<()> {
 async fn send(mut stream: SendStream<Bytes>, clock: &Clock, request: &Request) -> Option<()> {
     let content = body(request.id, request.body.length());
     let most = if let Leave::Sending(most) = request.leave { most } else { usize::MAX };
-    let piece =
-        if content.len() < LONG_PIECE { request.piece } else { request.piece.max(LONG_PIECE) };
     let sent = &content[..content.len().min(most)];
-    for part in sent.chunks(piece) {
+    for part in sent.chunks(piece_of(content.len(), request.piece)) {
         if send_part(&mut stream, Bytes::copy_from_slice(part)).await.is_none() {
             // The gateway takes no more. Its answer may still come.
             return pending().await;
@@ -134,20 +127,6 @@ async fn send(mut stream: SendStream<Bytes>, clock: &Clock, request: &Request) -
     if let Leave::Waiting(pause) = request.leave {
         clock.sleep_until(clock.now() + pause).await;
         return None;
-    }
-    Some(())
-}
-
-/// Sends part of a body as the gateway makes room for it. `None`: it takes no more.
-async fn send_part(stream: &mut SendStream<Bytes>, mut part: Bytes) -> Option<()> {
-    while !part.is_empty() {
-        stream.reserve_capacity(part.len());
-        if stream.capacity() == 0 {
-            poll_fn(|context| stream.poll_capacity(context)).await?.ok()?;
-            continue;
-        }
-        let some = part.split_to(part.len().min(stream.capacity()));
-        stream.send_data(some, false).ok()?;
     }
     Some(())
 }

@@ -1,12 +1,15 @@
 //! The whole proxy in virtual time, with faults that a seed chooses.
 //!
-//! Each seed draws a configuration, clients of HTTP/1.1 and HTTP/2, what servers do with each request, edits of the rules
+//! Each seed draws a configuration, clients and servers of HTTP/1.1 and HTTP/2, what servers do with each request, edits of the rules
 //! and perhaps a drain. Clients and servers run in this process, over streams that split, delay and
 //! break off. Afterwards nothing may be left: no request in flight, no place in a queue, no
 //! connection. `SEED=n cargo test --lib simulation` runs one seed alone and prints what happened.
 
 mod client;
+mod http1_server;
+mod http2_body;
 mod http2_client;
+mod http2_server;
 mod message;
 mod network;
 mod plan;

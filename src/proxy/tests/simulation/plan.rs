@@ -232,10 +232,12 @@ fn configuration(rng: &mut Rng, servers: usize) -> String {
         .map(|port| format!("{{ url: \"http://127.0.0.1:{port}\" }}"))
         .collect();
     let balance = one_of(rng, &["round_robin", "least_request", "random", "hash"]);
+    // The servers speak both.
+    let protocol = one_of(rng, &["h1", "h1", "h2"]);
     let ejection = if rng.bool() { "" } else { ", ejection: { most_percent: 0 }" };
     format!(
         "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]\n\
-         upstreams:\n  - {{ name: up, servers: [{}], balance: {balance}, connect_timeout: 2s{ejection} }}\n\
+         upstreams:\n  - {{ name: up, servers: [{}], balance: {balance}, connect_timeout: 2s, protocol: {protocol}{ejection} }}\n\
          routes:\n  - name: all\n    match: {{ path_prefix: / }}\n    upstream: up\n    \
          timeouts: {{ first_byte: 5s, idle: 5s, request: 30s }}\n{}{}{}{}",
         urls.join(", "),

@@ -1,7 +1,8 @@
 //! The servers of the simulation, and what came to them.
 
 use super::{
-    message::{Content, Head, body, is_of},
+    http1_server, http2_server,
+    message::{Head, is_of},
     plan::{Outage, Plan, millis, one_of},
 };
 use crate::proxy::upstream::connect::Dialer;
@@ -9,14 +10,17 @@ use crate::{clock::Clock, flow::Instant};
 use core::time::Duration;
 use fastrand::Rng;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{DuplexStream, duplex};
+
+/// What the gateway keeps of a request's body, to send it again.
+const KEPT_BYTES: usize = 64 * 1024;
 
 /// All servers.
 #[derive(Clone)]
@@ -27,6 +31,8 @@ pub(super) struct Servers {
 struct Shared {
     seed: u64,
     are_well: bool,
+    /// Requests with more of a body than the gateway keeps.
+    large: HashSet<u64>,
     outages: Vec<Outage>,
     clock: OnceLock<(Clock, Instant)>,
     /// Connections that are open.
@@ -40,6 +46,8 @@ struct State {
     arrivals: Vec<Arrival>,
     /// How often each request has come.
     attempts: HashMap<u64, u32>,
+    /// Requests that a server has refused without looking at them.
+    refused: HashSet<u64>,
 }
 
 /// A request that came to a server.
@@ -69,29 +77,31 @@ pub(super) enum Behaviour {
     },
     /// It closes the connection without an answer.
     Close,
-    /// It closes the connection in the middle of the answer.
+    /// It closes the connection in the middle of the answer; in HTTP/2 it resets the stream.
     CloseInAnswer,
     /// It never answers.
     Hang,
-    /// It sends what is no HTTP.
+    /// It sends what is no HTTP; in HTTP/2 it resets the stream.
     Garbage,
 }
 
 /// How the answer comes.
 #[derive(Clone, Copy, Debug)]
-struct ServerBehavior {
-    behaviour: Behaviour,
-    delay: Duration,
-    status: u16,
-    interim: usize,
-    length: usize,
-    framing: Framing,
-    piece: usize,
-    closes: bool,
+pub(super) struct ServerBehavior {
+    pub(super) behaviour: Behaviour,
+    pub(super) delay: Duration,
+    pub(super) status: u16,
+    pub(super) interim: usize,
+    pub(super) length: usize,
+    /// In HTTP/1.1.
+    pub(super) framing: Framing,
+    pub(super) piece: usize,
+    /// Whether the connection takes no more requests.
+    pub(super) closes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
+pub(super) enum Framing {
     Length,
     Chunks,
     Close,
@@ -99,9 +109,12 @@ enum Framing {
 
 impl Servers {
     pub(super) fn new(plan: &Plan) -> Self {
+        let requests = plan.connections.iter().flat_map(|connection| &connection.requests);
+        let large = requests.filter(|request| request.body.length() > KEPT_BYTES);
         let shared = Shared {
             seed: plan.seed,
             are_well: plan.are_servers_well,
+            large: large.map(|request| request.id).collect(),
             outages: plan.outages.clone(),
             clock: OnceLock::new(),
             open: AtomicUsize::new(0),
@@ -154,7 +167,7 @@ impl Servers {
             state.connections += 1;
             state.connections
         };
-        let mut rng = Rng::with_seed(self.shared.seed ^ (number << 20));
+        let mut rng = self.rng_of(number);
         if !self.shared.are_well && rng.u8(..10) == 0 {
             clock.sleep_until(clock.now() + millis(&mut rng, 3_000)).await;
         }
@@ -162,58 +175,45 @@ impl Servers {
         let servers = self.clone();
         self.shared.open.fetch_add(1, Relaxed);
         tokio::spawn(async move {
-            servers.serve(far, &clock).await;
+            servers.serve(far, &clock, number).await;
             servers.shared.open.fetch_sub(1, Relaxed);
         });
         Ok(near)
     }
 
-    /// Serves a connection until it ends.
-    async fn serve(&self, mut stream: DuplexStream, clock: &Clock) {
-        while let Some(head) = Head::read(&mut stream).await {
-            if self.answer(&mut stream, clock, &head).await.is_none() {
-                return;
-            }
+    /// Serves connection `number` until it ends, in the protocol that the gateway speaks.
+    async fn serve(&self, mut stream: DuplexStream, clock: &Clock, number: u64) {
+        let Some(first) = Head::read(&mut stream).await else { return };
+        if first.first == "PRI * HTTP/2.0" {
+            http2_server::serve(self, stream, clock, number).await;
+        } else {
+            http1_server::serve(self, stream, clock, first).await;
         }
     }
 
-    /// Answers one request. `None`: the connection ends.
-    async fn answer(&self, stream: &mut DuplexStream, clock: &Clock, head: &Head) -> Option<()> {
-        let mut words = head.first.split(' ');
-        let method = words.next()?.to_owned();
-        let id: u64 = words.next()?.strip_prefix("/r/")?.parse().expect("a number");
-        let (behavior, index) = self.arrive(id, &method);
-        if behavior.behaviour == Behaviour::Close {
-            return None;
-        }
-        let is_early = matches!(behavior.behaviour, Behaviour::AnswerEarly { .. });
-        if head.has("expect", "100-continue") && !is_early {
-            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.ok()?;
-        }
-        if !is_early {
-            self.read_body(stream, head, (id, index)).await?;
-        }
-        clock.sleep_until(clock.now() + behavior.delay).await;
-        if behavior.behaviour == Behaviour::Hang {
-            // Until the gateway closes the connection.
-            while Head::read(stream).await.is_some() {}
-            return None;
-        }
-        if behavior.behaviour == Behaviour::Garbage {
-            stream.write_all(b"this is not HTTP\r\n\r\n").await.ok()?;
-            return None;
-        }
-        write_answer(stream, &behavior, (id, &method)).await?;
-        if let Behaviour::AnswerEarly { reads } = behavior.behaviour {
-            if !reads && has_body(head) {
-                return None;
-            }
-            self.read_body(stream, head, (id, index)).await?;
-        }
-        (!behavior.closes).then_some(())
+    /// Draws how connection `number` behaves.
+    pub(super) fn rng_of(&self, number: u64) -> Rng {
+        Rng::with_seed(self.shared.seed ^ (number << 20))
     }
 
-    fn arrive(&self, id: u64, method: &str) -> (ServerBehavior, usize) {
+    /// Draws how many requests a connection of HTTP/2 carries at once. A good server allows as many
+    /// as the gateway expects: of what waits for its turn when a connection ends, the gateway cannot
+    /// know that it was not sent.
+    pub(super) fn streams_max(&self, rng: &mut Rng) -> u32 {
+        if self.shared.are_well { 100 } else { *one_of(rng, &[1, 3, 100]) }
+    }
+
+    /// Whether request `id` is refused before anything of it is looked at: once at most, and by a
+    /// good server only if the gateway can send all of it again.
+    pub(super) fn refuses(&self, id: u64) -> bool {
+        let mut rng = Rng::with_seed(self.shared.seed ^ (id << 40));
+        let is_spared = self.shared.are_well && self.shared.large.contains(&id);
+        let is_chosen = rng.u8(..8) == 0 && !is_spared;
+        is_chosen && self.lock().refused.insert(id)
+    }
+
+    /// Notes that a request has come. Returns how it is answered, and its number among all.
+    pub(super) fn arrive(&self, id: u64, method: &str) -> (ServerBehavior, usize) {
         let mut state = self.lock();
         let attempt = state.attempts.entry(id).or_default();
         *attempt += 1;
@@ -223,20 +223,10 @@ impl Servers {
         (behavior, index)
     }
 
-    async fn read_body(
-        &self,
-        stream: &mut DuplexStream,
-        head: &Head,
-        (id, index): (u64, usize),
-    ) -> Option<()> {
-        let content = Content::read(stream, head, (false, false), |_| async {}).await;
-        let received = Received {
-            length: content.bytes.len(),
-            is_whole: content.is_whole,
-            is_right: is_of(id, &content.bytes),
-        };
+    /// Notes what came of the body of the request `id`, the arrival number `index`.
+    pub(super) fn receive(&self, (id, index): (u64, usize), bytes: &[u8], is_whole: bool) {
+        let received = Received { length: bytes.len(), is_whole, is_right: is_of(id, bytes) };
         self.lock().arrivals[index].body = Some(received);
-        content.is_whole.then_some(())
     }
 }
 
@@ -282,60 +272,4 @@ impl ServerBehavior {
             closes: framing == Framing::Close || rng.u8(..12) == 0,
         }
     }
-}
-
-fn has_body(head: &Head) -> bool {
-    head.get("content-length").is_some_and(|length| length != "0")
-        || head.get("transfer-encoding").is_some()
-}
-
-async fn write_answer(
-    stream: &mut DuplexStream,
-    behavior: &ServerBehavior,
-    (id, method): (u64, &str),
-) -> Option<()> {
-    for _ in 0..behavior.interim {
-        stream.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n").await.ok()?;
-    }
-    let status = behavior.status;
-    let has_none = method == "HEAD" || status == 204 || status == 304;
-    let length = if has_none { 0 } else { behavior.length };
-    let mut head = format!("HTTP/1.1 {status} X\r\nx-id: {id}\r\n");
-    if behavior.closes {
-        head.push_str("connection: close\r\n");
-    }
-    if !has_none {
-        let framing = match &behavior.framing {
-            Framing::Length => format!("content-length: {length}\r\n"),
-            Framing::Chunks => "transfer-encoding: chunked\r\n".to_owned(),
-            Framing::Close => String::new(),
-        };
-        head.push_str(&framing);
-    }
-    head.push_str("\r\n");
-    stream.write_all(head.as_bytes()).await.ok()?;
-    if has_none {
-        return Some(());
-    }
-    let body = body(id, length);
-    for (number, piece) in body.chunks(behavior.piece).enumerate() {
-        if behavior.behaviour == Behaviour::CloseInAnswer && number > 0 {
-            return None;
-        }
-        if behavior.framing == Framing::Chunks {
-            let size = format!("{:x}\r\n", piece.len());
-            stream.write_all(size.as_bytes()).await.ok()?;
-        }
-        stream.write_all(piece).await.ok()?;
-        if behavior.framing == Framing::Chunks {
-            stream.write_all(b"\r\n").await.ok()?;
-        }
-    }
-    if behavior.behaviour == Behaviour::CloseInAnswer {
-        return None;
-    }
-    if behavior.framing == Framing::Chunks {
-        stream.write_all(b"0\r\n\r\n").await.ok()?;
-    }
-    Some(())
 }

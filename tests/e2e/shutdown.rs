@@ -4,6 +4,7 @@ use crate::{
     common::{
         Gateway, connect, eventually,
         http::{self, Client, head},
+        http2,
         upstream::{self, Script},
         yaml, yaml_at,
     },
@@ -14,6 +15,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     process::Command,
     sync::{
+        Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc,
     },
@@ -229,6 +231,22 @@ fn http2_clients_are_told_to_go_away() {
     }
     assert!(goaway);
     gateway.wait();
+}
+
+#[test]
+fn an_http2_client_that_opens_no_more_streams_gets_the_answers_to_those_it_has() {
+    let (answer, answers) = mpsc::channel();
+    let answers = Mutex::new(answers);
+    let upstream = Script::answering(move |_| {
+        let body: String = answers.lock().expect("no panic").recv().expect("a body");
+        upstream::ok(&body)
+    });
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut client = http2::Client::new(gateway.web());
+    client.get(1, "/", &[]);
+    client.go_away();
+    answer.send("late".to_owned()).expect("the upstream waits");
+    assert_eq!(http2::body(&client.answer(1)), "late");
 }
 
 #[test]

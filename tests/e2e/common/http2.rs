@@ -9,6 +9,8 @@ use std::{
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -81,6 +83,16 @@ impl Client {
     /// Sends the last bytes of a body.
     pub(crate) fn last_data(&mut self, stream: u32, bytes: &[u8]) {
         self.send(DATA, END_STREAM, stream, bytes);
+    }
+
+    /// Says that it opens no more streams, and returns when the gateway has read that.
+    pub(crate) fn go_away(&mut self) {
+        const MARK: &[u8] = b"8 bytes.";
+        self.send(GOAWAY, 0, 0, &[0; 8]);
+        self.send(PING, 0, 0, MARK);
+        let mut frames = iter::from_fn(|| self.read());
+        let answer = frames.find(|frame| frame.kind == PING && frame.payload == MARK);
+        assert!(answer.is_some(), "the ping is not answered");
     }
 
     /// Reads the next frame; `None` if there is none any more.

@@ -4,12 +4,21 @@ use super::compiler::{Compiler, suggestion};
 use crate::{
     config::{
         decode::{At, Either, Entries, Key},
-        diagnostics::{Place, Problem, quoted},
+        diagnostics::{Lint, Place, Problem, quoted},
         spec::{FieldConditions, FieldSpec, MatchSpec, leaf::Name},
     },
     route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated},
 };
 use std::sync::Arc;
+
+/// Reports whether a pattern holds on to one end of the path and leaves the other open, as it would
+/// for a search, which nginx makes.
+fn has_one_anchor(pattern: &str) -> bool {
+    let pattern = pattern.trim_start_matches("(?i)");
+    let begins = pattern.starts_with('^');
+    let ends = pattern.ends_with('$') && !pattern.ends_with("\\$");
+    (begins && !ends && !pattern.ends_with(".*")) || (ends && !begins && !pattern.starts_with(".*"))
+}
 
 impl Compiler {
     pub(super) fn matcher(&mut self, at: &At<MatchSpec>) -> Matcher {
@@ -40,6 +49,12 @@ impl Compiler {
         let exact = self.optional(&spec.path, |path| PathPattern::exact(&path.0));
         let prefix = self.optional(&spec.path_prefix, |path| PathPattern::prefix(&path.0));
         let regex = self.optional(&spec.path_regex, |regex| PathPattern::regex(&regex.0));
+        if let Some(at) = spec.path_regex.as_ref().filter(|at| has_one_anchor(&at.value.0)) {
+            let message = "`path_regex` must match the whole path, not a part of it";
+            self.warn(Problem::warning(Lint::RegexWithOneAnchor, at.place, message).help(
+                "write `.*` where anything may stand, as in `/api/.*` or `.*[.]php`, and no `^` and `$`",
+            ));
+        }
         Matcher {
             listeners: self.listeners_of(spec.listener.items()),
             hosts: self.patterns(spec.host.items(), |host| HostPattern::parse(&host.0)),

@@ -28,6 +28,8 @@ macro_rules! lints {
 lints! {
     /// A route that no request can get, because an earlier one takes all of them.
     UnreachableRoute = "unreachable-route",
+    /// A regular expression for paths that looks like one for a part of them.
+    RegexWithOneAnchor = "regex-with-one-anchor",
     /// A rule beside a stricter one.
     NeverRejects = "never-rejects",
     /// Requests that cost more than the burst, the limit or the concurrency.

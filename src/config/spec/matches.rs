@@ -31,7 +31,8 @@ keys! {
         /// The path's beginning by whole segments: `/api` takes `/api` and `/api/x`, not `/apix`.
         /// `/` takes all.
         path_prefix: Path, else "any";
-        /// A regular expression that the whole path must match.
+        /// A regular expression that the whole path must match, as in `/(de|en)/.*`; it needs no `^`
+        /// and `$`.
         path_regex: Pattern, else "any";
         /// `GET`, or any of a list.
         method: Several<MethodName>, else "any";

@@ -50,6 +50,17 @@ fn rules(lines: &[&str]) -> String {
 }
 
 #[test]
+fn a_regular_expression_for_a_part_of_the_path() {
+    let text = |regex: &str| {
+        let keys = format!("match: {{ path_regex: '{regex}' }}");
+        format!("{FRAME}routes:\n  - name: a\n    {keys}\n    upstream: app\n")
+    };
+    for (faulty, sound) in [("^/api", "^/api/.*"), ("[.]php$", ".*[.]php$"), ("(?i)^/a", "^/a$")] {
+        check(Lint::RegexWithOneAnchor, &text(faulty), &text(sound));
+    }
+}
+
+#[test]
 fn routes_that_no_request_gets() {
     let text = |path: &str| {
         format!(

@@ -156,7 +156,7 @@ fn say_cost(new: &Path, cost: &Cost) {
         eprintln!("{} is the file in force: the preview will show no change", new.display());
     }
     eprintln!(
-        "The preview takes up to {} of memory in the gateway. It rejects and delays nobody.",
+        "The preview takes up to {} of memory in the gateway. It rejects and delays no request.",
         ByteSize(cost.memory_bytes)
     );
 }

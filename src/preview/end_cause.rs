@@ -22,7 +22,7 @@ impl EndCause {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Time => "its time is over",
-            Self::Unread => "nobody read its report",
+            Self::Unread => "its report was not read",
             Self::Stopped => "it was stopped",
             Self::Reload => "the file in force was replaced by another one",
             Self::Applied => "the new file was applied",

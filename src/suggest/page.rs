@@ -161,7 +161,7 @@ impl Page<'_> {
             Basis::Highest { highest, factor } => {
                 writeln!(
                     out,
-                    "  #   nobody stands out for long; limit: {highest}, the highest in {window}, times {factor:.2}, rounded up: {limit}"
+                    "  #   no client stands out for long; limit: {highest}, the highest in {window}, times {factor:.2}, rounded up: {limit}"
                 )
             }
             Basis::Target(target) => {

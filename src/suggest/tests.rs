@@ -226,7 +226,7 @@ fn what_happened_once_is_no_reason_for_a_limit() {
     let path = folder.path().join("log");
     write(&path, &visited_once(&mut Rng::with_seed(1)));
     let (_, page) = suggest(&options(path));
-    assert!(page.contains("nobody stands out for long"), "{page}");
+    assert!(page.contains("no client stands out for long"), "{page}");
     assert!(page.contains("would have rejected 0 % of the requests"), "{page}");
 }
 

@@ -20,7 +20,7 @@ keys! {
         /// IP address and port, as in `127.0.0.1:8080`. `:8080` or `8080` listens on every address,
         /// IPv4 and IPv6, as `[::]:8080` does; `0.0.0.0:8080` on every IPv4 address.
         listen: Address;
-        /// Whose `X-Forwarded-For` is believed here, in place of the file's list; `[]`: nobody's.
+        /// Whose `X-Forwarded-For` is believed here, in place of the file's list; `[]`: that of none.
         trusted_proxies: Several<Network>, else "the file's";
         /// Whether the trusted proxies begin each connection with a header of the PROXY protocol
         /// (version 1 or 2), which names the client. Connections without, and those of others, are

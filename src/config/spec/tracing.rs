@@ -18,7 +18,7 @@ keys! {
         /// continues a trace is sampled if its caller samples it.
         sample: Share = "1%";
         /// Whose `traceparent` is continued: that of every client (on), of `trusted_proxies` only
-        /// (trusted), or of nobody (off). Other requests begin a trace, which links to theirs.
+        /// (trusted), or none (off). Other requests begin a trace, which links to theirs.
         parent: ParentTraces = "on";
         /// The name of this gateway in traces, `service.name`.
         service_name: Text = "flowgate";

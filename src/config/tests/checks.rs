@@ -89,14 +89,14 @@ fn the_admin_listener_asks_for_proof_unless_it_is_on_loopback() {
     std::fs::write(folder.path().join("good"), format!("{secret}\n")).unwrap();
     std::fs::write(folder.path().join("short"), "secret").unwrap();
     for (admin, expected) in [
-        ("{ listen: 0.0.0.0:9901 }", "asks nobody for proof"),
-        ("{ listen: ':9901' }", "asks nobody for proof"),
+        ("{ listen: 0.0.0.0:9901 }", "asks for no proof"),
+        ("{ listen: ':9901' }", "asks for no proof"),
         ("{ token: short-secret }", "the token has 12 characters"),
         ("{ token: 'a secret with a blank' }", "a character that cannot stand in a header"),
         ("{ token_file: none }", "cannot read the token file `"),
         ("{ token_file: short }", "cannot be used: the token has 6 characters"),
         (&format!("{{ token: {secret}, token_file: good }}"), "two tokens"),
-        ("{ listen: ':9901', tls: { cert: none, key: none } }", "asks nobody for proof"),
+        ("{ listen: ':9901', tls: { cert: none, key: none } }", "asks for no proof"),
         ("{ tls: { cert: none, key: none, client_ca: none } }", "cannot read the certificate `"),
     ] {
         let problems = read(admin).unwrap_err();

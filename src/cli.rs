@@ -206,8 +206,8 @@ file cannot be read or has errors.")]
     },
     /// Show what a new file would do with the requests of a running gateway.
     ///
-    /// The gateway also decides every request by NEW, with state of its own, and rejects or delays
-    /// nobody for it. The report says what would change, by rule and by client. The preview ends
+    /// The gateway also decides every request by NEW, with state of its own, and no request is
+    /// rejected or delayed for it. The report says what would change, by rule and by client. The preview ends
     /// with this command, after --for, and when the file in force is edited.
     #[command(after_help = "\
 Examples:
@@ -391,7 +391,7 @@ Examples:
 /// The configuration, named by `-c`.
 #[derive(Clone, Debug, Args)]
 pub struct File {
-    /// The same, with an option.
+    /// The gateway's configuration. Most commands take `gateway.yaml` if no file is named.
     #[arg(short, long = "config", value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
 }

@@ -147,14 +147,14 @@ impl Engine {
         hosts.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Returns whether an arrival would match a route with `host`.
-    pub(super) fn would_match(&self, arrival: &Arrival, host: &str) -> bool {
+    /// Returns the route that an arrival would match with `host`.
+    pub(super) fn route_with(&self, arrival: &Arrival, host: &str) -> Option<usize> {
         let mut arrival = arrival.clone();
         arrival.request.host = Some(host.into());
         let found = self.with_head(&arrival, |target, path, _| {
             self.route_of(&self.snapshot, &arrival, target, path)
         });
-        found.is_ok()
+        found.ok()
     }
 
     /// Applies another plan, like a reload.

@@ -23,9 +23,9 @@ pub(super) struct Unmatched {
     ruled: u64,
     /// Arrivals that matched no route.
     lost: u64,
-    /// Arrivals without route and host that were tried with other hosts.
+    /// Arrivals without host that were tried with other hosts.
     tried: u64,
-    /// Hosts of routes, and how many tried arrivals match with each.
+    /// Hosts of routes, and how many tried arrivals match another route with each.
     hosts: Vec<(String, u64)>,
     /// The first requests that matched no route.
     examples: Vec<String>,
@@ -48,6 +48,7 @@ impl Unmatched {
     pub(super) fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
         self.arrivals += 1;
         self.ruled += u64::from(!result.report.quotas.is_empty());
+        self.try_hosts(engine, arrival, result);
         if result.route != Err(Unreached::NoRoute) {
             return;
         }
@@ -62,11 +63,17 @@ impl Unmatched {
                 self.examples.push(shown);
             }
         }
-        if request.host.is_none() && self.tried < MOST_TRIED && !engine.assumes_host() {
-            self.tried += 1;
-            for (host, matched) in &mut self.hosts {
-                *matched += u64::from(engine.would_match(arrival, host));
-            }
+    }
+
+    fn try_hosts(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
+        let is_hostless = arrival.request.host.is_none() && !engine.assumes_host();
+        if !is_hostless || self.tried >= MOST_TRIED {
+            return;
+        }
+        self.tried += 1;
+        for (host, matched) in &mut self.hosts {
+            let found = engine.route_with(arrival, host);
+            *matched += u64::from(found.is_some() && found != result.route.ok());
         }
     }
 
@@ -76,10 +83,13 @@ impl Unmatched {
         if *arrivals == 0 {
             return Some("the input holds no request: nothing was replayed".to_owned());
         }
-        if self.ruled > 0 && *lost == 0 {
-            return None;
-        }
         if let Some(hosts) = self.fitting_hosts() {
+            if *lost == 0 {
+                return Some(format!(
+                    "the log names no host, so no arrival went to the routes for certain hosts: \
+                     pass {hosts}"
+                ));
+            }
             let them = if *lost == 1 { "arrival matches" } else { "arrivals match" };
             return Some(format!(
                 "{lost} of {arrivals} {them} no route, as the log names no host and routes are \

@@ -346,6 +346,14 @@ fn a_replay_that_asks_no_rule_says_why() {
     let ruleless = config("  - { name: all, match: { path_prefix: / }, upstream: up }");
     let (_, said) = replayed(&ruleless, COMMON, |_| {}).unwrap();
     assert!(said.contains("note: no rule was asked: the routes that the arrivals match"), "{said}");
+    let beside = config(
+        "  - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: r, limit: 9/1s }] }\n  \
+         - { name: api, match: { host: api.example.com, path_prefix: /v1 }, upstream: up, flow: [{ name: r, limit: 1/1s }] }",
+    );
+    let (_, said) = replayed(&beside, COMMON, |_| {}).unwrap();
+    let note = "note: the log names no host, so no arrival went to the routes for certain hosts: \
+        pass `--host api.example.com` (then 2 of 3 match)\n";
+    assert!(said.contains(note), "{said}");
     let (_, said) = replayed(&ruleless, "", |_| {}).unwrap();
     assert_eq!(said, "note: the input holds no request: nothing was replayed\n");
     let header = config(

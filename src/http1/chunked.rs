@@ -7,7 +7,7 @@
 use super::{
     error::HeadError,
     field_set::FieldSet,
-    fields::{FieldSpan, Fields},
+    fields::{FieldSpan, Fields, Lines},
     head::HeadLimits,
     spans::read_fields,
 };
@@ -109,7 +109,8 @@ static NO_TRAILERS: Trailers =
 impl Trailers {
     /// Returns the fields.
     pub fn fields(&self) -> Fields<'_> {
-        Fields::Http1 { buffer: &self.lines, spans: &self.spans, added: &[], set: self.set }
+        let came = Lines { buffer: &self.lines, spans: &self.spans };
+        Fields::Http1 { came, added: Lines::NONE, set: self.set }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{field_kind::FieldKind, field_set::FieldSet};
 use bytes::Bytes;
-use core::{ops::Range, slice};
+use core::{iter::Chain, ops::Range, slice};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Where a field is in the buffer of its head.
@@ -18,6 +18,8 @@ pub struct FieldSpan {
     pub(super) kind: FieldKind,
     /// Whether its line is `name: value` and CRLF, as flowgate writes it: then it is copied whole.
     pub(super) is_canonical: bool,
+    /// Whether HTTP/2 may not compress it (RFC 7541, 7.1.3).
+    pub(super) is_sensitive: bool,
 }
 
 impl FieldSpan {
@@ -26,18 +28,6 @@ impl FieldSpan {
         let name = part(buffer, self.name, u32::from(self.name_length));
         let value = part(buffer, self.value, self.value_length);
         Field { name, value, kind: self.kind }
-    }
-
-    /// Returns its value if it is called `name`, in any case.
-    pub(super) fn value_of<'a>(self, name: &str, buffer: &'a [u8]) -> Option<&'a [u8]> {
-        if usize::from(self.name_length) != name.len() {
-            return None;
-        }
-        let field = self.field(buffer);
-        let name = name.as_bytes();
-        // Most are in lower case on both sides.
-        let is_same = field.name == name || field.name.eq_ignore_ascii_case(name);
-        is_same.then_some(field.value)
     }
 
     /// Returns where its line is, with CRLF, if it is canonical.
@@ -73,6 +63,49 @@ impl<'a> Field<'a> {
         let name = name.as_str().as_bytes();
         Self { name, value: value.as_bytes(), kind: FieldKind::of(name) }
     }
+
+    /// Returns its value if it is called `name`, in any case.
+    pub(super) fn value_of(&self, name: &str) -> Option<&'a [u8]> {
+        let name = name.as_bytes();
+        // Most are in lower case on both sides.
+        let is_same = self.name.len() == name.len()
+            && (self.name == name || self.name.eq_ignore_ascii_case(name));
+        is_same.then_some(self.value)
+    }
+}
+
+/// Fields as places in one buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines<'a> {
+    pub(super) buffer: &'a [u8],
+    pub(super) spans: &'a [FieldSpan],
+}
+
+impl<'a> Lines<'a> {
+    pub(super) const NONE: Self = Self { buffer: &[], spans: &[] };
+
+    fn iter(self) -> LinesIter<'a> {
+        LinesIter { buffer: self.buffer, spans: self.spans.iter() }
+    }
+}
+
+struct LinesIter<'a> {
+    buffer: &'a [u8],
+    spans: slice::Iter<'a, FieldSpan>,
+}
+
+impl<'a> Iterator for LinesIter<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        self.spans.next().map(|span| span.field(self.buffer))
+    }
+}
+
+impl DoubleEndedIterator for LinesIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.spans.next_back().map(|span| span.field(self.buffer))
+    }
 }
 
 /// A view of the fields of a message.
@@ -80,12 +113,10 @@ impl<'a> Field<'a> {
 pub enum Fields<'a> {
     /// Of an HTTP/1.1 head or its trailers.
     Http1 {
-        /// The buffer that they came in.
-        buffer: &'a [u8],
-        /// Where they are.
-        spans: &'a [FieldSpan],
+        /// Those that came.
+        came: Lines<'a>,
         /// Others behind them.
-        added: &'a [(HeaderName, HeaderValue)],
+        added: Lines<'a>,
         /// Which of both there are.
         set: FieldSet,
     },
@@ -112,11 +143,9 @@ impl<'a> Fields<'a> {
     ) -> impl DoubleEndedIterator<Item = &'a [u8]> + use<'a, 'n> {
         match self {
             Self::Http1 { set, .. } if !set.may_have(name) => {
-                Values::Http1 { buffer: &[], spans: [].iter(), added: [].iter(), name }
+                Values::Http1(Lines::NONE.iter().chain(Lines::NONE.iter()), name)
             }
-            Self::Http1 { buffer, spans, added, .. } => {
-                Values::Http1 { buffer, spans: spans.iter(), added: added.iter(), name }
-            }
+            Self::Http1 { came, added, .. } => Values::Http1(came.iter().chain(added.iter()), name),
             Self::Map(map) => Values::Map(map.get_all(name).iter()),
         }
     }
@@ -125,9 +154,7 @@ impl<'a> Fields<'a> {
     /// together.
     pub fn iter(self) -> impl Iterator<Item = Field<'a>> {
         match self {
-            Self::Http1 { buffer, spans, added, .. } => {
-                Iter::Http1 { buffer, spans: spans.iter(), added: added.iter() }
-            }
+            Self::Http1 { came, added, .. } => Iter::Http1(came.iter().chain(added.iter())),
             Self::Map(map) => Iter::Map(map.iter()),
         }
     }
@@ -135,7 +162,7 @@ impl<'a> Fields<'a> {
     /// Returns how many lines there are.
     pub fn len(self) -> usize {
         match self {
-            Self::Http1 { spans, added, .. } => spans.len() + added.len(),
+            Self::Http1 { came, added, .. } => came.spans.len() + added.spans.len(),
             Self::Map(map) => map.len(),
         }
     }
@@ -154,12 +181,7 @@ impl<'a> From<&'a HeaderMap> for Fields<'a> {
 
 /// The values of the fields with one name.
 enum Values<'a, 'n> {
-    Http1 {
-        buffer: &'a [u8],
-        spans: slice::Iter<'a, FieldSpan>,
-        added: slice::Iter<'a, (HeaderName, HeaderValue)>,
-        name: &'n str,
-    },
+    Http1(Chain<LinesIter<'a>, LinesIter<'a>>, &'n str),
     Map(header::ValueIter<'a, HeaderValue>),
 }
 
@@ -168,9 +190,7 @@ impl<'a> Iterator for Values<'a, '_> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         match self {
-            Self::Http1 { buffer, spans, added, name } => spans
-                .find_map(|span| span.value_of(name, buffer))
-                .or_else(|| added.find_map(|field| added_value(field, name))),
+            Self::Http1(fields, name) => fields.find_map(|field| field.value_of(name)),
             Self::Map(values) => values.next().map(HeaderValue::as_bytes),
         }
     }
@@ -179,27 +199,15 @@ impl<'a> Iterator for Values<'a, '_> {
 impl DoubleEndedIterator for Values<'_, '_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Http1 { buffer, spans, added, name } => {
-                let added = added.rev().find_map(|field| added_value(field, name));
-                added.or_else(|| spans.rev().find_map(|span| span.value_of(name, buffer)))
-            }
+            Self::Http1(fields, name) => fields.rev().find_map(|field| field.value_of(name)),
             Self::Map(values) => values.next_back().map(HeaderValue::as_bytes),
         }
     }
 }
 
-/// Returns the value of a field that is called `name`, in any case.
-fn added_value<'a>((own, value): &'a (HeaderName, HeaderValue), name: &str) -> Option<&'a [u8]> {
-    own.as_str().eq_ignore_ascii_case(name).then(|| value.as_bytes())
-}
-
 /// The fields of either kind of message.
 enum Iter<'a> {
-    Http1 {
-        buffer: &'a [u8],
-        spans: slice::Iter<'a, FieldSpan>,
-        added: slice::Iter<'a, (HeaderName, HeaderValue)>,
-    },
+    Http1(Chain<LinesIter<'a>, LinesIter<'a>>),
     Map(header::Iter<'a, HeaderValue>),
 }
 
@@ -208,10 +216,7 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Field<'a>> {
         match self {
-            Self::Http1 { buffer, spans, added } => {
-                let came = spans.next().map(|span| span.field(buffer));
-                came.or_else(|| added.next().map(|(name, value)| Field::new(name, value)))
-            }
+            Self::Http1(fields) => fields.next(),
             Self::Map(map) => map.next().map(|(name, value)| Field::new(name, value)),
         }
     }
@@ -226,8 +231,9 @@ pub(super) fn append_to_map(spans: &[FieldSpan], buffer: &Bytes, map: &mut Heade
         // Both are valid by how they were parsed, unless `buffer` is not the head's.
         if let Ok(name) = HeaderName::from_bytes(span.field(buffer).name)
             && value.end <= buffer.len()
-            && let Ok(value) = HeaderValue::from_maybe_shared(buffer.slice(value))
+            && let Ok(mut value) = HeaderValue::from_maybe_shared(buffer.slice(value))
         {
+            value.set_sensitive(span.is_sensitive);
             map.append(name, value);
         }
     }

@@ -9,7 +9,7 @@ use super::{
     error::HeadError,
     field_kind::FieldKind,
     field_set::FieldSet,
-    fields::{Field, FieldSpan, Fields, append_to_map, part},
+    fields::{Field, FieldSpan, Fields, Lines, append_to_map, part},
     first_line::{FirstLine, Parsed, RequestLine, StatusLine, judge},
     framing::{self, Framing, RequestKind},
     list::FieldList,
@@ -76,7 +76,8 @@ impl<Line> Head<Line> {
 
     /// Returns the fields. `buffer` is what the head was read from, in this and other functions.
     pub fn fields<'a>(&'a self, buffer: &'a [u8]) -> Fields<'a> {
-        Fields::Http1 { buffer, spans: &self.spans, added: &[], set: self.set }
+        let came = Lines { buffer, spans: &self.spans };
+        Fields::Http1 { came, added: Lines::NONE, set: self.set }
     }
 
     /// Returns the fields that say how the message is framed.

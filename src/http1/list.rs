@@ -2,46 +2,48 @@
 //! and those that were added.
 //!
 //! A list is searched from its beginning: a message has a few fields, each with a name of another
-//! length, and what a hash costs is more. A message of HTTP/1.1 keeps its fields as places in its
-//! buffer, so that neighbouring lines are written with one copy.
+//! length, and what a hash costs is more. All are places in a buffer: that of the message, or one
+//! with the lines that were added. So neighbouring lines are written with one copy.
 
 use super::{
-    field_kind::FieldKind,
     field_set::FieldSet,
-    fields::{Field, FieldSpan, Fields, append_to_map},
+    fields::{Field, FieldSpan, Fields, Lines, append_to_map},
 };
 use bytes::Bytes;
+use core::borrow::Borrow;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Fields that can be changed. Names are in lower case. An empty list keeps its memory.
 #[derive(Clone, Debug, Default)]
 pub struct FieldList {
-    /// What the spans are places in.
-    buffer: Bytes,
-    spans: Vec<FieldSpan>,
-    added: Vec<(HeaderName, HeaderValue)>,
+    /// The head that the message came with.
+    head: Bytes,
+    came: Vec<FieldSpan>,
+    /// The lines of what was added, and of what was added and removed.
+    lines: Vec<u8>,
+    added: Vec<FieldSpan>,
     set: FieldSet,
 }
 
 impl FieldList {
-    /// Begins with the fields at `spans` of `buffer`, whose names are in lower case and in `set`.
+    /// Begins with the fields at `spans` of `head`, whose names are in lower case and in `set`.
     /// `spans` gets this list's memory.
-    pub(super) fn begin(&mut self, buffer: Bytes, spans: &mut Vec<FieldSpan>, set: FieldSet) {
+    pub(super) fn begin(&mut self, head: Bytes, spans: &mut Vec<FieldSpan>, set: FieldSet) {
         self.clear();
-        core::mem::swap(&mut self.spans, spans);
-        self.buffer = buffer;
+        core::mem::swap(&mut self.came, spans);
+        self.head = head;
         self.set = set;
     }
 
     /// Adds a field that came with the message.
-    fn begin_with(&mut self, name: HeaderName, value: HeaderValue) {
-        let text = name.as_str().as_bytes();
+    fn begin_with(&mut self, name: &HeaderName, value: &HeaderValue) {
+        let span = FieldSpan::of_line(&mut self.lines, name, value);
         let bytes = value.as_bytes();
-        self.set.add(text, bytes, FieldKind::of(text));
+        self.set.add(name.as_str().as_bytes(), bytes, span.kind);
         if is_blank(bytes.first()) || is_blank(bytes.last()) {
             self.set.add_blanks();
         }
-        self.added.push((name, value));
+        self.added.push(span);
     }
 
     /// Returns which fields the message came with.
@@ -64,13 +66,12 @@ impl FieldList {
         if !self.set.may_have(name.as_str()) {
             return None;
         }
-        let came = self.spans.iter().find_map(|span| span.value_of(name.as_str(), &self.buffer));
-        if let Some(value) = came {
-            // It is valid by how it was parsed.
-            return HeaderValue::from_maybe_shared(self.buffer.slice_ref(value)).ok();
+        let mut came = self.came.iter().map(|span| span.field(&self.head));
+        // It is valid by how it was parsed.
+        match came.find_map(|field| field.value_of(name.as_str())) {
+            Some(value) => HeaderValue::from_maybe_shared(self.head.slice_ref(value)).ok(),
+            None => HeaderValue::from_bytes(self.get(name)?).ok(),
         }
-        let added = self.added.iter().find(|(other, _)| other == name);
-        added.map(|(_, value)| value.clone())
     }
 
     /// Returns whether there is a field called `name`.
@@ -80,7 +81,7 @@ impl FieldList {
 
     /// Returns how many fields there are.
     pub fn len(&self) -> usize {
-        self.spans.len() + self.added.len()
+        self.came.len() + self.added.len()
     }
 
     /// Returns whether there is no field.
@@ -94,75 +95,63 @@ impl FieldList {
     }
 
     /// Adds a field in place of all others with its name.
-    pub fn insert(&mut self, name: impl Into<HeaderName>, value: HeaderValue) {
-        let name = name.into();
-        self.remove(&name);
+    pub fn insert(&mut self, name: impl Borrow<HeaderName>, value: impl Borrow<HeaderValue>) {
+        self.remove(name.borrow());
         self.append(name, value);
     }
 
     /// Adds a field behind all others.
-    pub fn append(&mut self, name: HeaderName, value: HeaderValue) {
+    pub fn append(&mut self, name: impl Borrow<HeaderName>, value: impl Borrow<HeaderValue>) {
+        let name = name.borrow();
         self.set.add_name(name.as_str().as_bytes());
-        self.added.push((name, value));
+        self.added.push(FieldSpan::of_line(&mut self.lines, name, value.borrow()));
     }
 
     /// Removes all fields called `name`.
     pub fn remove(&mut self, name: &HeaderName) {
-        if !self.set.may_have(name.as_str()) {
+        let name = name.as_str();
+        if !self.set.may_have(name) {
             return;
         }
-        let Self { buffer, spans, added, .. } = self;
-        spans.retain(|span| span.value_of(name.as_str(), buffer).is_none());
-        added.retain(|(other, _)| other != name);
+        let Self { head, came, lines, added, .. } = self;
+        came.retain(|span| span.field(head).value_of(name).is_none());
+        added.retain(|span| span.field(lines).value_of(name).is_none());
     }
 
     /// Removes blanks around values, which HTTP/2 may have.
     pub fn trim(&mut self) {
-        for (_, value) in &mut self.added {
-            let trimmed = value.as_bytes().trim_ascii();
-            if trimmed.len() < value.len()
-                && let Ok(trimmed) = HeaderValue::from_bytes(trimmed)
-            {
-                *value = trimmed;
-            }
+        for span in &mut self.added {
+            span.trim(&self.lines);
         }
     }
 
     /// Removes all fields, and keeps the memory.
     pub fn clear(&mut self) {
-        self.buffer = Bytes::new();
-        self.spans.clear();
+        self.head = Bytes::new();
+        self.came.clear();
+        self.lines.clear();
         self.added.clear();
         self.set = FieldSet::default();
     }
 
-    /// Returns for how many fields there is memory.
+    /// Returns for how many bytes it has memory.
     pub fn capacity(&self) -> usize {
-        self.spans.capacity() + self.added.capacity()
+        let spans = self.came.capacity() + self.added.capacity();
+        spans * size_of::<FieldSpan>() + self.lines.capacity()
     }
 
     /// Returns the fields as HTTP/2 has them.
     pub fn into_map(self) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(self.len());
-        append_to_map(&self.spans, &self.buffer, &mut map);
-        for (name, value) in self.added {
-            map.append(name, value);
-        }
+        append_to_map(&self.came, &self.head, &mut map);
+        append_to_map(&self.added, &Bytes::from(self.lines), &mut map);
         map
     }
 }
 
 impl From<HeaderMap> for FieldList {
     fn from(map: HeaderMap) -> Self {
-        let mut list = Self { added: Vec::with_capacity(map.len() + SPARE), ..Self::default() };
-        for (name, value) in map {
-            // A further value of the same field comes without its name.
-            let name = name.or_else(|| list.added.last().map(|(name, _)| name.clone()));
-            if let Some(name) = name {
-                list.begin_with(name, value);
-            }
-        }
-        list
+        (&map).into_iter().collect()
     }
 }
 
@@ -170,12 +159,13 @@ fn is_blank(byte: Option<&u8>) -> bool {
     matches!(byte, Some(b' ' | b'\t'))
 }
 
-/// How many fields a proxy usually adds.
-const SPARE: usize = 8;
-
 impl<'a> From<&'a FieldList> for Fields<'a> {
     fn from(list: &'a FieldList) -> Self {
-        Self::Http1 { buffer: &list.buffer, spans: &list.spans, added: &list.added, set: list.set }
+        Self::Http1 {
+            came: Lines { buffer: &list.head, spans: &list.came },
+            added: Lines { buffer: &list.lines, spans: &list.added },
+            set: list.set,
+        }
     }
 }
 
@@ -187,12 +177,18 @@ impl Extend<(HeaderName, HeaderValue)> for FieldList {
     }
 }
 
-impl FromIterator<(HeaderName, HeaderValue)> for FieldList {
-    fn from_iter<I: IntoIterator<Item = (HeaderName, HeaderValue)>>(fields: I) -> Self {
+impl<N: Borrow<HeaderName>, V: Borrow<HeaderValue>> FromIterator<(N, V)> for FieldList {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(fields: I) -> Self {
+        let fields = fields.into_iter();
         let mut list = Self::default();
+        list.added.reserve(fields.size_hint().0 + SPARE);
+        list.lines.reserve(SPARE * 128);
         for (name, value) in fields {
-            list.begin_with(name, value);
+            list.begin_with(name.borrow(), value.borrow());
         }
         list
     }
 }
+
+/// How many fields a proxy usually adds.
+const SPARE: usize = 8;

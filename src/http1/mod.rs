@@ -37,7 +37,7 @@ pub use chunked::{Decoded, Trailers};
 pub use error::HeadError;
 pub use field_kind::FieldKind;
 pub use field_set::FieldSet;
-pub use fields::{Field, FieldSpan, Fields, text};
+pub use fields::{Field, FieldSpan, Fields, Lines, text};
 pub use first_line::{MAX_TARGET, RequestLine, StatusLine};
 pub use framing::{BodyLength, Framing, FramingError, LengthField, RequestKind};
 pub use head::{Head, HeadLimits, RequestHead, ResponseHead};

@@ -1,6 +1,10 @@
 //! From `httparse`'s slices to places in the buffer.
 
-use super::{error::HeadError, field_kind::FieldKind, field_set::FieldSet, fields::FieldSpan};
+use super::{
+    error::HeadError, field_kind::FieldKind, field_set::FieldSet, fields::FieldSpan,
+    write::write_line,
+};
+use http::{HeaderName, HeaderValue};
 use httparse::{Header, Status};
 
 /// A part of a buffer.
@@ -60,6 +64,34 @@ pub(super) fn keep_fields(
 }
 
 impl FieldSpan {
+    /// Appends a line to `lines`, and returns where it is.
+    pub(super) fn of_line(lines: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) -> Self {
+        let text = name.as_str().as_bytes();
+        let start = to_u32(lines.len());
+        write_line(lines, text, value.as_bytes());
+        let name_length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+        Self {
+            name: start,
+            value: start + u32::from(name_length) + 2,
+            value_length: to_u32(value.len()),
+            name_length,
+            kind: FieldKind::of(text),
+            is_canonical: true,
+            is_sensitive: value.is_sensitive(),
+        }
+    }
+
+    /// Leaves out blanks around its value.
+    pub(super) fn trim(&mut self, buffer: &[u8]) {
+        let value = self.field(buffer).value;
+        let trimmed = value.trim_ascii();
+        if trimmed.len() < value.len() {
+            let Span { start, length } = Span::of(trimmed, buffer);
+            (self.value, self.value_length) = (start, length);
+            self.is_canonical = false;
+        }
+    }
+
     /// Returns where `field` is in `buffer`, unless its name is too long to be one.
     fn of(field: &Header<'_>, buffer: &[u8]) -> Option<Self> {
         let name = Span::of(field.name.as_bytes(), buffer);
@@ -75,6 +107,7 @@ impl FieldSpan {
             kind: FieldKind::of(field.name.as_bytes()),
             is_canonical: matches!(between, Some([b':', b' ']))
                 && matches!(behind, Some([b'\r', b'\n', ..])),
+            is_sensitive: false,
         })
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{
     field_kind::FieldKind,
-    fields::{Field, FieldSpan, Fields},
+    fields::{Field, Fields, Lines},
     framing::{LengthField, MAX_CONNECTION_OPTIONS, trim},
 };
 use core::ops::Range;
@@ -80,24 +80,18 @@ impl<'a> HeadWriter<'a> {
 
     /// Copies the fields that `keeps`, whatever they are for.
     pub fn copy_all(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
-        let others = match fields {
-            Fields::Http1 { buffer, spans, added, set } => {
-                self.copy_lines(buffer, spans, &mut keeps);
-                Fields::Http1 { buffer, spans: &[], added, set }
-            }
-            Fields::Map(_) => fields,
-        };
-        let passing = others.iter().filter(|field| keeps(field));
-        passing.for_each(|field| self.line(field.name, field.value));
+        if let Fields::Http1 { came, added, .. } = fields {
+            self.copy_lines(came, &mut keeps);
+            self.copy_lines(added, &mut keeps);
+        } else {
+            let passing = fields.iter().filter(|field| keeps(field));
+            passing.for_each(|field| self.line(field.name, field.value));
+        }
     }
 
     /// Copies neighbouring lines together.
-    fn copy_lines(
-        &mut self,
-        buffer: &[u8],
-        spans: &[FieldSpan],
-        mut passes: impl FnMut(&Field<'_>) -> bool,
-    ) {
+    fn copy_lines(&mut self, fields: Lines<'_>, passes: &mut impl FnMut(&Field<'_>) -> bool) {
+        let Lines { buffer, spans } = fields;
         let mut lines: Range<usize> = 0..0;
         for span in spans {
             let field = span.field(buffer);
@@ -167,11 +161,7 @@ impl<'a> HeadWriter<'a> {
 
     fn line(&mut self, name: &[u8], value: &[u8]) {
         let start = self.out.len();
-        self.out.reserve(name.len() + value.len() + 4);
-        self.out.extend_from_slice(name);
-        self.out.extend_from_slice(b": ");
-        self.out.extend_from_slice(value);
-        self.out.extend_from_slice(b"\r\n");
+        write_line(self.out, name, value);
         if self.is_titled {
             title(&mut self.out[start..start + name.len()]);
         }
@@ -181,6 +171,15 @@ impl<'a> HeadWriter<'a> {
     pub fn end(self) {
         self.out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Appends a line to `out`.
+pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends the end of a chunked body to `out`, with the trailers that `keeps`. Hop-by-hop fields,

@@ -148,7 +148,7 @@ impl Completion {
     /// Writes the request's id into the head of its answer.
     pub(crate) fn write_id(&self, headers: &mut FieldList) {
         if let Some(id) = &self.request_id {
-            headers.insert(X_REQUEST_ID, id.clone());
+            headers.insert(&X_REQUEST_ID, id);
         }
     }
 

@@ -4,8 +4,8 @@ use super::{request::RequestHead, response::ResponseHead};
 use http::Uri;
 use std::sync::{Mutex, PoisonError};
 
-/// The largest list of fields that is kept, by its capacity in fields.
-const KEPT_FIELDS: usize = 64;
+/// The largest list of fields that is kept, by the bytes of its memory.
+const KEPT_BYTES: usize = 4 * 1024;
 
 /// Empty heads: of a request and of its response.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl SpareHeads {
 
     /// Keeps the memory of `head`.
     pub(crate) fn give_request(&self, mut head: Box<RequestHead>) {
-        if head.headers.capacity() <= KEPT_FIELDS {
+        if head.headers.capacity() <= KEPT_BYTES {
             head.headers.clear();
             // It shares the buffer that it was read into.
             head.uri = Uri::default();
@@ -38,7 +38,7 @@ impl SpareHeads {
 
     /// The same for a response.
     pub(crate) fn give_response(&self, mut head: Box<ResponseHead>) {
-        if head.headers.capacity() <= KEPT_FIELDS {
+        if head.headers.capacity() <= KEPT_BYTES {
             head.headers.clear();
             head.reason = None;
             self.response.give(head);

@@ -187,7 +187,7 @@ fn decide(
         via: settings.via.clone(),
     };
     if let Some(id) = &completion.request_id {
-        request.headers_mut().insert(X_REQUEST_ID, id.clone());
+        request.headers_mut().insert(&X_REQUEST_ID, id);
     }
     if let Some(trace) = &completion.trace {
         trace.write(request.headers_mut());

@@ -76,14 +76,14 @@ pub(crate) fn prepare<B: Body>(
     }
     // An authority in the target goes before a Host beside it.
     if !fields.has(FieldKind::Host) || full {
-        headers.insert(HOST, authority.clone());
+        headers.insert(HOST, authority);
     }
     forwarded(headers, peer, trusted, authority);
     if let Some(host) = host {
-        headers.insert(HOST, host.clone());
+        headers.insert(HOST, host);
     }
     if let Some(via) = &forward.via {
-        headers.append(VIA, HeaderValue::clone(via));
+        headers.append(VIA, &**via);
     }
     if wants_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -94,7 +94,7 @@ pub(crate) fn prepare<B: Body>(
     }
     if let Some(token) = upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, HeaderValue::clone(token));
+        headers.insert(UPGRADE, &**token);
     }
     if let Some(target) = &forward.target {
         *uri = Uri::from(PathAndQuery::clone(target));
@@ -152,17 +152,17 @@ fn single_content_length(headers: &mut FieldList) {
 /// says about that is replaced.
 fn forwarded(headers: &mut FieldList, peer: &Peer, trusted: bool, authority: &HeaderValue) {
     if trusted {
-        headers.append(X_FORWARDED_FOR, peer.address_value.clone());
+        headers.append(&X_FORWARDED_FOR, &peer.address_value);
         if !headers.contains_key(&X_FORWARDED_PROTO) {
-            headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
+            headers.insert(&X_FORWARDED_PROTO, &peer.scheme);
         }
         if !headers.contains_key(&X_FORWARDED_HOST) {
-            headers.insert(X_FORWARDED_HOST, authority.clone());
+            headers.insert(&X_FORWARDED_HOST, authority);
         }
     } else {
-        headers.insert(X_FORWARDED_FOR, peer.address_value.clone());
-        headers.insert(X_FORWARDED_PROTO, peer.scheme.clone());
-        headers.insert(X_FORWARDED_HOST, authority.clone());
+        headers.insert(&X_FORWARDED_FOR, &peer.address_value);
+        headers.insert(&X_FORWARDED_PROTO, &peer.scheme);
+        headers.insert(&X_FORWARDED_HOST, authority);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests that were admitted: paced, sent to the upstream, and answered.
 
 use super::{
-    attempt::{Answer, UpstreamAttempt},
+    attempt::UpstreamAttempt,
     discard::discard,
     forward::{self, Forward},
 };
@@ -28,7 +28,7 @@ use crate::proxy::{
         tunnel::{Joined, tunnel},
     },
     timeouts::{body_timeout::Patience, timeout::Timeout},
-    upstream::{keep_alive, lease::Lease, retry::Retries},
+    upstream::{keep_alive, retry::Retries},
 };
 use crate::{config::Route, flow::Instant, meter};
 use crate::{
@@ -99,11 +99,11 @@ impl AdmittedRequest {
             entry: self.completion.entry.as_deref_mut(),
             timeout: None,
         };
-        let sent = attempt.send(&mut self.request).await;
+        let sent = attempt.send(&mut self.request, &mut self.completion.lease).await;
         self.completion.timeout = attempt.timeout;
         self.completion.attempts = attempt.attempts;
         if let Some(entry) = &mut self.completion.entry {
-            let status = sent.as_ref().ok().map(|(response, _)| response.status());
+            let status = sent.as_ref().ok().map(Response::status);
             entry.returned(status, self.completion.peer.worker.clock.now());
         }
         match sent {
@@ -115,6 +115,7 @@ impl AdmittedRequest {
                 self.answer(answer, (deadline, is_grpc))
             }
             Err(failure) => {
+                self.completion.lease = None;
                 if failure.is_of_client() {
                     self.completion.blame_client();
                 }
@@ -128,7 +129,7 @@ impl AdmittedRequest {
     }
 
     /// Answers as the route says, without an upstream.
-    fn answer_itself(mut self: Box<Self>) -> Response<ResponseBody> {
+    fn answer_itself(mut self) -> Response<ResponseBody> {
         if let Some(request) = self.request.take() {
             discard(request.body(), self.forward.fields, &mut self.completion);
         }
@@ -166,20 +167,15 @@ impl AdmittedRequest {
     /// Turns the upstream's answer into the client's.
     fn answer(
         mut self: Box<Self>,
-        (mut response, mut lease): Answer,
+        mut response: Response<()>,
         (deadline, is_grpc): (Instant, bool),
     ) -> Response<ResponseBody> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switch(response, lease);
+            return self.switch(response);
         }
         if self.extended.is_some() && response.status().is_success() {
             // The client would take it for the server's consent.
-            lease.on_failure();
-            return refuse(
-                Refusal::Upstream(Failure::Broken),
-                &FieldList::default(),
-                self.completion,
-            );
+            return self.reject_answer();
         }
         let fields = response.headers().set();
         let status = response.status();
@@ -188,7 +184,9 @@ impl AdmittedRequest {
         let required = (status == StatusCode::UPGRADE_REQUIRED && self.protocol == Protocol::Http1)
             .then(|| headers.value(&header::UPGRADE))
             .flatten();
-        if fields.has(FieldKind::OtherHop) {
+        if fields.has(FieldKind::OtherHop)
+            && let Some(lease) = &mut self.completion.lease
+        {
             lease.keep_for(keep_alive::announced(headers));
         }
         strip_hop_by_hop(headers, fields);
@@ -213,31 +211,27 @@ impl AdmittedRequest {
         } else {
             Patience::new(Timeout::Idle, timeouts.idle, deadline)
         };
-        self.completion.lease = Some(lease);
         let is_grpc = is_grpc && self.protocol == Protocol::Http2;
         response.map(|()| ResponseBody::upstream(patience, is_grpc, self.completion))
     }
 
+    /// Answers in place of the upstream, whose answer the client may not receive.
+    fn reject_answer(mut self) -> Response<ResponseBody> {
+        if let Some(lease) = self.completion.lease.take() {
+            lease.on_failure();
+        }
+        refuse(Refusal::Upstream(Failure::Broken), &FieldList::default(), self.completion)
+    }
+
     /// Joins the client to the upstream, if both mean the same protocol.
-    fn switch(
-        mut self: Box<Self>,
-        mut response: Response<()>,
-        mut lease: Lease,
-    ) -> Response<ResponseBody> {
+    fn switch(mut self: Box<Self>, mut response: Response<()>) -> Response<ResponseBody> {
         let agreed = response.headers().get(&header::UPGRADE);
         let agreement = self.forward.upgrade.take().filter(|token| {
             agreed.is_some_and(|agreed| agreed.eq_ignore_ascii_case(token.as_bytes()))
         });
-        let Some((token, server)) = agreement.and_then(|token| Some((token, lease.detach()?)))
-        else {
-            lease.on_failure();
-            return refuse(
-                Refusal::Upstream(Failure::Broken),
-                &FieldList::default(),
-                self.completion,
-            );
-        };
-        self.completion.lease = Some(lease);
+        let lease = &mut self.completion.lease;
+        let server = agreement.and_then(|token| Some((token, lease.as_mut()?.detach()?)));
+        let Some((token, server)) = server else { return self.reject_answer() };
         let headers = response.headers_mut();
         let fields = headers.set();
         strip_hop_by_hop(headers, fields);

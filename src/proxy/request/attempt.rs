@@ -44,9 +44,6 @@ use std::{io, sync::Arc};
 /// How many parts of an answer are read that is given up.
 const DROPPED_PARTS: u32 = 8;
 
-/// The answer's head, with the connection that its body comes over.
-pub(crate) type Answer = (Response<()>, Lease);
-
 /// What is known about a request before it is sent.
 pub(crate) struct UpstreamAttempt<'a> {
     pub(crate) peer: &'a Peer,
@@ -73,7 +70,8 @@ pub(crate) struct UpstreamAttempt<'a> {
 }
 
 impl UpstreamAttempt<'_> {
-    /// Sends the client's request and waits for the head of its answer. [`Retries`] decides what is sent again after a failure.
+    /// Sends the client's request and waits for the head of its answer, whose body comes over the
+    /// connection on `lease` then. [`Retries`] decides what is sent again after a failure.
     ///
     /// # Errors
     ///
@@ -81,7 +79,8 @@ impl UpstreamAttempt<'_> {
     pub(crate) async fn send(
         &mut self,
         request: &mut Option<Request<RequestBody>>,
-    ) -> Result<Answer, Failure> {
+        lease: &mut Option<Lease>,
+    ) -> Result<Response<()>, Failure> {
         let sent = request.as_ref().and_then(|request| request.body().upload());
         let is_repeatable = request.as_mut().is_some_and(|request| self.prepare(request));
         self.retries.allow_repetition(is_repeatable);
@@ -101,30 +100,27 @@ impl UpstreamAttempt<'_> {
                     pick(upstream, tried, now, self.forward.key, random)
                 })
                 .ok_or(Failure::Unreachable)?;
-            let server = &server;
-            self.turn_to(server, request);
-            let lease = Lease::take(worker, upstream, server, wanted, now..self.deadline).await;
-            let next = match lease {
+            self.turn_to(&server, request);
+            let on = lease.insert(Lease::new(worker, upstream, server, sent.clone(), now));
+            let next = match on.find(wanted, self.deadline).await {
                 Err(error) => {
-                    self.note_unconnected(server, &error, worker.clock.now())?;
-                    self.next(Failed::Connect, server, is_other_left).ok_or(Failure::Unreachable)?
+                    self.note_unconnected(on.server(), &error, worker.clock.now())?;
+                    self.next(Failed::Connect, on.server(), is_other_left)
+                        .ok_or(Failure::Unreachable)?
                 }
-                Ok(mut lease) => {
-                    lease.upload.clone_from(&sent);
+                Ok(()) => {
                     wanted.fresh = true;
-                    let sent = sent.as_deref();
-                    match self.attempt(lease, request, sent, is_other_left).await? {
+                    match self.attempt(on, request, sent.as_deref(), is_other_left).await? {
                         Ok(answer) => return Ok(answer),
                         Err(next) => next,
                     }
                 }
             };
+            let server = Arc::clone(on.server());
+            *lease = None;
             now = worker.clock.now();
             match next {
-                Next::Same => {
-                    let server = Arc::clone(server);
-                    chosen = Some(Picked { place, server, is_other_left });
-                }
+                Next::Same => chosen = Some(Picked { place, server, is_other_left }),
                 Next::Other => tried.add(place),
                 Next::Any(wait) => {
                     let end = self.deadline.min(now + wait);
@@ -144,32 +140,32 @@ impl UpstreamAttempt<'_> {
     /// There is no answer, and the request goes nowhere.
     async fn attempt(
         &mut self,
-        mut lease: Lease,
+        lease: &mut Lease,
         request: &mut Option<Request<RequestBody>>,
         sent: Option<&Upload>,
         is_other_left: bool,
-    ) -> Result<Result<Answer, Next>, Failure> {
+    ) -> Result<Result<Response<()>, Next>, Failure> {
         lease.server().meter.requests.fetch_add(1, Relaxed);
         // Left where it arrives: it is large, and would be moved from hand to hand.
         let mut answered = None;
-        self.ask(&mut lease, request, sent, &mut answered).await;
+        self.ask(lease, request, sent, &mut answered).await;
         match answered {
             Some(Ok(response)) => {
                 lease.on_answer();
-                let Some(next) = self.next_after(&response, &lease, is_other_left) else {
-                    return Ok(Ok((response, lease)));
+                let Some(next) = self.next_after(&response, lease, is_other_left) else {
+                    return Ok(Ok(response));
                 };
                 self.drop_answer(lease);
                 Ok(Err(next))
             }
             None => {
-                self.note_late(&lease, sent);
+                self.note_late(lease, sent);
                 self.next(Failed::Late, lease.server(), is_other_left)
                     .map(Err)
                     .ok_or(Failure::Timeout)
             }
             Some(Err(unanswered)) => {
-                self.recover(unanswered, &lease, is_other_left, request).map(Err)
+                self.recover(unanswered, lease, is_other_left, request).map(Err)
             }
         }
     }
@@ -212,7 +208,7 @@ impl UpstreamAttempt<'_> {
     }
 
     /// Gives up an answer. Its connection is kept if all of it is here already.
-    fn drop_answer(&self, mut lease: Lease) {
+    fn drop_answer(&self, lease: &mut Lease) {
         let mut context = Context::from_waker(Waker::noop());
         if let Some(connection) = lease.connection_mut() {
             let mut parts = 0;

@@ -17,7 +17,7 @@ use crate::{
     config::{Server, Upstream, UpstreamProtocol},
     flow::Instant,
 };
-use core::{fmt, ops::Range, sync::atomic::Ordering::Relaxed, time::Duration};
+use core::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{io, sync::Arc};
 
 /// A connection to a server, held by one request. Dropped, it is cut off, unless
@@ -65,40 +65,44 @@ impl Wanted {
 }
 
 impl Lease {
-    /// Returns a connection to `server`, or a place on one, in the time that there is, beginning
-    /// now: an idle one, one of HTTP/2 with room, or else a new one.
+    /// Returns a lease of `server` from `now` on, without a connection.
+    pub(crate) fn new(
+        worker: &Arc<Worker>,
+        upstream: &Arc<Upstream>,
+        server: Arc<Server>,
+        upload: Option<Arc<Upload>>,
+        now: Instant,
+    ) -> Self {
+        server.in_flight.fetch_add(1, Relaxed);
+        Self {
+            worker: Arc::clone(worker),
+            upstream: Arc::clone(upstream),
+            server,
+            connection: None,
+            reused: true,
+            since: now,
+            upload,
+            is_early: false,
+            announced: None,
+        }
+    }
+
+    /// Takes a connection to the server, or a place on one: an idle one, one of HTTP/2 with room, or
+    /// else a new one.
     ///
     /// # Errors
     ///
-    /// The server cannot be reached within the upstream's connect timeout, or in
-    /// `time`.
-    pub(crate) async fn take(
-        worker: &Arc<Worker>,
-        upstream: &Arc<Upstream>,
-        server: &Arc<Server>,
-        wanted: Wanted,
-        time: Range<Instant>,
-    ) -> io::Result<Self> {
-        server.in_flight.fetch_add(1, Relaxed);
-        let mut lease = Self {
-            worker: Arc::clone(worker),
-            upstream: Arc::clone(upstream),
-            server: Arc::clone(server),
-            connection: None,
-            reused: true,
-            since: time.start,
-            upload: None,
-            is_early: false,
-            announced: None,
-        };
-        let limit = upstream.options.connect_timeout.min(time.end.since(time.start));
+    /// The server cannot be reached within the upstream's connect timeout, or before `deadline`.
+    pub(crate) async fn find(&mut self, wanted: Wanted, deadline: Instant) -> io::Result<()> {
+        let limit = self.upstream.options.connect_timeout.min(deadline.since(self.since));
         // In boxes because they are rare, and would make every request's future larger.
-        if wanted.may_share(upstream, server) {
-            Box::pin(lease.share(wanted, limit)).await?;
-        } else if !lease.reuse(wanted) {
-            Box::pin(lease.open(limit)).await?;
+        if wanted.may_share(&self.upstream, &self.server) {
+            Box::pin(self.share(wanted, limit)).await
+        } else if self.reuse(wanted) {
+            Ok(())
+        } else {
+            Box::pin(self.open(limit)).await
         }
-        Ok(lease)
     }
 
     /// Takes an idle connection of HTTP/1.1, and returns whether there is one.

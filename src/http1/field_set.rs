@@ -37,6 +37,11 @@ impl FieldSet {
         self.names |= name_bit(name);
     }
 
+    /// Notes that fields may have the names of `others`.
+    pub(super) fn add_names(&mut self, others: Self) {
+        self.names |= others.names;
+    }
+
     /// Notes that a value has blanks around it.
     pub(super) fn add_blanks(&mut self) {
         self.has_blanks = true;

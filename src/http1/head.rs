@@ -98,9 +98,7 @@ impl<Line> Head<Line> {
     /// Writes the names of the fields in lower case.
     pub fn lower_names(&self, buffer: &mut [u8]) {
         for span in &self.spans {
-            let start = span.name as usize;
-            let name = buffer.get_mut(start..start + usize::from(span.name_length));
-            name.into_iter().for_each(<[u8]>::make_ascii_lowercase);
+            span.lower_name(buffer);
         }
     }
 

@@ -6,8 +6,10 @@
 //! with the lines that were added. So neighbouring lines are written with one copy.
 
 use super::{
+    field_kind::FieldKind,
     field_set::FieldSet,
     fields::{Field, FieldSpan, Fields, Lines, append_to_map},
+    spans::to_u32,
 };
 use bytes::Bytes;
 use core::borrow::Borrow;
@@ -56,6 +58,16 @@ impl FieldList {
         self.get_all(name).next()
     }
 
+    /// Returns the value of the first field of this kind, which is that of one name. It takes less
+    /// than to look for the name.
+    pub fn first(&self, kind: FieldKind) -> Option<&[u8]> {
+        let of = |spans: &[FieldSpan]| spans.iter().find(|span| span.kind == kind).copied();
+        match of(&self.came) {
+            Some(span) => Some(span.field(&self.head).value),
+            None => of(&self.added).map(|span| span.field(&self.lines).value),
+        }
+    }
+
     /// Returns the values of all fields called `name`, in the order of their lines.
     pub fn get_all(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]> {
         Fields::from(self).get_all(name.as_str())
@@ -76,7 +88,7 @@ impl FieldList {
 
     /// Returns whether there is a field called `name`.
     pub fn contains_key(&self, name: &HeaderName) -> bool {
-        self.get(name).is_some()
+        self.set.may_have(name.as_str()) && self.get(name).is_some()
     }
 
     /// Returns how many fields there are.
@@ -105,6 +117,14 @@ impl FieldList {
         let name = name.borrow();
         self.set.add_name(name.as_str().as_bytes());
         self.added.push(FieldSpan::of_line(&mut self.lines, name, value.borrow()));
+    }
+
+    /// Adds what was added to `others` behind all fields.
+    pub fn append_all(&mut self, others: &Self) {
+        let start = to_u32(self.lines.len());
+        self.lines.extend_from_slice(&others.lines);
+        self.added.extend(others.added.iter().map(|span| span.behind(start)));
+        self.set.add_names(others.set);
     }
 
     /// Removes all fields called `name`.

@@ -23,7 +23,7 @@ impl Span {
 }
 
 /// Places are counted in 32 bits: a head has a megabyte at most.
-fn to_u32(place: usize) -> u32 {
+pub(super) fn to_u32(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
@@ -96,17 +96,18 @@ impl FieldSpan {
     fn of(field: &Header<'_>, buffer: &[u8]) -> Option<Self> {
         let name = Span::of(field.name.as_bytes(), buffer);
         let value = Span::of(field.value, buffer);
-        let colon = (name.start + name.length) as usize;
-        let between = buffer.get(colon..value.start as usize);
-        let behind = buffer.get((value.start + value.length) as usize..);
+        let blank = (name.start + name.length) as usize + 1;
+        let end = value.start as usize + value.length as usize;
+        let is_canonical = value.start as usize == blank + 1
+            && buffer.get(blank) == Some(&b' ')
+            && buffer.get(end..end + 2) == Some(b"\r\n");
         Some(Self {
             name: name.start,
             value: value.start,
             value_length: value.length,
             name_length: u16::try_from(name.length).ok()?,
             kind: FieldKind::of(field.name.as_bytes()),
-            is_canonical: matches!(between, Some([b':', b' ']))
-                && matches!(behind, Some([b'\r', b'\n', ..])),
+            is_canonical,
             is_sensitive: false,
         })
     }

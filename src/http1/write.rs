@@ -5,7 +5,7 @@
 
 use super::{
     field_kind::FieldKind,
-    fields::{Field, Fields, Lines},
+    fields::{Field, FieldSpan, Fields, Lines},
     framing::{LengthField, MAX_CONNECTION_OPTIONS, trim},
 };
 use core::ops::Range;
@@ -74,28 +74,40 @@ impl<'a> HeadWriter<'a> {
         let named = named_by(fields);
         let named: &[&[u8]] = &named;
         let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));
-        let mut passes = |field: &Field<'_>| !is_named(field.name) && keeps(field);
-        self.copy_all(fields, |field| is_forwarded(field.kind) && passes(field));
+        let mut passes =
+            |field: &Field<'_>| is_forwarded(field.kind) && !is_named(field.name) && keeps(field);
+        match fields {
+            Fields::Http1 { came, added, .. } => {
+                self.copy_lines(came, |span| passes(&span.field(came.buffer)));
+                self.copy_lines(added, |span| passes(&span.field(added.buffer)));
+            }
+            Fields::Map(_) => {
+                let passing = fields.iter().filter(passes);
+                passing.for_each(|field| self.line(field.name, field.value));
+            }
+        }
     }
 
-    /// Copies the fields that `keeps`, whatever they are for.
-    pub fn copy_all(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
-        if let Fields::Http1 { came, added, .. } = fields {
-            self.copy_lines(came, &mut keeps);
-            self.copy_lines(added, &mut keeps);
-        } else {
-            let passing = fields.iter().filter(|field| keeps(field));
-            passing.for_each(|field| self.line(field.name, field.value));
+    /// Copies the fields whose kind `keeps`, whatever they are for.
+    pub fn copy_all(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(FieldKind) -> bool) {
+        match fields {
+            Fields::Http1 { came, added, .. } => {
+                self.copy_lines(came, |span| keeps(span.kind));
+                self.copy_lines(added, |span| keeps(span.kind));
+            }
+            Fields::Map(_) => {
+                let passing = fields.iter().filter(|field| keeps(field.kind));
+                passing.for_each(|field| self.line(field.name, field.value));
+            }
         }
     }
 
     /// Copies neighbouring lines together.
-    fn copy_lines(&mut self, fields: Lines<'_>, passes: &mut impl FnMut(&Field<'_>) -> bool) {
+    fn copy_lines(&mut self, fields: Lines<'_>, mut passes: impl FnMut(&FieldSpan) -> bool) {
         let Lines { buffer, spans } = fields;
         let mut lines: Range<usize> = 0..0;
         for span in spans {
-            let field = span.field(buffer);
-            if !passes(&field) {
+            if !passes(span) {
                 continue;
             }
             let line = span.line();
@@ -108,6 +120,7 @@ impl<'a> HeadWriter<'a> {
             lines = if is_whole {
                 line
             } else {
+                let field = span.field(buffer);
                 self.line(field.name, field.value);
                 0..0
             };

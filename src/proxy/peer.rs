@@ -4,6 +4,7 @@ use crate::proxy::{
     body::upload_buffer::UploadBuffer,
     connections::{activity::Activity, handle::ConnectionHandle, per_client::ClientConnection},
     message::{
+        hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
         interim::Interim,
         spare_heads::SpareHeads,
         validate::{Invalid, canonical},
@@ -14,6 +15,7 @@ use crate::proxy::{
 use crate::{
     config::{Certificates, Snapshot},
     flow::Instant,
+    http1::FieldList,
     route::{KeySpec, Part, Target},
 };
 use core::net::{IpAddr, SocketAddr};
@@ -47,7 +49,7 @@ pub(super) struct Peer {
     _counted: Option<ClientConnection>,
     server_name: Option<ServerName>,
     /// The authority that was asked for last: most connections ask for one only.
-    known: Mutex<Option<CachedHost>>,
+    asked: Mutex<Option<Arc<Authority>>>,
     /// The fingerprint of `address` by the first key that was that alone: most rules have
     /// the same, and it costs four hundred instructions.
     print: OnceLock<Option<(Part, u128)>>,
@@ -61,11 +63,15 @@ pub(crate) struct ServerName {
     pub(super) certificates: Arc<Certificates>,
 }
 
+/// An authority that a client asks for, and what all its requests for that share.
 #[derive(Debug)]
-struct CachedHost {
-    /// A copy: the field itself would keep the whole buffer that it was read into.
-    authority: HeaderValue,
-    host: Arc<str>,
+pub(crate) struct Authority {
+    /// With its port. A copy: the field itself would keep the whole buffer that it was read into.
+    pub(super) value: HeaderValue,
+    /// The host that routes know it by.
+    pub(super) host: Arc<str>,
+    /// What says to a server who asks, and for what.
+    pub(super) forwarded: FieldList,
 }
 
 impl Peer {
@@ -80,7 +86,7 @@ impl Peer {
         let address_value = HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });
-        let (known, print) = (Mutex::default(), OnceLock::new());
+        let (asked, print) = (Mutex::default(), OnceLock::new());
         Self {
             worker,
             listener,
@@ -96,7 +102,7 @@ impl Peer {
             is_unknown: false,
             _counted: None,
             server_name,
-            known,
+            asked,
             print,
         }
     }
@@ -139,16 +145,20 @@ impl Peer {
         Self { is_unknown, ..self }
     }
 
-    /// Returns an authority as a field, and the host that routes know it by.
-    pub(super) fn host(&self, authority: &[u8]) -> Result<(HeaderValue, Arc<str>), Invalid> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |known: &&CachedHost| known.authority.as_bytes() == authority;
-        if let Some(known) = known.as_ref().filter(is_known) {
-            return Ok((known.authority.clone(), Arc::clone(&known.host)));
+    /// Returns what requests for an authority share.
+    pub(super) fn authority(&self, asked: &[u8]) -> Result<Arc<Authority>, Invalid> {
+        let mut last = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.as_ref().filter(|last| last.value.as_bytes() == asked) {
+            return Ok(Arc::clone(last));
         }
-        let (authority, host) = canonical(authority)?;
-        *known = Some(CachedHost { authority: authority.clone(), host: Arc::clone(&host) });
-        Ok((authority, host))
+        let (value, host) = canonical(asked)?;
+        let mut forwarded = FieldList::default();
+        forwarded.append(X_FORWARDED_FOR, &self.address_value);
+        forwarded.append(X_FORWARDED_PROTO, &self.scheme);
+        forwarded.append(X_FORWARDED_HOST, &value);
+        let authority = Arc::new(Authority { value, host, forwarded });
+        *last = Some(Arc::clone(&authority));
+        Ok(authority)
     }
 
     /// Returns the fingerprint of a request's key if that is this peer's address and is
@@ -172,7 +182,7 @@ impl Peer {
     /// Forgets what was asked for: what stays for long among buffers that come and go
     /// keeps the allocator from using their room again.
     pub(super) fn forget(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.spare_heads.forget();
     }
 

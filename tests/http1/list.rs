@@ -21,7 +21,7 @@ fn list(lines: &str) -> FieldList {
 fn written(list: &FieldList) -> String {
     let mut out = Vec::new();
     let mut writer = HeadWriter::request(&mut out, &Method::GET, b"/");
-    writer.copy_all(list.into(), |field| field.kind != FieldKind::ContentLength);
+    writer.copy_all(list.into(), |kind| kind != FieldKind::ContentLength);
     writer.end();
     let text = String::from_utf8(out).expect("text");
     text.trim_start_matches("GET / HTTP/1.1\r\n").trim_end().replace("\r\n", "|")
@@ -41,6 +41,48 @@ fn a_changed_list_is_written_with_what_is_left_and_what_was_added() {
     assert_eq!((list.get(&name("x-b")), list.contains_key(&name("x-c"))), (None, true));
     list.clear();
     assert!(list.is_empty() && list.capacity() > 0);
+}
+
+#[test]
+fn names_of_any_length_are_in_lower_case_and_values_stay() {
+    for length in 1..40 {
+        let name = "Ab-Z".repeat(10)[..length].to_owned();
+        for value in ["", "A", "Value-OF-More-Than-Sixteen"] {
+            // The last field of a head has few bytes behind it.
+            let list = list(&format!("{name}:{value}\r\n{name}: {value}\r\n"));
+            let fields = list.iter().map(|field| (field.name.to_vec(), field.value.to_vec()));
+            let expected = (name.to_ascii_lowercase().into_bytes(), value.as_bytes().to_vec());
+            assert_eq!(fields.collect::<Vec<_>>(), [expected.clone(), expected]);
+        }
+    }
+}
+
+#[test]
+fn what_was_added_to_one_list_is_added_to_another() {
+    let name = |name: &'static str| HeaderName::from_static(name);
+    let mut others = FieldList::default();
+    others.append(name("x-b"), HeaderValue::from_static("2"));
+    others.append(name("x-c"), HeaderValue::from_static("3"));
+    let mut list = list("x-a: 1\r\nContent-Type: text/css\r\n");
+    list.append(name("x-d"), HeaderValue::from_static("4"));
+    list.append_all(&others);
+    assert_eq!(written(&list), "x-a: 1|content-type: text/css|x-d: 4|x-b: 2|x-c: 3");
+    assert_eq!(list.get(&name("x-c")), Some(&b"3"[..]));
+    assert_eq!(list.first(FieldKind::ContentType), Some(&b"text/css"[..]));
+    assert_eq!(list.first(FieldKind::Host), None);
+    list.remove(&name("x-b"));
+    list.insert(HOST, HeaderValue::from_static("a"));
+    assert_eq!(list.first(FieldKind::Host), Some(&b"a"[..]));
+    assert_eq!(written(&list), "x-a: 1|content-type: text/css|x-d: 4|x-c: 3|host: a");
+}
+
+#[test]
+fn what_http2_may_not_compress_stays_so() {
+    let mut value = HeaderValue::from_static("secret");
+    value.set_sensitive(true);
+    let map: HeaderMap = [(HOST, value)].into_iter().collect();
+    let map = FieldList::from(map).into_map();
+    assert!(map.get(HOST).is_some_and(HeaderValue::is_sensitive));
 }
 
 #[test]

@@ -13,7 +13,8 @@ impl Interim {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(response);
     }
 
-    pub(crate) fn take(&self) -> Vec<Response<()>> {
-        core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take(&self) -> Option<Vec<Response<()>>> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (!waiting.is_empty()).then(|| core::mem::take(&mut *waiting))
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 use http::{
     HeaderValue, Method, Version,
-    header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 use std::{borrow::Cow, sync::Arc};
 
@@ -193,7 +193,7 @@ fn has_scheme_of_web<B>(request: &Request<B>) -> bool {
 }
 
 fn authority<B>(request: &Request<B>) -> Result<&[u8], Invalid> {
-    match (request.uri().authority(), request.headers().get(&HOST)) {
+    match (request.uri().authority(), request.headers().first(FieldKind::Host)) {
         (Some(target), host) => {
             // HTTP/1.1 lets the target win over Host; HTTP/2 has them agree.
             if request.version() == Version::HTTP_2

@@ -267,7 +267,7 @@ impl AdmittedRequest {
 /// Whether an answer is a stream of events, which may be silent for long.
 fn is_event_stream(headers: &FieldList) -> bool {
     const EVENT_STREAM: &[u8] = b"text/event-stream";
-    let value = headers.get(&header::CONTENT_TYPE);
+    let value = headers.first(FieldKind::ContentType);
     let media = value.and_then(|value| value.split(|&byte| byte == b';').next());
     media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(EVENT_STREAM))
 }

@@ -240,8 +240,9 @@ impl UpstreamAttempt<'_> {
                 connection.begin(request, body, self.peer.spare_heads.response());
                 let arrival = poll_fn(|context| {
                     let answer = connection.poll_answer(context);
-                    let early = connection.take_early();
-                    if !early.is_empty() && self.protocol == Protocol::Http1 {
+                    if let Some(early) = connection.take_early()
+                        && self.protocol == Protocol::Http1
+                    {
                         self.pass_on(early);
                     }
                     answer.map(|answer| *answered = Some(answer.map_err(Unanswered::from)))

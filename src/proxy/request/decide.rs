@@ -23,7 +23,7 @@ use crate::proxy::{
         request_id::X_REQUEST_ID,
         validate::{Invalid, inspect},
     },
-    peer::Peer,
+    peer::{Authority, Peer},
     placeholders::Values,
     response::{
         rate_limit_headers::RateLimitFields,
@@ -44,7 +44,7 @@ use crate::{
     proxy::message::{request::Request, response::Response},
 };
 use core::net::IpAddr;
-use http::{HeaderValue, Uri, Version, header::CONTENT_TYPE, uri::PathAndQuery};
+use http::{Uri, Version, uri::PathAndQuery};
 use http_body::Body as _;
 use std::{borrow::Cow, sync::Arc};
 
@@ -74,22 +74,19 @@ pub(crate) fn handle(
     peer: Arc<Peer>,
     request: Request<ClientBody>,
 ) -> impl Future<Output = Response<ResponseBody>> {
-    let step = begin(peer, request);
+    let begun = begin(peer, request);
     async move {
-        match step {
-            Ok(step) => finish(step).await,
+        let step = match begun {
+            Ok(step) => step,
             // In a box because it is rare, and would make every request's future larger.
             Err(unverified) => Box::pin(verify(*unverified)).await,
+        };
+        match step {
+            Step::Answered(response) => *response,
+            Step::Forward(admitted) => admitted.travel().await,
+            // In a box for the same reason.
+            Step::Ask(pending, arrival) => Box::pin(ask(*pending, *arrival)).await,
         }
-    }
-}
-
-async fn finish(step: Step) -> Response<ResponseBody> {
-    match step {
-        Step::Answered(response) => *response,
-        Step::Forward(admitted) => admitted.travel().await,
-        // In a box for the same reason.
-        Step::Ask(pending, arrival) => Box::pin(ask(*pending, *arrival)).await,
     }
 }
 
@@ -128,7 +125,13 @@ fn decide_in_preview(
 ) {
     if completion.peer.worker.preview.is_on() {
         let client = PreviewClient::Known(found.identity.as_ref());
-        preview::decide(snapshot, request, (&found.host, &found.path, client), completion, now);
+        preview::decide(
+            snapshot,
+            request,
+            (&found.authority.host, &found.path, client),
+            completion,
+            now,
+        );
     }
 }
 
@@ -211,7 +214,7 @@ fn admitted(
         _ => Protocol::Http1,
     };
     // Calls of gRPC may be silent for long.
-    let is_grpc = request.headers().get(&CONTENT_TYPE).is_some_and(is_grpc);
+    let is_grpc = request.headers().first(FieldKind::ContentType).is_some_and(is_grpc);
     let pace = route.options.min_body_rate.filter(|_| !is_grpc);
     let held = (&completion.peer.worker.clock, completion.peer.upload_buffer());
     let body = |body| RequestBody::new(body, &route, pace, held, trailers);
@@ -247,8 +250,8 @@ fn turn_away(
     Step::Answered(Box::new(refuse(refusal, &head.headers, completion)))
 }
 
-/// Has the password checked, and goes on from there.
-async fn verify(unverified: Unverified) -> Response<ResponseBody> {
+/// Has the password checked, and decides.
+async fn verify(unverified: Unverified) -> Step {
     let Unverified { attempt, snapshot, request, mut completion } = unverified;
     let peer = Arc::clone(&completion.peer);
     let worker = &peer.worker;
@@ -262,11 +265,11 @@ async fn verify(unverified: Unverified) -> Response<ResponseBody> {
         }
     };
     match step {
-        Ok(step) => finish(step).await,
+        Ok(step) => step,
         // It is not, as the identity is known.
         Err(again) => {
             let Unverified { request, completion, .. } = *again;
-            finish(turn_away(Refusal::TooManyChecks, request, completion)).await
+            turn_away(Refusal::TooManyChecks, request, completion)
         }
     }
 }
@@ -384,9 +387,8 @@ fn record(rejection: &Rejection, route: &Route, completion: &Completion) {
 
 /// A request whose route is known.
 struct Found<'a> {
-    authority: HeaderValue,
+    authority: Arc<Authority>,
     fields: FieldSet,
-    host: Arc<str>,
     path: Cow<'a, str>,
     client: IpAddr,
     identity: Option<Identity>,
@@ -436,7 +438,7 @@ impl Found<'_> {
 
     fn target<'a>(&'a self, request: &'a Request<ClientBody>, peer: &'a Peer) -> Target<'a> {
         let identity = self.identity.as_ref();
-        Target { identity, ..target(request, peer, &self.host, &self.path) }
+        Target { identity, ..target(request, peer, &self.authority.host, &self.path) }
     }
 
     /// Adds to `claims` what the request asks of its route's rules.
@@ -507,18 +509,19 @@ fn find<'a>(
     let limits = &snapshot.settings.limits;
     let fields = request.headers().set();
     let authority = inspect(request, fields, limits).map_err(refused)?;
-    let (authority, host) = peer.host(authority).map_err(refused)?;
+    let authority = peer.authority(authority).map_err(refused)?;
+    let host = &authority.host;
     if let Some(entry) = &mut completion.entry {
-        entry.host = Arc::clone(&host);
+        entry.host = Arc::clone(host);
     }
-    if !peer.may_ask_for(&host) {
+    if !peer.may_ask_for(host) {
         worker.counters.refuse(meter::Refusal::Host);
         return Err(Refusal::Misdirected);
     }
     // Empty if the target is a fragment only.
     let written = if uri.path().is_empty() { "/" } else { uri.path() };
     let path = normal_path(written);
-    let route = match snapshot.find(&target(request, peer, &host, &path), written) {
+    let route = match snapshot.find(&target(request, peer, host, &path), written) {
         Ok(route) => route,
         Err(Unrouted::Path(why)) => return Err(refused(Invalid::path(why))),
         Err(Unrouted::NoRoute) => {
@@ -538,7 +541,7 @@ fn find<'a>(
         request,
         (peer, completion.request_id.as_ref()),
         trusted,
-        (&host, client),
+        (host, client),
     );
     if route.options.access.as_ref().is_some_and(|access| !access.allows(client)) {
         worker.rejected(client, meter::Refusal::Access, DENIED);
@@ -551,7 +554,7 @@ fn find<'a>(
     // A path that is its own form has no segment to leave out.
     let is_own_form = matches!(path, Cow::Borrowed(_)) || route.options.relaxed_path;
     let sent = sent(&route, uri, written, is_own_form).map_err(Invalid::path).map_err(refused)?;
-    Ok(Found { authority, fields, host, path, client, identity: None, route, trusted, sent })
+    Ok(Found { authority, fields, path, client, identity: None, route, trusted, sent })
 }
 
 /// Returns what the upstream is asked for, if that is not what the client wrote.

@@ -2,7 +2,7 @@
 
 use crate::proxy::{
     message::hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, strip_hop_by_hop},
-    peer::Peer,
+    peer::{Authority, Peer},
 };
 use crate::{
     http1::{FieldKind, FieldList, FieldSet},
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(crate) struct Forward {
     /// The authority that the route was found by, with its port: it becomes
     /// `Host`, wherever it came from.
-    pub(crate) authority: HeaderValue,
+    pub(crate) authority: Arc<Authority>,
     /// What decides about its server, if the upstream assigns keys to servers.
     pub(crate) key: Option<u64>,
     /// The protocol that the request may change to.
@@ -76,7 +76,7 @@ pub(crate) fn prepare<B: Body>(
     }
     // An authority in the target goes before a Host beside it.
     if !fields.has(FieldKind::Host) || full {
-        headers.insert(HOST, authority);
+        headers.insert(HOST, &authority.value);
     }
     forwarded(headers, peer, trusted, authority);
     if let Some(host) = host {
@@ -150,19 +150,20 @@ fn single_content_length(headers: &mut FieldList) {
 
 /// Names to the upstream the client of the request. What a peer that is not trusted
 /// says about that is replaced.
-fn forwarded(headers: &mut FieldList, peer: &Peer, trusted: bool, authority: &HeaderValue) {
+fn forwarded(headers: &mut FieldList, peer: &Peer, trusted: bool, authority: &Authority) {
     if trusted {
-        headers.append(&X_FORWARDED_FOR, &peer.address_value);
+        headers.append(X_FORWARDED_FOR, &peer.address_value);
         if !headers.contains_key(&X_FORWARDED_PROTO) {
-            headers.insert(&X_FORWARDED_PROTO, &peer.scheme);
+            headers.insert(X_FORWARDED_PROTO, &peer.scheme);
         }
         if !headers.contains_key(&X_FORWARDED_HOST) {
-            headers.insert(&X_FORWARDED_HOST, authority);
+            headers.insert(X_FORWARDED_HOST, &authority.value);
         }
     } else {
-        headers.insert(&X_FORWARDED_FOR, &peer.address_value);
-        headers.insert(&X_FORWARDED_PROTO, &peer.scheme);
-        headers.insert(&X_FORWARDED_HOST, authority);
+        for name in [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST] {
+            headers.remove(name);
+        }
+        headers.append_all(&authority.forwarded);
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn refused<B: Body>(
     let host = request.headers().get(&http::header::HOST);
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let Some(authority) = authority.or(host) else { return };
-    let Ok((_, host)) = peer.host(authority) else { return };
+    let Ok(authority) = peer.authority(authority) else { return };
     let client = match refusal {
         Refusal::Unauthenticated(_) | Refusal::Guessing(_) | Refusal::TooManyChecks => {
             Client::Rejected
@@ -96,7 +96,7 @@ pub(crate) fn refused<B: Body>(
         | Refusal::Upstream(_) => Client::Unasked,
     };
     let path = normal_path(written(request));
-    decide(snapshot, request, (&host, &path, client), completion, now);
+    decide(snapshot, request, (&authority.host, &path, client), completion, now);
     compare(Treatment::Refused(why), request, completion);
 }
 

@@ -111,18 +111,18 @@ impl ResponseBody {
         Self { source: Source::Tunnel { server, idle }, completion, end: None, cut: None }
     }
 
+    /// Whether it is none, and the client is to be joined to its server.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        matches!(self.source, Source::Tunnel { .. })
+    }
+
     /// Returns the server that the client is to be joined to.
-    ///
-    /// # Errors
-    ///
-    /// There is none: it is a body.
-    #[expect(clippy::result_large_err, reason = "moved once; a box would be an allocation")]
-    pub(crate) fn into_tunnel(self) -> Result<Joined<Box<Http1Connection>>, Self> {
+    pub(crate) fn into_tunnel(self) -> Option<Joined<Box<Http1Connection>>> {
         match self.source {
             Source::Tunnel { server, idle } => {
-                Ok(Joined { server, idle, completion: self.completion })
+                Some(Joined { server, idle, completion: self.completion })
             }
-            source @ (Source::Own(_) | Source::Upstream { .. }) => Err(Self { source, ..self }),
+            Source::Own(_) | Source::Upstream { .. } => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! A request that is being served: what is left of its body, and whether its client stays.
 
-use crate::http1::FieldList;
 use crate::http1::{BodyDecoder, BodyError, Framing, HeadLimits, RequestKind, Trailers};
+use crate::http1::{FieldKind, FieldList};
 use crate::proxy::{body::client_body::BodySender, io::input::Input};
 use bytes::Buf;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header::TE};
@@ -53,6 +53,9 @@ impl CurrentRequest {
 
     /// Notes whether the request with these fields takes trailers.
     pub(crate) fn accepts_trailers(&mut self, headers: &FieldList) {
+        if !headers.set().has(FieldKind::Te) {
+            return;
+        }
         let lists = headers.get_all(&TE);
         let mut codings = lists.flat_map(|list| list.split(|byte| *byte == b','));
         let is_trailers = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"trailers");

@@ -42,7 +42,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         loop {
             self.peer.timer.begin();
             let polled = handled.as_mut().poll(context);
-            for interim in self.peer.interim.take() {
+            for interim in self.peer.interim.take().into_iter().flatten() {
                 // A client of HTTP/1.0 does not know them.
                 if current.version == Version::HTTP_11 {
                     response::write_interim(self.outgoing.head(), &interim, current.is_titled);

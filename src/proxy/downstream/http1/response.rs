@@ -5,7 +5,7 @@ use crate::http1::{
     BodyLength, Framing, HeadWriter, LengthField,
     framing::{self, has_body},
 };
-use crate::http1::{Field, FieldKind, FieldList, text};
+use crate::http1::{FieldKind, FieldList, text};
 use crate::proxy::message::response::{Response, ResponseHead};
 use crate::proxy::response::response_body::ResponseBody;
 use http::{
@@ -57,7 +57,7 @@ pub(super) fn write(
         (true, _, LengthField::None) => Coding::UntilClose,
     };
     let mut writer = begin(out, head).titled(current.is_titled);
-    writer.copy_all((&head.headers).into(), |field| !is_framing(field));
+    writer.copy_all((&head.headers).into(), |kind| !is_framing(kind));
     writer.length(field);
     if !head.headers.contains_key(&DATE) {
         writer.field(&DATE, &date());
@@ -76,7 +76,7 @@ pub(super) fn write(
 /// Writes an interim response.
 pub(super) fn write_interim(out: &mut Vec<u8>, interim: &Response<()>, is_titled: bool) {
     let mut writer = HeadWriter::response(out, interim.status(), None).titled(is_titled);
-    writer.copy_all(interim.headers().into(), |field| !is_framing(field));
+    writer.copy_all(interim.headers().into(), |kind| !is_framing(kind));
     writer.end();
 }
 
@@ -101,8 +101,8 @@ fn begin<'o>(out: &'o mut Vec<u8>, head: &ResponseHead) -> HeadWriter<'o> {
 }
 
 /// Whether a field says where the body ends, which is said anew.
-fn is_framing(field: &Field<'_>) -> bool {
-    matches!(field.kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
+fn is_framing(kind: FieldKind) -> bool {
+    matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
 }
 
 /// Returns what `Content-Length` says, which a response to HEAD and a 304 have without a body.

@@ -11,8 +11,12 @@ use crate::flow::Instant;
 use crate::proxy::{
     downstream::unreadable::UnreadableRequest,
     io::input::Input,
+    message::response::ResponseHead,
     request::decide::handle,
-    response::tunnel::{Prefixed, tunnel},
+    response::{
+        response_body::ResponseBody,
+        tunnel::{Prefixed, tunnel},
+    },
 };
 use bytes::Bytes;
 use core::{future::poll_fn, mem, pin::pin, task::Poll};
@@ -79,23 +83,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         let Some(response) = response else { return Next::Gone };
         current.answer();
         let (head, body) = response.into_parts();
-        let body = match body.into_tunnel() {
-            Err(body) => body,
-            Ok(joined) => {
-                let date = self.peer.date();
-                response::write_agreement(self.outgoing.head(), &head, current.is_titled, &date);
-                if poll_fn(|context| self.poll_flush(context)).await.is_ok() {
-                    let ahead = mem::take(&mut self.input.bytes).freeze();
-                    Box::pin(tunnel(Prefixed::new(&mut *self.io, ahead), joined)).await;
-                }
-                return Next::Gone;
-            }
-        };
+        if body.is_tunnel() {
+            Box::pin(self.join(&head, body, current.is_titled)).await;
+            return Next::Gone;
+        }
         let mut relay = self.begin_relay(&head, body, &mut current);
         self.peer.spare_heads.give_response(head);
         match poll_fn(|context| self.poll_relay(&mut relay, &mut current, context)).await {
             Relayed::Whole => self.next(relay.keeps_alive, current).await,
             Relayed::CutOff => Next::Gone,
+        }
+    }
+
+    /// Joins the client to the server that has agreed to another protocol.
+    async fn join(&mut self, head: &ResponseHead, body: ResponseBody, is_titled: bool) {
+        let Some(joined) = body.into_tunnel() else { return };
+        let date = self.peer.date();
+        response::write_agreement(self.outgoing.head(), head, is_titled, &date);
+        if poll_fn(|context| self.poll_flush(context)).await.is_ok() {
+            let ahead = mem::take(&mut self.input.bytes).freeze();
+            tunnel(Prefixed::new(&mut *self.io, ahead), joined).await;
         }
     }
 

@@ -174,8 +174,8 @@ impl Connection {
     }
 
     /// Takes the interim answers that have come since the last call, but for 100.
-    pub(crate) fn take_early(&mut self) -> Vec<Response<()>> {
-        mem::take(&mut self.early)
+    pub(crate) fn take_early(&mut self) -> Option<Vec<Response<()>>> {
+        (!self.early.is_empty()).then(|| mem::take(&mut self.early))
     }
 
     /// Returns the answer whose head has `length` bytes.

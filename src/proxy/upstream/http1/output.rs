@@ -69,11 +69,13 @@ impl Output {
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
         let mut writer = HeadWriter::request(self.outgoing.head(), method, target.as_bytes());
         let mut has_length = false;
-        writer.copy_all(request.headers().into(), |field| {
-            has_length |= field.kind == FieldKind::ContentLength;
-            !matches!(field.kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
+        writer.copy_all(request.headers().into(), |kind| {
+            has_length |= kind == FieldKind::ContentLength;
+            !matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
         });
-        self.announced.extend(request.headers().get_all(&TRAILER).flat_map(announced));
+        if request.headers().set().has(FieldKind::Trailer) {
+            self.announced.extend(request.headers().get_all(&TRAILER).flat_map(announced));
+        }
         let length = match body.size_hint().exact() {
             Some(0) if !has_length => BodyLength::None,
             Some(length) => BodyLength::Exactly(length),

@@ -32,19 +32,9 @@ impl FieldSpan {
 
     /// Writes its name in lower case.
     pub(super) fn lower_name(self, buffer: &mut [u8]) {
-        let rest = buffer.get_mut(self.name as usize..).unwrap_or_default();
-        let length = usize::from(self.name_length);
-        // As many bytes as most names have at most are changed together, by vector instructions.
-        if let (Some(bytes), Ok(length @ 0..=16)) =
-            (rest.first_chunk_mut::<16>(), u8::try_from(length))
-        {
-            for (at, byte) in (0..16).zip(bytes) {
-                let is_upper = byte.is_ascii_uppercase() & (at < length);
-                *byte |= u8::from(is_upper) << 5;
-            }
-        } else if let Some(name) = rest.get_mut(..length) {
-            name.make_ascii_lowercase();
-        }
+        let start = self.name as usize;
+        let name = buffer.get_mut(start..start + usize::from(self.name_length));
+        name.into_iter().for_each(<[u8]>::make_ascii_lowercase);
     }
 
     /// Returns it for a buffer that has `more` bytes before those of its own.

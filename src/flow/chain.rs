@@ -185,7 +185,7 @@ impl Chain {
         report: &mut Report,
         is_counted: bool,
     ) -> Result<Charged, RejectedBy> {
-        let mut evaluation = Evaluation::new(self.arrive(now, claims));
+        let mut evaluation = Evaluation::new(self.clamp(now));
         evaluation.is_counted = is_counted;
         self.check_all(claims, &mut evaluation);
         match evaluation.rejection {
@@ -329,20 +329,23 @@ impl Chain {
     /// Prepares the keyed slots for `claims`.
     #[inline]
     fn prepare(&mut self, now: Instant, claims: &[Claim]) {
-        for entry in self.slots.iter_mut().filter(|entry| entry.wanted.is_keyed()) {
-            if let Some(&Claim { key, .. }) = entry.claim_in(claims) {
-                entry.slot.prepare(now, key);
+        for entry in &mut self.slots {
+            if let Some(claim) = entry.claim_in(claims) {
+                entry.prepare(now, claim);
             }
         }
     }
 
-    /// Checks every slot that has a claim.
+    /// Prepares and checks every slot that has a claim.
+    ///
+    /// This converts and recalls states, which changes no later decision.
     #[inline]
-    fn check_all<'a>(&self, claims: &'a [Claim], evaluation: &mut Evaluation<'a>) {
+    fn check_all<'a>(&mut self, claims: &'a [Claim], evaluation: &mut Evaluation<'a>) {
         // Also after a rejection: the longest one prevails, and the report has all of them.
-        for (at, entry) in self.slots.iter().enumerate() {
+        for (at, entry) in self.slots.iter_mut().enumerate() {
             if let Some(claim) = entry.claim_in(claims) {
-                evaluation.check(at, entry, claim);
+                let known = entry.prepare(evaluation.now, claim);
+                evaluation.check(at, entry, claim, known);
             }
         }
         if self.has_lent && evaluation.rejection.is_some() && evaluation.results.len() > 1 {
@@ -362,7 +365,7 @@ impl Chain {
                 let longer = others.filter_map(|result| {
                     let entry = &self.slots[result.index];
                     let then = evaluation.now + wait;
-                    match entry.slot.check(then, result.claim, &entry.pending).decision {
+                    match entry.slot.check(then, result.claim, None, &entry.pending).decision {
                         Decision::Reject(it) if !entry.wanted.is_dry_run() => it.retry_after(),
                         Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => None,
                     }
@@ -407,9 +410,9 @@ impl Chain {
             if is_granted {
                 grants.spend(claim);
             }
-            let usage = if is_charged {
+            let (usage, limit) = if is_charged {
                 let times = Times { now, own: now + wait, start };
-                let Charge { key_slot, hold, usage } =
+                let Charge { key_slot, hold, usage, limit } =
                     slot.on_pass(times, cost, lookup, &mut report.transition);
                 if let Some(journal) = &self.journal
                     && let Some(place) = slot.exported(key_slot)
@@ -419,11 +422,11 @@ impl Chain {
                 if let Some(hold) = hold {
                     held.push(HeldSlot { slot: *id, hold, cost });
                 }
-                usage
+                (usage, limit)
             } else {
-                slot.usage(now, lookup)
+                (slot.usage(now, lookup), slot.limit())
             };
-            report.quotas.push(result.quota(slot.limit(), usage));
+            report.quotas.push(result.quota(limit, usage));
         }
         Charged { start, held, queue, is_counted }
     }

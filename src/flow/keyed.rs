@@ -185,13 +185,13 @@ impl<S: Clone> Table<S> {
     }
 
     /// Prepares a check with `key`: converts the states that it reads, and recalls the usage of a
-    /// client without a place.
+    /// client without a place. Returns the place of a client that has one.
     pub(super) fn prepare(
         &mut self,
         key: u128,
         policy: &impl StatePolicy<S>,
         edit: Option<&Conversion<'_, S>>,
-    ) {
+    ) -> Option<KeySlot> {
         let fingerprint = Fingerprint::of(key);
         let found = self.own.find(fingerprint);
         if let Some(edit) = edit {
@@ -200,8 +200,8 @@ impl<S: Clone> Table<S> {
                 None => self.candidates().for_each(|at| self.own.refresh(at, edit.state)),
             }
         }
-        if found.is_some() {
-            return;
+        if let Some(at) = found {
+            return Some(KeySlot::Own(at));
         }
         let scale = policy.scale();
         let convert = |usage| edit.map_or(usage, |edit| (edit.usage)(usage));
@@ -214,6 +214,7 @@ impl<S: Clone> Table<S> {
         if *is_known {
             policy.absorb(state, usage);
         }
+        None
     }
 
     /// Finds the state of `key`, or the place that it would get, after [`prepare`](Self::prepare).

@@ -38,6 +38,8 @@ pub(super) struct Charge {
     pub(super) hold: Option<Hold>,
     /// Including the request.
     pub(super) usage: Usage,
+    /// The most that may be used.
+    pub(super) limit: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +54,15 @@ pub(super) struct Hold {
 pub(super) trait Slot:
     Retune + Sync + Transfers + Observe + KeyStates + Debug + Send
 {
-    /// Decides about `claim` at `now`, so that what is `pending` fits too.
-    fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer;
+    /// Decides about `claim` at `now`, so that what is `pending` fits too. `known` is what
+    /// [`Retune::prepare`] returned for it; `None` has the state looked up.
+    fn check(
+        &self,
+        now: Instant,
+        claim: &Claim,
+        known: Option<KeySlot>,
+        pending: &Pendings,
+    ) -> Answer;
 
     /// Returns where the state of `claim` is, and the start of a request that passed before.
     fn due(&self, now: Instant, claim: &Claim) -> (Lookup, Instant);
@@ -92,8 +101,8 @@ pub(super) trait Retune: Any {
     fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool;
 
     /// Prepares a check with `key`: converts the states that it will read, and recalls a client
-    /// without a place.
-    fn prepare(&mut self, now: Instant, key: Key);
+    /// without a place. Returns where the state of a client with a place is.
+    fn prepare(&mut self, now: Instant, key: Key) -> Option<KeySlot>;
 
     /// Converts some states that the latest edit left. Returns whether there may be more.
     fn catch_up(&mut self, now: Instant) -> bool;

@@ -4,7 +4,7 @@ use super::slots::ChainSlot;
 use crate::flow::{
     claim::Claim,
     decision::{Decision, Quota, Reason, Verdict},
-    keyed::Lookup,
+    keyed::{KeySlot, Lookup},
     slot::Answer,
     time::Instant,
     traits::Usage,
@@ -37,9 +37,17 @@ impl<'a> Evaluation<'a> {
         Self { results: SmallVec::new(), now, start: now, rejection: None, is_counted: true }
     }
 
-    pub(super) fn check(&mut self, at: usize, entry: &ChainSlot, claim: &'a Claim) {
+    /// Checks a slot that was [prepared](crate::flow::slot::Retune::prepare), with the state that
+    /// this returned.
+    pub(super) fn check(
+        &mut self,
+        at: usize,
+        entry: &ChainSlot,
+        claim: &'a Claim,
+        known: Option<KeySlot>,
+    ) {
         let now = self.now;
-        let Answer { decision, lookup } = entry.slot.check(now, claim, &entry.pending);
+        let Answer { decision, lookup } = entry.slot.check(now, claim, known, &entry.pending);
         let is_granted = matches!(decision, Decision::Reject(_)) && entry.grants.admit(claim, now);
         let (verdict, wait) = match decision {
             Decision::Reject(_) if is_granted => (Verdict::Passed, Duration::ZERO),

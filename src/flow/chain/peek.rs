@@ -17,7 +17,7 @@ impl Chain {
     /// would report.
     ///
     /// No later decision depends on it: nothing is charged, the chain's time stays as it is, and
-    /// what [`prepare`](Self::prepare) leaves is made anew for each request.
+    /// what [`check_all`](Self::check_all) prepares is made anew for each request.
     ///
     /// # Errors
     ///
@@ -29,7 +29,6 @@ impl Chain {
         claims: &[Claim],
     ) -> Result<Report, Rejection> {
         let now = now.max(self.latest);
-        self.prepare(now, claims);
         let mut evaluation = Evaluation::new(now);
         self.check_all(claims, &mut evaluation);
         let is_passed = evaluation.rejection.is_none();

@@ -55,7 +55,7 @@ impl Chain {
         // A request that is charged later borrows nothing.
         let claims: SmallVec<[Claim; 4]> =
             claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
-        let mut evaluation = Evaluation::new(self.arrive(now, &claims));
+        let mut evaluation = Evaluation::new(self.clamp(now));
         self.check_all(&claims, &mut evaluation);
         if let Some(blame) = evaluation.rejection {
             return Err(self.reject(&evaluation, blame, report));

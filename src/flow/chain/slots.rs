@@ -6,6 +6,7 @@ use crate::flow::{
     claim::{Claim, Key, SlotId},
     decision::ReasonKind,
     grants::Grants,
+    keyed::KeySlot,
     pacing,
     pending::Pendings,
     rejected_keys::Rejections,
@@ -45,6 +46,16 @@ impl ChainSlot {
     pub(super) fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
         let on = |slot| claims.iter().find(|claim| claim.slot == slot);
         on(self.id).or_else(|| on(self.previous?))
+    }
+
+    /// Prepares a check of `claim`: see [`prepare`](crate::flow::slot::Retune::prepare).
+    #[inline]
+    pub(super) fn prepare(&mut self, now: Instant, claim: &Claim) -> Option<KeySlot> {
+        if self.wanted.is_keyed() {
+            self.slot.prepare(now, claim.key)
+        } else {
+            Some(KeySlot::Shared)
+        }
     }
 
     /// Counts a rejection, of a request that it really rejected or would have without dry run.

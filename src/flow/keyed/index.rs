@@ -97,7 +97,15 @@ impl<S> Index<S> {
     }
 
     pub(super) fn find(&self, fingerprint: Fingerprint) -> Option<u32> {
-        self.chain(self.bucket(fingerprint)).find(|&at| self.entry(at).fingerprint == fingerprint)
+        let mut at = self.heads.get(self.bucket(fingerprint)).copied().unwrap_or(NONE);
+        while at != NONE {
+            let entry = self.entry(at);
+            if entry.fingerprint == fingerprint {
+                return Some(at);
+            }
+            at = entry.next;
+        }
+        None
     }
 
     /// Returns an existing entry's fingerprint.

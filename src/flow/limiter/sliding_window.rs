@@ -297,10 +297,16 @@ impl Limiter for SlidingWindow {
     }
 
     fn usage(&self, state: &State, now: Instant) -> Usage {
-        let lent = self.lent(state);
-        match self.used(state, self.grid.index(now), &lent) {
+        let index = self.grid.index(now);
+        let (used, latest) = if state.loans.is_empty() {
+            (self.used(state, index, &[]), state.ring.head())
+        } else {
+            let lent = self.lent(state);
+            (self.used(state, index, &lent), latest(state, &lent))
+        };
+        match used {
             0 => Usage::default(),
-            used => Usage { used, reset: self.expiry(latest(state, &lent), now) },
+            used => Usage { used, reset: self.expiry(latest, now) },
         }
     }
 

@@ -208,8 +208,14 @@ impl<S: Clone> States<S> {
 }
 
 impl<F: Evictable> Slot for LimiterSlot<F> {
-    fn check(&self, now: Instant, claim: &Claim, pending: &Pendings) -> Answer {
-        let lookup = self.find(now, claim.key);
+    fn check(
+        &self,
+        now: Instant,
+        claim: &Claim,
+        known: Option<KeySlot>,
+        pending: &Pendings,
+    ) -> Answer {
+        let lookup = known.map_or_else(|| self.find(now, claim.key), Lookup::At);
         let decision = match claim {
             Claim { key: Key::Missing, .. } => Decision::Reject(Reason::MissingKey),
             Claim { key: Key::Duplicate, .. } => Decision::Reject(Reason::DuplicateKey),
@@ -247,7 +253,11 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         lookup: Lookup,
         turn: &mut Option<breaker::Transition>,
     ) -> Charge {
-        let key_slot = self.occupy(times.now, lookup);
+        let key_slot = match lookup {
+            // Usual, and nothing has to move for it.
+            Lookup::At(key_slot @ (KeySlot::Shared | KeySlot::Own(_))) => key_slot,
+            Lookup::At(KeySlot::Overflow(_)) | Lookup::New { .. } => self.occupy(times.now, lookup),
+        };
         let state = self.states.get_mut(key_slot);
         self.limiter.charge(state, times, cost);
         let usage = self.limiter.usage(state, times.now);
@@ -261,7 +271,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             key_slot,
             token: end.token(state),
         });
-        Charge { key_slot, hold, usage }
+        Charge { key_slot, hold, usage, limit: self.limiter.limit() }
     }
 
     fn on_reject(&mut self, lookup: Lookup) {

@@ -4,7 +4,7 @@ use super::{
     Retune, Slot,
     limiter_slot::{LimiterSlot, Previous, States},
 };
-use crate::flow::{claim::Key, time::Instant, traits::Evictable};
+use crate::flow::{claim::Key, keyed::KeySlot, time::Instant, traits::Evictable};
 use core::any::Any;
 
 impl<F: Evictable> Retune for LimiterSlot<F> {
@@ -31,10 +31,9 @@ impl<F: Evictable> Retune for LimiterSlot<F> {
         true
     }
 
-    fn prepare(&mut self, now: Instant, key: Key) {
-        if let Key::Of(key) = key {
-            self.on_table(now, |table, policy, stale| table.prepare(key, policy, stale));
-        }
+    fn prepare(&mut self, now: Instant, key: Key) -> Option<KeySlot> {
+        let Key::Of(key) = key else { return None };
+        self.on_table(now, |table, policy, stale| table.prepare(key, policy, stale))?
     }
 
     fn catch_up(&mut self, now: Instant) -> bool {

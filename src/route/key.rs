@@ -350,7 +350,7 @@ impl KeySpec {
 
     /// Returns whether all requests of a route count together.
     pub fn is_shared(&self) -> bool {
-        self.parts == [Part::Route]
+        matches!(*self.parts, [Part::Route])
     }
 
     /// Returns whether a part is taken from header fields or the query.

@@ -197,7 +197,7 @@ impl AdmittedRequest {
         forward::frame_answer(status, headers, fields);
         if let Some(quota) = self.quota.take() {
             self.completion.rate_limit_names = quota.fields();
-            quota.write(headers, &self.route);
+            quota.write(headers, &self.route, &self.completion.peer.field_texts);
         }
         self.completion.write_id(headers);
         let edits = &self.route.options.response_headers;
@@ -236,7 +236,7 @@ impl AdmittedRequest {
         let fields = headers.set();
         strip_hop_by_hop(headers, fields);
         if let Some(quota) = self.quota.take() {
-            quota.write(headers, &self.route);
+            quota.write(headers, &self.route, &self.completion.peer.field_texts);
         }
         self.completion.write_id(headers);
         let edits = &self.route.options.response_headers;

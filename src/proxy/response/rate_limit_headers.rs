@@ -3,12 +3,11 @@
 //! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-10.
 
 use super::refusal::whole_seconds;
-use crate::http1::FieldList;
 use crate::{
     config::{RateLimitHeaders, Route, RouteRule},
     flow::{Quota, ReasonKind, Rejection, Report},
 };
-use bytes::Bytes;
+use crate::{http1::FieldList, proxy::message::field_texts::FieldTexts};
 use http::{HeaderName, HeaderValue};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -56,8 +55,14 @@ impl RateLimitFields {
             return None;
         }
         let (mut tightest, mut is_overridden) = (None, false);
+        let mut expected = 0;
         for quota in &report.quotas {
-            let Some((at, rule)) = shown(route, quota) else { continue };
+            let Some(at) = rule_of(route, quota, expected) else { continue };
+            expected = at + 1;
+            let rule = &route.rules[at];
+            if !is_shown(rule) {
+                continue;
+            }
             is_overridden |= rule.when.is_some();
             let tightness = quota.tightness();
             if tightest.is_none_or(|(_, _, least)| tightness < least) {
@@ -114,8 +119,8 @@ impl RateLimitFields {
         if self.legacy { &FIELDS } else { draft }
     }
 
-    /// Writes the fields. `route` is the one whose quotas these are.
-    pub(crate) fn write(self, headers: &mut FieldList, route: &Route) {
+    /// Writes the fields, in memory of `texts`. `route` is the one whose quotas these are.
+    pub(crate) fn write(self, headers: &mut FieldList, route: &Route, texts: &FieldTexts) {
         let Self { tightest, legacy, policy } = self;
         if let Some(policy) = policy.map(|policy| *policy).or_else(|| route.policy.clone()) {
             headers.insert(RATELIMIT_POLICY, policy);
@@ -124,15 +129,9 @@ impl RateLimitFields {
         let Some(rule) = route.rules.get(tightest.rule) else { return };
         let (mut left, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
         let (left, reset) = (left.format(tightest.left), reset.format(tightest.reset));
-        // A fifth of the cost of `format!`. To the byte, as `Bytes` keeps a longer one apart.
-        let mut line = Vec::with_capacity(rule.name.len() + left.len() + reset.len() + 8);
-        line.push(b'"');
-        line.extend_from_slice(rule.name.as_bytes());
-        line.extend_from_slice(b"\";r=");
-        line.extend_from_slice(left.as_bytes());
-        line.extend_from_slice(b";t=");
-        line.extend_from_slice(reset.as_bytes());
-        if let Ok(line) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
+        // A fifth of the cost of `format!`.
+        let line = texts.value(&["\"", &rule.name, "\";r=", left, ";t=", reset]);
+        if let Some(line) = line {
             headers.insert(RATELIMIT, line);
         }
         if legacy {
@@ -161,9 +160,22 @@ pub(crate) fn explain(headers: &mut FieldList, rule: &str, reason: ReasonKind) {
 /// The rule of `quota` and its place among the route's, if clients see it: it
 /// has a quota over time, and it is in force.
 fn shown<'a>(route: &'a Route, quota: &Quota) -> Option<(usize, &'a RouteRule)> {
-    let mut rules = route.rules.iter().enumerate();
-    let shown = rules.find(|(_, rule)| rule.slot == quota.slot)?;
-    (shown.1.quota.is_some() && !shown.1.dry_run).then_some(shown)
+    let at = rule_of(route, quota, 0)?;
+    Some((at, &route.rules[at])).filter(|(_, rule)| is_shown(rule))
+}
+
+/// The place of the rule of `quota`, probably `expected`: quotas are in the order of rules, unless an
+/// edit changed it.
+fn rule_of(route: &Route, quota: &Quota, expected: usize) -> Option<usize> {
+    let is_it = |rule: &RouteRule| rule.slot == quota.slot;
+    if route.rules.get(expected).is_some_and(is_it) {
+        return Some(expected);
+    }
+    route.rules.iter().position(is_it)
+}
+
+fn is_shown(rule: &RouteRule) -> bool {
+    rule.quota.is_some() && !rule.dry_run
 }
 
 #[cfg(test)]
@@ -199,7 +211,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
 
     fn written(quota: Option<RateLimitFields>, route: &Route) -> HeaderMap {
         let mut headers = FieldList::default();
-        quota.expect("a quota").write(&mut headers, route);
+        quota.expect("a quota").write(&mut headers, route, &FieldTexts::default());
         headers.into_map()
     }
 

@@ -1,6 +1,6 @@
 //! TLS towards clients, with curl and with certificates of several names.
 
-use crate::common::{Gateway, connect, curl, eventually, upstream};
+use crate::common::{Gateway, connect, curl, eventually, http::Client, upstream};
 use std::{
     fs,
     io::{Read, Write},
@@ -209,12 +209,19 @@ fn a_development_certificate_is_made_on_first_use() {
 }
 
 #[test]
-fn a_client_that_does_not_speak_tls_disturbs_nobody() {
+fn a_client_that_does_not_speak_tls_is_answered_or_cut_off() {
     let upstream = upstream::echo();
     let gateway = two_certificates(upstream.address);
-    let mut plain = crate::common::http::Client::new(gateway.web());
+    let mut plain = Client::new(gateway.web());
     plain.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(plain.try_read("GET").is_none());
+    let answer = plain.try_read("GET").expect("an answer");
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("use https://"), "{}", answer.text());
+    assert!(plain.try_read("GET").is_none(), "the connection goes on");
+    eventually("the log says why", || gateway.log().contains("use https://").then_some(()));
+    let mut neither = Client::new(gateway.web());
+    neither.send("\0\0\0\0\0\0\0\0");
+    assert!(neither.try_read("GET").is_none());
     assert!(ask(&gateway, "shop.test", "shop", &[]).is_ok());
     let page = curl(&[&format!("http://{}/metrics", gateway.address("admin"))]);
     assert!(page.contains("flowgate_tls_"), "{page}");

@@ -166,9 +166,10 @@ fn edited<T: Send + 'static>(
     let before = before.recv_timeout(PATIENCE).expect("all are accepted");
     let is_answered = |client: &mut Client| {
         let mut answer = Vec::new();
-        // One that is spoken to in TLS may be reset after what it is told.
         drop(client.stream.read_to_end(&mut answer));
-        answer.starts_with(b"HTTP/1.1 ")
+        let answer = String::from_utf8_lossy(&answer);
+        // One that should speak TLS is told so.
+        answer.starts_with("HTTP/1.1 ") && !answer.contains("use https://")
     };
     let answered = clients.iter_mut().map(is_answered).collect();
     worker.stop();

@@ -2,9 +2,10 @@
 
 use super::{
     connection::{ReadAhead, Serving, serve},
+    http1,
     protocol::{Beginning, Unclear, detect},
     proxy_protocol::{self, Invalid},
-    tls::Acceptor,
+    tls::{Accepted, Acceptor},
     unreadable::UnreadableRequest,
 };
 use crate::meter;
@@ -39,6 +40,10 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 /// How long a listener that closes waits for those, all in all: half of what a drain leaves to
 /// the connections that it takes meanwhile.
 const EXHAUSTED_PATIENCE: Duration = Duration::from_millis(500);
+
+const WITHOUT_TLS: UnreadableRequest = UnreadableRequest::malformed(
+    "the client speaks HTTP without TLS to a listener with `tls`: use https://",
+);
 
 /// One worker's socket of a listener.
 #[derive(Debug)]
@@ -405,12 +410,14 @@ async fn greet(
     let limit = options.timeouts.tls_handshake;
     // In a box, as is what a cleartext client begins with: what it needs is not needed later.
     let handshake = Box::pin(worker.clock.timeout(limit, acceptor.accept(stream)));
-    let Some(Ok(Ok((stream, protocol, name)))) = unless_drained(handle, handshake).await else {
-        worker.counters.tls_failures.fetch_add(1, Relaxed);
-        return None;
-    };
-    worker.counters.tls_handshakes.fetch_add(1, Relaxed);
-    Some(serve(stream, ReadAhead::default(), protocol, peer(name, true), options))
+    let accepted = unless_drained(handle, handshake).await;
+    if let Some(Ok(Ok(Accepted::Secured(stream, protocol, name)))) = accepted {
+        worker.counters.tls_handshakes.fetch_add(1, Relaxed);
+        return Some(serve(stream, ReadAhead::default(), protocol, peer(name, true), options));
+    }
+    worker.counters.tls_failures.fetch_add(1, Relaxed);
+    let Some(Ok(Ok(Accepted::Cleartext(stream)))) = accepted else { return None };
+    Some(Box::pin(http1::refuse(stream, peer(None, false), options, WITHOUT_TLS)))
 }
 
 /// The same without TLS, where only the client's first bytes show the protocol.

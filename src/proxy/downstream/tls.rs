@@ -22,6 +22,13 @@ use tokio_rustls::{
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
+/// What a client of a listener with TLS speaks.
+pub(crate) enum Accepted {
+    Secured(Box<TlsStream<TcpStream>>, Protocol, Option<ServerName>),
+    /// HTTP without TLS, of which nothing has been read.
+    Cleartext(TcpStream),
+}
+
 /// One listener's side of TLS, shared by all workers, so that a session begun with
 /// one is resumed with another.
 #[derive(Clone)]
@@ -57,11 +64,13 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// The client does not speak TLS, or nothing that both speak.
-    pub(crate) async fn accept(
-        &self,
-        stream: TcpStream,
-    ) -> io::Result<(Box<TlsStream<TcpStream>>, Protocol, Option<ServerName>)> {
+    /// The client speaks neither TLS nor HTTP, or nothing that both speak.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Accepted> {
+        let mut first = [0];
+        // TLS begins with a byte that is no letter, HTTP with a method.
+        if stream.peek(&mut first).await? > 0 && first[0].is_ascii_uppercase() {
+            return Ok(Accepted::Cleartext(stream));
+        }
         let stream = Box::new(self.inner.accept(stream).await?);
         let session = stream.get_ref().1;
         let protocol = match session.alpn_protocol() {
@@ -74,7 +83,7 @@ impl Acceptor {
         let server_name = name
             .zip(several)
             .map(|(name, certificates)| ServerName { name: name.to_owned(), certificates });
-        Ok((stream, protocol, server_name))
+        Ok(Accepted::Secured(stream, protocol, server_name))
     }
 }
 

@@ -19,6 +19,7 @@ mod target;
 use crate::flow::Instant;
 use crate::proxy::{
     connections::{options::ConnectionOptions, registry::GRACE},
+    downstream::unreadable::UnreadableRequest,
     peer::Peer,
     timeouts::timer::ConnectionTimer,
 };
@@ -89,6 +90,22 @@ where
         })
         .await;
     }
+}
+
+/// Answers a client of which no request is read, and closes the connection.
+pub(crate) async fn refuse<T>(
+    mut io: T,
+    peer: Arc<Peer>,
+    options: ConnectionOptions,
+    why: UnreadableRequest,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let clock = &peer.worker.clock;
+    let armed = clock.now() + options.timeouts.header_read;
+    let sleep = pin!(clock.timer(armed));
+    let mut timer = ConnectionTimer::new(clock, sleep, armed);
+    Session::new(&mut io, &mut timer, Arc::clone(&peer), options).refuse(why).await;
 }
 
 /// How a connection stops being idle.

@@ -60,6 +60,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         }
     }
 
+    /// Answers without reading a request, and closes the connection.
+    pub(super) async fn refuse(mut self, why: UnreadableRequest) {
+        if let Next::Close { lingers } = self.reject(why) {
+            self.close(lingers).await;
+        }
+    }
+
     /// Answers a request that could not be read.
     fn reject(&mut self, unread: UnreadableRequest) -> Next {
         unread.note(&self.peer);

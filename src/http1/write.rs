@@ -133,6 +133,11 @@ impl<'a> HeadWriter<'a> {
         self.line(name.as_str().as_bytes(), value.as_bytes());
     }
 
+    /// Adds a field whose name and value are valid.
+    pub fn valid_line(&mut self, name: &str, value: &[u8]) {
+        self.line(name.as_bytes(), value);
+    }
+
     /// Adds the field that says where the body ends.
     pub fn length(&mut self, length: LengthField) {
         match length {

@@ -23,7 +23,6 @@ use crate::{
     },
     meter::{Ended, ExemplarId},
     preview::Trial,
-    traces::TraceContext,
 };
 use bytes::Bytes;
 use core::{
@@ -58,8 +57,6 @@ pub(crate) struct Completion {
     pub(crate) started: Instant,
     /// By which logs name it, unless that is off.
     pub(crate) request_id: Option<HeaderValue>,
-    /// The trace that it belongs to, unless tracing is off.
-    pub(crate) trace: Option<Box<TraceContext>>,
     /// How many servers have been asked.
     pub(crate) attempts: u32,
     /// What the route's placeholders stand for, if it has any.
@@ -111,7 +108,6 @@ impl Completion {
             method,
             started,
             request_id: None,
-            trace: None,
             attempts: 0,
             values: None,
             rate_limit_names: &[],

@@ -6,7 +6,7 @@ use crate::{
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Rejection, Report},
     preview::TrialRecord,
-    traces::{Recording, TraceContext, TraceParent},
+    traces::{Recording, TraceParent},
 };
 use crate::{http1, proxy::message::request::Request};
 use core::{net::IpAddr, time::Duration};
@@ -86,8 +86,8 @@ impl LogEntry {
     }
 
     /// Notes the trace that the request belongs to, and what records it.
-    pub(crate) fn trace(&mut self, trace: &TraceContext, recording: Option<Box<Recording>>) {
-        self.trace_id = Some(trace.trace_id());
+    pub(crate) fn trace(&mut self, id: u128, recording: Option<Box<Recording>>) {
+        self.trace_id = Some(id);
         self.recording = recording;
     }
 

@@ -1,6 +1,6 @@
 //! The trace that a request belongs to, as `traceparent` names it (W3C Trace Context, level 1).
 
-use crate::http1::{self, Fields};
+use crate::http1::{self, FieldList, Fields};
 use http::{HeaderName, HeaderValue};
 
 /// The header with the trace and the calling span.
@@ -54,20 +54,55 @@ impl TraceParent {
         Some(Self { trace_id, span_id, is_sampled: flags & SAMPLED != 0 })
     }
 
-    /// Writes it as the value of a header.
-    pub fn header(&self) -> HeaderValue {
-        let text = self.text();
-        HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
-    }
-
     /// Writes it as version 00.
-    pub(super) fn text(&self) -> [u8; LENGTH] {
+    fn text(&self) -> [u8; LENGTH] {
         let mut text = [b'-'; LENGTH];
         text[..2].copy_from_slice(b"00");
         write_hex(&self.trace_id.to_be_bytes(), &mut text[3..35]);
         write_hex(&self.span_id.to_be_bytes(), &mut text[36..52]);
         text[53..].copy_from_slice(if self.is_sampled { b"01" } else { b"00" });
         text
+    }
+}
+
+/// The trace of a request, as its server receives it.
+///
+/// It is no field among the others: a proxy writes it into each head of HTTP/1.1 as it is, so that a
+/// request which is not sampled costs no memory.
+#[derive(Clone, Debug)]
+pub struct TraceContext {
+    text: [u8; LENGTH],
+    /// Whether the trace is the caller's: only then its `tracestate` means something.
+    is_continued: bool,
+}
+
+impl TraceContext {
+    /// Returns the context of a request whose own span is `own`.
+    pub fn new(own: TraceParent, is_continued: bool) -> Self {
+        Self { text: own.text(), is_continued }
+    }
+
+    /// Returns the value of `traceparent`.
+    pub const fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Returns the value of `traceparent` as that of a field.
+    pub fn header(&self) -> HeaderValue {
+        HeaderValue::from_bytes(&self.text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+
+    /// Removes what else the fields for a server say of a trace.
+    pub fn prepare(&self, headers: &mut FieldList) {
+        headers.remove(&TRACEPARENT);
+        if !headers.contains_key(&TRACESTATE) {
+            return;
+        }
+        let state = self.is_continued.then(|| trace_state((&*headers).into())).flatten();
+        match state.and_then(|state| HeaderValue::try_from(state).ok()) {
+            Some(state) => headers.insert(&TRACESTATE, &state),
+            None => headers.remove(&TRACESTATE),
+        }
     }
 }
 
@@ -135,19 +170,30 @@ fn hex(digits: &[u8]) -> Option<u128> {
     })
 }
 
+/// The digits of each byte.
+static PAIRS: [[u8; 2]; 256] = pairs();
+
+const fn pairs() -> [[u8; 2]; 256] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+}
+
 /// Writes bytes as hexadecimal digits, two for each.
 fn write_hex(bytes: &[u8], into: &mut [u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (byte, digits) in bytes.iter().zip(into.chunks_exact_mut(2)) {
-        digits[0] = DIGITS[usize::from(byte >> 4)];
-        digits[1] = DIGITS[usize::from(byte & 15)];
+        digits.copy_from_slice(&PAIRS[usize::from(*byte)]);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http1::FieldList;
     use proptest::prelude::*;
 
     const VALID: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -157,9 +203,9 @@ mod tests {
         let read = TraceParent::parse(VALID.as_bytes()).unwrap();
         assert_eq!(read.trace_id, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c);
         assert_eq!((read.span_id, read.is_sampled), (0xb7ad_6b71_6920_3331, true));
-        assert_eq!(read.header(), VALID);
+        assert_eq!(read.text(), VALID.as_bytes());
         let unsampled = VALID.replace("-01", "-00");
-        assert_eq!(TraceParent::parse(unsampled.as_bytes()).unwrap().header(), unsampled);
+        assert_eq!(TraceParent::parse(unsampled.as_bytes()).unwrap().text(), unsampled.as_bytes());
         // Of the other flags nothing is known.
         for (flags, sampled) in [("02", false), ("03", true), ("ff", true), ("fe", false)] {
             let text = VALID.replace("-01", &format!("-{flags}"));
@@ -171,7 +217,7 @@ mod tests {
     fn a_later_version_may_have_more() {
         for text in [VALID.replace("00-", "01-"), VALID.replace("00-", "cc-") + "-what-comes"] {
             let read = TraceParent::parse(text.as_bytes()).unwrap();
-            assert_eq!(read.header(), VALID);
+            assert_eq!(read.text(), VALID.as_bytes());
         }
     }
 
@@ -252,13 +298,13 @@ mod tests {
         #[test]
         fn what_is_written_is_read_again(trace_id in 1_u128.., span_id in 1_u64.., is_sampled: bool) {
             let parent = TraceParent { trace_id, span_id, is_sampled };
-            prop_assert_eq!(TraceParent::parse(parent.header().as_bytes()), Some(parent));
+            prop_assert_eq!(TraceParent::parse(&parent.text()), Some(parent));
         }
 
         #[test]
         fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             if let Some(read) = TraceParent::parse(&bytes) {
-                prop_assert_eq!(TraceParent::parse(read.header().as_bytes()), Some(read));
+                prop_assert_eq!(TraceParent::parse(&read.text()), Some(read));
             }
             if let Ok(value) = HeaderValue::from_bytes(&bytes) {
                 let headers: FieldList = [(TRACESTATE, value)].into_iter().collect();

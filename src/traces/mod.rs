@@ -12,7 +12,7 @@ mod recording;
 mod resource;
 mod span;
 
-pub use context::{TRACEPARENT, TRACESTATE, TraceParent};
+pub use context::{TRACEPARENT, TRACESTATE, TraceContext, TraceParent};
 pub use exporter::{Exporter, Queued, queue};
-pub use recorder::{Recorder, SpanQueue, Trace, TraceContext};
+pub use recorder::{Recorder, SpanQueue, Trace};
 pub use recording::{Client, Recording};

@@ -1,27 +1,22 @@
 //! Says to which trace a request belongs, and whether it is recorded.
 
 use super::{
-    context::{TRACEPARENT, TRACESTATE, TraceParent, trace_state},
+    context::{TraceContext, TraceParent, trace_state},
     recording::{Client, Recording},
 };
 use crate::{
     access_log::AccessRecord,
     config::{ParentTraces, Tracing},
     flow::Instant,
-    http1::{FieldList, Fields},
+    http1::Fields,
     meter::Counters,
 };
-use bytes::{Bytes, BytesMut};
 use fastrand::Rng;
-use http::HeaderValue;
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
 };
 use tokio::sync::mpsc;
-
-/// Headers that are written into one piece of memory: a request that lasts keeps all of it.
-const BATCH: usize = 16 * 55;
 
 /// Spans of one request, as JSON with commas between them.
 #[derive(Debug)]
@@ -40,33 +35,20 @@ pub struct SpanQueue {
 /// Traces the requests of one worker.
 #[derive(Debug)]
 pub struct Recorder {
-    made: Mutex<Made>,
+    /// Makes 64 bits each.
+    halves: Mutex<[Rng; 2]>,
     queue: SpanQueue,
-}
-
-#[derive(Debug)]
-struct Made {
-    /// Of 64 bits each.
-    halves: [Rng; 2],
-    memory: BytesMut,
 }
 
 /// A request that has arrived.
 #[derive(Debug)]
 pub struct Trace {
     /// Its trace.
+    pub id: u128,
+    /// What its server receives.
     pub context: TraceContext,
     /// What records it, if it is sampled.
     pub recording: Option<Box<Recording>>,
-}
-
-/// The trace of a request, as the upstream receives it.
-#[derive(Debug)]
-pub struct TraceContext {
-    trace_id: u128,
-    header: HeaderValue,
-    /// Whether the trace is the caller's: only then its `tracestate` means something.
-    is_continued: bool,
 }
 
 impl Recorder {
@@ -74,7 +56,7 @@ impl Recorder {
     pub fn new(queue: SpanQueue) -> Self {
         // The standard library keys its maps with random numbers of the system.
         let halves = [(); 2].map(|()| Rng::with_seed(RandomState::new().hash_one(())));
-        Self { made: Mutex::new(Made { halves, memory: BytesMut::new() }), queue }
+        Self { halves: Mutex::new(halves), queue }
     }
 
     /// Returns the trace of a request that has arrived, and its recording if it is sampled.
@@ -99,32 +81,19 @@ impl Recorder {
             let state = state.unwrap_or_default();
             Box::new(Recording::new(own, (caller, is_continued), state, headers, client))
         });
-        let header = self.header(own);
-        let context = TraceContext { trace_id: own.trace_id, header, is_continued };
-        Trace { context, recording }
+        Trace { id: own.trace_id, context: TraceContext::new(own, is_continued), recording }
     }
 
     /// Returns the trace and the span of a request that `parent` called, or that begins a trace.
     fn own(&self, tracing: &Tracing, parent: Option<TraceParent>) -> TraceParent {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let [high, low] = &mut made.halves;
+        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        let [high, low] = &mut *halves;
         let span_id = high.u64(1..);
         if let Some(parent) = parent {
             return TraceParent { span_id, ..parent };
         }
         let trace_id = u128::from(high.u64(..)) << 64 | u128::from(low.u64(1..));
         TraceParent { trace_id, span_id, is_sampled: tracing.sample.includes(trace_id) }
-    }
-
-    fn header(&self, own: TraceParent) -> HeaderValue {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = own.text();
-        if made.memory.capacity() < text.len() {
-            made.memory = BytesMut::with_capacity(BATCH);
-        }
-        made.memory.extend_from_slice(&text);
-        let text: Bytes = made.memory.split().freeze();
-        HeaderValue::from_maybe_shared(text).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
     /// Puts the spans of a request that has ended into the queue, or drops and counts them if it is
@@ -134,26 +103,6 @@ impl Recorder {
         let count = recording.write(record, arrival, &mut json);
         if self.queue.sender.try_send(Spans { json, count }).is_err() {
             self.queue.counters.spans_dropped.fetch_add(count, Relaxed);
-        }
-    }
-}
-
-impl TraceContext {
-    /// Returns the trace.
-    pub const fn trace_id(&self) -> u128 {
-        self.trace_id
-    }
-
-    /// Writes the trace into the head of a request to a server.
-    pub fn write(&self, headers: &mut FieldList) {
-        headers.insert(TRACEPARENT, self.header.clone());
-        if !headers.contains_key(&TRACESTATE) {
-            return;
-        }
-        let state = self.is_continued.then(|| trace_state((&*headers).into())).flatten();
-        match state.and_then(|state| HeaderValue::try_from(state).ok()) {
-            Some(state) => headers.insert(TRACESTATE, state),
-            None => headers.remove(&TRACESTATE),
         }
     }
 }

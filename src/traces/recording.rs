@@ -1,14 +1,14 @@
 //! A sampled request: what its spans say, noted on its way.
 
 use super::{
-    context::{TRACEPARENT, TraceParent},
+    context::{TraceContext, TraceParent},
     span::{Attribute, Decimal, Event, Kind, Link, Span, SpanId, Status, StatusCode, TraceId},
 };
 use crate::{
     access_log::{AccessRecord, Ending},
     config::Server,
     flow::Instant,
-    http1::{self, FieldList, Fields},
+    http1::{self, Fields},
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Version, header::USER_AGENT};
@@ -90,17 +90,10 @@ impl Recording {
         self.own.trace_id
     }
 
-    /// Notes that `server` is asked for `path` next, and writes the attempt's span into `headers`.
-    pub fn attempt(
-        &mut self,
-        server: &Arc<Server>,
-        path: String,
-        headers: &mut FieldList,
-        now: Instant,
-    ) {
+    /// Notes that `server` is asked for `path` next. Returns what it receives: the attempt's span.
+    pub fn attempt(&mut self, server: &Arc<Server>, path: String, now: Instant) -> TraceContext {
         self.end_attempt(now);
         let span_id = fastrand::u64(1..);
-        headers.insert(TRACEPARENT, TraceParent { span_id, ..self.own }.header());
         self.attempts.push(Attempt {
             span_id,
             server: Arc::clone(server),
@@ -111,6 +104,7 @@ impl Recording {
             failure: None,
             cause: None,
         });
+        TraceContext::new(TraceParent { span_id, ..self.own }, self.is_continued)
     }
 
     /// Notes the status of the latest attempt's answer.

@@ -170,3 +170,46 @@ fn baggage_passes_untouched_and_is_in_no_span() {
     let shown = |text: &[u8]| String::from_utf8_lossy(text).contains("hidden");
     assert!(!exports.iter().any(|(export, _)| shown(&export.body)));
 }
+
+#[test]
+fn a_server_gets_one_field_over_either_version_and_none_that_the_route_replaces() {
+    let (collector, _exports) = collector();
+    let (server, requests) = noting(|_| upstream::ok("done"));
+    let behind = Gateway::start(&yaml(server.address, ALL));
+    let keys = "sample: 100%, parent: on";
+    let other = format!(
+        "upstreams:\n  - {{ name: h2, servers: [{{ url: \"http://{}\" }}], protocol: h2 }}\n",
+        behind.web()
+    );
+    let route = |name: &str, more: &str| {
+        format!("  - {{ name: {name}, match: {{ path: /{name} }}, {more} }}\n")
+    };
+    let routes = [
+        route("h2", "upstream: h2"),
+        route("set", "upstream: up, request_headers: { set: { traceparent: mine } }"),
+        route("removed", "upstream: up, request_headers: { remove: [traceparent] }"),
+    ];
+    let text = text(collector.address, server.address, keys, "");
+    let text = text
+        .replace("upstreams:\n", &other)
+        .replace("routes:\n", &format!("routes:\n{}", routes.concat()));
+    let gateway = Gateway::start(&text);
+    let mut client = Client::new(gateway.web());
+    // Not sampled, as its caller says.
+    let sent = format!("00-{TRACE}-{CALLER}-00");
+    for path in ["/plain", "/h2", "/set", "/removed"] {
+        let fields = [("traceparent", &*sent), ("tracestate", "a=1")];
+        assert_eq!(client.request("GET", path, &fields).status, 200);
+        let got = fields_of(&requests, path, "traceparent");
+        assert_eq!(fields_of(&requests, path, "tracestate"), ["a=1"], "{path}");
+        match path {
+            "/set" => assert_eq!(got, ["mine"]),
+            "/removed" => assert!(got.is_empty(), "{got:?}"),
+            _ => {
+                let [trace, span, flags] = read(&got[0]);
+                assert_eq!((got.len(), trace, flags), (1, TRACE, "00"), "{path}");
+                assert_ne!(span, CALLER);
+            }
+        }
+    }
+}

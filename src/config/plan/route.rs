@@ -193,6 +193,13 @@ pub struct HeaderEdits {
     pub remove: Vec<HeaderName>,
 }
 
+impl HeaderEdits {
+    /// Returns whether it says something about a field.
+    pub fn names(&self, name: &HeaderName) -> bool {
+        self.remove.contains(name) || self.set.iter().any(|(other, _)| other == name)
+    }
+}
+
 /// The response to a rejected request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {

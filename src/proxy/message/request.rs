@@ -1,6 +1,10 @@
 //! A request on its way through, whichever version of HTTP its neighbours speak.
 
-use crate::{http1::FieldList, proxy::body::extended_connect::ExtendedConnect};
+use crate::{
+    http1::FieldList,
+    proxy::body::extended_connect::ExtendedConnect,
+    traces::{TRACEPARENT, TraceContext},
+};
 use http::{Method, Uri, Version};
 
 /// A request with a body. Its head is in a box, as it is large and passes through many hands.
@@ -19,6 +23,8 @@ pub(crate) struct RequestHead {
     pub(crate) headers: FieldList,
     /// The client's side of a tunnel over HTTP/2.
     pub(crate) extended: Option<ExtendedConnect>,
+    /// The trace that its server is to receive, which is not among the headers.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl<B> Request<B> {
@@ -78,6 +84,9 @@ impl<B> Request<B> {
         *request.uri_mut() = head.uri;
         *request.version_mut() = head.version;
         *request.headers_mut() = head.headers.into_map();
+        if let Some(trace) = head.trace {
+            request.headers_mut().insert(TRACEPARENT, trace.header());
+        }
         request
     }
 }
@@ -88,7 +97,7 @@ impl<B> From<http::Request<B>> for Request<B> {
         let extended = head.extensions.remove();
         let (method, uri, version) = (head.method, head.uri, head.version);
         let headers = head.headers.into();
-        let head = RequestHead { method, uri, version, headers, extended };
+        let head = RequestHead { method, uri, version, headers, extended, trace: None };
         Self { head: Box::new(head), body }
     }
 }

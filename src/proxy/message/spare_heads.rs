@@ -32,6 +32,7 @@ impl SpareHeads {
             // It shares the buffer that it was read into.
             head.uri = Uri::default();
             head.extended = None;
+            head.trace = None;
             self.request.give(head);
         }
     }

@@ -2,7 +2,10 @@
 //! what may be tried again.
 
 use super::forward::{self, Forward};
-use crate::proxy::message::{request::Request, response::Response};
+use crate::proxy::message::{
+    request::{Request, RequestHead},
+    response::Response,
+};
 use crate::proxy::{
     body::{
         request_body::RequestBody,
@@ -29,7 +32,7 @@ use crate::proxy::{
 use crate::{
     config::{Route, Server, Upstream},
     flow::Instant,
-    traces::Recording,
+    traces::{Recording, TRACEPARENT},
 };
 use core::{
     future::poll_fn,
@@ -282,7 +285,9 @@ impl UpstreamAttempt<'_> {
         if let (Some(recording), Some(request)) = (&mut entry.recording, request) {
             let now = self.peer.worker.clock.now();
             let path = request.uri().path().to_owned();
-            recording.attempt(server, path, request.headers_mut(), now);
+            // What the route set in its place is not that of this attempt.
+            request.headers_mut().remove(&TRACEPARENT);
+            request.head_mut().trace = Some(recording.attempt(server, path, now));
         }
     }
 
@@ -303,7 +308,13 @@ impl UpstreamAttempt<'_> {
         let host = rewrite.and_then(|rewrite| rewrite.host.as_ref());
         forward::prepare(request, self.peer, self.forward, host);
         let edits = &self.route.options.request_headers;
-        placeholders::edit(request.headers_mut(), edits, self.values);
+        let RequestHead { headers, trace, .. } = request.head_mut();
+        if edits.names(&TRACEPARENT)
+            && let Some(trace) = trace.take()
+        {
+            headers.insert(&TRACEPARENT, trace.header());
+        }
+        placeholders::edit(headers, edits, self.values);
         is_repeatable
     }
 

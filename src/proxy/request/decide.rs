@@ -41,7 +41,10 @@ use crate::{
 };
 use crate::{
     http1::{FieldKind, FieldList, FieldSet},
-    proxy::message::{request::Request, response::Response},
+    proxy::message::{
+        request::{Request, RequestHead},
+        response::Response,
+    },
 };
 use core::net::IpAddr;
 use http::{Uri, Version, uri::PathAndQuery};
@@ -90,7 +93,7 @@ pub(crate) fn handle(
     }
 }
 
-fn begin(peer: Arc<Peer>, request: Request<ClientBody>) -> Result<Step, Box<Unverified>> {
+fn begin(peer: Arc<Peer>, mut request: Request<ClientBody>) -> Result<Step, Box<Unverified>> {
     peer.on_request();
     let worker = &peer.worker;
     if worker.connections.are_retiring() {
@@ -106,9 +109,9 @@ fn begin(peer: Arc<Peer>, request: Request<ClientBody>) -> Result<Step, Box<Unve
     let mut completion = Completion::new(peer, request.method().clone(), request.version(), now);
     if let Some(trace) = trace {
         if let Some(entry) = &mut entry {
-            entry.trace(&trace.context, trace.recording);
+            entry.trace(trace.id, trace.recording);
         }
-        completion.trace = Some(Box::new(trace.context));
+        request.head_mut().trace = Some(trace.context);
     }
     completion.entry = entry;
     completion.identify(request.headers(), &snapshot);
@@ -192,8 +195,9 @@ fn decide(
     if let Some(id) = &completion.request_id {
         request.headers_mut().insert(&X_REQUEST_ID, id);
     }
-    if let Some(trace) = &completion.trace {
-        trace.write(request.headers_mut());
+    let RequestHead { trace, headers, .. } = request.head_mut();
+    if let Some(trace) = trace {
+        trace.prepare(headers);
     }
     let options =
         ReplyOptions { headers: settings.rate_limit_headers, explain: settings.explain_headers };

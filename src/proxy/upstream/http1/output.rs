@@ -13,6 +13,7 @@ use crate::proxy::{
     io::outgoing::{Outgoing, PARTS_MAX},
     upstream::io::BoxedIo,
 };
+use crate::traces::TRACEPARENT;
 use bytes::Buf as _;
 use core::{
     pin::Pin,
@@ -73,6 +74,9 @@ impl Output {
             has_length |= kind == FieldKind::ContentLength;
             !matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
         });
+        if let Some(trace) = &request.head().trace {
+            writer.valid_line(TRACEPARENT.as_str(), trace.text());
+        }
         if request.headers().set().has(FieldKind::Trailer) {
             self.announced.extend(request.headers().get_all(&TRAILER).flat_map(announced));
         }

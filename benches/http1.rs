@@ -40,7 +40,8 @@ fn main() {
     println!("{:<44}{:>10}{:>10}{:>12}", "ns a head", "read", "write", "byte by byte");
     heads("request, 3 fields", SMALL);
     heads("request, 12 fields", BROWSER);
-    let (read, write) = (response_read(), response_write());
+    let read = response_read();
+    let write = response_write();
     println!("{:<44}{read:>10.0}{write:>10.0}", "response, 7 fields");
     println!("\n{:<44}{:>10}{:>12}", "chunked, of data", "MB/s", "ms a MiB");
     for (name, size) in [("1 byte", 1), ("16 bytes", 16), ("1 KiB", 1024), ("16 KiB", 16 * 1024)] {
@@ -86,7 +87,8 @@ fn response_read() -> f64 {
 }
 
 fn response_write() -> f64 {
-    let (mut head, bytes) = (ResponseHead::default(), RESPONSE.as_bytes());
+    let mut head = ResponseHead::default();
+    let bytes = RESPONSE.as_bytes();
     head.parse(bytes, LIMITS, RequestKind::Other).expect("a head");
     let mut out = Vec::new();
     best(|| {

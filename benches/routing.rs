@@ -146,8 +146,10 @@ fn headers() -> HeaderMap {
 fn around_a_request() {
     let headers = headers();
     let trusted = ["10.0.0.0/8".parse().expect("a network")];
-    let (peer, client) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([192, 0, 2, 1]));
-    let (host, path) = ("gateway.example.com:8080", "/api/v1/orders/17/items");
+    let peer = IpAddr::from([10, 0, 0, 1]);
+    let client = IpAddr::from([192, 0, 2, 1]);
+    let host = "gateway.example.com:8080";
+    let path = "/api/v1/orders/17/items";
     let target = Target {
         listener: None,
         identity: None,

@@ -412,8 +412,10 @@ mod tests {
     #[test]
     fn a_request_without_a_first_byte_counts_in_the_durations_only() {
         let meter = RouteMeter::default();
-        let (method, status) = (&Method::GET, StatusCode::OK);
-        let (duration, at) = (Duration::from_secs(1), Duration::ZERO);
+        let method = &Method::GET;
+        let status = StatusCode::OK;
+        let duration = Duration::from_secs(1);
+        let at = Duration::ZERO;
         meter.record(
             &Ended { method, status, first_byte: None, duration, at, is_admitted: true },
             || None,
@@ -463,7 +465,8 @@ mod tests {
         for (millis, is_admitted) in [(1, false), (20, true), (1, false)] {
             let duration = Duration::from_millis(millis);
             let at = Duration::ZERO;
-            let (method, status) = (&Method::GET, StatusCode::OK);
+            let method = &Method::GET;
+            let status = StatusCode::OK;
             let ended = Ended { method, status, first_byte: None, duration, at, is_admitted };
             meter.record(&ended, || None);
         }

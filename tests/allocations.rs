@@ -90,7 +90,8 @@ fn two_an_hour() -> Vec<(Algorithm, u32)> {
 fn flood_with_keys(algorithm: Algorithm, at_once: u32, max_keys: u32) {
     let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
     let rule = Rule { name: "it".into(), algorithm, keyed, dry_run: false };
-    let (most, word) = (rule.most_bytes(false), rule.algorithm.word());
+    let most = rule.most_bytes(false);
+    let word = rule.algorithm.word();
     let now = Instant::EPOCH + Duration::from_hours(500_000);
     let later = now + Duration::from_secs(1);
     let gate = Arc::new(Gate::new(now));
@@ -105,7 +106,8 @@ fn flood_with_keys(algorithm: Algorithm, at_once: u32, max_keys: u32) {
             gate.enter(at, &[Claim { slot, key, cost: 1, patience: Duration::ZERO }]).is_ok()
         };
         // One who uses up all, and one who comes now and then.
-        let (greedy, honest) = (1, 2);
+        let greedy = 1;
+        let honest = 2;
         (0..at_once).for_each(|_| assert!(passes(greedy, now), "{word}"));
         assert!(!passes(greedy, now), "{word}");
         assert!(passes(honest, now), "{word}");
@@ -160,9 +162,11 @@ fn any_number_of_keys_takes_no_more_memory_than_was_said() {
     for (algorithm, _) in two_an_hour() {
         for &max_keys in &sizes {
             let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
-            let (name, algorithm) = ("it".into(), algorithm.clone());
+            let name = "it".into();
+            let algorithm = algorithm.clone();
             let rule = Rule { name, algorithm, keyed, dry_run: false };
-            let (most, word) = (rule.most_bytes(false), rule.algorithm.word());
+            let most = rule.most_bytes(false);
+            let word = rule.algorithm.word();
             let bytes = bytes_of_filling(rule, max_keys + 10);
             assert!(bytes <= most, "{word}, {max_keys} keys: {bytes} bytes, of {most}");
         }
@@ -177,7 +181,8 @@ fn clients_who_borrow_take_no_more_memory_than_was_said() {
     let keyed = Some(Keyed { by: "client_ip".into(), max_keys: CLIENTS });
     let algorithm = Algorithm::SlidingWindow(config);
     let rule = Rule { name: "it".into(), algorithm, keyed, dry_run: false };
-    let (plain, most) = (rule.most_bytes(false), rule.most_bytes(true));
+    let plain = rule.most_bytes(false);
+    let most = rule.most_bytes(true);
     let gate = Arc::new(Gate::new(Instant::EPOCH));
     let rules = Rules { flow: vec![rule], ..Rules::default() };
     let slot = gate.install(&rules, Instant::EPOCH).flow[0];
@@ -246,7 +251,9 @@ fn of_a_thousand_requests(keyed: Option<&Keyed>, clients: u128) -> u64 {
     for client in 0..clients {
         while enter(client).is_none() {}
     }
-    let (mut passed, mut waited, mut blocked) = (0, 0, 0);
+    let mut passed = 0;
+    let mut waited = 0;
+    let mut blocked = 0;
     let AllocationInfo { count_total, .. } = measure(|| {
         for turn in 0..1_000 {
             match enter(turn % clients) {

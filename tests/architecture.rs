@@ -11,7 +11,8 @@ mod source;
 
 use circles::{File, circles};
 use source::{
-    Token, absolute, dependencies, module_of, named_in, paths, strings, tokens, without_tests,
+    Token, absolute, bindings, dependencies, module_of, named_in, paths, strings, tokens,
+    without_tests,
 };
 use std::{
     collections::BTreeSet,
@@ -521,6 +522,32 @@ fn decisions_have_one_vocabulary() {
         (1..).zip(text.lines()).for_each(|(line, text)| search(&page, line, text));
     }
     assert!(found.is_empty(), "say `rejected` and why:\n{}", found.join("\n"));
+}
+
+#[test]
+fn each_let_binds_one_value_and_each_argument_has_a_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for file in ["src", "tests", "benches"].iter().flat_map(|folder| rust_files(&root.join(folder)))
+    {
+        let source = read(&file);
+        let file = file.strip_prefix(root).unwrap_or(&file).display();
+        let bindings = bindings(&tokens(&source));
+        found.extend(bindings.into_iter().map(|(line, fix)| format!("{file}:{line}: {fix}")));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_let_of_two_values_and_an_argument_without_a_name_are_found() {
+    let lines = |source: &str| -> Vec<usize> {
+        bindings(&tokens(source)).into_iter().map(|(line, _)| line).collect()
+    };
+    assert_eq!(lines("let (a, mut b) = (1, f(2));"), [1]);
+    assert_eq!(lines("\nlet (a, b): (u8, u8) = (1, 2);"), [2]);
+    assert_eq!(lines("f.map(|it| it);\nf.all(|&it| it);\nf.any(|(it, _)| it)"), [1, 2, 3]);
+    assert_eq!(lines("let (a, b) = f(1, 2); let (c, d) = (*a)?; let (e, f) = (a, b).clone();"), []);
+    assert_eq!(lines("let Some((a, b)) = c else { return }; f.map(|item| item)"), []);
 }
 
 fn is_test(file: &Path) -> bool {

@@ -222,7 +222,8 @@ fn notes_are_in_the_json_too_and_are_no_warnings() {
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let problems = found["problems"].as_array().expect("a list");
     assert!(problems.iter().all(|problem| problem["severity"] == "note"), "{found}");
-    let mut messages: Vec<_> = problems.iter().filter_map(|it| it["message"].as_str()).collect();
+    let mut messages: Vec<_> =
+        problems.iter().filter_map(|problem| problem["message"].as_str()).collect();
     messages.sort_unstable();
     let expected = [
         "`a` may pass 10 in 1m, because its bucket refills while it empties",

@@ -63,7 +63,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         }),
         (1_u64..9).prop_map(|limit| Algorithm::Concurrency(concurrency::Config { limit })),
     ]
-    .prop_filter("what a store can decide about", |it| Stored::new(it).is_ok())
+    .prop_filter("what a store can decide about", |algorithm| Stored::new(algorithm).is_ok())
 }
 
 fn rules() -> impl Strategy<Value = Rules> {
@@ -92,7 +92,8 @@ fn events(start: u64) -> impl Strategy<Value = Vec<Event>> {
     let ask = option::weighted(0.9, (0_u64..3, prop_oneof![3 => Just(1_u64), 1 => 0_u64..5]));
     let event = (gap, vec(ask, 4), proptest::bool::weighted(0.3));
     vec(event, 1..60).prop_map(move |all| {
-        let (mut now, mut events) = (Instant::from_nanos(start), Vec::new());
+        let mut now = Instant::from_nanos(start);
+        let mut events = Vec::new();
         for (id, (gap, asks, ends)) in (0_u64..).zip(all) {
             now = now + Duration::from_nanos(gap);
             let asks = asks.into_iter().enumerate().map(|(at, ask)| {
@@ -135,7 +136,8 @@ fn the_store_decides_as_a_gate_does_about_any_arrivals_under_any_rules() {
 
 #[test]
 fn a_lease_that_is_asked_for_again_is_charged_once() {
-    let (server, recorded) = (server::Server::start(), Recorded::new());
+    let server = server::Server::start();
+    let recorded = Recorded::new();
     let mut store = server.connection();
     recorded.load().exec(&mut store).expect("the scripts are in order");
     let rule = Stored::new(&Algorithm::Concurrency(concurrency::Config { limit: 9 }));
@@ -149,7 +151,10 @@ fn a_lease_that_is_asked_for_again_is_charged_once() {
         call.exec(&mut store).expect("an answer");
     }
     let all: Vec<String> = held(&mut store).expect("leases");
-    assert_eq!(all.chunks(2).map(|it| &*it[0]).collect::<Vec<_>>(), ["used", "one:2", "other:2"]);
+    assert_eq!(
+        all.chunks(2).map(|pair| &*pair[0]).collect::<Vec<_>>(),
+        ["used", "one:2", "other:2"]
+    );
     assert_eq!(all[1], "-4", "what they cost together");
     let leases = ["one", "other"].map(|name| ("{a}:r".to_owned(), format!("{name}:2")));
     for _ in 0..2 {
@@ -161,7 +166,8 @@ fn a_lease_that_is_asked_for_again_is_charged_once() {
 
 #[test]
 fn a_grant_in_the_store_admits_what_it_is_and_leaves_no_trace() {
-    let (server, recorded) = (server::Server::start(), Recorded::new());
+    let server = server::Server::start();
+    let recorded = Recorded::new();
     let mut store = server.connection();
     recorded.load().exec(&mut store).expect("the scripts are in order");
     let rate = Rate::new(4, Duration::from_secs(3_600)).expect("a rate");

@@ -136,7 +136,9 @@ fn instructions(counted: &str) -> u64 {
 
 /// The calls of functions that take memory. A function's name stands where its number comes first.
 fn allocations(counted: &str) -> u64 {
-    let (mut names, mut called, mut calls) = (HashMap::new(), "", 0);
+    let mut names = HashMap::new();
+    let mut called = "";
+    let mut calls = 0;
     for line in counted.lines() {
         if let Some((number, name)) = function(line) {
             if let Some(name) = name {

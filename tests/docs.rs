@@ -141,8 +141,10 @@ fn copy(from: &Path, to: &Path, left_out: &[&str]) {
     for entry in fs::read_dir(from).expect("it is a folder") {
         let entry = entry.expect("it is listed");
         let name = entry.file_name();
-        let is_private = Path::new(&name).extension().is_some_and(|it| it == "key" || it == "pem");
-        if left_out.iter().any(|it| name == *it) || is_private {
+        let is_private = Path::new(&name)
+            .extension()
+            .is_some_and(|extension| extension == "key" || extension == "pem");
+        if left_out.iter().any(|left| name == *left) || is_private {
             continue;
         }
         if entry.file_type().expect("it has one").is_dir() {

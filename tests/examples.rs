@@ -96,7 +96,7 @@ fn every_rule_of_an_example_decides_in_its_scenario() {
             let slots = route.rules.iter().map(|rule| rule.slot);
             for slot in slots.chain(route.breaker).chain(route.pacing) {
                 let name = route.rule_name(slot);
-                if untested.iter().any(|it| it == name) {
+                if untested.iter().any(|known| known == name) {
                     continue;
                 }
                 let decided = format!(" by {name}");
@@ -134,7 +134,8 @@ fn no_number_of_an_example_can_change_unnoticed() {
         }
         unnoticed
     };
-    let threads: Vec<_> = examples().into_iter().map(|it| thread::spawn(move || run(it))).collect();
+    let threads: Vec<_> =
+        examples().into_iter().map(|example| thread::spawn(move || run(example))).collect();
     let unnoticed: Vec<_> =
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
     assert!(unnoticed.is_empty(), "{}", unnoticed.join("\n"));

@@ -96,7 +96,8 @@ fn pacing_waits_as_sentinels_throttling() {
 #[test]
 fn pacing_decides_and_waits_as_mennanovs_leaky_bucket() {
     compare("mennanov_leakybucket", (43, 27_996), |params| {
-        let (interval, places) = (nanos(&params["rateNs"]), whole(&params["capacity"]));
+        let interval = nanos(&params["rateNs"]);
+        let places = whole(&params["capacity"]);
         // It refuses whom so many intervals would be waited for.
         let most = interval * u32::try_from(places).expect("few places");
         let max_wait = most.saturating_sub(Duration::from_nanos(1));
@@ -172,8 +173,9 @@ fn compare(family: &str, count: (usize, u64), rules: impl Fn(&Value) -> Rules) {
             played = (played.0 + 1, played.1 + play(&name, &path, &rules));
             let rules = rules(&params(&path));
             // A store keeps no logs, and paces for a route only.
-            let is_local =
-                |it: &Algorithm| matches!(it, Algorithm::SlidingLog(_) | Algorithm::Pacing(_));
+            let is_local = |algorithm: &Algorithm| {
+                matches!(algorithm, Algorithm::SlidingLog(_) | Algorithm::Pacing(_))
+            };
             if !rules.flow.iter().any(|rule| is_local(&rule.algorithm)) {
                 store.compare(&name, &rules, &events(&path, rules.flow.len() > 1));
             }
@@ -342,7 +344,8 @@ fn nanos(value: &Value) -> Duration {
 
 /// Returns a count that may have halves, per milliseconds.
 fn rate(count: &Value, window: &Value) -> Rate {
-    let (count, window) = (count.as_f64().expect("a count"), millis(window));
+    let count = count.as_f64().expect("a count");
+    let window = millis(window);
     let rate = if count.fract() == 0.0 {
         Rate::new(integer(count), window)
     } else {

@@ -95,11 +95,12 @@ proptest! {
     fn the_order_of_slots_changes_nobodys_fate((rules, steps) in days()) {
         let mut reversed = rules.clone();
         reversed.flow.reverse();
-        let (mut day, mut other) = (Day::new(&rules), Day::new(&reversed));
+        let mut day = Day::new(&rules);
+        let mut other = Day::new(&reversed);
         for step in steps {
             // Which reason is reported may change, but not when it is over.
             let decided = |fate: Option<Fate>| {
-                fate.map(|it| it.decided.map_err(|it| (it.is_lasting(), it.retry_after())))
+                fate.map(|fate| fate.decided.map_err(|fate| (fate.is_lasting(), fate.retry_after())))
             };
             prop_assert_eq!(decided(day.step(step)), decided(other.step(step)));
         }
@@ -109,17 +110,19 @@ proptest! {
     fn a_dry_run_changes_nobodys_fate((rules, dry, steps) in trials(), is_reserved: bool) {
         let mut tried = rules.clone();
         tried.flow.insert(0, dry);
-        let (mut day, mut other) = (Day::new(&rules), Day::new(&tried));
+        let mut day = Day::new(&rules);
+        let mut other = Day::new(&tried);
         for step in steps {
             let fate = match step {
                 Step::Enter { client, cost } if is_reserved => {
-                    let (now, claims) = (other.now, other.claims(client, cost));
+                    let now = other.now;
+                    let claims = other.claims(client, cost);
                     let reserved = other.gate.reserve(now, &claims);
-                    Some(other.note(client, cost, reserved.map(|it| it.confirm(now, &[]))))
+                    Some(other.note(client, cost, reserved.map(|reservation| reservation.confirm(now, &[]))))
                 }
                 Step::Enter { .. } | Step::Wait(_) | Step::End(_) => other.step(step),
             };
-            let decided = |fate: &Option<Fate>| fate.as_ref().map(|it| it.decided);
+            let decided = |fate: &Option<Fate>| fate.as_ref().map(|fate| fate.decided);
             prop_assert_eq!(decided(&day.step(step)), decided(&fate));
             if let Some(Fate { now, decided: Ok(start), report, .. }) = fate {
                 prop_assert_eq!(report.wait(), start.since(now), "{:?}", report);
@@ -129,7 +132,8 @@ proptest! {
 
     #[test]
     fn decisions_depend_on_the_rules_and_now_alone((rules, steps) in days()) {
-        let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
+        let mut day = Day::new(&rules);
+        let mut other = Day::new(&rules);
         for step in steps {
             // Looking at it, or putting equal rules in force, changes nothing.
             other.install(&rules);
@@ -143,7 +147,8 @@ proptest! {
         (rules, steps) in days(),
         backs in prop::collection::vec(0..2_000_000_000_u64, 150),
     ) {
-        let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
+        let mut day = Day::new(&rules);
+        let mut other = Day::new(&rules);
         for (step, back) in steps.into_iter().zip(backs) {
             match step {
                 Step::Enter { client, cost } => {
@@ -152,8 +157,8 @@ proptest! {
                     prop_assert!(seen.is_ok());
                     let early = other.now - Duration::from_nanos(back);
                     drop(other.gate.enter(other.now, &[]));
-                    let (expected, fate) =
-                        (day.enter(day.now, client, cost), other.enter(early, client, cost));
+                    let expected = day.enter(day.now, client, cost);
+                    let fate = other.enter(early, client, cost);
                     prop_assert_eq!(expected, fate);
                 }
                 Step::Wait(_) | Step::End(_) => {
@@ -250,7 +255,9 @@ fn totals_are_the_sum_of_decisions() {
     let mut runner = proptest::test_runner::TestRunner::new(config());
     let law = |(rules, steps): (Rules, Vec<Step>)| {
         let mut day = Day::new(&rules);
-        let (mut passed, mut delayed, mut rejected) = (0, 0, 0);
+        let mut passed = 0;
+        let mut delayed = 0;
+        let mut rejected = 0;
         for fate in steps.into_iter().filter_map(|step| day.step(step)) {
             match fate.decided {
                 Err(_) => rejected += 1,
@@ -268,7 +275,7 @@ fn totals_are_the_sum_of_decisions() {
         prop_assert_eq!(ended + seen.in_flight, passed + delayed);
         prop_assert_eq!(seen.waits.iter().sum::<u64>(), delayed);
         prop_assert_eq!(
-            seen.rules.iter().map(|it| it.counts.rejected.total()).sum::<u64>(),
+            seen.rules.iter().map(|rule| rule.counts.rejected.total()).sum::<u64>(),
             rejected
         );
         for rule in seen.rules {
@@ -323,7 +330,7 @@ fn assert_retry_after(rules: &Rules, steps: Vec<Step>) {
 }
 
 fn assert_spaced(rate: Rate, fates: &[Fate]) {
-    let starts = fates.iter().filter_map(|it| it.decided.ok().map(|start| (start, it.cost)));
+    let starts = fates.iter().filter_map(|fate| fate.decided.ok().map(|start| (start, fate.cost)));
     let starts: Vec<_> = starts.filter(|(_, cost)| *cost > 0).collect();
     for (at, &(first, _)) in starts.iter().enumerate() {
         let mut cost = 0;
@@ -347,7 +354,7 @@ enum Expected {
 
 impl From<Option<&Fate>> for Expected {
     fn from(fate: Option<&Fate>) -> Self {
-        fate.map_or(Self::Nothing, |it| it.decided.map_or(Self::Refusal, Self::Start))
+        fate.map_or(Self::Nothing, |fate| fate.decided.map_or(Self::Refusal, Self::Start))
     }
 }
 
@@ -367,7 +374,7 @@ impl Oracle {
 
     /// Returns whose state `client` uses in a rule.
     fn place(&self, rule: usize, client: u8) -> (usize, u8) {
-        let keyed = self.rules.flow.get(rule).is_some_and(|it| it.keyed.is_some());
+        let keyed = self.rules.flow.get(rule).is_some_and(|rule| rule.keyed.is_some());
         (rule, if keyed { client } else { 0 })
     }
 
@@ -387,11 +394,12 @@ impl Oracle {
             return Expected::Start(day.now);
         }
         let mut flow = self.rules.flow.iter().enumerate();
-        let agreed = flow
-            .all(|(at, it)| oracle::passes(&it.algorithm, self.past(at, client), day.now, cost));
+        let agreed = flow.all(|(at, rule)| {
+            oracle::passes(&rule.algorithm, self.past(at, client), day.now, cost)
+        });
         let flow = self.rules.flow.iter().enumerate();
-        let paces = flow.filter_map(|(at, it)| {
-            if let Algorithm::Pacing(config) = &it.algorithm { Some((at, config)) } else { None }
+        let paces = flow.filter_map(|(at, rule)| {
+            if let Algorithm::Pacing(config) = &rule.algorithm { Some((at, config)) } else { None }
         });
         let last = self.rules.pacing.iter().map(|config| (self.rules.flow.len(), config));
         let mut starts = paces
@@ -403,8 +411,8 @@ impl Oracle {
     }
 
     fn learn(&mut self, day: &Day, fate: Option<&Fate>) {
-        let charged = fate.filter(|it| it.cost > 0);
-        if let Some((Ok(start), fate)) = charged.map(|it| (it.decided, it)) {
+        let charged = fate.filter(|fate| fate.cost > 0);
+        if let Some((Ok(start), fate)) = charged.map(|fate| (fate.decided, fate)) {
             for rule in 0..=self.rules.flow.len() {
                 let past = self.pasts.entry(self.place(rule, fate.client)).or_default();
                 past.passed.push((fate.now.as_nanos(), fate.cost));
@@ -412,7 +420,7 @@ impl Oracle {
             }
         }
         for ((rule, client), past) in &mut self.pasts {
-            let keyed = self.rules.flow.get(*rule).is_some_and(|it| it.keyed.is_some());
+            let keyed = self.rules.flow.get(*rule).is_some_and(|rule| rule.keyed.is_some());
             let own = day.live.iter().filter(|live| !keyed || live.client == *client);
             past.in_flight = own.map(|live| live.cost).sum();
         }

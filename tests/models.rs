@@ -81,7 +81,8 @@ fn a_reader_among_writers_sees_no_count_that_was_not() {
     for other in [2, 4] {
         model(move || {
             let (meanwhile, pairs) = race(None, 2, other);
-            let (seen, all) = (by_tag(meanwhile), by_tag(pairs.read()));
+            let seen = by_tag(meanwhile);
+            let all = by_tag(pairs.read());
             // Its own it sees always, the other's perhaps.
             assert!(seen.get(&2).is_some_and(|count| *count >= 1), "{seen:?}");
             assert!(seen.iter().all(|(tag, count)| *count <= all[tag]), "{seen:?} of {all:?}");

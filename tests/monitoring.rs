@@ -37,7 +37,8 @@ fn prometheus_takes_the_rules_their_tests_and_the_scrape_configuration() {
 #[test]
 fn every_alert_is_tested() {
     let read = |name: &str| read(&examples().join("prometheus").join(name));
-    let (alerts, tests) = (read("alerts.yaml"), read("alerts_test.yaml"));
+    let alerts = read("alerts.yaml");
+    let tests = read("alerts_test.yaml");
     let names = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     let names: Vec<&str> = names.collect();
     assert!(names.len() > 10, "{names:?}");
@@ -96,7 +97,8 @@ fn prometheus_takes_the_metrics_of_a_gateway_that_has_served() {
         up.address
     );
     let gateway = Gateway::start(&yaml);
-    let (web, admin) = (gateway.web(), gateway.address("admin"));
+    let web = gateway.web();
+    let admin = gateway.address("admin");
     for _ in 0..3 {
         curl(&["-s", "-o", "/dev/null", &format!("http://{web}/")]);
     }

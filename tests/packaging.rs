@@ -33,8 +33,9 @@ fn is_there(pattern: &str) -> bool {
     };
     let (folder, before) = before.rsplit_once('/').expect("a folder");
     let files = fs::read_dir(root().join(folder)).expect(folder);
-    let names = files.map(|it| it.expect("an entry").file_name().to_string_lossy().into_owned());
-    names.into_iter().any(|it| it.starts_with(before) && it.ends_with(after))
+    let names =
+        files.map(|file| file.expect("an entry").file_name().to_string_lossy().into_owned());
+    names.into_iter().any(|name| name.starts_with(before) && name.ends_with(after))
 }
 
 #[test]

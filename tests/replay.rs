@@ -47,13 +47,14 @@ fn replayed(
     change: impl Fn(&mut Options),
 ) -> Result<(String, String), ReplayError> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (config_file, input_file) =
-        (folder.path().join("gateway.yaml"), folder.path().join("input"));
+    let config_file = folder.path().join("gateway.yaml");
+    let input_file = folder.path().join("input");
     fs::write(&config_file, config).expect("written");
     fs::write(&input_file, input).expect("written");
     let mut options = options(&input_file);
     change(&mut options);
-    let (mut out, mut complaints) = (Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    let mut complaints = Vec::new();
     replay::run(&options, &config_file, &mut out, &mut complaints, None)?;
     let text = |bytes| String::from_utf8(bytes).expect("it is text");
     Ok((text(out), text(complaints)))

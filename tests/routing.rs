@@ -346,7 +346,8 @@ impl Request {
         }
         let query: Vec<String> =
             self.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let (path, query) = (self.path(), query.join("&"));
+        let path = self.path();
+        let query = query.join("&");
         question(&Target {
             listener: None,
             identity: None,

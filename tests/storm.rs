@@ -45,7 +45,8 @@ const OTHERS: [&str; 4] = [
 
 /// A configuration that differs from the version before.
 fn text(upstream: &Script, version: usize) -> String {
-    let (limit, burst) = (LIMITS[version % LIMITS.len()], BURSTS[version % BURSTS.len()]);
+    let limit = LIMITS[version % LIMITS.len()];
+    let burst = BURSTS[version % BURSTS.len()];
     let others = OTHERS[version % OTHERS.len()];
     let routes = format!(
         "  - name: limited\n    match: {{ path: /limited }}\n    upstream: up\n    \
@@ -97,7 +98,9 @@ fn arrivals(gateway: &Gateway) -> Vec<(u64, bool)> {
 fn least(arrivals: &[(u64, bool)]) -> usize {
     const MILLI: u64 = 1000;
     let most = u64::from(LEAST_BURST) * MILLI;
-    let (mut tokens, mut before, mut admitted) = (most, arrivals[0].0, 0);
+    let mut tokens = most;
+    let mut before = arrivals[0].0;
+    let mut admitted = 0;
     for (time, _) in arrivals {
         tokens = most.min(tokens + (time - before) * u64::from(LEAST));
         before = *time;
@@ -138,7 +141,9 @@ fn worst_second(times: &[u64]) -> usize {
 fn a_storm_of_reloads_fails_no_request_and_exceeds_no_limit() {
     let upstream = Script::answering(|_| upstream::ok("done"));
     let mut gateway = Gateway::start(&text(&upstream, 0));
-    let (web, begun, next) = (gateway.web(), Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let web = gateway.web();
+    let begun = Instant::now();
+    let next = Arc::new(AtomicUsize::new(0));
     let clients: Vec<_> = (0..16)
         .map(|_| {
             let next = Arc::clone(&next);
@@ -163,7 +168,8 @@ fn a_storm_of_reloads_fails_no_request_and_exceeds_no_limit() {
     gateway.signal("TERM");
     gateway.wait();
     let arrivals = arrivals(&gateway);
-    let times: Vec<u64> = arrivals.iter().filter(|it| it.1).map(|it| it.0).collect();
+    let times: Vec<u64> =
+        arrivals.iter().filter(|arrival| arrival.1).map(|arrival| arrival.0).collect();
     assert_eq!(times.len() + refused, REQUESTS / 2);
     // A thread may be held up between its look at the clock and the decision: 10 ms of slack.
     let worst = worst_second(&times);

@@ -59,7 +59,8 @@ async fn sed_in_place() {
 async fn an_editor_that_moves_the_old_file_away_and_writes_a_new_one() {
     let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
     for workers in 2..4 {
-        let (path, backup) = (gateway.path.clone(), gateway.folder.path().join("gateway.yaml~"));
+        let path = gateway.path.clone();
+        let backup = gateway.folder.path().join("gateway.yaml~");
         fs::rename(&path, &backup).unwrap();
         fs::write(&path, file(workers)).unwrap();
         fs::remove_file(&backup).unwrap();
@@ -87,7 +88,8 @@ async fn a_config_map_whose_symlink_is_swapped() {
         folder.join("gateway.yaml")
     });
     for workers in 2..5 {
-        let (folder, version) = (gateway.folder.path(), format!("..v{workers}"));
+        let folder = gateway.folder.path();
+        let version = format!("..v{workers}");
         fs::create_dir(folder.join(&version)).unwrap();
         fs::write(folder.join(&version).join("gateway.yaml"), file(workers)).unwrap();
         symlink(&version, folder.join("..data_tmp")).unwrap();

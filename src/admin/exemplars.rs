@@ -31,7 +31,8 @@ fn write(line: &mut String, exemplar: &Exemplar) {
         ExemplarId::Request(id) => ("request_id", id),
     };
     let value = core::time::Duration::from_nanos(exemplar.nanos).as_secs_f64();
-    let (seconds, millis) = (exemplar.at.as_secs(), exemplar.at.subsec_millis());
+    let seconds = exemplar.at.as_secs();
+    let millis = exemplar.at.subsec_millis();
     // Writing to a String cannot fail.
     _ = write!(line, " # {{{label}=\"{id:032x}\"}} {value} {seconds}.{millis:03}");
 }

@@ -167,7 +167,7 @@ impl Explanation {
             let claim = claims.iter().find(|claim| claim.slot == rule.slot);
             let mut view = RuleView::of(identity.algorithm.word(), &rule.name);
             let condition = identity.name.strip_prefix(&*rule.name);
-            let condition = condition.and_then(|it| it.strip_prefix(" when "));
+            let condition = condition.and_then(|condition| condition.strip_prefix(" when "));
             view.when = condition.map(str::to_owned);
             view.describe_key(rule, claim, target, client);
             match claim {

@@ -110,7 +110,8 @@ impl Question {
             None => snapshot.listeners.first(),
         };
         found.map(Arc::clone).ok_or_else(|| {
-            let names: Vec<&str> = snapshot.listeners.iter().map(|it| &*it.name).collect();
+            let names: Vec<&str> =
+                snapshot.listeners.iter().map(|listener| &*listener.name).collect();
             format!("there is no such listener; there are: {}", names.join(", "))
         })
     }

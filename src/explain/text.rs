@@ -10,7 +10,9 @@ impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let request = &self.request;
         writeln!(f, "{} {}", request.method, request.path)?;
-        let (host, listener, client) = (&request.host, &request.listener, &request.client);
+        let host = &request.host;
+        let listener = &request.listener;
+        let client = &request.client;
         writeln!(f, "  host {host}, listener {listener}, client {client}\n")?;
         if let Some(route) = &self.route {
             writeln!(f, "route {}  {}", route.name, route.r#match)?;
@@ -33,10 +35,12 @@ impl Display for Explanation {
 
 impl Explanation {
     fn write_decision(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (rule, reason) = (self.rule.as_deref(), self.reason.as_deref());
+        let rule = self.rule.as_deref();
+        let reason = self.reason.as_deref();
         match self.decision {
             Outcome::Rejected | Outcome::DryRunRejected => {
-                let (rule, reason) = (rule.unwrap_or_default(), reason.unwrap_or_default());
+                let rule = rule.unwrap_or_default();
+                let reason = reason.unwrap_or_default();
                 write!(f, "→ rejected by {rule} ({reason})")?;
                 match self.retry_after_ms {
                     Some(wait) => writeln!(f, ", retry after {}", spelled(wait)),
@@ -94,7 +98,9 @@ impl Display for UpstreamView {
         let server = self.server.as_deref().unwrap_or("one of its servers");
         writeln!(f, "upstream {}: {server}, {}", self.name, self.because)?;
         self.servers.iter().try_for_each(|server| {
-            let (address, health, in_flight) = (&server.address, &server.health, server.in_flight);
+            let address = &server.address;
+            let health = &server.health;
+            let in_flight = server.in_flight;
             writeln!(f, "  {address}  {health}, {in_flight} in flight")
         })
     }

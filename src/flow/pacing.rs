@@ -609,7 +609,8 @@ mod tests {
             let slot = gate.install(&rules, Instant::EPOCH).pacing.expect("pacing");
             let millis = |at: u64| Instant::EPOCH + Duration::from_millis(at);
             let mut naive = Naive { starts: Vec::new(), interval: 10 };
-            let (mut now, mut waiting) = (0, Vec::new());
+            let mut now = 0;
+            let mut waiting = Vec::new();
             for (pause, cost, leaver) in steps {
                 now += pause;
                 // One of those that wait leaves, or none.

@@ -63,7 +63,8 @@ pub(super) fn open(
 ) -> Result<Sockets, StartError> {
     let mut opened = Vec::new();
     for listener in &plan.listeners {
-        let (name, configured) = (&listener.name, listener.address);
+        let name = &listener.name;
+        let configured = listener.address;
         opened.push(if let Some((address, sockets)) = inherited.take(Some(name), configured) {
             let sockets = SocketSource::New(sockets);
             Opened { name: Arc::clone(name), configured, address, sockets }

@@ -27,10 +27,12 @@ impl Gateway {
             Command::Begin { text, most, is_check, reply } => {
                 let live = Arc::clone(&self.live);
                 let previews = Arc::clone(&self.preview.previews);
-                let (clock, path, seed) =
-                    (self.clock.clone(), self.path.clone(), self.preview.seed);
+                let clock = self.clock.clone();
+                let path = self.path.clone();
+                let seed = self.preview.seed;
                 tokio::spawn(async move {
-                    let (reader, at) = (Arc::clone(&live), clock.clone());
+                    let reader = Arc::clone(&live);
+                    let at = clock.clone();
                     let read = spawn_blocking(move || prepare(&reader, path, text, &at)).await;
                     let prepared = read.unwrap_or_else(|error| Err(failed(error)));
                     let cost = prepared.map(|prepared| {
@@ -60,7 +62,8 @@ impl Gateway {
             drop(reply.send(Err(conflict)));
             return;
         };
-        let (live, path) = (Arc::clone(&self.live), self.path.clone());
+        let live = Arc::clone(&self.live);
+        let path = self.path.clone();
         let on_ready = self.preview.on_ready.clone();
         tokio::spawn(async move {
             let of = Arc::clone(&preview);

@@ -54,7 +54,8 @@ mod tests {
     #[test]
     fn a_file_is_replaced_behind_its_link_and_keeps_its_permissions() {
         let folder = tempfile::tempdir().unwrap();
-        let (real, link) = (folder.path().join("real.yaml"), folder.path().join("link.yaml"));
+        let real = folder.path().join("real.yaml");
+        let link = folder.path().join("link.yaml");
         fs::write(&real, "old").unwrap();
         fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
         symlink(&real, &link).unwrap();

@@ -148,8 +148,11 @@ fn http(tree: &Tree, report: &mut Report) -> Directive {
 
 fn converted(tree: &Tree, http: &Directive, folder: &Path, report: &mut Report) -> Page {
     let servers: Vec<_> = http.all("server").collect();
-    let maps: Vec<_> =
-        http.inner().iter().filter(|it| it.name == "map" || it.name == "geo").collect();
+    let maps: Vec<_> = http
+        .inner()
+        .iter()
+        .filter(|directive| directive.name == "map" || directive.name == "geo")
+        .collect();
     let zones = Zones::read(http, &maps, report);
     let upstreams = Upstreams::read(http);
     let mut listeners = listeners::read(&servers, report);

@@ -74,7 +74,8 @@ pub(super) fn to_upstream(
     let mut passed = Passed { host: Some(usual.into()), upgrades: false };
     let mut edits = Edits::default();
     for directive in scope.all(&["proxy_set_header"]) {
-        let (name, value) = (directive.arg(0).to_ascii_lowercase(), directive.arg(1));
+        let name = directive.arg(0).to_ascii_lowercase();
+        let value = directive.arg(1);
         report.take(directive);
         match (name.as_str(), value) {
             ("host", _) => host(directive, known, &mut passed, report),

@@ -230,7 +230,7 @@ impl Statuses {
     /// Adds the status of a rule, which would be `usual` if the route did not say.
     fn add(&mut self, scope: &Scope<'_>, name: &str, usual: u16, report: &mut Report) {
         let written = scope.take(name, report);
-        let status = written.and_then(|it| it.arg(0).parse::<u16>().ok());
+        let status = written.and_then(|directive| directive.arg(0).parse::<u16>().ok());
         let status = status.filter(|status| (400..600).contains(status));
         if let Some(directive) = written.filter(|_| status.is_none()) {
             report.note(directive, "the status is not one of a rejection");

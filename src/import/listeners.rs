@@ -45,7 +45,8 @@ pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut Report) -> Vec<Li
     }
     merge(&mut all, report);
     for listener in &mut all {
-        let (ip, port) = (listener.address.ip(), listener.address.port());
+        let ip = listener.address.ip();
+        let port = listener.address.port();
         let kind = if listener.has_tls { "https" } else { "http" };
         listener.name = if ip.is_unspecified() {
             format!("{kind}-{port}")

@@ -65,7 +65,7 @@ pub(super) fn read<'a>(
 /// Closes the regular expressions within which another location keeps clients out: nothing within
 /// them is a route.
 fn close<'a>(all: &mut [Location<'a>], scope: &Scope<'a>, report: &mut Report) {
-    for location in all.iter_mut().filter(|it| matches!(it.kind, Kind::Regex(..))) {
+    for location in all.iter_mut().filter(|location| matches!(location.kind, Kind::Regex(..))) {
         let scope = location.scope(scope);
         let open = guards(&scope);
         for inner in location.block.all("location") {
@@ -85,7 +85,8 @@ fn read_level<'a>(
     all: &mut Vec<Location<'a>>,
     report: &mut Report,
 ) {
-    let own: Vec<_> = block.all("location").filter_map(|it| Some((kind(it)?, it))).collect();
+    let own: Vec<_> =
+        block.all("location").filter_map(|location| Some((kind(location)?, location))).collect();
     for (found, block) in &own {
         report.take(block);
         if let Some(why) = level.reason_against(*found) {

@@ -29,11 +29,11 @@ pub(super) fn ordered<'a>(
         })
         .collect();
     let mut prefixes: Vec<_> =
-        all.iter().filter(|it| matches!(it.kind, Kind::Prefix(..))).collect();
+        all.iter().filter(|location| matches!(location.kind, Kind::Prefix(..))).collect();
     prefixes.sort_by_key(|location| core::cmp::Reverse(prefix(location).map_or(0, str::len)));
-    let is_regex = |it: &&Location<'_>| matches!(it.kind, Kind::Regex(..));
+    let is_regex = |location: &&Location<'_>| matches!(location.kind, Kind::Regex(..));
     let (regexes, inner): (Vec<_>, Vec<_>) =
-        all.iter().filter(is_regex).partition(|it| it.prefix.is_none());
+        all.iter().filter(is_regex).partition(|location| location.prefix.is_none());
     let has_regexes = !regexes.is_empty() || !inner.is_empty();
     if !has_regexes && prefixes.iter().all(|location| is_segments(location, all)) {
         routes.extend(prefixes.into_iter().map(|location| {

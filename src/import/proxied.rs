@@ -199,7 +199,7 @@ fn always(scope: &Scope<'_>, report: &mut Report) {
         ("proxy_intercept_errors", "off"),
     ];
     for (name, value) in ways {
-        if let Some(directive) = scope.find(name).filter(|it| it.arg(0) == value) {
+        if let Some(directive) = scope.find(name).filter(|directive| directive.arg(0) == value) {
             report.take(directive);
         }
     }

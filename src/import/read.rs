@@ -173,7 +173,8 @@ impl Reader {
             }
         };
         for path in found {
-            let (file, line) = (directive.file, directive.line);
+            let file = directive.file;
+            let line = directive.line;
             if self.open.contains(&path) {
                 return Err(self.fault(file, line, "the file includes itself"));
             }

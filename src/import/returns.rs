@@ -19,8 +19,9 @@ pub(super) fn answer(
     known: &Known<'_>,
     report: &mut Report,
 ) -> Option<Fields> {
-    let answers =
-        |it: &&Directive| it.name == "return" || (it.name == "rewrite" && is_redirect(it.arg(2)));
+    let answers = |directive: &&Directive| {
+        directive.name == "return" || (directive.name == "rewrite" && is_redirect(directive.arg(2)))
+    };
     let directive = block.inner().iter().find(answers)?;
     let read = if directive.name == "return" {
         returned(directive, scope, known, report)
@@ -59,7 +60,8 @@ fn returned(
     known: &Known<'_>,
     report: &mut Report,
 ) -> Result<Fields, String> {
-    let (first, text) = (directive.arg(0), directive.args.get(1));
+    let first = directive.arg(0);
+    let text = directive.args.get(1);
     let Ok(status) = first.parse::<u16>() else { return elsewhere(first, 302, known) };
     match (status, text) {
         (301 | 302 | 303 | 307 | 308, Some(url)) => elsewhere(url, status, known),

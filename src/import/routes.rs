@@ -72,7 +72,8 @@ impl<'a> Routes<'a, '_> {
         for matched in &ordered(&locations, &scope, report) {
             self.location(server, matched, report);
         }
-        let has_rest = locations.iter().any(|it| matches!(it.kind, Kind::Prefix("/", _)));
+        let has_rest =
+            locations.iter().any(|location| matches!(location.kind, Kind::Prefix("/", _)));
         if !has_rest {
             let mut fields = respond(json!({ "status": 404 }));
             let route = self.name(server, "other");
@@ -178,7 +179,7 @@ impl<'a> Routes<'a, '_> {
 
     fn body_limit(&self, scope: &Scope<'_>, fields: &mut Fields, report: &mut Report) {
         let usual = Scope(vec![self.http]).find("client_max_body_size");
-        let usual = usual.and_then(|it| size(it.arg(0))).unwrap_or(USUAL_BODY);
+        let usual = usual.and_then(|directive| size(directive.arg(0))).unwrap_or(USUAL_BODY);
         let Some(directive) = scope.take("client_max_body_size", report) else { return };
         match size(directive.arg(0)) {
             Some(bytes) if bytes == usual => {}

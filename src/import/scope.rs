@@ -16,7 +16,8 @@ impl<'a> Scope<'a> {
     /// lists as a whole.
     pub(super) fn all(&self, names: &[&str]) -> Vec<&'a Directive> {
         let inherited = |block: &&'a Directive| {
-            let found = block.inner().iter().filter(|it| names.contains(&it.name.as_str()));
+            let found =
+                block.inner().iter().filter(|directive| names.contains(&directive.name.as_str()));
             found.collect::<Vec<_>>()
         };
         let mut levels = self.0.iter().rev().map(inherited);

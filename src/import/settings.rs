@@ -31,7 +31,7 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Report
     let mut fields = Fields::default();
     let scope = Scope(vec![http]);
     let written = scope.take("client_max_body_size", report);
-    let body = written.map_or(Some(USUAL_BODY), |it| size(it.arg(0)));
+    let body = written.map_or(Some(USUAL_BODY), |directive| size(directive.arg(0)));
     if let Some(directive) = written.filter(|_| body.is_none()) {
         report.note(directive, "the size is not clear");
     }
@@ -83,7 +83,7 @@ pub(super) fn take_usual(all: &[Directive], report: &mut Report) {
 /// Returns the proxies that say who the client is, if they say it in the same way.
 fn trusted_proxies(scope: &Scope<'_>, report: &mut Report) -> Vec<IpNet> {
     let from = scope.all(&["set_real_ip_from"]);
-    let header = scope.find("real_ip_header").map(|it| it.arg(0));
+    let header = scope.find("real_ip_header").map(|directive| directive.arg(0));
     let is_forwarded = header.is_some_and(|name| name.eq_ignore_ascii_case("x-forwarded-for"));
     if from.is_empty() || !is_forwarded {
         return Vec::new();

@@ -170,7 +170,7 @@ fn parameters(server: &Directive, fields: &mut Fields, report: &mut Report) -> b
 
 /// Adds the settings of an `upstream` block that has `count` servers.
 fn settings(block: &Directive, count: usize, fields: &mut Fields, report: &mut Report) {
-    for directive in block.inner().iter().filter(|it| it.name != "server") {
+    for directive in block.inner().iter().filter(|directive| directive.name != "server") {
         let first = directive.arg(0);
         report.take(directive);
         let mut balance = |word: &str| fields.set("balance", json!(word));

@@ -60,7 +60,8 @@ impl Sent {
     fn target(&self) -> Target<'_> {
         let Self { path, method, headers, .. } = self;
         let headers = headers.into();
-        let (listener, host) = (Some("web"), "shop.example.com");
+        let listener = Some("web");
+        let host = "shop.example.com";
         Target { listener, host, path, query: None, method, headers, identity: None }
     }
 }
@@ -237,11 +238,14 @@ fn end_until(ends: &mut Vec<(u64, bool, Vec<Decided>)>, now: u64) {
 /// Sends the same requests to a gateway of the file `old` with a preview of `new`, to one of `old`
 /// and to one of `new`.
 fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let (previewing, plain, second) =
-        (TestProxy::new(old), TestProxy::new(old), TestProxy::new(new));
+    let previewing = TestProxy::new(old);
+    let plain = TestProxy::new(old);
+    let second = TestProxy::new(new);
     previewing.preview(new, START);
-    let (mut now, mut ends) = (0, Vec::new());
-    let (mut rejected, mut arrivals) = (0, 0);
+    let mut now = 0;
+    let mut ends = Vec::new();
+    let mut rejected = 0;
+    let mut arrivals = 0;
     for Step { gap, sent, lasts, fails } in steps {
         now += gap;
         end_until(&mut ends, now);

@@ -232,7 +232,8 @@ impl Completion {
     /// Returns what the end of an answer must wait for: its client, if that is still sending what
     /// the upstream does not want. The upstream is let go.
     pub(crate) fn early_end(&mut self) -> Option<EarlyEnd> {
-        let is_error = self.status.is_some_and(|it| it.is_client_error() || it.is_server_error());
+        let is_error =
+            self.status.is_some_and(|status| status.is_client_error() || status.is_server_error());
         if self.version != Version::HTTP_2 || !is_error {
             return None;
         }
@@ -245,7 +246,8 @@ impl Completion {
         if let (Some(lease), Some(route)) = (&self.lease, &self.route) {
             let cause = format!("its answer broke off: {}", cause(why));
             let worker = &self.peer.worker;
-            let (server, number) = (lease.server(), self.attempts);
+            let server = lease.server();
+            let number = self.attempts;
             let failed = FailedAttempt { route: &route.name, server, number, cause: &cause };
             worker.request_log.attempt_failed(worker.clock.now(), &failed);
             if let Some(entry) = &mut self.entry {

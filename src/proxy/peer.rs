@@ -88,7 +88,8 @@ impl Peer {
         let address_value = HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });
-        let (asked, print) = (Mutex::default(), OnceLock::new());
+        let asked = Mutex::default();
+        let print = OnceLock::new();
         Self {
             worker,
             listener,

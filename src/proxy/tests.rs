@@ -197,7 +197,8 @@ impl TestProxy {
         let mut connections = core::mem::replace(&mut self.upstream, none);
         tokio::spawn(async move {
             while let Some(mut stream) = connections.recv().await {
-                let (arrived, clock) = (arrived.clone(), clock.clone());
+                let arrived = arrived.clone();
+                let clock = clock.clone();
                 tokio::spawn(async move {
                     while read_head(&mut stream).await.is_some() {
                         arrived.send(clock.now()).expect("the test listens");
@@ -352,7 +353,8 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let handle = ConnectionHandle::new(&proxy.worker.clock, open);
     let address = "192.0.2.1:4000".parse().expect("an address");
     let peer = Peer::new(Arc::clone(&proxy.worker), handle, address, None, ("web".into(), false));
-    let (method, headers) = (Method::GET, HeaderMap::new());
+    let method = Method::GET;
+    let headers = HeaderMap::new();
     let target = Target {
         listener: None,
         identity: None,
@@ -364,7 +366,8 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     };
     let own = |v4_prefix| vec![Part::ClientIp { v6_prefix: 64, v4_prefix }];
     let known = |parts, client: [u8; 4]| {
-        let (key, client) = (KeySpec::new(parts).expect("a key"), IpAddr::from(client));
+        let key = KeySpec::new(parts).expect("a key");
+        let client = IpAddr::from(client);
         let known = peer.fingerprint(&key, &target, client);
         known.map(|print| Ok(print) == key.fingerprint(&proxy.worker.seed, &target, client))
     };
@@ -485,7 +488,8 @@ async fn a_draining_connection_ends_after_the_answer_under_way() {
 async fn a_new_connection_may_ask_for_something_while_those_that_were_used_end() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let (mut used, mut new) = (proxy.client(), proxy.client());
+    let mut used = proxy.client();
+    let mut new = proxy.client();
     assert_eq!(used.get().await, 200);
     proxy.worker.connections.drain_used();
     used.served.await.expect("it ends at once");

@@ -234,7 +234,8 @@ mod tests {
         let filter = Filter { limit: Some(5_000), ..Filter::default() };
         let list = rejections.list(&filter);
         assert_eq!((list.total, list.missed), (5_000, 0));
-        let keys: Vec<String> = list.rejections.into_iter().filter_map(|it| it.key).collect();
+        let keys: Vec<String> =
+            list.rejections.into_iter().filter_map(|rejection| rejection.key).collect();
         let expected = (4_000..5_000_u64).rev().map(|at| format!("{at:032x}"));
         assert_eq!(keys, expected.collect::<Vec<_>>());
         assert_eq!(list.rules.iter().map(|rule| rule.count).sum::<u64>(), 1_000);

@@ -53,7 +53,7 @@ impl Study<'_> {
                 peaks,
                 proposal: proposal.map(|proposal| (proposal, tried)),
             });
-        Ok(results.filter(|it| it.requests > 0 || it.without_key > 0).collect())
+        Ok(results.filter(|result| result.requests > 0 || result.without_key > 0).collect())
     }
 
     /// Returns the requests of each route, by key and then by time.
@@ -142,8 +142,10 @@ impl Study<'_> {
         proposals: &mut [Result<Proposal, String>],
     ) -> Result<(), Diagnostics> {
         let margin = self.options.margin.map_or(0.0, Percent::share);
-        let mut bounds: Vec<[u64; 2]> =
-            proposals.iter().map(|it| [0, it.as_ref().map_or(0, |it| it.limit)]).collect();
+        let mut bounds: Vec<[u64; 2]> = proposals
+            .iter()
+            .map(|proposal| [0, proposal.as_ref().map_or(0, |proposal| proposal.limit)])
+            .collect();
         let is_open = |[low, high]: &[u64; 2]| high - low > (high / 100).max(1);
         while bounds.iter().any(is_open) {
             let middle = |[low, high]: [u64; 2]| (low + (high - low) / 2).max(1);
@@ -153,7 +155,9 @@ impl Study<'_> {
                 }
             }
             let tried = self.run(proposals)?;
-            for (bounds, tried) in bounds.iter_mut().zip(tried).filter(|(it, _)| is_open(it)) {
+            for (bounds, tried) in
+                bounds.iter_mut().zip(tried).filter(|(bounds, _)| is_open(bounds))
+            {
                 let middle = middle(*bounds);
                 let side = usize::from(share(&tried) <= target);
                 bounds[side] = middle;
@@ -169,8 +173,9 @@ impl Study<'_> {
     }
 
     fn run(&self, proposals: &[Result<Proposal, String>]) -> Result<Vec<Tried>, Diagnostics> {
-        let limit =
-            |it: &Result<Proposal, String>| it.as_ref().ok().map(|it| (it.window, it.limit));
+        let limit = |proposal: &Result<Proposal, String>| {
+            proposal.as_ref().ok().map(|proposal| (proposal.window, proposal.limit))
+        };
         let limits: Limits = proposals.iter().map(limit).collect();
         trial::run(self.traffic, &limits, self.middle)
     }

@@ -81,7 +81,8 @@ fn named<'a>(
 
 /// Separates each `pub use …;` from the rest.
 fn split_exports<'a>(tokens: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<Token<'a>>) {
-    let (mut shown, mut rest) = (Vec::new(), Vec::new());
+    let mut shown = Vec::new();
+    let mut rest = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
         let ahead = tokens[at..].iter().take_while(|(_, word)| *word != ";").count();

@@ -18,7 +18,9 @@ pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
         )
         .expect("the pattern is written above")
     });
-    let (mut line, mut read, mut found) = (1, 0, Vec::new());
+    let mut line = 1;
+    let mut read = 0;
+    let mut found = Vec::new();
     // Without captures, which cost ten times as much.
     let is_left_out = |text: &str| {
         text.contains(['"', '\''])
@@ -88,7 +90,8 @@ fn item_length(tokens: &[Token<'_>]) -> usize {
 /// Returns every path that is written out or imported, trees of `use` unfolded.
 pub(crate) fn paths<'a>(tokens: &[Token<'a>]) -> Vec<(usize, Vec<&'a str>)> {
     let word = |at: usize| tokens.get(at).map_or("", |(_, word)| *word);
-    let (mut at, mut found) = (0, Vec::new());
+    let mut at = 0;
+    let mut found = Vec::new();
     while at < tokens.len() {
         if word(at) == "use" && word(at + 1) != "<" {
             at = use_tree(tokens, at + 1, &[], &mut found);
@@ -177,4 +180,55 @@ pub(crate) fn named_in<'a>(
         .take_while(|line| !line.starts_with('['))
         .filter_map(|line| line.split_once('='))
         .map(|(name, _)| name.trim())
+}
+
+/// Finds each `let` that binds the parts of a tuple which is written out, and each argument of a
+/// closure that is called `it`: the line, and what to write instead.
+pub(crate) fn bindings(tokens: &[Token<'_>]) -> Vec<(usize, &'static str)> {
+    let mut found = Vec::new();
+    for (at, (line, word)) in tokens.iter().enumerate() {
+        let rest = &tokens[at + 1..];
+        if *word == "let" && binds_a_tuple(rest) {
+            found.push((*line, "write a `let` for each value"));
+        }
+        let mut argument = rest.iter().map(|(_, word)| *word).skip_while(|word| is_pattern(word));
+        let is_it = argument.next() == Some("it");
+        if *word == "|" && is_it && argument.next().is_some_and(ends_pattern) {
+            found.push((*line, "give the argument `it` a name"));
+        }
+    }
+    found
+}
+
+fn is_pattern(word: &str) -> bool {
+    matches!(word, "&" | "(" | "mut")
+}
+
+fn ends_pattern(word: &str) -> bool {
+    matches!(word, "|" | "," | ":")
+}
+
+/// Whether what follows a `let` is `(a, b) = (c, d);`, with or without a type.
+fn binds_a_tuple(tokens: &[Token<'_>]) -> bool {
+    let is = |at: usize, expected: &str| tokens.get(at).is_some_and(|(_, word)| *word == expected);
+    let Some(end) = closing(tokens, 0) else { return false };
+    let equals = if is(end, ":") { closing(tokens, end + 1) } else { Some(end) };
+    let Some(equals) = equals.filter(|at| is(*at, "=")) else { return false };
+    closing(tokens, equals + 1).is_some_and(|end| is(end, ";"))
+}
+
+/// Returns what comes behind the parentheses that open at `start`.
+fn closing(tokens: &[Token<'_>], start: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, (_, word)) in tokens.iter().enumerate().skip(start) {
+        match *word {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return (*word == ")").then_some(at + 1);
+        }
+    }
+    None
 }

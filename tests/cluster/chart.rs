@@ -56,7 +56,8 @@ pub(crate) fn chart(runs: &[(Traffic, usize, Outcome)], gateways: &[usize]) -> S
         }
     }
     for (at, (interval, colour)) in INTERVALS.iter().zip(COLOURS).enumerate() {
-        let (x, y) = (40 + at * 140, HEIGHT + 62);
+        let x = 40 + at * 140;
+        let y = HEIGHT + 62;
         draw(format!(
             "<rect x=\"{x}\" y=\"{y}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>\
              <text x=\"{}\" y=\"{}\">sync_interval {interval}ms</text>",
@@ -72,7 +73,9 @@ pub(crate) fn chart(runs: &[(Traffic, usize, Outcome)], gateways: &[usize]) -> S
 }
 
 fn column(x: usize, outcome: &Outcome, colour: &str) -> String {
-    let (top, bottom, bound) = (y_of(outcome.excess), y_of(0), y_of(outcome.bound));
+    let top = y_of(outcome.excess);
+    let bottom = y_of(0);
+    let bound = y_of(outcome.bound);
     format!(
         "<rect x=\"{x}\" y=\"{top}\" width=\"14\" height=\"{}\" fill=\"{colour}\"/>\
          <path d=\"M{x} {bound}h14\" stroke=\"#d62728\" stroke-width=\"2\"/>",
@@ -82,6 +85,7 @@ fn column(x: usize, outcome: &Outcome, colour: &str) -> String {
 
 /// Returns where so much over the limit is drawn.
 fn y_of(excess: u64) -> u64 {
-    let (height, top) = (HEIGHT as u64, TOP * LIMIT / 100);
+    let height = HEIGHT as u64;
+    let top = TOP * LIMIT / 100;
     30 + height - excess.min(top) * height / top
 }

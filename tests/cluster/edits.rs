@@ -27,7 +27,8 @@ struct Store {
 impl Store {
     fn start() -> Self {
         let server = Server::start();
-        let (mut connection, recorded) = (server.connection(), Recorded::new());
+        let mut connection = server.connection();
+        let recorded = Recorded::new();
         recorded.load().exec(&mut connection).expect("the scripts are in order");
         Self { connection, recorded, _server: server }
     }
@@ -64,7 +65,8 @@ const fn today() -> Instant {
 #[test]
 fn a_lower_burst_does_not_reject_for_what_the_higher_one_let_pass() {
     let mut store = Store::start();
-    let (high, low) = (stored(&bucket(200)), stored(&bucket(10)));
+    let high = stored(&bucket(200));
+    let low = stored(&bucket(10));
     assert_eq!(high.shape(), low.shape(), "one name, so that the fill is kept");
     assert!((0..200).all(|_| store.passes("{a}:b", &high, 1, today())));
     let rejected = store.decide("{a}:b", &low, 1, today()).answers[0];
@@ -93,7 +95,8 @@ fn whatever_sizes_a_bucket_is_given_the_same_share_of_it_is_missing() {
             let name = format!("{{{count}}}:share");
             let mut now = today();
             // In seconds, of the size at the latest call.
-            let (mut missing, mut former) = (0.0_f64, 1.0);
+            let mut missing = 0.0_f64;
+            let mut former = 1.0;
             // The store resizes to whole microseconds: the most by which the share may differ.
             let mut unsure = 0.0;
             for (burst, cost, gap) in steps {
@@ -150,7 +153,8 @@ fn what_is_charged_and_not_told_before_an_edit_counts_as_a_share() {
 
 /// Rules with windows of a minute, and what each lets pass at once.
 fn minutes() -> Vec<(Arc<Stored>, u64)> {
-    let (minute, align) = (Duration::from_mins(1), fixed_window::Align::Clock);
+    let minute = Duration::from_mins(1);
+    let align = fixed_window::Align::Clock;
     let rate = rate(6, minute);
     let first = fixed_window::Align::FirstRequest;
     let flow = [
@@ -163,7 +167,7 @@ fn minutes() -> Vec<(Arc<Stored>, u64)> {
     let paced = pacing::Config { rate, max_wait: 5 * minute, max_queue: 5, warm_up: None };
     let paced = Stored::paced(&paced).expect("a store can decide about it");
     let paced = (Arc::new(paced), 6);
-    flow.iter().map(|it| (stored(it), 6)).chain([paced]).collect()
+    flow.iter().map(|rule| (stored(rule), 6)).chain([paced]).collect()
 }
 
 #[test]
@@ -177,7 +181,10 @@ fn a_clock_that_steps_back_by_more_than_a_window_rejects_nothing() {
         let first = store.decide(name, &rule, 1, back);
         assert!(first.is_admitted && first.stale == Some(0), "{name}: {first:?}");
         let next: Vec<Verdicts> = (1..limit).map(|_| store.decide(name, &rule, 1, back)).collect();
-        assert!(next.iter().all(|it| it.is_admitted && it.stale.is_none()), "{name}: {next:?}");
+        assert!(
+            next.iter().all(|decision| decision.is_admitted && decision.stale.is_none()),
+            "{name}: {next:?}"
+        );
         assert!(!store.passes(name, &rule, 1, back), "{name}");
     }
 }
@@ -193,15 +200,16 @@ fn a_clock_that_steps_back_by_less_than_a_window_forgets_nothing() {
         let back = now - Duration::from_secs(5);
         let next: Vec<Verdicts> = (0..limit).map(|_| store.decide(name, &rule, 1, back)).collect();
         // A bucket, or a queue, has not drained so far.
-        let passed = next.iter().filter(|it| it.is_admitted).count() as u64;
+        let passed = next.iter().filter(|decision| decision.is_admitted).count() as u64;
         assert!((limit / 2 - 1..=limit / 2).contains(&passed), "{name}: {next:?}");
-        assert!(next.iter().all(|it| it.stale.is_none()), "{name}: {next:?}");
+        assert!(next.iter().all(|decision| decision.stale.is_none()), "{name}: {next:?}");
     }
 }
 
 #[test]
 fn with_sync_interval_a_clock_that_steps_back_by_more_than_a_window_rejects_nothing() {
-    let (minute, align) = (Duration::from_mins(1), fixed_window::Align::Clock);
+    let minute = Duration::from_mins(1);
+    let align = fixed_window::Align::Clock;
     let rate = rate(6, minute);
     for algorithm in [
         Algorithm::TokenBucket(token_bucket::Config { rate, burst: 6 }),

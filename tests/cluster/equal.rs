@@ -40,7 +40,8 @@ const LONG: u64 = 1 << 50;
 impl Store {
     pub(crate) fn start() -> Self {
         let server = Server::start();
-        let (mut connection, recorded) = (server.connection(), Recorded::new());
+        let mut connection = server.connection();
+        let recorded = Recorded::new();
         recorded.load().exec(&mut connection).expect("the scripts are in order");
         Self { connection, recorded, _server: server }
     }
@@ -107,8 +108,9 @@ impl Rule {
             Self { name, stored, is_keyed, is_dry_run }
         };
         let flow = rules.flow.iter();
-        let flow = flow.map(|it| (Stored::new(&it.algorithm), it.keyed.is_some(), it.dry_run));
-        let pacing = rules.pacing.iter().map(|it| (Stored::paced(it), false, false));
+        let flow =
+            flow.map(|rule| (Stored::new(&rule.algorithm), rule.keyed.is_some(), rule.dry_run));
+        let pacing = rules.pacing.iter().map(|pacing| (Stored::paced(pacing), false, false));
         flow.chain(pacing).enumerate().map(rule).collect()
     }
 }
@@ -148,7 +150,8 @@ fn enter(
         Some(Claim { slot, key, cost, patience: Duration::ZERO })
     };
     let claims: Vec<Claim> = slots.iter().zip(asks).filter_map(claim).collect();
-    let quota = |it: &Quota| (it.verdict, [it.limit, it.used], [it.wait, it.reset]);
+    let quota =
+        |quota: &Quota| (quota.verdict, [quota.limit, quota.used], [quota.wait, quota.reset]);
     match gate.enter(*now, &claims) {
         Ok(admission) => {
             permits.insert(*id, admission.permit);
@@ -180,9 +183,10 @@ fn told(asks: &[Ask<'_>], verdicts: &Verdicts) -> Told {
     }
     // What never ends goes before what ends, then what ends last; of equals the first.
     let rank = |reason: &Reason| (reason.is_lasting(), reason.retry_after());
-    let blamed = reasons.iter().rev().max_by_key(|it| rank(it));
-    let latest = reasons.iter().filter_map(|it| it.retry_after()).max();
-    let refusal = blamed.map(|it| (discriminant(it), latest.filter(|_| !it.is_lasting())));
+    let blamed = reasons.iter().rev().max_by_key(|reason| rank(reason));
+    let latest = reasons.iter().filter_map(|reason| reason.retry_after()).max();
+    let refusal =
+        blamed.map(|reason| (discriminant(reason), latest.filter(|_| !reason.is_lasting())));
     assert_eq!(verdicts.is_admitted, refusal.is_none(), "{verdicts:?}");
     Told { refusal, rules }
 }

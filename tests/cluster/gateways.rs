@@ -57,7 +57,8 @@ pub(crate) enum Fate {
 impl Store {
     pub(crate) fn start() -> Self {
         let server = Server::start();
-        let (mut connection, recorded) = (server.connection(), Recorded::new());
+        let mut connection = server.connection();
+        let recorded = Recorded::new();
         recorded.load().exec(&mut connection).expect("the scripts are in order");
         let behind = Duration::ZERO;
         Self { connection, recorded, _server: server, calls: 0, behind, was_set_back: false }
@@ -100,7 +101,8 @@ impl Gateways {
     /// Starts so many gateways with a rule, which has a state for each client.
     pub(crate) fn start(name: &str, algorithm: &Algorithm, count: usize) -> Self {
         let stored = Stored::new(algorithm).expect("a store can decide about it");
-        let (name, whole) = (format!("{{{name}}}:rule"), algorithm.clone());
+        let name = format!("{{{name}}}:rule");
+        let whole = algorithm.clone();
         let mut it = Self { name, whole, stored, all: Vec::new(), made: 0 };
         (0..count).for_each(|_| it.join());
         it

@@ -46,7 +46,9 @@ fn gaps() -> impl Strategy<Value = u64> {
 }
 
 fn merged() -> impl Strategy<Value = Algorithm> {
-    algorithms().prop_filter("what is exchanged", |it| SyncedConfig::new(it.clone(), 1).is_some())
+    algorithms().prop_filter("what is exchanged", |algorithm| {
+        SyncedConfig::new(algorithm.clone(), 1).is_some()
+    })
 }
 
 /// Runs a law on random cases, each with a name of its own and one store for all.
@@ -89,7 +91,8 @@ impl Alone {
 #[test]
 fn a_gateway_that_exchanges_with_nobody_decides_as_one_alone_whatever_calls_are_lost() {
     law(300, (merged(), events(1, gaps())), |store, name, (algorithm, events)| {
-        let (mut one, alone) = (Gateways::start(name, &algorithm, 1), Alone::new(&algorithm));
+        let mut one = Gateways::start(name, &algorithm, 1);
+        let alone = Alone::new(&algorithm);
         let mut now = Instant::from_nanos(TODAY);
         for (gap, event) in &events {
             now = now + Duration::from_nanos(*gap);
@@ -114,7 +117,8 @@ fn who_joins_learns_of_every_client_a_page_at_a_time() {
     let mut store = Store::start();
     let rate = Rate::new(10, Duration::from_secs(10)).expect("a rate");
     let algorithm = Algorithm::SlidingCounter(sliding_counter::Config { rate });
-    let (mut two, now) = (Gateways::start("all", &algorithm, 2), Instant::from_nanos(TODAY));
+    let mut two = Gateways::start("all", &algorithm, 2);
+    let now = Instant::from_nanos(TODAY);
     assert!((0..CLIENTS).all(|client| two.passes(0, now, client, 1 + client % 3)));
     let pages = |store: &mut Store, two: &mut Gateways, at| {
         let before = store.calls;
@@ -137,7 +141,8 @@ fn the_list_of_what_has_changed_is_cleaned_behind_those_who_live_long() {
     let mut store = Store::start();
     let rate = Rate::new(10, Duration::from_hours(1)).expect("a rate");
     let algorithm = Algorithm::SlidingCounter(sliding_counter::Config { rate });
-    let (mut one, mut now) = (Gateways::start("one", &algorithm, 1), Instant::from_nanos(TODAY));
+    let mut one = Gateways::start("one", &algorithm, 1);
+    let mut now = Instant::from_nanos(TODAY);
     let mut exchange = |store: &mut Store, clients: core::ops::Range<u64>| {
         // Longer than a state lives, so that all in the list may have expired.
         now = now + Duration::from_hours(3) + Duration::from_micros(7);
@@ -163,7 +168,8 @@ fn the_list_of_what_has_changed_is_cleaned_beside_one_who_lives_longer_and_by_wh
     let mut store = Store::start();
     let rate = Rate::new(60, Duration::from_mins(10)).expect("a rate");
     let algorithm = Algorithm::TokenBucket(token_bucket::Config { rate, burst: 60 });
-    let (mut one, mut now) = (Gateways::start("one", &algorithm, 1), Instant::from_nanos(TODAY));
+    let mut one = Gateways::start("one", &algorithm, 1);
+    let mut now = Instant::from_nanos(TODAY);
     let mut listed = 0;
     for wave in 0..60_u64 {
         now = now + Duration::from_millis(100) + Duration::from_micros(7);
@@ -196,8 +202,10 @@ fn the_list_of_what_has_changed_is_cleaned_beside_one_who_lives_longer_and_by_wh
 
 #[test]
 fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one() {
-    let (mut store, window) = (Store::start(), Duration::from_millis(100));
-    let (rate, align) = (Rate::new(9, window).expect("a rate"), fixed_window::Align::Clock);
+    let mut store = Store::start();
+    let window = Duration::from_millis(100);
+    let rate = Rate::new(9, window).expect("a rate");
+    let align = fixed_window::Align::Clock;
     let algorithm = Algorithm::FixedWindow(fixed_window::Config { rate, align });
     let rule = Stored::new(&algorithm).expect("a store can decide about it");
     let begin = TODAY / 1_000_000_000 * 1_000_000_000;
@@ -313,7 +321,11 @@ fn what_passed_is_counted_once_and_all_agree_after_a_quiet_interval() {
 pub(crate) fn most_within(passed: &[(Instant, u64)], width: Duration) -> u64 {
     let sum = |from: usize| -> u64 {
         let start = passed[from].0;
-        passed[from..].iter().take_while(|(at, _)| at.since(start) < width).map(|it| it.1).sum()
+        passed[from..]
+            .iter()
+            .take_while(|(at, _)| at.since(start) < width)
+            .map(|passed| passed.1)
+            .sum()
     };
     (0..passed.len()).map(sum).max().unwrap_or(0)
 }
@@ -322,8 +334,8 @@ pub(crate) fn most_within(passed: &[(Instant, u64)], width: Duration) -> u64 {
 fn excess(algorithm: &Algorithm, passed: &[(Instant, u64)]) -> u64 {
     let in_windows = |rate: Rate| {
         let index = |at: Instant| at.as_nanos() / rate.window_nanos();
-        let of = |it: &(Instant, u64)| {
-            let same = passed.iter().filter(|other| index(other.0) == index(it.0));
+        let of = |passage: &(Instant, u64)| {
+            let same = passed.iter().filter(|other| index(other.0) == index(passage.0));
             same.map(|other| other.1).sum::<u64>()
         };
         passed.iter().map(of).max().unwrap_or(0).saturating_sub(rate.count())
@@ -332,7 +344,7 @@ fn excess(algorithm: &Algorithm, passed: &[(Instant, u64)]) -> u64 {
         let beyond = |from: usize, to: usize| {
             let took = passed[to].0.since(passed[from].0).as_nanos();
             let refill = took * u128::from(rate.count()) / u128::from(rate.window_nanos());
-            let sum: u64 = passed[from..=to].iter().map(|it| it.1).sum();
+            let sum: u64 = passed[from..=to].iter().map(|passed| passed.1).sum();
             u128::from(sum).saturating_sub(u128::from(burst) + refill)
         };
         let pairs =
@@ -387,8 +399,12 @@ fn no_more_passes_than_a_limit_and_what_others_have_not_told() {
         for (gap, at, cost) in arrivals {
             now += gap;
             // Exchanges that are due before, in their order.
-            while let Some((at, due)) =
-                next.iter().copied().enumerate().min_by_key(|it| it.1).filter(|it| it.1 <= now)
+            while let Some((at, due)) = next
+                .iter()
+                .copied()
+                .enumerate()
+                .min_by_key(|next| next.1)
+                .filter(|next| next.1 <= now)
             {
                 them.exchange(store, at, Instant::from_nanos(due), Fate::Answered);
                 next[at] += INTERVAL;
@@ -400,7 +416,7 @@ fn no_more_passes_than_a_limit_and_what_others_have_not_told() {
             }
         }
         let unseen = Duration::from_nanos(2 * INTERVAL);
-        let mut most: Vec<u64> = passed.iter().map(|it| most_within(it, unseen)).collect();
+        let mut most: Vec<u64> = passed.iter().map(|passed| most_within(passed, unseen)).collect();
         // The one that lets the last of all pass knows its own.
         most.sort_unstable();
         let bound: u64 = most[1..].iter().sum();

@@ -109,16 +109,18 @@ fn outcome(
     };
     let first = TODAY / SECOND;
     let seconds = (first..first + SECONDS).map(|second| {
-        let (came, passed) = (in_second(arrivals, second), in_second(passed, second));
+        let came = in_second(arrivals, second);
+        let passed = in_second(passed, second);
         (passed.saturating_sub(LIMIT), came.min(LIMIT).saturating_sub(passed))
     });
     let (excess, lacking): (Vec<u64>, Vec<u64>) = seconds.unzip();
-    let gateways = arrivals.iter().map(|it| it.1).max().unwrap_or(0) + 1;
+    let gateways = arrivals.iter().map(|arrival| arrival.1).max().unwrap_or(0) + 1;
     let mut by_gateway = vec![Vec::new(); gateways];
     for &(at, to) in passed {
         by_gateway[to].push((Instant::from_nanos(at), 1));
     }
-    let mut most: Vec<u64> = by_gateway.iter().map(|it| most_within(it, unseen)).collect();
+    let mut most: Vec<u64> =
+        by_gateway.iter().map(|arrivals| most_within(arrivals, unseen)).collect();
     most.sort_unstable();
     let all = arrivals.len() as u64;
     Outcome {
@@ -184,7 +186,8 @@ fn leases(gateways: usize, arrivals: &[(u64, usize)]) -> Outcome {
     let mut left = 0;
     let mut held: Vec<Option<u64>> = vec![Some(0); gateways];
     let mut recent: Vec<VecDeque<u64>> = vec![VecDeque::default(); gateways];
-    let (mut passed, mut calls) = (Vec::new(), 0);
+    let mut passed = Vec::new();
+    let mut calls = 0;
     for &(now, at) in arrivals {
         if now / SECOND != second {
             (second, left) = (now / SECOND, LIMIT);
@@ -214,7 +217,8 @@ pub(crate) const INTERVALS: [u64; 3] = [100, 200, 500];
 /// One row of docs/cluster.md.
 fn row(table: &mut String, mode: &str, of: &Outcome, under: &Outcome) {
     let percent = |part: u64| format!("{}.{} %", part * 100 / LIMIT, part * 1_000 / LIMIT % 10);
-    let (excess, lacking) = (percent(of.excess), percent(of.lacking));
+    let excess = percent(of.excess);
+    let lacking = percent(of.lacking);
     let early = percent(under.lacking);
     let Outcome { waited, calls, .. } = of;
     writeln!(table, "| {mode} | {excess} | {lacking} | {early} | {waited} | {calls} |")

@@ -47,7 +47,9 @@ fn normal(line: &str, numbers_vary: bool) -> String {
             normal.push_str("<time>");
             rest = &rest[shape.len()..];
             // A fraction, and the zone.
-            rest = rest.strip_prefix('.').map_or(rest, |it| it.trim_start_matches(is_digit));
+            rest = rest
+                .strip_prefix('.')
+                .map_or(rest, |fraction| fraction.trim_start_matches(is_digit));
             continue;
         }
         if numbers_vary && is_digit(first) {

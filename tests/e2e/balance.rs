@@ -44,8 +44,9 @@ fn a_key_stays_with_its_server_and_only_those_of_a_changed_one_move() {
     let gateway = Gateway::start(&config(&[a, b], hash));
     let before = servers(&gateway);
     assert_eq!(before, servers(&gateway), "each user has one server");
-    let count =
-        |all: &BTreeMap<usize, String>, name: &str| all.values().filter(|it| *it == name).count();
+    let count = |all: &BTreeMap<usize, String>, name: &str| {
+        all.values().filter(|server| *server == name).count()
+    };
     assert!((60..=140).contains(&count(&before, "a")), "{before:?}");
     // Another server takes keys, and none move between the others.
     let line = gateway.edit(&config(&[c, b, a], hash));

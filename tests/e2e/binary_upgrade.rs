@@ -150,7 +150,8 @@ impl Load {
 fn a_new_process_takes_over_and_no_request_is_lost() {
     let upstream = ok();
     let (mut gateway, pid_file) = start(&yaml(upstream.address, ALL));
-    let (web, admin) = (gateway.web(), gateway.address("admin"));
+    let web = gateway.web();
+    let admin = gateway.address("admin");
     let load = Load::start(&[(web, "/"), (admin, "/readyz")]);
     load.wait_for(100);
     let first = upgrade(&gateway, &pid_file);
@@ -242,7 +243,9 @@ fn a_program_that_does_not_run_leaves_the_old_process_in_place() {
 fn a_listener_that_the_new_configuration_lacks_is_closed_and_a_new_one_opened() {
     let upstream = ok();
     let text = yaml(upstream.address, ALL);
-    let (first, second, third) = (free_port(), free_port(), free_port());
+    let first = free_port();
+    let second = free_port();
+    let third = free_port();
     let listeners = |more: &str| {
         text.replacen(
             "  - { name: web, listen: 127.0.0.1:0 }",

@@ -68,7 +68,8 @@ pub(crate) fn up(gateway: &Gateway) -> f64 {
 
 #[test]
 fn three_gateways_admit_one_limit_whatever_the_algorithm() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     for (at, rule) in [
         "algorithm: token_bucket, limit: 60/1h, burst: 60",
         "algorithm: leaky_bucket, limit: 60/1h, burst: 60",
@@ -99,7 +100,8 @@ fn three_gateways_admit_one_limit_whatever_the_algorithm() {
 
 #[test]
 fn eight_gateways_admit_one_limit_in_one_round_trip_each() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow:\n      - { name: a, limit: 100/1h, burst: 100, scope: cluster, on_store_error: deny }\n      - { name: b, algorithm: fixed_window, limit: 110/1000h, scope: cluster, on_store_error: deny }";
     let gateways = gateways(8, &config(upstream.address, server.port, PATIENT, rules));
     let calls = || {
@@ -121,7 +123,10 @@ fn eight_gateways_admit_one_limit_in_one_round_trip_each() {
     assert!((100..=320 + 16 * 8).contains(&called), "{called} calls for 320 requests");
     let answer = http::get(gateways[7].web(), "/");
     assert!(answer.header("retry-after").is_some());
-    assert!(answer.header("ratelimit").is_some_and(|it| it.contains("\"a\";r=0")), "{answer:?}");
+    assert!(
+        answer.header("ratelimit").is_some_and(|value| value.contains("\"a\";r=0")),
+        "{answer:?}"
+    );
 }
 
 /// Passes bytes between gateways and the store, late or not at all.
@@ -145,8 +150,10 @@ impl Wire {
     pub(crate) fn to_port(to: u16) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("an address").port();
-        let (delay, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (late, is_cut) = (Arc::clone(&delay), Arc::clone(&cut));
+        let delay = Arc::new(AtomicU64::new(0));
+        let cut = Arc::new(AtomicBool::new(false));
+        let late = Arc::clone(&delay);
+        let is_cut = Arc::clone(&cut);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let Ok(store) = std::net::TcpStream::connect(("127.0.0.1", to)) else { continue };
@@ -154,7 +161,8 @@ impl Wire {
                 else {
                     continue;
                 };
-                let (late, cuts) = (Arc::clone(&late), [(); 2].map(|()| Arc::clone(&is_cut)));
+                let late = Arc::clone(&late);
+                let cuts = [(); 2].map(|()| Arc::clone(&is_cut));
                 let [there, back] = cuts;
                 thread::spawn(move || relay(client, store, &AtomicU64::new(0), &there));
                 thread::spawn(move || relay(store_too, client_too, &late, &back));
@@ -235,7 +243,8 @@ fn a_wrong_password_is_told_and_a_right_one_is_used() {
 
 #[test]
 fn what_is_refused_here_costs_no_round_trip_and_what_is_refused_there_leaves_no_trace_here() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow:\n      - { name: here, algorithm: fixed_window, limit: 3/1000h }\n      - { name: there, algorithm: fixed_window, limit: 2/1000h, scope: cluster }";
     let gateways = gateways(1, &config(upstream.address, server.port, PATIENT, rules));
     assert_eq!(http::statuses(gateways[0].web(), "/", 4), [200, 200, 429, 429]);
@@ -263,7 +272,8 @@ fn what_is_refused_here_costs_no_round_trip_and_what_is_refused_there_leaves_no_
 
 #[test]
 fn starts_behind_two_gateways_are_spaced_as_behind_one() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    pacing: { rate: 20/1s, max_wait: 30s, max_queue: 100, scope: cluster, on_store_error: deny }";
     let gateways = gateways(2, &config(upstream.address, server.port, PATIENT, rules));
     let began = Instant::now();
@@ -275,7 +285,8 @@ fn starts_behind_two_gateways_are_spaced_as_behind_one() {
 
 #[test]
 fn an_answer_of_the_store_that_is_late_does_not_put_off_the_start_that_it_tells() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let wire = Wire::to(&server);
     let rules = "    pacing: { rate: 1/2s, max_wait: 30s, scope: cluster, on_store_error: deny }";
     let text = config(upstream.address, wire.port, PATIENT, rules);
@@ -298,14 +309,16 @@ fn an_answer_of_the_store_that_is_late_does_not_put_off_the_start_that_it_tells(
 fn each_second_lets_three_gateways_pass_its_limit_and_no_more() {
     // So few that a busy machine asks for more of them in each second.
     const LIMIT: u64 = 10;
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 10/1s, scope: cluster, on_store_error: deny }]";
     let gateways = gateways(3, &config(upstream.address, server.port, PATIENT, rules));
     let second = || {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.expect("after 1970").as_secs()
     };
-    let (first, end) = (second(), Instant::now() + Duration::from_millis(3_500));
+    let first = second();
+    let end = Instant::now() + Duration::from_millis(3_500);
     let clients: Vec<_> = gateways
         .iter()
         .map(|gateway| {
@@ -331,7 +344,8 @@ fn each_second_lets_three_gateways_pass_its_limit_and_no_more() {
 
 #[test]
 fn who_leaves_while_the_store_is_asked_has_used_up_nothing_here_and_holds_nothing_there() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let wire = Wire::to(&server);
     let rules = "    flow:\n      - { name: here, algorithm: fixed_window, limit: 1/1000h }\n      - { name: there, concurrency: 1, scope: cluster, on_store_error: deny }";
     let gateways = gateways(1, &config(upstream.address, wire.port, PATIENT, rules));

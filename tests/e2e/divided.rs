@@ -19,7 +19,8 @@ pub(crate) fn divided(gateways: &[Gateway], part: u64) {
 
 #[test]
 fn a_store_that_loses_its_memory_and_fails_again_leaves_each_gateway_its_part() {
-    let (upstream, port) = (upstream::echo(), free_port());
+    let upstream = upstream::echo();
+    let port = free_port();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 90/1000h, scope: cluster }]";
     let server = Server::start_on(port, &[]);
     let gateways = gateways(3, &config(upstream.address, port, PATIENT, rules));
@@ -42,7 +43,8 @@ fn a_store_that_loses_its_memory_and_fails_again_leaves_each_gateway_its_part() 
 
 #[test]
 fn a_store_restored_to_what_it_knew_before_a_gateway_joined_leaves_each_its_part() {
-    let (upstream, port) = (upstream::echo(), free_port());
+    let upstream = upstream::echo();
+    let port = free_port();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 90/1000h, scope: cluster }]";
     let folder = tempfile::tempdir().expect("a folder");
     let options: Vec<&str> = ["--dir"].into_iter().chain(folder.path().to_str()).collect();
@@ -70,7 +72,8 @@ fn a_store_restored_to_what_it_knew_before_a_gateway_joined_leaves_each_its_part
 
 #[test]
 fn a_gateway_that_joins_is_known_to_all_within_seconds_however_long_the_lease() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 90/1000h, scope: cluster }]";
     let store = format!("{PATIENT}, lease: 1h");
     let yaml = config(upstream.address, server.port, &store, rules);

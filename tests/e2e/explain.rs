@@ -198,7 +198,7 @@ fn the_rejections_of_a_flood_are_listed_by_route_and_rule() {
     let explained = explain(&gateway, "/search", "a");
     assert_eq!(explained["rules"][0]["fingerprint"], latest["key"], "the key's fingerprint");
     let counts: Vec<_> =
-        list["rules"].as_array().into_iter().flatten().map(|it| it["count"].clone()).collect();
+        list["rules"].as_array().into_iter().flatten().map(|rule| rule["count"].clone()).collect();
     assert_eq!(counts, [json!(998), json!(2)]);
     let list = rejections(&gateway, "?route=search&rule=window");
     assert_eq!(list["rejections"].as_array().map(Vec::len), Some(2));

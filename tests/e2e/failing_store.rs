@@ -22,7 +22,8 @@ use std::{
 fn whatever_fails_in_the_store_no_client_meets_an_error_or_waits_for_it() {
     let upstream = upstream::echo();
     let server = Server::start();
-    let (wire, pid) = (Wire::to(&server), pid(&server));
+    let wire = Wire::to(&server);
+    let pid = pid(&server);
     let rules = "    flow: [{ name: r, limit: 1000000/1h, burst: 1000000, scope: cluster }]";
     let gateways =
         gateways(2, &config(upstream.address, wire.port, "timeout: 300ms, lease: 3s", rules));
@@ -105,7 +106,7 @@ fn endure(gateways: &[Gateway], (name, kind, begin, end): &Fault<'_>) {
         if is_full {
             let log = gateway.log();
             for line in ["the store fails", "the store decides"] {
-                let said = log.lines().skip(logged).filter(|it| it.contains(line)).count();
+                let said = log.lines().skip(logged).filter(|said| said.contains(line)).count();
                 assert_eq!(said, 1, "{name}: {line}: {log}");
             }
         }
@@ -134,7 +135,7 @@ fn a_store_that_is_killed_under_load_leaves_each_rule_as_it_says_and_comes_back(
         .collect();
     drop(server);
     let statuses: Vec<u16> =
-        flood.into_iter().flat_map(|it| it.join().expect("no panic")).collect();
+        flood.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
     assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
     let passed = statuses.iter().filter(|status| **status == 200).count();
     // What the store had let pass, and the limit once more in three parts.
@@ -159,7 +160,8 @@ fn a_store_that_is_killed_under_load_leaves_each_rule_as_it_says_and_comes_back(
 
 #[test]
 fn a_key_that_the_store_cannot_decide_about_keeps_no_other_from_being_decided() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow:\n      - { name: r, algorithm: fixed_window, limit: 9/1000h, scope: cluster, on_store_error: deny, key: header:x-tenant }\n      - { name: c, concurrency: 4, scope: cluster, on_store_error: deny }";
     let gateway = gateways(1, &config(upstream.address, server.port, PATIENT, rules)).remove(0);
     let mut store = server.connection();
@@ -186,7 +188,8 @@ fn a_key_that_the_store_cannot_decide_about_keeps_no_other_from_being_decided() 
 
 #[test]
 fn a_call_that_is_late_behind_another_one_fails_alone() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let wire = Wire::to(&server);
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 9/1000h, key: header:x-tenant, scope: cluster, on_store_error: deny }]";
     // The wire delays what one worker receives over its one connection.

@@ -20,9 +20,9 @@ fn new_keys_pass_in_a_full_table_and_nobody_gets_a_fresh_budget() {
         assert_eq!(ask(&format!("junk {junk}")), 200, "{junk}");
     }
     for new in 0..74 {
-        let statuses = ["new", "more junk", "greedy"].map(|it| match it {
-            "greedy" => ask(it),
-            _ => ask(&format!("{it} {new}")),
+        let statuses = ["new", "more junk", "greedy"].map(|path| match path {
+            "greedy" => ask(path),
+            _ => ask(&format!("{path} {new}")),
         });
         assert_eq!(statuses, [200, 200, 429], "{new}");
     }

@@ -17,7 +17,8 @@ struct Move<'a> {
 
 impl<'a> Move<'a> {
     fn begin(nodes: &'a [Server], route: &str, to: usize) -> Self {
-        let (from, to) = (&nodes[node_of(nodes, route)], &nodes[to]);
+        let from = &nodes[node_of(nodes, route)];
+        let to = &nodes[to];
         let slot = cluster(from, &["KEYSLOT", route]);
         cluster(to, &["SETSLOT", &slot, "IMPORTING", &cluster(from, &["MYID"])]);
         cluster(from, &["SETSLOT", &slot, "MIGRATING", &cluster(to, &["MYID"])]);
@@ -65,8 +66,10 @@ fn moved<'a>(
 
 #[test]
 fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_other() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
-    let (moving, staying) = (&*route_on(&nodes, 1), &*route_on(&nodes, 2));
+    let upstream = upstream::echo();
+    let nodes = nodes();
+    let moving = &*route_on(&nodes, 1);
+    let staying = &*route_on(&nodes, 2);
     let port = nodes[0].port;
     let yaml = two_routes(upstream.address, (port, PATIENT), 20, [moving, staying]);
     let gateways = gateways(2, &yaml);
@@ -98,7 +101,8 @@ fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_othe
 
 #[test]
 fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_store() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let greeted = node_of(&nodes, "gateways");
     let to = (greeted + 1) % 3;
     let names = [route_on(&nodes, to), route_on(&nodes, (greeted + 2) % 3)];
@@ -119,8 +123,9 @@ fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_
     slot.end(&nodes);
     all.extend(gateways(1, &yaml));
     eventually("they count each other", || {
-        let count = |it| metrics(it, "flowgate_store_gateways")["flowgate_store_gateways"];
-        all.iter().all(|it| count(it) == 2.0).then_some(())
+        let count =
+            |gateway| metrics(gateway, "flowgate_store_gateways")["flowgate_store_gateways"];
+        all.iter().all(|gateway| count(gateway) == 2.0).then_some(())
     });
     let log = all[0].log();
     assert!(!log.contains("the store fails") && !log.contains("nodes of the store fail"), "{log}");
@@ -129,7 +134,8 @@ fn while_the_slot_moves_where_gateways_greet_the_routes_of_others_stay_with_the_
 
 #[test]
 fn a_node_that_hangs_while_another_sends_to_it_is_out_and_not_the_other() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     for node in &nodes {
         // They name no host then, when they send to each other.
         let mut set = redis::cmd("CONFIG");
@@ -178,7 +184,7 @@ fn two_nodes_that_use_the_time_of_a_call_up_together_are_both_in() {
     let line = eventually("it is nobody's fault", || {
         assert_eq!([passed(0), passed(1)], [0, 1], "{}", gateways[0].log());
         let log = gateways[0].log();
-        log.lines().skip(before).find(|it| it.contains("over two nodes")).map(str::to_owned)
+        log.lines().skip(before).find(|line| line.contains("over two nodes")).map(str::to_owned)
     });
     assert!(line.contains("the store rejected a call"), "{line}");
     let names = [from, to].map(|at| format!("127.0.0.1:{}", wires[at].port));

@@ -22,7 +22,8 @@ use std::{
 
 /// An upstream that answers when it is told to.
 fn held(release: &Arc<AtomicBool>, working: &Arc<AtomicUsize>) -> Script {
-    let (release, working) = (Arc::clone(release), Arc::clone(working));
+    let release = Arc::clone(release);
+    let working = Arc::clone(working);
     Script::answering(move |_| {
         working.fetch_add(1, SeqCst);
         eventually("the release", || release.load(SeqCst).then_some(()));
@@ -39,8 +40,10 @@ fn in_store(store: &mut redis::Connection, route: &str, rule: &str) -> usize {
 
 #[test]
 fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it() {
-    let (release, working) = (Arc::default(), Arc::default());
-    let (upstream, server) = (held(&release, &working), Server::start());
+    let release = Arc::default();
+    let working = Arc::default();
+    let upstream = held(&release, &working);
+    let server = Server::start();
     let rules = "    flow: [{ name: r, concurrency: 4, scope: cluster, on_store_error: deny }]";
     let store = format!("{PATIENT}, lease: 4s");
     let mut gateways = gateways(3, &config(upstream.address, server.port, &store, rules));
@@ -79,8 +82,10 @@ fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it()
 #[test]
 fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_store_hangs() {
     const LIMIT: usize = 8;
-    let (release, working) = (Arc::default(), Arc::default());
-    let (upstream, server) = (held(&release, &working), Server::start());
+    let release = Arc::default();
+    let working = Arc::default();
+    let upstream = held(&release, &working);
+    let server = Server::start();
     let rules = "    flow: [{ name: r, concurrency: 8, scope: cluster, on_store_error: deny }]";
     let config = config(upstream.address, server.port, "timeout: 300ms, lease: 4s", rules);
     let gateway = gateways(1, &config).remove(0);
@@ -108,7 +113,8 @@ fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_sto
         gateway.wait_log_after(before, "the store decides");
         assert!(refused(), "{}", gateway.log());
     }
-    let (before, pid) = (gateway.log_len(), pid(&server));
+    let before = gateway.log_len();
+    let pid = pid(&server);
     signal(&pid, "STOP");
     let lapsed = Instant::now() + Duration::from_secs(5);
     eventually("a lease is over", || {
@@ -118,7 +124,12 @@ fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_sto
     signal(&pid, "CONT");
     eventually("it decides", || {
         assert!(refused(), "{}", gateway.log());
-        gateway.log().lines().skip(before).any(|it| it.contains("the store decides")).then_some(())
+        gateway
+            .log()
+            .lines()
+            .skip(before)
+            .any(|line| line.contains("the store decides"))
+            .then_some(())
     });
     assert!(refused());
     assert_eq!((working.load(SeqCst), used(&mut store)), (LIMIT, -8.0));
@@ -130,14 +141,17 @@ fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_sto
 
 #[test]
 fn a_gateway_with_a_short_lease_does_not_end_what_others_hold_for_longer() {
-    let (release, working) = (Arc::default(), Arc::default());
-    let (upstream, server) = (held(&release, &working), Server::start());
+    let release = Arc::default();
+    let working = Arc::default();
+    let upstream = held(&release, &working);
+    let server = Server::start();
     let rules = "    flow: [{ name: r, concurrency: 7, scope: cluster, on_store_error: deny }]";
     let store = |lease: &str| {
         let store = format!("{PATIENT}, lease: {lease}");
         gateways(1, &config(upstream.address, server.port, &store, rules))
     };
-    let (long, short) = (store("10m"), store("1s"));
+    let long = store("10m");
+    let short = store("1s");
     let mut clients = [long[0].web(), short[0].web()].map(Client::new);
     for (at, client) in clients.iter_mut().enumerate() {
         client.send(http::head("GET", "/", &[]));
@@ -172,8 +186,10 @@ fn routes(upstream: SocketAddr, names: &[String], limit: u32) -> String {
 #[test]
 fn what_is_in_flight_on_many_routes_keeps_its_places_though_the_store_is_far_away() {
     const ROUTES: usize = 150;
-    let (release, working) = (Arc::default(), Arc::default());
-    let (upstream, server) = (held(&release, &working), Server::start());
+    let release = Arc::default();
+    let working = Arc::default();
+    let upstream = held(&release, &working);
+    let server = Server::start();
     let wire = Wire::to(&server);
     let names: Vec<String> = (0..ROUTES).map(|at| format!("r{at}")).collect();
     let store =
@@ -206,13 +222,15 @@ fn what_is_in_flight_on_many_routes_keeps_its_places_though_the_store_is_far_awa
 
 #[test]
 fn what_ends_at_one_node_is_given_back_while_another_hangs() {
-    let (release, working) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let release = Arc::<AtomicBool>::default();
+    let working = Arc::<AtomicUsize>::default();
     let nodes = nodes();
     let hung = (node_of(&nodes, "gateways") + 1) % 3;
     let names = [hung, (hung + 1) % 3].map(|at| route_on(&nodes, at));
     let slow = {
-        let (release, working, name) =
-            (Arc::clone(&release), Arc::clone(&working), names[0].clone());
+        let release = Arc::clone(&release);
+        let working = Arc::clone(&working);
+        let name = names[0].clone();
         Script::answering(move |request| {
             if request.line.contains(&format!("/{name} ")) {
                 working.fetch_add(1, SeqCst);
@@ -243,7 +261,8 @@ fn what_ends_at_one_node_is_given_back_while_another_hangs() {
 
 #[test]
 fn a_route_whose_keys_are_refused_keeps_no_place_of_another() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let mut store = server.connection();
     let mut set = redis::cmd("ACL");
     set.arg(&["SETUSER", "gate", "on", ">primary-word", "+@all"]);
@@ -272,8 +291,10 @@ fn a_route_whose_keys_are_refused_keeps_no_place_of_another() {
 #[test]
 fn a_gateway_that_ends_gives_back_what_it_held() {
     const REQUESTS: usize = 60;
-    let (release, working) = (Arc::default(), Arc::default());
-    let (upstream, server) = (held(&release, &working), Server::start());
+    let release = Arc::default();
+    let working = Arc::default();
+    let upstream = held(&release, &working);
+    let server = Server::start();
     let rules = "    flow: [{ name: r, concurrency: 99, scope: cluster, on_store_error: deny }]";
     let wire = Wire::to(&server);
     let config = config(upstream.address, wire.port, PATIENT, rules);
@@ -293,8 +314,10 @@ fn a_gateway_that_ends_gives_back_what_it_held() {
 
 #[test]
 fn what_a_dry_run_would_have_refused_is_not_in_flight_there() {
-    let (release, working) = (Arc::default(), Arc::default());
-    let (upstream, server) = (held(&release, &working), Server::start());
+    let release = Arc::default();
+    let working = Arc::default();
+    let upstream = held(&release, &working);
+    let server = Server::start();
     let rules = "    flow: [{ name: r, concurrency: 1, scope: cluster, dry_run: true }]";
     let store = format!("{PATIENT}, lease: 4s");
     let gateway = gateways(1, &config(upstream.address, server.port, &store, rules)).remove(0);

@@ -27,7 +27,8 @@ pub(crate) fn nodes() -> Vec<Server> {
 pub(crate) fn nodes_on(ports: [u16; 3], said: [u16; 3]) -> Vec<Server> {
     let buses = [(); 3].map(|()| free_port().to_string());
     let node = |((bus, port), said): ((&String, u16), u16)| {
-        let (bus, said) = (["--cluster-port", bus], said.to_string());
+        let bus = ["--cluster-port", bus];
+        let said = said.to_string();
         // One that hangs is not left out by the others while a test lasts.
         let patience = ["--cluster-node-timeout", "120000"];
         let options = ["--cluster-enabled", "yes", "--cluster-announce-port", &said];
@@ -71,7 +72,7 @@ pub(crate) fn node_of(nodes: &[Server], route: &str) -> usize {
 
 /// Returns the names of two routes on that node.
 pub(crate) fn routes_on(nodes: &[Server], node: usize) -> [String; 2] {
-    let mut names = (0..100).map(|at| format!("r{at}")).filter(|it| node_of(nodes, it) == node);
+    let mut names = (0..100).map(|at| format!("r{at}")).filter(|name| node_of(nodes, name) == node);
     [(); 2].map(|()| names.next().expect("two of a hundred"))
 }
 
@@ -105,10 +106,10 @@ pub(crate) fn two_routes(
 /// Has each gateway be asked so often, and returns how many were answered with 200, where all
 /// others are refused.
 pub(crate) fn passed(gateways: &[Gateway], route: &str, requests: usize) -> usize {
-    let ask = |it: &Gateway| http::statuses(it.web(), &format!("/{route}"), requests);
+    let ask = |gateway: &Gateway| http::statuses(gateway.web(), &format!("/{route}"), requests);
     let statuses: Vec<u16> = gateways.iter().flat_map(ask).collect();
-    assert!(statuses.iter().all(|it| [200, 429].contains(it)), "{statuses:?}");
-    statuses.iter().filter(|it| **it == 200).count()
+    assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
+    statuses.iter().filter(|status| **status == 200).count()
 }
 
 /// Waits until a node was told that so many requests of a route have passed.
@@ -173,7 +174,8 @@ fn a_node_that_is_cut_off_keeps_no_client_waiting_and_the_others_decide_and_are_
     // Gateways greet one node. Another one is cut off.
     let greeted = node_of(&nodes, "gateways");
     let lost = (greeted + 1) % 3;
-    let (lost_one, other) = (&*route_on(&nodes, lost), &*route_on(&nodes, greeted));
+    let lost_one = &*route_on(&nodes, lost);
+    let other = &*route_on(&nodes, greeted);
     let port = wires[greeted].port;
     // What is lost on the way is charged when it arrives.
     let store = (port, "timeout: 300ms");
@@ -207,7 +209,8 @@ fn a_node_that_is_cut_off_keeps_no_client_waiting_and_the_others_decide_and_are_
 
 #[test]
 fn a_node_that_hangs_is_told_of_once_and_leaves_the_routes_of_the_others_to_the_store() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     // Gateways greet one node.
     let greeted = node_of(&nodes, "gateways");
     for hung in [(greeted + 1) % 3, greeted] {
@@ -252,7 +255,8 @@ fn a_node_that_hangs_is_told_of_once_and_leaves_the_routes_of_the_others_to_the_
             let log = gateway.log();
             // The third one may be named too, by who is told of the first before he looks for it.
             let name = format!("127.0.0.1:{}", nodes[hung].port);
-            let said: Vec<_> = log.lines().skip(logged).filter(|it| it.contains(&name)).collect();
+            let said: Vec<_> =
+                log.lines().skip(logged).filter(|line| line.contains(&name)).collect();
             assert!(said.len() == 2 && said[0].contains("nodes of the store fail"), "{log}");
             eventually("all is well", || (up(gateway) == 1.0).then_some(()));
         }
@@ -261,7 +265,8 @@ fn a_node_that_hangs_is_told_of_once_and_leaves_the_routes_of_the_others_to_the_
 
 #[test]
 fn the_store_is_found_again_though_the_one_node_that_the_file_names_is_gone() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let greeted = node_of(&nodes, "gateways");
     let gone = (greeted + 1) % 3;
     let names = [route_on(&nodes, gone), route_on(&nodes, greeted)];
@@ -289,7 +294,8 @@ fn the_store_is_found_again_though_the_one_node_that_the_file_names_is_gone() {
 
 #[test]
 fn the_keys_of_one_route_lie_on_all_nodes_where_its_rules_use_the_same_key() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let rules = "[{ name: a, algorithm: fixed_window, limit: 3/1000h, key: header:x-tenant, scope: cluster, on_store_error: deny }, { name: b, concurrency: 9, key: header:x-tenant, scope: cluster, on_store_error: deny }]";
     let yaml = format!(
         "store: {{ redis: \"redis://gate:primary-word@127.0.0.1:{}\", cluster: true, {PATIENT} }}\n",

@@ -51,7 +51,8 @@ fn the_demo_runs_with_one_command_and_throttles() {
     let codes: Vec<String> =
         (0..30).map(|_| curl(&["-o", "/dev/null", "-w", "%{http_code}", &url])).collect();
     let count = |status: &str| codes.iter().filter(|code| *code == status).count();
-    let (passed, rejected) = (count("200"), count("429"));
+    let passed = count("200");
+    let rejected = count("429");
     let echoed = curl(&[&format!("http://127.0.0.1:{}/anything?x=1", ports[0])]);
     drop(demo.kill());
     drop(demo.wait());
@@ -176,7 +177,8 @@ fn the_access_log_says_who_was_asked_where_nobody_answered() {
     });
     let lines: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let (dead, silent) = (dead.to_string(), silent.address.to_string());
+    let dead = dead.to_string();
+    let silent = silent.address.to_string();
     let asked = [(502, Some(&dead)), (504, Some(&silent)), (404, None), (499, Some(&silent))];
     for (line, (status, server)) in lines.iter().zip(asked) {
         assert_eq!(line["status"], status, "{line}");
@@ -245,8 +247,8 @@ fn check_prints_the_order_of_routes_and_what_rules_promise() {
             .expect("it runs");
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{printed}");
-        let (exact, all) =
-            (printed.find("exact").expect("listed"), printed.find("all").expect("listed"));
+        let exact = printed.find("exact").expect("listed");
+        let all = printed.find("all").expect("listed");
         assert!(exact < all, "the more specific route comes first:\n{printed}");
         assert!(printed.contains('r') && printed.contains('3'), "{printed}");
     }

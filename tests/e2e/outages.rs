@@ -31,7 +31,8 @@ fn set(node: &Server, name: &str, value: &str) {
 fn kill(node: &Server) -> impl FnOnce() -> Server {
     let names = ["dir", "cluster-port", "cluster-node-timeout"];
     let settings = names.map(|name| [format!("--{name}"), setting(node, name)]).concat();
-    let (pid, port) = (pid(node), node.port);
+    let pid = pid(node);
+    let port = node.port;
     signal(&pid, "KILL");
     eventually("it has ended", || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -120,20 +121,23 @@ fn gates(node: &Server) -> Vec<String> {
 
 #[test]
 fn a_node_that_nobody_asks_is_reached_again_before_the_next_request_comes() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let quiet = (node_of(&nodes, "gateways") + 1) % 3;
-    let (route, quiet) = (route_on(&nodes, quiet), &nodes[quiet]);
+    let route = route_on(&nodes, quiet);
+    let quiet = &nodes[quiet];
     let gateways = gateways(1, &one_route(upstream.address, nodes[0].port, &route, 900));
     let gateway = &gateways[0];
     eventually("all nodes are in", || (up(gateway) == 1.0).then_some(()));
     assert_eq!(passed(&gateways, &route, 8), 8);
 
     // Redis closes what nobody has used for a second.
-    let (workers, before) = (gates(quiet), gateway.log_len());
+    let workers = gates(quiet);
+    let before = gateway.log_len();
     assert_eq!(workers.len(), 2);
     set(quiet, "timeout", "1");
     eventually("both are closed", || {
-        gates(quiet).iter().all(|it| !workers.contains(it)).then_some(())
+        gates(quiet).iter().all(|gate| !workers.contains(gate)).then_some(())
     });
     set(quiet, "timeout", "0");
     gateway.wait_log_after(before, "nodes of the store fail");
@@ -161,7 +165,8 @@ fn a_node_that_answers_later_than_a_call_may_take_is_out_until_it_is_in_time_aga
     let wires = ports.map(Wire::to_port);
     let nodes = nodes_on(ports, wires.each_ref().map(|wire| wire.port));
     let slow = (node_of(&nodes, "gateways") + 1) % 3;
-    let (route, named) = (route_on(&nodes, slow), wires[(slow + 1) % 3].port);
+    let route = route_on(&nodes, slow);
+    let named = wires[(slow + 1) % 3].port;
     // Connecting, and what no request waits for, may take longer.
     let yaml = one_route(upstream.address, named, &route, 900_000);
     let yaml = yaml.replace(PATIENT, "timeout: 40ms, connect_timeout: 4s");
@@ -174,12 +179,13 @@ fn a_node_that_answers_later_than_a_call_may_take_is_out_until_it_is_in_time_aga
     let mut connections = || -> usize {
         let info = redis::cmd("INFO").arg("stats").query(&mut store);
         let info: String = info.expect("what it counts");
-        let count = info.lines().find_map(|it| it.strip_prefix("total_connections_received:"));
-        count.and_then(|it| it.trim().parse().ok()).expect("a number")
+        let count = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        count.and_then(|count| count.trim().parse().ok()).expect("a number")
     };
     wires[slow].delay.store(70, SeqCst);
     eventually("it is out", || (passed(&gateways, &route, 1) == 0).then_some(()));
-    let (before, asked) = (gateway.log_len(), state(&nodes[slow], &route));
+    let before = gateway.log_len();
+    let asked = state(&nodes[slow], &route);
     let made = connections();
     eventually("it is tried again and again", || {
         assert_eq!(passed(&gateways, &route, 1), 0);
@@ -193,7 +199,8 @@ fn a_node_that_answers_later_than_a_call_may_take_is_out_until_it_is_in_time_aga
 
 #[test]
 fn connections_to_nodes_that_are_given_up_are_closed() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let greeted = &nodes[node_of(&nodes, "gateways")];
     let other = (node_of(&nodes, "gateways") + 1) % 3;
     let route = route_on(&nodes, other);
@@ -201,7 +208,8 @@ fn connections_to_nodes_that_are_given_up_are_closed() {
     let yaml = yaml.replace(PATIENT, &format!("{PATIENT}, lease: 1s"));
     // A second worker could find all well again, and keep what it has.
     let gateways = gateways(1, &yaml.replace("workers: 2", "workers: 1"));
-    let (before, given_up) = (gateways[0].log_len(), gates(&nodes[other]));
+    let before = gateways[0].log_len();
+    let given_up = gates(&nodes[other]);
     assert_eq!(given_up.len(), 1);
     let mut store = greeted.connection();
     let mut set = |words: &[&str]| redis::cmd("SET").arg(words).exec(&mut store).expect("set");
@@ -219,7 +227,8 @@ fn connections_to_nodes_that_are_given_up_are_closed() {
 
 #[test]
 fn a_gateway_that_ends_while_a_node_is_out_leaves_its_part_to_the_others() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let greeted = node_of(&nodes, "gateways");
     let lost = (greeted + 1) % 3;
     let route = route_on(&nodes, lost);
@@ -227,8 +236,9 @@ fn a_gateway_that_ends_while_a_node_is_out_leaves_its_part_to_the_others() {
     let yaml = yaml.replace(PATIENT, "timeout: 1s, connect_timeout: 1s, lease: 1s");
     let mut gateways = gateways(2, &yaml.replace("deny", "local"));
     eventually("they know each other", || {
-        let known = |it| metrics(it, "flowgate_store_gateways")["flowgate_store_gateways"];
-        gateways.iter().all(|it| known(it) == 2.0).then_some(())
+        let known =
+            |gateway| metrics(gateway, "flowgate_store_gateways")["flowgate_store_gateways"];
+        gateways.iter().all(|gateway| known(gateway) == 2.0).then_some(())
     });
     signal(&pid(&nodes[lost]), "STOP");
     assert_eq!(passed(&gateways[..1], &route, 20), 10, "half of the limit");
@@ -244,9 +254,11 @@ fn a_gateway_that_ends_while_a_node_is_out_leaves_its_part_to_the_others() {
 
 #[test]
 fn a_gateway_that_starts_while_the_node_hangs_that_it_greets_says_so_and_counts_it() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let greeted = node_of(&nodes, "gateways");
-    let (other, pid) = ((greeted + 1) % 3, pid(&nodes[greeted]));
+    let other = (greeted + 1) % 3;
+    let pid = pid(&nodes[greeted]);
     let route = route_on(&nodes, other);
     signal(&pid, "STOP");
     let gateway = Gateway::start(&one_route(upstream.address, nodes[other].port, &route, 900));
@@ -263,9 +275,11 @@ fn a_gateway_that_starts_while_the_node_hangs_that_it_greets_says_so_and_counts_
 
 #[test]
 fn a_replica_that_takes_over_goes_on_with_what_the_lost_node_had_counted() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let lost = (node_of(&nodes, "gateways") + 1) % 3;
-    let (route, lost) = (route_on(&nodes, lost), &nodes[lost]);
+    let route = route_on(&nodes, lost);
+    let lost = &nodes[lost];
     let replica = replica(&nodes, lost);
     let gateways = gateways(2, &one_route(upstream.address, lost.port, &route, 20));
     let mut counted = passed(&gateways, &route, 3);
@@ -296,7 +310,8 @@ fn a_replica_that_takes_over_goes_on_with_what_the_lost_node_had_counted() {
 
 #[test]
 fn what_a_node_was_asked_for_when_it_hung_for_longer_than_a_lease_is_given_back() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let greeted = node_of(&nodes, "gateways");
     let hung = &nodes[(greeted + 1) % 3];
     let route = route_on(&nodes, (greeted + 1) % 3);
@@ -307,7 +322,9 @@ fn what_a_node_was_asked_for_when_it_hung_for_longer_than_a_lease_is_given_back(
     let gateways = gateways(1, &yaml);
     let gateway = &gateways[0];
     eventually("all nodes are in", || (up(gateway) == 1.0).then_some(()));
-    let (mut done, before, pid) = (monitor(hung), gateway.log_len(), pid(hung));
+    let mut done = monitor(hung);
+    let before = gateway.log_len();
+    let pid = pid(hung);
     signal(&pid, "STOP");
     eventually("it is out", || (passed(&gateways, &route, 1) == 0).then_some(()));
     let long = Instant::now() + Duration::from_secs(3);
@@ -318,14 +335,15 @@ fn what_a_node_was_asked_for_when_it_hung_for_longer_than_a_lease_is_given_back(
     signal(&pid, "CONT");
     gateway.wait_log_after(before, "nodes of the store decide again");
     let taken = format!("lua] \"ZADD\" \"flowgate:{{{route}}}:a:leases\"");
-    let taken = done.find(|it| it.contains(&taken)).expect("what it was asked for");
+    let taken = done.find(|line| line.contains(&taken)).expect("what it was asked for");
     let lease = taken.rsplit(' ').next().expect("its name");
-    assert!(done.any(|it| it.contains("lua] \"ZREM\"") && it.ends_with(lease)));
+    assert!(done.any(|line| line.contains("lua] \"ZREM\"") && line.ends_with(lease)));
 }
 
 #[test]
 fn attempts_to_reach_nodes_that_are_all_gone_are_counted() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let route = route_on(&nodes, 0);
     let yaml = one_route(upstream.address, nodes[0].port, &route, 900);
     let gateways = gateways(1, &yaml.replace("workers: 2", "workers: 1"));
@@ -342,7 +360,8 @@ fn attempts_to_reach_nodes_that_are_all_gone_are_counted() {
 
 #[test]
 fn a_lost_node_decides_again_when_another_has_its_slots_though_nobody_had_them_for_a_while() {
-    let (upstream, nodes) = (upstream::echo(), nodes());
+    let upstream = upstream::echo();
+    let nodes = nodes();
     let greeted = node_of(&nodes, "gateways");
     let [lost, heir] = [1, 2].map(|at| &nodes[(greeted + at) % 3]);
     let route = route_on(&nodes, (greeted + 1) % 3);
@@ -355,20 +374,23 @@ fn a_lost_node_decides_again_when_another_has_its_slots_though_nobody_had_them_f
         eventually("all nodes are in", || (up(gateway) == 1.0).then_some(()));
     }
     let before: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
-    let (at, id) = (lost.port, cluster(lost, &["MYID"]));
+    let at = lost.port;
+    let id = cluster(lost, &["MYID"]);
     let slots: Vec<String> = cluster(greeted, &["NODES"])
         .lines()
         .filter(|line| line.starts_with(&id))
-        .flat_map(|line| line.split(' ').skip(8).map(|it| it.replace('-', " ")).collect::<Vec<_>>())
+        .flat_map(|line| {
+            line.split(' ').skip(8).map(|range| range.replace('-', " ")).collect::<Vec<_>>()
+        })
         .collect();
-    let slots: Vec<&str> = slots.iter().flat_map(|it| it.split(' ')).collect();
+    let slots: Vec<&str> = slots.iter().flat_map(|range| range.split(' ')).collect();
     drop(kill(lost));
     for node in [greeted, heirs] {
         cluster(node, &[&["DELSLOTSRANGE"], &slots[..]].concat());
     }
     eventually("nobody has them", || {
         assert_eq!(passed(&gateways, &route, 1), 0);
-        gateways.iter().all(|it| it.log().contains("no node has the keys")).then_some(())
+        gateways.iter().all(|gateway| gateway.log().contains("no node has the keys")).then_some(())
     });
     cluster(heirs, &[&["ADDSLOTSRANGE"], &slots[..]].concat());
     for (gateway, before) in gateways.iter().zip(before) {

@@ -24,7 +24,8 @@ fn three(server: &Server, yaml: impl Fn(u16) -> String) -> (Vec<Wire>, Vec<Gatew
 
 #[test]
 fn who_is_cut_off_from_the_store_has_its_part_and_the_others_have_the_limit() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 90/1000h, scope: cluster }]";
     let store = "timeout: 500ms, lease: 30s";
     let (wires, gateways) = three(&server, |port| config(upstream.address, port, store, rules));
@@ -50,7 +51,8 @@ fn who_is_cut_off_from_the_store_has_its_part_and_the_others_have_the_limit() {
 
 #[test]
 fn nothing_is_lost_or_counted_twice_when_a_gateway_is_cut_off_in_a_flood() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rule = "    flow: [{ name: r, algorithm: fixed_window, limit: 1000000/1000h, scope: cluster, sync_interval: 20ms }]";
     let (wires, gateways) =
         three(&server, |port| config(upstream.address, port, "timeout: 500ms", rule));

@@ -68,7 +68,8 @@ pub(crate) fn sum(flood: Vec<thread::JoinHandle<u64>>) -> u64 {
 
 #[test]
 fn three_gateways_pass_no_more_than_check_says_and_the_store_has_counted_each_once() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let yaml = config(upstream.address, server.port, &format!("gateways: 3, {PATIENT}"), RULE);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("gateway.yaml");
@@ -93,12 +94,14 @@ fn three_gateways_pass_no_more_than_check_says_and_the_store_has_counted_each_on
 
 #[test]
 fn nothing_is_lost_or_counted_twice_when_the_store_hangs_in_a_flood() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rule = RULE.replace("300/", "1000000/");
     let yaml = config(upstream.address, server.port, "timeout: 1s", &rule);
     let gateways = gateways(3, &yaml);
     settled(&gateways, 1_000_000);
-    let (pid, flood) = (pid(&server), flood(&gateways, Duration::from_secs(4)));
+    let pid = pid(&server);
+    let flood = flood(&gateways, Duration::from_secs(4));
     eventually("some are told", || used(&server).filter(|used| *used > 20));
     signal(&pid, "STOP");
     for gateway in &gateways {
@@ -123,7 +126,8 @@ fn nothing_is_lost_or_counted_twice_when_the_store_is_killed_in_a_flood_and_reme
     let rule = RULE.replace("300/", "1000000/");
     let gateways = gateways(3, &config(upstream.address, port, "timeout: 1s", &rule));
     settled(&gateways, 1_000_000);
-    let (pid, flood) = (pid(&server), flood(&gateways, Duration::from_secs(4)));
+    let pid = pid(&server);
+    let flood = flood(&gateways, Duration::from_secs(4));
     eventually("some are told", || used(&server).filter(|used| *used > 20));
     signal(&pid, "KILL");
     for gateway in &gateways {
@@ -139,7 +143,8 @@ fn nothing_is_lost_or_counted_twice_when_the_store_is_killed_in_a_flood_and_reme
 
 #[test]
 fn a_store_that_is_flushed_counts_what_passes_from_then_on() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let gateways = gateways(3, &config(upstream.address, server.port, PATIENT, RULE));
     settled(&gateways, 300);
     for _ in 0..2 {
@@ -176,7 +181,8 @@ fn who_ends_tells_the_rest_and_notices_between_two_exchanges_that_the_store_is_g
 
 #[test]
 fn an_edit_that_removes_or_resets_a_rule_loses_nothing_of_what_it_let_pass() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let exchanged = config(upstream.address, server.port, PATIENT, &RULE.replace("50ms", "1m"));
     let atomic = exchanged.replace(", sync_interval: 1m", "");
     let mut gateways = gateways(1, &exchanged);
@@ -203,7 +209,8 @@ fn an_edit_that_removes_or_resets_a_rule_loses_nothing_of_what_it_let_pass() {
 
 #[test]
 fn who_starts_knows_what_all_have_used_before_it_takes_a_request() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = RULE.replace("300/", "30/");
     let yaml = config(upstream.address, server.port, PATIENT, &rules);
     let first = gateways(1, &yaml);
@@ -218,7 +225,8 @@ fn who_starts_knows_what_all_have_used_before_it_takes_a_request() {
 
 #[test]
 fn a_store_that_has_not_failed_denies_nobody_at_a_start_or_an_edit() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let atomic = "    flow: [{ name: r, algorithm: fixed_window, limit: 300/1000h, scope: cluster, on_store_error: deny }]";
     let exchanged = atomic.replace("deny", "deny, sync_interval: 50ms");
     let [atomic, exchanged] =
@@ -237,7 +245,8 @@ fn a_store_that_has_not_failed_denies_nobody_at_a_start_or_an_edit() {
 
 #[test]
 fn an_edit_denies_nobody_when_the_store_has_failed_once_and_is_well() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let wire = Wire::to(&server);
     let atomic = RULE.replace("sync_interval: 50ms", "on_store_error: deny");
     let exchanged = RULE.replace("sync", "on_store_error: deny, sync");
@@ -280,7 +289,8 @@ fn who_cannot_exchange_does_as_the_rule_says() {
 
 #[test]
 fn a_store_that_is_too_slow_for_requests_still_serves_the_exchange() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let wire = Wire::to(&server);
     // Beyond the 20 ms that a request would wait.
     wire.delay.store(40, SeqCst);
@@ -295,7 +305,8 @@ fn a_store_that_is_too_slow_for_requests_still_serves_the_exchange() {
 
 #[test]
 fn the_exchange_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let atomic = RULE.replace(", sync_interval: 50ms", "");
     let yaml = |rule: &str| config(upstream.address, server.port, PATIENT, rule);
     let gateways = gateways(1, &yaml(&atomic));
@@ -320,7 +331,8 @@ fn the_exchange_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it(
 
 #[test]
 fn rules_that_nobody_asks_for_are_exchanged_by_a_glance_and_known_when_somebody_does() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rule = |at| {
         format!(
             "{{ name: r{at}, algorithm: fixed_window, limit: 30/1000h, scope: cluster, sync_interval: 20ms, dry_run: {} }}",
@@ -373,7 +385,8 @@ fn errors(gateway: &Gateway) -> impl Fn(&str) -> f64 {
 
 #[test]
 fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_be() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rule = |at| {
         format!(
             "{{ name: {at}, algorithm: fixed_window, limit: 30/1000h, scope: cluster, sync_interval: 20ms, dry_run: true }}"
@@ -410,7 +423,8 @@ fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_b
 
 #[test]
 fn what_fails_in_an_exchange_of_several_rules_is_counted_by_its_kind() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let tell = |words: &str| {
         let mut words = words.split(' ');
         let mut command = redis::cmd(words.next().expect("a command"));

@@ -33,10 +33,10 @@ fn gateways_that_start_together_on_any_port_get_one_each() {
         thread::spawn(move || [(); 100].map(|()| bind(any, 2, false).expect("a free port")))
     });
     let all: Vec<(SocketAddr, Vec<TcpListener>)> =
-        starts.into_iter().flat_map(|it| it.join().expect("no panic")).collect();
+        starts.into_iter().flat_map(|start| start.join().expect("no panic")).collect();
     let distinct: HashSet<SocketAddr> = all.iter().map(|(address, _)| *address).collect();
     assert_eq!(distinct.len(), all.len());
     for (address, sockets) in &all {
-        assert!(sockets.iter().all(|it| it.local_addr().is_ok_and(|at| at == *address)));
+        assert!(sockets.iter().all(|socket| socket.local_addr().is_ok_and(|at| at == *address)));
     }
 }

@@ -56,8 +56,10 @@ fn run(gateway: &Gateway) -> Vec<u16> {
 #[test]
 fn a_preview_decides_each_request_as_a_second_gateway_with_the_new_file() {
     let up = Script::answering(|_| ok("hello"));
-    let (old, new) = (logged(&yaml(up.address, OLD)), logged(&yaml(up.address, EVERY_ALGORITHM)));
-    let (previewing, plain) = (Gateway::start(&old), Gateway::start(&old));
+    let old = logged(&yaml(up.address, OLD));
+    let new = logged(&yaml(up.address, EVERY_ALGORITHM));
+    let previewing = Gateway::start(&old);
+    let plain = Gateway::start(&old);
     let second = Gateway::start(&new);
     let begun = send(&previewing, "POST", "/preview?for=10m", &new);
     assert_eq!(begun.status, 200, "{}", begun.text());
@@ -73,7 +75,8 @@ fn a_preview_decides_each_request_as_a_second_gateway_with_the_new_file() {
     };
     let mut rejected = 0;
     for (number, (ours, theirs)) in by_time(ours).iter().zip(by_time(theirs)).enumerate() {
-        let (preview, flow) = (&ours["preview"], &theirs["flow"]);
+        let preview = &ours["preview"];
+        let flow = &theirs["flow"];
         assert_eq!(preview["route"], theirs["route"], "{number}: {ours} {theirs}");
         for field in ["decision", "reason", "rule", "limit", "used", "cost"] {
             assert_eq!(preview[field], flow[field], "{number}, {field}: {ours} {theirs}");

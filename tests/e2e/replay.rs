@@ -135,26 +135,27 @@ fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
 /// Asserts that the log has something of everything that a gateway decides.
 #[track_caller]
 fn assert_all_is_there(live: &[Value]) {
-    let in_vain = |it: &Value| {
-        let flow = &it["flow"];
-        it["route"] == "trial" && flow["rule"].is_null() && flow["keys"]["strict"].is_string()
+    let in_vain = |entry: &Value| {
+        let flow = &entry["flow"];
+        entry["route"] == "trial" && flow["rule"].is_null() && flow["keys"]["strict"].is_string()
     };
     assert!(live.iter().any(in_vain), "no dry run was over: the test shows less than it should");
-    let is_held = |it: &&Value| it["route"] == "keyed" && it["flow"]["wait_ms"] != 0.0;
+    let is_held = |entry: &&Value| entry["route"] == "keyed" && entry["flow"]["wait_ms"] != 0.0;
     assert_eq!(live.iter().find(is_held), None, "a dry run holds nobody");
-    let lent = |it: &Value| it["flow"]["rule"] == "window" && it["flow"]["decision"] == "delayed";
+    let lent =
+        |entry: &Value| entry["flow"]["rule"] == "window" && entry["flow"]["decision"] == "delayed";
     assert!(live.iter().any(lent), "nothing was lent: the test shows less than it should");
-    let is = |it: &Value, word: &str| {
-        let flow = &it["flow"];
+    let is = |entry: &Value, word: &str| {
+        let flow = &entry["flow"];
         flow["decision"] == word || flow["reason"] == word
     };
     for word in ["passed", "delayed", "rate", "concurrency", "queue", "breaker"] {
-        let was = live.iter().any(|it| is(it, word));
+        let was = live.iter().any(|entry| is(entry, word));
         assert!(was, "nothing was {word}: the test shows less than it should");
     }
     for rule in ["window", "tenant", "session", "caller", "in-flight", "busy", "pacing", "breaker"]
     {
-        let decided = live.iter().any(|it| it["flow"]["rule"] == rule);
+        let decided = live.iter().any(|entry| entry["flow"]["rule"] == rule);
         assert!(decided, "{rule} never decided: the test shows less than it should");
     }
 }
@@ -169,7 +170,8 @@ fn exceed(gateway: &Gateway, route: &str, most: u32) -> usize {
         found.map_or(0.0, |(_, requests)| requests)
     };
     for held in 1..=most {
-        let (web, head) = (gateway.web(), head.clone());
+        let web = gateway.web();
+        let head = head.clone();
         // It ends when the upstream answers, or with the test.
         thread::spawn(move || {
             let mut client = Client::new(web);

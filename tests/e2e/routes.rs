@@ -21,7 +21,8 @@ fn a_route_of_one_listener_takes_all_that_comes_by_it() {
   - { name: own, match: { listener: other }, upstream: up, response_headers: { set: { x-route: own } } }
   - { name: both, match: { listener: [web, other], path: /b }, upstream: up, response_headers: { set: { x-route: both } } }";
     let gateway = Gateway::start(&with_other(&yaml(upstream.address, routes)));
-    let (mut web, mut other) = (Client::new(gateway.web()), Client::new(gateway.address("other")));
+    let mut web = Client::new(gateway.web());
+    let mut other = Client::new(gateway.address("other"));
     for (path, by_web, by_other) in
         [("/api", "api", "own"), ("/x", "all", "own"), ("/b", "both", "both")]
     {

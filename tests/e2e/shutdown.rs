@@ -47,7 +47,8 @@ fn a_drain_finishes_what_is_in_flight_and_takes_nothing_new() {
     for signal in ["TERM", "INT", "QUIT"] {
         let (upstream, go) = slow();
         let mut gateway = Gateway::start(&yaml_at(free_port(), upstream.address, ALL));
-        let (web, admin) = (gateway.web(), gateway.address("admin"));
+        let web = gateway.web();
+        let admin = gateway.address("admin");
         let mut idle = Client::new(web);
         assert_eq!(idle.get("/").status, 200);
         let mut busy = Client::new(web);
@@ -330,7 +331,8 @@ fn crowd(web: SocketAddr, most: usize, end: impl FnOnce()) -> usize {
     let begun = mpsc::sync_channel(1);
     thread::scope(|scope| {
         for _ in 0..64 {
-            let (answers, begun) = (&answers, begun.0.clone());
+            let answers = &answers;
+            let begun = begun.0.clone();
             scope.spawn(move || {
                 let ask = || {
                     let mut stream = TcpStream::connect(web).ok()?;

@@ -16,7 +16,8 @@ use std::{
 
 #[test]
 fn an_edit_to_a_lower_burst_rejects_for_a_moment_and_not_for_what_the_higher_one_let_pass() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     for sync in ["", ", sync_interval: 50ms"] {
         let rules = |burst: u32| {
             format!(
@@ -39,7 +40,8 @@ fn an_edit_to_a_lower_burst_rejects_for_a_moment_and_not_for_what_the_higher_one
 
 #[test]
 fn a_state_further_ahead_than_a_window_begins_again_and_the_log_says_so_once() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 3/1h, align: first_request, scope: cluster, on_store_error: deny }]";
     let gateway = gateways(1, &config(upstream.address, server.port, PATIENT, rules)).remove(0);
     let mut store = server.connection();
@@ -47,7 +49,7 @@ fn a_state_further_ahead_than_a_window_begins_again_and_the_log_says_so_once() {
         assert_eq!(http::statuses(gateway.web(), "/", 2), [200, 200]);
         let keys: Vec<String> = redis::cmd("KEYS").arg("*:r:fixed*").query(&mut store).expect("it");
         let state: String = redis::cmd("GET").arg(&keys[0]).query(&mut store).expect("a state");
-        let end: u64 = state.split(' ').next().and_then(|it| it.parse().ok()).expect("an end");
+        let end: u64 = state.split(' ').next().and_then(|word| word.parse().ok()).expect("an end");
         // As if the clock had been a day ahead.
         let ahead = format!("{} 0 3", end + 86_400_000_000);
         redis::cmd("SET").arg(&keys[0]).arg(ahead).exec(&mut store).expect("set");
@@ -77,7 +79,8 @@ fn cached(gateway: &Gateway) -> f64 {
 
 #[test]
 fn a_blocked_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_that() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let yaml = |limit: u32| {
         let rules = format!(
             "    flow: [{{ name: r, algorithm: fixed_window, limit: {limit}/1000h, key: client_ip, scope: cluster, on_store_error: deny }}]"
@@ -92,7 +95,7 @@ fn a_blocked_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_
     let flood: Vec<_> =
         (0..16).map(|_| thread::spawn(move || http::statuses(web, "/", 100))).collect();
     let statuses: Vec<u16> =
-        flood.into_iter().flat_map(|it| it.join().expect("no panic")).collect();
+        flood.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
     assert!(statuses.iter().all(|status| *status == 429));
     let called = scripts(&server) - before;
     // Each worker asks until it has heard of the rejection, and greets the store now and then.
@@ -100,7 +103,10 @@ fn a_blocked_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_
     assert!(cached(&gateway) > 1_400.0);
     let answer = http::get(web, "/");
     assert!(answer.header("retry-after").is_some());
-    assert!(answer.header("ratelimit").is_some_and(|it| it.contains("\"r\";r=0")), "{answer:?}");
+    assert!(
+        answer.header("ratelimit").is_some_and(|value| value.contains("\"r\";r=0")),
+        "{answer:?}"
+    );
     gateway.edit(&yaml(7));
     assert_eq!(http::statuses(web, "/", 3), [200, 200, 429]);
     // A store that has lost its memory is asked again when the gateway learns of that.
@@ -111,7 +117,8 @@ fn a_blocked_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_
 #[test]
 fn a_burst_on_a_key_that_is_blocked_asks_the_store_about_a_few_and_rejects_the_others() {
     const REQUESTS: usize = 300;
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let wire = Wire::to(&server);
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 5/1000h, key: client_ip, scope: cluster, on_store_error: allow }]";
     let yaml = config(upstream.address, wire.port, "timeout: 10s", rules)
@@ -136,7 +143,8 @@ fn a_burst_on_a_key_that_is_blocked_asks_the_store_about_a_few_and_rejects_the_o
 
 #[test]
 fn what_nobody_wrote_in_place_of_the_secret_is_written_anew_and_the_log_names_the_key() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 9/1000h, key: client_ip, scope: cluster, on_store_error: deny }]";
     let yaml = config(upstream.address, server.port, &format!("{PATIENT}, lease: 3s"), rules);
     let secret = "flowgate:{gateways}:secret";
@@ -166,7 +174,8 @@ fn what_nobody_wrote_in_place_of_the_secret_is_written_anew_and_the_log_names_th
 
 #[test]
 fn a_gateway_that_has_ended_is_counted_no_more_however_long_the_lease() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 90/1000h, scope: cluster }]";
     let store = format!("{PATIENT}, lease: 1h");
     let mut two = gateways(2, &config(upstream.address, server.port, &store, rules));

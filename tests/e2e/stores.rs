@@ -58,7 +58,8 @@ impl Drop for Sentinel {
 #[test]
 fn a_store_behind_sentinels_is_found_again_after_a_failover() {
     let upstream = upstream::echo();
-    let (first, second) = (Server::start(), Server::start());
+    let first = Server::start();
+    let second = Server::start();
     redis::cmd("REPLICAOF")
         .arg(&["127.0.0.1", &first.port.to_string()])
         .exec(&mut second.connection())
@@ -95,7 +96,8 @@ fn a_store_behind_sentinels_is_found_again_after_a_failover() {
 #[test]
 fn a_primary_that_was_deposed_and_serves_on_is_left_within_seconds() {
     let upstream = upstream::echo();
-    let (first, second) = (Server::start(), Server::start());
+    let first = Server::start();
+    let second = Server::start();
     let directory = tempfile::tempdir().expect("a folder");
     let file = directory.path().join("sentinel.conf");
     std::fs::write(&file, format!("sentinel monitor main 127.0.0.1 {} 1\n", first.port))
@@ -129,7 +131,8 @@ fn a_primary_that_was_deposed_and_serves_on_is_left_within_seconds() {
 
 #[test]
 fn a_sentinel_that_hangs_keeps_nobody_from_the_primary_that_another_one_tells() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     let directory = tempfile::tempdir().expect("a folder");
     let [hung, other] = ["hung", "other"].map(|name| {
         let file = directory.path().join(name);
@@ -151,7 +154,8 @@ fn a_sentinel_that_hangs_keeps_nobody_from_the_primary_that_another_one_tells() 
 
 #[test]
 fn sentinels_and_a_primary_that_ask_for_a_password_each_are_told_their_own() {
-    let (upstream, server) = (upstream::echo(), Server::start());
+    let upstream = upstream::echo();
+    let server = Server::start();
     user(&server, "role");
     let directory = tempfile::tempdir().expect("a folder");
     let file = directory.path().join("sentinel.conf");
@@ -188,7 +192,8 @@ fn sentinels_and_a_primary_that_ask_for_a_password_each_are_told_their_own() {
 #[test]
 fn a_request_whose_answer_is_lost_in_a_cluster_is_charged_once() {
     const REQUESTS: usize = 4;
-    let (upstream, bus) = (upstream::echo(), free_port().to_string());
+    let upstream = upstream::echo();
+    let bus = free_port().to_string();
     let options = ["--cluster-enabled", "yes", "--cluster-port", &bus];
     let server = Server::start_on(free_port(), &options);
     let wire = Wire::to(&server);
@@ -233,7 +238,8 @@ fn a_store_is_asked_over_tls_if_its_certificate_is_trusted() {
     let upstream = upstream::echo();
     let directory = tempfile::tempdir().expect("a folder");
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    let (cert, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    let cert = directory.path().join("cert.pem");
+    let key = directory.path().join("key.pem");
     std::fs::write(&cert, made.cert.pem()).expect("written");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
     let [cert, key] = [&cert, &key].map(|path| path.to_str().expect("a plain name").to_owned());
@@ -273,7 +279,8 @@ fn another_database_and_prefix_are_used_and_without_the_store_each_rule_does_as_
             "    flow: [{{ name: r, algorithm: fixed_window, limit: 9/1000h, scope: cluster, {rule} }}]"
         );
         let store = format!("{PATIENT}, prefix: \"flowgate:two:\"{store}");
-        let (one, login) = ("redis://127.0.0.1:", "redis://gate:primary-word@127.0.0.1:");
+        let one = "redis://127.0.0.1:";
+        let login = "redis://gate:primary-word@127.0.0.1:";
         let port = format!("{}\"", server.port);
         config(upstream.address, server.port, &store, &rules)
             .replace(one, login)
@@ -294,7 +301,7 @@ fn another_database_and_prefix_are_used_and_without_the_store_each_rule_does_as_
     assert_eq!(keys(&mut store), [""; 0]);
     redis::cmd("SELECT").arg(2).exec(&mut store).expect("selected");
     let keys = keys(&mut store);
-    assert!(keys.len() >= 3 && keys.iter().all(|it| it.starts_with("flowgate:two:")), "{keys:?}");
+    assert!(keys.len() >= 3 && keys.iter().all(|key| key.starts_with("flowgate:two:")), "{keys:?}");
     drop(server);
     let answer = http::get(denying[0].web(), "/");
     assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")));

@@ -66,7 +66,8 @@ fn ask(gateway: &Gateway, token: &str) -> Answer {
 #[test]
 fn a_claim_that_rules_count_by_cannot_be_forged() {
     let upstream = upstream::echo();
-    let (issuer, stranger) = (Issuer::new("a"), Issuer::new("a"));
+    let issuer = Issuer::new("a");
+    let stranger = Issuer::new("a");
     let gateway = start(upstream.address, ROUTES, &issuer.keys());
     let secret = EncodingKey::from_secret(issuer.jwk.to_string().as_bytes());
     let confused =
@@ -102,7 +103,8 @@ fn a_claim_that_rules_count_by_cannot_be_forged() {
 #[test]
 fn keys_rotate_while_it_runs_and_a_bad_file_changes_nothing() {
     let upstream = upstream::echo();
-    let (old, new) = (Issuer::new("old"), Issuer::new("new"));
+    let old = Issuer::new("old");
+    let new = Issuer::new("new");
     let gateway = start(upstream.address, ROUTES, &old.keys());
     let keys = gateway.dir.path().join("keys.json");
     let status = |issuer: &Issuer, user: &str| ask(&gateway, &issuer.token(user, 60)).status;

@@ -132,7 +132,8 @@ fn check_client_span(span: &Value, parent: &Value, server: &Script) {
     assert_eq!((&span["kind"], &span["name"]), (&json!(3), &json!("GET")));
     let port = server.address.port().to_string();
     assert_eq!(attribute(span, "server.port"), json!({ "intValue": port }));
-    let (start, end) = (nanos(&span["startTimeUnixNano"]), nanos(&span["endTimeUnixNano"]));
+    let start = nanos(&span["startTimeUnixNano"]);
+    let end = nanos(&span["endTimeUnixNano"]);
     assert!(nanos(&parent["startTimeUnixNano"]) <= start && start <= end, "{span}");
     assert!(end <= nanos(&parent["endTimeUnixNano"]), "{span}");
 }

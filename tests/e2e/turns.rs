@@ -41,7 +41,8 @@ fn start<F>(watcher: impl FnOnce(Arc<Counters>) -> F + Send + 'static) -> (Handl
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (clock, counters) = (Clock::start(), Arc::<Counters>::default());
+    let clock = Clock::start();
+    let counters = Arc::<Counters>::default();
     let off = Output::open(&AccessLog::Off).expect("nothing to open");
     let log = Sink::start(off, NonZeroUsize::MIN, Arc::clone(&counters)).expect("a thread");
     let access_log = log.handle(0);
@@ -105,7 +106,8 @@ fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_
     const CLIENTS: u64 = 60;
     let (told, most) = mpsc::channel();
     let (worker, _log) = start(move |counters| async move {
-        let (mut before, mut most) = (0, 0);
+        let mut before = 0;
+        let mut most = 0;
         while before < CLIENTS {
             turn().await;
             let now = counters.connections_accepted.load(SeqCst);

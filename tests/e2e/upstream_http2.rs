@@ -112,7 +112,8 @@ fn what_is_spoken_over_tls_is_chosen_by_the_server_and_upgrades_use_http_1() {
         authority.write(folder.path(), "ca");
         authority.sign(folder.path(), "own", &["localhost"], |_| {});
         let mut config = server_config(folder.path(), "own", None);
-        config.alpn_protocols = offered.iter().map(|it| it.as_bytes().to_vec()).collect();
+        config.alpn_protocols =
+            offered.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let server = Http2Server::start(Some(config));
         let url = format!("https://localhost:{}", server.address.port());
         let more = format!(", protocol: {protocol}, tls: {{ ca: ca.pem }}");
@@ -121,8 +122,11 @@ fn what_is_spoken_over_tls_is_chosen_by_the_server_and_upgrades_use_http_1() {
             assert_eq!(http::get(gateway.web(), "/").status, 200, "{protocol} {offered:?}");
         }
         let chosen = server.chosen.lock().expect("no panic").clone();
-        let expected = expected.map(|it| it.as_bytes().to_vec());
-        assert!(chosen.iter().all(|it| *it == expected), "{protocol} {offered:?}: {chosen:?}");
+        let expected = expected.map(|protocol| protocol.as_bytes().to_vec());
+        assert!(
+            chosen.iter().all(|choice| *choice == expected),
+            "{protocol} {offered:?}: {chosen:?}"
+        );
         let count = if expected.as_deref() == Some(b"h2") { 1 } else { 3 };
         assert_eq!(chosen.len(), count, "{protocol} {offered:?}");
         let fields = [("Connection", "upgrade"), ("Upgrade", "websocket")];
@@ -333,8 +337,9 @@ fn a_server_may_send_a_mebibyte_of_each_answer_at_once() {
     let seen = std::sync::Mutex::new(seen);
     let server = scripted(&[], move |_, mut frames| {
         let settings = frames.read_kind(SETTINGS).expect("settings").payload;
-        let window =
-            settings.chunks(6).find(|it| it[..2] == [0, 4]).expect("a window")[2..].to_vec();
+        let window = settings.chunks(6).find(|setting| setting[..2] == [0, 4]).expect("a window")
+            [2..]
+            .to_vec();
         seen.lock().expect("no panic").send(window).expect("awaited");
         let (stream, _) = frames.request().expect("a request");
         frames.answer(stream, b"ok");
@@ -507,7 +512,8 @@ fn nginx_is_an_upstream_over_tls_and_http_2_and_ends_connections_without_losing_
     let authority = Authority::new("the authority");
     authority.write(folder.path(), "ca");
     authority.sign(folder.path(), "own", &["localhost"], |_| {});
-    let (port, path) = (free_port(), folder.path().display().to_string());
+    let port = free_port();
+    let path = folder.path().display().to_string();
     let config = format!(
         "daemon off; master_process off; pid {path}/pid; error_log stderr;\n\
          events {{}}\n\

@@ -73,7 +73,8 @@ fn a_server_is_trusted_by_its_name_or_address_and_its_connection_is_kept() {
 
 #[test]
 fn a_server_that_is_not_trusted_gets_no_request_and_the_log_says_why() {
-    let (one_folder, authority) = (folder(), Authority::new("the authority"));
+    let one_folder = folder();
+    let authority = Authority::new("the authority");
     let path = one_folder.path();
     authority.write(path, "ca");
     Authority::new("another one").write(path, "other");
@@ -175,7 +176,8 @@ fn a_server_may_ask_for_a_certificate_which_is_replaced_while_the_gateway_runs()
         authority.sign(&path, file, &["gateway.test"], unchanged);
     }
     let own = |file: &str| CertificateDer::from_pem_file(path.join(file)).expect("a certificate");
-    let (first, second) = (own("me.pem"), own("next.pem"));
+    let first = own("me.pem");
+    let second = own("next.pem");
     let server = TlsServer::start(server_config(&path, "own", Some("ca")), KEPT);
     let nameless = "tls: { ca: ca.pem }";
     let gateway = Gateway::start_in(folder, &one(&server.url(), nameless), &[]);
@@ -207,8 +209,8 @@ fn sessions_are_resumed_by_all_workers() {
         assert_eq!(http::get(gateway.web(), "/").status, 200);
         (server.seen().len() >= 12).then_some(())
     });
-    let resumed: Vec<bool> = server.seen().iter().map(|it| it.is_resumed).collect();
-    assert!(!resumed[0] && resumed[1..].iter().all(|it| *it), "{resumed:?}");
+    let resumed: Vec<bool> = server.seen().iter().map(|seen| seen.is_resumed).collect();
+    assert!(!resumed[0] && resumed[1..].iter().all(|is_resumed| *is_resumed), "{resumed:?}");
 }
 
 #[test]

@@ -27,7 +27,8 @@ fn paced_requests_start_evenly() {
         upstream.address,
         &route("    pacing: { rate: 50/1s, max_wait: 10s, max_queue: 100 }"),
     ));
-    let (web, began) = (gateway.web(), Instant::now());
+    let web = gateway.web();
+    let began = Instant::now();
     let clients: Vec<_> =
         (0..20).map(|_| std::thread::spawn(move || http::get(web, "/").status)).collect();
     for client in clients {

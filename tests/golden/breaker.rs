@@ -27,7 +27,8 @@ const DEVIATING: [(&str, usize); 5] = [
 #[test]
 fn breakers_decide_as_sentinels_but_for_what_was_under_way() {
     let mut deviating = Vec::new();
-    let (mut arrivals, mut played) = (0, 0);
+    let mut arrivals = 0;
+    let mut played = 0;
     for family in ["sentinel_cb_error_count", "sentinel_cb_error_ratio", "sentinel_cb_slow_ratio"] {
         for (name, path) in traces(family) {
             let (all, different) = play(&path);
@@ -52,7 +53,8 @@ fn play(path: &Path) -> (usize, usize) {
     let rules = Rules { breaker: Some(config(&head["params"])), ..Rules::default() };
     let slot = gate.install(&rules, epoch).breaker.expect("a breaker");
     let mut live = HashMap::new();
-    let (mut arrivals, mut different) = (0, 0);
+    let mut arrivals = 0;
+    let mut different = 0;
     for line in lines {
         let at = epoch + millis(&line["t"]);
         if line["event"] == "complete" {
@@ -69,7 +71,9 @@ fn play(path: &Path) -> (usize, usize) {
             let passed = line["decision"] == "pass";
             different += usize::from(admitted.is_some() != passed);
             // What Sentinel refused never ends.
-            live.extend(admitted.filter(|_| passed).map(|it| (whole(&line["i"]), it.permit)));
+            live.extend(
+                admitted.filter(|_| passed).map(|admission| (whole(&line["i"]), admission.permit)),
+            );
         }
     }
     (arrivals, different)

@@ -49,7 +49,8 @@ fn tally(
                 day.live.remove(&whole(&line["of"]));
                 continue;
             }
-            let (cost, theirs) = (line["n"].as_u64().unwrap_or(1), line["decision"] != "block");
+            let cost = line["n"].as_u64().unwrap_or(1);
+            let theirs = line["decision"] != "block";
             if let Some(model) = &mut model {
                 let key = line["key"].as_str().unwrap_or_default();
                 assert_eq!(model(now.as_nanos(), cost, key), theirs, "{name}: {line}");
@@ -61,7 +62,9 @@ fn tally(
             tally.only_ours += u64::from(admission.is_some() && !theirs);
             tally.only_theirs += u64::from(admission.is_none() && theirs);
             // The end of what only we admitted is not recorded.
-            day.live.extend(admission.filter(|_| theirs).map(|it| (whole(&line["i"]), it.permit)));
+            day.live.extend(
+                admission.filter(|_| theirs).map(|admission| (whole(&line["i"]), admission.permit)),
+            );
         }
         tally.equal += usize::from(tally.only_ours + tally.only_theirs == differed);
     }

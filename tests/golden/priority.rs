@@ -14,8 +14,11 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 #[test]
 fn loans_are_granted_as_by_sentinel_and_heeded_beyond_it() {
-    let (mut arrivals, mut different, mut equal) = (0, 0, 0);
-    let (mut modelled, mut most) = (0, (0, 0));
+    let mut arrivals = 0;
+    let mut different = 0;
+    let mut equal = 0;
+    let mut modelled = 0;
+    let mut most = (0, 0);
     for (_, path) in traces("sentinel_default_qps_prio") {
         let played = play(&path);
         arrivals += played.arrivals;
@@ -43,7 +46,8 @@ fn play(path: &Path) -> Played {
     let head = lines.next().expect("a first line");
     let params = &head["params"];
     let epoch = Instant::EPOCH + Duration::from_millis(whole(&head["epoch_ms"]));
-    let (count, window) = (whole(&params["count"]), millis(&params["intervalMs"]));
+    let count = whole(&params["count"]);
+    let window = millis(&params["intervalMs"]);
     let rate = Rate::new(count, window).expect("a rate");
     let buckets = u32::try_from(whole(&params["sampleCount"])).expect("few");
     let config = sliding_window::Config { rate, buckets, strict: false };
@@ -64,7 +68,7 @@ fn play(path: &Path) -> Played {
         let cost = line["n"].as_u64().expect("a cost");
         let patience = if line["prio"] == true { longest } else { Duration::ZERO };
         let claim = Claim { slot, key: Key::Shared, cost, patience };
-        let ours = gate.enter(now, &[claim]).ok().map(|it| it.permit.start());
+        let ours = gate.enter(now, &[claim]).ok().map(|entered| entered.permit.start());
         let passed = line["decision"] != "block";
         let theirs = passed.then(|| now + millis(&line["wait_ms"]));
         let model = sentinel.enter(whole(&line["t"]), cost, line["prio"] == true);
@@ -154,7 +158,8 @@ impl Sentinel {
 fn a_loan_is_kept_where_sentinel_forgets_it() {
     let mut sentinel =
         Sentinel { buckets: 2, length: 500, count: 1, timeout: 500, ..Sentinel::default() };
-    let theirs = [(0, false), (600, true), (1600, false)].map(|(t, it)| sentinel.enter(t, 1, it));
+    let theirs = [(0, false), (600, true), (1600, false)]
+        .map(|(t, has_priority)| sentinel.enter(t, 1, has_priority));
     assert_eq!(theirs, [Some(0), Some(400), Some(0)]);
     let rate = Rate::new(1, Duration::from_secs(1)).expect("a rate");
     let config = sliding_window::Config { rate, buckets: 2, strict: false };
@@ -162,7 +167,8 @@ fn a_loan_is_kept_where_sentinel_forgets_it() {
     let ours = [(0, 0), (600, 499), (1600, 0)].map(|(t, patience)| {
         let [now, patience] = [t, patience].map(Duration::from_millis);
         let claim = Claim { slot, key: Key::Shared, cost: 1, patience };
-        let start = gate.enter(Instant::EPOCH + now, &[claim]).ok().map(|it| it.permit.start());
+        let start =
+            gate.enter(Instant::EPOCH + now, &[claim]).ok().map(|entered| entered.permit.start());
         start.map(|start| start.since(Instant::EPOCH).as_millis())
     });
     assert_eq!(ours, [Some(0), Some(1000), None]);

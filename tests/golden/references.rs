@@ -23,8 +23,11 @@ const MS: u64 = 1_000_000;
 
 /// Two windows, the weighted count cut down to a whole number.
 pub(crate) fn russellluo_local(params: &Value, _epoch: u64) -> Model {
-    let (window, limit) = (whole(&params["sizeMs"]) * MS, whole(&params["limit"]));
-    let (mut index, mut prev, mut curr) = (0, 0, 0);
+    let window = whole(&params["sizeMs"]) * MS;
+    let limit = whole(&params["limit"]);
+    let mut index = 0;
+    let mut prev = 0;
+    let mut curr = 0;
     Box::new(move |now, cost, _| {
         (index, prev, curr) = roll(index, prev, curr, now / window);
         let weight = (window - now % window) as f64 / window as f64;
@@ -36,9 +39,12 @@ pub(crate) fn russellluo_local(params: &Value, _epoch: u64) -> Model {
 
 /// The same, but what is refused is counted, up to one more than the limit.
 pub(crate) fn mennanov_sliding(params: &Value, _epoch: u64) -> Model {
-    let (window, limit) = (whole(&params["rateMs"]) * MS, whole(&params["capacity"]));
+    let window = whole(&params["rateMs"]) * MS;
+    let limit = whole(&params["capacity"]);
     let epsilon = params["epsilon"].as_f64().expect("a number");
-    let (mut index, mut prev, mut curr) = (0, 0, 0);
+    let mut index = 0;
+    let mut prev = 0;
+    let mut curr = 0;
     Box::new(move |now, _, _| {
         (index, prev, curr) = roll(index, prev, curr, now / window);
         curr = (curr + 1).min(limit + 1);
@@ -58,7 +64,8 @@ fn roll(index: u64, prev: u64, curr: u64, now: u64) -> (u64, u64, u64) {
 /// Tokens come all at once, at the end of each interval since the start.
 pub(crate) fn sentinel_tokenbucket(params: &Value, epoch: u64) -> Model {
     let number = |name: &str| whole(&params[name]);
-    let (unit, most) = (number("unitProduceNum"), number("maxTokenNum"));
+    let unit = number("unitProduceNum");
+    let most = number("maxTokenNum");
     let interval = number("intervalInMs") * MS;
     let mut tokens = if number("fullStart") > 0 { most } else { 0 };
     // Units that have come; the first comes with the first request.
@@ -76,10 +83,12 @@ pub(crate) fn sentinel_tokenbucket(params: &Value, epoch: u64) -> Model {
 /// Tokens come when more than a whole duration has passed since they last came.
 pub(crate) fn sentinel_param_default(params: &Value, _epoch: u64) -> Model {
     let (base, hot) = counts(params);
-    let (duration, burst) = (whole(&params["durationInSec"]) * 1_000, whole(&params["burstCount"]));
+    let duration = whole(&params["durationInSec"]) * 1_000;
+    let burst = whole(&params["burstCount"]);
     let mut keys: HashMap<String, (u64, u64)> = HashMap::new();
     Box::new(move |now, cost, key| {
-        let (now, count) = (now / MS, if key == "hot" { hot } else { base });
+        let now = now / MS;
+        let count = if key == "hot" { hot } else { base };
         let most = count + burst;
         let known = keys.get(key).copied();
         let (last, rest) = match known {
@@ -99,7 +108,8 @@ pub(crate) fn sentinel_param_default(params: &Value, _epoch: u64) -> Model {
 
 /// Buckets whose sum counts as the average of a second, cut down to a whole number.
 pub(crate) fn sentinel_default_qps(params: &Value, _epoch: u64) -> Model {
-    let (window, buckets) = (whole(&params["intervalMs"]) * MS, whole(&params["sampleCount"]));
+    let window = whole(&params["intervalMs"]) * MS;
+    let buckets = whole(&params["sampleCount"]);
     let limit = params["count"].as_f64().expect("a number");
     let bucket = window / buckets;
     let mut ring: VecDeque<(u64, u64)> = VecDeque::new();

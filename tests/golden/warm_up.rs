@@ -77,7 +77,8 @@ impl Played {
     fn sums(&self) -> [u64; 3] {
         let steps = (0..self.theirs.len()).map(|second| {
             let near = &self.theirs[second.saturating_sub(1)..self.theirs.len().min(second + 2)];
-            let [least, most] = [near.iter().min(), near.iter().max()].map(|it| *it.expect("one"));
+            let [least, most] =
+                [near.iter().min(), near.iter().max()].map(|extreme| *extreme.expect("one"));
             // A second may hold one request more than its rate, or one less.
             least.saturating_sub(self.cost)..=most + self.cost
         });
@@ -134,7 +135,8 @@ fn rules(params: &Value) -> Rules {
         cold_factor: u32::try_from(whole(factor)).expect("small"),
     };
     if !params["maxQueueingTimeMs"].is_null() {
-        let (max_wait, warm_up) = (millis(&params["maxQueueingTimeMs"]), Some(warm_up));
+        let max_wait = millis(&params["maxQueueingTimeMs"]);
+        let warm_up = Some(warm_up);
         let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up });
         return Rules { pacing, ..Rules::default() };
     }

@@ -19,7 +19,8 @@ fn message(line: &str, framing: &str) -> Vec<u8> {
 #[test]
 fn a_request_takes_no_heap_memory() {
     let bytes = message("POST /a?b HTTP/1.1", "Content-Length: 5\r\n");
-    let (mut head, mut out) = (RequestHead::default(), Vec::new());
+    let mut head = RequestHead::default();
+    let mut out = Vec::new();
     let via = HeaderValue::from_static("1.1 flowgate");
     let mut forward = || {
         out.clear();
@@ -43,7 +44,8 @@ fn a_request_takes_no_heap_memory() {
 #[test]
 fn a_response_with_a_chunked_body_takes_no_heap_memory() {
     let bytes = message("HTTP/1.1 200 OK", "Transfer-Encoding: chunked\r\n");
-    let (mut head, mut out) = (ResponseHead::default(), Vec::new());
+    let mut head = ResponseHead::default();
+    let mut out = Vec::new();
     let chunks = b"5\r\nhello\r\n1;a=b\r\n!\r\n0\r\n\r\n";
     let mut body = *chunks;
     let mut forward = || {

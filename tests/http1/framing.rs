@@ -216,7 +216,8 @@ fn a_request_says_where_its_body_ends() {
 #[test]
 fn a_response_says_where_its_body_ends() {
     use RequestKind::{Connect, Head, Other};
-    let (new, old) = (Version::HTTP_11, Version::HTTP_10);
+    let new = Version::HTTP_11;
+    let old = Version::HTTP_10;
     for (section, kind, line, fields, version, expected) in [
         ("6.1", Other, "1.1 103 x", "", new, LengthField::None),
         ("9110 8.6", Other, "1.1 204 x", "content-length: 5\r\n", new, LengthField::None),

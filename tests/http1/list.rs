@@ -103,7 +103,8 @@ enum Change {
 const NAMES: [&str; 4] = ["x-a", "x-b", "host", "x-abc"];
 
 fn change() -> impl Strategy<Value = Change> {
-    let (name, value) = (0..NAMES.len(), b'0'..=b'9');
+    let name = 0..NAMES.len();
+    let value = b'0'..=b'9';
     prop_oneof![
         (name.clone(), value.clone()).prop_map(|(name, value)| Change::Insert(name, value)),
         (name.clone(), value).prop_map(|(name, value)| Change::Append(name, value)),
@@ -137,7 +138,8 @@ proptest! {
         }
         prop_assert_eq!(list.len(), map.len());
         for name in NAMES {
-            let (ours, theirs) = (Fields::from(&list), Fields::Map(&map));
+            let ours = Fields::from(&list);
+            let theirs = Fields::Map(&map);
             prop_assert_eq!(ours.get_all(name).collect::<Vec<_>>(), theirs.get_all(name).collect::<Vec<_>>());
             prop_assert_eq!(ours.get_only(name), theirs.get_only(name));
         }

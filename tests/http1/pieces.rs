@@ -53,7 +53,8 @@ proptest! {
 /// The data, how many bytes were read, and how it ended.
 fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, bool), String> {
     let mut decoder = ChunkedDecoder::new(LIMITS);
-    let (mut data, mut consumed) = (Vec::new(), 0);
+    let mut data = Vec::new();
+    let mut consumed = 0;
     for piece in pieces {
         let mut buffer = piece.to_vec();
         let part = decoder.decode(&mut buffer).map_err(|error| format!("{error:?}"))?;

@@ -68,7 +68,8 @@ pub(crate) fn chunked(bytes: &[u8]) {
     let expected = naive_chunks(bytes);
     for size in [usize::MAX, 1, 3] {
         let mut decoder = ChunkedDecoder::new(LIMITS);
-        let (mut data, mut consumed) = (Vec::new(), 0);
+        let mut data = Vec::new();
+        let mut consumed = 0;
         for piece in bytes.chunks(size) {
             let mut buffer = piece.to_vec();
             let Ok(part) = decoder.decode(&mut buffer) else { break };
@@ -171,7 +172,8 @@ fn naive_head(head: &[u8]) -> (Vec<u8>, Lines) {
 
 fn naive_field(line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let colon = line.iter().position(|byte| *byte == b':')?;
-    let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
+    let name = &line[..colon];
+    let value = trim(&line[colon + 1..]);
     (is_token(name) && is_value(value)).then(|| (name.to_vec(), value.to_vec()))
 }
 
@@ -190,7 +192,9 @@ fn assert_forwarded(out: &[u8], fields: &Lines) {
 
 /// The data and the trailers of a whole chunked body, and its length.
 fn naive_chunks(bytes: &[u8]) -> Option<(Vec<u8>, Lines, usize)> {
-    let (mut data, mut at, mut extensions) = (Vec::new(), 0, 0);
+    let mut data = Vec::new();
+    let mut at = 0;
+    let mut extensions = 0;
     loop {
         let line = naive_line(&bytes[at..])?;
         at += line.len() + 2;
@@ -218,7 +222,8 @@ fn naive_chunks(bytes: &[u8]) -> Option<(Vec<u8>, Lines, usize)> {
         }
         at = end + 2;
     }
-    let (mut trailers, start) = (Vec::new(), at);
+    let mut trailers = Vec::new();
+    let start = at;
     loop {
         let line = naive_line(&bytes[at..])?;
         at += line.len() + 2;

@@ -107,7 +107,8 @@ impl Day {
             return;
         }
         let Live { permit, at, turns: before } = self.live.swap_remove(which % self.live.len());
-        let (now, seen) = (self.now, self.seen());
+        let now = self.now;
+        let seen = self.seen();
         if seen.phase == Phase::Closed
             && before == turns(seen)
             && let Some(good) = good
@@ -130,12 +131,14 @@ impl Day {
 
     /// Returns whether the answers that count are too bad, by the definition.
     fn is_too_bad(&self) -> bool {
-        let (window, buckets) = (self.config.window.as_nanos(), u128::from(self.config.buckets));
+        let window = self.config.window.as_nanos();
+        let buckets = u128::from(self.config.buckets);
         let bucket = |at: Instant| u128::from(at.as_nanos()) * buckets / window;
-        let live = self.answers.iter().filter(|it| bucket(it.0) + buckets > bucket(self.now));
+        let live =
+            self.answers.iter().filter(|answer| bucket(answer.0) + buckets > bucket(self.now));
         let live: Vec<_> = live.collect();
-        let failed = live.iter().filter(|it| it.1).count();
-        let slow = live.iter().filter(|it| it.2).count();
+        let failed = live.iter().filter(|answer| answer.1).count();
+        let slow = live.iter().filter(|answer| answer.2).count();
         let exceeds = |part: usize, ratio: Ratio| {
             let quarters = (0..=4).find(|n| Ratio::new(n * 250_000) == Some(ratio)).expect("one");
             4 * part > quarters as usize * live.len() || (quarters == 4 && part == live.len())
@@ -143,7 +146,7 @@ impl Day {
         live.len() as u64 >= self.config.min_requests
             && !live.is_empty()
             && (self.config.error_ratio.is_some_and(|ratio| exceeds(failed, ratio))
-                || self.config.slow.is_some_and(|it| exceeds(slow, it.ratio))
+                || self.config.slow.is_some_and(|bound| exceeds(slow, bound.ratio))
                 || self.config.errors.is_some_and(|errors| failed as u64 >= errors))
     }
 

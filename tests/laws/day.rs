@@ -67,7 +67,8 @@ const WINDOWS: [u64; 4] = [1_000_000_000, 10_000_000, 999_999_937, 100];
 impl Day {
     pub(crate) fn new(rules: &Rules) -> Self {
         let gate = Arc::new(Gate::new(MORNING));
-        let (slots, live) = (Vec::new(), Vec::new());
+        let slots = Vec::new();
+        let live = Vec::new();
         let mut day = Self { gate, slots, now: MORNING, live, patience: Duration::ZERO };
         day.install(rules);
         day
@@ -136,7 +137,9 @@ impl Day {
         while self.gate.catch_up() {}
         let text = format!("{:?}", self.gate);
         let states = text.split("slot: Stage").skip(1);
-        states.map(|it| it.split("counts: Counts").next().unwrap_or_default().into()).collect()
+        states
+            .map(|state| state.split("counts: Counts").next().unwrap_or_default().into())
+            .collect()
     }
 }
 
@@ -175,7 +178,11 @@ pub(crate) fn windows() -> impl Strategy<Value = u64> {
 pub(crate) fn rules(window: u64) -> impl Strategy<Value = Rules> {
     let flow = vec(algorithm(window), 1..=3);
     (flow, option::of(paced(window)), any::<bool>()).prop_map(|(flow, pacing, keyed)| Rules {
-        flow: flow.into_iter().enumerate().map(|(at, it)| rule(at, it, keyed)).collect(),
+        flow: flow
+            .into_iter()
+            .enumerate()
+            .map(|(at, algorithm)| rule(at, algorithm, keyed))
+            .collect(),
         pacing,
         ..Rules::default()
     })
@@ -198,9 +205,12 @@ pub(crate) fn rule(at: usize, algorithm: Algorithm, keyed: bool) -> Rule {
 
 pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
     // One that could be exchanged, and is not, decides as it does alone.
-    let exchange = |(it, is_exchanged): (Algorithm, bool)| match SyncedConfig::new(it.clone(), 1) {
+    let exchange = |(algorithm, is_exchanged): (Algorithm, bool)| match SyncedConfig::new(
+        algorithm.clone(),
+        1,
+    ) {
         Some(config) if is_exchanged => Algorithm::Synced(config),
-        Some(_) | None => it,
+        Some(_) | None => algorithm,
     };
     (whole(window), proptest::bool::weighted(0.2)).prop_map(exchange)
 }

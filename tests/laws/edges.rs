@@ -53,7 +53,8 @@ fn rates() -> impl Strategy<Value = Rate> {
 
 fn algorithms(rate: Rate) -> impl Strategy<Value = Algorithm> {
     use fixed_window::Align::{Clock, FirstRequest};
-    let (count, window) = (rate.count(), rate.window_nanos());
+    let count = rate.count();
+    let window = rate.window_nanos();
     let sizes = select(vec![1, count.div_ceil(2), count, 2 * count]);
     let waits = select(vec![0, window / 7, window, 3 * window]).prop_map(Duration::from_nanos);
     let aligns = select(vec![Clock, FirstRequest]);
@@ -80,7 +81,8 @@ fn algorithms(rate: Rate) -> impl Strategy<Value = Algorithm> {
 }
 
 fn steps(rate: Rate, clients: u8) -> impl Strategy<Value = Vec<Step>> {
-    let (count, window) = (rate.count(), rate.window_nanos());
+    let count = rate.count();
+    let window = rate.window_nanos();
     let parts = prop_oneof![Just(1), 1..=12_u64, Just(count)];
     let costs = prop_oneof![
         3 => Just(1),
@@ -100,14 +102,16 @@ fn steps(rate: Rate, clients: u8) -> impl Strategy<Value = Vec<Step>> {
 
 /// Turns edges into waits, from the morning on.
 fn resolve(moves: &[Move], window: u64) -> Vec<Step> {
-    let (mut now, mut seen) = (MORNING.as_nanos(), Vec::new());
+    let mut now = MORNING.as_nanos();
+    let mut seen = Vec::new();
     let to = |now: &mut u64, edge: u64, beside: u64| {
         let wait = (edge - 1 + beside).saturating_sub(*now);
         *now += wait;
         Step::Wait(wait)
     };
     let next = |now: u64, parts: u64| {
-        let (window, parts) = (u128::from(window), u128::from(parts));
+        let window = u128::from(window);
+        let parts = u128::from(parts);
         let part = u128::from(now) * parts / window + 1;
         u64::try_from((part * window).div_ceil(parts)).expect("this century")
     };
@@ -137,7 +141,11 @@ fn resolve(moves: &[Move], window: u64) -> Vec<Step> {
 fn days() -> impl Strategy<Value = (Rules, Vec<Step>)> {
     let rules = |rate| {
         (vec(algorithms(rate), 1..=2), any::<bool>()).prop_map(|(flow, keyed)| Rules {
-            flow: flow.into_iter().enumerate().map(|(at, it)| rule(at, it, keyed)).collect(),
+            flow: flow
+                .into_iter()
+                .enumerate()
+                .map(|(at, algorithm)| rule(at, algorithm, keyed))
+                .collect(),
             ..Rules::default()
         })
     };
@@ -175,7 +183,8 @@ fn quarters(algorithm: &Algorithm, rate: Rate, part: u64) -> Algorithm {
 
 /// Returns the key of a client who shares one of two states with others for want of room.
 fn crowded_key(client: u8) -> Key {
-    let (low, high) = (u128::from(client), u128::from(client) * 64 + u128::from(client % 2));
+    let low = u128::from(client);
+    let high = u128::from(client) * 64 + u128::from(client % 2);
     Key::Of(high << 64 | low)
 }
 
@@ -208,7 +217,8 @@ proptest! {
                 day.step(step);
                 continue;
             };
-            let (slot, key) = (day.slots[0], crowded_key(client));
+            let slot = day.slots[0];
+            let key = crowded_key(client);
             let patience = if client < 2 { patience } else { Duration::ZERO };
             let decided = day.gate.enter(day.now, &[Claim { slot, key, cost, patience }]);
             let Fate { decided, .. } = day.note(client, cost, decided);

@@ -36,7 +36,7 @@ fn crowded() -> impl Strategy<Value = Vec<(Algorithm, (usize, Vec<Step>))>> {
     let days = windows().prop_flat_map(|window| vec((0..5_usize, steps_of(CROWD, window)), 1..12));
     (algorithms, days).prop_map(|(mut algorithms, days)| {
         let word = algorithms[0].word();
-        algorithms.retain(|it| it.word() == word);
+        algorithms.retain(|algorithm| algorithm.word() == word);
         algorithms.into_iter().zip(days).collect()
     })
 }
@@ -99,7 +99,8 @@ proptest! {
         max_keys in 1..=CROWD,
         patience in patience(),
     ) {
-        let (mut late, mut early) = (Day::patient(patience), Day::patient(patience));
+        let mut late = Day::patient(patience);
+        let mut early = Day::patient(patience);
         for (algorithm, (handfuls, steps)) in chapters {
             for day in [&mut late, &mut early] {
                 day.install(&crowd(&algorithm, Some(max_keys)));
@@ -142,7 +143,8 @@ proptest! {
         before.pacing = before.pacing.filter(|_| after.pacing.is_some());
         after.pacing = after.pacing.filter(|_| before.pacing.is_some());
         before.flow.truncate(after.flow.len());
-        let (mut day, mut other) = (Day::patient(patience), Day::patient(patience));
+        let mut day = Day::patient(patience);
+        let mut other = Day::patient(patience);
         day.install(&before);
         other.install(&before);
         for step in early {
@@ -152,7 +154,8 @@ proptest! {
         // Its slots stay the old ones.
         other.gate.install(&after, other.now);
         for step in late {
-            let (expected, mut fate) = (day.step(step), other.step(step));
+            let expected = day.step(step);
+            let mut fate = other.step(step);
             let quotas = fate.iter_mut().flat_map(|fate| &mut fate.report.quotas);
             for (quota, (old, new)) in quotas.zip(other.slots.iter().zip(&day.slots)) {
                 prop_assert_eq!(quota.slot, *old);
@@ -187,7 +190,7 @@ proptest! {
         let mut day = Day::new(&rules);
         let mut oracle = Oracle::new(&rules);
         for (step, count) in steps.into_iter().zip(counts) {
-            if rules.flow.iter_mut().all(|it| recount(&mut it.algorithm, count)) {
+            if rules.flow.iter_mut().all(|rule| recount(&mut rule.algorithm, count)) {
                 day.install(&rules);
                 oracle.rules = rules.clone();
             }
@@ -279,7 +282,8 @@ fn a_thousand_edits_of_the_window_keep_the_shortest_promise_and_starve_nobody() 
         let [long, short] = [millis[0].max(millis[1]), millis[0].min(millis[1])];
         assert_promise(&algorithm(rate(short)), &past);
         // As many as the longer one alone lets pass, in 10 s.
-        let (passed, least) = (past.passed.len() as u64, 100 * (10_000 / long));
+        let passed = past.passed.len() as u64;
+        let least = 100 * (10_000 / long);
         assert!(
             passed >= least,
             "{passed} with windows of {millis:?} ms: {:?}",
@@ -303,7 +307,8 @@ fn each_edit_that_raises_a_burst_lets_no_more_than_the_difference_pass_beyond_th
     let bucket =
         |burst| Algorithm::TokenBucket(token_bucket::Config { rate: per_second(100), burst });
     let mut day = Day::new(&Rules::default());
-    let (mut passed, mut most) = (0, 1);
+    let mut passed = 0;
+    let mut most = 1;
     for turn in 0..1_000 {
         day.install(&one_rule(bucket(bursts(turn))));
         most += bursts(turn).saturating_sub(bursts(turn.saturating_sub(1)));
@@ -367,7 +372,8 @@ fn a_thousand_edits_in_a_flood_keep_the_promise_for_those_who_borrow() {
             flood_of(|turn| one_rule(algorithm(50 + turn * 37 % 51)), Duration::from_millis(700));
         // As of when they start, of whom some have waited.
         let mut starts: Vec<_> = past.starts.iter().map(|&start| (start, 1)).collect();
-        let waited = past.passed.iter().zip(&past.starts).filter(|(it, start)| it.0 < **start);
+        let waited =
+            past.passed.iter().zip(&past.starts).filter(|(passed, start)| passed.0 < **start);
         assert!(waited.count() > 100);
         starts.sort_unstable();
         assert_promise(&algorithm(100), &Past { passed: starts, ..Past::default() });
@@ -391,7 +397,8 @@ fn edits_of_a_warm_up_after_a_pause_keep_starts_apart() {
             }),
             ..Rules::default()
         };
-        let (mut day, mut starts) = (Day::new(&paced(None)), Vec::new());
+        let mut day = Day::new(&paced(None));
+        let mut starts = Vec::new();
         for turn in 0..300_usize {
             // What is saved up in the pause is spent by the first that comes after it.
             day.now = day.now + Duration::from_millis(turn as u64 * 37 % 1_000);

@@ -45,7 +45,8 @@ fn every(rate: Rate) -> Vec<Algorithm> {
         Algorithm::Pacing(paced(None)),
         Algorithm::Pacing(paced(Some(warm_up))),
     ];
-    let exchange = |it: &Algorithm| SyncedConfig::new(it.clone(), 1).map(Algorithm::Synced);
+    let exchange =
+        |algorithm: &Algorithm| SyncedConfig::new(algorithm.clone(), 1).map(Algorithm::Synced);
     let exchanged: Vec<_> = alone.iter().filter_map(exchange).collect();
     [alone, exchanged].concat()
 }
@@ -96,7 +97,10 @@ impl Keyring {
         }
         let key = Key::Of(Rng::with_seed(key).u128(..));
         let claims = [Claim { slot: self.slot, key, cost, patience: Duration::ZERO }];
-        self.gate.enter(now, &claims).map(|it| it.permit).map_err(|it| it.reason)
+        self.gate
+            .enter(now, &claims)
+            .map(|entered| entered.permit)
+            .map_err(|entered| entered.reason)
     }
 
     /// Returns what happened for want of room.
@@ -206,7 +210,8 @@ impl Rings {
 /// Plays the steps where there is room for `max_keys`, and asserts that nobody gains by that.
 fn assert_nobody_gains(kinds: [&Algorithm; 2], max_keys: u32, begin: Instant, steps: &[Step]) {
     let mut rings = Rings::new(kinds[0], max_keys);
-    let (mut now, mut algorithm) = (begin, kinds[0]);
+    let mut now = begin;
+    let mut algorithm = kinds[0];
     for step in steps {
         match *step {
             Step::Wait(parts) => {
@@ -251,7 +256,7 @@ proptest! {
     fn nobody_gains_by_losing_the_place_to_another_beside_edits(
         (one, other) in (rates(), rates()).prop_flat_map(|(one, other)| {
             // A pace that gets slower counts from the last start, which is not remembered.
-            let is_paced = |it: &Algorithm| matches!(it, Algorithm::Pacing(_));
+            let is_paced = |algorithm: &Algorithm| matches!(algorithm, Algorithm::Pacing(_));
             let pairs = every(one).into_iter().zip(every(other));
             select(pairs.filter(|(one, _)| !is_paced(one)).collect::<Vec<_>>())
         }),
@@ -286,15 +291,16 @@ fn slow() -> impl Iterator<Item = (Algorithm, u32)> {
     let rate = rate_of(5, 600_000);
     let bucket = Algorithm::TokenBucket(token_bucket::Config { rate, burst: 5 });
     let window = sliding_window::Config { rate, buckets: 10, strict: true };
-    let large = [bucket, Algorithm::SlidingWindow(window)].map(|it| (it, 20_000));
-    let alone = |it: &Algorithm| !matches!(it, Algorithm::Synced(_));
-    every(rate).into_iter().filter(alone).map(|it| (it, 2_000)).chain(large)
+    let large = [bucket, Algorithm::SlidingWindow(window)].map(|algorithm| (algorithm, 20_000));
+    let alone = |algorithm: &Algorithm| !matches!(algorithm, Algorithm::Synced(_));
+    every(rate).into_iter().filter(alone).map(|algorithm| (algorithm, 2_000)).chain(large)
 }
 
 #[test]
 fn of_74_new_clients_in_a_flood_of_keys_all_pass() {
     for (algorithm, room) in slow() {
-        let (mut came, mut passed) = (0, 0);
+        let mut came = 0;
+        let mut passed = 0;
         flood(&algorithm, room, |ring, now, n| {
             // From when the table has been full for a while.
             if n >= room / 4 * 5 && n.is_multiple_of(room / 100) && came < 74 {
@@ -316,7 +322,8 @@ fn of_74_new_clients_in_a_flood_of_keys_all_pass() {
 fn who_has_used_up_all_gets_nothing_by_a_flood_of_keys() {
     for (algorithm, room) in slow() {
         let alone = Keyring::new(&algorithm, room);
-        let (mut passed, mut expected) = (0, 0);
+        let mut passed = 0;
+        let mut expected = 0;
         let mut ask = |ring: &Keyring, now, n: u32| {
             if n.is_multiple_of(10) {
                 passed += u32::from(ring.enter(now, 1, 1).is_ok());

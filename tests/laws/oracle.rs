@@ -44,8 +44,10 @@ pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64
 
 /// In any duration `D` back from now, not more than `size + D·N/W`.
 fn bucket_holds(rate: Rate, size: u64, past: &Past, now: u64, cost: u64) -> bool {
-    let (count, window) = (i128::from(rate.count()), i128::from(rate.window_nanos()));
-    let (mut sum, size) = (i128::from(cost), i128::from(size));
+    let count = i128::from(rate.count());
+    let window = i128::from(rate.window_nanos());
+    let mut sum = i128::from(cost);
+    let size = i128::from(size);
     let mut holds = sum <= size;
     for &(at, cost) in past.passed.iter().rev() {
         sum += i128::from(cost);
@@ -77,8 +79,10 @@ fn estimate_holds(config: &sliding_counter::Config, past: &Past, now: u64, cost:
         let within = past.passed.iter().filter(|(at, _)| (from..to).contains(at));
         within.map(|(_, cost)| u128::from(*cost)).sum()
     };
-    let (prev, curr) = (count(start - window, start), count(start, start + window));
-    let (window, in_sight) = (u128::from(window), u128::from(start + window - now));
+    let prev = count(start - window, start);
+    let curr = count(start, start + window);
+    let in_sight = u128::from(start + window - now);
+    let window = u128::from(window);
     prev * in_sight + (curr + u128::from(cost)) * window <= u128::from(config.rate.count()) * window
 }
 
@@ -105,7 +109,8 @@ fn window_holds(config: &fixed_window::Config, past: &Past, now: u64, cost: u64)
 /// Returns when a paced request starts, or `None` if it may not wait so long.
 pub(crate) fn start(config: &pacing::Config, past: &Past, now: Instant) -> Option<Instant> {
     let now = now.as_nanos();
-    let (count, window) = (u128::from(config.rate.count()), u128::from(config.rate.window_nanos()));
+    let count = u128::from(config.rate.count());
+    let window = u128::from(config.rate.window_nanos());
     // In units of 1/count ns, in which the interval is `window`.
     let mut next = 0;
     for (&(at, cost), &start) in past.passed.iter().zip(&past.starts) {
@@ -133,7 +138,8 @@ pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
             });
         }
         Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict }) => {
-            let (window, buckets) = (rate.window_nanos(), u64::from(*buckets));
+            let window = rate.window_nanos();
+            let buckets = u64::from(*buckets);
             each_span(&past.passed, |nanos, sum| {
                 if nanos <= window - if *strict { 0 } else { window.div_ceil(buckets) } {
                     assert!(sum <= rate.count(), "{sum} in {nanos} ns");

@@ -63,7 +63,8 @@ proptest! {
     ) {
         let patience = Duration::from_millis(millis);
         let rules = crowded(rules, max_keys);
-        let (mut day, mut other) = (day(&rules, patience), day(&rules, patience));
+        let mut other = day(&rules, patience);
+        let mut day = day(&rules, patience);
         let mut waiting = Vec::new();
         let half = steps.len() / 2;
         for (at, ((step, peeks), is_reserved)) in steps.into_iter().zip(peeks).zip(reserved).enumerate() {

@@ -61,7 +61,8 @@ proptest! {
         let gate = Arc::new(Gate::new(MORNING));
         let flow = vec![rule(0, algorithm.clone(), false)];
         let slot = gate.install(&Rules { flow, ..Rules::default() }, MORNING).flow[0];
-        let (mut now, mut starts) = (MORNING, Vec::new());
+        let mut now = MORNING;
+        let mut starts = Vec::new();
         for (pause, cost, millis) in arrivals {
             now = now + Duration::from_nanos(pause);
             let patience = Duration::from_millis(millis);
@@ -81,7 +82,8 @@ proptest! {
         morning in mornings(),
         chapters in edited(),
     ) {
-        let (gate, mut now) = (Arc::new(Gate::new(morning)), morning);
+        let gate = Arc::new(Gate::new(morning));
+        let mut now = morning;
         let mut starts = Vec::new();
         for (algorithm, arrivals) in &chapters {
             let flow = vec![rule(0, algorithm.clone(), false)];
@@ -97,7 +99,7 @@ proptest! {
         }
         starts.sort_unstable();
         // The clock's very first window does not begin with its first request.
-        let begins = morning == MORNING && chapters.iter().all(|(it, _)| begins(it));
+        let begins = morning == MORNING && chapters.iter().all(|(chapter, _)| begins(chapter));
         let promises = chapters.iter().map(|(algorithm, _)| promise(algorithm, begins));
         let (most, within) = promises.fold((0, u64::MAX), |(most, within), (count, span)| {
             (most.max(count), within.min(span))
@@ -123,7 +125,7 @@ proptest! {
             let patience = Duration::from_millis(millis);
             let claim = Claim { slot, key: Key::Shared, cost, patience };
             let decided = gate.enter(now, &[claim]);
-            let decided = decided.map(|it| it.permit.start()).map_err(|it| it.reason);
+            let decided = decided.map(|entered| entered.permit.start()).map_err(|entered| entered.reason);
             prop_assert_eq!(decided, buckets.enter(now, cost, patience));
         }
     }
@@ -293,7 +295,8 @@ fn assert_windows(algorithm: &Algorithm, starts: &[(Instant, u64)]) {
             }
         }
         Lender::Fixed(fixed_window::Config { rate, align }) => {
-            let (mut begin, mut used) = (None, 0);
+            let mut begin = None;
+            let mut used = 0;
             for &(at, cost) in starts {
                 let at = at.as_nanos();
                 let current = match begin {

@@ -191,8 +191,8 @@ fn assert_obeyed(day: &mut Played, (client, cost, rejection): (u8, u64, Rejectio
         day.now = told + wait.saturating_sub(Duration::from_nanos(1));
         let early = day.enter(client, cost).expect("as long as it takes");
         let mut quotas = early.report.quotas.iter();
-        let still = quotas.find(|it| it.slot == rejection.slot).map(|it| it.verdict);
-        let still = still.is_some_and(|it| matches!(it, Verdict::Rejected(_)));
+        let still = quotas.find(|quota| quota.slot == rejection.slot).map(|quota| quota.verdict);
+        let still = still.is_some_and(|verdict| matches!(verdict, Verdict::Rejected(_)));
         assert!(still, "{reason:?} is not of the rule that decides");
     }
     // What windows have lent ends neither at once nor for ever.
@@ -254,7 +254,8 @@ fn a_client_that_obeys_two_rules_is_rejected_once_for_each_pause() {
             for second in counting(other.0, other.1) {
                 for flow in [[first.clone(), second.clone()], [second, first.clone()]] {
                     let flow = flow.into_iter().enumerate();
-                    let flow: Vec<_> = flow.map(|(at, it)| rule(at, it, false)).collect();
+                    let flow: Vec<_> =
+                        flow.map(|(at, algorithm)| rule(at, algorithm, false)).collect();
                     let mix =
                         Mix { rules: Rules { flow, ..Rules::default() }, factors: vec![1, 1] };
                     let mut day = Played::new(&mix, Duration::ZERO);

@@ -63,7 +63,8 @@ proptest! {
     #[test]
     fn what_was_reserved_fits_when_it_is_confirmed((rules, acts) in two_step_days()) {
         let mut day = Day::new(&rules);
-        let (mut oracle, mut waiting) = (Oracle::new(&rules), Vec::new());
+        let mut oracle = Oracle::new(&rules);
+        let mut waiting = Vec::new();
         for act in acts {
             let fate = match act {
                 Act::Step(step) => day.step(step),
@@ -74,8 +75,8 @@ proptest! {
                     }
                     None
                 }
-                Act::Confirm(which) => take(&mut waiting, which).map(|it| {
-                    let Waiting { reservation, client, cost } = it;
+                Act::Confirm(which) => take(&mut waiting, which).map(|waiting| {
+                    let Waiting { reservation, client, cost } = waiting;
                     let expected = oracle.expect(&day, Step::Enter { client, cost });
                     let fate = day.note(client, cost, Ok(reservation.confirm(day.now, &[])));
                     assert_eq!(Expected::from(Some(&fate)), expected, "by the definitions");
@@ -102,7 +103,8 @@ proptest! {
         (rules, steps) in days(),
         refusals in vec((0..3_u8, cost(), any::<bool>()), 150),
     ) {
-        let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
+        let mut day = Day::new(&rules);
+        let mut other = Day::new(&rules);
         for (step, (client, cost, is_refused)) in steps.into_iter().zip(refusals) {
             // Both know what time it is: a request that is dropped ends at the latest seen.
             drop(day.gate.enter(day.now, &[]));
@@ -115,20 +117,21 @@ proptest! {
                 Ok(_) | Err(_) => {}
             }
             prop_assert_eq!(day.states(), other.states());
-            let decided = |fate: Option<Fate>| fate.map(|it| (it.decided, it.report));
+            let decided = |fate: Option<Fate>| fate.map(|fate| (fate.decided, fate.report));
             prop_assert_eq!(decided(day.step(step)), decided(other.step(step)));
         }
     }
 
     #[test]
     fn a_reservation_that_is_confirmed_at_once_is_an_entry((rules, steps) in days()) {
-        let (mut day, mut other) = (Day::new(&rules), Day::new(&rules));
+        let mut day = Day::new(&rules);
+        let mut other = Day::new(&rules);
         for step in steps {
             let fate = match step {
                 Step::Enter { client, cost } => {
                     let reserved = other.gate.reserve(other.now, &other.claims(client, cost));
                     let now = other.now;
-                    Some(other.note(client, cost, reserved.map(|it| it.confirm(now, &[]))))
+                    Some(other.note(client, cost, reserved.map(|reservation| reservation.confirm(now, &[]))))
                 }
                 Step::Wait(_) | Step::End(_) => other.step(step),
             };

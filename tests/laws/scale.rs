@@ -80,7 +80,8 @@ fn saturate(algorithm: &Algorithm, span: Duration, cost: u64) -> u64 {
     let gate = Arc::new(Gate::new(MORNING));
     let rules = Rules { flow: vec![rule(0, algorithm.clone(), false)], ..Rules::default() };
     let slot = gate.install(&rules, MORNING).flow[0];
-    let (mut now, mut passed) = (MORNING, 0);
+    let mut now = MORNING;
+    let mut passed = 0;
     while now.since(MORNING) <= span {
         match gate.enter(now, &[Claim { slot, key: key(0), cost, patience: Duration::ZERO }]) {
             Ok(_) => passed += cost,
@@ -111,7 +112,9 @@ fn under_saturation_nothing_drifts() {
             // What there is at once, and then N·D/W.
             assert_eq!(saturate(algorithm, span, cost), count + count * windows, "{algorithm:?}");
         }
-        let (strict, log, counter) = (&others[0], &others[1], &others[2]);
+        let strict = &others[0];
+        let log = &others[1];
+        let counter = &others[2];
         // In a closed window: the last one ends some nanoseconds too late.
         assert_eq!(saturate(log, span, cost), count * windows, "{log:?}");
         // A burst is held on to for a bucket longer.
@@ -162,7 +165,8 @@ fn a_day_of_pacing_is_exact() {
         let gate = Arc::new(Gate::new(MORNING));
         let rules = Rules { pacing: Some(config), ..Rules::default() };
         let slot = gate.install(&rules, MORNING).pacing.expect("pacing");
-        let (mut now, mut starts) = (MORNING, 0_u64);
+        let mut now = MORNING;
+        let mut starts = 0_u64;
         while now.since(MORNING) < Duration::from_millis(DAY) {
             let admission = gate
                 .enter(now, &[Claim { slot, key: key(0), cost, patience: Duration::ZERO }])

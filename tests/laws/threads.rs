@@ -67,7 +67,7 @@ fn rates(count: u64) -> [Algorithm; 8] {
 fn hammer<T: Send>(work: impl Fn() -> Vec<T> + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(&work)).collect();
-        threads.into_iter().flat_map(|it| it.join().expect("it does not panic")).collect()
+        threads.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect()
     })
 }
 
@@ -96,7 +96,7 @@ fn threads_keep_the_promise_while_time_passes() {
             let turns = 0..2_000;
             let read = turns.map(|_| MORNING + Duration::from_nanos(clock.fetch_add(500, SeqCst)));
             let admitted = read.filter_map(|now| gate.enter(now, &claims).ok());
-            admitted.map(|it| it.permit.start().as_nanos()).collect()
+            admitted.map(|admission| admission.permit.start().as_nanos()).collect()
         });
         starts.sort_unstable();
         // 16 ms at 100 a millisecond; a little is left of the last window.
@@ -142,7 +142,7 @@ fn threads_start_no_closer_than_the_interval() {
     let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
     let mut starts = hammer(|| {
         let admitted = (0..500).filter_map(|_| gate.enter(MORNING, &claims).ok());
-        admitted.map(|it| it.permit.start()).collect()
+        admitted.map(|admission| admission.permit.start()).collect()
     });
     starts.sort_unstable();
     let ideal = (0..8_000).map(|n| MORNING + Duration::from_millis(n));
@@ -163,7 +163,7 @@ fn hammer_by_a_clock<T: Send>(
         let turns = std::iter::repeat_with(|| clock.now());
         let turns = turns.take_while(|now| now.since(begin) < SPELL);
         let entered = turns.filter_map(|now| gate.enter(now, &claims).ok());
-        entered.map(|it| admitted(&clock, it.permit)).collect()
+        entered.map(|admission| admitted(&clock, admission.permit)).collect()
     })
 }
 
@@ -209,7 +209,7 @@ fn threads_start_no_closer_than_the_interval_by_a_real_clock() {
     let max_wait = Duration::from_millis(5);
     let pacing = Some(pacing::Config { rate, max_wait, max_queue: 50, warm_up: None });
     let starts = admitted_by_a_clock(&Rules { pacing, ..Rules::default() });
-    assert!(starts.windows(2).all(|it| it[1] - it[0] >= 50_000));
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= 50_000));
 }
 
 #[test]
@@ -229,7 +229,8 @@ fn threads_hold_no_more_than_the_limit_by_a_real_clock() {
     let mut turns: Vec<_> = held.into_iter().flatten().collect();
     // Of one instant, those that leave first.
     turns.sort_unstable();
-    let (mut in_flight, mut most) = (0, 0);
+    let mut in_flight = 0;
+    let mut most = 0;
     for (_, enters) in turns {
         in_flight = if enters { in_flight + 1 } else { in_flight - 1 };
         most = most.max(in_flight);

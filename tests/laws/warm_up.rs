@@ -42,8 +42,8 @@ proptest! {
     fn no_more_passes_than_of_a_warm_bucket((rules, steps) in days()) {
         let mut day = Day::new(&rules);
         let fates: Vec<Fate> = steps.into_iter().filter_map(|step| day.step(step)).collect();
-        let passed = fates.iter().filter(|it| it.decided.is_ok());
-        let passed = passed.map(|it| (it.now.as_nanos(), it.cost)).collect();
+        let passed = fates.iter().filter(|fate| fate.decided.is_ok());
+        let passed = passed.map(|fate| (fate.now.as_nanos(), fate.cost)).collect();
         assert_promise(&rules.flow[0].algorithm, &Past { passed, ..Past::default() });
     }
 
@@ -181,7 +181,7 @@ fn a_cold_pacer_follows_the_same_curve() {
         assert_near(&reference, &starts);
         // Warm, they are one interval apart to the nanosecond.
         let last = &starts[starts.len() - 100..];
-        assert!(last.windows(2).all(|it| it[1] - it[0] == 1_000_000_000 / u64::from(count)));
+        assert!(last.windows(2).all(|pair| pair[1] - pair[0] == 1_000_000_000 / u64::from(count)));
     }
 }
 

@@ -17,7 +17,8 @@ pub(crate) fn free_port() -> u16 {
     // On all addresses, so that a server may listen on any of them.
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     socket.bind(&any.into()).expect("a free port");
-    let address = socket.local_addr().ok().and_then(|it| it.as_socket()).expect("an address");
+    let address =
+        socket.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
     // Kept until the process ends: who has the number may use it at any time.
     mem::forget(socket);
     address.port()

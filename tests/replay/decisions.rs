@@ -15,7 +15,7 @@ fn decided(config: &str, events: &str) -> Vec<Value> {
 /// Returns each decision's word, or the reason's of those that were rejected.
 fn words(config: &str, events: &str) -> Vec<String> {
     let all = decided(config, events);
-    all.iter().map(|it| word(it).unwrap_or("none").to_owned()).collect()
+    all.iter().map(|line| word(line).unwrap_or("none").to_owned()).collect()
 }
 
 fn word(line: &Value) -> Option<&str> {
@@ -73,7 +73,8 @@ fn a_request_that_nobody_ends_ends_when_its_routes_time_is_up() {
          {\"t\":12001,\"complete\":1,\"status\":200}\n{\"t\":12999}\n{\"t\":13000,\"status\":200}\n\
          {\"t\":22999}\n{\"t\":23000,\"duration\":0}\n{\"t\":23000}\n",
     );
-    let told: Vec<_> = lines.iter().map(|it| (word(it), it["retry_after_ms"].as_f64())).collect();
+    let told: Vec<_> =
+        lines.iter().map(|line| (word(line), line["retry_after_ms"].as_f64())).collect();
     let [passed, broken] = ["passed", "breaker"].map(Some);
     let expected = [
         (passed, None),
@@ -101,7 +102,7 @@ fn a_bad_line_does_not_renumber_the_arrivals_behind_it() {
         {\"t\":2}\n{\"t\":3,\"complete\":1}\n{\"t\":3}\n";
     let (out, complaints) = replayed(&config, events, |_| {}).unwrap();
     let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let told: Vec<_> = lines.map(|it| (it["i"].clone(), it["decision"].clone())).collect();
+    let told: Vec<_> = lines.map(|line| (line["i"].clone(), line["decision"].clone())).collect();
     let expected = [(0, "passed"), (2, "passed"), (3, "passed"), (4, "rejected")];
     assert_eq!(told, expected.map(|(i, decision)| (i.into(), decision.into())));
     assert!(complaints.starts_with("2 of 8 lines"), "{complaints}");
@@ -134,7 +135,7 @@ fn a_request_that_waits_takes_its_time_from_its_start() {
         {\"t\":129,\"duration\":500}\n{\"t\":129.999999,\"duration\":1}\n{\"t\":130,\"duration\":1}\n";
     let lines = decided(&config, events);
     let told: Vec<_> =
-        lines.iter().map(|it| (word(it).unwrap(), it["wait_ms"].as_f64().unwrap())).collect();
+        lines.iter().map(|line| (word(line).unwrap(), line["wait_ms"].as_f64().unwrap())).collect();
     let expected = [
         ("passed", 0.0),
         ("delayed", 100.0),
@@ -230,7 +231,7 @@ fn the_table_finds_the_route_unless_the_line_or_a_flag_names_it() {
     let lines = decided(&config, events);
     let told: Vec<_> = lines
         .iter()
-        .map(|it| (it["route"].as_str(), it["decision"].as_str(), it["unreached"].as_str()))
+        .map(|line| (line["route"].as_str(), line["decision"].as_str(), line["unreached"].as_str()))
         .collect();
     let expected = [
         (Some("a"), Some("passed"), None),

@@ -50,7 +50,8 @@ fn concurrency_replays_sentinels_thread_grade() {
 #[test]
 fn pacing_replays_sentinels_throttling() {
     compare("sentinel_throttling", 110, |params| {
-        let (count, window) = (number(&params["count"]), number(&params["statDurationMs"]));
+        let count = number(&params["count"]);
+        let window = number(&params["statDurationMs"]);
         let (count, window) =
             if count.fract() == 0.0 { (count, window) } else { (count * 2.0, window * 2.0) };
         let max_wait = &params["maxQueueingTimeMs"];
@@ -91,7 +92,8 @@ fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> String) {
     let mut head = lines.next().expect("a first line");
     let mut params = head["params"].take();
     params["replenish_interval_ns"] = head["replenish_interval_ns"].take();
-    let (mut events, mut arrivals) = (String::new(), Vec::new());
+    let mut events = String::new();
+    let mut arrivals = Vec::new();
     for line in lines {
         if line["event"] == "complete" {
             writeln!(events, r#"{{"t":{},"complete":{}}}"#, line["t"], line["of"]).expect("text");

@@ -10,7 +10,9 @@ fn told(config: &str, input: impl AsRef<[u8]>) -> Vec<(f64, String)> {
     let (out, complaints) = replayed(config, input, |_| {}).expect("it is replayed");
     assert!(!complaints.contains("passed over"), "{complaints}");
     let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    lines.map(|it| (millis(&it), it["decision"].as_str().unwrap_or("none").to_owned())).collect()
+    lines
+        .map(|line| (millis(&line), line["decision"].as_str().unwrap_or("none").to_owned()))
+        .collect()
 }
 
 /// Returns the milliseconds of a decision's `time` since the minute began.
@@ -252,7 +254,8 @@ fn a_client_that_left_while_it_waited_ended_then() {
         line("00.15", "0.0", "completed", "\"wait_ms\":0.0"),
         line("00.2", "1800.0", "completed", "\"wait_ms\":1800.0"),
     ];
-    let decisions: Vec<_> = told(&config, log.concat()).into_iter().map(|(_, it)| it).collect();
+    let decisions: Vec<_> =
+        told(&config, log.concat()).into_iter().map(|(_, decision)| decision).collect();
     assert_eq!(decisions, ["passed", "delayed", "rejected", "delayed"]);
 }
 

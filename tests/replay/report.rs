@@ -36,7 +36,8 @@ fn events() -> String {
 
 #[test]
 fn a_report_tells_of_each_route_and_rule() {
-    let (out, _) = replayed(&config(ROUTES), events(), |it| it.output = Output::Report).unwrap();
+    let (out, _) =
+        replayed(&config(ROUTES), events(), |options| options.output = Output::Report).unwrap();
     let expected = "\
 40 arrivals in 1s 600ms
   1 reached no rule: no route matches
@@ -68,7 +69,7 @@ fn what_is_borrowed_counts_in_the_window_that_it_is_taken_from() {
     let events = [0, 0, 900, 900, 1000]
         .map(|t| format!("{{\"t\":{t},\"priority\":{}}}\n", t == 900))
         .concat();
-    let (out, _) = replayed(&lending, events, |it| it.output = Output::Report).unwrap();
+    let (out, _) = replayed(&lending, events, |options| options.output = Output::Report).unwrap();
     assert!(out.contains("offered 5, passed 2 (40.0 %), delayed 2 (40.0 %), rejected 1"), "{out}");
     assert!(out.contains("2 in 1s, at most 4 promised; until 0 ms"), "{out}");
 }
@@ -81,7 +82,8 @@ fn of_a_paced_window_the_last_one_counts_whole() {
     let events = arrivals.map(|(t, cost)| format!("{{\"t\":{t},\"cost\":{cost}}}\n")).concat();
     for (paced, lines) in [(rules, 2), (own, 1)] {
         let (out, _) =
-            replayed(&one_route(paced), events.clone(), |it| it.output = Output::Report).unwrap();
+            replayed(&one_route(paced), events.clone(), |options| options.output = Output::Report)
+                .unwrap();
         assert_eq!(
             out.matches("6 in 1s, at most 7 promised; until 1.000 s").count(),
             lines,
@@ -99,8 +101,9 @@ fn windows_of_a_calendar_have_their_worst() {
     let event = |t: u64, last: u8| format!("{{\"t\":{t},\"client_ip\":\"192.0.2.{last}\"}}\n");
     let events = [(0, 1), (1, 1), (day - 1, 2), (day, 2), (day + 1, 2)];
     let events = events.map(|(t, last)| event(t, last)).concat();
-    let report =
-        |events: &str| replayed(&daily, events, |it| it.output = Output::Report).unwrap().0;
+    let report = |events: &str| {
+        replayed(&daily, events, |options| options.output = Output::Report).unwrap().0
+    };
     let out = report(&events);
     assert!(out.contains("2 in a day (UTC), at most 3 promised; until 1 ms, 192.0.2.1\n"), "{out}");
     let out = report(&(events + &event(day + 2, 2).repeat(2)));
@@ -115,7 +118,7 @@ fn a_rule_and_its_overrides_are_told_apart() {
     );
     let event = r#"{"t":0,"client_ip":"192.0.2.1","headers":{"x-a":"gold"}}"#;
     let events = format!("{event}\n").repeat(3) + "{\"t\":0,\"client_ip\":\"192.0.2.1\"}\n";
-    let (out, _) = replayed(&tiers, events, |it| it.output = Output::Report).unwrap();
+    let (out, _) = replayed(&tiers, events, |options| options.output = Output::Report).unwrap();
     assert!(out.contains("\n  r when header:x-a=gold      3       2"), "{out}");
     assert!(out.contains("\n  r                           1       1"), "{out}");
     assert!(out.contains("most rejected by r when header:x-a=gold: 192.0.2.1 ×1"), "{out}");
@@ -124,13 +127,14 @@ fn a_rule_and_its_overrides_are_told_apart() {
 #[test]
 fn a_page_stands_alone_and_holds_nothing_that_a_client_could_run() {
     let folder = tempfile::tempdir().unwrap();
-    let (html, svg) = (folder.path().join("report.html"), folder.path().join("picture.svg"));
+    let html = folder.path().join("report.html");
+    let svg = folder.path().join("picture.svg");
     let evil = config(ROUTES).replace("key: client_ip", "key: \"header:x-a\"");
     let event = r#"{"t":900,"path":"/api","headers":{"x-a":"<script>alert(1)</script>"}}"#;
     let events = events() + &format!("{event}\n").repeat(20);
-    let (out, _) = replayed(&evil, events, |it| {
-        it.html = Some(html.clone());
-        it.svg = Some(svg.clone());
+    let (out, _) = replayed(&evil, events, |options| {
+        options.html = Some(html.clone());
+        options.svg = Some(svg.clone());
     })
     .unwrap();
     assert_eq!(out.lines().count(), 60, "the decisions are printed all the same");
@@ -149,12 +153,13 @@ fn a_page_stands_alone_and_holds_nothing_that_a_client_could_run() {
 #[test]
 fn a_page_shows_both_configurations_and_what_differs() {
     let folder = tempfile::tempdir().unwrap();
-    let (other, html) = (folder.path().join("other.yaml"), folder.path().join("report.html"));
+    let other = folder.path().join("other.yaml");
+    let html = folder.path().join("report.html");
     let there = config(ROUTES).replace("limit: 10/1s", "limit: 5/1s");
     fs::write(&other, there.replace("path: /idle", "path: /lost")).unwrap();
-    replayed(&config(ROUTES), events(), |it| {
-        it.against = Some(other.clone());
-        it.html = Some(html.clone());
+    replayed(&config(ROUTES), events(), |options| {
+        options.against = Some(other.clone());
+        options.html = Some(html.clone());
     })
     .unwrap();
     let page = fs::read_to_string(html).unwrap();
@@ -181,8 +186,10 @@ fn a_decision_has_that_of_the_other_configuration_beside_it() {
     fs::write(&other, one_route("    flow: [{ name: s, algorithm: fixed_window, limit: 1/1s }]"))
         .unwrap();
     let here = one_route("    flow: [{ name: r, algorithm: fixed_window, limit: 9/1s }]");
-    let (out, _) =
-        replayed(&here, "{\"t\":0}\n{\"t\":250}\n", |it| it.against = Some(other.clone())).unwrap();
+    let (out, _) = replayed(&here, "{\"t\":0}\n{\"t\":250}\n", |options| {
+        options.against = Some(other.clone())
+    })
+    .unwrap();
     let line: serde_json::Value = serde_json::from_str(out.lines().nth(1).unwrap()).unwrap();
     let expected = serde_json::json!({
         "i": 1, "t": 250, "decision": "passed", "reason": null, "rule": "r", "limit": 9, "used": 2, "wait_ms": 0.0,
@@ -202,9 +209,9 @@ fn two_configurations_are_compared_on_the_same_traffic() {
     fs::write(&other, config(ROUTES).replace("limit: 10/1s", "limit: 5/1s")).unwrap();
     let compare = |text: &str| {
         fs::write(&other, text).unwrap();
-        let (out, _) = replayed(&config(ROUTES), events(), |it| {
-            it.output = Output::Report;
-            it.against = Some(other.clone());
+        let (out, _) = replayed(&config(ROUTES), events(), |options| {
+            options.output = Output::Report;
+            options.against = Some(other.clone());
         })
         .unwrap();
         out[out.find("against").unwrap()..].to_owned()
@@ -232,9 +239,9 @@ fn waits_are_compared_and_put_down_to_the_rule_that_asked_for_the_longest() {
     fs::write(&other, paced("    pacing: { rate: 2/1s, max_wait: 5s }")).unwrap();
     let compare = |here: &str| {
         let events = "{\"t\":0,\"duration\":9000}\n".repeat(3);
-        let told = replayed(here, events, |it| {
-            it.output = Output::Report;
-            it.against = Some(other.clone());
+        let told = replayed(here, events, |options| {
+            options.output = Output::Report;
+            options.against = Some(other.clone());
         });
         told.unwrap().0
     };
@@ -262,9 +269,9 @@ fn waits_are_counted_where_their_percentiles_are_the_same() {
     fs::write(&other, paced("2/1s", "10/1s")).unwrap();
     let events =
         "{\"t\":0}\n{\"t\":0}\n{\"t\":0,\"method\":\"PUT\"}\n{\"t\":0,\"method\":\"PUT\"}\n";
-    let told = replayed(&paced("10/1s", "2/1s"), events, |it| {
-        it.output = Output::Report;
-        it.against = Some(other.clone());
+    let told = replayed(&paced("10/1s", "2/1s"), events, |options| {
+        options.output = Output::Report;
+        options.against = Some(other.clone());
     });
     let told = told.unwrap().0;
     let summary = "0 of 4 arrivals fare differently there; \

@@ -43,7 +43,8 @@ fn show(admin: Arc<Admin>, ask: Ask) -> Pending {
         let state = &admin.state;
         let snapshot = state.live.load_full();
         let field = |name| ask.query(name).next().map(Cow::into_owned);
-        let (route, rule) = (field("route"), field("rule"));
+        let route = field("route");
+        let rule = field("rule");
         let is_wanted =
             |known: &&Arc<Route>| route.as_ref().is_none_or(|name| *name == *known.name);
         let routes: Vec<Arc<Route>> =

@@ -53,7 +53,7 @@ impl Compiler {
         let all = || {
             Placeholder::ALL
                 .iter()
-                .filter(|(_, it)| used == Use::Rejection || !it.is_of_rejection())
+                .filter(|(_, placeholder)| used == Use::Rejection || !placeholder.is_of_rejection())
         };
         match Placeholder::ALL.iter().find(|(known, _)| *known == word) {
             Some((_, value)) if used == Use::Request && value.is_of_rejection() => {

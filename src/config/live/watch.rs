@@ -217,8 +217,9 @@ mod tests {
         fs::write(there.join("v1/real.yaml"), "").unwrap();
         symlink("v1", there.join("now")).unwrap();
         symlink("../there/now/real.yaml", here.join("gateway.yaml")).unwrap();
-        let (link, now, real) =
-            (here.join("gateway.yaml"), there.join("now"), there.join("v1/real.yaml"));
+        let link = here.join("gateway.yaml");
+        let now = there.join("now");
+        let real = there.join("v1/real.yaml");
         assert_eq!(entries(&link), [link, now.clone(), real.clone()]);
         assert_eq!(entries(&now.join("real.yaml")), [now, real.clone()]);
         assert_eq!(entries(&real), [real]);

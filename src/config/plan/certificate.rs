@@ -216,7 +216,8 @@ pub(in crate::config) fn authorities(
         // It is none of those that are made where they are missing.
         .map_err(|problem| problem(file.place).missing_file(false))?;
     let list: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(pem).collect();
-    let is_fit = |it: &CertificateDer<'_>| RootCertStore::empty().add(it.clone()).is_ok();
+    let is_fit =
+        |authority: &CertificateDer<'_>| RootCertStore::empty().add(authority.clone()).is_ok();
     if let Ok(list) = list
         && !list.is_empty()
         && list.iter().all(is_fit)

@@ -193,8 +193,8 @@ mod tests {
         // Midnight in UTC, 02:00 in Berlin, if laws stay.
         let july = 16_740_864_000;
         let now = Instant::from_nanos(nanos(july));
-        let (day, month) =
-            (calendar(Unit::Day, "Europe/Berlin"), calendar(Unit::Month, "Europe/Berlin"));
+        let day = calendar(Unit::Day, "Europe/Berlin");
+        let month = calendar(Unit::Month, "Europe/Berlin");
         for (calendar, days) in [(day, 1), (month, 31)] {
             let (start, end) = calendar.expect("a zone").window(now);
             assert_eq!(start, Instant::from_nanos(nanos(july - 2 * 3600)));

@@ -11,8 +11,8 @@ const STORE: &str = "store: { redis: redis://127.0.0.1 }\n";
 /// Returns `name line` of each remark, but for those that tests of other checks would have.
 fn found(plan: &Plan) -> Vec<String> {
     let remarks = plan.remarks_at(Instant::EPOCH);
-    let entries = remarks.entries().filter(|it| it.name != Some(Lint::MissingEnd));
-    entries.map(|it| format!("{} {}", it.name.expect("a name"), it.line)).collect()
+    let entries = remarks.entries().filter(|entry| entry.name != Some(Lint::MissingEnd));
+    entries.map(|entry| format!("{} {}", entry.name.expect("a name"), entry.line)).collect()
 }
 
 /// Asserts that `faulty` has just this remark, that `sound` has none, and that a comment above the
@@ -296,9 +296,9 @@ fn a_text_is_no_comment() {
         ("|\n        # flowgate: allow(none)\n        more", &[]),
     ] {
         let found = found(&plan(&body(text)));
-        let others: Vec<_> = found.iter().filter(|it| it.starts_with("unknown")).collect();
+        let others: Vec<_> = found.iter().filter(|found| found.starts_with("unknown")).collect();
         assert_eq!(others, expected, "{text}");
-        let kept = found.iter().filter(|it| it.starts_with("key-without-effect")).count();
+        let kept = found.iter().filter(|found| found.starts_with("key-without-effect")).count();
         assert_eq!(kept, 1, "{text}: {found:?}");
     }
     assert_eq!(found(&plan(&body("x"))), sound);

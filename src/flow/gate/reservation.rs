@@ -189,7 +189,7 @@ mod tests {
             assert_eq!((rejection.slot, rejection.key), (slot, key));
         }
         let seen = gate.rejected_keys(slot, NOW).expect("some");
-        let keys: Vec<_> = seen.keys.sorted().iter().map(|it| (it.key, it.count)).collect();
+        let keys: Vec<_> = seen.keys.sorted().iter().map(|key| (key.key, key.count)).collect();
         assert_eq!((seen.total, keys), (3, vec![(7, 2), (8, 1)]));
         assert_eq!(gate.observe(NOW).rules[0].counts.rejected.total(), 4);
     }

@@ -244,11 +244,13 @@ impl SlidingWindow {
             let Some(next) = next else { return opening };
             at = next;
             while let Some((_, count)) =
-                counted.get(dropped).filter(|(it, _)| it.saturating_add(span) == at)
+                counted.get(dropped).filter(|(counted_at, _)| counted_at.saturating_add(span) == at)
             {
                 (sum, dropped) = (sum.saturating_sub(*count), dropped + 1);
             }
-            while let Some((_, count)) = counted.get(added).filter(|(it, _)| *it == at) {
+            while let Some((_, count)) =
+                counted.get(added).filter(|(counted_at, _)| *counted_at == at)
+            {
                 (sum, added) = (sum.saturating_add(*count), added + 1);
             }
         }

@@ -95,8 +95,10 @@ impl Inherited {
             Owner::Process(_) | Owner::Systemd(_) => socket.address == wanted,
         };
         let is_named = self.sockets.iter().any(named);
-        let (mine, others) =
-            self.sockets.drain(..).partition(|it| if is_named { named(it) } else { there(it) });
+        let (mine, others) = self
+            .sockets
+            .drain(..)
+            .partition(|socket| if is_named { named(socket) } else { there(socket) });
         self.sockets = others;
         let mine: Vec<InheritedSocket> = mine;
         let address = mine.first()?.address;
@@ -107,7 +109,7 @@ impl Inherited {
                 self.taken.push(name.listener.clone());
             }
         }
-        Some((address, mine.into_iter().map(|it| it.socket).collect()))
+        Some((address, mine.into_iter().map(|named| named.socket).collect()))
     }
 
     /// Returns whether another process listens at an address that `overlaps`, as far as its sockets

@@ -312,8 +312,8 @@ mod tests {
     fn more_than_was_received_is_never_given_back() {
         let all = Arc::<Counters>::default();
         let one = UploadBuffer::new(&all, 0);
-        let (first, second) =
-            (BodyBuffer::new(&one, &Arc::default()), BodyBuffer::new(&one, &Arc::default()));
+        let first = BodyBuffer::new(&one, &Arc::default());
+        let second = BodyBuffer::new(&one, &Arc::default());
         one.on_received(10);
         drop(first);
         let part = second.hold(Bytes::from_static(b"more than ten bytes"));

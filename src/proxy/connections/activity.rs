@@ -63,7 +63,8 @@ impl Activity {
         upload_buffer: Arc<UploadBuffer>,
     ) -> Arc<Self> {
         let now = clock.now();
-        let (idle_since, preface_since) = (AtomicInstant::default(), AtomicInstant::default());
+        let idle_since = AtomicInstant::default();
+        let preface_since = AtomicInstant::default();
         idle_since.set(now);
         preface_since.set(now);
         Arc::new(Self {

@@ -212,8 +212,8 @@ impl ListenerTask {
         drop(stream);
         worker.counters.refuse(meter::Refusal::Connections);
         if let Some(count) = log_limit.due(worker.clock.now()) {
-            let (name, most) =
-                (Arc::clone(&listener_config.borrow().name), worker.descriptors.most());
+            let name = Arc::clone(&listener_config.borrow().name);
+            let most = worker.descriptors.most();
             tracing::warn!(listener = %name, count, most, "too few file descriptors: connections closed");
         }
         None
@@ -400,7 +400,8 @@ async fn greet(
     stream.set_nodelay(true).ok()?;
     let options = ConnectionOptions::of(&worker.live.load().settings);
     let peer = |name, tls| {
-        let (worker, handle) = (Arc::clone(worker), Arc::clone(handle));
+        let worker = Arc::clone(worker);
+        let handle = Arc::clone(handle);
         let peer = Peer::new(worker, handle, address, name, (listener, tls));
         Arc::new(peer.counted(counted).without_trust(is_unknown))
     };
@@ -491,8 +492,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_queue_is_taken_to_its_end_past_those_who_left_and_a_want_of_descriptors() {
-        let (proxy, aborted) =
-            (TestProxy::new(""), || Err(io::ErrorKind::ConnectionAborted.into()));
+        let proxy = TestProxy::new("");
+        let aborted = || Err(io::ErrorKind::ConnectionAborted.into());
         let full = || Err(Errno::MFILE.into());
         let mut queue = [Ok(1), aborted(), full(), full(), full(), Ok(2)].into_iter();
         let accept = || queue.next().unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()));

@@ -29,7 +29,8 @@ impl DateCache {
 
 fn http_date(wall: Instant) -> HeaderValue {
     let seconds = wall.since(Instant::EPOCH).as_secs();
-    let (days, second) = (seconds / DAY, seconds % DAY);
+    let days = seconds / DAY;
+    let second = seconds % DAY;
     let (year, month, day) = civil(days);
     let text = format!(
         "{}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
@@ -47,7 +48,8 @@ fn http_date(wall: Instant) -> HeaderValue {
 /// Hinnant, "chrono-Compatible Low-Level Date Algorithms" (2013), `civil_from_days`.
 fn civil(days: u64) -> (u64, usize, u64) {
     let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let of_era = days % 146_097;
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let from_march = (5 * of_year + 2) / 153;

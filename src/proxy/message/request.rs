@@ -95,7 +95,9 @@ impl<B> From<http::Request<B>> for Request<B> {
     fn from(request: http::Request<B>) -> Self {
         let (mut head, body) = request.into_parts();
         let extended = head.extensions.remove();
-        let (method, uri, version) = (head.method, head.uri, head.version);
+        let method = head.method;
+        let uri = head.uri;
+        let version = head.version;
         let headers = head.headers.into();
         let head = RequestHead { method, uri, version, headers, extended, trace: None };
         Self { head: Box::new(head), body }

@@ -87,7 +87,7 @@ impl RequestIdMaker {
 /// Returns an id as a number, if it is one as they are made here.
 pub(crate) fn number(id: &HeaderValue) -> Option<u128> {
     let is_number = id.len() == DIGITS
-        && id.as_bytes().iter().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+        && id.as_bytes().iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     id.to_str().ok().filter(|_| is_number).and_then(|id| u128::from_str_radix(id, 16).ok())
 }
 

@@ -148,7 +148,8 @@ pub(crate) fn canonical(authority: &[u8]) -> Result<(HeaderValue, Arc<str>), Inv
 fn list_size<B>(request: &Request<B>) -> usize {
     const OVERHEAD: usize = 32;
     let field = |field: http1::Field<'_>| field.name.len() + field.value.len() + OVERHEAD;
-    let (uri, method) = (request.uri(), request.method().as_str());
+    let uri = request.uri();
+    let method = request.method().as_str();
     let target = uri.path().len() + uri.query().map_or(0, str::len);
     let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
     let fields: usize = request.headers().iter().map(field).sum();

@@ -66,7 +66,8 @@ impl AdmittedRequest {
     /// Waits until the request may start, sends it on and brings the answer back.
     pub(crate) async fn travel(mut self: Box<Self>) -> Response<ResponseBody> {
         if self.start > self.completion.started {
-            let (clock, start) = (self.completion.peer.worker.clock.clone(), self.start);
+            let clock = self.completion.peer.worker.clock.clone();
+            let start = self.start;
             // In a box because it is rare, and would make every request's future larger.
             Box::pin(async move { clock.sleep_until(start).await }).await;
             self.start = self.completion.peer.worker.clock.now();

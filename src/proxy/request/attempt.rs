@@ -87,10 +87,12 @@ impl UpstreamAttempt<'_> {
         let sent = request.as_ref().and_then(|request| request.body().upload());
         let is_repeatable = request.as_mut().is_some_and(|request| self.prepare(request));
         self.retries.allow_repetition(is_repeatable);
-        let (mut tried, mut now) = (Tried::default(), self.start);
+        let mut tried = Tried::default();
+        let mut now = self.start;
         let http1 = self.forward.upgrade.is_some();
         let mut wanted = Wanted { fresh: false, http1, once: !is_repeatable };
-        let (worker, upstream) = (&self.peer.worker, self.upstream);
+        let worker = &self.peer.worker;
+        let upstream = self.upstream;
         if self.route.options.retry.is_some() {
             upstream.retries.count();
         }
@@ -364,7 +366,8 @@ impl UpstreamAttempt<'_> {
 
     /// Notes that an attempt failed, for `cause`. `failure` is what it says of the server's health.
     fn note_failure(&mut self, server: &Server, failure: Option<health::Failure>, cause: &str) {
-        let (worker, route) = (&self.peer.worker, self.route);
+        let worker = &self.peer.worker;
+        let route = self.route;
         let now = worker.clock.now();
         let failed = FailedAttempt { route: &route.name, server, number: self.attempts, cause };
         worker.request_log.attempt_failed(now, &failed);
@@ -378,7 +381,8 @@ impl UpstreamAttempt<'_> {
 
     /// Logs an answer whose head is too large.
     fn head_too_large(&self, server: &Server) -> Failure {
-        let (worker, limits) = (&self.peer.worker, &self.upstream.options.limits);
+        let worker = &self.peer.worker;
+        let limits = &self.upstream.options.limits;
         let why = format!(
             "its header is larger than `limits` of the upstream {} allows: header_bytes {}, headers {}",
             self.upstream.name, limits.header_bytes, limits.headers
@@ -461,7 +465,8 @@ impl UpstreamAttempt<'_> {
     /// enough for a body that ends, or of which a part is taken, just after `now`.
     fn next_look(&self, sent: Option<&Upload>, since: Instant, now: Instant) -> Instant {
         let timeouts = &self.route.options.timeouts;
-        let (first_byte, idle) = (timeouts.first_byte, timeouts.idle);
+        let first_byte = timeouts.first_byte;
+        let idle = timeouts.idle;
         let taken = sent.and_then(Upload::taken).unwrap_or(since).max(since);
         let look = match sent.map_or(upload::DONE, Upload::state) {
             upload::UNDER_WAY => (taken + idle).min(now + first_byte),

@@ -178,7 +178,8 @@ fn decide(
     if let Some(entry) = &mut completion.entry {
         entry.claimed(&found.route, &claims);
     }
-    let (sent, trailers) = (found.sent.take(), found.trailers(&request, snapshot));
+    let sent = found.sent.take();
+    let trailers = found.trailers(&request, snapshot);
     let key = found.server_key(&completion.peer, &request);
     let Found { authority, fields, route, trusted, .. } = found;
     let settings = &snapshot.settings;
@@ -447,7 +448,8 @@ impl Found<'_> {
 
     /// Adds to `claims` what the request asks of its route's rules.
     fn claim(&self, peer: &Peer, request: &Request<ClientBody>, claims: &mut Claims) {
-        let (target, client) = (self.target(request, peer), self.client);
+        let target = self.target(request, peer);
+        let client = self.client;
         let known = |rule: &RouteRule, _: &str| {
             let print = match (&rule.shared, &peer.worker.store) {
                 // By the secret that all gateways have.
@@ -492,7 +494,8 @@ fn target<'a>(
     host: &'a str,
     path: &'a str,
 ) -> Target<'a> {
-    let (query, method) = (request.uri().query(), request.method());
+    let query = request.uri().query();
+    let method = request.method();
     let headers = request.headers().into();
     let listener = Some(&*peer.listener);
     Target { listener, host, path, query, method, headers, identity: None }
@@ -504,7 +507,8 @@ fn find<'a>(
     request: &'a Request<ClientBody>,
     completion: &mut Completion,
 ) -> Result<Found<'a>, Refusal> {
-    let (uri, peer) = (request.uri(), &completion.peer);
+    let uri = request.uri();
+    let peer = &completion.peer;
     let worker = &peer.worker;
     let refused = |invalid: Invalid| {
         worker.rejected(peer.address, invalid.kind, &invalid.detail());

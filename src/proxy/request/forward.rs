@@ -48,7 +48,8 @@ pub(crate) fn prepare<B: Body>(
     host: Option<&HeaderValue>,
 ) {
     let &Forward { ref authority, ref upgrade, trusted, fields, .. } = forward;
-    let (version, full) = (request.version(), request.uri().authority().is_some());
+    let version = request.version();
+    let full = request.uri().authority().is_some();
     // Methods that seldom have a body have none for hyper unless the head says so.
     let lacks_framing = matches!(*request.method(), Method::GET | Method::HEAD)
         && request.body().size_hint().exact().is_none();

@@ -39,7 +39,8 @@ pub(crate) fn decide<B: Body>(
     let trial = peer.worker.preview.with(snapshot, |preview| {
         let headers = request.headers().into();
         let address = client_ip(peer.address, headers, peer.trusted_proxies(preview.snapshot()));
-        let (uri, method) = (request.uri(), request.method());
+        let uri = request.uri();
+        let method = request.method();
         let listener = Some(&*peer.listener);
         let query = uri.query();
         let target = Target { listener, host, path, query, method, headers, identity: None };
@@ -125,7 +126,8 @@ pub(crate) fn rejected<B>(
 fn compare<B>(treatment: Treatment, request: &Request<B>, completion: &mut Completion) {
     let Completion { peer, trial, route, started, .. } = completion;
     let Some(trial) = trial else { return };
-    let (method, path) = (request.method(), written(request));
+    let method = request.method();
+    let path = written(request);
     let here = Here { route: route.as_ref(), treatment, method, path };
     peer.worker.preview.compare(trial, &here, peer.worker.clock.wall(*started));
 }

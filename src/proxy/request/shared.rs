@@ -89,9 +89,10 @@ pub(crate) fn begin(
     let Some(query) = query else {
         return LocalDecision::Decided(alone(worker, route, now, claims));
     };
-    let here = claims.iter().filter(|it| !query.asks(it.slot)).copied();
-    let here =
-        Heard::of(route, here, |it| it.sync.as_deref().is_some_and(|it| is_cut_off(worker, it)));
+    let here = claims.iter().filter(|claim| !query.asks(claim.slot)).copied();
+    let here = Heard::of(route, here, |shared| {
+        shared.sync.as_deref().is_some_and(|shared| is_cut_off(worker, shared))
+    });
     match here.reserve(route, now) {
         Err(rejection) => LocalDecision::Decided(Err(rejection)),
         Ok(reservation) => match query.rejection(route, now) {
@@ -194,7 +195,8 @@ fn alone(
     now: Instant,
     claims: &Claims,
 ) -> Result<Admission, Rejection> {
-    let is_lost = |it: &Shared| it.sync.as_deref().is_none_or(|it| is_cut_off(worker, it));
+    let is_lost =
+        |shared: &Shared| shared.sync.as_deref().is_none_or(|shared| is_cut_off(worker, shared));
     let heard = Heard::of(route, claims.iter().copied(), is_lost);
     let Some(denied) = heard.denied else { return route.gate.enter(now, &heard.claims) };
     Err(route.gate.reserve(now, &heard.claims)?.reject(now, (denied, None), UNDECIDED, &[]))
@@ -212,7 +214,9 @@ fn asks<'a>(
 ) -> impl Iterator<Item = Ask<'a>> {
     claims.iter().filter_map(|(claim, key)| {
         let (shared, is_dry_run) = route.shared(claim.slot)?;
-        let (name, rule, cost) = (&*shared.name, &shared.rule, claim.cost);
+        let name = &*shared.name;
+        let rule = &shared.rule;
+        let cost = claim.cost;
         Some(Ask { name, rule, key: *key, cost, is_dry_run })
     })
 }

@@ -54,7 +54,8 @@ impl RateLimitFields {
         if route.policy.is_none() || words == RateLimitHeaders::Off {
             return None;
         }
-        let (mut tightest, mut is_overridden) = (None, false);
+        let mut tightest = None;
+        let mut is_overridden = false;
         let mut expected = 0;
         for quota in &report.quotas {
             let Some(at) = rule_of(route, quota, expected) else { continue };
@@ -95,7 +96,8 @@ impl RateLimitFields {
             return None;
         }
         let quotas = &rejection.report.quotas;
-        let is_overridden = |quota| shown(route, quota).is_some_and(|(_, it)| it.when.is_some());
+        let is_overridden =
+            |quota| shown(route, quota).is_some_and(|(_, entry)| entry.when.is_some());
         let decided = quotas.iter().find(|quota| quota.slot == rejection.slot);
         let tightest = decided.zip(rejection.reason.retry_after()).and_then(|(quota, wait)| {
             let (rule, _) = shown(route, quota)?;
@@ -127,8 +129,10 @@ impl RateLimitFields {
         }
         let Some(tightest) = tightest else { return };
         let Some(rule) = route.rules.get(tightest.rule) else { return };
-        let (mut left, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let (left, reset) = (left.format(tightest.left), reset.format(tightest.reset));
+        let mut left = itoa::Buffer::new();
+        let mut reset = itoa::Buffer::new();
+        let left = left.format(tightest.left);
+        let reset = reset.format(tightest.reset);
         // A fifth of the cost of `format!`.
         let line = texts.value(&["\"", &rule.name, "\";r=", left, ";t=", reset]);
         if let Some(line) = line {
@@ -205,7 +209,8 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     }
 
     fn claim(route: &Route, at: usize) -> Claim {
-        let (slot, patience) = (route.rules[at].slot, Duration::ZERO);
+        let slot = route.rules[at].slot;
+        let patience = Duration::ZERO;
         Claim { slot, key: Key::Shared, cost: route.rules[at].cost.default, patience }
     }
 

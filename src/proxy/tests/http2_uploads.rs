@@ -108,7 +108,9 @@ async fn uploads_that_nobody_takes_hold_no_more_than_they_may() {
     for (settings, limit) in sizes {
         let mut proxy = TestProxy::with_settings(settings, "");
         let held = |proxy: &TestProxy| proxy.worker.counters.upload_buffers.load(Relaxed);
-        let (mut senders, mut uploads, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut senders = Vec::new();
+        let mut uploads = Vec::new();
+        let mut servers = Vec::new();
         for _ in 0..4 {
             let sender = connect(&proxy, Duration::from_millis(1)).await;
             for _ in 0..2 {

@@ -61,7 +61,8 @@ async fn a_connection_on_which_nothing_was_sent_sleeps_from_the_first() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
     let begun = proxy.now();
-    let (mut client, silent) = (proxy.client(), proxy.client());
+    let mut client = proxy.client();
+    let silent = proxy.client();
     proxy.pass(secs(20)).await;
     assert!(client.is_asleep() && silent.is_asleep());
     assert_eq!(client.get().await, 200);
@@ -138,7 +139,8 @@ async fn pipelined_requests_are_all_answered_after_a_sleep() {
 async fn the_beginning_of_a_pipelined_request_is_neither_lost_nor_waited_for_longer() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let (mut whole, mut broken) = (asleep(&proxy).await, asleep(&proxy).await);
+    let mut whole = asleep(&proxy).await;
+    let mut broken = asleep(&proxy).await;
     let begun = proxy.now();
     for client in [&mut whole, &mut broken] {
         client.send(&format!("{GET}GET / HT")).await;

@@ -51,7 +51,8 @@ async fn a_head_is_due_in_one_time_from_the_first_byte_of_a_connection() {
         assert_eq!(proxy.refused(), [(Refusal::HeaderTimeout, 1)], "{first}, {later}");
     }
     let proxy = TestProxy::new("");
-    let (silent, connected) = (proxy.stranger(), proxy.now());
+    let silent = proxy.stranger();
+    let connected = proxy.now();
     silent.served.await.expect("no panic");
     assert_eq!(proxy.now().since(connected).as_secs(), 10);
     assert_eq!(proxy.refused(), [], "who says nothing has asked for nothing");

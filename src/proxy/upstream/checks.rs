@@ -86,8 +86,10 @@ impl HealthWatch {
                 let name = (Arc::clone(&upstream.name), server.id);
                 let Some(schedule) = schedules.get_mut(&name) else { continue };
                 if schedule.next.take_if(|next| *next <= now).is_some() {
-                    let (clock, connector) = (self.clock.clone(), Arc::clone(&self.connector));
-                    let (upstream, server) = (Arc::clone(upstream), Arc::clone(server));
+                    let clock = self.clock.clone();
+                    let connector = Arc::clone(&self.connector);
+                    let upstream = Arc::clone(upstream);
+                    let server = Arc::clone(server);
                     let check = check.clone();
                     under_way.spawn(async move {
                         let asking = ask(&connector, &upstream, &server, &check);
@@ -107,7 +109,8 @@ impl HealthWatch {
         name: &Name,
         result: Result<(), String>,
     ) {
-        let (now, snapshot) = (self.clock.now(), self.live.load());
+        let now = self.clock.now();
+        let snapshot = self.live.load();
         let upstream = snapshot.upstreams.iter().find(|upstream| upstream.name == name.0);
         let check =
             upstream.and_then(|upstream| Some((upstream, upstream.options.health.as_ref()?)));

@@ -14,7 +14,8 @@ pub(crate) struct ConnectionSettings {
 
 impl ConnectionSettings {
     pub(crate) fn of(server: &Server, upstream: &Upstream) -> Self {
-        let (limits, protocol) = (upstream.options.limits, upstream.options.protocol);
+        let limits = upstream.options.limits;
+        let protocol = upstream.options.protocol;
         Self { limits, protocol, tls: upstream.tls_of(server).cloned() }
     }
 

@@ -62,7 +62,8 @@ fn out(upstream: &Upstream) -> (usize, usize) {
 }
 
 pub(crate) fn log(upstream: &Upstream, server: &Server, change: Change, cause: &str) {
-    let (upstream, server) = (&upstream.name, server.address());
+    let upstream = &upstream.name;
+    let server = server.address();
     if change.is_good() {
         tracing::info!(%upstream, %server, cause, "{change}");
     } else {

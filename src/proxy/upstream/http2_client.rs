@@ -197,7 +197,8 @@ impl Stream {
     ) -> Self {
         connection.streams.fetch_add(1, Relaxed);
         connection.is_used.store(true, Relaxed);
-        let (connection, room) = (Arc::clone(connection), Arc::clone(room));
+        let connection = Arc::clone(connection);
+        let room = Arc::clone(room);
         let place = Arc::new(Place { connection, room });
         Self { place, server: Arc::clone(server), upload: None, answer: None }
     }

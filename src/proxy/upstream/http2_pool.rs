@@ -80,7 +80,7 @@ impl Wait {
         match self {
             Self::Room(room) => room.notified().await,
             Self::Opening(mut opening) => {
-                let ended = opening.wait_for(|it| !matches!(it, Opening::Pending)).await;
+                let ended = opening.wait_for(|opening| !matches!(opening, Opening::Pending)).await;
                 if let Ok(ended) = ended
                     && let Opening::Failed(kind, why) = &*ended
                 {

@@ -156,7 +156,8 @@ impl Lease {
         let worker = Arc::clone(&self.worker);
         let deadline = self.since + limit;
         loop {
-            let (upstream, server) = (&self.upstream, &self.server);
+            let upstream = &self.upstream;
+            let server = &self.server;
             let offered = worker.pools.with_http2(server, |pool| pool.offer(server, upstream));
             let left = deadline.since(worker.clock.now());
             match offered {
@@ -176,7 +177,7 @@ impl Lease {
                         .clock
                         .timeout(left, wait.over())
                         .await
-                        .unwrap_or_else(|it| Err(late(it)))?;
+                        .unwrap_or_else(|elapsed| Err(late(elapsed)))?;
                 }
             }
             self.since = worker.clock.now();

@@ -72,7 +72,8 @@ impl NameWatch {
             follow(&mut names, &self.live.load(), now);
             for (host, name) in &mut names {
                 if name.next.take_if(|next| *next <= now).is_some() {
-                    let (clock, resolver) = (self.clock.clone(), Arc::clone(&self.resolver));
+                    let clock = self.clock.clone();
+                    let resolver = Arc::clone(&self.resolver);
                     let host = Arc::clone(host);
                     under_way.spawn(async move {
                         let found = clock.timeout(LOOKUP, resolver.resolve(&host)).await;
@@ -223,7 +224,8 @@ routes: [{ name: all, match: { path_prefix: / }, upstream: up }]
         let answer = Arc::new(Mutex::new(Err(io::ErrorKind::NotFound)));
         let asked = Arc::new(Mutex::new(0));
         let resolver = {
-            let (answer, asked) = (Arc::clone(&answer), Arc::clone(&asked));
+            let answer = Arc::clone(&answer);
+            let asked = Arc::clone(&asked);
             Resolver::Fake(Arc::new(move |host| {
                 assert_eq!(host, "shop");
                 *asked.lock().expect("no panic") += 1;

@@ -113,11 +113,15 @@ mod tests {
 
     /// Goes through the servers in the order of their scores, and takes the first with room.
     fn naive(key: u64, candidates: &[Candidate]) -> Option<usize> {
-        let requests: u64 = candidates.iter().map(|it| u64::from(it.in_flight)).sum::<u64>() + 1;
-        let weights: u64 = candidates.iter().map(|it| u64::from(it.weight)).sum();
+        let requests: u64 =
+            candidates.iter().map(|candidate| u64::from(candidate.in_flight)).sum::<u64>() + 1;
+        let weights: u64 = candidates.iter().map(|candidate| u64::from(candidate.weight)).sum();
         let mut order = candidates.to_vec();
         order.sort_by(|one, other| score(key, *one).total_cmp(&score(key, *other)));
-        order.into_iter().find(|it| has_room(it, requests, weights)).map(|it| it.place)
+        order
+            .into_iter()
+            .find(|candidate| has_room(candidate, requests, weights))
+            .map(|candidate| candidate.place)
     }
 
     proptest! {
@@ -149,8 +153,8 @@ mod tests {
                 let place = choose(mixed(key), candidates.iter().copied()).expect("a server");
                 prop_assert!(has_room(&candidates[place], count, sum));
                 candidates[place].in_flight += 1;
-                for it in candidates.iter().filter(|it| it.in_flight > 0) {
-                    let without_last = Candidate { in_flight: it.in_flight - 1, ..*it };
+                for candidate in candidates.iter().filter(|candidate| candidate.in_flight > 0) {
+                    let without_last = Candidate { in_flight: candidate.in_flight - 1, ..*candidate };
                     prop_assert!(has_room(&without_last, count, sum));
                 }
             }

@@ -56,7 +56,8 @@ impl Client {
             }
         }
         let mut parts = block.chunks(16_000).peekable();
-        let (mut kind, mut flags) = (HEADERS, if end { END_STREAM } else { 0 });
+        let mut kind = HEADERS;
+        let mut flags = if end { END_STREAM } else { 0 };
         while let Some(part) = parts.next() {
             let last = if parts.peek().is_none() { END_HEADERS } else { 0 };
             self.send(kind, flags | last, stream, part);

@@ -133,7 +133,8 @@ impl Http2Server {
         let connections = Arc::<AtomicUsize>::default();
         let chosen = Arc::<Mutex<Vec<_>>>::default();
         let (bound, address) = std::sync::mpsc::channel();
-        let (counter, noted) = (Arc::clone(&connections), Arc::clone(&chosen));
+        let counter = Arc::clone(&connections);
+        let noted = Arc::clone(&chosen);
         std::thread::spawn(move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async move {
@@ -142,7 +143,8 @@ impl Http2Server {
                 let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
                 while let Ok((stream, _)) = listener.accept().await {
                     counter.fetch_add(1, Ordering::SeqCst);
-                    let (acceptor, noted) = (acceptor.clone(), Arc::clone(&noted));
+                    let acceptor = acceptor.clone();
+                    let noted = Arc::clone(&noted);
                     tokio::spawn(async move {
                         let Some(acceptor) = acceptor else { return serve(stream).await };
                         let Ok(stream) = acceptor.accept(stream).await else { return };

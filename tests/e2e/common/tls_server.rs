@@ -82,15 +82,19 @@ impl TlsServer {
     pub(crate) fn start(config: ServerConfig, more: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let address = listener.local_addr().expect("an address");
-        let (seen, stop) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<AtomicBool>::default());
-        let (config, noted, stopped) = (Arc::new(config), Arc::clone(&seen), Arc::clone(&stop));
+        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let stop = Arc::<AtomicBool>::default();
+        let config = Arc::new(config);
+        let noted = Arc::clone(&seen);
+        let stopped = Arc::clone(&stop);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if stopped.load(Ordering::SeqCst) {
                     return;
                 }
                 let Ok(stream) = stream else { return };
-                let (config, noted) = (Arc::clone(&config), Arc::clone(&noted));
+                let config = Arc::clone(&config);
+                let noted = Arc::clone(&noted);
                 std::thread::spawn(move || serve(stream, config, &noted, more));
             }
         });
@@ -120,7 +124,7 @@ impl Drop for TlsServer {
 pub(crate) fn server_config(folder: &Path, file: &str, clients: Option<&str>) -> ServerConfig {
     let path = |file: &str, end: &str| folder.join(format!("{file}.{end}"));
     let chain = CertificateDer::pem_file_iter(path(file, "pem")).expect("a file");
-    let chain = chain.map(|it| it.expect("a certificate")).collect();
+    let chain = chain.map(|certificate| certificate.expect("a certificate")).collect();
     let key = PrivateKeyDer::from_pem_file(path(file, "key")).expect("a key");
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -161,7 +165,8 @@ fn serve(
     });
     let mut stream = BufReader::new(StreamOwned::new(session, stream));
     loop {
-        let (mut line, mut length) = (String::new(), 0);
+        let mut line = String::new();
+        let mut length = 0;
         stream.read_line(&mut line).ok().filter(|read| *read > 0)?;
         let path = line.split(' ').nth(1)?.to_owned();
         loop {

@@ -29,9 +29,11 @@ impl Script {
     ) -> Self {
         let listener = TcpListener::bind(address).expect("bound");
         let address = listener.local_addr().expect("an address");
-        let (connections, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let (counter, stopped, script) =
-            (Arc::clone(&connections), Arc::clone(&stop), Arc::new(script));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let counter = Arc::clone(&connections);
+        let stopped = Arc::clone(&stop);
+        let script = Arc::new(script);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if stopped.load(Ordering::SeqCst) {

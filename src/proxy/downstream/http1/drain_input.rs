@@ -79,7 +79,8 @@ impl InputDrain {
         if turn > 0 {
             self.silent_since = Some(clock.now());
         }
-        let end = |since: Option<Instant>, limit| since.map_or(Instant::EPOCH, |it| it + limit);
+        let end =
+            |since: Option<Instant>, limit| since.map_or(Instant::EPOCH, |since| since + limit);
         let until = end(self.since, LINGER).min(end(self.silent_since, LINGER_SILENCE));
         timer.poll(until, context).map(drop)
     }

@@ -9,7 +9,8 @@ pub(super) fn encoded(target: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut written = Vec::with_capacity(target.len() + 2 * odd);
-    let (mut is_query, mut is_fragment) = (false, false);
+    let mut is_query = false;
+    let mut is_fragment = false;
     for byte in target {
         is_fragment |= *byte == b'#';
         let is_odd = match byte {

@@ -199,7 +199,8 @@ impl Frames {
     /// Returns where in `bytes`, which are to be written next, the first reset is that a request
     /// gets in place of an answer.
     fn reset(&self, bytes: &[u8]) -> Option<usize> {
-        let (mut at, mut answered) = (self.left, self.answered);
+        let mut at = self.left;
+        let mut answered = self.answered;
         loop {
             let rest = bytes.get(at..)?;
             let head = Head::read(rest)?;

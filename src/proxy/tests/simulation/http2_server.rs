@@ -55,7 +55,9 @@ pub(super) async fn serve(servers: &Servers, stream: DuplexStream, clock: &Clock
                 Some(Err(_)) | None => return,
             },
         };
-        let (servers, clock, after) = (servers.clone(), clock.clone(), after.clone());
+        let servers = servers.clone();
+        let clock = clock.clone();
+        let after = after.clone();
         requests.spawn(async move {
             if let Some(event) = answer(&servers, &clock, request, respond).await {
                 // The connection may have ended.

@@ -58,7 +58,8 @@ fn nothing_is_left_whatever_clients_and_servers_do() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..10 {
-        let (first, second) = (simulate(seed, false), simulate(seed, false));
+        let first = simulate(seed, false);
+        let second = simulate(seed, false);
         assert_eq!(first.exchanges, second.exchanges, "SEED={seed}");
     }
 }

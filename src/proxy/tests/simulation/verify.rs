@@ -107,7 +107,8 @@ fn verify_rest(proxy: &TestProxy, servers: &Servers, violations: &mut Vec<String
     for route in &snapshot.routes {
         let seen = route.gate.observe(proxy.now());
         if seen.in_flight != 0 || seen.waiting != 0 {
-            let (in_flight, waiting) = (seen.in_flight, seen.waiting);
+            let in_flight = seen.in_flight;
+            let waiting = seen.waiting;
             violations.push(format!("{in_flight} in flight, {waiting} waiting"));
         }
         for rule in seen.rules.iter().filter(|rule| rule.used != 0) {

@@ -62,7 +62,10 @@ impl Gateway {
         }
         self.end_exports().await;
         self.admin.close().await;
-        self.pid_file.remove();
+        // After a handover it is the new process's, which may be writing it just now.
+        if matches!(end, End::Signal) {
+            self.pid_file.remove();
+        }
     }
 
     /// Waits until the last traces are sent.

@@ -16,8 +16,9 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        mpsc,
     },
     thread,
 };
@@ -65,13 +66,23 @@ fn pid_in(file: &Path) -> Option<u32> {
 
 /// Sends the signal, and returns the process that serves then.
 fn upgrade(gateway: &Gateway, pid_file: &Path) -> Stranger {
-    let failures = || gateway.log().matches("upgrade failed").count();
-    let failed = failures();
+    let failed = failures(gateway);
     let before = pid_in(pid_file).expect("a pid");
     let sent = Command::new("kill").args(["-USR2", &before.to_string()]).status();
     assert!(sent.expect("kill runs").success());
+    successor(gateway, pid_file, before, failed)
+}
+
+/// Returns how many upgrades have failed.
+fn failures(gateway: &Gateway) -> usize {
+    gateway.log().matches("upgrade failed").count()
+}
+
+/// Waits for the process that serves after that which was `before`, and for no failure beyond those
+/// that there were, `failed`.
+fn successor(gateway: &Gateway, pid_file: &Path, before: u32, failed: usize) -> Stranger {
     let pid = eventually("a new process serves", || {
-        assert_eq!(failures(), failed, "{}", gateway.log());
+        assert_eq!(failures(gateway), failed, "{}", gateway.log());
         pid_in(pid_file).filter(|pid| *pid != before)
     });
     Stranger(pid)
@@ -262,10 +273,7 @@ fn a_listener_that_the_new_configuration_lacks_is_closed_and_a_new_one_opened() 
     fs::write(&gateway.config, listeners(&entry(third))).expect("written");
     gateway.signal("USR2");
     gateway.signal("CONT");
-    let pid = eventually("a new process serves", || {
-        pid_in(&pid_file).filter(|pid| *pid != gateway.pid())
-    });
-    let _new = Stranger(pid);
+    let _new = successor(&gateway, &pid_file, gateway.pid(), 0);
     assert_eq!(gateway.wait().code(), Some(0));
     assert_eq!((http::get(at(first), "/").status, http::get(at(third), "/").status), (200, 200));
     assert!(std::net::TcpStream::connect(at(second)).is_err());
@@ -427,6 +435,31 @@ fn a_process_that_dies_while_it_drains_frees_the_places_of_its_requests() {
 }
 
 #[test]
+fn the_old_process_leaves_the_pid_file_to_the_new_one() {
+    let (arrived, arrival) = mpsc::channel();
+    let (answer, answers) = mpsc::channel::<()>();
+    let upstream_ends = Mutex::new((arrived, answers));
+    let upstream = Script::answering(move |_| {
+        let (arrived, answers) = &*upstream_ends.lock().expect("no panic");
+        _ = arrived.send(());
+        _ = answers.recv();
+        upstream::ok("done")
+    });
+    let route = "  - { name: all, match: { path_prefix: / }, upstream: up }";
+    let (mut gateway, pid_file) = start(&yaml(upstream.address, route));
+    let mut busy = Client::new(gateway.web());
+    busy.send(http::head("GET", "/", &[]));
+    arrival.recv().expect("the request arrives");
+    let _new = upgrade(&gateway, &pid_file);
+    // As if the new process were about to write it.
+    fs::write(&pid_file, format!("{}\n", gateway.pid())).expect("written");
+    answer.send(()).expect("the upstream waits");
+    assert_eq!(busy.read("GET").text(), "done");
+    assert_eq!(gateway.wait().code(), Some(0));
+    assert_eq!(pid_in(&pid_file), Some(gateway.pid()));
+}
+
+#[test]
 fn other_numbers_and_algorithms_of_the_new_configuration_apply_to_the_state() {
     let upstream = ok();
     let text = yaml(upstream.address, LIMITS);
@@ -439,10 +472,7 @@ fn other_numbers_and_algorithms_of_the_new_configuration_apply_to_the_state() {
     fs::write(&gateway.config, text.replace("algorithm: sliding_log,", "")).expect("written");
     gateway.signal("USR2");
     gateway.signal("CONT");
-    let pid = eventually("a new process serves", || {
-        pid_in(&pid_file).filter(|pid| *pid != gateway.pid())
-    });
-    let _new = Stranger(pid);
+    let _new = successor(&gateway, &pid_file, gateway.pid(), 0);
     let line = gateway.wait_log("took the state over");
     assert!(line.contains("converted 1, reset 1"), "{line}");
     assert_eq!((passed(web, "/window", "red"), passed(web, "/log", "red")), (2, 3));

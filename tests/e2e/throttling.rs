@@ -437,6 +437,7 @@ fn who_lacks_a_key_is_told_of_no_quota_under_its_rule() {
     let gateway = Gateway::start(&yaml(upstream.address, &routes));
     let one = http::get(gateway.web(), "/one");
     assert_eq!((one.status, one.header("ratelimit")), (400, None));
+    assert!(one.text().contains("`on_missing_key`"), "{}", one.text());
     assert_eq!(one.header("retry-after"), None, "it would be refused for ever");
     let more = http::get(gateway.web(), "/more");
     assert_eq!(more.status, 400);

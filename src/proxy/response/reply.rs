@@ -124,7 +124,10 @@ fn words(reason: Reason) -> (StatusCode, Code, &'static str) {
     let ((status, code), detail) = match reason {
         Reason::Rate { .. } => (quota, "the rate limit is used up"),
         Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
-        Reason::MissingKey => (malformed, "the request lacks the `key` of the limit"),
+        Reason::MissingKey => (
+            malformed,
+            "the request lacks the `key` of the limit; `on_missing_key` of the rule allows it",
+        ),
         Reason::DuplicateKey => (
             malformed,
             "the request has the `key` of the limit more than once; `on_duplicate_key` of the rule allows it",

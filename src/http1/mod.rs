@@ -16,7 +16,7 @@
 //! uses one head again and again allocates nothing for messages without trailers.
 //!
 //! What is ambiguous is rejected where it is read, with a [`HeadError`] or [`BodyError`] that says
-//! why. `docs/http.md` lists what is rejected beyond the grammar.
+//! why. `docs/http1-codec.md` lists what is rejected beyond the grammar.
 
 mod body;
 pub mod chunked;

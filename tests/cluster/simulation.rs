@@ -2,7 +2,7 @@
 //! much less, and what it asks of the store. Exchanged states are the production's, in a
 //! redis-server; of leases, which are not built, there is a small model.
 //!
-//! `UPDATE_PICTURES=1 cargo test --test cluster simulation` writes docs/cluster.md's numbers and its
+//! `UPDATE_PICTURES=1 cargo test --test cluster simulation` writes docs/cluster-size.md's numbers and its
 //! picture again.
 
 use crate::{
@@ -214,7 +214,7 @@ const GATEWAYS: [usize; 5] = [1, 2, 8, 100, 1_000];
 /// In milliseconds.
 pub(crate) const INTERVALS: [u64; 3] = [100, 200, 500];
 
-/// One row of docs/cluster.md.
+/// One row of docs/cluster-size.md.
 fn row(table: &mut String, mode: &str, of: &Outcome, under: &Outcome) {
     let percent = |part: u64| format!("{}.{} %", part * 100 / LIMIT, part * 1_000 / LIMIT % 10);
     let excess = percent(of.excess);
@@ -225,7 +225,7 @@ fn row(table: &mut String, mode: &str, of: &Outcome, under: &Outcome) {
         .expect("a string takes it");
 }
 
-/// Adds the rows of both numbers of gateways that docs/cluster.md compares.
+/// Adds the rows of both numbers of gateways that docs/cluster-size.md compares.
 fn compare(store: &mut Store, table: &mut String, traffic: Traffic) {
     for gateways in [8, 100] {
         let [twice, almost] =
@@ -262,10 +262,10 @@ fn the_documentation_has_the_numbers_of_the_simulation() {
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     keep(&docs.join("pictures/exchange.svg"), &chart(&runs, &GATEWAYS));
-    let page = fs::read_to_string(docs.join("cluster.md")).expect("the page");
+    let page = fs::read_to_string(docs.join("cluster-size.md")).expect("the page");
     let (before, rest) = page.split_once(HEAD).expect("it has the table");
     let after = rest.split_once("\n\n").expect("something follows").1;
-    keep(&docs.join("cluster.md"), &format!("{before}{HEAD}{table}\n{after}"));
+    keep(&docs.join("cluster-size.md"), &format!("{before}{HEAD}{table}\n{after}"));
 }
 
 /// What the rows of the table stand under.

@@ -18,7 +18,7 @@ use tokio::{
     runtime::{Builder, Runtime},
 };
 
-/// What the codec rejects and hyper accepts, each with an example. `docs/http.md` says the same.
+/// What the codec rejects and hyper accepts, each with an example. `docs/http1-codec.md` says the same.
 fn stricter_with_requests() -> Vec<(&'static str, String)> {
     let post = |rest: &str| format!("POST / HTTP/1.1\r\n{rest}");
     let chunked = |body: &str| post(&format!("transfer-encoding: chunked\r\n\r\n{body}"));

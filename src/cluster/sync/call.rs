@@ -75,7 +75,7 @@ pub struct Page {
 
 impl Push<'_> {
     /// Returns what the call takes of the store at most, in microseconds of a redis-server 7.0 on
-    /// an AMD EPYC core: measured for each algorithm, as `docs/cluster.md` says.
+    /// an AMD EPYC core: measured for each algorithm, as `docs/cluster-sync.md` says.
     pub(super) fn cost(&self) -> usize {
         let merged = self.deltas.len().saturating_mul(merging(self.rule));
         merged.saturating_add(60 + 6 * self.most)

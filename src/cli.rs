@@ -24,7 +24,7 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The configuration to run by, `gateway.yaml` if no file is named.
+    /// The configuration to run. Default: `gateway.yaml`.
     #[arg(value_name = "FILE")]
     pub bare: Option<PathBuf>,
     /// The configuration, with `-c`.
@@ -40,9 +40,10 @@ pub struct Cli {
 pub enum Command {
     /// Run the gateway (the default without a command).
     ///
-    /// flowgate watches the file and its certificates, and puts every edit in force that has no
-    /// errors. `SIGHUP` reads the file again, `SIGUSR2` starts the program anew and hands over to it,
-    /// `SIGTERM` ends the gateway after the requests in flight. A missing certificate named `localhost` is created, for development only.
+    /// flowgate watches the file and its certificates, and puts every edit without errors in force.
+    /// `SIGHUP` makes it read the file again. `SIGUSR2` starts a new process and hands over to it.
+    /// `SIGTERM` ends the gateway after the requests in flight. flowgate creates a missing
+    /// certificate named `localhost`, for development only.
     #[command(after_help = "\
 Examples:
   flowgate run
@@ -57,15 +58,15 @@ cannot be opened; 2 called wrongly, or the file cannot be read.")]
         /// The log.
         #[command(flatten)]
         log: Log,
-        /// Write the id of the process that serves into this file. After an upgrade it is the new
-        /// process's.
+        /// Write the process id into this file. After an upgrade, the file has the id of the new
+        /// process.
         #[arg(long, value_name = "PATH")]
         pid_file: Option<PathBuf>,
     },
     /// Report every problem in a configuration, or what it promises.
     ///
-    /// FILE may be `-`, the standard input. `check` writes no file; it says which missing
-    /// certificates named `localhost` `run` would create.
+    /// FILE may be `-`, the standard input. `check` writes no file. It names the missing
+    /// `localhost` certificates that `run` would create.
     #[command(after_help = "\
 Examples:
   flowgate check
@@ -83,10 +84,10 @@ the file cannot be read.")]
         #[command(flatten)]
         options: CheckOptions,
     },
-    /// Run the gateway together with a small upstream to try it on.
+    /// Run the gateway together with a small upstream, to try it.
     ///
-    /// Without FILE the demo writes `flowgate-demo/gateway.yaml`, a copy to edit, and runs it. A copy
-    /// that is there already stays as it is.
+    /// Without FILE, the demo writes `flowgate-demo/gateway.yaml`, a copy to edit, and runs it. It
+    /// does not change an existing copy.
     #[command(after_help = "\
 Examples:
   flowgate demo
@@ -104,15 +105,15 @@ Exit codes: those of `run`; 2 also if the upstream cannot listen.")]
         /// Run only the upstream.
         #[arg(long)]
         upstream_only: bool,
-        /// Where the upstream listens. Without this option it listens where the configuration
-        /// expects its first server, if that is a loopback address, and else at 127.0.0.1:9000.
+        /// The address of the upstream. By default, the address of the first server in the
+        /// configuration if it is on loopback, and 127.0.0.1:9000 otherwise.
         #[arg(long, value_name = "ADDRESS")]
         upstream: Option<SocketAddr>,
     },
     /// Run recorded traffic through the rules, on a virtual clock.
     ///
-    /// The gateway's own code decides; upstreams, certificates and listeners of the
-    /// configuration are not used.
+    /// The gateway's own code decides. `replay` does not use the upstreams, certificates and
+    /// listeners of the configuration.
     #[command(after_help = "\
 Examples:
   flowgate replay access.log
@@ -129,10 +130,10 @@ Exit codes: 0 done; 1 the configuration has errors, or a line cannot be read and
         #[command(flatten)]
         options: replay::Options,
     },
-    /// Suggest limits for recorded traffic or for that of a running gateway, as YAML to paste.
+    /// Suggest limits for recorded or live traffic, as YAML to paste.
     ///
-    /// For each route, the peaks of its clients, a limit with a margin, and what it would have
-    /// rejected. Without `-c` the routes are the first segments of paths.
+    /// For each route, `suggest` prints the peaks of its clients, a limit with a margin, and what
+    /// it would have rejected. Without `-c`, the first segments of paths become routes.
     #[command(after_help = "\
 Examples:
   flowgate suggest access.log > gateway.yaml
@@ -150,10 +151,10 @@ gateway shows no requests; 2 called wrongly, a file cannot be read, or the gatew
         #[command(flatten)]
         options: suggest::Options,
     },
-    /// Convert a configuration of nginx, as far as it converts exactly.
+    /// Convert an nginx configuration, as far as it converts exactly.
     ///
-    /// The result is a `gateway.yaml`. Each directive that it does not have, or has with a
-    /// difference, is a line on the standard error, with its file, its line and why.
+    /// The result is a `gateway.yaml`. For each directive that is not converted, or only with a
+    /// difference, `import` prints a line with file, line and reason on the standard error.
     #[command(after_help = "\
 Examples:
   flowgate import /etc/nginx/nginx.conf > gateway.yaml
@@ -168,7 +169,7 @@ server; 2 called wrongly, or a file cannot be read or written; 3 something is no
     },
     /// Run scenarios through the rules, as tests.
     ///
-    /// With `-c`, that configuration is tested in place of those that the scenarios name.
+    /// With `-c`, this configuration is tested in place of those that the scenarios name.
     #[command(after_help = "\
 Examples:
   flowgate test tests/*.yaml
@@ -186,7 +187,7 @@ Exit codes: 0 all tests pass; 1 a test fails, or a scenario or its configuration
     },
     /// Show what a reload from OLD to NEW would keep, convert and reset.
     ///
-    /// OLD or NEW may be `-`, the standard input. Of certificates only the names are compared.
+    /// OLD or NEW may be `-`, the standard input. `diff` compares only the names of certificates.
     #[command(after_help = "\
 Examples:
   flowgate diff /etc/flowgate/gateway.yaml new.yaml
@@ -206,9 +207,9 @@ file cannot be read or has errors.")]
     },
     /// Show what a new file would do with the requests of a running gateway.
     ///
-    /// The gateway also decides every request by NEW, with state of its own, and no request is
-    /// rejected or delayed for it. The report says what would change, by rule and by client. The preview ends
-    /// with this command, after --for, and when the file in force is edited.
+    /// The gateway also decides every request by NEW, with separate state. NEW rejects and delays
+    /// no request. The report shows what would change, by rule and by client. The preview ends with
+    /// this command, after --for, or when the file in force is edited.
     #[command(after_help = "\
 Examples:
   flowgate preview new.yaml
@@ -229,8 +230,8 @@ cannot be read, or the gateway does not answer.")]
     },
     /// Put the file of the running preview in force.
     ///
-    /// The gateway writes it over its configuration and switches to it. New and edited rules go on
-    /// with what the preview has counted.
+    /// The gateway replaces its configuration by this file and switches to it. New and edited rules
+    /// continue with the counts of the preview.
     #[command(after_help = "\
 Example:
   flowgate apply
@@ -245,10 +246,10 @@ or the gateway does not answer.")]
         #[command(flatten)]
         admin: AdminOptions,
     },
-    /// Show live in a terminal what a running gateway does.
+    /// Show the state of a running gateway live in a terminal.
     ///
-    /// Routes with their requests per second, latency and rejections, the rules of one, the
-    /// upstreams, and the configuration in force. `?` shows the keys.
+    /// The screen has the routes with their requests per second, latency and rejections, the rules
+    /// of one route, the upstreams, and the configuration in force. `?` shows the keys.
     #[command(after_help = "\
 Examples:
   flowgate top
@@ -267,10 +268,10 @@ Exit codes: 0 ended by a key or a signal; 2 called wrongly, or the gateway does 
         #[command(flatten)]
         options: TopOptions,
     },
-    /// Say what a running gateway would do with a request, and why.
+    /// Show what a running gateway would do with a request, and why.
     ///
-    /// The route and why it matches, each rule with its key, usage and verdict, and the server.
-    /// Nothing is sent, and no rule counts it.
+    /// The result has the route and why it matches, each rule with its key, usage and decision, and
+    /// the server. The gateway sends nothing, and no rule counts the request.
     #[command(after_help = "\
 Examples:
   flowgate explain /search?q=x
@@ -305,7 +306,8 @@ Exit codes: 0 done; 2 called wrongly, or the gateway does not answer.")]
     },
     /// Show the fullest and the most rejected keys of each rule.
     ///
-    /// Keys have names if the gateway's file says `admin.show_keys: true`, else fingerprints.
+    /// Keys have names if the gateway's file says `admin.show_keys: true`, and fingerprints
+    /// otherwise.
     #[command(after_help = "\
 Examples:
   flowgate keys                       of every rule
@@ -322,7 +324,7 @@ Exit codes: 0 shown; 1 there is no such route; 2 called wrongly, or the gateway 
     },
     /// Give a key its whole budget again.
     ///
-    /// The rule then treats it as a key that it has never seen. The gateway writes this to its log.
+    /// The rule then treats the key like a new one. The gateway logs the reset.
     #[command(after_help = "\
 Examples:
   flowgate reset login per-address 192.0.2.1
@@ -342,8 +344,8 @@ not answer.")]
     },
     /// Give a key more than its limit for some time.
     ///
-    /// The rule admits COUNT of what it would reject, and does not count it. The gateway writes this
-    /// to its log.
+    /// The rule admits COUNT of what it would reject, and does not count it. The gateway logs the
+    /// grant.
     #[command(after_help = "\
 Example:
   flowgate grant login per-address 192.0.2.1 100 --for 10m
@@ -377,7 +379,7 @@ Examples:
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print a manual page: that of flowgate, or of one of its commands.
+    /// Print the manual page of flowgate, or of one of its commands.
     #[command(after_help = "\
 Examples:
   flowgate man | man -l -
@@ -391,7 +393,7 @@ Examples:
 /// The configuration, named by `-c`.
 #[derive(Clone, Debug, Args)]
 pub struct File {
-    /// The gateway's configuration. Most commands take `gateway.yaml` if no file is named.
+    /// The gateway's configuration. Default of most commands: `gateway.yaml`.
     #[arg(short, long = "config", value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
 }
@@ -399,7 +401,7 @@ pub struct File {
 /// The configuration, named with `-c` or without.
 #[derive(Clone, Debug, Args)]
 pub struct Named {
-    /// The configuration, `gateway.yaml` if no file is named.
+    /// The configuration. Default: `gateway.yaml`.
     #[arg(value_name = "FILE")]
     pub bare: Option<PathBuf>,
     /// The file behind `-c`.
@@ -413,7 +415,7 @@ pub struct CheckOptions {
     /// How to print problems, and what the rules promise.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
-    /// Fail on warnings too. Notes, as that a line `end: true` is missing, are no warnings.
+    /// Fail on warnings, too. Notes are not warnings.
     #[arg(long)]
     pub deny_warnings: bool,
 }
@@ -441,7 +443,7 @@ pub struct PreviewOptions {
 /// What `top` shows.
 #[derive(Clone, Debug, Args)]
 pub struct TopOptions {
-    /// Print one sample as text, and end. Without a terminal that is what happens anyway.
+    /// Print one sample as text, and end. Without a terminal, `top` always does this.
     #[arg(long)]
     pub once: bool,
     /// Which routes come first.
@@ -458,7 +460,7 @@ pub struct ExplainOptions {
     /// The method, and the path with its query. Without a method it is `GET`.
     #[arg(value_name = "[METHOD] PATH", num_args = 1..=2, required = true)]
     pub request: Vec<String>,
-    /// A header line, as in `x-tenant: a`. May be given several times.
+    /// A header line, as in `x-tenant: a`. Repeat it for several.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
     /// The host, if no header line has it.
@@ -467,7 +469,7 @@ pub struct ExplainOptions {
     /// The address that the request comes from.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub from: IpAddr,
-    /// The listener that it comes by, if not the first of the configuration.
+    /// The listener that receives the request. Default: the first one of the configuration.
     #[arg(long, value_name = "NAME")]
     pub listener: Option<String>,
     /// The user that the client has authenticated as.
@@ -484,10 +486,10 @@ pub struct ExplainOptions {
 /// Which rejections to show.
 #[derive(Clone, Debug, Args)]
 pub struct RejectionsOptions {
-    /// Only those of this route.
+    /// Only rejections of this route.
     #[arg(long, value_name = "NAME")]
     pub route: Option<String>,
-    /// Only those by this rule, by `breaker` or by `pacing`.
+    /// Only rejections by this rule, by `breaker` or by `pacing`.
     #[arg(long, value_name = "NAME")]
     pub rule: Option<String>,
     /// How many, the latest first.
@@ -504,9 +506,9 @@ pub struct RejectionsOptions {
 /// Which keys to show.
 #[derive(Clone, Debug, Args)]
 pub struct KeysOptions {
-    /// The route; every one if none is named.
+    /// The route. Default: every route.
     pub route: Option<String>,
-    /// The rule; every one of the route if none is named.
+    /// The rule. Default: every rule of the route.
     pub rule: Option<String>,
     /// How many keys of each kind, at most 20.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=20))]

@@ -9,40 +9,43 @@ use crate::config::decode::Several;
 const MINUTE: u64 = 60 * SECOND;
 
 keys! {
-    /// Which clients may use the route, by their address: those in `allow`, or all if it is not
-    /// written, except those in `deny`. `deny` wins, whatever the order. All others get 403, and no
+    /// Which clients may use the route, by their address: those in `allow` (without it, all),
+    /// except those in `deny`. `deny` wins, whatever the order. All other clients get 403, and no
     /// rule counts them.
     struct AccessSpec: "access" {
         /// Addresses and networks that may use the route.
         allow: Several<Network>, else "all";
-        /// Addresses and networks that may not.
+        /// Addresses and networks that may not use the route.
         deny: Several<Network>, else "none";
     }
 
-    /// What a client must prove before the rules are asked: all others get 401.
+    /// Which passwords or tokens a client needs. Clients without one get 401, and no rule counts
+    /// them.
     struct AuthSpec: "auth" {
-        /// A file of users and bcrypt hashes, as `htpasswd -B` writes it: a request needs the
-        /// password of one of them (`Authorization: Basic`). It is watched and reloaded like this
-        /// file.
+        /// A file of users and bcrypt hashes, as `htpasswd -B` writes it. A request needs the
+        /// password of one of them (`Authorization: Basic`). flowgate watches the file and reloads
+        /// it like this file.
         basic: FileName, else "–";
-        /// A token that is signed by one of these keys (JWT). With `basic`, either is enough.
+        /// A token that one of these keys has signed (JWT). With `basic`, either is enough.
         jwt: Box<JwtSpec>, else "–";
     }
 
-    /// What a token must be: signed, with `exp`, not expired, and not before its `nbf`.
+    /// What makes a token valid: a signature, an `exp` that has not passed, and a `nbf`, if any,
+    /// that has passed.
     struct JwtSpec: "a JWT" {
-        /// A file with the issuer's keys: a JSON Web Key Set. It is watched and reloaded like this
-        /// file. There are no URLs: fetch the set by a timer.
+        /// A file with the issuer's keys: a JSON Web Key Set. flowgate watches the file and reloads
+        /// it like this file. It fetches no URLs: fetch the set with a timer.
         jwks: FileName;
-        /// The token's `iss`.
+        /// The required `iss` of the token.
         issuer: Text, else "any";
-        /// The token's `aud`, or one of them.
+        /// The required `aud` of the token, or a list of which one must be there.
         audience: Several<Text>, else "any";
-        /// How it may be signed. Those by a shared secret (`HS256`, …) must be named.
+        /// The signature algorithms that are allowed. Algorithms with a shared secret (`HS256`, …)
+        /// must be named.
         algorithms: Several<JwtAlgorithm>, else "all with a public key";
-        /// The field that has it, alone.
+        /// The header field that contains the token and nothing else.
         header: FieldName, else "`authorization`, after `Bearer`";
-        /// The cookie that has it.
+        /// The cookie that contains the token.
         cookie: Text, else "–";
         /// How far the issuer's clock may differ, for `exp` and `nbf`.
         leeway: Period<0, { 10 * MINUTE }> = "60s";

@@ -17,56 +17,56 @@ use crate::config::{
 use std::path::PathBuf;
 
 keys! {
-    /// The whole file. `listeners` and `routes` are needed, and `upstreams` if a route names one;
-    /// everything else has a default that is safe at the edge.
+    /// The whole file. `listeners` and `routes` are required, and `upstreams` if a route names one.
+    /// All other keys have defaults that are safe for a gateway on the internet.
     struct FileSpec: "the file" {
         /// Where clients connect.
         listeners: List<ListenerSpec>;
         /// The services behind the gateway.
         upstreams: List<UpstreamSpec>, else "none";
-        /// Which request goes to which upstream, and how many may. The best match wins, not the
+        /// Which requests go to which upstream, and how many may. The best match wins, not the
         /// first.
         routes: List<Printed<RouteSpec>>;
         /// Files with more `listeners`, `upstreams` and `routes`: files, folders (every `*.yaml` in
         /// them), or patterns, as in `conf.d/*.yaml`.
         include: Several<FileName>, else "none";
-        /// Health, metrics and what the gateway knows, on a listener of its own.
+        /// Health, metrics and pages for operators, on a separate listener.
         admin: AdminSpec, else "–";
-        /// Whose `X-Forwarded-For` is believed: the proxies in front of this one.
+        /// The proxies in front of this gateway. flowgate believes their `X-Forwarded-For`.
         trusted_proxies: Several<Network>, else "none";
         /// How long a client's connection may take.
         timeouts: ClientTimeoutsSpec = {};
         /// How much a client may send.
         limits: LimitsSpec = {};
-        /// Which headers have a client's quota: `RateLimit` and `RateLimit-Policy` (draft),
-        /// `X-RateLimit-*` as well (legacy), or none.
+        /// Which response headers report a client's quota: `RateLimit` and `RateLimit-Policy`
+        /// (draft), `X-RateLimit-*` as well (legacy), or none (off).
         headers: RateLimitHeaders = "draft";
-        /// Adds `x-flowgate-rule` and `x-flowgate-reason` to rejections, which shows clients how
-        /// the rules are named.
+        /// Adds `x-flowgate-rule` and `x-flowgate-reason` to rejections. Clients then see the names
+        /// of rules.
         explain_headers: bool = false;
         /// Adds `Via: 1.1 flowgate` to requests, or `Via: 1.1 NAME`. nginx does not compress
-        /// answers to requests that have it, unless `gzip_proxied` says so.
+        /// responses to requests with `Via`, unless `gzip_proxied` allows it.
         via: Via = "off";
         /// Gives each request an id, `X-Request-Id`, for the upstream, the client and the access
-        /// log. A valid id of the request itself is kept: that of every client (on), or of
-        /// `trusted_proxies` only (trusted).
+        /// log. With `on`, a valid id of any client is kept; with `trusted`, only an id from
+        /// `trusted_proxies`.
         request_id: RequestIds = "on";
         /// How header names are written to HTTP/1.1 clients: `content-type` or, for old clients that
         /// depend on the case, `Content-Type`.
         h1_header_case: HeaderCase = "lower";
-        /// One JSON line a request, to `stdout` or to a file; USR1 reopens it.
+        /// One JSON line per request, to `stdout` or to a file. The signal USR1 opens the file
+        /// again.
         access_log: LogTarget = "off";
-        /// Which requests are recorded as traces, and where those are sent.
+        /// Which requests are traced, and where their traces go.
         tracing: TracingSpec, else "–";
         /// Threads that serve requests. Read at start only.
         workers: Integer<1, 1024>, else "one a core";
         /// How long a stopping gateway waits for requests in flight.
         drain_timeout: Period<0, { 24 * HOUR }> = "30s";
-        /// The Redis or Valkey that keeps what gateways share: the rules with `scope: cluster`.
-        /// Read at start only.
+        /// The Redis or Valkey with the counts of rules with `scope: cluster`. Read at start only.
         store: StoreSpec, else "–";
-        /// The mark `end: true` as the last line. Once the file in force has it, a file without it
-        /// is rejected as cut short.
+        /// `end: true` as the last line marks the end of the file. Once the file in force has it, a
+        /// file without it is rejected as cut short.
         end: bool, else "–";
     }
 
@@ -78,31 +78,31 @@ keys! {
         keep_alive: Timeout = "75s";
         /// From the connection to the end of the TLS handshake.
         tls_handshake: Timeout = "10s";
-        /// How long a client may take no byte of its answer.
+        /// How long a client may read no byte of its response.
         write: Timeout = "60s";
     }
 
-    /// Sizes and counts beyond which a request is rejected.
+    /// Sizes and counts. Requests beyond them are rejected.
     struct LimitsSpec: "the limits" {
         /// The whole header of a request: 431 beyond it. At least 8KiB.
         header_bytes: Size<LEAST_HEADER, { 1 << 20 }> = "32KiB";
         /// How many header fields: 431 beyond it.
         headers: Integer<1, 10_000> = 100;
-        /// The body of a request: 413 beyond it. A route's `body_limit` overrides it.
+        /// The largest body of a request: 413 beyond it. A route's `body_limit` overrides it.
         body: Size<0, { u64::MAX }> = "1GiB";
-        /// The least rate of a request's body, on average: 408 below it. 5s are free, and only time in
-        /// which flowgate waits for the client counts. gRPC is exempt. A route's `min_body_rate`
-        /// overrides it.
+        /// The minimum rate of a request's body, on average: 408 below it. The first 5s are free,
+        /// and only time in which flowgate waits for the client counts. gRPC is exempt. A route's
+        /// `min_body_rate` overrides it.
         min_body_rate: ByteRate = "off";
-        /// Client connections at once, all listeners together. Twice as many file descriptors are
-        /// enough, and a few; with fewer, no client is accepted while three quarters of them are in
-        /// use.
+        /// Client connections at once on all listeners together. The process needs twice as many
+        /// file descriptors and a few more. While three quarters of the descriptors are in use,
+        /// flowgate accepts no client.
         connections: Integer<1, 10_000_000> = 100_000;
-        /// Connections of one client at once: of an IPv4 address, or of the first 64 bits of an IPv6
+        /// Connections at once of one client: an IPv4 address, or the first 64 bits of an IPv6
         /// address. Further ones are closed before TLS begins. Trusted proxies have no such limit.
         connections_per_client: Integer<1, 10_000_000>, else "no limit";
-        /// Memory for uploads over HTTP/2 that upstreams have not taken yet, all connections
-        /// together. Beyond it, a connection that holds 64KiB or more is not read.
+        /// Memory for HTTP/2 uploads that upstreams have not taken yet, for all connections
+        /// together. Beyond it, flowgate does not read connections that hold 64KiB or more.
         upload_buffers: Size<0, { 1 << 40 }> = "256MiB";
     }
 }

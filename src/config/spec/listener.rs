@@ -11,27 +11,27 @@ use crate::config::{
 use std::path::PathBuf;
 
 keys! {
-    /// An address to accept connections on: HTTP/1.1 and HTTP/2, with TLS where `tls` says so.
-    /// Listeners come and go with the file.
+    /// An address that accepts connections: HTTP/1.1 and HTTP/2, with TLS if `tls` is set. An edit
+    /// of the file can add and remove listeners.
     #[cfg_attr(test, schemars(extend("x-meant" = [["port", "listen"], ["address", "listen"], ["bind", "listen"]])))]
     struct ListenerSpec: "a listener" {
         /// The listener's name in logs and metrics.
         name: Name;
-        /// IP address and port, as in `127.0.0.1:8080`. `:8080` or `8080` listens on every address,
-        /// IPv4 and IPv6, as `[::]:8080` does; `0.0.0.0:8080` on every IPv4 address.
+        /// IP address and port, as in `127.0.0.1:8080`. `:8080`, `8080` and `[::]:8080` listen on
+        /// every address, IPv4 and IPv6; `0.0.0.0:8080` listens on every IPv4 address.
         listen: Address;
-        /// Whose `X-Forwarded-For` is believed here, in place of the file's list; `[]`: that of none.
+        /// The trusted proxies of this listener, in place of the file's list. `[]` trusts none.
         trusted_proxies: Several<Network>, else "the file's";
-        /// Whether the trusted proxies begin each connection with a header of the PROXY protocol
-        /// (version 1 or 2), which names the client. Connections without, and those of others, are
-        /// closed.
+        /// Whether the trusted proxies begin each connection with a PROXY protocol header (version
+        /// 1 or 2), which has the client's address. flowgate closes connections without this
+        /// header, and connections of other peers.
         proxy_protocol: bool = false;
-        /// Certificates; a listener without speaks cleartext.
+        /// Certificates. Without `tls`, the listener speaks cleartext.
         tls: TlsSpec, else "–";
     }
 
-    /// The client's server name picks the certificate, the first one where none fits. The files are
-    /// watched and reloaded like this file.
+    /// The server name that the client sends selects the certificate. If none matches, flowgate
+    /// uses the first one. flowgate watches the files and reloads them like this file.
     struct TlsSpec: "the TLS of a listener" {
         /// At least one certificate with its key.
         certificates: List<CertificateSpec>;
@@ -45,33 +45,34 @@ keys! {
         key: FileName;
     }
 
-    /// Health, metrics, and pages that show and change what the gateway does: `docs/admin.md` lists
-    /// them. On another address than loopback, every page but `/healthz` and `/readyz` asks for a
-    /// token or a client certificate.
+    /// Health, metrics, and pages that show and change the gateway's state: `docs/admin.md` lists
+    /// them. On an address other than loopback, every page except `/healthz` and `/readyz` requires
+    /// a token or a client certificate.
     struct AdminSpec: "the admin listener" {
         /// IP address and port, or a port alone for every address. Read at start only.
         listen: Address = "127.0.0.1:9901";
-        /// What clients send as `Authorization: Bearer TOKEN`, 16 to 1024 characters. `${NAME}` takes
-        /// it from the environment.
+        /// The token that clients send as `Authorization: Bearer TOKEN`, 16 to 1024 characters.
+        /// `${NAME}` reads it from the environment.
         token: AdminToken, else "–";
-        /// A file that holds the token and nothing else. It is watched and reloaded like this file.
+        /// A file with the token and nothing else. flowgate watches it and reloads it like this
+        /// file.
         token_file: FileName, else "–";
-        /// The listener's certificate; without it the listener speaks cleartext.
+        /// The listener's certificate. Without it, the listener speaks cleartext.
         tls: AdminTlsSpec, else "–";
         /// Whether operators may edit this file in the dashboard.
         edit: bool = false;
-        /// Whether pages, commands and the log name the keys of clients: addresses, users, values of
-        /// header fields. Without it they are known by fingerprint, and `/requests` shows nothing.
+        /// Whether pages, commands and the log show the keys of clients: addresses, users, values
+        /// of header fields. With `false`, they show fingerprints, and `/requests` shows nothing.
         show_keys: bool = false;
     }
 
-    /// PEM files, watched and reloaded like this file.
+    /// PEM files. flowgate watches them and reloads them like this file.
     struct AdminTlsSpec: "the TLS of the admin listener" {
         /// The certificate, followed by its intermediates.
         cert: FileName;
         /// Its private key.
         key: FileName;
-        /// Authorities whose clients need no token: they show a certificate instead.
+        /// Authorities of client certificates. A client with such a certificate needs no token.
         client_ca: FileName, else "–";
     }
 }

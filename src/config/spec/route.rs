@@ -18,111 +18,116 @@ const IN_MATCH: &str = "write it in `match`, as in `match: { path_prefix: /login
 const IN_FLOW: &str = "write a rule in `flow`, as in `flow: [{ name: total, limit: 100/1s }]`";
 
 keys! {
-    /// Requests that match go to the upstream if all rules let them pass, at once; or, with
-    /// `redirect` or `respond` in place of `upstream`, flowgate answers them.
+    /// If all rules admit a matching request, flowgate sends it to the upstream, or answers it
+    /// itself with `redirect` or `respond`.
     #[cfg_attr(test, schemars(extend(
         "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", IN_FLOW]],
         "x-meant" = [["rules", "flow"], ["limits", "flow"], ["backend", "upstream"], ["service", "upstream"]]
     )))]
     struct RouteSpec: "a route" {
-        /// The route's identity: its state survives an edit under this name. Also its metric label
-        /// and its word in the log.
+        /// The route's identity: its state survives an edit under this name. The name is also the
+        /// route's label in metrics and in the log.
         name: Name;
-        /// Which requests; all that is written must hold.
+        /// Which requests match. All conditions must hold.
         #[serde(rename = "match")]
         matcher: MatchSpec;
-        /// The upstream they go to. Either this, `redirect` or `respond`.
+        /// The upstream that gets the requests. Write exactly one of this, `redirect` and
+        /// `respond`.
         upstream: Name, else "–";
-        /// Sends clients elsewhere: `https`, a URL, or a map.
+        /// Redirects clients: `https`, a URL, or a map.
         redirect: Box<Either<RedirectTo, RedirectSpec>>, else "–";
-        /// Answers them: a status, or a map.
+        /// Answers requests without an upstream: a status, or a map.
         respond: Box<Either<AnswerStatus, RespondSpec>>, else "–";
-        /// Which clients may use it, by their address. Checked before the rules.
+        /// Which clients may use the route, by their address. Checked before the rules.
         access: Box<AccessSpec>, else "all clients";
-        /// What a client must prove. Checked after `access` and before the rules.
+        /// Which passwords or tokens a client needs. Checked after `access` and before the rules.
         auth: Box<AuthSpec>, else "–";
-        /// Rules that decide together: a request passes all or none, and is counted by all or none.
-        /// At most 16.
+        /// Rules that decide together: all of them admit and count a request, or none counts it. At
+        /// most 16.
         flow: List<RuleSpec>, else "no rules";
-        /// Evens out the starts of what the rules let pass, holding requests for a moment.
+        /// Delays admitted requests so that they start evenly.
         pacing: Box<PacingSpec>, else "–";
-        /// Sends nothing to a service that fails or is slow, until a few probes have found it well.
+        /// Sends nothing to a service that fails or is slow, until a few probes succeed.
         breaker: Box<BreakerSpec>, else "–";
         /// Short for `timeouts: { request: … }`.
         timeout: Timeout, else "–";
-        /// Deadlines of the upstream's answer.
+        /// Deadlines of the upstream's response.
         timeouts: RouteTimeoutsSpec = {};
-        /// Sends requests again that a server failed, if that can do no harm. Without it only those
-        /// that no server can have acted on, and `GET`, `HEAD` and `OPTIONS` whose connection closed.
+        /// Sends a request that a server failed to another server, if that is harmless. Without
+        /// `retry`, only requests that no server can have acted on are sent again, and `GET`,
+        /// `HEAD` and `OPTIONS` whose connection closed.
         retry: Box<RetrySpec>, else "–";
-        /// The body of a request: 413 beyond it.
+        /// The largest body of a request: 413 beyond it.
         body_limit: Size<0, { u64::MAX }>, else "`limits.body`";
-        /// The least rate of a request's body: 408 below it.
+        /// The minimum rate of a request's body: 408 below it.
         min_body_rate: ByteRate, else "`limits.min_body_rate`";
         /// Protocols that a client may upgrade to; `[]` for none.
         upgrades: Several<Protocol> = "websocket";
-        /// Passes paths as they are written that get 400 otherwise because servers read them
-        /// differently: with `%5c` or `..`, with `%2f` where reading it as a slash leads to another
-        /// route or rule, or with `;` where cutting off what follows does.
+        /// Passes paths as written that servers read in different ways and that otherwise get 400:
+        /// paths with `%5c` or `..`; paths with `%2f`, if reading it as a slash leads to another
+        /// route or rule; and paths with `;`, if dropping the text after it does.
         relaxed_path: bool = false;
-        /// Passes the trailers of requests to the upstream, but for fields that decide about a
-        /// request or change how it is handled; those of gRPC pass in any case.
+        /// Passes request trailers to the upstream, except fields that decide about a request or
+        /// change how it is handled. Trailers of gRPC requests always pass.
         request_trailers: bool = false;
-        /// Changes to the path and the host that the upstream is asked for.
+        /// Changes the path and the host that the upstream receives.
         rewrite: Box<RewriteSpec>, else "–";
-        /// Changes to what the upstream receives.
+        /// Changes the header fields that the upstream receives.
         request_headers: Box<HeaderEditsSpec>, else "–";
-        /// Changes to what the client receives, trailers included. Answers of flowgate itself get
-        /// what is set too, but no field that they have already; its errors get none that says
-        /// something of the upstream's content, such as `Cache-Control`.
+        /// Changes the header fields and trailers that the client receives. flowgate's own
+        /// responses also get the fields of `set` that they do not have yet. Errors do not get
+        /// fields that describe the upstream's content, such as `Cache-Control`.
         response_headers: Box<HeaderEditsSpec>, else "–";
         /// The response to a rejected client, in place of a problem+json document.
         reject: Box<RejectSpec>, else "–";
     }
 
-    /// Deadlines of the upstream's answer: 504 before its header, a cut connection after.
+    /// Deadlines of the upstream's response: 504 before its header; after it, flowgate cuts the
+    /// connection.
     struct RouteTimeoutsSpec: "the timeouts of a route" {
-        /// From the request's end to the header of the answer.
+        /// From the request's end to the header of the response.
         first_byte: Timeout = "60s";
-        /// How long a body may stand still, in either direction.
+        /// How long a body may pause, in either direction.
         idle: Timeout = "60s";
-        /// How long an answer of the type `text/event-stream` may stand still, in place of `idle`.
+        /// How long a response of the type `text/event-stream` may pause, in place of `idle`.
         event_stream: Timeout = "5m";
-        /// How long a tunnel may stand still, such as a WebSocket.
+        /// How long a tunnel, such as a WebSocket, may be silent.
         tunnel: Timeout = "1h";
-        /// From the request to the end of the answer, tunnels excepted.
+        /// From the request to the end of the response. Tunnels are exempt.
         request: Timeout = "1h";
     }
 
-    /// What is sent again, and how often: another server first. A request that a server may have
-    /// acted on is sent again only without a body and with one of `methods`.
+    /// Which requests flowgate sends again, and how often. It tries another server first. If a
+    /// server may have acted on a request, flowgate repeats it only without a body and with one of
+    /// `methods`.
     struct RetrySpec: "a retry" {
         /// Attempts for one request, the first one included.
         attempts: Integer<1, 10> = 3;
-        /// After which failures: no connection (`connect`), one that closes before the answer
-        /// (`reset`), no answer within `timeouts.first_byte` (`timeout`), or a status.
+        /// After which failures to retry: no connection (`connect`), a connection that closes
+        /// before the response (`reset`), no response within `timeouts.first_byte` (`timeout`), or
+        /// a status.
         on: Several<RetryCause>, else "connect, reset, 502, 503, 504";
-        /// Which requests may arrive twice. `POST` and `PATCH` may not.
+        /// Methods of requests that may reach servers twice. `POST` and `PATCH` are not allowed.
         methods: Several<MethodName>, else "GET, HEAD, OPTIONS";
-        /// The most retries of requests that a server had, beside 10 a second: a share of the
-        /// upstream's requests.
+        /// The most retries of requests that a server may have processed: this share of the
+        /// upstream's requests, plus 10 per second.
         budget: Percent = "20%";
     }
 
     /// `remove` first, then `set`.
     struct HeaderEditsSpec: "header edits" {
-        /// Fields to write, in place of any that are there; values may have placeholders.
+        /// Fields to write. They replace existing ones. Values may have placeholders.
         set: Entries<EditableName, FieldValue>, else "–";
         /// Fields to remove.
         remove: Several<EditableName>, else "–";
     }
 
-    /// The answer to a request that a rule rejected. `Retry-After` and the quota headers are added
-    /// to it; gRPC requests get a gRPC status in any case.
+    /// The response to a request that a rule rejected. flowgate adds `Retry-After` and the quota
+    /// headers. gRPC requests always get a gRPC status.
     struct RejectSpec: "a rejection" {
         /// 400 to 599.
         status: Status, else "429 for a quota, 503 for a full queue or overload";
-        /// The body, with placeholders, of which `{rule}` and `{retry_after}` are known here only.
+        /// The body, with placeholders. `{rule}` and `{retry_after}` work only here.
         body: Text, else "a problem+json document";
         /// The type of `body`.
         content_type: FieldValue, else "`application/json` for a body that begins with `{` or `[`, else `text/plain; charset=utf-8`";

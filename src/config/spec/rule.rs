@@ -29,162 +29,166 @@ pub(in crate::config) type MaxWait = Period<0, HOUR>;
 pub(in crate::config) type Count = Integer<1, 1_000_000_000_000>;
 
 keys! {
-    /// How many requests may pass or, paced, start (`limit`), or be in flight (`concurrency`).
-    /// State survives an edit under the rule's name: new numbers are converted, another algorithm
-    /// or key begins afresh (`token_bucket` and `leaky_bucket` are one), as does a rule that gets
-    /// or loses `sync_interval` or `scope: cluster`, or one that gateways share with another
-    /// window.
+    /// How many requests may pass (`limit`), or be in flight (`concurrency`). State survives an
+    /// edit under the rule's name, and is converted to new numbers. These edits start the rule
+    /// again: another algorithm (`token_bucket` and `leaky_bucket` count as one) or key; adding or
+    /// removing `sync_interval` or `scope: cluster`; another window of a shared rule.
     #[cfg_attr(test, schemars(extend(
         "x-instead" = [["window", IN_LIMIT], ["period", IN_LIMIT], ["interval", IN_LIMIT], ["requests", IN_LIMIT], ["status", IN_REJECT], ["body", IN_REJECT], ["reject", IN_REJECT]],
         "x-meant" = [["rate", "limit"], ["per", "key"], ["by", "key"]]
     )))]
     struct RuleSpec: "a rule" {
-        /// The rule's identity within its route, in headers, logs and metrics; `pacing` and
-        /// `breaker` are the route's own.
+        /// The rule's identity within its route, in headers, logs and metrics. `pacing` and
+        /// `breaker` are reserved for the route's own.
         name: Name;
-        /// How many per how long, as in `100/1m`. With `fixed_window` also `/day`, `/week` (from
-        /// Monday) or `/month` of the calendar; elsewhere a day is 24 hours. Either this or
-        /// `concurrency`.
+        /// How many requests per time, as in `100/1m`. With `fixed_window` also `/day`, `/week`
+        /// (from Monday) or `/month` of the calendar; otherwise a day is 24 hours. Write either
+        /// this or `concurrency`.
         limit: LimitSpec, else "–";
-        /// How many in flight at once; a request that waits in pacing is in flight.
+        /// How many requests may be in flight at once. A request that waits in pacing is in flight.
         concurrency: Integer<1, 1_000_000_000>, else "–";
         /// How `limit` is counted; see the promises below.
         algorithm: AlgorithmWord = "token_bucket";
-        /// How many may pass at once: the size of the bucket (`token_bucket` and `leaky_bucket`).
+        /// How many requests may pass at once: the size of the bucket (`token_bucket` and
+        /// `leaky_bucket`).
         burst: Count, else "the limit's count";
-        /// A limit that grows while the service is cold; `{}` for the defaults (`token_bucket` and
-        /// `pacing`).
+        /// Raises the limit slowly while the service is cold; `{}` for the defaults (`token_bucket`
+        /// and `pacing`).
         warm_up: Box<WarmUpSpec>, else "–";
-        /// The longest wait for an even start; what would wait longer is rejected at once. No
-        /// longer than half of the route's `timeouts.request` (`pacing` only).
+        /// The longest wait for an even start. A request that would wait longer is rejected at
+        /// once. At most half of the route's `timeouts.request` (`pacing` only).
         max_wait: MaxWait = "500ms";
-        /// How many may wait, for each key (`pacing` only).
+        /// How many requests may wait, for each key (`pacing` only).
         max_queue: Integer<1, 1_000_000>, else "as many as fit into `max_wait`";
-        /// Into how many parts the window is cut (`sliding_window` only).
+        /// Into how many parts the window is divided (`sliding_window` only).
         buckets: Integer<1, 1000> = 10;
-        /// Counts the expiring part of the window whole: never more than the limit in any window, a
-        /// little less in steady traffic (`sliding_window` only).
+        /// Counts the expiring part of the window fully. Then never more than the limit passes in
+        /// any window, and a little less in steady traffic (`sliding_window` only).
         strict: bool = false;
         /// When windows begin (`fixed_window` only).
         align: Align = "clock";
-        /// The time zone whose days, weeks or months are counted in, as in `Europe/Berlin`
+        /// The time zone of the calendar's days, weeks or months, as in `Europe/Berlin`
         /// (`fixed_window` only).
         tz: Zone = "UTC";
-        /// What is counted separately: `client_ip`, `host`, `path`, `method`, `user` (of `auth`),
-        /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, of `auth: { jwt }`), or a
-        /// list of them; `route` counts all together.
+        /// What is counted separately: `client_ip`, `host`, `path`, `method`, `user` (with `auth`),
+        /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, with `auth: { jwt }`),
+        /// or a list of them. `route` counts all requests together.
         key: Several<KeyPart> = "route";
-        /// How much of an IPv6 address is one client.
+        /// How many bits of an IPv6 address are one client.
         ipv6_prefix: Integer<1, 128> = 64;
-        /// A request without the header, cookie or query field of `key`: all such share one count,
-        /// or are not counted, or are rejected.
+        /// How requests without the header, cookie or query field of `key` count: they share one
+        /// count (`shared`), are not counted (`skip`), or are rejected (`reject`).
         on_missing_key: OnMissing = "shared";
-        /// A request with a header, cookie or query field of `key`, or of `when` in an override,
-        /// several times: its first or its last value counts, or it is rejected with 400. Servers
-        /// differ in which one they take, so that a client could count under a name of its choice.
+        /// How a request counts that has a header, cookie or query field of `key`, or of an
+        /// override's `when`, several times: by its `first` or `last` value, or it is rejected with
+        /// 400 (`reject`). Servers differ in the value that they use, so a client could otherwise
+        /// choose its count.
         on_duplicate_key: OnDuplicate = "reject";
-        /// How many keys are held apart. Memory is bounded by it; when all places are taken, a new
-        /// key takes that of one that used little, whose use is remembered.
+        /// How many keys are counted separately. This bounds memory. In a full table, a new key
+        /// replaces one that has used little; flowgate remembers the usage of the replaced key.
         max_keys: Integer<1, 10_000_000> = 100_000;
-        /// How much a request counts: a number, or a map by method with `default`.
+        /// The cost of a request: a number, or a map by method with `default`.
         cost: CostSpec = "1";
-        /// Requests that the rule neither rejects nor counts; any of what is written.
+        /// Requests that the rule neither rejects nor counts. One matching condition is enough.
         except: Box<ExceptSpec>, else "–";
-        /// Other numbers for some requests. The first whose `when` fits is asked in place of the
-        /// rule, with counts of its own, under the rule's name. Each counts among the 16 rules of a
-        /// route.
+        /// Other numbers for some requests. The first override whose `when` matches decides in
+        /// place of the rule, with its own counts, under the rule's name. Each override counts
+        /// among the 16 rules of a route.
         overrides: List<OverrideSpec>, else "none";
-        /// Requests that may borrow from the windows to come (`fixed_window` and `sliding_window`
+        /// Requests that may borrow from the next windows (`fixed_window` and `sliding_window`
         /// only).
         priority: Box<PrioritySpec>, else "–";
-        /// Decides and counts, and rejects nothing.
+        /// Decides and counts, but rejects nothing.
         dry_run: bool = false;
-        /// Who shares the count: this process, or all gateways with the same `store`.
+        /// Which processes share the count: only this one, or all gateways with the same `store`.
         scope: Scope = "process";
-        /// What holds while the store fails, for `scope: cluster`: an own count with the limit
-        /// divided by the gateways, no limit, or rejection.
+        /// How a rule with `scope: cluster` decides while the store fails: each gateway counts its
+        /// share of the limit (`local`), the rule admits all requests (`allow`), or it rejects all
+        /// (`deny`).
         on_store_error: OnStoreError = "local";
-        /// How often gateways sync counts, for `scope: cluster`: each decides at once by its
-        /// own, and together they may let more pass than the limit, as `check` shows. Without it
-        /// the store decides about every request. Not for `concurrency`.
+        /// How often gateways sync the counts of a rule with `scope: cluster`. Each gateway then
+        /// decides at once by the counts that it knows, and together they may admit more than the
+        /// limit; `check` prints the bound. Without it, the store decides about every request. Not
+        /// for `concurrency`.
         sync_interval: Period<{ 10 * MILLI }, { 60 * SECOND }>, else "–";
     }
 
-    /// Numbers of the rule that differ for some requests. What is not written is the rule's.
+    /// Numbers of the rule that differ for some requests. For missing numbers, the rule's apply.
     struct OverrideSpec: "an override" {
         /// Which requests: `client_ip`, `method` and `path_prefix` (a value, or a list of which one
-        /// must fit), `header:NAME` and `query:NAME` (a text, or a map). All that is written must
-        /// hold; state survives an edit as long as it stays the same.
+        /// must match), `header:NAME` and `query:NAME` (a text, or a map). All conditions must
+        /// hold. State survives an edit as long as `when` stays the same.
         when: Entries<Condition, Either<Several<Text>, FieldSpec>>;
-        /// How many per how long, if the rule has a `limit`.
+        /// How many requests per time, if the rule has a `limit`.
         limit: LimitSpec, else "–";
-        /// How many may pass at once (`token_bucket` and `leaky_bucket`).
+        /// How many requests may pass at once (`token_bucket` and `leaky_bucket`).
         burst: Count, else "the rule's, or the default for the override's `limit`";
-        /// How many in flight at once, if the rule has `concurrency`.
+        /// How many requests may be in flight at once, if the rule has `concurrency`.
         concurrency: Integer<1, 1_000_000_000>, else "–";
     }
 
     /// The long form of `100/1m`.
     struct RateSpec: "a rate" {
-        /// How many.
+        /// How many requests.
         requests: Count;
-        /// Per how long.
+        /// In which time.
         window: Period<1, { 366 * 24 * HOUR }>;
     }
 
-    /// Any one of them exempts a request.
+    /// Each matching condition exempts a request.
     struct ExceptSpec: "an exception" {
-        /// Clients, by address or network.
+        /// Clients with these addresses or networks.
         client_ip: Several<Network>, else "none";
         /// Requests with one of these methods.
         method: Several<MethodName>, else "none";
-        /// Beginnings of paths, by whole segments.
+        /// Requests with these path prefixes, by whole segments.
         path_prefix: Several<Path>, else "none";
-        /// Header fields; any one that holds. Clients can send what they like: use it behind a
+        /// Requests with one of these header fields. Clients can send any field: use this behind a
         /// proxy that removes the field.
         header: FieldConditions<FieldName>, else "none";
     }
 
-    /// A service that has idled gets the limit divided by `cold_factor` at first, and the whole of
-    /// it when it has been asked for `period` without a pause. It is cold again after twice the
-    /// period divided by `1 + cold_factor` of silence.
+    /// After a pause, a service gets the limit divided by `cold_factor`. The limit grows to its
+    /// whole value in about `period` of load without a pause. The service is cold again after about
+    /// `2 × period / (1 + cold_factor)` of silence.
     struct WarmUpSpec: "a warm-up" {
         /// How long it takes to warm up.
         period: Period<MILLI, HOUR> = "10s";
-        /// How much less a cold service gets.
+        /// By what number the limit is divided for a cold service.
         cold_factor: Integer<2, 1000> = 3;
     }
 
-    /// A request with priority that is over the limit waits until a window, or a bucket of one,
-    /// opens in which it fits, and is counted there; no other gets what it borrowed. Clients can
-    /// send what they like: use it behind a proxy that removes the field, or for clients you trust.
+    /// A request with priority that exceeds the limit waits for a window, or a bucket of one, with
+    /// room. It counts there, and no other request gets what it borrowed. Clients can send any
+    /// field: use this behind a proxy that removes the field, or for clients that you trust.
     struct PrioritySpec: "a priority" {
-        /// The header field that gives it.
+        /// The header field that gives priority.
         header: FieldName;
         /// The value that the field must have.
         equals: Text, else "any";
-        /// The longest wait; what would wait longer is rejected. No longer than half of the route's
-        /// `timeouts.request`.
+        /// The longest wait. A request that would wait longer is rejected. At most half of the
+        /// route's `timeouts.request`.
         max_wait: Period<MILLI, HOUR> = "500ms";
     }
 
-    /// Holds requests so that they start evenly, one interval apart, first come first served;
-    /// rejects those that would wait too long.
+    /// Delays requests so that they start evenly, one interval apart, in the order of arrival.
+    /// Requests that would wait too long are rejected.
     #[cfg_attr(test, schemars(extend("x-instead" = [["key", PACING_RULE], ["cost", PACING_RULE], ["except", PACING_RULE], ["overrides", PACING_RULE], ["dry_run", PACING_RULE]])))]
     struct PacingSpec: "pacing" {
-        /// How many starts per how long; `100/1s` is one every 10 ms.
+        /// How many starts per time; `100/1s` is one every 10 ms.
         rate: LimitSpec;
-        /// The longest wait, no longer than half of the route's `timeouts.request`; what would wait
-        /// longer is rejected at once. With 0 nothing waits: starts are spaced by rejecting.
+        /// The longest wait, at most half of the route's `timeouts.request`. A request that would
+        /// wait longer is rejected at once. With 0, no request waits: those that come too early are
+        /// rejected.
         max_wait: MaxWait = "500ms";
-        /// How many may wait.
+        /// How many requests may wait.
         max_queue: Integer<1, 1_000_000>, else "as many as fit into `max_wait`";
-        /// Starts further apart while the service is cold; `{}` for the defaults.
+        /// Longer intervals while the service is cold; `{}` for the defaults.
         warm_up: Box<WarmUpSpec>, else "–";
-        /// Whose starts are evened out: this process's, or those of all gateways with the same
+        /// Whose starts are spaced: those of this process, or of all gateways with the same
         /// `store`.
         scope: Scope = "process";
-        /// What holds while the store fails, for `scope: cluster`; as for a rule.
+        /// How pacing with `scope: cluster` decides while the store fails, as for a rule.
         on_store_error: OnStoreError = "local";
     }
 }

@@ -10,36 +10,36 @@ use super::{
 use crate::config::decode::Several;
 
 keys! {
-    /// A Redis 5 or later, or a Valkey, that all gateways reach: one server, the primary that
-    /// sentinels know, or a Redis Cluster. `docs/cluster.md` says what it decides, and what holds
-    /// while it fails.
+    /// A Redis (5 or later) or Valkey that all gateways reach: one server, the primary that
+    /// sentinels name, or a Redis Cluster. `docs/cluster.md` describes what it decides, and what
+    /// happens while it fails.
     struct StoreSpec: "the store" {
-        /// `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://…` for TLS; several for
+        /// `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://…` for TLS. Several for
         /// sentinels or the nodes of a cluster.
         redis: Several<StoreUrl>;
-        /// The name of a primary: then `redis` names sentinels. User and password in the URL are
-        /// the primary's.
+        /// The name of a primary. `redis` then names sentinels. User and password in the URL are
+        /// for the primary.
         sentinel: Primary, else "–";
-        /// The user by which sentinels are asked, if it is not their default one.
+        /// The user for the sentinels, if it is not their default user.
         sentinel_user: User, else "–";
-        /// The password that sentinels ask for, if they do.
+        /// The password for the sentinels, if they need one.
         sentinel_password: Password, else "–";
         /// Whether `redis` names nodes of a Redis Cluster.
         cluster: bool = false;
-        /// Whose certificates are trusted, PEM, read again for each connection; without it those
-        /// that the system trusts.
+        /// Trusted certificates, as PEM. flowgate reads the file for each connection. Without it,
+        /// flowgate trusts the system's authorities.
         ca: FileName, else "–";
-        /// What every key begins with; without braces.
+        /// The prefix of every key in the store, without braces.
         prefix: Prefix = "flowgate:";
         /// How long a connection may take to open.
         connect_timeout: Timeout = "1s";
-        /// How long an answer may take: the most that a request waits for the store.
+        /// How long a reply may take. A request waits at most this long for the store.
         timeout: Period<MILLI, { 10 * SECOND }> = "20ms";
-        /// How long what is in flight stays counted when its gateway is gone, and how long that
-        /// gateway counts as one.
+        /// How long the requests in flight of a killed gateway still count, and how long it still
+        /// counts as a gateway.
         lease: Period<SECOND, HOUR> = "10s";
-        /// The fewest gateways among which limits are divided while the store fails; as long as it
-        /// answers, it counts them.
+        /// While the store fails, limits are divided by at least this number of gateways. Otherwise
+        /// the store counts the gateways.
         gateways: Integer<1, 10_000> = 1;
     }
 }

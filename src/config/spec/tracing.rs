@@ -10,15 +10,16 @@ use std::path::PathBuf;
 
 keys! {
     /// Traces, sent by OTLP over HTTP. Each sampled request is a span, and each attempt to send it
-    /// to a server another one below it. `docs/tracing.md` lists what they say.
+    /// to a server is a child span. `docs/tracing.md` lists their attributes.
     struct TracingSpec: "the tracing" {
         /// The collector that receives the spans.
         otlp: OtlpSpec;
-        /// How many of the requests are sampled that begin a trace here, in percent. A request that
+        /// The share of requests that are sampled, of those that begin a trace here. A request that
         /// continues a trace is sampled if its caller samples it.
         sample: Share = "1%";
-        /// Whose `traceparent` is continued: that of every client (on), of `trusted_proxies` only
-        /// (trusted), or none (off). Other requests begin a trace, which links to theirs.
+        /// Whose `traceparent` flowgate continues: that of every client (on), only that of
+        /// `trusted_proxies` (trusted), or none (off). Other requests begin a new trace, which
+        /// links to the client's.
         parent: ParentTraces = "on";
         /// The name of this gateway in traces, `service.name`.
         service_name: Text = "flowgate";
@@ -31,9 +32,9 @@ keys! {
     struct OtlpSpec: "the collector of traces" {
         /// `http://HOST:PORT` or `https://HOST:PORT`. Without a path, spans go to `/v1/traces`.
         endpoint: CollectorUrl;
-        /// Fields of each export, such as `authorization`.
+        /// Header fields of each export, such as `authorization`.
         headers: Entries<EditableName, FieldValue>, else "–";
-        /// How long an export may take, the connection included.
+        /// How long an export may take, including the connection.
         timeout: Timeout = "10s";
         /// TLS to an endpoint with `https://`.
         tls: UpstreamTlsSpec, else "–";

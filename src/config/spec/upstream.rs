@@ -15,18 +15,19 @@ use crate::config::{
 use std::path::PathBuf;
 
 keys! {
-    /// A service: one or more servers that answer alike, over HTTP/1.1 or HTTP/2 with kept
+    /// A service: one or more servers that give the same answers, over HTTP/1.1 or HTTP/2 with kept
     /// connections.
     #[cfg_attr(test, schemars(extend("x-instead" = [["url", "write `servers: [{ url: http://10.0.1.5:8000 }]`"]])))]
     struct UpstreamSpec: "an upstream" {
-        /// What routes call it.
+        /// The upstream's name, for `upstream` in routes.
         name: Name;
         /// At least one server.
         servers: List<ServerSpec>;
-        /// In turn by weight, the less busy of two picked by weight, by weighted chance, or the same
-        /// server for the same `hash_key`.
+        /// How flowgate chooses a server: in turn by weight (`round_robin`), the less busy of two
+        /// that are picked by weight (`least_request`), by weighted chance (`random`), or the same
+        /// server for the same `hash_key` (`hash`).
         balance: Balance = "round_robin";
-        /// With `balance: hash`, the part of a request that decides about its server, or several.
+        /// With `balance: hash`, the part of a request that selects its server, or several parts.
         hash_key: Several<KeyPart>, else "client_ip";
         /// HTTP/1.1 (`h1`), HTTP/2 (`h2`, which gRPC needs), or what each server chooses in the TLS
         /// handshake (`auto`; HTTP/1.1 in cleartext).
@@ -34,33 +35,34 @@ keys! {
         /// How long a connection may take to open.
         connect_timeout: Timeout = "3s";
         /// How long an idle connection is kept. Set it below the server's own limit, so that the
-        /// server never closes first; a server that announces less by `Keep-Alive: timeout=` is
-        /// given up 1s before that.
+        /// server never closes first. If a server announces less with `Keep-Alive: timeout=`,
+        /// flowgate closes 1s before that.
         idle_timeout: Timeout = "4s";
         /// Idle connections kept for each server by each worker.
         max_idle: Integer<0, 100_000> = 256;
-        /// How often the names of servers are resolved; each address of a name is a server. 0 has each
-        /// connection resolve its name itself.
+        /// How often flowgate resolves the names of servers. Each address of a name is a server.
+        /// With 0, each new connection resolves the name itself.
         resolve: Period<0, { 24 * HOUR }> = "30s";
-        /// What the header of an answer may be: 502 beyond it.
+        /// Limits of a response's header: 502 beyond them.
         limits: ResponseLimitsSpec = {};
-        /// Asks each server for a path from time to time. One that fails gets no requests.
+        /// Sends a request to each server from time to time. A server that fails these checks gets
+        /// no requests.
         health: HealthSpec, else "–";
-        /// When a server that fails requests gets none for a while.
+        /// Stops sending requests for a while to a server that fails them.
         ejection: EjectionSpec = {};
-        /// How long a server's share of the requests grows, from a tenth, once it is asked again
-        /// after a failure.
+        /// How long the share of a server that returns after a failure grows from a tenth to the
+        /// whole.
         slow_start: Period<0, HOUR> = "10s";
-        /// TLS to the servers whose URL begins with `https://`.
+        /// TLS to servers with an `https://` URL.
         tls: UpstreamTlsSpec, else "–";
     }
 
-    /// Health checks: the gateway asks each server, once for all workers, with `GET`. Servers count
-    /// as healthy until their checks say otherwise. When none is left, all are asked.
+    /// Health checks: the gateway sends a `GET` to each server, once for all workers. Servers count
+    /// as healthy until their checks fail. If no server is healthy, all get requests.
     struct HealthSpec: "the health check of an upstream" {
-        /// What is asked for: a path, and a query if need be.
+        /// The path of the check, with a query if necessary.
         path: CheckPath;
-        /// From the end of one check to the next, a tenth more or less.
+        /// The time from the end of one check to the next. It varies by a tenth.
         interval: Timeout = "5s";
         /// How long a check may take, the connection included.
         timeout: Timeout = "1s";
@@ -72,22 +74,24 @@ keys! {
         expect: Several<Statuses> = "200-399";
     }
 
-    /// Ejection: a server to which no connection can be opened gets no requests for a while, and so
-    /// does one that fails several: that closes the connection before its answer is whole, gives no
-    /// valid one, or none in time. Its answers do not count, whatever their status, nor what a client
-    /// causes. Afterwards one request tries it. When no server is left, all are asked.
+    /// Ejection: flowgate sends no requests for a while to a server if it cannot open a connection.
+    /// It does the same if several requests fail: the server closes the connection before its
+    /// response's header is complete, sends an invalid one, or none in time. Statuses do not count,
+    /// nor failures that a client causes. Afterwards one request tries the server. If no server is
+    /// left, all get requests.
     struct EjectionSpec: "the ejection of an upstream" {
         /// Failed requests in a row that eject a server.
         failures: Integer<1, 1_000_000> = 5;
-        /// Failed requests, in percent, that eject a server: of those in 10s, if they are 20 or more.
+        /// Failed requests, in percent, that eject a server: of the requests in 10s, if there are
+        /// at least 20.
         failure_percent: Integer<1, 100> = 50;
-        /// How long the first ejection lasts. Each further one lasts twice as long; a server without
-        /// one for 5m begins with the first again.
+        /// How long the first ejection lasts. Each further ejection lasts twice as long. After 5m
+        /// without an ejection, the next one lasts `period` again.
         period: Timeout = "10s";
         /// The longest ejection.
         longest: Timeout = "5m";
-        /// The largest part of the servers that may be ejected at once, in percent, rounded down. 0
-        /// turns ejection off.
+        /// The largest share of the servers that may be ejected at once, in percent, rounded down.
+        /// 0 turns ejection off.
         most_percent: Integer<0, 100> = 50;
     }
 
@@ -97,33 +101,33 @@ keys! {
         /// `http://HOST:PORT`, `https://HOST:PORT` for TLS, or `unix:/PATH` for a socket. See
         /// `resolve` for names.
         url: Url;
-        /// Its share beside the others.
+        /// The server's share of the requests, relative to the others.
         weight: Integer<1, 1000> = 1;
     }
 
-    /// Sizes and counts beyond which an upstream's answer is not taken.
+    /// Sizes and counts. Responses beyond them become 502.
     struct ResponseLimitsSpec: "the limits of an upstream" {
-        /// The whole header of an answer. At least 8KiB.
+        /// The whole header of a response. At least 8KiB.
         header_bytes: Size<LEAST_HEADER, { 1 << 20 }> = "64KiB";
-        /// How many header fields. More than 100 cost each answer some memory and time.
+        /// How many header fields. More than 100 cost each response some memory and time.
         headers: Integer<1, 10_000> = 100;
     }
 
-    /// How servers with `https://` are verified, and what flowgate shows them of itself. The files
-    /// are PEM; they are watched and reloaded like this file, for connections that open from then
-    /// on.
+    /// How flowgate verifies servers with `https://`, and which certificate it shows them. The
+    /// files are PEM. flowgate watches them; connections that open after a change use the new
+    /// files.
     struct UpstreamTlsSpec: "the TLS of an upstream" {
-        /// Whose certificates are trusted: authorities, or the servers' own certificates. Without it
-        /// those that the system trusts.
+        /// Trusted certificates: authorities, or the servers' own certificates. Without it,
+        /// flowgate trusts the system's authorities.
         ca: FileName, else "–";
         /// The certificate for servers that ask for one, followed by its intermediates.
         cert: FileName, else "–";
         /// Its private key.
         key: FileName, else "–";
-        /// The name that is sent to the servers (SNI) and that their certificates must have. Without
-        /// it the host of the URL.
+        /// The name that flowgate sends to the servers (SNI), and that their certificates must
+        /// have. Without it, the host of the URL.
         server_name: Host, else "–";
-        /// Trusts every certificate, whatever its name and time. For tests only.
+        /// Accepts every certificate, whatever its name and validity. For tests only.
         insecure: bool = false;
     }
 }

@@ -10,44 +10,51 @@ const HEAD: &str = "\
 <!-- Written from src/config/spec; a test holds it current. To rewrite it: \
 UPDATE_REFERENCE=1 cargo test --lib config::tests::reference -->
 
-The file is YAML, read again whenever it changes. Unknown keys, duplicate keys and wrong types are
-errors with a line, a column and a hint; one error rejects the whole new file, and the one in force
-stays. `flowgate check` prints what a file means: the routes in their order of matching, what each
-rule promises, and the defaults in force.
+This page lists every key of `gateway.yaml` with its values and default. The file is YAML, and flowgate
+reads it again whenever it changes. Unknown keys, duplicate keys and wrong types are errors with a line,
+a column and a hint. One error rejects the whole new file, and the file in force stays.
 
-Editors complete and check the keys with the first line
+`flowgate check` prints the meaning of a file: the routes in their order of matching, what each
+rule promises, and the defaults.
+
+With this first line, editors complete and check the keys:
 
 ```yaml
 # yaml-language-server: $schema=./gateway.schema.json
 ```
 
-Durations are a number and a unit (`500ms`, `5s`, `1m 30s`, `2h`), sizes too (`64KiB` is 65,536
-bytes, `64KB` 64,000), rates are a count per duration (`100/1m`, `10/s`). File names are relative to
-the folder of the file. A value may have [variables](files.md) in it, as in `${NAME}` and
-`${NAME:-default}`. Anchors (`&name`), aliases (`*name`) and merge keys (`<<`) work. A file is at
-most 16 MiB with [those that it includes](files.md), and aliases may add 500,000 values.
+| value | form |
+|---|---|
+| duration | numbers with units: `500ms`, `5s`, `1m 30s`, `2h` |
+| size | a number with a unit: `64KiB` is 65,536 bytes, `64KB` is 64,000 |
+| rate | a count per duration: `100/1m`, `10/s` |
+| file name | relative to the folder of the file |
+| variable | `${NAME}` or `${NAME:-default}` in a value: see [variables](files.md) |
 
-**A file cut short** while it is copied can be valid YAML that lacks half its routes. Close yours with
-the line `end: true`: once a file with it is in force, a file without it is rejected. (`end: false`
-takes the mark away again.)
+Anchors (`&name`), aliases (`*name`) and merge keys (`<<`) work. A file with its [included files](files.md)
+has at most 16 MiB, and aliases may add 500,000 values.
+
+**End the file with the line `end: true`.** If a file is cut short while it is copied, it can be valid YAML
+without half of its routes. Once a file with `end: true` is in force, flowgate rejects a file without it.
+(`end: false` removes this protection.)
 ";
 
 const PROMISES: &str = "\
 ## What each rule promises
 
-`N` is the limit, `W` its window, `b` the buckets. `flowgate check` prints each rule's own line, and
-how much memory its keys can take.
+`N` is the limit, `W` its window, and `b` the number of buckets. `flowgate check` prints these bounds with the
+numbers of your rules, and the memory of their keys. [Exact bounds](bounds.md) has more.
 
 | rule | most that passes in any window W |
 |---|---|
-| `token_bucket`, `leaky_bucket` | `burst` at once, and N/W beyond it: `burst + N` |
-| `sliding_log` | N, exactly; a log of up to N stamps, 16 bytes each, for each key |
+| `token_bucket`, `leaky_bucket` | `burst` at once, and N/W in addition: `burst + N` |
+| `sliding_log` | N, exactly; its log has up to N entries of 16 bytes for each key |
 | `sliding_window` | N in any `W·(1 − 1/b)`; up to 2 N in a whole W |
 | `sliding_window`, `strict: true` | N, exactly |
 | `sliding_counter` | N in each window of the clock; up to 2 N − 1 in some W; N − 1 under saturation |
-| `fixed_window` | N in each window; up to 2 N across a boundary (2 N − 1 with `align: first_request`, but across the end of the clock's first window, where a replay may begin), days and months of a calendar too |
+| `fixed_window` | N in each window, also of a calendar; up to 2 N across a boundary. With `align: first_request` 2 N − 1, except at the end of the clock's first window, where a replay may begin |
 | `concurrency` | N in flight at every instant |
-| `pacing`, of the route or as an algorithm | starts at least W/N apart: N + 1, or N + n where the last one costs n |
+| `pacing`, of the route or as an algorithm | starts at least W/N apart: N + 1, or N + n if the last one costs n |
 ";
 
 /// Returns the reference of all keys, as Markdown.

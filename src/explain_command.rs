@@ -15,7 +15,7 @@ use std::{fmt::Display, io, io::Write, path::Path};
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// A header line of the command is none.
-    #[error("`{0}` is no header line: write NAME: VALUE")]
+    #[error("`{0}` is not a header line: write NAME: VALUE")]
     Header(String),
     /// The gateway is not reached, or cannot explain the request.
     #[error(transparent)]

@@ -51,7 +51,7 @@ error: cannot open the access log `logs/access.json`: No such file or directory 
 1 | access_log: logs/access.json
   |             ^^^^^^^^^^^^^^^^
   |
-  = help: write a file in a folder that is there and that this user may write to; relative names are meant from this file's folder
+  = help: write a file in a folder that is there and that this user may write to; relative names start from this file's folder
 ";
     for command in ["check", "run"] {
         let output = flowgate(dir.path(), &[command]);

@@ -127,7 +127,7 @@ fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
     for part in [
         "<testsuites tests=\"2\" failures=\"0\" errors=\"1\"",
         "<testsuite name=\"a.yaml\" tests=\"1\" failures=\"0\" errors=\"1\"",
-        "<error message=\"cannot be read\">error: `pased` is no decision",
+        "<error message=\"cannot be read\">error: `pased` is not a decision",
     ] {
         assert!(xml.contains(part), "no {part} in {xml}");
     }

@@ -37,7 +37,7 @@ pub enum ClientError {
         cause: String,
     },
     /// The token cannot be sent.
-    #[error("the token has characters that no token can have")]
+    #[error("the token has invalid characters")]
     BadToken,
     /// Nothing listens there, or the network does not lead there.
     #[error(

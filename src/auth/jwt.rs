@@ -81,8 +81,8 @@ impl JwtKeys {
     /// Why the text cannot be used: no such set, no key that can be used by `algorithms`, more than
     /// 100 keys, or a secret under 32 bytes. A key is never shown.
     pub fn read(text: &str, algorithms: &[Algorithm]) -> Result<Self, &'static str> {
-        let set: JwkSet =
-            serde_json::from_str(text).map_err(|_| "is no JSON Web Key Set (`{\"keys\": […]}`)")?;
+        let set: JwkSet = serde_json::from_str(text)
+            .map_err(|_| "is not a JSON Web Key Set (`{\"keys\": […]}`)")?;
         if set.keys.len() > MOST_KEYS {
             return Err("has more than 100 keys");
         }
@@ -421,8 +421,8 @@ mod tests {
         };
         let none = "has no key for the `algorithms` of this route";
         for (text, expected) in [
-            ("{".to_owned(), "is no JSON Web Key Set (`{\"keys\": […]}`)"),
-            (public.to_string(), "is no JSON Web Key Set (`{\"keys\": […]}`)"),
+            ("{".to_owned(), "is not a JSON Web Key Set (`{\"keys\": […]}`)"),
+            (public.to_string(), "is not a JSON Web Key Set (`{\"keys\": […]}`)"),
             (json!({ "keys": [] }).to_string(), none),
             (with("use", "enc"), none),
             (with("alg", "ES384"), none),

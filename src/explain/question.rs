@@ -68,7 +68,7 @@ impl Question {
         let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let authority = self.host.as_deref().or(named).unwrap_or("localhost");
         let host = canonical_host(authority)
-            .map_err(|bad| format!("`{}` is no host: {bad}", authority.escape_debug()))?;
+            .map_err(|bad| format!("`{}` is not a host: {bad}", authority.escape_debug()))?;
         Ok(Request {
             method,
             target: self.target()?,
@@ -84,7 +84,7 @@ impl Question {
         let target = PathAndQuery::try_from(self.path.as_str()).ok();
         let target = target.filter(|target| target.as_str() == self.path);
         let target = target.filter(|target| target.path().starts_with('/'));
-        target.ok_or_else(|| format!("`{shown}` is no path: write /path or /path?query"))
+        target.ok_or_else(|| format!("`{shown}` is not a path: write /path or /path?query"))
     }
 
     fn header_map(&self) -> Result<HeaderMap, String> {
@@ -95,7 +95,7 @@ impl Question {
         for (name, value) in &self.headers {
             let shown = name.escape_debug();
             let name = HeaderName::try_from(name.as_str())
-                .map_err(|_| format!("`{shown}` is no name of a header"))?;
+                .map_err(|_| format!("`{shown}` is not the name of a header"))?;
             let value = HeaderValue::try_from(value.as_str()).map_err(|_| {
                 format!("the value of `{shown}` has a character that none can have")
             })?;

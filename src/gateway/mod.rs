@@ -501,7 +501,7 @@ impl Gateway {
         match self.access_log.redirect(target) {
             Ok(()) => tracing::info!("access log reopened"),
             Err(error) => {
-                tracing::error!(%error, ?target, "cannot reopen the access log; it stays where it was");
+                tracing::error!(%error, ?target, "cannot reopen the access log; the old file stays in use");
             }
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn take_state(
 ) -> Result<IncomingState, StartError> {
     let state = old.take_state(clock, |name| plan.calendar(name))?;
     if let Some(unknown) = state.unknown() {
-        tracing::warn!(rules = %unknown, "rules of the old process are unknown here and begin afresh");
+        tracing::warn!(rules = %unknown, "rules of the old process are unknown here and start again");
     }
     Ok(state)
 }

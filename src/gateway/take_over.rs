@@ -19,7 +19,9 @@ impl Gateway {
                 tracing::info!(program = %job.program, "upgrading: starting the new process");
                 self.successor.begin(job);
             }
-            Err(error) => tracing::error!(%error, "cannot upgrade, this process serves on"),
+            Err(error) => {
+                tracing::error!(%error, "cannot upgrade, this process continues to serve")
+            }
         }
     }
 
@@ -72,7 +74,7 @@ impl Gateway {
 
     /// Serves on, as the new process does not take over.
     fn resume(&mut self, why: &str) {
-        tracing::error!(why, "the upgrade failed, this process serves on");
+        tracing::error!(why, "the upgrade failed, this process continues to serve");
         self.listeners.resume(&self.workers);
         let state = self.admin_state();
         if let Err(error) = self.admin.resume(state) {

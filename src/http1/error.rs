@@ -13,7 +13,7 @@ pub enum HeadError {
     #[error("the method is not a token")]
     Method,
     /// RFC 9112, 3.2.
-    #[error("the target has characters that a target cannot have")]
+    #[error("the target has invalid characters")]
     Target,
     /// It is longer than [`MAX_TARGET`](super::MAX_TARGET), or its line than [`HeadLimits::bytes`](super::HeadLimits::bytes).
     #[error("the target is too long")]

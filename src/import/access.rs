@@ -64,7 +64,7 @@ fn addresses(scope: &Scope<'_>, report: &mut Report) -> Access {
                 deny.push(network);
             }
             None => {
-                report.note(directive, "it is no address and no network");
+                report.note(directive, "it is neither an address nor a network");
                 continue;
             }
         }

@@ -56,10 +56,10 @@ pub enum ImportError {
     #[error("{0}")]
     Fault(String),
     /// There is nothing to convert.
-    #[error("{0} has no server that flowgate can be: the lines above say why")]
+    #[error("{0} has no server that can be converted: the lines above say why")]
     Nothing(String),
     /// The result has errors, which is a mistake of the import.
-    #[error("the result has errors, so that it is not written:\n{0}")]
+    #[error("the result has errors, so it is not written:\n{0}")]
     Invalid(Box<Diagnostics>),
     /// The result cannot be written to the file.
     #[error("cannot write {path}")]

@@ -44,7 +44,7 @@ impl Edits {
 
     fn set(&mut self, name: &str, value: &str, known: &Known<'_>) -> Result<(), String> {
         if !is_field(name) {
-            return Err("this is no name of a field that a route may change".into());
+            return Err("this is not a field that a route may change".into());
         }
         let value = template(value, known)?;
         if !value.chars().all(|sign| sign == ' ' || sign.is_ascii_graphic()) {
@@ -115,7 +115,7 @@ fn host(directive: &Directive, known: &Known<'_>, passed: &mut Passed, report: &
             Ok(host) if !host.contains('{') => passed.host = Some(host),
             _ => {
                 passed.host = None;
-                report.note(directive, "the host is none that `rewrite` can write");
+                report.note(directive, "`rewrite` cannot write this host");
             }
         },
     }

@@ -156,7 +156,7 @@ impl<'a> Level<'a> {
             Some(("", _)) => return Some(NO_ROUTE),
             Some((outer, _)) if !path.starts_with(outer) => {
                 return Some(
-                    "nginx takes no location within another whose path it does not begin with",
+                    "nginx rejects a nested location whose path does not begin with that of the outer one",
                 );
             }
             _ => {}
@@ -165,7 +165,7 @@ impl<'a> Level<'a> {
             Kind::Prefix(other, _) => path.starts_with(other),
             other => *other == kind,
         });
-        is_taken.then_some("another location beside the one around it takes its paths")
+        is_taken.then_some("another location than the surrounding one matches its paths")
     }
 }
 
@@ -175,7 +175,8 @@ fn has_prefix(block: &Directive, path: &str) -> bool {
     inner.any(|inner| matches!(inner, Kind::Prefix(inner, _) if inner == path))
 }
 
-const NO_ROUTE: &str = "a location within an exact one or a regular expression is no route";
+const NO_ROUTE: &str =
+    "a location nested in an exact one or a regular expression does not become a route";
 
 /// Signs of paths that a pattern of flowgate reads as something else.
 const ODD: [char; 4] = ['?', '#', '{', '}'];

@@ -40,7 +40,7 @@ pub(super) fn proxied<'a>(
     if text.contains('$') {
         return Err("a route has one upstream, and no variable".into());
     }
-    let (scheme, rest) = text.split_once("://").ok_or("the address is none")?;
+    let (scheme, rest) = text.split_once("://").ok_or("the address is invalid")?;
     if !matches!(scheme, "http" | "https") {
         return Err("only http and https are passed to".into());
     }

@@ -75,14 +75,14 @@ fn returned(
             let headers = json!({ "content-type": usual });
             Ok(respond(json!({ "status": status, "headers": headers, "body": body })))
         }
-        _ => Err("this status is none of an answer".into()),
+        _ => Err("this is not the status of a response".into()),
     }
 }
 
 fn elsewhere(url: &str, status: u16, known: &Known<'_>) -> Result<Fields, String> {
     let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://"];
     if !begins.iter().any(|begin| url.starts_with(begin)) {
-        return Err("the URL is none from its beginning on".into());
+        return Err("the beginning of the URL is invalid".into());
     }
     let to = template(url, known)?;
     // nginx adds no query by itself.

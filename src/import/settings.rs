@@ -90,7 +90,7 @@ fn trusted_proxies(scope: &Scope<'_>, report: &mut Report) -> Vec<IpNet> {
     }
     let header = scope.take("real_ip_header", report);
     if let Some(header) = header.filter(|_| !scope.is_on("real_ip_recursive", report)) {
-        report.note(header, "flowgate goes on to the last address that is no trusted proxy, as with `real_ip_recursive on`");
+        report.note(header, "flowgate uses the last address that is not a trusted proxy, as with `real_ip_recursive on`");
     }
     let mut networks = Vec::new();
     for directive in from {
@@ -99,7 +99,7 @@ fn trusted_proxies(scope: &Scope<'_>, report: &mut Report) -> Vec<IpNet> {
                 report.take(directive);
                 networks.push(network);
             }
-            None => report.note(directive, "it is no address and no network"),
+            None => report.note(directive, "it is neither an address nor a network"),
         }
     }
     networks

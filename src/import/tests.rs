@@ -245,10 +245,10 @@ fn locations_within_others_are_routes_or_one_line() {
     } }";
     let (yaml, lines) = import(text).unwrap();
     let expected = [
-        "nginx.conf:3: location: another location beside the one around it takes its paths",
+        "nginx.conf:3: location: another location than the surrounding one matches its paths",
         "nginx.conf:4: gzip: flowgate does not compress",
-        "nginx.conf:5: location: nginx takes no location within another whose path it does not begin with",
-        "nginx.conf:7: location: a location within an exact one or a regular expression is no route",
+        "nginx.conf:5: location: nginx rejects a nested location whose path does not begin with that of the outer one",
+        "nginx.conf:7: location: a location nested in an exact one or a regular expression does not become a route",
         "nginx.conf:8: location: the location within it takes all of its paths",
         "nginx.conf:8: proxy_pass: no converted",
     ];
@@ -261,7 +261,7 @@ fn locations_within_others_are_routes_or_one_line() {
     let inner = yaml_of_inner.split("  - name: ").find(|route| route.starts_with("a/x\n"));
     let inner = inner.unwrap_or_else(|| panic!("{yaml_of_inner}"));
     assert!(inner.contains("match: { path: /a/x }") && inner.contains("body_limit: 5B"), "{inner}");
-    assert!(!inner.contains("deny"), "its own list takes the place of the outer one: {inner}");
+    assert!(!inner.contains("deny"), "its own list replaces the outer one: {inner}");
     assert!(yaml.contains("name: a\n") && !yaml.contains("name: a/x"), "{yaml}");
 }
 

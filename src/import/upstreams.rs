@@ -106,7 +106,7 @@ fn url(scheme: &str, authority: &str) -> Result<String, String> {
     }
     let is_sign = |sign: char| sign.is_ascii_alphanumeric() || ".-_:[]".contains(sign);
     if authority.is_empty() || !authority.chars().all(is_sign) {
-        return Err("the address is none".into());
+        return Err("the address is invalid".into());
     }
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     let port = if has_port {

@@ -172,7 +172,7 @@ impl Escape {
     }
 }
 
-/// Returns a field's value, or `None` if what it asks for cannot stand in a header.
+/// Returns a field's value, or `None` if what it asks for is not allowed in a header.
 pub(super) fn header(text: &HeaderText, values: Option<&Values>) -> Option<HeaderValue> {
     match text {
         Text::Plain(value) => Some(value.clone()),

@@ -81,7 +81,7 @@ pub enum ReplayError {
         known: String,
     },
     /// `--host` is invalid.
-    #[error("`{0}` is no host: write `--host shop.example.com`")]
+    #[error("`{0}` is not a host: write `--host shop.example.com`")]
     NoHost(String),
     /// The result cannot be printed.
     #[error("cannot write the result")]

@@ -81,7 +81,7 @@ impl Unmatched {
     pub(super) fn explain(&self, engine: &Engine) -> Option<String> {
         let Self { arrivals, lost, .. } = self;
         if *arrivals == 0 {
-            return Some("the input holds no request: nothing was replayed".to_owned());
+            return Some("the input has no request: nothing was replayed".to_owned());
         }
         if let Some(hosts) = self.fitting_hosts() {
             if *lost == 0 {

@@ -20,13 +20,13 @@ pub enum BadHost {
     #[error("the host has an empty label")]
     EmptyLabel,
     /// It has a character other than letters, digits, `-`, `_` and `.`.
-    #[error("the host has a character that no host has")]
+    #[error("the host has an invalid character")]
     Character,
     /// The part after the colon is not a port.
     #[error("the host has a port that is not a number up to 65535")]
     Port,
     /// The part in brackets is not an IPv6 address.
-    #[error("the host has brackets around what is not an IPv6 address")]
+    #[error("the host has brackets, but is not an IPv6 address")]
     Address,
 }
 
@@ -129,7 +129,7 @@ impl HostPattern {
         if name.contains('*') {
             return Err(Invalid::new(
                 format!("`{shown}` has a `*` that is not its whole first label"),
-                "a wildcard stands in front: `*.example.com`",
+                "a wildcard must come first: `*.example.com`",
             ));
         }
         if name.rsplit(']').next().is_some_and(|end| end.contains(':')) {
@@ -238,8 +238,8 @@ mod tests {
         assert_eq!(HostPattern::parse("*.Example.COM.").unwrap().to_string(), "*.example.com");
         for (text, word) in [
             ("*", "leave `host` out"),
-            ("*.*.a", "in front"),
-            ("a*.b", "in front"),
+            ("*.*.a", "come first"),
+            ("a*.b", "come first"),
             ("a.example:80", "listeners"),
             ("[::1]:80", "listeners"),
             ("::1", "brackets"),

@@ -81,7 +81,7 @@ impl PathPattern {
         let mut segments = read(text)?;
         if segments.iter().any(|segment| matches!(segment, Segment::Parameter(_))) {
             return Err(Invalid::new(
-                "a prefix holds no `{parameter}`",
+                "a prefix cannot have a `{parameter}`",
                 "match the whole path, or use a regular expression",
             ));
         }

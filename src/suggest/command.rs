@@ -39,7 +39,7 @@ pub enum SuggestError {
     #[error("`--key`: {0}")]
     Key(crate::route::Invalid),
     /// `--host` is none.
-    #[error("`{0}` is no host: write `--host shop.example.com`")]
+    #[error("`{0}` is not a host: write `--host shop.example.com`")]
     NoHost(String),
     /// The result cannot be printed.
     #[error("cannot write the result")]

@@ -125,7 +125,7 @@ fn a_route_is_named_with_its_runner_up_and_a_client_that_is_not_let_in_with_its_
         (json!({ "path": "/", "method": "CONNECT" }), "serves no CONNECT"),
         (json!({ "path": "/", "host": "a b" }), "is no host"),
         (json!({ "path": "/", "listener": "none" }), "there are: web"),
-        (json!({ "path": "/", "headers": [["a b", "c"]] }), "is no name of a header"),
+        (json!({ "path": "/", "headers": [["a b", "c"]] }), "is not the name of a header"),
         (json!({ "path": "/", "headers": vec![("a", "b"); 129] }), "more than 128 header lines"),
     ] {
         let answer = post(&gateway, JSON, &question.to_string());

@@ -407,12 +407,12 @@ fn an_imported_file_decides_as_nginx_does() {
         upstream.address,
         &[
             "limit_req: rejects as nginx does, but holds nothing back",
-            "location: another location beside the one around it takes its paths",
+            "location: another location than the surrounding one matches its paths",
             "all paths that match `.*/\\..*` get 403",
             "all paths that match `/admin/.*` get 403",
             "; there is no route for it",
             "all paths that match `/p/.*` get 403",
-            "location: a location within an exact one or a regular expression is no route; it keeps clients out. The route around it is closed",
+            "location: a location nested in an exact one or a regular expression does not become a route; it keeps clients out. The route around it is closed",
             "if: write a route with a `match` for each case. The route is closed",
         ],
     );

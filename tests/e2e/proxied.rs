@@ -123,7 +123,7 @@ fn only_trusted_proxies_of_the_listener_are_believed_and_an_edit_changes_that() 
     let mut stranger = Client::new(gateway.web());
     stranger.send([V1, head("GET", "/", &[]).as_bytes()].concat());
     assert!(stranger.is_closed());
-    gateway.wait_log("the peer is no trusted proxy");
+    gateway.wait_log("the peer is not a trusted proxy");
 }
 
 #[test]

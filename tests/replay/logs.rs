@@ -331,7 +331,7 @@ fn a_log_without_hosts_says_which_host_to_pass() {
         `api` (api.example.com/v1/*), `blogs` (*.blog.example.com/x)";
     assert!(out.contains(note), "{out}");
     let wrong = report("not a host").unwrap_err().to_string();
-    assert_eq!(wrong, "`not a host` is no host: write `--host shop.example.com`");
+    assert_eq!(wrong, "`not a host` is not a host: write `--host shop.example.com`");
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_replay_that_asks_no_rule_says_why() {
         pass `--host api.example.com` (then 2 of 3 match)\n";
     assert!(said.contains(note), "{said}");
     let (_, said) = replayed(&ruleless, "", |_| {}).unwrap();
-    assert_eq!(said, "note: the input holds no request: nothing was replayed\n");
+    assert_eq!(said, "note: the input has no request: nothing was replayed\n");
     let header = config(
         "  - { name: a, match: { path_prefix: /, header: { x-a: b } }, upstream: up, flow: [{ name: r, limit: 1/1s }] }",
     );

@@ -153,7 +153,7 @@ fn quoted_value(text: &str) -> (String, &str) {
             '\\' => match letters.next().expect("an escape goes on").1 {
                 'n' => value.push('\n'),
                 plain @ ('\\' | '"') => value.push(plain),
-                other => panic!("\\{other} is no escape"),
+                other => panic!("\\{other} is not an escape"),
             },
             letter => value.push(letter),
         }

@@ -207,7 +207,7 @@ impl StoreConnection {
         if let Some(key) = &reply.rewritten {
             tracing::warn!(
                 key,
-                "the store held an invalid secret; flowgate has written this key anew"
+                "the store had an invalid secret; flowgate has written this key again"
             );
         }
         self.seed = store.learn(&reply, is_first, now);

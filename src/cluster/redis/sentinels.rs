@@ -115,5 +115,5 @@ pub(super) async fn connect(
         return Ok(connection);
     }
     let kind = ErrorKind::Server(ServerErrorKind::ReadOnly);
-    Err(RedisError::from((kind, "the server that the sentinels name is no primary")))
+    Err(RedisError::from((kind, "the server that the sentinels name is not a primary")))
 }

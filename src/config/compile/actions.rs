@@ -139,7 +139,7 @@ impl Compiler {
             Piece::Value(_) => false,
         };
         if !is_whole {
-            let message = format!("{} is no URL and no path", quoted(&to.value.0));
+            let message = format!("{} is neither a URL nor a path", quoted(&to.value.0));
             let help = "write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`";
             self.error(Problem::error(to.place, message).help(help));
             return None;

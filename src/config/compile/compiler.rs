@@ -91,7 +91,7 @@ impl Compiler {
         self.unique(
             names.map(|at| (&at.value.0, at.place)),
             |name| format!("two {what}s share the name `{name}`"),
-            "write another name: it tells them apart in logs, metrics and reloads",
+            "write another name: it distinguishes them in logs, metrics and reloads",
         );
     }
 }

@@ -56,7 +56,7 @@ impl Compiler {
         if let Some(at) = plans.iter().position(|plan| is_shared && plan.priority.is_some()) {
             self.error(
                 Problem::error(places[at], "`priority` beside a rule with `scope: cluster`")
-                    .help("remove one: what is lent here cannot wait for what others decide"),
+                    .help("remove one: a loan here cannot wait for the decision of other gateways"),
             );
         }
         (rules, plans, shared)
@@ -83,7 +83,7 @@ impl Compiler {
             self.error(
                 Problem::error(name.place, format!("no rule can be called `{}`", name.value.0))
                     .label("the route's own goes by this name")
-                    .help("write another name: it tells them apart in logs, metrics and reloads"),
+                    .help("write another name: it distinguishes them in logs, metrics and reloads"),
             );
         }
     }
@@ -217,13 +217,13 @@ impl Compiler {
                 continue;
             };
             if parts.contains(&part) {
-                let message = format!("{} stands in the key twice", quoted(&at.value.0));
+                let message = format!("{} is in the key twice", quoted(&at.value.0));
                 self.error(Problem::error(at.place, message).help("remove one"));
                 continue;
             }
             if part == Part::Route && words.len() > 1 {
                 self.error(
-                    Problem::error(at.place, "`route` means nothing beside other parts")
+                    Problem::error(at.place, "`route` has no effect beside other parts")
                         .help("remove it: every rule counts for its own route"),
                 );
             }

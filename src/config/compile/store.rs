@@ -198,7 +198,7 @@ impl Compiler {
                 Problem::warning(
                     Lint::SyncIntervalTooLong,
                     place,
-                    "gateways hear of a window when it is over",
+                    "gateways learn of a window when it is over",
                 )
                 .label("each of them lets a whole limit pass")
                 .help(help),

@@ -179,7 +179,7 @@ fn chain(
             return wrong(message, "write the whole file: it looks cut short");
         }
         _ => {
-            let message = format!("{} holds no certificate", shown(&file.value));
+            let message = format!("{} has no certificate", shown(&file.value));
             return wrong(message, "write a PEM file with `-----BEGIN CERTIFICATE-----`");
         }
     };
@@ -189,7 +189,7 @@ fn chain(
             Ok((chain, names))
         }
         Err(error) => wrong(
-            format!("{} is no X.509 certificate: {error}", shown(&file.value)),
+            format!("{} is not an X.509 certificate: {error}", shown(&file.value)),
             "write the server's own certificate first",
         ),
     }
@@ -198,7 +198,7 @@ fn chain(
 fn private_key(file: &At<PathBuf>, files: &Files) -> Result<PrivateKeyDer<'static>, Problem> {
     let pem = contents(files, &file.value, "key").map_err(|at| at(file.place))?;
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
-        let message = format!("{} holds no private key", shown(&file.value));
+        let message = format!("{} has no private key", shown(&file.value));
         Problem::error(file.place, message)
             .help("write a PEM file with `-----BEGIN PRIVATE KEY-----`, without a passphrase")
     })
@@ -224,7 +224,7 @@ pub(in crate::config) fn authorities(
     {
         return Ok(list);
     }
-    let message = format!("{} holds no certificate to be trusted", shown(&file.value));
+    let message = format!("{} has no certificate to trust", shown(&file.value));
     Err(Problem::error(file.place, message)
         .help("write a PEM file with `-----BEGIN CERTIFICATE-----`"))
 }
@@ -243,7 +243,7 @@ fn contents<'f>(
     let message = format!("cannot read the {what} {}: {why}", shown(path));
     Err(move |place| {
         Problem::error(place, message)
-            .help("write the name of a PEM file; relative names are meant from this file's folder")
+            .help("write the name of a PEM file; relative names start from this file's folder")
             .missing_file(is_missing)
     })
 }

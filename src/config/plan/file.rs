@@ -80,7 +80,7 @@ impl Plan {
             }
         };
         let help = "write a file in a folder that is there and that this user may write to; \
-                    relative names are meant from this file's folder";
+                    relative names start from this file's folder";
         let place = self.access_log.unwrap_or_default();
         self.warnings.instead(Problem::error(place, message).help(help))
     }

@@ -142,7 +142,7 @@ fn trusted(options: &TlsOptions, files: &Files, https: Place) -> Result<Trusted,
 /// Reads the name that a server's certificate must have.
 fn server_name(text: &At<String>) -> Result<ServerName<'static>, Problem> {
     ServerName::try_from(text.value.clone()).map_err(|_| {
-        let message = format!("{} is no name that a certificate can have", quoted(&text.value));
+        let message = format!("{} is not a name that a certificate can have", quoted(&text.value));
         Problem::error(text.place, message).help("write a host, as in `shop.internal`")
     })
 }

@@ -93,7 +93,7 @@ fn slip(text: &str, cause: Cause) -> Problem {
     let (Cause::Tab(at) | Cause::Quote(at) | Cause::Bracket(at)) = cause;
     let place = Place::of(at..at + 1);
     match cause {
-        Cause::Tab(_) => Problem::error(place, "a tab stands where YAML wants spaces")
+        Cause::Tab(_) => Problem::error(place, "a tab is used where YAML requires spaces")
             .label("this is a tab")
             .help("indent with spaces"),
         Cause::Quote(_) => Problem::error(place, "the quote that opens here is never closed")
@@ -137,7 +137,7 @@ const QUOTE: &str = "put the text in quotes, as in `path: \"/users/{id}\"`";
 const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
     (
         &[ErrorKind::TabNotAllowed, ErrorKind::TabInBlockIndentation, ErrorKind::TabInIndentation],
-        "a tab stands where YAML wants spaces",
+        "a tab is used where YAML requires spaces",
         "indent with spaces",
     ),
     (
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
         check("a: b\n---\nc: d\n", 5, "more than one YAML document");
-        check("ä: ü\nb:\n\tc: 1\n", 10, "a tab stands where YAML wants spaces");
+        check("ä: ü\nb:\n\tc: 1\n", 10, "a tab is used where YAML requires spaces");
         check("a: 1\n  b: 2\n", 7, "deeper than `a`");
         check("a: b: c\n", 4, "a second `:` where no key can stand");
         check("a:\n  - name:web\n    listen: 1\n", 11, "a blank is missing behind this `:`");
@@ -222,7 +222,7 @@ mod tests {
         check("ä: 'x", 4, "the quote that opens here is never closed");
         check("a: [1\nb: 2\n", 3, "the `[` that opens here is never closed");
         check("a: 'it's'\n", 7, "the text goes on behind its closing quote");
-        check("a:\n  b: 1\n\tc: 2\n", 10, "a tab stands where YAML wants spaces");
+        check("a:\n  b: 1\n\tc: 2\n", 10, "a tab is used where YAML requires spaces");
         check("a: \"x\nb: \"y\"\n", 3, "the quote that opens here is never closed");
         check("a: &b [*b]\n", 7, "within the value that it names");
     }

@@ -175,7 +175,7 @@ impl Scenario {
             decoded.value
         });
         if let Some(place) = spec.as_ref().and_then(|spec| spec.include.place) {
-            let problem = Problem::error(place, "`include` works in a file of its own only");
+            let problem = Problem::error(place, "`include` works only in a separate file");
             problems.add(problem.help("write `config: FILE`, and `include` in that file"));
         }
         let spec = spec.map(|spec| spec.resolved(source).without_files());

@@ -185,7 +185,7 @@ pub(super) fn when(text: &str) -> Found<When> {
         when.after = words.duration("`after 1s`")?;
     } else if words.peek() != Some("every") {
         let word = words.take().unwrap_or_default();
-        return Err(words.wrong(format!("{} is no time of a step", quoted(word)), HELP));
+        return Err(words.wrong(format!("{} is not a time of a step", quoted(word)), HELP));
     }
     if words.is("over") {
         when.spread = Spread::Over(words.duration("`over 1s`")?);
@@ -244,7 +244,7 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
     let is_method = method.bytes().all(|byte| byte.is_ascii_uppercase());
     let method = Method::from_bytes(method.as_bytes()).ok().filter(|_| is_method);
     let method =
-        method.ok_or_else(|| words.wrong("this is no method", format!("write {EXAMPLE}")))?;
+        method.ok_or_else(|| words.wrong("this is not a method", format!("write {EXAMPLE}")))?;
     let path = words.wanted("the path", EXAMPLE)?;
     if !path.starts_with('/') {
         return Err(words.wrong("a path begins with `/`", format!("write {EXAMPLE}")));
@@ -278,7 +278,7 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
             let client = Numbered::new(address);
             if client.of(1).parse::<IpAddr>().is_err() {
                 let help = "write `from 192.0.2.4`, without a port";
-                return Err(words.wrong("this is no address", help));
+                return Err(words.wrong("this is not an address", help));
             }
             to.client = Some(client);
         }
@@ -294,8 +294,9 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
                 let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
                 Some((name, Numbered::new(value)))
             });
-            let field = field
-                .ok_or_else(|| words.wrong("this is no header", "write `header x-tenant=gold`"))?;
+            let field = field.ok_or_else(|| {
+                words.wrong("this is not a header", "write `header x-tenant=gold`")
+            })?;
             to.headers.push(field);
         }
         "key" => to.key = Some(Numbered::new(words.wanted("the key", "`key tenant-4`")?)),
@@ -305,8 +306,9 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
         "status" => {
             let status = words.number("the status", "`status 503`")?;
             let status = u16::try_from(status).ok().filter(|status| (100..600).contains(status));
-            to.status =
-                Some(status.ok_or_else(|| words.wrong("this is no status", "write `status 503`"))?);
+            to.status = Some(
+                status.ok_or_else(|| words.wrong("this is not a status", "write `status 503`"))?,
+            );
         }
         other => {
             let message = format!("{} says nothing about a request", quoted(other));
@@ -405,7 +407,7 @@ fn unknown(words: &Words<'_>, word: &str, what: &str, known: &[&str]) -> Wrong {
         || format!("write one of {}", known.join(", ")),
         |meant| format!("did you mean `{meant}`?"),
     );
-    words.wrong(format!("{} is no {what}", quoted(word)), help)
+    words.wrong(format!("{} is not a {what}", quoted(word)), help)
 }
 
 fn time(words: &mut Words<'_>, measure: Measure) -> Found<Expect> {

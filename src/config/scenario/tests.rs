@@ -27,36 +27,42 @@ fn problems(step: &str) -> String {
 #[test]
 fn a_wrong_word_is_marked_with_a_hint() {
     for (step, expected) in [
-        ("at 0s: 5 x GET /a -> 5 pased", "8:32: `pased` is no decision | did you mean `passed`?"),
+        (
+            "at 0s: 5 x GET /a -> 5 pased",
+            "8:32: `pased` is not a decision | did you mean `passed`?",
+        ),
         (
             "at 0s: 5 x GET /a form 192.0.2.1",
             "8:27: `form` says nothing about a request | did you mean `from`?",
         ),
         ("at 0s: 5 GET /a", "8:18: `x` is missing behind the number | write `120 x GET /a`"),
-        ("at 0s: get /a", "8:16: this is no method | write `120 x GET /a`"),
+        ("at 0s: get /a", "8:16: this is not a method | write `120 x GET /a`"),
         ("at 0s: GET a", "8:20: a path begins with `/` | write `120 x GET /a`"),
         ("at 5: GET /a", "8:12: `5` has no unit"),
-        ("soon: GET /a", "8:9: `soon` is no time of a step"),
+        ("soon: GET /a", "8:9: `soon` is not a time of a step"),
         ("every 0s for 1s: GET /a", "8:15: `every` needs a time"),
-        ("at 0s: GET /a from there", "8:28: this is no address"),
+        ("at 0s: GET /a from there", "8:28: this is not an address"),
         (
             "at 0s: GET /a -> 5 passed, wait < 5ms",
             "8:41: no time is compared like this | write `<=`, `>=` or `=`",
         ),
         ("at 0s: 120x GET /a", "8:16: `120x` is not a whole number | write `120 x GET /a`"),
         ("at 0s: GET /a -> all passed", "8:26: `all` is not a whole number | write `100 passed`"),
-        ("\"at 0s: 5 x GET /a -> 5 pased\"", "8:33: `pased` is no decision | did you mean"),
-        ("'soon: GET /a'", "8:10: `soon` is no time of a step"),
+        ("\"at 0s: 5 x GET /a -> 5 pased\"", "8:33: `pased` is not a decision | did you mean"),
+        ("'soon: GET /a'", "8:10: `soon` is not a time of a step"),
         ("'GET /a'", "8:9: a step is a time and a sentence"),
-        ("\"at 0s: GET /\\u0061 -> 5 pased\"", "8:9: `pased` is no decision"),
+        ("\"at 0s: GET /\\u0061 -> 5 pased\"", "8:9: `pased` is not a decision"),
         ("at 0s: GET /a -> 1 passed by", "8:37: the rule is missing"),
         ("at 0s: GET /a -> 1 passed for rate", "8:35: only rejected requests have a reason"),
         (
             "at 0s: GET /a -> 1 rejected for rates",
-            "8:41: `rates` is no reason | did you mean `rate`?",
+            "8:41: `rates` is not a reason | did you mean `rate`?",
         ),
-        ("at 0s: GET /a -> 1 shed", "8:28: `shed` is no decision | write one of passed, delayed"),
-        ("at 0s: GET /a status 5", "8:30: this is no status"),
+        (
+            "at 0s: GET /a -> 1 shed",
+            "8:28: `shed` is not a decision | write one of passed, delayed",
+        ),
+        ("at 0s: GET /a status 5", "8:30: this is not a status"),
         ("at 0s", "8:9: a step is a time and a sentence"),
         ("at 0s: [a]", "8:16: expected a sentence for `steps`, not a list"),
         ("[a]", "8:9: expected a sentence for `steps`, not a list"),
@@ -131,7 +137,7 @@ fn a_number_stands_where_it_is_asked_for() {
     let numbered = Numbered::new("a{n}b{n}");
     assert_eq!((numbered.of(1), numbered.of(20)), ("a1b1".into(), "a20b20".into()));
     let wrong = problems("at 0s: GET / from 192.0.2.{m}");
-    assert!(wrong.starts_with("8:27: this is no address"), "{wrong}");
+    assert!(wrong.starts_with("8:27: this is not an address"), "{wrong}");
 }
 
 proptest! {

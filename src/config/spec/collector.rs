@@ -38,7 +38,7 @@ impl CollectorEndpoint {
         const HELP: &str = "write `http://HOST:4318`, or `https://HOST/PATH`";
         // Without the text, which may hold a password or a token.
         let wrong = |why: &str| invalid(format!("the collector's URL {why}"), HELP);
-        let Ok(uri) = text.parse::<Uri>() else { return wrong("is no URL") };
+        let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
         let is_tls = uri.scheme_str() == Some("https");
         let has_scheme = is_tls || uri.scheme_str() == Some("http");
         let Some(authority) = uri.authority().filter(|_| has_scheme) else {

@@ -259,7 +259,7 @@ pub(in crate::config) fn token(text: &str) -> Result<Secret, Invalid> {
     const HELP: &str =
         "write 16 to 1024 visible ASCII characters, as `openssl rand -hex 32` prints them";
     if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
-        return invalid("the token has a character that cannot stand in a header", HELP);
+        return invalid("the token has a character that is not allowed in a header", HELP);
     }
     if !(16..=1024).contains(&text.len()) {
         return invalid(format!("the token has {} characters", text.len()), HELP);

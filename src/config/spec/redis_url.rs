@@ -58,7 +58,7 @@ impl RedisUrl {
                 "write `%23` for one of the user or the password, or remove it and what follows",
             );
         }
-        let Ok(uri) = text.parse::<Uri>() else { return wrong("is no URL") };
+        let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
         let is_tls = match uri.scheme_str() {
             Some("redis") => false,
             Some("rediss") => true,
@@ -69,7 +69,7 @@ impl RedisUrl {
         let login = authority.as_str().rsplit_once('@').map(|(login, _)| login);
         let node = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, node)| node);
         let Some(port) = node.strip_prefix(authority.host()).and_then(port) else {
-            return wrong("has a port that is none");
+            return wrong("has an invalid port");
         };
         let database = match uri.path().trim_start_matches('/') {
             "" => Some(0),
@@ -85,7 +85,7 @@ impl RedisUrl {
         let decode =
             |text: Option<&str>| text.filter(|text| !text.is_empty()).map(decoded).transpose();
         let (Some(user), Some(password)) = (decode(user).ok(), decode(password).ok()) else {
-            return wrong("has a user or a password with a `%` that is no escape");
+            return wrong("has a user or a password with a `%` that is not an escape");
         };
         if user.is_some() && password.is_none() {
             return invalid(

@@ -200,7 +200,7 @@ const IN_LIMIT: &str = "write it in `limit`: how many per how long, as in `limit
 const IN_REJECT: &str = "write it for the whole route, beside `flow`: `reject: { status: 503 }`";
 
 #[cfg(test)]
-const PACING_RULE: &str = "write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests";
+const PACING_RULE: &str = "write a rule with `algorithm: pacing`, under `flow`: the route's own pacing applies to all its requests";
 
 impl From<OnDuplicate> for route::OnDuplicate {
     fn from(word: OnDuplicate) -> Self {

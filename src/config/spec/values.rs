@@ -375,7 +375,7 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, Invalid> {
         (Some(port), _) if port > 0 => port,
         (None, None) if is_tls => 443,
         (None, None) => 80,
-        _ => return wrong("has a port that is none"),
+        _ => return wrong("has an invalid port"),
     };
     if host.is_empty() {
         return wrong("has no host");
@@ -441,7 +441,7 @@ pub(in crate::config) fn header_value(text: &str) -> Result<HeaderValue, Invalid
     text.parse().or_else(|_| {
         not(
             text,
-            "cannot stand in a header",
+            "is not allowed in a header",
             "write visible ASCII characters and spaces, on one line",
         )
     })
@@ -484,7 +484,7 @@ pub(in crate::config) fn answer_status(text: &str) -> Result<StatusCode, Invalid
 pub(in crate::config) fn location(text: &str) -> Result<String, Invalid> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\') {
         let help = "write other characters as escapes, a space as `%20`";
-        return not(text, "cannot stand in a URL", help);
+        return not(text, "is not allowed in a URL", help);
     }
     Ok(text.to_owned())
 }
@@ -679,9 +679,9 @@ mod tests {
         refused(url, "10.0.1.5:8000", "`10.0.1.5:8000` is not an http:// or https:// URL");
         refused(url, "http://a/b", "`http://a/b` has a path; requests keep their own");
         refused(url, "http://u@a", "`http://u@a` holds a user name");
-        refused(url, "http://a:0", "`http://a:0` has a port that is none");
-        refused(url, "http://a:", "`http://a:` has a port that is none");
-        refused(url, "http://a:99999", "`http://a:99999` has a port that is none");
+        refused(url, "http://a:0", "`http://a:0` has an invalid port");
+        refused(url, "http://a:", "`http://a:` has an invalid port");
+        refused(url, "http://a:99999", "`http://a:99999` has an invalid port");
         refused(url, "http://", "`http://` is not a URL");
         refused(url, "", "`` is not a URL");
     }
@@ -712,7 +712,7 @@ mod tests {
         refused(method, "get", "`get` is not upper-case, as methods are");
         refused(method, "G E T", "`G E T` is not a method");
         refused(header_name, "x y", "`x y` is not the name of a header");
-        refused(header_value, "a\nb", "`a\\nb` cannot stand in a header");
+        refused(header_value, "a\nb", "`a\\nb` is not allowed in a header");
         refused(status, "200", "`200` is not the status of a rejection");
         refused(check_path, "healthz", "`healthz` is not a path");
         refused(check_path, "/a b", "`/a b` is not a path");

@@ -48,9 +48,9 @@ fn each_file_that_does_not_serve_is_reported_at_its_value() {
         ("cert: none.pem, key: a.key", 35, "cannot read the certificate"),
         ("cert: a.pem, key: none.key", 47, "cannot read the key"),
         ("cert: a.pem, key: b.key", 47, "the key belongs to another certificate"),
-        ("cert: junk.pem, key: a.key", 35, "junk.pem` holds no certificate"),
-        ("cert: a.pem, key: junk.pem", 47, "junk.pem` holds no private key"),
-        ("cert: odd.pem, key: a.key", 35, "odd.pem` is no X.509 certificate"),
+        ("cert: junk.pem, key: a.key", 35, "junk.pem` has no certificate"),
+        ("cert: a.pem, key: junk.pem", 47, "junk.pem` has no private key"),
+        ("cert: odd.pem, key: a.key", 35, "odd.pem` is not an X.509 certificate"),
         ("cert: ., key: a.key", 35, "it is a folder"),
     ] {
         let problems = folder.read(&format!("[{{ {certificate} }}]")).unwrap_err();
@@ -74,7 +74,7 @@ fn problems_of_a_certificate_and_of_its_key_are_reported_together() {
     assert_eq!(found.len(), 3, "{problems}");
     for (message, words) in found.iter().zip([
         "cannot read the certificate",
-        "junk.key` holds no private key",
+        "junk.key` has no private key",
         "the key belongs to another certificate",
     ]) {
         assert!(message.contains(words), "{problems}");
@@ -139,8 +139,8 @@ fn what_a_store_is_trusted_by_is_reported_at_its_value_unless_only_rules_are_rea
     };
     for (ca, message) in [
         ("none.pem", "cannot read the certificate"),
-        ("a.key", "a.key` holds no certificate to be trusted"),
-        ("mixed.pem", "mixed.pem` holds no certificate to be trusted"),
+        ("a.key", "a.key` has no certificate to trust"),
+        ("mixed.pem", "mixed.pem` has no certificate to trust"),
     ] {
         let path = named(ca);
         let problems = read(&path).unwrap_err();
@@ -167,12 +167,12 @@ fn what_is_wrong_with_the_tls_of_an_upstream_is_reported_at_its_value() {
     };
     for (scheme, tls, column, message) in [
         ("https://", "ca: none.pem", 16, "cannot read the certificate"),
-        ("https://", "ca: a.key", 16, "a.key` holds no certificate to be trusted"),
+        ("https://", "ca: a.key", 16, "a.key` has no certificate to trust"),
         ("https://", "ca: a.pem, cert: none.pem, key: a.key", 29, "cannot read the certificate"),
         ("https://", "ca: a.pem, cert: a.pem, key: b.key", 41, "belongs to another certificate"),
         ("https://", "ca: a.pem, cert: a.pem", 23, "`cert` without `key`"),
         ("https://", "ca: a.pem, key: a.key", 23, "`key` without `cert`"),
-        ("https://", "ca: a.pem, server_name: 'a b'", 36, "`a b` is no name that a certificate"),
+        ("https://", "ca: a.pem, server_name: 'a b'", 36, "`a b` is not a name that a certificate"),
         ("http://", "ca: a.pem", 5, "`tls` without a server that speaks TLS"),
     ] {
         let path = file(scheme, tls);

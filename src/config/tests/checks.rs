@@ -22,7 +22,7 @@ routes:
   - { name: r, match: { path: / }, upstream: zzz }
 ",
         &[
-            "two listeners share the name `web` | write another name: it tells them apart in logs, metrics and reloads",
+            "two listeners share the name `web` | write another name: it distinguishes them in logs, metrics and reloads",
             "two listeners on `0.0.0.0:80` | write another port",
             "the server is in the list already | write `weight: 2` at the first to send it more",
             "`balance` cannot be `hashed` | write one of `round_robin`, `least_request`, `random`, `hash`",
@@ -92,7 +92,7 @@ fn the_admin_listener_asks_for_proof_unless_it_is_on_loopback() {
         ("{ listen: 0.0.0.0:9901 }", "asks for no proof"),
         ("{ listen: ':9901' }", "asks for no proof"),
         ("{ token: short-secret }", "the token has 12 characters"),
-        ("{ token: 'a secret with a blank' }", "a character that cannot stand in a header"),
+        ("{ token: 'a secret with a blank' }", "a character that is not allowed in a header"),
         ("{ token_file: none }", "cannot read the token file `"),
         ("{ token_file: short }", "cannot be used: the token has 6 characters"),
         (&format!("{{ token: {secret}, token_file: good }}"), "two tokens"),
@@ -210,11 +210,11 @@ fn breakers_are_checked() {
         ),
         (
             "errors: 5, key: client_ip",
-            "a breaker takes no `key` | write a route of its own for those requests, to the same upstream: a breaker is of all of its route's",
+            "a breaker takes no `key` | write a separate route for those requests, to the same upstream: a breaker applies to its whole route",
         ),
         (
             "errors: 5, cost: 2",
-            "a breaker takes no `cost` | remove it: an answer counts as one, whatever its request cost",
+            "a breaker takes no `cost` | remove it: a response counts as one, whatever its request's cost",
         ),
     ] {
         let text = format!(

@@ -63,7 +63,7 @@ error: two rules share the name `a`
 13 |       - { name: a, limit: 10/1s, brust: 5 }
    |                 ^ again here
    |
-   = help: write another name: it tells them apart in logs, metrics and reloads
+   = help: write another name: it distinguishes them in logs, metrics and reloads
 
 error: a rule has no key `brust`; did you mean `burst`?
   --> gateway.yaml:13:34
@@ -97,7 +97,7 @@ fn a_tab_and_an_open_quote_are_named_where_they_stand() {
     refused(
         "listeners:\n  - name: web\n\tlisten: 127.0.0.1:8080\n",
         "
-error: a tab stands where YAML wants spaces
+error: a tab is used where YAML requires spaces
  --> gateway.yaml:3:1
   |
 3 |     listen: 127.0.0.1:8080

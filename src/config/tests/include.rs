@@ -152,7 +152,7 @@ error: two routes share the name `same`
 5 |   - name: same
   |           ---- first here
   |
-  = help: write another name: it tells them apart in logs, metrics and reloads";
+  = help: write another name: it distinguishes them in logs, metrics and reloads";
     assert_eq!(problems, expected, "{problems}");
 }
 
@@ -193,7 +193,7 @@ fn each_problem_is_in_its_file() {
     assert_eq!(
         lines,
         [
-            "b.yaml:2:1 a tab stands where YAML wants spaces",
+            "b.yaml:2:1 a tab is used where YAML requires spaces",
             "d.yaml:1:4 the `[` that opens here is never closed"
         ],
         "nothing else is certain"

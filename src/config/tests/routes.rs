@@ -45,15 +45,15 @@ fn what_a_route_cannot_do_is_an_error() {
         ),
         (
             "redirect: b.example",
-            "`b.example` is no URL and no path | write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`",
+            "`b.example` is neither a URL nor a path | write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`",
         ),
         (
             "redirect: 'https://'",
-            "`https://` is no URL and no path | write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`",
+            "`https://` is neither a URL nor a path | write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`",
         ),
         (
             "redirect: '/a b'",
-            "`/a b` cannot stand in a URL | write other characters as escapes, a space as `%20`",
+            "`/a b` is not allowed in a URL | write other characters as escapes, a space as `%20`",
         ),
         (
             "redirect: { to: https, status: 304 }",

@@ -13,7 +13,7 @@ fn no_rule_is_called_as_the_routes_own() {
     let rules = "{ name: pacing, limit: 1/1s }, { name: breaker, limit: 1/1s }, { name: pace, limit: 1/1s }";
     let of = |name: &str| {
         format!(
-            "no rule can be called `{name}` | write another name: it tells them apart in logs, \
+            "no rule can be called `{name}` | write another name: it distinguishes them in logs, \
              metrics and reloads"
         )
     };
@@ -150,11 +150,11 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
                 "`on_duplicate_key` with a key that no client can send twice | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",
             ],
         ),
-        ("limit: 1/1s, key: [host, host]", &["`host` stands in the key twice | remove one"]),
+        ("limit: 1/1s, key: [host, host]", &["`host` is in the key twice | remove one"]),
         (
             "limit: 1/1s, key: [route, host]",
             &[
-                "`route` means nothing beside other parts | remove it: every rule counts for its own route",
+                "`route` has no effect beside other parts | remove it: every rule counts for its own route",
             ],
         ),
         (
@@ -210,7 +210,7 @@ fn pacing_is_checked() {
     messages(
         &text("rate: 10/1s, key: client_ip"),
         &[
-            "pacing takes no `key` | write a rule with `algorithm: pacing`, under `flow`: the route's own pacing is of all its requests",
+            "pacing takes no `key` | write a rule with `algorithm: pacing`, under `flow`: the route's own pacing applies to all its requests",
         ],
     );
     warnings(

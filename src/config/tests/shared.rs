@@ -54,7 +54,7 @@ fn a_shared_rule_needs_a_store_that_can_decide_about_it() {
             "      - { name: a, limit: 1/1s, scope: cluster }\n      - { name: b, algorithm: fixed_window, limit: 1/1s, priority: { header: x-p } }\n",
         ),
         &[
-            "`priority` beside a rule with `scope: cluster` | remove one: what is lent here cannot wait for what others decide",
+            "`priority` beside a rule with `scope: cluster` | remove one: a loan here cannot wait for the decision of other gateways",
         ],
     );
 }
@@ -94,7 +94,7 @@ fn a_store_is_one_server_or_what_sentinels_or_nodes_know() {
         ),
         (
             "{ redis: redis://a:70000 }",
-            "the store's URL has a port that is none | write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS",
+            "the store's URL has an invalid port | write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS",
         ),
         (
             "{ redis: 'rediss://a/#insecure' }",
@@ -192,7 +192,7 @@ fn states_are_exchanged_of_shared_rules_that_count() {
     }
     let seldom = "limit: 9/1s, scope: cluster, sync_interval: 600ms";
     let warnings = plan(&stored(STORE, &rule(seldom))).warnings.to_string();
-    assert!(warnings.contains("gateways hear of a window when it is over"), "{warnings}");
+    assert!(warnings.contains("gateways learn of a window when it is over"), "{warnings}");
     assert!(warnings.contains("write `sync_interval: 50ms`"), "{warnings}");
 }
 

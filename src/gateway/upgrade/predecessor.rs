@@ -118,7 +118,7 @@ impl Predecessor {
             tracing::warn!(
                 theirs = self.hello.form,
                 ours = FORM,
-                "the old process keeps its state in another form: all rules begin afresh"
+                "the old process keeps its state in another form: all rules start again"
             );
         }
         loop {
@@ -161,7 +161,7 @@ impl Predecessor {
             let finished =
                 finished.and_then(|()| old.wait_for(&Handover::Finished, &mut state));
             if let Err(error) = finished {
-                tracing::warn!(%error, "the old process has ended without a word: its requests count no longer");
+                tracing::warn!(%error, "the old process has ended without notice: its requests no longer count");
                 state.abandon();
             }
         })

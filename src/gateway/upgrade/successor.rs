@@ -74,11 +74,11 @@ enum HandoverError {
     Start { program: String, source: io::Error },
     #[error("{0}")]
     Rejected(String),
-    #[error("the new process ended with {0}; what it wrote says why")]
+    #[error("the new process ended with {0}; its output says why")]
     Ended(ExitStatus),
     #[error("{0}")]
     Channel(#[from] ChannelError),
-    #[error("more requests came meanwhile than could be passed to the new process")]
+    #[error("more requests arrived than could be reported to the new process")]
     TooBusy,
     #[error("the new process answered out of turn")]
     OutOfTurn,
@@ -114,7 +114,7 @@ impl Successor {
     pub(crate) fn finish(&self) {
         end(&self.gates);
         if self.finished.recv_timeout(FINISH_PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the new process does not listen to what the last requests changed");
+            tracing::warn!("the new process does not read the changes of the last requests");
         }
     }
 
@@ -198,7 +198,7 @@ fn hand_over(
     });
     // It serves, so nothing can be taken back.
     if let Err(error) = followed {
-        tracing::warn!(%error, "the new process does not know what the last requests changed");
+        tracing::warn!(%error, "the new process does not know the changes of the last requests");
     }
     Ok(())
 }

@@ -374,7 +374,7 @@ async fn proxied_client(
     };
     let mut trusted = snapshot.trusted_proxies(Some(listener)).iter();
     if !trusted.any(|network| network.contains(&peer)) {
-        return close("the listener has `proxy_protocol`, and the peer is no trusted proxy");
+        return close("the listener has `proxy_protocol`, and the peer is not a trusted proxy");
     }
     let limit = snapshot.settings.timeouts.header_read;
     let header = worker.clock.timeout(limit, proxy_protocol::read(stream));

@@ -63,7 +63,7 @@ impl UnreadableRequest {
                 "the method has a character that no method has, or the client speaks TLS to a listener without `tls`"
             }
             HeadError::Target => {
-                "the target has a character that must be percent-encoded, or is no URI"
+                "the target has a character that must be percent-encoded, or is not a URI"
             }
             HeadError::Version | HeadError::UnknownVersion => "the version is not one of HTTP/1",
             HeadError::EmptyLines => "too many empty lines come before the header",

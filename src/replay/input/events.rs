@@ -90,7 +90,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
     let line: Line<'_> = line.map_err(|error| json_reason(&error))?;
     let at = Instant::from_nanos(millis("t", line.t)?);
     let status = line.status.map(|WholeNumber(status)| u16::try_from(status));
-    let status = status.transpose().map_err(|_| "`status` is no status")?;
+    let status = status.transpose().map_err(|_| "`status` is not a status")?;
     if let Some(WholeNumber(number)) = line.complete {
         if number >= next.number {
             return Err(format!("`complete` names arrival {number}, which has not come").into());
@@ -101,7 +101,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
     let method = match &line.method {
         None => Method::GET,
         Some(Text(name)) => {
-            Method::from_bytes(name.as_bytes()).map_err(|_| "`method` is no method")?
+            Method::from_bytes(name.as_bytes()).map_err(|_| "`method` is not a method")?
         }
     };
     let shared = |text: Option<Text<'_>>| text.map(|Text(text)| Arc::from(&*text));

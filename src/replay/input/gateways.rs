@@ -80,7 +80,7 @@ fn caddy_duration(value: Option<&Value>) -> Result<Duration, Reason> {
         let parsed = text.parse::<SignedDuration>().ok().filter(|_| !text.contains(' '));
         let nanos = parsed.and_then(|duration| u64::try_from(duration.as_nanos()).ok());
         let duration = nanos.map(Duration::from_nanos);
-        return duration.ok_or_else(|| format!("`duration` is no time: {text:?}").into());
+        return duration.ok_or_else(|| format!("`duration` is not a time: {text:?}").into());
     }
     match value.and_then(Value::as_u64) {
         Some(whole @ NANOSECONDS..) => Ok(Duration::from_nanos(whole)),

@@ -43,7 +43,7 @@ impl LeftOut {
             (
                 *lost,
                 format!(
-                    "{lost} requests beside these {lines} are missing, as their stream was read too slowly"
+                    "{lost} requests are missing besides these {lines}, because their stream was read too slowly"
                 ),
             ),
         ];
@@ -75,7 +75,7 @@ mod tests {
         for mut inputs in [opened, read] {
             assert_eq!((inputs.lines, inputs.bad.count), (2, 0));
             assert_eq!(inputs.observed, Duration::from_millis(12_500));
-            let note = "7 requests beside these 2 are missing";
+            let note = "7 requests are missing besides these 2";
             assert!(inputs.notes[0].starts_with(note), "{:?}", inputs.notes);
             assert_eq!(std::iter::from_fn(|| inputs.next_event()).count(), 2);
         }

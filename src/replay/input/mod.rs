@@ -76,7 +76,7 @@ pub enum InputError {
         source: io::Error,
     },
     /// Its first lines have no known format.
-    #[error("the lines of {name} are of no format that is known: name it with `--format`")]
+    #[error("the format of {name} is unknown: name it with `--format`")]
     Unknown {
         /// The input.
         name: String,

@@ -16,7 +16,7 @@ use http::{Method, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 const NO_URI: UnreadableRequest = UnreadableRequest::malformed(
-    "the target has a character that must be percent-encoded, or is no URI",
+    "the target has a character that must be percent-encoded, or is not a URI",
 );
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {

@@ -122,7 +122,7 @@ pub(super) fn end(previews: &Previews, cause: EndCause, clock: &Clock) {
         let found = previews
             .report(clock.now())
             .map_or_else(String::new, |report| report.requests.in_words());
-        tracing::info!(%hash, "the preview ended, as {}: {found}", cause.words());
+        tracing::info!(%hash, "the preview ended because {}: {found}", cause.words());
     }
 }
 

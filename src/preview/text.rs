@@ -16,7 +16,7 @@ impl Report {
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let state = match (&self.state, &self.ended_because) {
-            (State::Ended, Some(cause)) => format!("ended, as {cause}"),
+            (State::Ended, Some(cause)) => format!("ended because {cause}"),
             (State::Ended, None) => "ended".to_owned(),
             (State::Running, _) => "running".to_owned(),
         };

@@ -199,7 +199,7 @@ const Editor = (() => {
     const rows = found.changes.slice(0, 20).map((change) => `${String(change.count).padStart(8)}  ${change.here} → ${change.there}`);
     const left = found.remaining_s === undefined || found.remaining_s === null ? "" : `, ${Math.ceil(found.remaining_s)} s left`;
     text($("edit-report-text"), [
-      runs ? `The preview runs${left}. It rejects and delays no request.` : `The preview has ended, as ${found.ended_because}.`,
+      runs ? `The preview runs${left}. It rejects and delays no request.` : `The preview has ended because ${found.ended_because}.`,
       `${count(requests.compared, "request")}: ${requests.same} the same, ${requests.would_be_rejected} would be rejected, ${requests.would_pass} would pass, ${requests.would_be_delayed} would be delayed, ${requests.no_longer_delayed} no longer delayed, ${requests.other_answer} answered otherwise`,
       ...rows,
     ].join("\n"));

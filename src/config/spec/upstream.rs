@@ -75,10 +75,10 @@ keys! {
     }
 
     /// Ejection: flowgate sends no requests for a while to a server if it cannot open a connection.
-    /// It does the same if several requests fail: the server closes the connection before its
-    /// response's header is complete, sends an invalid one, or none in time. Statuses do not count,
-    /// nor failures that a client causes. Afterwards one request tries the server. If no server is
-    /// left, all get requests.
+    /// It does the same if several requests in a row fail: the server closes the connection before
+    /// its response's header is complete, sends an invalid header, or none in time. Statuses do not
+    /// count, and neither do failures that a client causes. Afterwards one request tries the
+    /// server. If no server is left, all get requests.
     struct EjectionSpec: "the ejection of an upstream" {
         /// Failed requests in a row that eject a server.
         failures: Integer<1, 1_000_000> = 5;

@@ -121,9 +121,9 @@ fn a_route_is_named_with_its_runner_up_and_a_client_that_is_not_let_in_with_its_
     let said = explain(&gateway, "/a%2Fb/../%2e%2e/c", "a");
     assert_eq!(said["status"], 400);
     for (question, part) in [
-        (json!({ "path": "nonsense" }), "is no path"),
+        (json!({ "path": "nonsense" }), "is not a path"),
         (json!({ "path": "/", "method": "CONNECT" }), "serves no CONNECT"),
-        (json!({ "path": "/", "host": "a b" }), "is no host"),
+        (json!({ "path": "/", "host": "a b" }), "is not a host"),
         (json!({ "path": "/", "listener": "none" }), "there are: web"),
         (json!({ "path": "/", "headers": [["a b", "c"]] }), "is not the name of a header"),
         (json!({ "path": "/", "headers": vec![("a", "b"); 129] }), "more than 128 header lines"),

@@ -30,7 +30,7 @@ keys! {
         jwt: Box<JwtSpec>, else "–";
     }
 
-    /// What makes a token valid: a signature, an `exp` that has not passed, and a `nbf`, if any,
+    /// What makes a token valid: a signature, an `exp` that has not passed, and an `nbf`, if any,
     /// that has passed.
     struct JwtSpec: "a JWT" {
         /// A file with the issuer's keys: a JSON Web Key Set. flowgate watches the file and reloads

@@ -428,7 +428,7 @@ fn a_process_that_dies_while_it_drains_frees_the_places_of_its_requests() {
     assert_ne!(http::get(web, "/slow").status, 200);
     gateway.signal("KILL");
     gateway.wait();
-    gateway.wait_log("ended without a word");
+    gateway.wait_log("ended without notice");
     go.send(()).expect("the upstream waits");
     go.send(()).expect("the upstream waits");
     eventually("the place is free", || (http::get(web, "/slow").status == 200).then_some(()));

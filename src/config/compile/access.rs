@@ -60,7 +60,7 @@ impl Compiler {
     ) -> (Option<Auth>, u64) {
         let Some(At { value: spec, place, .. }) = key.as_ref() else { return (None, 0) };
         if !spec.basic.is_written() && !spec.jwt.is_written() {
-            self.error(Problem::error(*place, "`auth` without a way to prove anything").help(
+            self.error(Problem::error(*place, "`auth` without `basic` or `jwt`").help(
                 "write `auth: { basic: FILE }` or `auth: { jwt: { jwks: FILE } }`, or remove it",
             ));
         }

@@ -213,7 +213,7 @@ impl Compiler {
             && let Some((name, _)) = by_tls.next()
         {
             let message =
-                format!("requests by the listener `{name}` are sent to where they came from");
+                format!("requests of the listener `{name}` are redirected to their own URL");
             self.warn(
                 Problem::warning(Lint::RedirectLoop, place, message)
                     .label("takes them too")

@@ -27,7 +27,8 @@ impl Compiler {
             self.token_in_cleartext(&at);
         }
         if !has_token && !client_ca && is_remote {
-            let message = format!("the admin listener on `{}` asks for no proof", at.value);
+            let message =
+                format!("the admin listener on `{}` requires no token or certificate", at.value);
             let help = format!(
                 "write `token_file: FILE`, or `tls: {{ cert: FILE, key: FILE, client_ca: FILE }}`, \
                  or listen on this machine only: `127.0.0.1:{}`",

@@ -247,7 +247,7 @@ impl Compiler {
         }
         let cold = u64::try_from(u128::from(window) * factor / count).unwrap_or(u64::MAX);
         let cold = spelled(Duration::from_nanos(cold)).replace(' ', "");
-        let message = format!("a cold service gets one request each {cold}");
+        let message = format!("a cold service gets one request every {cold}");
         self.warn(
             Problem::warning(Lint::WarmUpBelowFactor, place, message)
                 .label(format!("the limit is divided by {factor} at first"))

@@ -154,7 +154,7 @@ impl Compiler {
                 [] => None,
                 _ => {
                     self.error(
-                        Problem::error(*place, "a field has one text to be equal to")
+                        Problem::error(*place, "a field can equal only one text")
                             .help("write an override for each, or `{ regex: 'one|other' }`"),
                     );
                     None

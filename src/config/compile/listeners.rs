@@ -137,7 +137,7 @@ impl Compiler {
                     spec.cert.place,
                     "the certificate names no host",
                 )
-                .help("clients reject it unless it holds the name that they ask for"),
+                .help("clients reject it unless it has the name that they request"),
             );
         }
         Some(certificate)

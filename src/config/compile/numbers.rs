@@ -80,7 +80,7 @@ impl Compiler {
     /// Reports a key that means nothing in this kind of rule.
     fn foreign(&mut self, name: &str, place: Option<Place>, why: &str) {
         if let Some(place) = place {
-            let problem = Problem::error(place, format!("`{name}` means nothing in this rule"));
+            let problem = Problem::error(place, format!("`{name}` has no effect in this rule"));
             self.error(problem.help(format!("remove it: {why}")));
         }
     }

@@ -23,7 +23,7 @@ impl Compiler {
                 self.error(
                     Problem::error(at.place, format!("`{method}` cannot be sent again"))
                         .label("a server may do twice what it asks for")
-                        .help("remove it; what no server can have acted on is sent again anyway"),
+                        .help("remove it; flowgate always sends a request again that no server can have acted on"),
                 );
             }
         }

@@ -177,7 +177,7 @@ impl Compiler {
         let slow = [spec.slow_after.place, spec.slow_ratio.place];
         if !spec.error_ratio.is_written() && !spec.errors.is_written() && slow == [None, None] {
             self.error(
-                Problem::error(place, "a breaker that nothing opens").help(
+                Problem::error(place, "a breaker without a condition to open").help(
                     "write `error_ratio: 0.5`, `slow_after` with `slow_ratio`, or `errors: 10`",
                 ),
             );

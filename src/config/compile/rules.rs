@@ -82,7 +82,7 @@ impl Compiler {
         for name in names.filter(|name| [BREAKER, PACING].contains(&&*name.value.0)) {
             self.error(
                 Problem::error(name.place, format!("no rule can be called `{}`", name.value.0))
-                    .label("the route's own goes by this name")
+                    .label("this name is reserved for the route's own")
                     .help("write another name: it distinguishes them in logs, metrics and reloads"),
             );
         }

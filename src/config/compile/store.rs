@@ -176,7 +176,7 @@ impl Compiler {
             } else if Stored::new(algorithm).is_ok() {
                 self.error(
                     Problem::error(place, "`sync_interval` with `concurrency`")
-                        .help("remove it: what is in flight is over before the others learn of it"),
+                        .help("remove it: a request may end before the other gateways learn of it"),
                 );
                 return None;
             }

@@ -68,7 +68,7 @@ impl Compiler {
         let weights: Vec<u64> = servers.iter().map(|(_, weight)| *weight).collect();
         if schedule(&weights).is_none() {
             self.error(
-                Problem::error(at.place, "the weights take too long to come round")
+                Problem::error(at.place, "the cycle of the weights is too long")
                     .help("write weights whose sum, divided by what they share, is at most 1000"),
             );
         }
@@ -160,7 +160,7 @@ impl Compiler {
                     at.place,
                     "the servers' certificates are not verified",
                 )
-                .label("whoever answers in their place is trusted")
+                .label("any server that answers in their place is trusted")
                 .help("write `ca: FILE` instead"),
             );
         }
@@ -189,7 +189,7 @@ impl Compiler {
             used[*index] = true;
         }
         for (upstream, _) in upstreams.iter().zip(used).filter(|(_, used)| !used) {
-            let message = format!("no route goes to the upstream `{}`", upstream.name);
+            let message = format!("no route uses the upstream `{}`", upstream.name);
             self.warn(
                 Problem::warning(Lint::UnusedUpstream, upstream.place, message)
                     .help("write `upstream: …` in a route, or remove it"),

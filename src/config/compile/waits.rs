@@ -33,7 +33,7 @@ impl Compiler {
         let Some(max_wait) = key.at.as_mut().filter(|at| at.value.0 > most) else { return };
         max_wait.value = Period(most);
         if max_wait.written {
-            let message = "a wait so long leaves too little time for the answer";
+            let message = "such a wait leaves too little time for the response";
             self.warn(
                 Problem::warning(Lint::WaitAboveTimeout, max_wait.place, message)
                     .label("longer than half of the route's `timeouts.request`")

@@ -202,7 +202,7 @@ impl<'n, 's> Fields<'n, 's> {
             }
         };
         let index = self.index(key)?;
-        let message = format!("a blank is missing behind the `{mark}` in {}", quoted(&name.text));
+        let message = format!("a space is missing after the `{mark}` in {}", quoted(&name.text));
         let problem = Problem::error(name.place, message);
         Some((index, problem.help(format!("write {}", quoted(&meant)))))
     }

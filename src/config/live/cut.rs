@@ -97,8 +97,9 @@ fn beginning(old: &str, source: &Source, file: &File) -> Diagnostics {
     let message = format!(
         "the file looks cut short: it is the beginning of the file in force, and lacks {lost}"
     );
-    let problem =
-        Problem::error(Place::of(end..end), message).label("the file in force goes on here").help(
+    let problem = Problem::error(Place::of(end..end), message)
+        .label("the file in force continues here")
+        .help(
             "write the rest of the file; if you removed it on purpose, add the line `end: true` \
              at the end, send SIGHUP, or POST /reload to the admin listener",
         );

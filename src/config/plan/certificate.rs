@@ -108,7 +108,7 @@ impl Certificate {
                     Problem::error(spec.key.place, "the key belongs to another certificate")
                         .label("this key")
                         .also(spec.cert.place, "is not that of this certificate")
-                        .help("name two files that were made together");
+                        .help("write a certificate and its own key");
                 Err(vec![problem])
             }
             Err(error) => {

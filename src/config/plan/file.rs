@@ -94,7 +94,7 @@ impl Plan {
     ) -> Diagnostics {
         let message = format!("listener {name} cannot listen on {address}: {error}");
         let help = if error.kind() == io::ErrorKind::AddrInUse {
-            "end what listens there, or write another port"
+            "stop the program that listens there, or write another port"
         } else {
             "write an address of this machine and a port that this user may listen on"
         };

@@ -285,7 +285,7 @@ fn merge<'m>(main: &mut Tree<'m>, root: Node<'m>, file: &File, is_blank: bool) {
 pub(in crate::config) fn misplaced_end(place: Place, last: Option<Place>) -> Problem {
     Problem::error(place, "`end` is not the last key of the file")
         .also(last.unwrap_or(place), "this comes after it")
-        .help("move it to the last line: it says that the file is whole")
+        .help("move it to the last line: it marks the end of the file")
 }
 
 /// Adds `items` to the list `name` of the first file.

@@ -87,7 +87,7 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
 /// Returns that there is no text from the byte `at` on.
 pub(super) fn no_text(at: usize) -> Problem {
     Problem::error(Place::of(at..at + '\u{fffd}'.len_utf8()), "the file is not UTF-8")
-        .label("these bytes are no character")
+        .label("these bytes are not a valid character")
         .help("save the file as UTF-8")
 }
 

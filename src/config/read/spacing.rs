@@ -25,7 +25,7 @@ fn split_key(text: &str, error: usize, line: &Range<usize>) -> Option<Problem> {
     let place = Place::of(error + 1..error + 2);
     let name = if name.is_empty() { "NAME" } else { name };
     Some(
-        Problem::error(place, format!("no blank may stand within `{word}:{name}`"))
+        Problem::error(place, format!("no space is allowed within `{word}:{name}`"))
             .help(format!("write `{word}:{name}`")),
     )
 }
@@ -43,7 +43,7 @@ fn missing_blank(text: &str, line: &Range<usize>) -> Option<Problem> {
     let colon = (word > 0 && is_glued && !is_address).then_some((":", start + word));
     let (mark, at) = dash.filter(|_| word > 0).or(colon)?;
     Some(
-        Problem::error(Place::of(at..at + 1), format!("a blank is missing behind this `{mark}`"))
+        Problem::error(Place::of(at..at + 1), format!("a space is missing after this `{mark}`"))
             .help(format!("write a blank between `{mark}` and what follows")),
     )
 }
@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn a_slip_with_blanks_is_marked_at_its_place() {
         for (text, error, place, words) in [
-            ("- name:web\n  listen: 1\n", ": 1", 6, "a blank is missing behind this `:`"),
-            ("a: 1\nlisten:8080\n", "listen", 11, "a blank is missing behind this `:`"),
-            ("-name: a\n # b\n\n  b: 1\n", ": 1", 0, "a blank is missing behind this `-`"),
+            ("- name:web\n  listen: 1\n", ": 1", 6, "a space is missing after this `:`"),
+            ("a: 1\nlisten:8080\n", "listen", 11, "a space is missing after this `:`"),
+            ("-name: a\n # b\n\n  b: 1\n", ": 1", 0, "a space is missing after this `-`"),
             ("- name: a\n   b: 1\n", ": 1", 13, "the line begins deeper than `name` above"),
-            ("- key: header: x-id\n", ": x-id", 14, "no blank may stand within `header:x-id`"),
-            ("- { key: header: }\n", ": }", 16, "no blank may stand within `header:NAME`"),
+            ("- key: header: x-id\n", ": x-id", 14, "no space is allowed within `header:x-id`"),
+            ("- { key: header: }\n", ": }", 16, "no space is allowed within `header:NAME`"),
         ] {
             let problem = problem(text, text.find(error).unwrap()).expect(text);
             assert!(problem.message().starts_with(words), "{text:?}: {problem:?}");

@@ -142,7 +142,7 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
     ),
     (
         &[ErrorKind::MappingValueNotAllowed],
-        "a second `:` where no key can stand",
+        "a second `:` where no key is allowed",
         "check the indentation, and put a text that contains `: ` in quotes",
     ),
     (
@@ -161,7 +161,7 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
             ErrorKind::InvalidTrailingSingleQuotedScalar,
             ErrorKind::InvalidTrailingDoubleQuotedScalar,
         ],
-        "the text goes on behind its closing quote",
+        "the text continues after its closing quote",
         "put all of it in quotes; within single quotes write `''` for one, as in `'it''s'`",
     ),
     (
@@ -173,13 +173,13 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
 
 /// Returns that the file passes a bound at `place`.
 pub(in crate::config) fn bound(place: Place, how: &str) -> Problem {
-    Problem::error(place, format!("the file passes a bound that protects the gateway: {how}"))
+    Problem::error(place, format!("the file exceeds a bound that protects the gateway: {how}"))
         .help("aliases may add 500,000 values and nesting may be 24 deep; write the values out")
 }
 
 /// Returns that an alias stands within its own value.
 pub(in crate::config) fn recursive(place: Place) -> Problem {
-    Problem::error(place, "the alias stands within the value that it names")
+    Problem::error(place, "the alias is within the value that it names")
         .help("write the value out where the alias is")
 }
 
@@ -215,13 +215,13 @@ mod tests {
         check("a: b\n---\nc: d\n", 5, "more than one YAML document");
         check("ä: ü\nb:\n\tc: 1\n", 10, "a tab is used where YAML requires spaces");
         check("a: 1\n  b: 2\n", 7, "deeper than `a`");
-        check("a: b: c\n", 4, "a second `:` where no key can stand");
-        check("a:\n  - name:web\n    listen: 1\n", 11, "a blank is missing behind this `:`");
+        check("a: b: c\n", 4, "a second `:` where no key is allowed");
+        check("a:\n  - name:web\n    listen: 1\n", 11, "a space is missing after this `:`");
         check("ä: *q\n", 4, "the alias names no anchor");
         check("a: { b: /x/{id} }\n", 11, "a bracket in the middle of a text");
         check("ä: 'x", 4, "the quote that opens here is never closed");
         check("a: [1\nb: 2\n", 3, "the `[` that opens here is never closed");
-        check("a: 'it's'\n", 7, "the text goes on behind its closing quote");
+        check("a: 'it's'\n", 7, "the text continues after its closing quote");
         check("a:\n  b: 1\n\tc: 2\n", 10, "a tab is used where YAML requires spaces");
         check("a: \"x\nb: \"y\"\n", 3, "the quote that opens here is never closed");
         check("a: &b [*b]\n", 7, "within the value that it names");

@@ -33,7 +33,7 @@ routes:
             "`ftp://h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",
             "`h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",
             "`weight` cannot be 0 | write a number from 1 to 1000",
-            "the weights take too long to come round | write weights whose sum, divided by what they share, is at most 1000",
+            "the cycle of the weights is too long | write weights whose sum, divided by what they share, is at most 1000",
             "there is no upstream `zzz` | write one of `b`, `c`, `d`",
         ],
     );
@@ -89,14 +89,14 @@ fn the_admin_listener_asks_for_proof_unless_it_is_on_loopback() {
     std::fs::write(folder.path().join("good"), format!("{secret}\n")).unwrap();
     std::fs::write(folder.path().join("short"), "secret").unwrap();
     for (admin, expected) in [
-        ("{ listen: 0.0.0.0:9901 }", "asks for no proof"),
-        ("{ listen: ':9901' }", "asks for no proof"),
+        ("{ listen: 0.0.0.0:9901 }", "requires no token or certificate"),
+        ("{ listen: ':9901' }", "requires no token or certificate"),
         ("{ token: short-secret }", "the token has 12 characters"),
         ("{ token: 'a secret with a blank' }", "a character that is not allowed in a header"),
         ("{ token_file: none }", "cannot read the token file `"),
         ("{ token_file: short }", "cannot be used: the token has 6 characters"),
         (&format!("{{ token: {secret}, token_file: good }}"), "two tokens"),
-        ("{ listen: ':9901', tls: { cert: none, key: none } }", "asks for no proof"),
+        ("{ listen: ':9901', tls: { cert: none, key: none } }", "requires no token or certificate"),
         ("{ tls: { cert: none, key: none, client_ca: none } }", "cannot read the certificate `"),
     ] {
         let problems = read(admin).unwrap_err();
@@ -190,7 +190,7 @@ fn breakers_are_checked() {
     for (breaker, message) in [
         (
             "probes: 5",
-            "a breaker that nothing opens | write `error_ratio: 0.5`, `slow_after` with `slow_ratio`, or `errors: 10`",
+            "a breaker without a condition to open | write `error_ratio: 0.5`, `slow_after` with `slow_ratio`, or `errors: 10`",
         ),
         (
             "slow_after: 1s",

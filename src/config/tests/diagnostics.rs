@@ -416,7 +416,7 @@ fn the_mark_at_the_end_must_be_the_end() {
             "{FRAME}end: true\nroutes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
         ),
         &[
-            "`end` is not the last key of the file | move it to the last line: it says that the file is whole",
+            "`end` is not the last key of the file | move it to the last line: it marks the end of the file",
         ],
     );
 }

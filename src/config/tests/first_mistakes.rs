@@ -61,15 +61,12 @@ fn a_key_in_the_wrong_map_says_where_it_belongs() {
 
 #[test]
 fn a_missing_blank_is_the_one_error() {
-    rule(
-        "limit:5/1m",
-        &["a blank is missing behind the `:` in `limit:5/1m` | write `limit: 5/1m`"],
-    );
+    rule("limit:5/1m", &["a space is missing after the `:` in `limit:5/1m` | write `limit: 5/1m`"]);
     messages(
         "listeners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
          upstreams:\n  - name: app\n    servers:\n      -url: http://127.0.0.1:9000\n\
          routes: [{ name: r, match: { path: / }, upstream: app }]\n",
-        &["a blank is missing behind the `-` in `-url` | write `- url`"],
+        &["a space is missing after the `-` in `-url` | write `- url`"],
     );
 }
 

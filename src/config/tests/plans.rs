@@ -116,7 +116,7 @@ listeners: [{ name: web, listen: 127.0.0.1:0 }]
 upstreams: [{ name: a, servers: [{ url: http://a }] }, { name: b, servers: [{ url: http://b }] }]
 routes: [{ name: r, match: { path: / }, upstream: a }]
 ",
-        &["no route goes to the upstream `b`"],
+        &["no route uses the upstream `b`"],
     );
 }
 

@@ -42,7 +42,7 @@ error: the file looks cut short: it is the beginning of the file in force, and l
  --> gateway.yaml:8:33
   |
 8 |       - { name: a, limit: 3/1s }
-  |                                 ^ the file in force goes on here
+  |                                 ^ the file in force continues here
   |
   = help: write the rest of the file; if you removed it on purpose, add the line `end: true` at the end, send SIGHUP, or POST /reload to the admin listener"
     );

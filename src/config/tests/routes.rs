@@ -146,7 +146,7 @@ fn what_does_nothing_or_leads_in_circles_is_a_warning() {
     warnings(
         &file("redirect: https\n    breaker: { errors: 5 }\n    upgrades: []"),
         &[
-            "no route goes to the upstream `app`",
+            "no route uses the upstream `app`",
             "`breaker` does nothing in a route without `upstream`",
             "`upgrades` does nothing in a route without `upstream`",
         ],

@@ -95,35 +95,35 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
         (
             "limit: 1/1s, algorithm: fixed_window, burst: 2",
             &[
-                "`burst` means nothing in this rule | remove it: only `token_bucket` and `leaky_bucket` take it",
+                "`burst` has no effect in this rule | remove it: only `token_bucket` and `leaky_bucket` take it",
             ],
         ),
         (
             "limit: 1/1s, buckets: 2, strict: true, align: clock",
             &[
-                "`buckets` means nothing in this rule | remove it: only `algorithm: sliding_window` takes it",
-                "`strict` means nothing in this rule | remove it: only `algorithm: sliding_window` takes it",
-                "`align` means nothing in this rule | remove it: only `algorithm: fixed_window` takes it",
+                "`buckets` has no effect in this rule | remove it: only `algorithm: sliding_window` takes it",
+                "`strict` has no effect in this rule | remove it: only `algorithm: sliding_window` takes it",
+                "`align` has no effect in this rule | remove it: only `algorithm: fixed_window` takes it",
             ],
         ),
         (
             "concurrency: 1, algorithm: token_bucket, burst: 1",
             &[
-                "`algorithm` means nothing in this rule | remove it: `concurrency` takes none",
-                "`burst` means nothing in this rule | remove it: `concurrency` takes none",
+                "`algorithm` has no effect in this rule | remove it: `concurrency` takes none",
+                "`burst` has no effect in this rule | remove it: `concurrency` takes none",
             ],
         ),
         (
             "limit: 1/1s, priority: { header: x-priority }, warm_up: {}",
             &[
-                "`priority` means nothing in this rule | remove it: only `sliding_window` and `fixed_window` have windows to borrow from",
+                "`priority` has no effect in this rule | remove it: only `sliding_window` and `fixed_window` have windows to borrow from",
             ],
         ),
         (
             "limit: 1/1s, algorithm: fixed_window, priority: { equals: high }, warm_up: {}",
             &[
                 "a priority needs `header` | write `header: x-tenant`",
-                "`warm_up` means nothing in this rule | remove it: only `token_bucket` and `pacing` take it",
+                "`warm_up` has no effect in this rule | remove it: only `token_bucket` and `pacing` take it",
             ],
         ),
         (
@@ -388,7 +388,7 @@ fn months_are_counted_by_the_calendar_of_a_zone() {
         (
             "limit: 9/day, tz: UTC",
             &[
-                "`tz` means nothing in this rule | remove it: only `algorithm: fixed_window` takes it",
+                "`tz` has no effect in this rule | remove it: only `algorithm: fixed_window` takes it",
             ],
         ),
     ] {

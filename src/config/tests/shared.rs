@@ -177,7 +177,7 @@ fn states_are_exchanged_of_shared_rules_that_count() {
         ),
         (
             "concurrency: 3, scope: cluster, sync_interval: 100ms",
-            "`sync_interval` with `concurrency` | remove it: what is in flight is over before the others learn of it",
+            "`sync_interval` with `concurrency` | remove it: a request may end before the other gateways learn of it",
         ),
         (
             "algorithm: sliding_log, limit: 1/1s, scope: cluster, sync_interval: 100ms",

@@ -30,7 +30,7 @@ fn no_wait_is_longer_than_half_of_what_the_request_may_take() {
     assert_eq!(waits(&route("")), [5_000, 4_000, 4_000, 500, 6_000]);
     let short = route(", timeouts: { request: 200ms }");
     assert_eq!(waits(&short), [100; 5]);
-    warnings(&short, &["a wait so long leaves too little time for the answer"; 3]);
+    warnings(&short, &["such a wait leaves too little time for the response"; 3]);
     // At just the half, nothing is cut.
     warnings(&route(", timeouts: { request: 12s }"), &[]);
 }

@@ -8,14 +8,16 @@ use std::ops::Range;
 pub(super) fn problem(text: &str, error: usize) -> Option<Problem> {
     let line = line_at(text, error);
     let above = line_above(text, line.start);
-    split_key(text, error, &line)
+    split_key(text, error)
         .or_else(|| missing_blank(text, &line))
         .or_else(|| missing_blank(text, above.as_ref()?))
         .or_else(|| too_deep(text, &line, above.as_ref()?))
 }
 
-/// A blank within the name of what a rule counts by.
-fn split_key(text: &str, error: usize, line: &Range<usize>) -> Option<Problem> {
+/// Returns the problem of a blank within the name of what a rule counts by, as in `header: x-id`,
+/// at the byte `error` of `text`.
+pub(super) fn split_key(text: &str, error: usize) -> Option<Problem> {
+    let line = line_at(text, error);
     let word = text[line.start..error].rsplit(' ').next()?;
     let name = text[error..line.end].strip_prefix(':')?.trim_start();
     let name = name.split([' ', ',', '}', ']', '\r']).next()?;

@@ -4,7 +4,7 @@ use super::{
     cause::{Cause, cause},
     spacing,
 };
-use crate::config::diagnostics::{Place, Problem};
+use crate::config::diagnostics::{Place, Problem, quoted};
 use serde_yaml::{
     Error, ExternalMessageSource, Location,
     budget::BudgetBreach,
@@ -24,7 +24,7 @@ pub(in crate::config) fn problem(text: &str, error: &Error) -> Problem {
         Error::AliasError { error, .. } => problem(text, error),
         Error::MultipleDocuments { location, .. } => several_documents(text, at(location)),
         Error::RecursiveReferencesRequireWeakTypes { location } => recursive(at(location)),
-        Error::UnknownAnchor { location } => no_anchor(at(location)),
+        Error::UnknownAnchor { location } => no_anchor(text, at(location)),
         Error::Eof { .. } => ended(text),
         Error::Budget { breach: BudgetBreach::Depth { .. }, location } => {
             bound(at(location), "it is nested too deeply")
@@ -62,7 +62,12 @@ fn unknown(place: Place, why: &Error) -> Problem {
         .help("check the indentation and the brackets on this line and the lines above")
 }
 
-fn no_anchor(place: Place) -> Problem {
+fn no_anchor(text: &str, place: Place) -> Problem {
+    // As in a host: a name that an anchor has begins with no point.
+    if text[place.range().start..].starts_with("*.") {
+        return Problem::error(place, "a value that begins with `*` needs quotes")
+            .help("put it in quotes, as in `\"*.example.com\"`");
+    }
     Problem::error(place, "the alias names no anchor")
         .help("write `&name` before the value that `*name` stands for")
 }
@@ -84,6 +89,13 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
         matches!(error.kind(), ErrorKind::MappingValueNotAllowed | ErrorKind::SimpleKeyExpected);
     if let Some(problem) = is_key.then(|| spacing::problem(text, at)).flatten() {
         return problem;
+    }
+    // Within braces, the parser expects a `,` here.
+    if !is_key && text[at..].starts_with(':') {
+        return spacing::split_key(text, at).unwrap_or_else(|| {
+            Problem::error(place, "a second `:` where no key is allowed")
+                .help("write a `,` between two keys, and put a value that contains `:` in quotes")
+        });
     }
     let (message, help) = words(error.kind());
     Problem::error(place, message).help(help)
@@ -121,7 +133,25 @@ fn byte_of(text: &str, marker: &Marker) -> usize {
 }
 
 /// Returns what is wrong and what to do about it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most need no more than the table")]
 fn words(kind: &ErrorKind) -> (String, &'static str) {
+    let character = |character: &char| quoted(&character.to_string());
+    match kind {
+        ErrorKind::UnexpectedCharacter { character: first } => {
+            let message = format!("a value cannot begin with {}", character(first));
+            return (message, "put it in quotes, or remove the character");
+        }
+        ErrorKind::UnclosedFlowCollection { open } => {
+            let message = format!("the {} that opens here is never closed", character(open));
+            return (message, "write the bracket that closes it");
+        }
+        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
+            let close = character(close);
+            let message = format!("the {} that opens here is closed by a {close}", character(open));
+            return (message, "write the bracket that closes it");
+        }
+        _ => {}
+    }
     match KNOWN.iter().find(|(kinds, _, _)| kinds.contains(kind)) {
         Some((_, message, help)) => ((*message).to_owned(), help),
         None => (
@@ -146,6 +176,11 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
         "check the indentation, and put a text that contains `: ` in quotes",
     ),
     (
+        &[ErrorKind::SimpleKeyExpected],
+        "a `:` is missing after a key",
+        "write `key: value`, with a blank after the `:`",
+    ),
+    (
         &[
             ErrorKind::ExpectedBlockMappingKey,
             ErrorKind::ExpectedBlockSequenceEntry,
@@ -163,6 +198,21 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
         ],
         "the text continues after its closing quote",
         "put all of it in quotes; within single quotes write `''` for one, as in `'it''s'`",
+    ),
+    (
+        &[ErrorKind::MisplacedFlowCollectionEnd],
+        "the bracket closes nothing",
+        "remove it, or write the bracket that opens before it",
+    ),
+    (
+        &[ErrorKind::BlockSequenceEntryNotAllowed],
+        "a list begins on the line of its key",
+        "begin the list on the next line, as in `  - name: …`",
+    ),
+    (
+        &[ErrorKind::MissingAnchorOrAliasName],
+        "a value that begins with `*` or `&` needs quotes",
+        "put it in quotes, as in `\"*.example.com\"`",
     ),
     (
         &[ErrorKind::UnclosedQuotedScalar],
@@ -216,6 +266,16 @@ mod tests {
         check("ä: ü\nb:\n\tc: 1\n", 10, "a tab is used where YAML requires spaces");
         check("a: 1\n  b: 2\n", 7, "deeper than `a`");
         check("a: b: c\n", 4, "a second `:` where no key is allowed");
+        check("- { a: 1, key: header: x-id }\n", 22, "no space is allowed within `header:x-id`");
+        check("- { listen: [::]:80 }\n", 16, "a second `:` where no key is allowed");
+        check("- { a: 1 b: 2 }\n", 10, "a second `:` where no key is allowed");
+        check("- { host: *.a.com }\n", 10, "a value that begins with `*` needs quotes");
+        check("host: *\n", 6, "a value that begins with `*` or `&` needs quotes");
+        check("a: [1 }\n", 3, "the `[` that opens here is closed by a `}`");
+        check("- { a: 1 }}\n", 10, "the bracket closes nothing");
+        check("a: - b: 1\n", 3, "a list begins on the line of its key");
+        check("a: @b\n", 3, "a value cannot begin with `@`");
+        check("a: 1\nb = c\n", 5, "a `:` is missing after a key");
         check("a:\n  - name:web\n    listen: 1\n", 11, "a space is missing after this `:`");
         check("ä: *q\n", 4, "the alias names no anchor");
         check("a: { b: /x/{id} }\n", 11, "a bracket in the middle of a text");

@@ -223,9 +223,18 @@ fn method_or_default(text: &str) -> Result<Option<Method>, Invalid> {
 }
 
 fn log_target(text: &str) -> Result<AccessLog, Invalid> {
+    const NO_FILE: &str = ", and a file of this name is hardly meant";
     match text {
         "off" => Ok(AccessLog::Off),
         "stdout" => Ok(AccessLog::Stdout),
+        "on" | "true" | "yes" | "stderr" => invalid(
+            format!("`access_log` cannot be {}{NO_FILE}", quoted(text)),
+            "write `stdout`, or a file name; with a slash any name is one, as in `./on`",
+        ),
+        "false" | "no" | "none" | "null" => invalid(
+            format!("`access_log` cannot be {}{NO_FILE}", quoted(text)),
+            "write `off`, or a file name; with a slash any name is one, as in `./no`",
+        ),
         path => file(path).map(AccessLog::File),
     }
 }
@@ -236,7 +245,8 @@ fn via(text: &str) -> Result<Option<HeaderValue>, Invalid> {
         "on" => "flowgate",
         name => name,
     };
-    let is_name = values::header_name(name).is_ok();
+    let is_switch = matches!(name, "true" | "false" | "yes" | "no");
+    let is_name = values::header_name(name).is_ok() && !is_switch;
     match HeaderValue::try_from(format!("1.1 {name}")) {
         Ok(value) if is_name => Ok(Some(value)),
         _ => invalid(

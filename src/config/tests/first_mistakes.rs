@@ -30,6 +30,27 @@ fn a_word_of_another_gateway_is_one_error_that_names_the_key() {
 }
 
 #[test]
+fn a_word_for_on_or_off_is_no_file_name() {
+    for (line, expected) in [
+        (
+            "access_log: true",
+            "`access_log` cannot be `true`, and a file of this name is hardly meant | write `stdout`, or a file name; with a slash any name is one, as in `./on`",
+        ),
+        (
+            "access_log: no",
+            "`access_log` cannot be `no`, and a file of this name is hardly meant | write `off`, or a file name; with a slash any name is one, as in `./no`",
+        ),
+        (
+            "via: false",
+            "`false` is not a name for `Via` | write `on`, `off`, or a word without spaces, as in `edge-1`",
+        ),
+    ] {
+        let routes = "routes: [{ name: r, match: { path: / }, upstream: app }]\n";
+        messages(&format!("{FRAME}{routes}{line}\n"), &[expected]);
+    }
+}
+
+#[test]
 fn a_key_in_the_wrong_map_says_where_it_belongs() {
     rule(
         "limit: 5/1m, status: 503",

@@ -168,6 +168,13 @@ impl<'n, 's> Fields<'n, 's> {
         let error = |message: String| Problem::error(name.place, message);
         let other = section.instead.iter().find(|(known, _)| *known == name.text);
         if let Some((_, help)) = other {
+            // The hint names the key where it belongs: that this one is missing is the same mistake.
+            let is_named = |key: &vocabulary::Key| {
+                ["`", ":"].iter().any(|end| help.contains(&format!("`{}{end}", key.name)))
+            };
+            if let Some(index) = section.keys.iter().position(is_named) {
+                self.written[index].get_or_insert((name.place, &UNSET));
+            }
             let message = format!("{} takes no `{}`", section.title, name.text);
             return self.map.add(error(message).help(help));
         }
@@ -175,7 +182,7 @@ impl<'n, 's> Fields<'n, 's> {
             self.written[key].get_or_insert((name.place, &UNSET));
             return self.map.add(problem);
         }
-        let message = format!("{} has no key {}", section.title, quoted(&name.text));
+        let message = format!("{} {} no key {}", section.title, section.has(), quoted(&name.text));
         if self.map.reader.problems.borrow().are_many() {
             return self.map.add(error(message).help("remove it"));
         }

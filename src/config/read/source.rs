@@ -20,7 +20,10 @@ const MAX_PEM: u64 = 1024 * 1024;
 
 /// What to do about a file that cannot be read.
 const HELP: &[(io::ErrorKind, &str)] = &[
-    (io::ErrorKind::NotFound, "write the file, or name another with `-c FILE`"),
+    (
+        io::ErrorKind::NotFound,
+        "name another file, as in `-c FILE`, or create it: `flowgate demo` writes an example",
+    ),
     (io::ErrorKind::IsADirectory, "name the file in it, as in `-c FOLDER/gateway.yaml`"),
     (io::ErrorKind::PermissionDenied, "let the gateway's user read it"),
     (io::ErrorKind::FileTooLarge, "split the routes among several gateways"),

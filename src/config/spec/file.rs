@@ -16,9 +16,16 @@ use crate::config::{
 };
 use std::path::PathBuf;
 
+#[cfg(test)]
+const LOG: &str = "write `access_log: stdout` for requests; the variable `RUST_LOG` sets the level of the other log";
+
+#[cfg(test)]
+const AT_LISTENER: &str = "write it at a listener, beside `listen`";
+
 keys! {
     /// The whole file. `listeners` and `routes` are required, and `upstreams` if a route names one.
     /// All other keys have defaults that are safe for a gateway on the internet.
+    #[cfg_attr(test, schemars(extend("x-instead" = [["log", LOG], ["log_level", LOG], ["tls", AT_LISTENER]])))]
     struct FileSpec: "the file" {
         /// Where clients connect.
         listeners: List<ListenerSpec>;

@@ -10,6 +10,10 @@ use crate::config::{
 };
 use std::path::PathBuf;
 
+#[cfg(test)]
+const IN_CERTIFICATES: &str =
+    "write it in `certificates`, as in `certificates: [{ cert: site.pem, key: site.key }]`";
+
 keys! {
     /// An address that accepts connections: HTTP/1.1 and HTTP/2, with TLS if `tls` is set. An edit
     /// of the file can add and remove listeners.
@@ -32,12 +36,14 @@ keys! {
 
     /// The server name that the client sends selects the certificate. If none matches, flowgate
     /// uses the first one. flowgate watches the files and reloads them like this file.
+    #[cfg_attr(test, schemars(extend("x-instead" = [["cert", IN_CERTIFICATES], ["key", IN_CERTIFICATES]])))]
     struct TlsSpec: "the TLS of a listener" {
         /// At least one certificate with its key.
         certificates: List<CertificateSpec>;
     }
 
     /// Two PEM files. Names are relative to the folder of this file.
+    #[cfg_attr(test, schemars(extend("x-example" = "{ cert: certs/site.pem, key: certs/site.key }")))]
     struct CertificateSpec: "a certificate" {
         /// The certificate, followed by its intermediates.
         cert: FileName;
@@ -48,6 +54,7 @@ keys! {
     /// Health, metrics, and pages that show and change the gateway's state: `docs/admin.md` lists
     /// them. On an address other than loopback, every page except `/healthz` and `/readyz` requires
     /// a token or a client certificate.
+    #[cfg_attr(test, schemars(extend("x-example" = "{ listen: 127.0.0.1:9901 }", "x-meant" = [["port", "listen"], ["address", "listen"]])))]
     struct AdminSpec: "the admin listener" {
         /// IP address and port, or a port alone for every address. Read at start only.
         listen: Address = "127.0.0.1:9901";

@@ -20,7 +20,8 @@ keys! {
     /// of the file.
     #[cfg_attr(test, schemars(extend(
         "x-example" = "{ path_prefix: /login }",
-        "x-instead" = [["upstream", BESIDE], ["redirect", BESIDE], ["respond", BESIDE], ["access", BESIDE], ["auth", BESIDE], ["flow", BESIDE], ["pacing", BESIDE], ["breaker", BESIDE], ["timeout", BESIDE], ["rewrite", BESIDE]]
+        "x-instead" = [["upstream", BESIDE], ["redirect", BESIDE], ["respond", BESIDE], ["access", BESIDE], ["auth", BESIDE], ["flow", BESIDE], ["pacing", BESIDE], ["breaker", BESIDE], ["timeout", BESIDE], ["rewrite", BESIDE]],
+        "x-meant" = [["prefix", "path_prefix"], ["regex", "path_regex"], ["domain", "host"]]
     )))]
     struct MatchSpec: "a match" {
         /// `shop.example.com`, or `*.example.com` for all names below it; any of a list.

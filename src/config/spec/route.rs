@@ -17,12 +17,21 @@ const IN_MATCH: &str = "write it in `match`, as in `match: { path_prefix: /login
 #[cfg(test)]
 const IN_FLOW: &str = "write a rule in `flow`, as in `flow: [{ name: total, limit: 100/1s }]`";
 
+#[cfg(test)]
+const HEADERS: &str = "write `request_headers` or `response_headers`, as in `request_headers: { set: { x-from: gateway } }`";
+
+#[cfg(test)]
+const WEBSOCKET: &str = "write `upgrades: websocket`";
+
+#[cfg(test)]
+const STRIP_PREFIX: &str = "write it in `rewrite`, as in `rewrite: { strip_prefix: /api }`";
+
 keys! {
     /// If all rules admit a matching request, flowgate sends it to the upstream, or answers it
     /// itself with `redirect` or `respond`.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", IN_FLOW]],
-        "x-meant" = [["rules", "flow"], ["limits", "flow"], ["backend", "upstream"], ["service", "upstream"]]
+        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", IN_FLOW], ["rate_limit", IN_FLOW], ["headers", HEADERS], ["websocket", WEBSOCKET], ["websockets", WEBSOCKET], ["strip_prefix", STRIP_PREFIX]],
+        "x-meant" = [["rules", "flow"], ["limits", "flow"], ["rate_limits", "flow"], ["matches", "match"], ["retries", "retry"], ["backend", "upstream"], ["service", "upstream"], ["proxy_pass", "upstream"]]
     )))]
     struct RouteSpec: "a route" {
         /// The route's identity: its state survives an edit under this name. The name is also the
@@ -100,6 +109,7 @@ keys! {
     /// Which requests flowgate sends again, and how often. It tries another server first. If a
     /// server may have acted on a request, flowgate repeats it only without a body and with one of
     /// `methods`.
+    #[cfg_attr(test, schemars(extend("x-example" = "{ attempts: 2 }")))]
     struct RetrySpec: "a retry" {
         /// Attempts for one request, the first one included.
         attempts: Integer<1, 10> = 3;

@@ -35,7 +35,8 @@ keys! {
     /// removing `sync_interval` or `scope: cluster`; another window of a shared rule.
     #[cfg_attr(test, schemars(extend(
         "x-instead" = [["window", IN_LIMIT], ["period", IN_LIMIT], ["interval", IN_LIMIT], ["requests", IN_LIMIT], ["status", IN_REJECT], ["body", IN_REJECT], ["reject", IN_REJECT]],
-        "x-meant" = [["rate", "limit"], ["per", "key"], ["by", "key"]]
+        "x-example" = "{ name: total, limit: 100/1s }",
+        "x-meant" = [["rate", "limit"], ["rps", "limit"], ["per", "key"], ["by", "key"], ["type", "algorithm"], ["exempt", "except"]]
     )))]
     struct RuleSpec: "a rule" {
         /// The rule's identity within its route, in headers, logs and metrics. `pacing` and

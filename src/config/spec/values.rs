@@ -306,17 +306,25 @@ pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Invalid> {
             format!("write `{ip}:{}`", address.port()),
         );
     }
-    text.parse().or_else(|_| {
-        let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
-        let port = port.parse::<u16>().map_or_else(|_| "8080".to_owned(), |port| port.to_string());
-        invalid(
-            format!("{} is not an address to listen on", quoted(text)),
-            format!(
-                "write an IP address and a port: `127.0.0.1:{port}` for this machine only, \
-                 `:{port}` for every address of it"
-            ),
-        )
-    })
+    let message = || format!("{} is not an address to listen on", quoted(text));
+    text.parse().or_else(|_| invalid(message(), address_help(text)))
+}
+
+/// Says what to write in place of `text`, which is not an address to listen on.
+fn address_help(text: &str) -> String {
+    let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
+    if port.parse::<u64>().is_ok_and(|port| port > u64::from(u16::MAX)) {
+        return "write a port from 1 to 65535".to_owned();
+    }
+    if text.matches(':').count() > 1 && !text.contains(['[', '/']) {
+        return "write an IPv6 address in brackets and in quotes, as in `\"[::1]:8080\"`"
+            .to_owned();
+    }
+    let port = port.parse::<u16>().map_or_else(|_| "8080".to_owned(), |port| port.to_string());
+    format!(
+        "write an IP address and a port: `127.0.0.1:{port}` for this machine only, `:{port}` for \
+         every address of it"
+    )
 }
 
 /// Where a server of an upstream is.
@@ -361,10 +369,17 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, Invalid> {
     let is_tls = uri.scheme_str() == Some("https");
     let has_scheme = is_tls || uri.scheme_str() == Some("http");
     let Some(authority) = uri.authority().filter(|_| has_scheme) else {
-        return wrong("is not an http:// or https:// URL");
+        let message = format!("{} is not an http:// or https:// URL", quoted(text));
+        return invalid(message, scheme_help(text).unwrap_or_else(|| HELP.to_owned()));
     };
     if uri.path_and_query().is_some_and(|rest| rest.as_str() != "/") {
-        return wrong("has a path; requests keep their own");
+        return invalid(
+            format!("{} has a path; requests keep their own", quoted(text)),
+            format!(
+                "write `{}://{authority}`; `rewrite` of a route changes paths",
+                if is_tls { "https" } else { "http" }
+            ),
+        );
     }
     if authority.as_str().contains('@') {
         return wrong("holds a user name");
@@ -381,6 +396,22 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, Invalid> {
         return wrong("has no host");
     }
     Ok(Endpoint { host: host.to_ascii_lowercase().into(), port, is_tls })
+}
+
+/// Says what to write in place of a URL with another scheme or without one, if that is known.
+fn scheme_help(text: &str) -> Option<String> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        let with_scheme = format!("http://{text}");
+        return url(&with_scheme).is_ok().then(|| format!("write `{with_scheme}`"));
+    };
+    match scheme {
+        "ws" => Some(format!("write `http://{rest}`, and `upgrades: websocket` in the route")),
+        "wss" => Some(format!("write `https://{rest}`, and `upgrades: websocket` in the route")),
+        "grpc" | "h2c" => {
+            Some(format!("write `http://{rest}`, and `protocol: h2` in the upstream"))
+        }
+        _ => None,
+    }
 }
 
 /// Reads a network such as `10.0.0.0/8`, or one address.
@@ -678,6 +709,14 @@ mod tests {
         refused(url, &long, &format!("{} has a path that no socket can have", quoted(&long)));
         refused(url, "10.0.1.5:8000", "`10.0.1.5:8000` is not an http:// or https:// URL");
         refused(url, "http://a/b", "`http://a/b` has a path; requests keep their own");
+        for (text, help) in [
+            ("localhost:8000", "write `http://localhost:8000`"),
+            ("https://a/b", "write `https://a`; `rewrite` of a route changes paths"),
+            ("ws://a:1", "write `http://a:1`, and `upgrades: websocket` in the route"),
+            ("grpc://a:1", "write `http://a:1`, and `protocol: h2` in the upstream"),
+        ] {
+            assert_eq!(url(text).unwrap_err().help, help, "{text}");
+        }
         refused(url, "http://u@a", "`http://u@a` holds a user name");
         refused(url, "http://a:0", "`http://a:0` has an invalid port");
         refused(url, "http://a:", "`http://a:` has an invalid port");
@@ -699,6 +738,12 @@ mod tests {
         let mapped = "[::ffff:127.0.0.1]:81";
         refused(address, mapped, "`[::ffff:127.0.0.1]:81` is an IPv4 address in the form of IPv6");
         assert_eq!(address(mapped).unwrap_err().help, "write `127.0.0.1:81`");
+        for (text, help) in [
+            ("127.0.0.1:70000", "write a port from 1 to 65535"),
+            ("::1:80", "write an IPv6 address in brackets and in quotes, as in `\"[::1]:8080\"`"),
+        ] {
+            assert_eq!(address(text).unwrap_err().help, help, "{text}");
+        }
         let help = address("localhost:81").unwrap_err().help;
         assert!(help.starts_with("write an IP address and a port: `127.0.0.1:81`"), "{help}");
     }

@@ -31,7 +31,7 @@ routes:
             "`servers` is empty | write at least one: `servers: [{ url: http://10.0.1.5:8000 }]`",
             "`hash_key` without `balance: hash` | write `balance: hash`, or remove it",
             "`ftp://h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",
-            "`h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",
+            "`h` is not an http:// or https:// URL | write `http://h`",
             "`weight` cannot be 0 | write a number from 1 to 1000",
             "the cycle of the weights is too long | write weights whose sum, divided by what they share, is at most 1000",
             "there is no upstream `zzz` | write one of `b`, `c`, `d`",

@@ -22,10 +22,30 @@ fn a_word_of_another_gateway_is_one_error_that_names_the_key() {
         "limit: 5/1m, per: client_ip",
         &["a rule has no key `per`; did you mean `key`? | write `key`"],
     );
+    route(
+        "upstream: app\n    retries: 3",
+        &[
+            "a route has no key `retries`; did you mean `retry`? | write `retry`",
+            "expected a map for a retry, not a plain value | write `{ attempts: 2 }`",
+        ],
+    );
+    route(
+        "upstream: app\n    flow: 5/1m",
+        &[
+            "expected a list for `flow`, not a plain value | write `[{ name: total, limit: 100/1s }]`",
+        ],
+    );
     rule("limit: 5/1m, key: ip", &["`ip` is not a key | did you mean `client_ip`?"]);
     messages(
         "listeners: [{ name: web, port: 8080 }]\nroutes: [{ name: r, match: { path: / }, respond: 200 }]\n",
         &["a listener has no key `port`; did you mean `listen`? | write `listen`"],
+    );
+    messages(
+        "listeners: [{ name: web, adress: 8080 }]\nroutes: [{ name: r, match: { prefix: / }, respond: 200 }]\n",
+        &[
+            "a listener has no key `adress`; did you mean `listen`? | write `listen`",
+            "a match has no key `prefix`; did you mean `path_prefix`? | write `path_prefix`",
+        ],
     );
 }
 
@@ -73,6 +93,21 @@ fn a_key_in_the_wrong_map_says_where_it_belongs() {
             "{FRAME}routes:\n  - name: r\n    upstream: app\n    match:\n      path: /\n      flow: []\n"
         ),
         &["a match takes no `flow` | it belongs to the route: write it in the column of `match`"],
+    );
+    messages(
+        &format!("{FRAME}routes: [{{ name: r, upstream: app, path: /login }}]\n"),
+        &["a route takes no `path` | write it in `match`, as in `match: { path_prefix: /login }`"],
+    );
+    route(
+        "upstream: app\n    websocket: true",
+        &["a route takes no `websocket` | write `upgrades: websocket`"],
+    );
+    messages(
+        "listeners: [{ name: web, listen: 8443, tls: { cert: a.pem, key: a.key } }]\nroutes: [{ name: r, match: { path: / }, respond: 200 }]\n",
+        &[
+            "the TLS of a listener takes no `cert` | write it in `certificates`, as in `certificates: [{ cert: site.pem, key: site.key }]`",
+            "the TLS of a listener takes no `key` | write it in `certificates`, as in `certificates: [{ cert: site.pem, key: site.key }]`",
+        ],
     );
     messages(
         &format!("{FRAME}routes: [{{ name: r, upstream: app, match: /login }}]\n"),

@@ -170,12 +170,23 @@ impl Section {
         }
     }
 
-    /// Returns the key that `word` was probably meant to be.
+    /// Returns the key that `word`, which may be misspelled itself, was probably meant to be.
     pub(super) fn meant(&self, word: &str) -> Option<&str> {
-        let synonym = self.synonyms.iter().find(|(known, _)| known == word);
-        synonym
-            .map(|(_, key)| key.as_str())
-            .or_else(|| nearest(word, self.keys.iter().map(|key| key.name.as_str())))
+        let keys = self.keys.iter().map(|key| key.name.as_str());
+        let synonyms = self.synonyms.iter().map(|(known, _)| known.as_str());
+        let exact = self.synonyms.iter().find(|(known, _)| known == word);
+        let close = || {
+            let known = nearest(word, keys.chain(synonyms))?;
+            let synonym = self.synonyms.iter().find(|(synonym, _)| synonym == known);
+            Some(synonym.map_or(known, |(_, key)| key))
+        };
+        exact.map(|(_, key)| key.as_str()).or_else(close)
+    }
+
+    /// Returns "has" or "have", after the title.
+    pub(super) fn has(&self) -> &'static str {
+        let is_plural = ["the timeouts", "the limits", "header edits"];
+        if is_plural.iter().any(|title| self.title.starts_with(title)) { "have" } else { "has" }
     }
 }
 

@@ -6,11 +6,11 @@ use crate::config::{
     diagnostics::{Lint, Problem},
     plan::{Certificate, Certificates, Listener},
     read::source::Files,
-    spec::{CertificateFiles, FileSpec, ListenerSpec},
+    spec::{CertificateFiles, FileSpec, ListenerSpec, values::Endpoint},
 };
 use std::{
     collections::HashMap,
-    net::{Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     path::Path,
     sync::Arc,
 };
@@ -23,6 +23,18 @@ pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     };
     let same_port = one.port() == other.port();
     same_port && (one == other || covers(one, other) || covers(other, one))
+}
+
+/// Reports whether connections to the server `endpoint` reach a socket on `listener`.
+fn reaches(endpoint: &Endpoint, listener: SocketAddr) -> bool {
+    let ip = listener.ip();
+    let is_local = ip.is_loopback() || ip.is_unspecified();
+    let is_same = match endpoint.host.parse::<IpAddr>() {
+        Ok(host) if host.is_unspecified() => is_local,
+        Ok(host) => host == ip || (host.is_loopback() && ip.is_unspecified()),
+        Err(_) => is_local && &*endpoint.host == "localhost",
+    };
+    is_same && endpoint.port == listener.port()
 }
 
 /// Returns, as a problem, that the address at `at` overlaps with that at `other`.
@@ -74,6 +86,27 @@ impl Compiler {
             self.error(
                 Problem::error(at.place, "`proxy_protocol` without `trusted_proxies`")
                     .help("write `trusted_proxies: [10.0.0.0/8]`: the load balancers in front of this listener"),
+            );
+        }
+    }
+
+    /// Warns about servers that are listeners of the same file: a request could go around until all
+    /// connections are used.
+    pub(super) fn own_listeners(&mut self, file: &FileSpec) {
+        let listeners = file.listeners.items().iter();
+        let listeners: Vec<_> = listeners.filter_map(|at| at.value.listen.address()).collect();
+        let upstreams = file.upstreams.items().iter();
+        for server in upstreams.flat_map(|upstream| upstream.value.servers.items()) {
+            let Some(url) = server.value.url.as_ref() else { continue };
+            let endpoint = &url.value.0;
+            let Some(own) = listeners.iter().find(|at| reaches(endpoint, at.value)) else {
+                continue;
+            };
+            let message = format!("the server `{endpoint}` is a listener of this gateway");
+            self.warn(
+                Problem::warning(Lint::UpstreamIsListener, url.place, message)
+                    .also(own.place, "listens here")
+                    .help("write the address of the service, or another port at the listener"),
             );
         }
     }

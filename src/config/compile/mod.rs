@@ -52,6 +52,7 @@ pub(super) fn compile(
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
+    compiler.own_listeners(&spec);
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.place);
     let specs = spec.routes.into_items();

@@ -62,6 +62,8 @@ lints! {
     MuchMemory = "much-memory",
     /// An upstream that no route names.
     UnusedUpstream = "unused-upstream",
+    /// A server that is a listener of the same file.
+    UpstreamIsListener = "upstream-is-listener",
     /// Servers whose certificates are not verified.
     InsecureUpstream = "insecure-upstream",
     /// A key that needs an upstream, in a route without.

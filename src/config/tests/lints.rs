@@ -50,6 +50,24 @@ fn rules(lines: &[&str]) -> String {
 }
 
 #[test]
+fn a_server_that_is_a_listener_of_the_same_file() {
+    let text = |listen: &str, url: &str| {
+        format!(
+            "listeners: [{{ name: web, listen: \"{listen}\" }}]\nupstreams:\n  - name: app\n    servers: [{{ url: \"{url}\" }}]\nroutes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app }}]\ntrusted_proxies: []\n"
+        )
+    };
+    for (listen, faulty, sound) in [
+        ("127.0.0.1:80", "http://localhost", "http://localhost:81"),
+        (":8080", "http://127.0.0.1:8080", "http://10.0.0.9:8080"),
+        ("0.0.0.0:8080", "http://LOCALHOST:8080", "http://app:8080"),
+        ("[::1]:8080", "http://[::1]:8080", "http://127.0.0.1:8080"),
+        ("10.0.0.5:8080", "http://10.0.0.5:8080", "http://localhost:8080"),
+    ] {
+        check(Lint::UpstreamIsListener, &text(listen, faulty), &text(listen, sound));
+    }
+}
+
+#[test]
 fn a_regular_expression_for_a_part_of_the_path() {
     let text = |regex: &str| {
         let keys = format!("match: {{ path_regex: '{regex}' }}");

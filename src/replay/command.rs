@@ -1,6 +1,7 @@
 //! `flowgate replay`: from options to output.
 
 use super::{
+    absent_keys::AbsentKeys,
     against::{Against, Comparison},
     decisions,
     engine::{ArrivalResult, Engine},
@@ -186,6 +187,7 @@ fn replay(
     let mut inputs = Inputs::open(inputs, *format, &mut |bytes| progress.at(bytes))?;
     let times = inputs.times().clone();
     let mut unmatched = Unmatched::new(&run.engine);
+    let mut absent_keys = AbsentKeys::default();
     let mut number = 0;
     while let Some(event) = inputs.next_event() {
         let arrival = match event {
@@ -204,6 +206,7 @@ fn replay(
         };
         let here = run.arrive(&arrival);
         unmatched.note(&run.engine, &arrival, &here);
+        absent_keys.note(&run.engine, &arrival, &here);
         let there = other.as_mut().map(|(other, comparison)| {
             let there = other.arrive(&arrival);
             comparison.note(
@@ -224,7 +227,9 @@ fn replay(
         }
     }
     let against = against.zip(other);
-    let notes = notes(&inputs, unmatched.explain(&run.engine).as_deref());
+    let mut reasons = absent_keys.explain(&run.engine);
+    reasons.extend(unmatched.explain(&run.engine));
+    let notes = notes(&inputs, &reasons);
     Ok(Results {
         report: run.report(times.origin()),
         against: against.map(|(path, (other, comparison))| Against {
@@ -276,8 +281,8 @@ fn print_report(out: &mut impl Write, results: &Results) -> io::Result<()> {
 }
 
 /// Returns the notes, and lists unreadable lines.
-fn notes(inputs: &Inputs, unmatched: Option<&str>) -> Vec<String> {
-    let notes = inputs.notes.iter().map(String::as_str).chain(unmatched);
+fn notes(inputs: &Inputs, reasons: &[String]) -> Vec<String> {
+    let notes = inputs.notes.iter().chain(reasons);
     let mut notes: Vec<String> = notes.map(|note| format!("note: {note}")).collect();
     if inputs.bad.count > 0 {
         notes.push(format!("{} of {} lines were passed over:", inputs.bad.count, inputs.lines));

@@ -8,6 +8,7 @@
 //! The [`Engine`] uses the gates of a compiled configuration and the proxy's claims: no decision is
 //! implemented twice. It runs on one thread and reads no clock.
 
+mod absent_keys;
 mod against;
 mod command;
 mod decimal;

@@ -19,7 +19,7 @@ const MOST_NAMED: usize = 3;
 #[derive(Debug)]
 pub(super) struct Unmatched {
     arrivals: u64,
-    /// Arrivals that a rule decided.
+    /// Arrivals that a rule decided, or whose route has rules.
     ruled: u64,
     /// Arrivals that matched no route.
     lost: u64,
@@ -47,7 +47,9 @@ impl Unmatched {
 
     pub(super) fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
         self.arrivals += 1;
-        self.ruled += u64::from(!result.report.quotas.is_empty());
+        let has_rules =
+            result.route.is_ok_and(|route| !engine.snapshot().routes[route].rules.is_empty());
+        self.ruled += u64::from(has_rules || !result.report.quotas.is_empty());
         self.try_hosts(engine, arrival, result);
         if result.route != Err(Unreached::NoRoute) {
             return;

@@ -335,6 +335,27 @@ fn a_log_without_hosts_says_which_host_to_pass() {
 }
 
 #[test]
+fn a_log_without_the_key_of_a_rule_says_what_becomes_of_its_arrivals() {
+    for (on_missing, outcome) in
+        [("shared", "count together"), ("skip", "are not asked about"), ("reject", "are rejected")]
+    {
+        let keyed = config(&format!(
+            "  - {{ name: all, match: {{ path_prefix: / }}, upstream: up, flow: [{{ name: k, limit: 9/1s, key: header:x-api-key, on_missing_key: {on_missing} }}, {{ name: a, limit: 9/1s, key: client_ip }}] }}"
+        ));
+        let (_, said) = replayed(&keyed, COMMON, |_| {}).unwrap();
+        let note = format!(
+            "note: the input has no `header:x-api-key`, the key of the rule `k` of route `all`: all \
+             3 arrivals {outcome} (`on_missing_key`). Pass a log that has the field\n"
+        );
+        assert!(said.contains(&note), "{said}");
+        assert!(!said.contains("rule `a`") && !said.contains("no rule was asked"), "{said}");
+        let event = "{\"t\":1,\"path\":\"/\",\"headers\":{\"x-api-key\":\"a\"}}\n{\"t\":2,\"path\":\"/\"}\n";
+        let (_, said) = replayed(&keyed, event, |_| {}).unwrap();
+        assert!(!said.contains("the input has no"), "{said}");
+    }
+}
+
+#[test]
 fn a_host_that_is_logged_is_not_replaced() {
     let lines = COMMON.replace("192.0.2.", "api.example.com 192.0.2.");
     let (out, _) = replayed(&for_hosts(), lines, |options| {

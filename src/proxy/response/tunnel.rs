@@ -5,12 +5,18 @@ use crate::{clock::Clock, flow::Instant};
 use bytes::Bytes;
 use core::{
     pin::Pin,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     task::{Context, Poll},
     time::Duration,
 };
 use std::{io, sync::Arc};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional},
+    sync::Notify,
+};
+
+/// How long both sides may be silent after one of them has closed its direction.
+const HALF_CLOSED: Duration = Duration::from_secs(60);
 
 /// A request whose client and server have agreed to change their protocol.
 #[derive(Debug)]
@@ -31,25 +37,29 @@ where
     let clock = completion.peer.worker.clock.clone();
     let mut client = WatchedClient {
         inner: client,
-        last: AtomicU64::new(clock.now().as_nanos()).into(),
+        activity: Arc::new(Activity::new(clock.now())),
         completion: &mut completion,
         broke: false,
         clock: clock.clone(),
     };
-    let last = Arc::clone(&client.last);
+    let activity = Arc::clone(&client.activity);
     let silence = async {
         loop {
-            let since = Instant::from_nanos(last.load(Relaxed));
-            if clock.now() >= since + idle {
+            let until = activity.silent_until(idle);
+            if clock.now() >= until {
                 return;
             }
-            clock.timer(since + idle).await;
+            tokio::select! {
+                () = clock.timer(until) => {}
+                () = activity.half_closed.notified() => {}
+            }
         }
     };
     let ended = tokio::select! {
         copied = copy_bidirectional(&mut client, &mut server) => copied.map(drop),
         () = silence => {
-            client.completion.timeout = Some(Timeout::Tunnel);
+            let is_set = !activity.is_half_closed.load(Relaxed);
+            client.completion.timeout = is_set.then_some(Timeout::Tunnel);
             Ok(())
         }
     };
@@ -108,11 +118,37 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Prefixed<T> {
     }
 }
 
+/// When a tunnel last moved, and whether both directions are open.
+struct Activity {
+    /// In nanoseconds.
+    last: AtomicU64,
+    is_half_closed: AtomicBool,
+    /// Wakes who waits for silence.
+    half_closed: Notify,
+}
+
+impl Activity {
+    fn new(now: Instant) -> Self {
+        let last = AtomicU64::new(now.as_nanos());
+        Self { last, is_half_closed: AtomicBool::new(false), half_closed: Notify::new() }
+    }
+
+    /// Returns when the tunnel has been silent for `idle`, or for less if one side has closed.
+    fn silent_until(&self, idle: Duration) -> Instant {
+        let idle = if self.is_half_closed.load(Relaxed) { idle.min(HALF_CLOSED) } else { idle };
+        Instant::from_nanos(self.last.load(Relaxed)) + idle
+    }
+
+    fn half_close(&self) {
+        self.is_half_closed.store(true, Relaxed);
+        self.half_closed.notify_one();
+    }
+}
+
 /// The client's byte stream, which notes what becomes of it.
 struct WatchedClient<'a, T> {
     inner: T,
-    /// When it last moved, in nanoseconds.
-    last: Arc<AtomicU64>,
+    activity: Arc<Activity>,
     /// Gets what the client is sent, and not only at the end: a drain may cut it off.
     completion: &'a mut Completion,
     /// Whether the client was the one to break it off.
@@ -124,7 +160,7 @@ impl<T> WatchedClient<'_, T> {
     /// Notes that it moved.
     fn note<R>(&mut self, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if let Poll::Ready(Ok(_)) = &polled {
-            self.last.store(self.clock.now().as_nanos(), Relaxed);
+            self.activity.last.store(self.clock.now().as_nanos(), Relaxed);
         }
         self.blame(polled)
     }
@@ -142,7 +178,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for WatchedClient<'_, T> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        let is_end = buffer.filled().len() == before && buffer.remaining() > 0;
+        if is_end && matches!(polled, Poll::Ready(Ok(()))) {
+            self.activity.half_close();
+        }
         self.note(polled)
     }
 }
@@ -166,6 +207,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedClient<'_, T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The server has closed its direction.
+        self.activity.half_close();
         let polled = Pin::new(&mut self.inner).poll_shutdown(context);
         self.blame(polled)
     }

@@ -66,3 +66,26 @@ async fn a_tunnel_may_be_silent_for_an_hour() {
     client.stream.read_exact(&mut [0]).await.expect("a byte");
     assert_eq!(silence(&proxy, &mut client).await, 3_600);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_that_one_side_has_closed_ends_after_a_minute_of_silence() {
+    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\n";
+    let head = format!("101 Switching Protocols\r\n{}", upgrade.trim_end());
+    let mut proxy = TestProxy::new("");
+    let (mut client, mut server) = begun(&mut proxy, upgrade, &head).await;
+    proxy.pass(secs(500)).await;
+    client.stream.shutdown().await.expect("closed");
+    proxy.pass(secs(50)).await;
+    server.write_all(b"x").await.expect("sent");
+    client.stream.read_exact(&mut [0]).await.expect("a byte");
+    assert_eq!(silence(&proxy, &mut client).await, 60);
+    let mut proxy = TestProxy::new("");
+    let (client, mut server) = begun(&mut proxy, upgrade, &head).await;
+    server.shutdown().await.expect("closed");
+    proxy.pass(secs(59)).await;
+    let mut rest = Vec::new();
+    let since = proxy.now();
+    server.read_to_end(&mut rest).await.expect("the end");
+    assert!(proxy.now().since(since).as_secs() <= 1, "{:?}", proxy.now().since(since));
+    drop(client);
+}

@@ -27,6 +27,7 @@ fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
         ("G\"T / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "method"),
         ("GET a{b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "target"),
         ("GET / HTTP/3.0\r\nHost: a\r\n\r\n".to_owned(), 505, "version"),
+        ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "the target has a blank"),
         ("GET / HTTP/1.1\r\nHost : a\r\n\r\n".to_owned(), 400, "header line"),
         (
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n".to_owned(),
@@ -35,8 +36,16 @@ fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
         ),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n".to_owned(), 400, "chunked"),
         ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), 400, "HTTP/1.0"),
-        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n"), 431, "`limits.header_bytes`"),
-        (format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"), 431, "`limits.headers`"),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n"),
+            431,
+            "larger than `limits.header_bytes` allows",
+        ),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"),
+            431,
+            "has more lines than `limits.headers` allows",
+        ),
         (format!("GET /{target} HTTP/1.1\r\nHost: a\r\n\r\n"), 414, "`limits.header_bytes`"),
     ];
     for (request, status, word) in &cases {
@@ -54,7 +63,7 @@ fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
     }
     // A connection counts when it ends, which its client may see first.
     let counted = || (refused(&gateway, "malformed"), refused(&gateway, "too_large"));
-    eventually("all are counted", || (counted() == (8.0, 3.0)).then_some(()));
+    eventually("all are counted", || (counted() == (9.0, 3.0)).then_some(()));
     gateway.wait_log("request rejected: ");
     let errors = eventually("the access log is written", || {
         let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;

@@ -53,9 +53,8 @@ impl UnreadableRequest {
             UnknownTransferCoding,
         };
         let why = match error {
-            HeadError::TooLarge | HeadError::TooManyFields => {
-                "the header is larger than `limits.header_bytes` or has more lines than `limits.headers` allows"
-            }
+            HeadError::TooLarge => "the header is larger than `limits.header_bytes` allows",
+            HeadError::TooManyFields => "the header has more lines than `limits.headers` allows",
             HeadError::TargetTooLong => {
                 "the target is longer than 65534 bytes, or than `limits.header_bytes` allows"
             }
@@ -65,7 +64,9 @@ impl UnreadableRequest {
             HeadError::Target => {
                 "the target has a character that must be percent-encoded, or is not a URI"
             }
-            HeadError::Version | HeadError::UnknownVersion => "the version is not one of HTTP/1",
+            HeadError::Version | HeadError::UnknownVersion => {
+                "the version is neither HTTP/1.0 nor HTTP/1.1, or the target has a blank"
+            }
             HeadError::EmptyLines => "too many empty lines come before the header",
             HeadError::Framing(framing) => match framing {
                 ContentLength | ContentLengthsDiffer => {
@@ -78,7 +79,7 @@ impl UnreadableRequest {
                 TransferEncoding | UnknownTransferCoding => {
                     "the only transfer coding served is chunked, once"
                 }
-                TooManyConnectionOptions => "Connection has too many options",
+                TooManyConnectionOptions => "Connection has more than 64 options",
             },
             HeadError::Status
             | HeadError::FieldName

@@ -22,7 +22,8 @@ keys! {
         /// The listener's name in logs and metrics.
         name: Name;
         /// IP address and port, as in `127.0.0.1:8080`. `:8080`, `8080` and `[::]:8080` listen on
-        /// every address, IPv4 and IPv6; `0.0.0.0:8080` listens on every IPv4 address.
+        /// every address, IPv4 and IPv6, or IPv4 alone on a machine without IPv6;
+        /// `0.0.0.0:8080` listens on every IPv4 address.
         listen: Address;
         /// The trusted proxies of this listener, in place of the file's list. `[]` trusts none.
         trusted_proxies: Several<Network>, else "the file's";

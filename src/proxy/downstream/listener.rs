@@ -17,7 +17,12 @@ use crate::proxy::{
     request_log::LogLimit,
     worker::Worker,
 };
-use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
+use core::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
+use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use std::{io, os::fd::AsRawFd, sync::Arc};
 use tokio::{
@@ -107,14 +112,30 @@ pub fn bind(
     Ok((address, sockets.into_iter().map(Into::into).collect()))
 }
 
+/// Opens a socket that listens on `address`.
 fn open(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    open_at(address, shared).or_else(|error| match without_ipv6(address, &error) {
+        Some(address) => open_at(address, shared),
+        None => Err(error),
+    })
+}
+
+/// Returns the IPv4 form of `[::]`, if `error` says that the machine has no IPv6.
+fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
+    let has_no_ipv6 = error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error());
+    let is_every_address = address.ip() == Ipv6Addr::UNSPECIFIED;
+    (has_no_ipv6 && is_every_address)
+        .then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
+}
+
+fn open_at(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     socket.set_reuse_address(true)?;
     if shared {
         socket.set_reuse_port(true)?;
     }
     if address.is_ipv6() {
-        socket.set_only_v6(address.ip() != core::net::Ipv6Addr::UNSPECIFIED)?;
+        socket.set_only_v6(address.ip() != Ipv6Addr::UNSPECIFIED)?;
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -459,7 +480,6 @@ async fn unless_drained<F: Future>(handle: &ConnectionHandle, future: F) -> Opti
 mod tests {
     use super::*;
     use crate::proxy::tests::TestProxy;
-    use rustix::io::Errno;
     use std::os::fd::RawFd;
 
     fn task(proxy: &TestProxy) -> ListenerTask {
@@ -482,6 +502,22 @@ mod tests {
         let accept = || accept().map(|stream| (stream, address));
         let queued = task(proxy).take_queued(accept, &mut Turns::default()).await;
         queued.into_iter().map(|(stream, _)| stream).collect()
+    }
+
+    #[test]
+    fn a_machine_without_ipv6_listens_on_every_address_of_ipv4() {
+        let missing = io::Error::from(Errno::AFNOSUPPORT);
+        let in_use = io::Error::from(Errno::ADDRINUSE);
+        for (address, error, expected) in [
+            ("[::]:80", &missing, Some("0.0.0.0:80")),
+            ("[::]:80", &in_use, None),
+            ("[::1]:80", &missing, None),
+            ("0.0.0.0:80", &missing, None),
+        ] {
+            let address = address.parse().expect("an address");
+            let expected = expected.map(|text| text.parse().expect("an address"));
+            assert_eq!(without_ipv6(address, error), expected, "{address}: {error}");
+        }
     }
 
     #[tokio::test]

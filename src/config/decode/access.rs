@@ -165,6 +165,7 @@ impl<'n, 's> Fields<'n, 's> {
     /// Reports a key that is not known, and takes its value for that of the key that is meant.
     fn unknown(&mut self, name: &Name<'s>, node: &'n Node<'s>) {
         let section = self.section;
+        let title = &section.title;
         let error = |message: String| Problem::error(name.place, message);
         let other = section.instead.iter().find(|(known, _)| *known == name.text);
         if let Some((_, help)) = other {
@@ -175,14 +176,15 @@ impl<'n, 's> Fields<'n, 's> {
             if let Some(index) = section.keys.iter().position(is_named) {
                 self.written[index].get_or_insert((name.place, &UNSET));
             }
-            let message = format!("{} takes no `{}`", section.title, name.text);
+            let message = format!("{title} {} no `{}`", section.verb("takes", "take"), name.text);
             return self.map.add(error(message).help(help));
         }
         if let Some((key, problem)) = self.without_blank(name) {
             self.written[key].get_or_insert((name.place, &UNSET));
             return self.map.add(problem);
         }
-        let message = format!("{} {} no key {}", section.title, section.has(), quoted(&name.text));
+        let message =
+            format!("{title} {} no key {}", section.verb("has", "have"), quoted(&name.text));
         if self.map.reader.problems.borrow().are_many() {
             return self.map.add(error(message).help("remove it"));
         }
@@ -220,7 +222,8 @@ impl<'n, 's> Fields<'n, 's> {
             if key.is_required && written.is_none() {
                 let reader = self.map.reader;
                 let example = reader.vocabulary.example(&key.schema);
-                let message = format!("{} needs `{}`", self.section.title, key.name);
+                let verb = self.section.verb("needs", "need");
+                let message = format!("{} {verb} `{}`", self.section.title, key.name);
                 let problem = Problem::error(self.map.start(), message);
                 self.map.add(problem.help(format!("write `{}: {example}`", key.name)));
                 reader.missing.borrow_mut().push(key.name.clone());

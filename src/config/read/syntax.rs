@@ -75,6 +75,14 @@ fn no_anchor(text: &str, place: Place) -> Problem {
 fn scan_problem(text: &str, error: &ScanError) -> Problem {
     let at = byte_of(text, error.marker());
     let place = mark(text, at);
+    if let Some(blank) = odd_blank(text, at) {
+        return Problem::error(
+            blank,
+            "the indentation has a character that only looks like a space",
+        )
+        .label("this character")
+        .help("write spaces; text that is copied from a web page may have other characters");
+    }
     if is_brace_in_text(text, at) {
         let message = "a bracket in the middle of a text ends it here";
         return Problem::error(place, message).help(QUOTE);
@@ -99,6 +107,20 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
     }
     let (message, help) = words(error.kind());
     Problem::error(place, message).help(help)
+}
+
+/// Returns the first character of an indentation, no further than `until`, that looks like a space.
+fn odd_blank(text: &str, until: usize) -> Option<Place> {
+    let mut start = 0;
+    for line in text[..until].split_inclusive('\n') {
+        let indent = line.chars().take_while(|c| c.is_whitespace()).map(char::len_utf8).sum();
+        let odd = line[..indent].char_indices().find(|(_, c)| !c.is_ascii());
+        if let Some((at, _)) = odd {
+            return Some(mark(text, start + at));
+        }
+        start += line.len();
+    }
+    None
 }
 
 fn slip(text: &str, cause: Cause) -> Problem {
@@ -274,6 +296,7 @@ mod tests {
         check("a: [1 }\n", 3, "the `[` that opens here is closed by a `}`");
         check("- { a: 1 }}\n", 10, "the bracket closes nothing");
         check("a: - b: 1\n", 3, "a list begins on the line of its key");
+        check("a:\n\u{a0}\u{a0}b: 1\n  c: d: 2\n", 3, "only looks like a space");
         check("a: @b\n", 3, "a value cannot begin with `@`");
         check("a: 1\nb = c\n", 5, "a `:` is missing after a key");
         check("a:\n  - name:web\n    listen: 1\n", 11, "a space is missing after this `:`");

@@ -20,6 +20,9 @@ use std::path::PathBuf;
 const LOG: &str = "write `access_log: stdout` for requests; the variable `RUST_LOG` sets the level of the other log";
 
 #[cfg(test)]
+const OF_ROUTE: &str = "write it in the `timeouts` of a route";
+
+#[cfg(test)]
 const AT_LISTENER: &str = "write it at a listener, beside `listen`";
 
 keys! {
@@ -78,6 +81,7 @@ keys! {
     }
 
     /// Deadlines of a client's connection.
+    #[cfg_attr(test, schemars(extend("x-instead" = [["idle", OF_ROUTE], ["first_byte", OF_ROUTE], ["request", OF_ROUTE], ["tunnel", OF_ROUTE], ["event_stream", OF_ROUTE]])))]
     struct ClientTimeoutsSpec: "the timeouts" {
         /// From the first byte of a request to the end of its header.
         header_read: Timeout = "10s";

@@ -223,18 +223,18 @@ fn method_or_default(text: &str) -> Result<Option<Method>, Invalid> {
 }
 
 fn log_target(text: &str) -> Result<AccessLog, Invalid> {
-    const NO_FILE: &str = ", and a file of this name is hardly meant";
+    // A word for on or off is no name for a file, unless a folder is before it.
+    let not = |meant: &str| {
+        invalid(
+            format!("`access_log` cannot be {}", quoted(text)),
+            format!("write `{meant}`, or a file name as `access.log` or `./{text}`"),
+        )
+    };
     match text {
         "off" => Ok(AccessLog::Off),
         "stdout" => Ok(AccessLog::Stdout),
-        "on" | "true" | "yes" | "stderr" => invalid(
-            format!("`access_log` cannot be {}{NO_FILE}", quoted(text)),
-            "write `stdout`, or a file name; with a slash any name is one, as in `./on`",
-        ),
-        "false" | "no" | "none" | "null" => invalid(
-            format!("`access_log` cannot be {}{NO_FILE}", quoted(text)),
-            "write `off`, or a file name; with a slash any name is one, as in `./no`",
-        ),
+        "on" | "true" | "yes" | "stderr" => not("stdout"),
+        "false" | "no" | "none" => not("off"),
         path => file(path).map(AccessLog::File),
     }
 }

@@ -400,6 +400,9 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, Invalid> {
 
 /// Says what to write in place of a URL with another scheme or without one, if that is known.
 fn scheme_help(text: &str) -> Option<String> {
+    if let Some(variable) = text.strip_prefix('$') {
+        return Some(format!("write braces around a variable, as in `${{{variable}}}`"));
+    }
     let Some((scheme, rest)) = text.split_once("://") else {
         let with_scheme = format!("http://{text}");
         return url(&with_scheme).is_ok().then(|| format!("write `{with_scheme}`"));
@@ -711,6 +714,7 @@ mod tests {
         refused(url, "http://a/b", "`http://a/b` has a path; requests keep their own");
         for (text, help) in [
             ("localhost:8000", "write `http://localhost:8000`"),
+            ("$URL", "write braces around a variable, as in `${URL}`"),
             ("https://a/b", "write `https://a`; `rewrite` of a route changes paths"),
             ("ws://a:1", "write `http://a:1`, and `upgrades: websocket` in the route"),
             ("grpc://a:1", "write `http://a:1`, and `protocol: h2` in the upstream"),

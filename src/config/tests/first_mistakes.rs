@@ -50,15 +50,15 @@ fn a_word_of_another_gateway_is_one_error_that_names_the_key() {
 }
 
 #[test]
-fn a_word_for_on_or_off_is_no_file_name() {
+fn a_word_for_on_or_off_is_no_name() {
     for (line, expected) in [
         (
             "access_log: true",
-            "`access_log` cannot be `true`, and a file of this name is hardly meant | write `stdout`, or a file name; with a slash any name is one, as in `./on`",
+            "`access_log` cannot be `true` | write `stdout`, or a file name as `access.log` or `./true`",
         ),
         (
             "access_log: no",
-            "`access_log` cannot be `no`, and a file of this name is hardly meant | write `off`, or a file name; with a slash any name is one, as in `./no`",
+            "`access_log` cannot be `no` | write `off`, or a file name as `access.log` or `./no`",
         ),
         (
             "via: false",
@@ -97,6 +97,11 @@ fn a_key_in_the_wrong_map_says_where_it_belongs() {
     messages(
         &format!("{FRAME}routes: [{{ name: r, upstream: app, path: /login }}]\n"),
         &["a route takes no `path` | write it in `match`, as in `match: { path_prefix: /login }`"],
+    );
+    let routes = "routes: [{ name: r, match: { path: / }, upstream: app }]\n";
+    messages(
+        &format!("{FRAME}{routes}timeouts: {{ idle: 5s }}\n"),
+        &["the timeouts take no `idle` | write it in the `timeouts` of a route"],
     );
     route(
         "upstream: app\n    websocket: true",

@@ -183,10 +183,11 @@ impl Section {
         exact.map(|(_, key)| key.as_str()).or_else(close)
     }
 
-    /// Returns "has" or "have", after the title.
-    pub(super) fn has(&self) -> &'static str {
-        let is_plural = ["the timeouts", "the limits", "header edits"];
-        if is_plural.iter().any(|title| self.title.starts_with(title)) { "have" } else { "has" }
+    /// Returns the form of a verb that follows the title.
+    pub(super) fn verb<'w>(&self, singular: &'w str, plural: &'w str) -> &'w str {
+        let plurals = ["the timeouts", "the limits", "header edits"];
+        let is_plural = plurals.iter().any(|title| self.title.starts_with(title));
+        if is_plural { plural } else { singular }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::config::{
     load,
     plan::Plan,
     read::{
-        Masked, source,
+        Content, Masked, Node, source,
         yaml::{self, Budget},
     },
     spec::{
@@ -120,6 +120,14 @@ impl Document for ScenarioSpec {
     const SCHEMA: &'static str = include_str!("scenario.schema.json");
 }
 
+/// Returns where a file without tests lists what a gateway has.
+fn configuration(root: &Node<'_>) -> Option<Place> {
+    let Content::Map(entries) = &root.content else { return None };
+    let find = |key: &str| entries.iter().find(|(name, _)| name.text == key);
+    let listed = ["listeners", "upstreams", "routes"].into_iter().find_map(find);
+    listed.filter(|_| find("tests").is_none()).map(|(name, _)| name.place)
+}
+
 /// Reads the scenario at `path`; the configuration that it tests is the file `instead`, if
 /// one is named.
 ///
@@ -131,6 +139,11 @@ pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Di
     let tree = yaml::read(&masked, None, &mut Budget::default())
         .map_err(|problem| Diagnostics::new(&source, problem))?;
     let root = tree.root;
+    if let Some(place) = configuration(&root) {
+        let problem = Problem::error(place, "the file is a configuration, not a scenario")
+            .help("check it with `flowgate check FILE`; a scenario has `config` and `tests`");
+        return Err(Diagnostics::new(&source, problem));
+    }
     let decoded = decode::read::<ScenarioSpec>(&root, &source);
     let mut problems = decoded.problems;
     let read = decoded.value.and_then(|spec| {

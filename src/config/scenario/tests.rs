@@ -25,6 +25,17 @@ fn problems(step: &str) -> String {
 }
 
 #[test]
+fn a_configuration_in_place_of_a_scenario_is_one_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.yaml");
+    std::fs::write(&path, "admin: {}\nlisteners: []\nroutes: []\nend: true\n").unwrap();
+    let problems = read_scenario(&path, None).unwrap_err();
+    let entries: Vec<_> =
+        problems.entries().map(|entry| format!("{}: {}", entry.line, entry.message)).collect();
+    assert_eq!(entries, ["2: the file is a configuration, not a scenario"]);
+}
+
+#[test]
 fn a_wrong_word_is_marked_with_a_hint() {
     for (step, expected) in [
         (

@@ -39,7 +39,7 @@ keys! {
         /// flowgate closes 1s before that.
         idle_timeout: Timeout = "4s";
         /// Idle connections kept for each server by each worker.
-        max_idle: Integer<0, 100_000> = 256;
+        max_idle: Integer<0, 100_000> = 1024;
         /// How often flowgate resolves the names of servers. Each address of a name is a server.
         /// With 0, each new connection resolves the name itself.
         resolve: Period<0, { 24 * HOUR }> = "30s";

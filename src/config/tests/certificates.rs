@@ -212,7 +212,7 @@ fn the_tls_of_an_upstream_is_kept_until_it_changes() {
         live.apply(read(path).unwrap(), Instant::EPOCH, &mut Retired::default()).changes.to_string()
     };
     let first = tls();
-    assert_eq!(apply(&file(", max_idle: 3")), "upstream app (max_idle 256 → 3)");
+    assert_eq!(apply(&file(", max_idle: 3")), "upstream app (max_idle 1024 → 3)");
     assert!(std::sync::Arc::ptr_eq(&first, &tls()));
     fs::copy(folder.path("b.pem"), folder.path("a.pem")).unwrap();
     assert_eq!(apply(&file(", max_idle: 3")), "upstream app (tls)");

@@ -29,7 +29,7 @@ fn defaults_are_safe_at_the_edge() {
     assert!(!settings.explain_headers);
     let upstream = &plan.upstreams[0];
     let options = &upstream.options;
-    assert_eq!((options.balance, options.max_idle), (Balance::RoundRobin, 256));
+    assert_eq!((options.balance, options.max_idle), (Balance::RoundRobin, 1024));
     assert_eq!((options.connect_timeout, options.idle_timeout), (secs(3), secs(4)));
     let route = &plan.routes[0];
     assert_eq!(route.options.body_limit, 1 << 30);
@@ -174,7 +174,7 @@ in the order in which they match
         bytesize::ByteSize(lent as u64 * 1067 + 64_000)
     );
     assert_eq!(routes, expected);
-    assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 4s, max_idle 256"));
+    assert!(text.contains("app  round_robin  connect_timeout 3s, idle_timeout 4s, max_idle 1024"));
     assert!(text.ends_with("  workers 2, drain_timeout 30s\n"), "{text}");
 }
 

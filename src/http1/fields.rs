@@ -6,7 +6,10 @@
 use super::{field_kind::FieldKind, field_set::FieldSet};
 use bytes::Bytes;
 use core::{iter::Chain, ops::Range, slice};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{self, InvalidHeaderName},
+};
 
 /// Where a field is in the buffer of its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +237,18 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
+/// Names that flowgate writes, which need no memory of their own.
+static OWN_NAMES: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit"),
+    HeaderName::from_static("ratelimit-policy"),
+    HeaderName::from_static("x-request-id"),
+];
+
+fn name_of(name: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
+    let own = OWN_NAMES.iter().find(|own| own.as_str().as_bytes() == name);
+    own.map_or_else(|| HeaderName::from_bytes(name), |own| Ok(own.clone()))
+}
+
 /// Appends the fields at `spans` of `buffer` to `map`, for parts that speak [`HeaderMap`]. The
 /// values share `buffer`.
 pub(super) fn append_to_map(spans: &[FieldSpan], buffer: &Bytes, map: &mut HeaderMap) {
@@ -241,7 +256,7 @@ pub(super) fn append_to_map(spans: &[FieldSpan], buffer: &Bytes, map: &mut Heade
     for span in spans {
         let value = span.value as usize..(span.value + span.value_length) as usize;
         // Both are valid by how they were parsed, unless `buffer` is not the head's.
-        if let Ok(name) = HeaderName::from_bytes(span.field(buffer).name)
+        if let Ok(name) = name_of(span.field(buffer).name)
             && value.end <= buffer.len()
             && let Ok(mut value) = HeaderValue::from_maybe_shared(buffer.slice(value))
         {

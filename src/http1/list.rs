@@ -28,6 +28,12 @@ pub struct FieldList {
 }
 
 impl FieldList {
+    /// Returns an empty list with memory for what a proxy usually adds.
+    pub fn with_spare() -> Self {
+        let added = Vec::with_capacity(SPARE);
+        Self { added, lines: Vec::with_capacity(SPARE * LINE), ..Self::default() }
+    }
+
     /// Begins with the fields at `spans` of `head`, whose names are in lower case and in `set`.
     /// `spans` gets this list's memory.
     pub(super) fn begin(&mut self, head: Bytes, spans: &mut Vec<FieldSpan>, set: FieldSet) {
@@ -162,7 +168,8 @@ impl FieldList {
 
     /// Returns the fields as HTTP/2 has them.
     pub fn into_map(self) -> HeaderMap {
-        let mut map = HeaderMap::with_capacity(self.len());
+        // hyper asks for the room of one more, to look for a field.
+        let mut map = HeaderMap::with_capacity(self.len() + 1);
         append_to_map(&self.came, &self.head, &mut map);
         append_to_map(&self.added, &Bytes::from(self.lines), &mut map);
         map
@@ -212,3 +219,6 @@ impl<N: Borrow<HeaderName>, V: Borrow<HeaderValue>> FromIterator<(N, V)> for Fie
 
 /// How many fields a proxy usually adds.
 const SPARE: usize = 8;
+
+/// How many bytes such a field usually has.
+const LINE: usize = 40;

@@ -1,6 +1,7 @@
 //! Memory for heads, which the requests of one connection use one after the other.
 
 use super::{request::RequestHead, response::ResponseHead};
+use crate::http1::FieldList;
 use http::Uri;
 use std::sync::{Mutex, PoisonError};
 
@@ -17,12 +18,15 @@ pub(crate) struct SpareHeads {
 impl SpareHeads {
     /// Takes a head without fields, which may have memory for them.
     pub(crate) fn request(&self) -> Box<RequestHead> {
-        self.request.take()
+        self.request.take().unwrap_or_default()
     }
 
     /// The same for a response.
     pub(crate) fn response(&self) -> Box<ResponseHead> {
-        self.response.take()
+        self.response.take().unwrap_or_else(|| {
+            let headers = FieldList::with_spare();
+            Box::new(ResponseHead { headers, ..ResponseHead::default() })
+        })
     }
 
     /// Keeps the memory of `head`.
@@ -63,9 +67,9 @@ impl<T> Default for Spare<T> {
     }
 }
 
-impl<T: Default> Spare<T> {
-    fn take(&self) -> Box<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+impl<T> Spare<T> {
+    fn take(&self) -> Option<Box<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn give(&self, head: Box<T>) {

@@ -64,7 +64,10 @@ impl RequestIdMaker {
             .filter(|_| setting == RequestIds::On || is_trusted())
             // A copy: the field itself would keep the buffer that it was read into.
             .and_then(|id| HeaderValue::from_bytes(id).ok());
-        Some(id.unwrap_or_else(|| self.make()))
+        let mut id = id.unwrap_or_else(|| self.make());
+        // No other message has it: HTTP/2 is to keep the room of its table for other fields.
+        id.set_sensitive(true);
+        Some(id)
     }
 
     /// Makes an id: 128 random bits as hexadecimal digits.

@@ -136,14 +136,21 @@ impl RateLimitFields {
         // A fifth of the cost of `format!`.
         let line = texts.value(&["\"", &rule.name, "\";r=", left, ";t=", reset]);
         if let Some(line) = line {
-            headers.insert(RATELIMIT, line);
+            headers.insert(RATELIMIT, changing(line));
         }
         if legacy {
             headers.insert(X_LIMIT, HeaderValue::from(tightest.limit));
-            headers.insert(X_REMAINING, HeaderValue::from(tightest.left));
-            headers.insert(X_RESET, HeaderValue::from(tightest.reset));
+            headers.insert(X_REMAINING, changing(HeaderValue::from(tightest.left)));
+            headers.insert(X_RESET, changing(HeaderValue::from(tightest.reset)));
         }
     }
+}
+
+/// Marks a value that is another one in most responses: HTTP/2 is to keep the room of its table for
+/// other fields. The h2 crate compares a value with all those of its name in the table.
+fn changing(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
 }
 
 /// Returns the quotas of a request that an override is for.

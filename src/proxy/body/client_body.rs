@@ -23,6 +23,13 @@ pub(crate) enum ClientBody {
     Http2(Incoming),
 }
 
+impl ClientBody {
+    /// Returns what a stream of HTTP/2 brings.
+    pub(crate) fn of_stream(incoming: Incoming) -> Self {
+        if incoming.is_end_stream() { Self::Empty } else { Self::Http2(incoming) }
+    }
+}
+
 /// Why a body cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientBodyError {

@@ -14,7 +14,7 @@ use crate::proxy::{
     },
     downstream,
     peer::Peer,
-    request::decide::handle,
+    request::decide::begin,
     timeouts::timer::ConnectionTimer,
 };
 use crate::{config::ClientTimeouts, flow::Instant};
@@ -91,15 +91,18 @@ where
     let list = options.limits.header_bytes + EXPLAINED_BYTES;
     let served = Arc::clone(&peer);
     let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(ClientBody::Http2);
+        let mut request = request.map(ClientBody::of_stream);
         translate(&mut request);
         let peer = Arc::clone(&served);
-        let handled = handle(Arc::clone(&peer), request.into());
-        async move {
-            let mut response = handled.await.into_http();
-            response.headers_mut().entry(DATE).or_insert_with(|| peer.date());
-            Ok::<_, Infallible>(response)
-        }
+        let begun = begin(Arc::clone(&peer), request.into());
+        // In a box, as it is large and hyper moves it several times.
+        Box::pin(async move {
+            let mut response = begun.serve().await;
+            if !response.headers().contains_key(&DATE) {
+                response.headers_mut().append(DATE, peer.date());
+            }
+            Ok::<_, Infallible>(response.into_http())
+        })
     });
     let mut connection = http2::Builder::new(Spawner(Arc::clone(&activity)))
         .timer(TokioTimer::new())
@@ -109,6 +112,7 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
         .keep_alive_interval(PING_INTERVAL)
+        .auto_date_header(false)
         .enable_connect_protocol()
         .serve_connection(TokioIo::new(io), service);
     peer.handle.on_http2();

@@ -69,17 +69,16 @@ struct Unverified {
     completion: Box<Completion>,
 }
 
-/// Serves one request.
-///
-/// Dropping the future at any point ends the request as cancelled: the permit, the
-/// upstream connection and the notes are all held by values that it owns.
-pub(crate) fn handle(
-    peer: Arc<Peer>,
-    request: Request<ClientBody>,
-) -> impl Future<Output = Response<ResponseBody>> {
-    let begun = begin(peer, request);
-    async move {
-        let step = match begun {
+/// A request that was decided, or whose password must be checked before.
+pub(crate) struct Begun(Result<Step, Box<Unverified>>);
+
+impl Begun {
+    /// Serves the request.
+    ///
+    /// Dropping the future at any point ends the request as cancelled: the permit, the
+    /// upstream connection and the notes are all held by values that it owns.
+    pub(crate) async fn serve(self) -> Response<ResponseBody> {
+        let step = match self.0 {
             Ok(step) => step,
             // In a box because it is rare, and would make every request's future larger.
             Err(unverified) => Box::pin(verify(*unverified)).await,
@@ -93,7 +92,8 @@ pub(crate) fn handle(
     }
 }
 
-fn begin(peer: Arc<Peer>, mut request: Request<ClientBody>) -> Result<Step, Box<Unverified>> {
+/// Begins a request: finds its route, and decides about it.
+pub(crate) fn begin(peer: Arc<Peer>, mut request: Request<ClientBody>) -> Begun {
     peer.on_request();
     let worker = &peer.worker;
     if worker.connections.are_retiring() {
@@ -115,7 +115,7 @@ fn begin(peer: Arc<Peer>, mut request: Request<ClientBody>) -> Result<Step, Box<
     }
     completion.entry = entry;
     completion.identify(request.headers(), &snapshot);
-    decide(&snapshot, request, completion, None, now)
+    Begun(decide(&snapshot, request, completion, None, now))
 }
 
 /// Decides about a request by the file in preview too, if there is one.

@@ -12,7 +12,7 @@ use crate::proxy::{
     downstream::unreadable::UnreadableRequest,
     io::input::Input,
     message::response::ResponseHead,
-    request::decide::handle,
+    request::decide::begin,
     response::{
         response_body::ResponseBody,
         tunnel::{Prefixed, tunnel},
@@ -84,7 +84,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             Err(unread) => return self.reject(unread),
         };
         let response = {
-            let mut handled = pin!(handle(Arc::clone(&self.peer), request));
+            let mut handled = pin!(begin(Arc::clone(&self.peer), request).serve());
             poll_fn(|context| self.poll_response(handled.as_mut(), &mut current, context)).await
         };
         let Some(response) = response else { return Next::Gone };

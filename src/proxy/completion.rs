@@ -77,7 +77,7 @@ pub(crate) struct Completion {
     pub(crate) timeout: Option<Timeout>,
     /// Whether another completion records the request, as a tunnel's does in HTTP/2.
     silent: bool,
-    /// Its stream, in HTTP/2, from the answer's first part on.
+    /// Its stream, in HTTP/2.
     pub(crate) stream: Option<Arc<Stream>>,
 }
 
@@ -124,12 +124,13 @@ impl Completion {
     }
 
     /// Ends an answer of HTTP/2 whose request goes on as a tunnel.
-    pub(crate) fn of_head_only(&self) -> Box<Self> {
+    pub(crate) fn of_head_only(&mut self) -> Box<Self> {
         let peer = Arc::clone(&self.peer);
         // Each completion ends a request.
         peer.on_request();
         let mut completion = Self::new(peer, self.method.clone(), self.version, self.started);
         completion.silent = true;
+        completion.stream = self.stream.take();
         completion
     }
 
@@ -337,7 +338,7 @@ impl Drop for Completion {
             Ending::Cancelled | Ending::Failed => self.peer.worker.clock.now(),
         };
         if let Some(activity) = self.peer.http2.get() {
-            activity.on_answered(at);
+            activity.on_answered(self.stream.as_ref(), at);
         }
         if self.silent {
             return;

@@ -10,7 +10,7 @@ use crate::proxy::{
         spare_heads::SpareHeads,
         validate::{Invalid, canonical},
     },
-    timeouts::{poll_time::PollTime, timer::RequestTimer},
+    timeouts::{poll_time::PollTime, streams::Stream, timer::RequestTimer},
     worker::Worker,
 };
 use crate::{
@@ -132,6 +132,11 @@ impl Peer {
         if let Some(activity) = self.http2.get() {
             activity.on_request();
         }
+    }
+
+    /// Notes the stream of a request that has come, in HTTP/2.
+    pub(super) fn on_stream(&self) -> Option<Arc<Stream>> {
+        self.http2.get().map(|activity| activity.on_stream())
     }
 
     /// Returns what an HTTP/2 connection holds of uploads; `None` with HTTP/1.1.

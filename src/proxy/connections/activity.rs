@@ -91,9 +91,11 @@ impl Activity {
         self.requests.fetch_add(1, Relaxed);
     }
 
-    /// Notes that an answer has ended at `now`.
-    pub(crate) fn on_answered(&self, now: Instant) {
-        self.streams.leave();
+    /// Notes that an answer has ended at `now`, and its stream with it.
+    pub(crate) fn on_answered(&self, stream: Option<&Arc<Stream>>, now: Instant) {
+        if let Some(stream) = stream {
+            self.streams.leave(stream);
+        }
         if self.requests.fetch_sub(1, Relaxed) == 1 {
             self.idle_since.set(now);
         }
@@ -126,14 +128,14 @@ impl Activity {
         &self.upload_buffer
     }
 
-    /// Notes a stream by its task.
-    pub(crate) fn on_stream(&self, task: AbortHandle) {
-        self.streams.enter(task, &self.clock);
+    /// Notes a stream whose request has come.
+    pub(crate) fn on_stream(&self) -> Arc<Stream> {
+        self.streams.enter(&self.clock)
     }
 
-    /// Returns the stream whose task is running.
-    pub(crate) fn stream(&self) -> Option<Arc<Stream>> {
-        self.streams.current()
+    /// Notes the task that serves the newest stream.
+    pub(crate) fn on_task(&self, task: AbortHandle) {
+        self.streams.serve(task);
     }
 
     /// Returns the deadline that may come before the one already watched for: of the preface, of the
@@ -266,7 +268,7 @@ mod tests {
         for _ in 0..5 {
             assert!(matches!(after(&activity, 100).await, Verdict::LookAgain(_)));
         }
-        activity.on_answered(activity.clock.now());
+        activity.on_answered(None, activity.clock.now());
         assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
         assert_eq!(after(&activity, 1).await, Verdict::Close);
     }

@@ -157,7 +157,7 @@ struct Spawner(Arc<Activity>);
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner {
     fn execute(&self, stream: F) {
         let task = tokio::spawn(stream);
-        self.0.on_stream(task.abort_handle());
+        self.0.on_task(task.abort_handle());
     }
 }
 

@@ -114,6 +114,7 @@ pub(crate) fn begin(peer: Arc<Peer>, mut request: Request<ClientBody>) -> Begun 
         request.head_mut().trace = Some(trace.context);
     }
     completion.entry = entry;
+    completion.stream = completion.peer.on_stream();
     completion.identify(request.headers(), &snapshot);
     Begun(decide(&snapshot, request, completion, None, now))
 }

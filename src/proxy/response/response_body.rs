@@ -99,6 +99,11 @@ impl ResponseBody {
         if completion.is_read() {
             completion.complete();
         }
+        if let Some(stream) = &completion.stream {
+            // What ends it is a reset, and would overtake trailers.
+            let grace = if is_grpc { GRPC_GRACE } else { Duration::ZERO };
+            stream.end_by(patience.deadline + grace);
+        }
         Self { source: Source::Upstream { patience, is_grpc }, completion, end: None, cut: None }
     }
 
@@ -182,21 +187,6 @@ impl ResponseBody {
         context.waker().wake_by_ref();
         Poll::Pending
     }
-
-    /// Finds the stream at the first poll, which is in its task.
-    fn find_stream(&mut self) {
-        if self.completion.stream.is_some() || self.completion.version != Version::HTTP_2 {
-            return;
-        }
-        self.completion.stream =
-            self.completion.peer.http2.get().and_then(|activity| activity.stream());
-        let stream = &self.completion.stream;
-        if let (Some(stream), Source::Upstream { patience, is_grpc, .. }) = (stream, &self.source) {
-            // What ends it is a reset, and would overtake trailers.
-            let grace = if *is_grpc { GRPC_GRACE } else { Duration::ZERO };
-            stream.end_by(patience.deadline + grace);
-        }
-    }
 }
 
 impl Body for ResponseBody {
@@ -208,7 +198,6 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Part>, ResponseCut>>> {
         let this = &mut *self;
-        this.find_stream();
         if this.cut.is_some() {
             return Poll::Ready(this.cut.take().map(Err));
         }

@@ -14,11 +14,11 @@ use super::{atomic_instant::AtomicInstant, timeout::Timeout};
 use crate::{clock::Clock, flow::Instant};
 use bytes::{Buf, Bytes};
 use core::{
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
     time::Duration,
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use tokio::task::{AbortHandle, try_id};
+use tokio::task::AbortHandle;
 
 /// How often streams are looked at within the time that one may stand still.
 const LOOKS: u32 = 4;
@@ -32,9 +32,12 @@ pub(crate) struct Streams {
 }
 
 /// One of them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Stream {
-    task: AbortHandle,
+    /// There once the request is served.
+    task: OnceLock<AbortHandle>,
+    /// Its place among those that are open.
+    place: AtomicUsize,
     /// Parts of the answer that the client was handed and has not wholly taken.
     handed: AtomicU32,
     /// Whether anything was handed or taken since the stream was last judged.
@@ -48,31 +51,32 @@ pub(crate) struct Stream {
 }
 
 impl Streams {
-    /// Notes a stream by its task.
-    pub(crate) fn enter(&self, task: AbortHandle, clock: &Clock) {
+    /// Notes a stream whose request has come.
+    pub(crate) fn enter(&self, clock: &Clock) -> Arc<Stream> {
         self.new_since.note(true, clock);
-        self.lock().push(Arc::new(Stream {
-            task,
-            handed: AtomicU32::new(0),
-            moved: AtomicBool::new(false),
-            moved_by: AtomicInstant::default(),
-            end_by: AtomicInstant::default(),
-            timeout: OnceLock::new(),
-        }));
-    }
-
-    /// Returns the stream whose task is running.
-    pub(crate) fn current(&self) -> Option<Arc<Stream>> {
-        let id = try_id()?;
-        self.lock().iter().rev().find(|stream| stream.task.id() == id).cloned()
-    }
-
-    /// Forgets the stream whose task is running: its request has ended.
-    pub(crate) fn leave(&self) {
-        let id = try_id();
         let mut open = self.lock();
-        if let Some(at) = open.iter().rposition(|stream| Some(stream.task.id()) == id) {
-            open.swap_remove(at);
+        let stream = Stream { place: AtomicUsize::new(open.len()), ..Stream::default() };
+        let stream = Arc::new(stream);
+        open.push(Arc::clone(&stream));
+        stream
+    }
+
+    /// Notes the task that serves the newest stream.
+    pub(crate) fn serve(&self, task: AbortHandle) {
+        if let Some(newest) = self.lock().last() {
+            newest.task.get_or_init(|| task);
+        }
+    }
+
+    /// Forgets a stream: its request has ended.
+    pub(crate) fn leave(&self, stream: &Arc<Stream>) {
+        let mut open = self.lock();
+        let place = stream.place.load(Relaxed);
+        if open.get(place).is_some_and(|open| Arc::ptr_eq(open, stream)) {
+            open.swap_remove(place);
+            if let Some(moved) = open.get(place) {
+                moved.place.store(place, Relaxed);
+            }
         }
     }
 
@@ -92,11 +96,14 @@ impl Streams {
     /// was `congested` a stream may have waited for the others.
     pub(crate) fn judge(&self, now: Instant, limit: Duration, congested: bool) -> Instant {
         let mut open = self.lock();
-        open.retain(|stream| !stream.task.is_finished());
-        for stream in open.iter() {
-            if let Some(timeout) = stream.over(now, limit, congested) {
+        open.retain(|stream| !stream.task.get().is_some_and(AbortHandle::is_finished));
+        for (place, stream) in open.iter().enumerate() {
+            stream.place.store(place, Relaxed);
+            if let Some(timeout) = stream.over(now, limit, congested)
+                && let Some(task) = stream.task.get()
+            {
                 stream.timeout.get_or_init(|| timeout);
-                stream.task.abort();
+                task.abort();
             }
         }
         if open.is_empty() { Instant::FAR_FUTURE } else { now + limit / LOOKS }

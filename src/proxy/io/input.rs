@@ -74,6 +74,15 @@ impl Input {
         Poll::Ready(Ok(count > 0))
     }
 
+    /// Notes that so many bytes of a message are yet to be read. If the last read had no room left,
+    /// the next one has room for all of them, unless they are too many for one.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        if self.read_size > READ_MIN && bytes < READ_MAX {
+            // One byte more: a read that fills its buffer has to be tried again.
+            self.read_size = READ_MIN.max(bytes + 1);
+        }
+    }
+
     /// Makes room for the next message while nothing uses the memory of the last one, so that none
     /// has to be allocated later.
     pub(crate) fn make_room(&mut self) {

@@ -183,6 +183,10 @@ impl Connection {
         self.head.lower_names(&mut self.input.bytes);
         let bytes = self.input.take(length);
         self.body = BodyDecoder::new(self.head.framing().body, limits(&self.settings));
+        if let Some(length) = self.body.left() {
+            let left = length.saturating_sub(self.input.bytes.len() as u64);
+            self.input.expect(usize::try_from(left).unwrap_or(usize::MAX));
+        }
         self.has_trailers = false;
         let mut answer = self.answer.take().unwrap_or_default();
         answer.status = self.head.status();

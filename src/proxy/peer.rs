@@ -19,7 +19,10 @@ use crate::{
     http1::FieldList,
     route::{KeySpec, Part, Target},
 };
-use core::net::{IpAddr, SocketAddr};
+use core::{
+    net::{IpAddr, SocketAddr},
+    task::{Context, Poll},
+};
 use http::HeaderValue;
 use ipnet::IpNet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -137,6 +140,20 @@ impl Peer {
     /// Notes the stream of a request that has come, in HTTP/2.
     pub(super) fn on_stream(&self) -> Option<Arc<Stream>> {
         self.http2.get().map(|activity| activity.on_stream())
+    }
+
+    /// Waits for `deadline` of a request, in its task, without a timer of its own. `stream` is the
+    /// request's, in HTTP/2.
+    pub(super) fn poll_deadline(
+        &self,
+        stream: Option<&Arc<Stream>>,
+        deadline: Instant,
+        context: &Context<'_>,
+    ) -> Poll<()> {
+        match (self.http2.get(), stream) {
+            (Some(activity), Some(stream)) => activity.poll_deadline(stream, deadline, context),
+            _ => self.timer.poll(deadline),
+        }
     }
 
     /// Returns what an HTTP/2 connection holds of uploads; `None` with HTTP/1.1.

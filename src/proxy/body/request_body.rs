@@ -187,7 +187,7 @@ impl Body for RequestBody {
                 if pace.is_some_and(|pace| pace.poll(context, &body.clock).is_ready()) {
                     return body.cut(upload::SLOW, Cut::ClientSlow);
                 }
-                ready!(body.patience.poll(context, &body.clock, None));
+                ready!(body.patience.poll(context, &body.clock));
                 return body.cut(upload::STALLED, Cut::ClientStalled);
             }
         };

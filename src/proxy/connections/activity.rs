@@ -15,6 +15,7 @@ use crate::proxy::{
 use crate::{clock::Clock, config::ClientTimeouts, flow::Instant};
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    task::{Context, Poll},
     time::Duration,
 };
 use std::sync::{Arc, OnceLock};
@@ -138,8 +139,22 @@ impl Activity {
         self.streams.serve(task);
     }
 
+    /// Has the request of `stream` wait for `deadline`, in the stream's task.
+    pub(crate) fn poll_deadline(
+        &self,
+        stream: &Stream,
+        deadline: Instant,
+        context: &Context<'_>,
+    ) -> Poll<()> {
+        let polled = stream.poll_deadline(deadline, context);
+        if polled.is_pending() && self.streams.wait_for(deadline) {
+            self.handle.wake();
+        }
+        polled
+    }
+
     /// Returns the deadline that may come before the one already watched for: of the preface, of the
-    /// end in a drain, or of a client that takes nothing. To be asked whenever the connection has
+    /// end in a drain, of a client that takes nothing, or of a request. To be asked whenever the connection has
     /// been polled.
     pub(crate) fn urgent(&self, limits: &ClientTimeouts) -> Option<Instant> {
         let preface = self.preface_since.get().map(|since| since + limits.header_read);

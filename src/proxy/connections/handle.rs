@@ -60,6 +60,11 @@ impl ConnectionHandle {
         if !self.is_draining() {
             self.draining.set(self.clock.now());
         }
+        self.wake();
+    }
+
+    /// Wakes the connection's task.
+    pub(crate) fn wake(&self) {
         if let Some(task) = self.task.get() {
             task.wake_by_ref();
         }

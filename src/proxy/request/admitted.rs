@@ -95,6 +95,7 @@ impl AdmittedRequest {
             start: self.start,
             deadline,
             protocol: self.protocol,
+            stream: self.completion.stream.as_ref(),
             attempts: 0,
             retries: Retries::new(self.route.options.retry.as_ref()),
             entry: self.completion.entry.as_deref_mut(),

@@ -18,7 +18,7 @@ use crate::proxy::{
     placeholders::{self, Values},
     request_log::FailedAttempt,
     response::failure::Failure,
-    timeouts::timeout::Timeout,
+    timeouts::{streams::Stream, timeout::Timeout},
     upstream::{
         balance::{Picked, Tried, pick},
         cause::cause,
@@ -62,6 +62,8 @@ pub(crate) struct UpstreamAttempt<'a> {
     pub(crate) deadline: Instant,
     /// What the client speaks.
     pub(crate) protocol: Protocol,
+    /// The client's stream, in HTTP/2.
+    pub(crate) stream: Option<&'a Arc<Stream>>,
     /// How many servers have been asked.
     pub(crate) attempts: u32,
     /// Decides what is sent again.
@@ -397,19 +399,6 @@ impl UpstreamAttempt<'_> {
     /// server may let it stand still for `idle`.
     async fn wait(
         &self,
-        answer: Pin<&mut impl Future<Output = ()>>,
-        sent: Option<&Upload>,
-        since: Instant,
-    ) {
-        match self.protocol {
-            Protocol::Http1 => self.watched(answer, sent, since).await,
-            Protocol::Http2 => Box::pin(self.timed(answer, sent, since)).await,
-        }
-    }
-
-    /// Lets the connection's own timer watch, as there is no other request on it.
-    async fn watched(
-        &self,
         mut answer: Pin<&mut impl Future<Output = ()>>,
         sent: Option<&Upload>,
         since: Instant,
@@ -420,7 +409,7 @@ impl UpstreamAttempt<'_> {
                 return Poll::Ready(());
             }
             let mut at = *look.get_or_insert_with(|| self.next_look(sent, since, since));
-            while self.peer.timer.poll(at).is_ready() {
+            while self.peer.poll_deadline(self.stream, at, context).is_ready() {
                 let now = self.peer.worker.clock.now();
                 at = self.next_look(sent, since, now);
                 look = Some(at);
@@ -431,31 +420,6 @@ impl UpstreamAttempt<'_> {
             Poll::Pending
         })
         .await;
-    }
-
-    /// Watches with a timer of its own.
-    async fn timed(
-        &self,
-        mut answer: Pin<&mut impl Future<Output = ()>>,
-        sent: Option<&Upload>,
-        since: Instant,
-    ) {
-        let clock = &self.peer.worker.clock;
-        let mut timer = pin!(clock.timer(self.next_look(sent, since, since)));
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut answer => return,
-                () = &mut timer => {
-                    let now = clock.now();
-                    let next = self.next_look(sent, since, now);
-                    if next <= now {
-                        return;
-                    }
-                    timer.as_mut().reset(clock.to_tokio(next));
-                }
-            }
-        }
     }
 
     /// Returns when to look again at the request that was begun at `since`: if that is

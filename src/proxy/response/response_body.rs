@@ -216,9 +216,9 @@ impl Body for ResponseBody {
                     frame.map(|frame| frame.map_err(ResponseCut::from))
                 }
                 Poll::Pending => {
-                    let peer = &this.completion.peer;
-                    let timer = (this.completion.version != Version::HTTP_2).then_some(&peer.timer);
-                    let is_late = ready!(patience.poll(context, &peer.worker.clock, timer));
+                    let Completion { peer, stream, .. } = &*this.completion;
+                    let deadline = |until| peer.poll_deadline(stream.as_ref(), until, context);
+                    let is_late = ready!(patience.poll_with(&peer.worker.clock, deadline));
                     let cut =
                         if is_late { ResponseCut::Deadline } else { ResponseCut::UpstreamStalled };
                     this.completion.timeout = Some(patience.over());

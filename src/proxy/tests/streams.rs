@@ -237,6 +237,30 @@ async fn the_first_look_at_a_stream_comes_in_time_however_late_the_timer_was_to_
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_request_has_its_own_deadline_though_one_timer_watches_all() {
+    let mut proxy = TestProxy::new(", timeouts: { first_byte: 2s }");
+    let mut client = Http2::connect_with(&proxy, 10_000, secs(0)).await;
+    let mut silent = Vec::new();
+    for stream in [1, 3, 5] {
+        client.get(stream).await;
+        silent.push(proxy.upstream.recv().await.expect("a connection"));
+        proxy.pass(Duration::from_millis(600)).await;
+    }
+    let answered = |client: &mut Http2| {
+        let sent = core::iter::from_fn(|| client.sent.try_recv().ok());
+        sent.filter(|sent| matches!(sent, Sent::End(_))).collect::<Vec<_>>()
+    };
+    assert_eq!(answered(&mut client), []);
+    for stream in [1, 3, 5] {
+        proxy.pass(Duration::from_millis(100)).await;
+        assert_eq!(answered(&mut client), [], "too early for {stream}");
+        proxy.pass(Duration::from_millis(200)).await;
+        assert_eq!(answered(&mut client), [Sent::End(stream)]);
+        proxy.pass(Duration::from_millis(300)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_client_that_confirms_no_farewell_is_closed_after_keep_alive() {
     let proxy = TestProxy::new("");
     let begun = proxy.now();

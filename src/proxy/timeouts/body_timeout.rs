@@ -1,6 +1,6 @@
 //! How long the next part of a body is waited for.
 
-use super::{timeout::Timeout, timer::RequestTimer};
+use super::timeout::Timeout;
 use crate::{clock::Clock, flow::Instant};
 use core::{
     pin::Pin,
@@ -40,25 +40,31 @@ impl Patience {
         self.until = None;
     }
 
-    /// Waits until it is over, and returns whether for the deadline. Waits with the timer of the request's connection, or without one by its own.
-    pub(crate) fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-        clock: &Clock,
-        timer: Option<&RequestTimer>,
-    ) -> Poll<bool> {
+    /// Waits until it is over with a timer of its own, and returns whether for the deadline.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, clock: &Clock) -> Poll<bool> {
         let is_new = self.until.is_none();
-        let limit = || self.deadline.min(clock.now() + self.idle);
-        let until = *self.until.get_or_insert_with(limit);
-        if let Some(timer) = timer {
-            ready!(timer.poll(until));
-        } else {
-            let own = self.waiting.get_or_insert_with(|| Box::pin(clock.timer(until)));
+        let mut waiting = self.waiting.take();
+        let polled = self.poll_with(clock, |until| {
+            let own = waiting.get_or_insert_with(|| Box::pin(clock.timer(until)));
             if is_new {
                 own.as_mut().reset(clock.to_tokio(until));
             }
-            ready!(own.as_mut().poll(context));
-        }
+            own.as_mut().poll(context)
+        });
+        self.waiting = waiting;
+        polled
+    }
+
+    /// Waits until it is over with `poll`, which waits for an instant, and returns whether for the
+    /// deadline.
+    pub(crate) fn poll_with(
+        &mut self,
+        clock: &Clock,
+        poll: impl FnOnce(Instant) -> Poll<()>,
+    ) -> Poll<bool> {
+        let limit = || self.deadline.min(clock.now() + self.idle);
+        let until = *self.until.get_or_insert_with(limit);
+        ready!(poll(until));
         self.late = clock.now() >= self.deadline;
         Poll::Ready(self.late)
     }

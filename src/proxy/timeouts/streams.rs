@@ -10,11 +10,12 @@
 //! Worst case: what HTTP/2 has buffered when the task ends, one part of an answer, is
 //! watched no more. It stays as long as the connection.
 
-use super::{atomic_instant::AtomicInstant, timeout::Timeout};
+use super::{atomic_instant::AtomicInstant, timeout::Timeout, timer::RequestTimer};
 use crate::{clock::Clock, flow::Instant};
 use bytes::{Buf, Bytes};
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -29,6 +30,8 @@ pub(crate) struct Streams {
     open: Mutex<Vec<Arc<Stream>>>,
     /// Since when there has been a stream that was opened after the last look.
     new_since: AtomicInstant,
+    /// The earliest deadline that a request waits for, or an earlier instant.
+    next: AtomicInstant,
 }
 
 /// One of them.
@@ -38,6 +41,10 @@ pub(crate) struct Stream {
     task: OnceLock<AbortHandle>,
     /// Its place among those that are open.
     place: AtomicUsize,
+    /// What its request waits for.
+    timer: RequestTimer,
+    /// Wakes its task, once its request has waited.
+    waker: OnceLock<Waker>,
     /// Parts of the answer that the client was handed and has not wholly taken.
     handed: AtomicU32,
     /// Whether anything was handed or taken since the stream was last judged.
@@ -80,20 +87,32 @@ impl Streams {
         }
     }
 
-    /// Returns when new streams must be looked at, if there are any, of which none may
-    /// stand still for longer than `limit`.
+    /// Notes that a request waits for `deadline`. Returns whether that is earlier than what others
+    /// wait for.
+    pub(crate) fn wait_for(&self, deadline: Instant) -> bool {
+        let is_earliest = self.next.get().is_none_or(|next| deadline < next);
+        if is_earliest {
+            self.next.set(deadline);
+        }
+        is_earliest
+    }
+
+    /// Returns when streams must be looked at: new ones, of which none may stand still for longer
+    /// than `limit`, and those whose requests wait for a deadline.
     pub(crate) fn look_by(&self, limit: Duration) -> Option<Instant> {
-        self.new_since.get().map(|since| since + limit / LOOKS)
+        let new = self.new_since.get().map(|since| since + limit / LOOKS);
+        new.into_iter().chain(self.next.get()).min()
     }
 
     /// Notes that there was a look.
     pub(crate) fn seen(&self) {
         self.new_since.clear();
+        self.next.clear();
     }
 
     /// Resets the streams on which the client has taken nothing for `limit`, and those
-    /// that are over their time. Returns when to look again. Where the whole connection
-    /// was `congested` a stream may have waited for the others.
+    /// that are over their time. Wakes requests whose deadline has come. Returns when to look again.
+    /// Where the whole connection was `congested` a stream may have waited for the others.
     pub(crate) fn judge(&self, now: Instant, limit: Duration, congested: bool) -> Instant {
         let mut open = self.lock();
         open.retain(|stream| !stream.task.get().is_some_and(AbortHandle::is_finished));
@@ -104,6 +123,10 @@ impl Streams {
             {
                 stream.timeout.get_or_init(|| timeout);
                 task.abort();
+            } else if stream.timer.next() <= now {
+                stream.ring(now);
+            } else if stream.timer.next() < Instant::FAR_FUTURE {
+                self.wait_for(stream.timer.next());
             }
         }
         if open.is_empty() { Instant::FAR_FUTURE } else { now + limit / LOOKS }
@@ -118,6 +141,21 @@ impl Stream {
     /// Has the request end at `deadline`, however slowly the client takes the answer.
     pub(crate) fn end_by(&self, deadline: Instant) {
         self.end_by.set(deadline);
+    }
+
+    /// Waits for `deadline`, in the stream's task.
+    pub(crate) fn poll_deadline(&self, deadline: Instant, context: &Context<'_>) -> Poll<()> {
+        self.waker.get_or_init(|| context.waker().clone());
+        self.timer.poll(deadline)
+    }
+
+    /// Has its request look at its deadlines at `now`.
+    fn ring(&self, now: Instant) {
+        self.timer.begin();
+        self.timer.ring(now);
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
     }
 
     /// Returns which limit it was reset for, if it was.

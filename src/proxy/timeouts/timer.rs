@@ -59,8 +59,8 @@ impl<'s> ConnectionTimer<'s> {
     }
 }
 
-/// The deadlines of the request that an HTTP/1.1 connection serves. Whatever waits in its task names
-/// its deadline here each time it is polled; the connection's timer waits for the earliest one.
+/// The deadlines of a request. Whatever waits in its task names its deadline here each time it is
+/// polled; the connection's timer waits for the earliest one.
 #[derive(Debug)]
 pub(crate) struct RequestTimer {
     /// The earliest deadline, in nanoseconds.

@@ -72,6 +72,18 @@ impl FieldSet {
         self.present & HOPS != 0
     }
 
+    /// Whether all may be passed on as they came: none is for the next neighbour only, none is about
+    /// the way of the request or how it is read, and none has to be said once and is repeated.
+    pub fn are_plain(self) -> bool {
+        const KNOWN: u16 = bit(FieldKind::Host)
+            | bit(FieldKind::ContentLength)
+            | bit(FieldKind::ContentType)
+            | bit(FieldKind::Cookie)
+            | bit(FieldKind::EndToEnd);
+        const ONCE: u16 = bit(FieldKind::ContentLength) | bit(FieldKind::Cookie);
+        self.present & !KNOWN == 0 && self.repeated & ONCE == 0 && !self.has_blanks
+    }
+
     /// Whether a field may be called `name`: if not, there is none.
     #[inline]
     pub(super) fn may_have(self, name: &str) -> bool {

@@ -125,6 +125,15 @@ impl FieldList {
         self.added.push(FieldSpan::of_line(&mut self.lines, name, value.borrow()));
     }
 
+    /// Adds a field in place of all others with its name. `parts` are its value, which is valid, and
+    /// another one in most messages: HTTP/2 is to keep the room of its table for other fields. (The
+    /// h2 crate compares a value with all those of its name in the table.)
+    pub fn insert_changing(&mut self, name: &HeaderName, parts: &[&str]) {
+        self.remove(name);
+        self.set.add_name(name.as_str().as_bytes());
+        self.added.push(FieldSpan::of_parts(&mut self.lines, name, parts));
+    }
+
     /// Adds what was added to `others` behind all fields.
     pub fn append_all(&mut self, others: &Self) {
         let start = to_u32(self.lines.len());

@@ -5,7 +5,7 @@ use crate::http1::FieldList;
 use crate::proxy::{
     body::{early_end::EarlyEnd, upload},
     log_entry::{End, LogEntry},
-    message::request_id::{self, X_REQUEST_ID},
+    message::request_id::RequestId,
     peer::Peer,
     placeholders::Values,
     request_log::FailedAttempt,
@@ -29,7 +29,7 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
-use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderName, Method, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(crate) struct Completion {
     pub(crate) version: Version,
     pub(crate) started: Instant,
     /// By which logs name it, unless that is off.
-    pub(crate) request_id: Option<HeaderValue>,
+    pub(crate) request_id: Option<RequestId>,
     /// How many servers have been asked.
     pub(crate) attempts: u32,
     /// What the route's placeholders stand for, if it has any.
@@ -145,7 +145,7 @@ impl Completion {
     /// Writes the request's id into the head of its answer.
     pub(crate) fn write_id(&self, headers: &mut FieldList) {
         if let Some(id) = &self.request_id {
-            headers.insert(&X_REQUEST_ID, id);
+            id.write(headers);
         }
     }
 
@@ -169,6 +169,7 @@ impl Completion {
 
     /// Notes that the request failed by its client's doing, which says nothing about
     /// the service.
+    #[cold]
     pub(crate) fn blame_client(&mut self) {
         if let Some(entry) = &mut self.entry {
             entry.clear_upstream();
@@ -184,7 +185,14 @@ impl Completion {
 
     /// Logs what the breaker turned to, if it did. No lock is held by then.
     pub(crate) fn log(&self, transition: Option<Transition>) {
-        if let (Some(transition), Some(route)) = (transition, &self.route) {
+        if let Some(transition) = transition {
+            self.log_transition(transition);
+        }
+    }
+
+    #[cold]
+    fn log_transition(&self, transition: Transition) {
+        if let Some(route) = &self.route {
             match transition.to {
                 Phase::Open => tracing::warn!(route = %route.name, "breaker {transition}"),
                 Phase::HalfOpen | Phase::Closed => {
@@ -232,6 +240,7 @@ impl Completion {
 
     /// Returns what the end of an answer must wait for: its client, if that is still sending what
     /// the upstream does not want. The upstream is let go.
+    #[inline(never)]
     pub(crate) fn early_end(&mut self) -> Option<EarlyEnd> {
         let is_error =
             self.status.is_some_and(|status| status.is_client_error() || status.is_server_error());
@@ -243,6 +252,7 @@ impl Completion {
     }
 
     /// Logs that the upstream's answer broke off.
+    #[cold]
     pub(crate) fn note_broken_off(&mut self, why: &UpstreamError) {
         if let (Some(lease), Some(route)) = (&self.lease, &self.route) {
             let cause = format!("its answer broke off: {}", cause(why));
@@ -271,6 +281,7 @@ impl Completion {
 
     /// Notes that the answer broke off, and gives up its connection: its client gets an end that
     /// the upstream did not send.
+    #[cold]
     pub(crate) fn cut_off(&mut self) {
         self.fail();
         self.lease = None;
@@ -298,7 +309,7 @@ impl Completion {
         if let Some(recorded) = recorded {
             return Some(ExemplarId::Trace(recorded.trace_id()));
         }
-        self.request_id.as_ref().and_then(request_id::number).map(ExemplarId::Request)
+        self.request_id.as_ref().and_then(RequestId::number).map(ExemplarId::Request)
     }
 
     /// Ends an admitted request for its rules.
@@ -322,6 +333,7 @@ impl Completion {
 }
 
 /// Ends a request in the preview, if it is in one.
+#[inline(never)]
 fn end_trial(trial: Option<Box<Trial>>, ending: Ending, status: StatusCode, at: Instant) {
     let Some(trial) = trial else { return };
     match ending {
@@ -369,7 +381,7 @@ impl Drop for Completion {
                 route: self.route.as_deref(),
                 method: self.method.as_str(),
                 arrival: self.started,
-                request_id: self.request_id.as_ref().and_then(|id| id.to_str().ok()),
+                request_id: self.request_id.as_ref().map(RequestId::as_str),
                 ts: worker.clock.wall(self.started),
                 status,
                 answered: first_byte,

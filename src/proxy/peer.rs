@@ -4,7 +4,6 @@ use crate::proxy::{
     body::upload_buffer::UploadBuffer,
     connections::{activity::Activity, handle::ConnectionHandle, per_client::ClientConnection},
     message::{
-        field_texts::FieldTexts,
         hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
         interim::Interim,
         spare_heads::SpareHeads,
@@ -46,7 +45,6 @@ pub(super) struct Peer {
     pub(super) poll_time: PollTime,
     pub(super) interim: Interim,
     pub(super) spare_heads: SpareHeads,
-    pub(super) field_texts: FieldTexts,
     /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
     /// did not say whose connection it is.
     is_unknown: bool,
@@ -105,7 +103,6 @@ impl Peer {
             poll_time: PollTime::default(),
             interim: Interim::default(),
             spare_heads: SpareHeads::default(),
-            field_texts: FieldTexts::default(),
             is_unknown: false,
             _counted: None,
             server_name,
@@ -210,7 +207,6 @@ impl Peer {
     pub(super) fn forget(&self) {
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.spare_heads.forget();
-        self.field_texts.forget();
     }
 
     /// Whether `host` may be asked for on this connection: with several certificates,
@@ -229,7 +225,11 @@ impl Peer {
 
     /// Whether what it says about others is believed.
     pub(super) fn is_trusted(&self, snapshot: &Snapshot) -> bool {
-        let trusted = self.trusted_proxies(snapshot);
-        trusted.iter().any(|network| network.contains(&self.address))
+        is_in(self.address, self.trusted_proxies(snapshot))
     }
+}
+
+/// Whether `address` is in one of `networks`.
+pub(super) fn is_in(address: IpAddr, networks: &[IpNet]) -> bool {
+    networks.iter().any(|network| network.contains(&address))
 }

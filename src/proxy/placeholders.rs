@@ -1,11 +1,11 @@
 //! What placeholders stand for, and how they are written into headers, redirects and bodies.
 
 use crate::config::{
-    Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Route, Syntax, Template,
+    Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Syntax, Template,
     TemplateText as Text,
 };
 use crate::http1::FieldList;
-use crate::proxy::message::request::Request;
+use crate::proxy::message::{request::Request, request_id::RequestId};
 use crate::proxy::peer::Peer;
 use bytes::Bytes;
 use core::net::IpAddr;
@@ -24,7 +24,7 @@ pub(super) struct Values {
     /// As the client wrote it.
     path: Box<str>,
     query: Option<Box<str>>,
-    id: Option<HeaderValue>,
+    id: Option<RequestId>,
 }
 
 /// What a rejection knows besides.
@@ -47,26 +47,24 @@ enum Escape {
 }
 
 impl Values {
-    /// Keeps what `route` may ask for of a request.
+    /// Keeps what a route may ask for of a request.
+    #[inline(never)]
     pub(super) fn of<B>(
-        route: &Route,
         request: &Request<B>,
-        (peer, id): (&Peer, Option<&HeaderValue>),
+        (peer, id): (&Peer, Option<&RequestId>),
         is_trusted: bool,
         (host, client): (&Arc<str>, IpAddr),
-    ) -> Option<Box<Self>> {
+    ) -> Self {
         let uri = request.uri();
-        route.options.has_placeholders.then(|| {
-            Box::new(Self {
-                client,
-                host: Arc::clone(host),
-                scheme: scheme(request.headers(), peer, is_trusted),
-                method: request.method().clone(),
-                path: if uri.path().starts_with('/') { uri.path() } else { "/" }.into(),
-                query: uri.query().map(Box::from),
-                id: id.cloned(),
-            })
-        })
+        Self {
+            client,
+            host: Arc::clone(host),
+            scheme: scheme(request.headers(), peer, is_trusted),
+            method: request.method().clone(),
+            path: if uri.path().starts_with('/') { uri.path() } else { "/" }.into(),
+            query: uri.query().map(Box::from),
+            id: id.cloned(),
+        }
     }
 
     /// Returns where a redirect leads; `None` if that needs a host and the request has none.
@@ -118,8 +116,7 @@ impl Values {
             },
             Placeholder::Rule => out.write_str(of.map_or("", |of| of.rule)),
             Placeholder::RequestId => {
-                let id = self.id.as_ref().and_then(|id| id.to_str().ok());
-                escape.write(id.unwrap_or_default(), out)
+                escape.write(self.id.as_ref().map_or("", RequestId::as_str), out)
             }
             Placeholder::Scheme => out.write_str(self.scheme),
             Placeholder::Host => escape.write(&self.host, out),
@@ -196,6 +193,13 @@ pub(super) fn body(body: &Body, values: Option<&Values>, of: Option<OfRejection<
 
 /// Applies what a route says about the fields of a message on its way through.
 pub(super) fn edit(headers: &mut FieldList, edits: &HeaderEdits, values: Option<&Values>) {
+    if !edits.remove.is_empty() || !edits.set.is_empty() {
+        apply(headers, edits, values);
+    }
+}
+
+#[inline(never)]
+fn apply(headers: &mut FieldList, edits: &HeaderEdits, values: Option<&Values>) {
     for name in &edits.remove {
         headers.remove(name);
     }

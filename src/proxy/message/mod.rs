@@ -1,7 +1,6 @@
 //! What the head of a message means, whichever version of HTTP carried it.
 
 pub(crate) mod date;
-pub(crate) mod field_texts;
 pub(crate) mod grpc;
 pub(crate) mod hop_by_hop;
 pub(crate) mod interim;

@@ -2,7 +2,6 @@
 
 use crate::config::RequestIds;
 use crate::http1::{FieldList, Fields};
-use bytes::Bytes;
 use fastrand::Rng;
 use http::{HeaderName, HeaderValue};
 use std::{
@@ -18,21 +17,57 @@ const LONGEST: usize = 128;
 /// Digits of an id that is made here.
 const DIGITS: usize = 32;
 
-/// Ids that are made at once, in one piece of memory: a request that lasts keeps all of it.
-const BATCH: usize = 16;
+/// The id of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RequestId {
+    /// It was made here: a number, as hexadecimal digits.
+    Made(u128, [u8; DIGITS]),
+    /// The client chose it.
+    Given(HeaderValue),
+}
+
+impl RequestId {
+    fn made(number: u128) -> Self {
+        let mut text = [0; DIGITS];
+        for (digits, eight) in text.chunks_exact_mut(8).zip([96, 64, 32, 0]) {
+            let eight = u64::try_from(number >> eight & 0xffff_ffff).unwrap_or_default();
+            digits.copy_from_slice(&hex(eight).to_be_bytes());
+        }
+        Self::Made(number, text)
+    }
+
+    /// Returns it as text.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Made(_, digits) => str::from_utf8(digits).unwrap_or_default(),
+            Self::Given(text) => text.to_str().unwrap_or_default(),
+        }
+    }
+
+    /// Returns it as a number, if it is one as they are made here.
+    pub(crate) fn number(&self) -> Option<u128> {
+        match self {
+            Self::Made(number, _) => Some(*number),
+            Self::Given(text) => {
+                let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+                let is_number = text.len() == DIGITS && text.as_bytes().iter().all(is_digit);
+                let text = text.to_str().ok().filter(|_| is_number)?;
+                u128::from_str_radix(text, 16).ok()
+            }
+        }
+    }
+
+    /// Writes it into a header.
+    pub(crate) fn write(&self, headers: &mut FieldList) {
+        headers.insert_changing(&X_REQUEST_ID, &[self.as_str()]);
+    }
+}
 
 /// Makes the ids of one worker.
 #[derive(Debug)]
 pub struct RequestIdMaker {
-    made: Mutex<Made>,
-}
-
-#[derive(Debug)]
-struct Made {
     /// Of 64 bits each.
-    halves: [Rng; 2],
-    /// Ids that no request has yet, one after the other.
-    unused: Bytes,
+    halves: Mutex<[Rng; 2]>,
 }
 
 impl Default for RequestIdMaker {
@@ -45,8 +80,7 @@ impl Default for RequestIdMaker {
 impl RequestIdMaker {
     /// Makes the ids that follow from these seeds.
     pub(crate) fn seeded(seeds: [u64; 2]) -> Self {
-        let halves = seeds.map(Rng::with_seed);
-        Self { made: Mutex::new(Made { halves, unused: Bytes::new() }) }
+        Self { halves: Mutex::new(seeds.map(Rng::with_seed)) }
     }
 
     /// Returns the id of a request with these headers: the client's if it may choose one, or a new
@@ -56,7 +90,7 @@ impl RequestIdMaker {
         headers: &FieldList,
         setting: RequestIds,
         is_trusted: impl FnOnce() -> bool,
-    ) -> Option<HeaderValue> {
+    ) -> Option<RequestId> {
         if setting == RequestIds::Off {
             return None;
         }
@@ -64,34 +98,15 @@ impl RequestIdMaker {
             .filter(|_| setting == RequestIds::On || is_trusted())
             // A copy: the field itself would keep the buffer that it was read into.
             .and_then(|id| HeaderValue::from_bytes(id).ok());
-        let mut id = id.unwrap_or_else(|| self.make());
-        // No other message has it: HTTP/2 is to keep the room of its table for other fields.
-        id.set_sensitive(true);
-        Some(id)
+        Some(id.map_or_else(|| self.make(), RequestId::Given))
     }
 
-    /// Makes an id: 128 random bits as hexadecimal digits.
-    fn make(&self) -> HeaderValue {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.unused.is_empty() {
-            let mut ids = Vec::with_capacity(BATCH * DIGITS);
-            for _ in 0..BATCH {
-                let [high, low] = made.halves.each_mut().map(|half| half.u64(..));
-                ids.extend_from_slice(&hex(high));
-                ids.extend_from_slice(&hex(low));
-            }
-            made.unused = Bytes::from(ids);
-        }
-        let id = made.unused.split_to(DIGITS);
-        HeaderValue::from_maybe_shared(id).unwrap_or(HeaderValue::from_static("0"))
+    /// Makes an id of 128 random bits.
+    fn make(&self) -> RequestId {
+        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        let [high, low] = halves.each_mut().map(|half| u128::from(half.u64(..)));
+        RequestId::made(high << 64 | low)
     }
-}
-
-/// Returns an id as a number, if it is one as they are made here.
-pub(crate) fn number(id: &HeaderValue) -> Option<u128> {
-    let is_number = id.len() == DIGITS
-        && id.as_bytes().iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    id.to_str().ok().filter(|_| is_number).and_then(|id| u128::from_str_radix(id, 16).ok())
 }
 
 /// Returns the id that a client sent, if there is one and it is harmless in logs and headers.
@@ -107,13 +122,16 @@ const fn is_plain(byte: u8) -> bool {
         || matches!(byte, b'-' | b'_' | b'.' | b'~' | b':' | b'/' | b'+' | b'=' | b'@' | b',')
 }
 
-fn hex(bits: u64) -> [u8; DIGITS / 2] {
-    const WORDS: &[u8; 16] = b"0123456789abcdef";
-    let bytes = bits.to_be_bytes();
-    core::array::from_fn(|at| {
-        let byte = bytes[at / 2];
-        WORDS[usize::from(if at % 2 == 0 { byte >> 4 } else { byte & 15 })]
-    })
+/// Returns the eight hexadecimal digits of a number of 32 bits, the first in the highest byte. They
+/// are made at once, as the bytes of a number.
+const fn hex(number: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let pairs = (number | number << 16) & 0x0000_ffff_0000_ffff;
+    let bytes = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
+    let digits = (bytes | bytes << 4) & (0x0f * EACH);
+    // 10 to 15 are letters: they have bit 4 once 6 is added.
+    let letters = (digits + 0x06 * EACH) >> 4 & EACH;
+    digits + 0x30 * EACH + letters * 0x27
 }
 
 #[cfg(test)]
@@ -127,7 +145,7 @@ mod tests {
             headers.append(X_REQUEST_ID, HeaderValue::from_bytes(value).unwrap());
         }
         let id = RequestIdMaker::default().identify(&headers, setting, || is_trusted);
-        id.map(|id| id.as_bytes().to_vec())
+        id.map(|id| id.as_str().as_bytes().to_vec())
     }
 
     #[test]
@@ -153,13 +171,20 @@ mod tests {
     fn no_two_ids_are_the_same() {
         let makers = [(); 4].map(|()| RequestIdMaker::default());
         let ids = (0..4000).map(|at| makers[at % 4].make());
-        let ids: HashSet<_> = ids.map(|id| number(&id).unwrap()).collect();
+        let ids: HashSet<_> = ids.map(|id| id.number().unwrap()).collect();
         assert_eq!(ids.len(), 4000);
-        let number = |id| number(&HeaderValue::from_static(id));
-        assert_eq!(number("000000000000000000000000000000ff"), Some(255));
-        for id in ["000000000000000000000000000000FF", "+00000000000000000000000000000ff", "ff"] {
-            assert_eq!(number(id), None);
+    }
+
+    #[test]
+    fn an_id_is_a_number_if_it_has_the_digits_of_one_that_is_made_here() {
+        for number in [255, 0, u128::MAX, 0x0123_4567_89ab_cdef_00ff_0a90_5f00_3c01] {
+            let made = RequestId::made(number);
+            assert_eq!(made.as_str(), format!("{number:032x}"));
+            let given = RequestId::Given(HeaderValue::from_str(made.as_str()).unwrap());
+            assert_eq!([made.number(), given.number()], [Some(number); 2]);
         }
-        assert_eq!(&hex(0x0123_4567_89ab_cdef), b"0123456789abcdef");
+        for id in ["000000000000000000000000000000FF", "+00000000000000000000000000000ff", "ff"] {
+            assert_eq!(RequestId::Given(HeaderValue::from_static(id)).number(), None);
+        }
     }
 }

@@ -36,6 +36,7 @@ use crate::{
     proxy::message::{request::Request, response::Response},
 };
 use bytes::Bytes;
+use core::time::Duration;
 use http::{HeaderValue, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
@@ -57,6 +58,9 @@ pub(crate) struct AdmittedRequest {
     pub(crate) completion: Box<Completion>,
 }
 
+const NO_CONTENT: StatusCode = StatusCode::NO_CONTENT;
+const UPGRADE_REQUIRED: StatusCode = StatusCode::UPGRADE_REQUIRED;
+
 const NO_PROTOCOL: Invalid = Invalid {
     kind: meter::Refusal::Method,
     why: "this route does not allow the protocol that CONNECT asks for",
@@ -72,9 +76,11 @@ impl AdmittedRequest {
             Box::pin(async move { clock.sleep_until(start).await }).await;
             self.start = self.completion.peer.worker.clock.now();
         }
-        self.upgrade();
+        if self.forward.fields.has(FieldKind::Upgrade) {
+            self.upgrade();
+        }
         if self.extended.is_some() && self.forward.upgrade.is_none() {
-            return refuse(Refusal::Invalid(NO_PROTOCOL), &FieldList::default(), self.completion);
+            return self.reject_protocol();
         }
         let Some(upstream) = self.route.action.upstream().map(Arc::clone) else {
             return self.answer_itself();
@@ -82,9 +88,8 @@ impl AdmittedRequest {
         let content_type = self.content_type();
         let is_grpc = content_type.as_ref().is_some_and(|value| is_grpc(value.as_bytes()));
         let deadline = self.deadline(is_grpc);
-        if let (Some(entry), Some(request)) = (&mut self.completion.entry, &self.request) {
-            entry.upload = request.body().upload();
-            entry.sent(self.start);
+        if self.completion.entry.is_some() {
+            self.note_sent();
         }
         let mut attempt = UpstreamAttempt {
             peer: &self.completion.peer,
@@ -116,21 +121,39 @@ impl AdmittedRequest {
                 }
                 self.answer(answer, (deadline, is_grpc))
             }
-            Err(failure) => {
-                self.completion.lease = None;
-                if failure.is_of_client() {
-                    self.completion.blame_client();
-                }
-                if let Some(unsent) = self.request.take() {
-                    discard(unsent.body(), self.forward.fields, &mut self.completion);
-                }
-                let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
-                refuse(Refusal::Upstream(failure), &FieldList::from_iter(hint), self.completion)
-            }
+            Err(failure) => self.answer_failure(failure, content_type),
         }
     }
 
+    /// Notes for the access log that the request is sent.
+    #[inline(never)]
+    fn note_sent(&mut self) {
+        if let (Some(entry), Some(request)) = (&mut self.completion.entry, &self.request) {
+            entry.upload = request.body().upload();
+            entry.sent(self.start);
+        }
+    }
+
+    /// Answers in place of the upstream, which gave no answer.
+    #[cold]
+    fn answer_failure(
+        mut self,
+        failure: Failure,
+        content_type: Option<HeaderValue>,
+    ) -> Response<ResponseBody> {
+        self.completion.lease = None;
+        if failure.is_of_client() {
+            self.completion.blame_client();
+        }
+        if let Some(unsent) = self.request.take() {
+            discard(unsent.body(), self.forward.fields, &mut self.completion);
+        }
+        let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
+        refuse(Refusal::Upstream(failure), &FieldList::from_iter(hint), self.completion)
+    }
+
     /// Answers as the route says, without an upstream.
+    #[inline(never)]
     fn answer_itself(mut self) -> Response<ResponseBody> {
         if let Some(request) = self.request.take() {
             discard(request.body(), self.forward.fields, &mut self.completion);
@@ -139,6 +162,7 @@ impl AdmittedRequest {
     }
 
     /// Notes the protocol that the request asks for, if the route allows it.
+    #[inline(never)]
     fn upgrade(&mut self) {
         let Some(request) = &self.request else { return };
         let Some(token) = forward::upgrade_token(request, self.forward.fields) else { return };
@@ -151,19 +175,30 @@ impl AdmittedRequest {
         }
     }
 
+    /// Answers a request for a protocol that the route does not allow.
+    #[cold]
+    fn reject_protocol(self) -> Response<ResponseBody> {
+        refuse(Refusal::Invalid(NO_PROTOCOL), &FieldList::default(), self.completion)
+    }
+
     /// Returns when the whole request must have ended. The client of gRPC may say so as well.
     fn deadline(&self, is_grpc: bool) -> Instant {
         let limit = self.route.options.timeouts.request;
-        let own = self.request.as_ref().filter(|_| is_grpc);
-        let own = own.and_then(|request| grpc::timeout(request.headers()));
+        let own = if is_grpc { self.grpc_timeout() } else { None };
         self.completion.started + own.map_or(limit, |own| own.min(limit))
+    }
+
+    #[inline(never)]
+    fn grpc_timeout(&self) -> Option<Duration> {
+        grpc::timeout(self.request.as_ref()?.headers())
     }
 
     /// Returns what decides how the client must be answered.
     fn content_type(&self) -> Option<HeaderValue> {
-        let request =
-            self.request.as_ref().filter(|_| self.forward.fields.has(FieldKind::ContentType));
-        request?.headers().value(&header::CONTENT_TYPE)
+        if !self.forward.fields.has(FieldKind::ContentType) {
+            return None;
+        }
+        self.request.as_ref()?.headers().value(&header::CONTENT_TYPE)
     }
 
     /// Turns the upstream's answer into the client's.
@@ -182,24 +217,12 @@ impl AdmittedRequest {
         let fields = response.headers().set();
         let status = response.status();
         let headers = response.headers_mut();
-        // It says which protocol the client must ask for (RFC 9110, 15.5.22).
-        let required = (status == StatusCode::UPGRADE_REQUIRED && self.protocol == Protocol::Http1)
-            .then(|| headers.value(&header::UPGRADE))
-            .flatten();
-        if fields.has(FieldKind::OtherHop)
-            && let Some(lease) = &mut self.completion.lease
-        {
-            lease.keep_for(keep_alive::announced(headers));
+        if !fields.are_plain() || matches!(status, NO_CONTENT | UPGRADE_REQUIRED) {
+            self.clean(status, headers);
         }
-        strip_hop_by_hop(headers, fields);
-        if let Some(protocols) = required {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-            headers.insert(header::UPGRADE, protocols);
-        }
-        forward::frame_answer(status, headers, fields);
         if let Some(quota) = self.quota.take() {
             self.completion.rate_limit_names = quota.fields();
-            quota.write(headers, &self.route, &self.completion.peer.field_texts);
+            quota.write(headers, &self.route);
         }
         self.completion.write_id(headers);
         let edits = &self.route.options.response_headers;
@@ -217,7 +240,29 @@ impl AdmittedRequest {
         response.map(|()| ResponseBody::upstream(patience, is_grpc, self.completion))
     }
 
+    /// Removes and rewrites the fields that the client may not receive as they came.
+    #[inline(never)]
+    fn clean(&mut self, status: StatusCode, headers: &mut FieldList) {
+        let fields = headers.set();
+        // It says which protocol the client must ask for (RFC 9110, 15.5.22).
+        let required = (status == UPGRADE_REQUIRED && self.protocol == Protocol::Http1)
+            .then(|| headers.value(&header::UPGRADE))
+            .flatten();
+        if fields.has(FieldKind::OtherHop)
+            && let Some(lease) = &mut self.completion.lease
+        {
+            lease.keep_for(keep_alive::announced(headers));
+        }
+        strip_hop_by_hop(headers, fields);
+        if let Some(protocols) = required {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(header::UPGRADE, protocols);
+        }
+        forward::frame_answer(status, headers, fields);
+    }
+
     /// Answers in place of the upstream, whose answer the client may not receive.
+    #[cold]
     fn reject_answer(mut self) -> Response<ResponseBody> {
         if let Some(lease) = self.completion.lease.take() {
             lease.on_failure();
@@ -226,6 +271,7 @@ impl AdmittedRequest {
     }
 
     /// Joins the client to the upstream, if both mean the same protocol.
+    #[inline(never)]
     fn switch(mut self: Box<Self>, mut response: Response<()>) -> Response<ResponseBody> {
         let agreed = response.headers().get(&header::UPGRADE);
         let agreement = self.forward.upgrade.take().filter(|token| {
@@ -238,7 +284,7 @@ impl AdmittedRequest {
         let fields = headers.set();
         strip_hop_by_hop(headers, fields);
         if let Some(quota) = self.quota.take() {
-            quota.write(headers, &self.route, &self.completion.peer.field_texts);
+            quota.write(headers, &self.route);
         }
         self.completion.write_id(headers);
         let edits = &self.route.options.response_headers;
@@ -267,6 +313,7 @@ impl AdmittedRequest {
 }
 
 /// Whether an answer is a stream of events, which may be silent for long.
+#[inline(never)]
 fn is_event_stream(headers: &FieldList) -> bool {
     const EVENT_STREAM: &[u8] = b"text/event-stream";
     let value = headers.first(FieldKind::ContentType);

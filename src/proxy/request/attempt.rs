@@ -178,6 +178,7 @@ impl UpstreamAttempt<'_> {
     }
 
     /// Decides where the request goes after `server` failed it, and counts it there.
+    #[cold]
     fn next(&mut self, failed: Failed, server: &Server, is_other_left: bool) -> Option<Next> {
         let now = self.peer.worker.clock.now();
         if let Some(recording) = self.recording() {
@@ -201,9 +202,18 @@ impl UpstreamAttempt<'_> {
     ) -> Option<Next> {
         let policy = self.route.options.retry.as_ref()?;
         let status = response.status().as_u16();
-        if !policy.statuses.contains(&status) {
-            return None;
-        }
+        let is_failure = policy.statuses.contains(&status);
+        if is_failure { self.next_after_failure(response, lease, is_other_left) } else { None }
+    }
+
+    #[cold]
+    fn next_after_failure(
+        &mut self,
+        response: &Response<()>,
+        lease: &Lease,
+        is_other_left: bool,
+    ) -> Option<Next> {
+        let status = response.status().as_u16();
         let says_when = response.headers().contains_key(&header::RETRY_AFTER);
         if let Some(recording) = self.recording() {
             recording.answered(status);
@@ -215,6 +225,7 @@ impl UpstreamAttempt<'_> {
     }
 
     /// Gives up an answer. Its connection is kept if all of it is here already.
+    #[cold]
     fn drop_answer(&self, lease: &mut Lease) {
         let mut context = Context::from_waker(Waker::noop());
         if let Some(connection) = lease.connection_mut() {
@@ -269,6 +280,7 @@ impl UpstreamAttempt<'_> {
     }
 
     /// Passes interim answers on, without what was for this gateway only.
+    #[cold]
     fn pass_on(&self, early: Vec<Response<()>>) {
         let edits = &self.route.options.response_headers;
         for mut response in early {
@@ -284,6 +296,14 @@ impl UpstreamAttempt<'_> {
     fn turn_to(&mut self, server: &Arc<Server>, request: &mut Option<Request<RequestBody>>) {
         self.attempts += 1;
         self.timeout = None;
+        if self.entry.is_some() {
+            self.note_turn(server, request);
+        }
+    }
+
+    /// Notes for the access log and the trace who is asked.
+    #[inline(never)]
+    fn note_turn(&mut self, server: &Arc<Server>, request: &mut Option<Request<RequestBody>>) {
         let Some(entry) = &mut self.entry else { return };
         entry.asked(server, self.attempts);
         if let (Some(recording), Some(request)) = (&mut entry.recording, request) {
@@ -313,7 +333,8 @@ impl UpstreamAttempt<'_> {
         forward::prepare(request, self.peer, self.forward, host);
         let edits = &self.route.options.request_headers;
         let RequestHead { headers, trace, .. } = request.head_mut();
-        if edits.names(&TRACEPARENT)
+        if trace.is_some()
+            && edits.names(&TRACEPARENT)
             && let Some(trace) = trace.take()
         {
             headers.insert(&TRACEPARENT, trace.header());
@@ -327,6 +348,7 @@ impl UpstreamAttempt<'_> {
     /// # Errors
     ///
     /// Nowhere, for this reason.
+    #[cold]
     fn recover(
         &mut self,
         unanswered: Unanswered,
@@ -367,6 +389,7 @@ impl UpstreamAttempt<'_> {
     }
 
     /// Notes that an attempt failed, for `cause`. `failure` is what it says of the server's health.
+    #[cold]
     fn note_failure(&mut self, server: &Server, failure: Option<health::Failure>, cause: &str) {
         let worker = &self.peer.worker;
         let route = self.route;
@@ -382,6 +405,7 @@ impl UpstreamAttempt<'_> {
     }
 
     /// Logs an answer whose head is too large.
+    #[cold]
     fn head_too_large(&self, server: &Server) -> Failure {
         let worker = &self.peer.worker;
         let limits = &self.upstream.options.limits;
@@ -443,6 +467,7 @@ impl UpstreamAttempt<'_> {
 
     /// Notes the limit that ended the wait for the answer's head. Only a server that had the whole
     /// request is to blame for it.
+    #[cold]
     fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) {
         lease.on_timeout();
         let server = lease.server();
@@ -463,6 +488,7 @@ impl UpstreamAttempt<'_> {
     /// # Errors
     ///
     /// There is no time for another server.
+    #[cold]
     fn note_unconnected(
         &mut self,
         server: &Server,

@@ -11,12 +11,10 @@ use crate::{
 use http::{
     HeaderValue, Method, StatusCode, Uri, Version,
     header::{
-        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRAILER,
-        TRANSFER_ENCODING, UPGRADE, VIA,
+        CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRAILER, UPGRADE, VIA,
     },
     uri::PathAndQuery,
 };
-use http_body::Body;
 use std::sync::Arc;
 
 /// What a request is forwarded with. What is rare is apart, as the rest passes through many hands.
@@ -41,19 +39,51 @@ pub(crate) struct Forward {
 }
 
 /// Rewrites a request's target and fields for an HTTP/1.1 upstream. `host` is another `Host` to send.
-pub(crate) fn prepare<B: Body>(
+pub(crate) fn prepare<B>(
     request: &mut Request<B>,
     peer: &Peer,
     forward: &Forward,
     host: Option<&HeaderValue>,
 ) {
     let &Forward { ref authority, ref upgrade, trusted, fields, .. } = forward;
-    let version = request.version();
     let full = request.uri().authority().is_some();
-    // Methods that seldom have a body have none for hyper unless the head says so.
-    let lacks_framing = matches!(*request.method(), Method::GET | Method::HEAD)
-        && request.body().size_hint().exact().is_none();
+    let version = request.version();
     let RequestHead { headers, uri, version: sent_as, .. } = request.head_mut();
+    let wants_trailers = !fields.are_plain() && clean(headers, forward, version);
+    // An authority in the target goes before a Host beside it.
+    if !fields.has(FieldKind::Host) || full {
+        headers.insert(HOST, &authority.value);
+    }
+    if trusted {
+        append_forwarded(headers, peer, authority);
+    } else {
+        replace_forwarded(headers, authority);
+    }
+    if let Some(host) = host {
+        headers.insert(HOST, host);
+    }
+    if let Some(via) = &forward.via {
+        headers.append(VIA, &**via);
+    }
+    if wants_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    if let Some(token) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, &**token);
+    }
+    if full || forward.target.is_some() || uri.path().is_empty() {
+        *uri = target(uri, forward);
+    }
+    *sent_as = Version::HTTP_11;
+}
+
+/// Removes and rewrites the fields that the upstream may not receive as they came. Returns whether
+/// the client takes trailers.
+#[inline(never)]
+fn clean(headers: &mut FieldList, forward: &Forward, version: Version) -> bool {
+    let &Forward { ref upgrade, trusted, fields, .. } = forward;
     let wants_trailers =
         fields.has(FieldKind::Te) && upgrade.is_none() && accepts_trailers(headers);
     strip_hop_by_hop(headers, fields);
@@ -75,44 +105,27 @@ pub(crate) fn prepare<B: Body>(
     if fields.has(FieldKind::Forwarded) && !trusted {
         headers.remove(&FORWARDED);
     }
-    // An authority in the target goes before a Host beside it.
-    if !fields.has(FieldKind::Host) || full {
-        headers.insert(HOST, &authority.value);
-    }
-    forwarded(headers, peer, trusted, authority);
-    if let Some(host) = host {
-        headers.insert(HOST, host);
-    }
-    if let Some(via) = &forward.via {
-        headers.append(VIA, &**via);
-    }
-    if wants_trailers {
-        headers.insert(TE, HeaderValue::from_static("trailers"));
-        headers.insert(CONNECTION, HeaderValue::from_static("te"));
-    }
-    if lacks_framing {
-        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if let Some(token) = upgrade {
-        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(UPGRADE, &**token);
-    }
-    if let Some(target) = &forward.target {
-        *uri = Uri::from(PathAndQuery::clone(target));
-    } else if full || uri.path().is_empty() {
-        // One that was a fragment only says that it is `/`, and is sent as nothing.
-        let target = uri.path_and_query().filter(|target| target.as_str() != "/");
-        let target = match target {
-            Some(query) if query.as_str().starts_with('?') => {
-                format!("/{}", query.as_str()).try_into().ok()
-            }
-            target => target.cloned(),
-        };
-        *uri = Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")));
-    }
-    *sent_as = Version::HTTP_11;
+    wants_trailers
 }
 
+/// Returns the target that is sent in place of `uri`.
+#[inline(never)]
+fn target(uri: &Uri, forward: &Forward) -> Uri {
+    if let Some(target) = &forward.target {
+        return Uri::from(PathAndQuery::clone(target));
+    }
+    // One that was a fragment only says that it is `/`, and is sent as nothing.
+    let target = uri.path_and_query().filter(|target| target.as_str() != "/");
+    let target = match target {
+        Some(query) if query.as_str().starts_with('?') => {
+            format!("/{}", query.as_str()).try_into().ok()
+        }
+        target => target.cloned(),
+    };
+    Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")))
+}
+
+#[inline(never)]
 fn accepts_trailers(headers: &FieldList) -> bool {
     headers.get(&TE).is_some_and(|list| {
         let mut codings = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
@@ -121,6 +134,7 @@ fn accepts_trailers(headers: &FieldList) -> bool {
 }
 
 /// HTTP/2 may send a cookie in pieces; HTTP/1.1 may not (RFC 9113, 8.2.3).
+#[inline(never)]
 fn join_cookies(headers: &mut FieldList) {
     let pieces: Vec<&[u8]> = headers.get_all(&COOKIE).collect();
     if let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
@@ -139,6 +153,7 @@ pub(crate) fn frame_answer(status: StatusCode, headers: &mut FieldList, fields: 
 }
 
 /// hyper takes equal lengths, in lines or a list, for one; the other side gets it once.
+#[inline(never)]
 fn single_content_length(headers: &mut FieldList) {
     let first = headers.get(&CONTENT_LENGTH).and_then(|lengths| {
         let first = lengths.split(|byte| *byte == b',').next()?;
@@ -149,23 +164,24 @@ fn single_content_length(headers: &mut FieldList) {
     }
 }
 
-/// Names to the upstream the client of the request. What a peer that is not trusted
-/// says about that is replaced.
-fn forwarded(headers: &mut FieldList, peer: &Peer, trusted: bool, authority: &Authority) {
-    if trusted {
-        headers.append(X_FORWARDED_FOR, &peer.address_value);
-        if !headers.contains_key(&X_FORWARDED_PROTO) {
-            headers.insert(X_FORWARDED_PROTO, &peer.scheme);
-        }
-        if !headers.contains_key(&X_FORWARDED_HOST) {
-            headers.insert(X_FORWARDED_HOST, &authority.value);
-        }
-    } else {
-        for name in [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST] {
-            headers.remove(name);
-        }
-        headers.append_all(&authority.forwarded);
+/// Names to the upstream the client of the request, beside what a trusted peer says about that.
+#[inline(never)]
+fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: &Authority) {
+    headers.append(X_FORWARDED_FOR, &peer.address_value);
+    if !headers.contains_key(&X_FORWARDED_PROTO) {
+        headers.insert(X_FORWARDED_PROTO, &peer.scheme);
     }
+    if !headers.contains_key(&X_FORWARDED_HOST) {
+        headers.insert(X_FORWARDED_HOST, &authority.value);
+    }
+}
+
+/// Names to the upstream the client of the request, in place of what that says about it.
+fn replace_forwarded(headers: &mut FieldList, authority: &Authority) {
+    for name in [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST] {
+        headers.remove(name);
+    }
+    headers.append_all(&authority.forwarded);
 }
 
 /// Returns the protocol that a request asks to change to, if it asks in form.

@@ -5,6 +5,7 @@ pub(crate) mod attempt;
 pub(crate) mod auth;
 pub(crate) mod decide;
 pub(crate) mod discard;
+pub(crate) mod examine;
 pub(crate) mod forward;
 pub(crate) mod preview;
 pub(crate) mod shared;

@@ -28,7 +28,7 @@ pub(crate) fn answer(
         return refuse(Refusal::Invalid(NO_HOST), &FieldList::default(), completion);
     };
     if let Some(quota) = quota {
-        quota.write(response.headers_mut(), route, &completion.peer.field_texts);
+        quota.write(response.headers_mut(), route);
     }
     finish(response, body, completion)
 }

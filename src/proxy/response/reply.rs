@@ -95,7 +95,7 @@ pub(crate) fn reject(
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if let Some(quota) = RateLimitFields::rejected(route, rejection, options.headers) {
-        quota.write(headers, route, &completion.peer.field_texts);
+        quota.write(headers, route);
     }
     if options.explain {
         rate_limit_headers::explain(headers, rule, rejection.reason.kind());

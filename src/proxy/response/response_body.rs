@@ -162,6 +162,7 @@ fn strip(trailers: &mut HeaderMap, completion: &Completion) {
 
 impl ResponseBody {
     /// Ends the answer to a call of gRPC whose deadline has passed.
+    #[cold]
     fn end_late(&mut self) -> Frame<Bytes> {
         self.completion.cut_off();
         self.source = Source::Own(None);
@@ -170,6 +171,7 @@ impl ResponseBody {
     }
 
     /// Notes that the answer breaks off.
+    #[cold]
     fn break_off(
         &mut self,
         cut: Option<ResponseCut>,

@@ -53,9 +53,13 @@ impl CurrentRequest {
 
     /// Notes whether the request with these fields takes trailers.
     pub(crate) fn accepts_trailers(&mut self, headers: &FieldList) {
-        if !headers.set().has(FieldKind::Te) {
-            return;
+        if headers.set().has(FieldKind::Te) {
+            self.read_te(headers);
         }
+    }
+
+    #[inline(never)]
+    fn read_te(&mut self, headers: &FieldList) {
         let lists = headers.get_all(&TE);
         let mut codings = lists.flat_map(|list| list.split(|byte| *byte == b','));
         let is_trailers = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"trailers");
@@ -112,6 +116,7 @@ impl CurrentRequest {
     }
 
     /// Hands over what there is of the body. Returns whether that was anything.
+    #[inline(never)]
     pub(crate) fn decode(&mut self, input: &mut Input) -> bool {
         let Some(sender) = &self.sender else { return false };
         if input.bytes.is_empty() || self.decoder.is_end() {
@@ -154,6 +159,7 @@ impl CurrentRequest {
     }
 
     /// Notes that the body cannot be read to its end.
+    #[cold]
     pub(crate) fn fail(&mut self, error: BodyError) {
         // It is not known where the next request begins.
         self.keeps_alive = false;

@@ -42,11 +42,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         loop {
             self.peer.timer.begin();
             let polled = handled.as_mut().poll(context);
-            for interim in self.peer.interim.take().into_iter().flatten() {
-                // A client of HTTP/1.0 does not know them.
-                if current.version == Version::HTTP_11 {
-                    response::write_interim(self.outgoing.head(), &interim, current.is_titled);
-                }
+            if let Some(interim) = self.peer.interim.take() {
+                self.write_interim(&interim, current);
             }
             if let Poll::Ready(response) = polled {
                 return Poll::Ready(Some(response));
@@ -65,6 +62,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             }
             if self.poll_deadlines(context).is_pending() {
                 return Poll::Pending;
+            }
+        }
+    }
+
+    /// Writes interim responses.
+    #[cold]
+    fn write_interim(&mut self, interim: &[Response<()>], current: &CurrentRequest) {
+        // A client of HTTP/1.0 does not know them.
+        if current.version == Version::HTTP_11 {
+            for response in interim {
+                response::write_interim(self.outgoing.head(), response, current.is_titled);
             }
         }
     }

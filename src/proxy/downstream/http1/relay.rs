@@ -122,6 +122,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     }
 
     /// Returns which limit a response that does not move has exceeded.
+    #[inline(never)]
     fn poll_relay_deadlines(
         &mut self,
         relay: &Relay,
@@ -183,6 +184,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         }
     }
 
+    #[inline(never)]
     fn end_body(&mut self, relay: &mut Relay, trailers: Option<HeaderMap>) {
         // Its end is the end of the request.
         relay.body = None;

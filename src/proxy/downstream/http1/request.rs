@@ -54,16 +54,28 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         current.accepts_trailers(request.headers());
         current.is_titled = self.options.header_case == HeaderCase::Title;
         if framing.body != BodyLength::None {
-            let left = match framing.body {
-                BodyLength::Exactly(length) => Some(length),
-                BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
-            };
-            let (sender, body) = channel(left, context);
-            current.expects(request.headers().contains_key(&header::EXPECT));
-            current.send_body(sender, &mut self.input);
-            *request.body_mut() = ClientBody::Http1(body);
+            self.begin_body(framing.body, &mut request, &mut current, context);
         }
         Ok((request, current))
+    }
+
+    /// Begins to pass on the request's body.
+    #[inline(never)]
+    fn begin_body(
+        &mut self,
+        length: BodyLength,
+        request: &mut Request<ClientBody>,
+        current: &mut CurrentRequest,
+        context: &Context<'_>,
+    ) {
+        let left = match length {
+            BodyLength::Exactly(length) => Some(length),
+            BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
+        };
+        let (sender, body) = channel(left, context);
+        current.expects(request.headers().contains_key(&header::EXPECT));
+        current.send_body(sender, &mut self.input);
+        *request.body_mut() = ClientBody::Http1(body);
     }
 }
 

@@ -106,10 +106,12 @@ fn is_framing(kind: FieldKind) -> bool {
 }
 
 /// Returns what `Content-Length` says, which a response to HEAD and a 304 have without a body.
+#[cold]
 fn declared(headers: &FieldList) -> Option<u64> {
     text(headers.get(&CONTENT_LENGTH)?)?.parse().ok()
 }
 
+#[cold]
 fn announced(headers: &FieldList) -> Vec<HeaderName> {
     let lines = headers.get_all(&TRAILER);
     let names = lines.flat_map(|line| line.split(|byte| *byte == b','));

@@ -68,6 +68,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     }
 
     /// Answers a request that could not be read.
+    #[cold]
     fn reject(&mut self, unread: UnreadableRequest) -> Next {
         unread.note(&self.peer);
         let Some((response, body)) = unread.answer() else { return Next::Gone };

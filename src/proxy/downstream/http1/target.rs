@@ -5,9 +5,12 @@
 /// Returns the target as the parser of URIs takes it; `None` if that is what it is.
 pub(super) fn encoded(target: &[u8]) -> Option<Vec<u8>> {
     let odd = target.iter().filter(|byte| matches!(byte, b'"' | b'<' | b'>' | b'`')).count();
-    if odd == 0 {
-        return None;
-    }
+    (odd > 0).then(|| encode(target, odd))
+}
+
+/// Percent-encodes `odd` characters of `target` at most.
+#[cold]
+fn encode(target: &[u8], odd: usize) -> Vec<u8> {
     let mut written = Vec::with_capacity(target.len() + 2 * odd);
     let mut is_query = false;
     let mut is_fragment = false;
@@ -30,7 +33,7 @@ pub(super) fn encoded(target: &[u8]) -> Option<Vec<u8>> {
             written.push(*byte);
         }
     }
-    Some(written)
+    written
 }
 
 #[cfg(test)]

@@ -164,6 +164,7 @@ impl Connection {
     }
 
     /// Returns an interim answer whose head has `length` bytes.
+    #[cold]
     fn interim_head(&mut self, status: StatusCode, length: usize) -> Response<()> {
         self.head.lower_names(&mut self.input.bytes);
         let bytes = Bytes::copy_from_slice(&self.input.bytes[..length]);
@@ -235,6 +236,7 @@ impl Connection {
         Ok(Some(data).filter(|data| !data.is_empty()))
     }
 
+    #[cold]
     fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::new();
         for field in self.body.trailers().into_iter().flat_map(|trailers| trailers.fields().iter())

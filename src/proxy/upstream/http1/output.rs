@@ -113,7 +113,7 @@ impl Output {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Cut>> {
         while self.progress == Progress::Sending {
-            let is_awaited = self.take_parts(context)?.is_pending();
+            let is_awaited = self.body.is_some() && self.take_parts(context)?.is_pending();
             match ready!(self.poll_write(io, context)) {
                 // A server that rejects an upload answers, closes, and resets what still comes. Its
                 // answer has arrived then: reading goes on.
@@ -127,6 +127,7 @@ impl Output {
     }
 
     /// Takes parts of the body, until they are enough for a write, or the next one is awaited.
+    #[inline(never)]
     fn take_parts(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Cut> {
         while self.outgoing.parts() < PARTS_MAX
             && self.outgoing.size() < GATHER_MAX
@@ -183,6 +184,7 @@ impl Output {
         Poll::Ready(Ok(()))
     }
 
+    #[cold]
     fn give_up(&mut self) {
         *self = Self { progress: Progress::Rejected, ..Self::default() };
     }

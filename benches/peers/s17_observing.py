@@ -1,6 +1,7 @@
 """What a preview and traces cost a request: each is switched on and off in one running gateway, in turn, and the rounds
 are compared in pairs. extra args: `cpu` (default; CPU per request at a fixed rate) or `instr` (user instructions of the
-worker, by callgrind), then names of cases: preview, preview-3rules, traces, traces-3rules, traces-all (default all)"""
+worker, by callgrind), then names of cases: preview, preview-3rules, preview-4th-rule (the new file adds a rule),
+traces, traces-3rules, traces-all (default all)"""
 
 import http.server, threading, urllib.request
 
@@ -10,6 +11,7 @@ RATE, CONNECTIONS = 5000, 32
 CASES = {
     'preview': ('flowgate', 'preview'),
     'preview-3rules': ('flowgate-3rules', 'preview'),
+    'preview-4th-rule': ('flowgate-3rules', 'preview of a 4th rule'),
     'traces': ('flowgate', '1%'),
     'traces-3rules': ('flowgate-3rules', '1%'),
     'traces-all': ('flowgate', '100%'),
@@ -57,6 +59,7 @@ class Switch:
 
     def __init__(self, inst, what):
         self.admin, self.what = f'http://127.0.0.1:{inst.spec["adm"]}', what
+        self.is_preview = what.startswith('preview')
         self.file = inst.dir + '/gateway.yaml'
         self.plain = open(self.file).read()
 
@@ -65,11 +68,14 @@ class Switch:
         return urllib.request.urlopen(request, timeout=60).read().decode()
 
     def turn(self, on):
-        if self.what != 'preview':
+        if not self.is_preview:
             return self.trace(self.what if on else None)
         if on:
             # Other rules than those in force, with states of their own.
             new = self.plain.replace('limit: 1000000/1s', 'limit: 999999/1s') + '\n# new\n'
+            if self.what != 'preview':
+                last = '{ name: in-flight, concurrency: 20000 }'
+                new = new.replace(last, f'{last}\n      - {{ name: more, limit: 1000000/1s }}')
             self.ask('/preview?for=1h', 'POST', new.encode())
         elif '"running"' in self.report():
             self.ask('/preview', 'DELETE')
@@ -99,7 +105,7 @@ class Switch:
 
     def check(self, on, sent):
         """that it is on, and has seen the requests"""
-        if self.what != 'preview':
+        if not self.is_preview:
             return
         seen = json.loads(self.report() or '{}')
         assert (seen.get('state') == 'running') == on, seen

@@ -2,6 +2,7 @@
 
 mod evaluation;
 mod keys;
+mod pass_at_once;
 mod peek;
 mod reservation;
 mod slots;

@@ -245,9 +245,11 @@ impl Report {
 /// Which slot rejected a request, and why: a [`Rejection`] without its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RejectedBy {
-    pub(super) slot: SlotId,
+    /// As in [`Rejection`].
+    pub slot: SlotId,
     pub(super) key: Option<Key>,
-    pub(super) reason: Reason,
+    /// As in [`Rejection`].
+    pub reason: Reason,
 }
 
 impl RejectedBy {

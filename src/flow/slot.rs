@@ -82,6 +82,10 @@ pub(super) trait Slot:
         turn: &mut Option<breaker::Transition>,
     ) -> Charge;
 
+    /// Charges an admitted request like [`Self::on_pass`], and returns only what it holds. Tells
+    /// nobody of a breaker's transition.
+    fn charge(&mut self, times: Times, cost: u64, lookup: Lookup) -> Option<Hold>;
+
     /// Records that a request that was checked here was rejected.
     fn on_reject(&mut self, lookup: Lookup);
 

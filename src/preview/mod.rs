@@ -7,6 +7,9 @@
 //!
 //! Workers count by themselves; who reads the report takes what each has counted, in an instant.
 
+mod alike;
+mod alike_routes;
+mod ask;
 mod command;
 mod end_cause;
 mod previews;
@@ -17,15 +20,17 @@ mod text;
 mod treatment;
 mod trial;
 
+pub use alike::Alike;
+pub use ask::TrialRecord;
 pub use command::{Command, CommandError, Cost};
 pub use end_cause::EndCause;
-pub use previews::{Handle, Previews, UNREAD};
+pub use previews::{Handle, Previews, RunningPreview, UNREAD};
 pub use report::{
     ChangeReport, ClientReport, Example, Report, RequestCounts, RouteReport, RuleReport, State,
 };
 pub use running::{Preview, Start};
 pub use treatment::{Change, Refused, Treatment};
-pub use trial::{Arrival, Here, Identified, Trial, TrialRecord};
+pub use trial::{Arrival, Here, Identified, Trial};
 
 #[cfg(test)]
 mod tests;

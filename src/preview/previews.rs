@@ -10,7 +10,7 @@ use crate::{
     config::Snapshot,
     flow::{Instant, WallOffset},
 };
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
@@ -44,6 +44,17 @@ struct Ended {
 pub struct Handle {
     previews: Arc<Previews>,
     worker: usize,
+}
+
+/// The preview that runs while a worker looks at it.
+#[derive(Debug)]
+pub struct RunningPreview(Guard<Option<Arc<Preview>>>);
+
+impl RunningPreview {
+    /// Returns the preview.
+    pub fn get(&self) -> Option<&Preview> {
+        self.0.as_deref()
+    }
 }
 
 impl Previews {
@@ -123,13 +134,11 @@ impl Handle {
         self.previews.is_on.load(Relaxed)
     }
 
-    /// Calls `then` with the preview, if there is one beside the file in force, `base`.
-    pub fn with<T>(&self, base: &Arc<Snapshot>, then: impl FnOnce(&Preview) -> T) -> Option<T> {
-        let preview = self.previews.current.load();
-        preview
-            .as_ref()
-            .filter(|preview| Arc::ptr_eq(&preview.base, base))
-            .map(|preview| then(preview))
+    /// Returns the preview, if there is one beside the file in force, `base`.
+    pub fn running(&self, base: &Arc<Snapshot>) -> Option<RunningPreview> {
+        let running = RunningPreview(self.previews.current.load());
+        let is_beside = running.get().is_some_and(|preview| Arc::ptr_eq(&preview.base, base));
+        is_beside.then_some(running)
     }
 
     /// Returns the number of the worker.

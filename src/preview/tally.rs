@@ -137,13 +137,10 @@ impl Changes {
 }
 
 impl Tally {
+    /// Counts a request that both files treat alike, and that neither delays.
     #[inline]
-    pub(super) fn note(&mut self, compared: Compared<'_>) {
-        let kind = compared.kind;
-        self.changes.add(kind.change, 1);
-        if kind.change != Change::Same || !compared.wait.is_zero() {
-            return self.note_change(compared);
-        }
+    pub(super) fn note_same(&mut self, kind: Kind) {
+        self.changes.add(Change::Same, 1);
         match &mut self.run {
             Some((latest, count)) if *latest == kind => *count += 1,
             _ => {
@@ -153,9 +150,11 @@ impl Tally {
         }
     }
 
-    fn note_change(&mut self, compared: Compared<'_>) {
+    /// Counts any other request.
+    pub(super) fn note_change(&mut self, compared: Compared<'_>) {
         let Compared { kind, wait, client, address, name, at, method, path } = compared;
         let change = kind.change;
+        self.changes.add(change, 1);
         if let Some(count) = self.kind(kind, 1) {
             count.wait_sum += wait;
             count.wait_max = count.wait_max.max(wait);

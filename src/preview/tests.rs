@@ -1,8 +1,8 @@
 //! Previews beside gateways of their own, in virtual time.
 
 use super::{
-    Arrival, Change, EndCause, Here, Identified, Preview, Previews, Refused, Report, Start, State,
-    Treatment, Trial, UNREAD,
+    Arrival, Change, EndCause, Here, Identified, Previews, Refused, Report, RunningPreview, Start,
+    State, Treatment, Trial, UNREAD,
 };
 use crate::{
     access_log::DecisionRecord,
@@ -10,7 +10,7 @@ use crate::{
     flow::{self, Instant, Outcome, Permit},
     route::{Identity, Seed, Target},
 };
-use core::{net::IpAddr, time::Duration};
+use core::{cell::Cell, net::IpAddr, time::Duration};
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -70,6 +70,10 @@ impl Sent {
 struct TestProxy {
     live: Live,
     previews: Arc<Previews>,
+    is_logged: bool,
+    shows_keys: bool,
+    /// Requests that the new file decided about by what the file in force had found out.
+    alike: Cell<u64>,
 }
 
 /// A request that a gateway has decided about.
@@ -81,7 +85,21 @@ struct Decided {
 
 impl TestProxy {
     fn new(routes: &str) -> Self {
-        Self { live: Live::start(plan(routes), START), previews: Arc::default() }
+        Self {
+            live: Live::start(plan(routes), START),
+            previews: Arc::default(),
+            is_logged: true,
+            shows_keys: true,
+            alike: Cell::new(0),
+        }
+    }
+
+    /// Returns one whose rules had other names before, so that some have other slots than those of a
+    /// preview.
+    fn edited(routes: &str) -> Self {
+        let proxy = Self::new(&routes.replace("name: bucket", "name: former"));
+        proxy.live.apply(plan(routes), START, &mut Retired::default());
+        proxy
     }
 
     /// Begins a preview.
@@ -95,7 +113,7 @@ impl TestProxy {
             on_disk: 0,
             memory,
             seed: SEED,
-            shows_keys: true,
+            shows_keys: self.shows_keys,
             most: Some(Duration::from_mins(10)),
             workers: 2,
         };
@@ -122,22 +140,29 @@ impl TestProxy {
         let route = snapshot.find(&target, sent.path).ok();
         let request = RequestContext { seed: &SEED, target: &target, client: sent.client };
         let worker = self.previews.handle(usize::from(sent.client.is_ipv4()));
+        let running = worker.running(&snapshot);
+        let preview = running.as_ref().and_then(RunningPreview::get);
+        let alike = route.and_then(|route| preview?.alike(route, sent.path, sent.client));
         let arrival = Arrival {
             request,
             path: sent.path,
             here: route,
             length: Some(0),
-            is_logged: true,
+            is_logged: self.is_logged,
             worker: worker.worker(),
         };
-        let ask = |preview: &Preview| {
+        let mut trial = preview.filter(|_| alike.is_none()).and_then(|preview| {
             preview.decide(&arrival, |_, same| identify(same), |_, _| KeySource::Request, now)
-        };
-        let mut trial = worker.with(&snapshot, ask).flatten();
-        let (result, treatment, permit) = decide(&snapshot, request, sent.path, now);
+        });
+        let (result, treatment, permit, claims) = decide(&snapshot, request, sent.path, now);
+        let here = Here { route, treatment, method: &sent.method, path: sent.path };
         if let Some(trial) = &mut trial {
-            let here = Here { route, treatment, method: &sent.method, path: sent.path };
             worker.compare(trial, &here, now);
+        }
+        if let Some(alike) = alike {
+            self.alike.set(self.alike.get() + 1);
+            let worker = worker.worker();
+            trial = alike.decide(&claims, &here, self.is_logged, (now, now), worker);
         }
         Decided { result, permit, trial }
     }
@@ -149,19 +174,20 @@ fn decide(
     request: RequestContext<'_>,
     path: &str,
     now: Instant,
-) -> (Result<DecisionRecord, Refused>, Treatment, Option<Permit>) {
-    let Ok(route) = snapshot.find(request.target, path) else {
-        return (Err(Refused::NoRoute), Treatment::Refused(Refused::NoRoute), None);
-    };
+) -> (Result<DecisionRecord, Refused>, Treatment, Option<Permit>, Claims) {
     let mut claims = Claims::new();
+    let Ok(route) = snapshot.find(request.target, path) else {
+        return (Err(Refused::NoRoute), Treatment::Refused(Refused::NoRoute), None, claims);
+    };
     route.claim(request, |_, _| KeySource::Request, &mut claims);
     match route.gate.enter(now, &claims) {
         Ok(flow::Admission { permit, report }) => {
-            (Ok(DecisionRecord::admitted(&report)), Treatment::admitted(&report), Some(permit))
+            let treatment = Treatment::admitted(&report);
+            (Ok(DecisionRecord::admitted(&report)), treatment, Some(permit), claims)
         }
         Err(rejection) => {
             let treatment = Treatment::Rejected(rejection.slot, rejection.reason.kind());
-            (Ok(DecisionRecord::rejected(&rejection)), treatment, None)
+            (Ok(DecisionRecord::rejected(&rejection)), treatment, None, claims)
         }
     }
 }
@@ -235,13 +261,24 @@ fn end_until(ends: &mut Vec<(u64, bool, Vec<Decided>)>, now: u64) {
     }
 }
 
-/// Sends the same requests to a gateway of the file `old` with a preview of `new`, to one of `old`
-/// and to one of `new`.
-fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let previewing = TestProxy::new(old);
-    let plain = TestProxy::new(old);
+/// Returns the file with other numbers in its rules.
+fn with_other_numbers(routes: &str) -> String {
+    let edits = [("3/1s", "5/1s"), ("7/2s", "4/2s"), ("20/1s", "30/1s"), ("6/1s", "2/1s")];
+    let more = [("5/1s, key", "8/1s, key"), ("concurrency: 3", "concurrency: 2"), ("0.5", "0.3")];
+    let edit = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+    edits.iter().chain(&more).fold(routes.to_owned(), edit)
+}
+
+/// Sends the same requests to two gateways of the file `old` with a preview of `new`, of which one
+/// logs, to one of `old` and to one of `new`. Returns how many requests the preview decided about
+/// by what the file in force had found out.
+fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<u64, TestCaseError> {
+    let logging = TestProxy { shows_keys: false, ..TestProxy::edited(old) };
+    let silent = TestProxy { is_logged: false, shows_keys: false, ..TestProxy::edited(old) };
+    let plain = TestProxy::edited(old);
     let second = TestProxy::new(new);
-    previewing.preview(new, START);
+    logging.preview(new, START);
+    silent.preview(new, START);
     let mut now = 0;
     let mut ends = Vec::new();
     let mut rejected = 0;
@@ -249,26 +286,36 @@ fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<(), TestCaseError> {
     for Step { gap, sent, lasts, fails } in steps {
         now += gap;
         end_until(&mut ends, now);
-        let one = previewing.decide(&sent, after(now));
+        let one = logging.decide(&sent, after(now));
+        let quiet = silent.decide(&sent, after(now));
         let off = plain.decide(&sent, after(now));
         let other = second.decide(&sent, after(now));
         prop_assert_eq!(one.result, off.result, "a preview changes nothing");
         let record = one.trial.as_deref().and_then(Trial::record).map(super::TrialRecord::decided);
         prop_assert_eq!(record, Some(other.result), "{:?} at {}", sent, now);
+        prop_assert!(quiet.trial.as_deref().and_then(Trial::record).is_none());
         arrivals += 1;
         let is_rejected = |decided: &Decided| decided.permit.is_none();
         rejected += u64::from(is_rejected(&other) && !is_rejected(&one));
-        ends.push((now + lasts, fails, vec![one, off, other]));
+        let [logged, unlogged] = [&logging, &silent].map(|proxy| proxy.report(after(now)));
+        prop_assert_eq!(&logged.requests, &unlogged.requests, "{:?} at {}", sent, now);
+        prop_assert_eq!(logged.requests.compared, arrivals);
+        prop_assert_eq!(logged.requests.would_be_rejected, rejected);
+        ends.push((now + lasts, fails, vec![one, quiet, off, other]));
     }
     end_until(&mut ends, u64::MAX / 2_000_000);
-    let report = previewing.report(after(now));
-    prop_assert_eq!(report.requests.compared, arrivals);
-    prop_assert_eq!(report.requests.would_be_rejected, rejected);
-    Ok(())
+    let [logged, unlogged] = [&logging, &silent].map(|proxy| proxy.report(after(now)));
+    let shown = |report: &Report| {
+        let mut changes: Vec<_> = report.changes.iter().map(|it| format!("{it:?}")).collect();
+        changes.sort_unstable();
+        format!("{changes:?} {:?}", report.routes)
+    };
+    prop_assert_eq!(shown(&logged), shown(&unlogged));
+    Ok(logging.alike.get())
 }
 
 proptest! {
-    // Three gateways are made for each case.
+    // Four gateways are made for each case.
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
@@ -280,6 +327,16 @@ proptest! {
     fn it_does_so_too_if_requests_are_really_rejected(steps in steps()) {
         let old = all(", flow: [{ name: few, limit: 4/1s, key: client_ip }]");
         check(&old, &rates_only(), steps)?;
+    }
+
+    #[test]
+    fn it_does_so_too_if_only_numbers_differ(steps in steps()) {
+        let requests = steps.len() as u64;
+        prop_assert_eq!(check(NEW, NEW, steps.clone())?, requests);
+        // Where the end of requests matters, a request that is really rejected has none.
+        let rates = rates_only();
+        prop_assert_eq!(check(&rates, &with_other_numbers(&rates), steps.clone())?, requests);
+        prop_assert_eq!(check(&with_other_numbers(&rates), &rates, steps)?, requests);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     config::Route,
-    flow::{ReasonKind, Report, SlotId, Verdict},
+    flow::{ReasonKind, RejectedBy, Report, SlotId, Verdict},
 };
 
 /// What becomes of a request.
@@ -60,6 +60,14 @@ impl Treatment {
         longest.map_or(Self::Passed, |quota| Self::Delayed(quota.slot))
     }
 
+    /// Returns what a decision with this report says, which rejected the request or admitted it.
+    pub fn of(rejected: Option<&RejectedBy>, report: &Report) -> Self {
+        match rejected {
+            Some(by) => Self::Rejected(by.slot, by.reason.kind()),
+            None => Self::admitted(report),
+        }
+    }
+
     /// Returns the rule that decided, if one did.
     pub const fn rule(self) -> Option<SlotId> {
         match self {
@@ -68,7 +76,7 @@ impl Treatment {
         }
     }
 
-    const fn is_let_through(self) -> bool {
+    pub(super) const fn is_let_through(self) -> bool {
         matches!(self, Self::Passed | Self::Delayed(_))
     }
 

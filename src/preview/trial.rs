@@ -1,14 +1,14 @@
 //! What the new file decides about one request.
 
 use super::{
+    ask::{Asked, TrialRecord, ask},
     running::Preview,
     tally::{Client, Compared, Kind, Side},
     treatment::{Change, Refused, Treatment},
 };
 use crate::{
-    access_log::{DecisionRecord, PreviewRecord},
     config::{Claims, KeySource, RequestContext, Route, RouteRule, Unrouted},
-    flow::{Claim, Instant, Key, Outcome, Permit, Report, SlotId},
+    flow::{Claim, Instant, Key, Outcome, Permit, SlotId},
     route::{Identity, Part, Target},
 };
 use core::{net::IpAddr, time::Duration};
@@ -43,31 +43,37 @@ pub enum Identified {
     Unchecked,
 }
 
-/// A request that the new file has decided about. It holds what it would hold of the new file's
-/// rules until it ends.
+/// A request that the new file has decided about.
 #[derive(Debug)]
 pub struct Trial {
-    /// The preview that it belongs to.
-    preview: u64,
-    /// The index of its route in force.
-    here: Option<u32>,
-    /// The index of its route in the new file.
-    route: Option<u32>,
-    treatment: Treatment,
-    wait: Duration,
-    claims: Claims,
-    client: IpAddr,
-    /// Keys in words, if they may be shown.
-    names: Vec<(SlotId, String)>,
+    /// The decision, until it is compared.
+    waiting: Option<Box<Waiting>>,
+    /// What the request holds of the new file's rules until it ends.
     permit: Option<Permit>,
     record: Option<Box<TrialRecord>>,
 }
 
-/// The decision of the new file, for the access log.
+/// A decision of the new file that waits for that of the file in force.
 #[derive(Debug)]
-pub struct TrialRecord {
-    route: Option<Arc<Route>>,
-    decided: Result<DecisionRecord, Refused>,
+struct Waiting {
+    /// The preview that it belongs to.
+    preview: u64,
+    there: There,
+    claims: Claims,
+    /// Keys in words, if they may be shown.
+    names: Vec<(SlotId, String)>,
+}
+
+/// What becomes of a request by the new file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct There {
+    /// The index of its route in force.
+    pub(super) here: Option<u32>,
+    /// The index of its route in the new file.
+    pub(super) route: Option<u32>,
+    pub(super) treatment: Treatment,
+    pub(super) wait: Duration,
+    pub(super) client: IpAddr,
 }
 
 /// What became of a request by the file in force.
@@ -97,33 +103,36 @@ impl Preview {
     ) -> Option<Box<Trial>> {
         let RequestContext { seed, target, client } = arrival.request;
         let here = arrival.here.and_then(|route| self.index_of(route));
-        let mut trial = self.trial(client, here);
+        let mut there =
+            There { here, route: None, treatment: Treatment::Passed, wait: Duration::ZERO, client };
         let index = match self.find(arrival, here) {
             Ok(index) => index,
-            Err(why) => return Some(trial.refuse(arrival, None, why)),
+            Err(why) => return Some(self.refuse(there, arrival, None, why)),
         };
         let route = &self.snapshot.routes[index];
-        trial.route = u32::try_from(index).ok();
+        there.route = u32::try_from(index).ok();
         let identify = || identify(route, self.has_same_auth(here, index));
         let proven = match identified(route, arrival, identify) {
             Ok(Identified::As(proven)) => proven,
             Ok(Identified::Rejected) => {
-                return Some(trial.refuse(arrival, Some(route), Refused::Unauthenticated));
+                return Some(self.refuse(there, arrival, Some(route), Refused::Unauthenticated));
             }
             Ok(Identified::Unchecked) => {
                 self.tally(arrival.worker).unchecked += 1;
                 return None;
             }
-            Err(why) => return Some(trial.refuse(arrival, Some(route), why)),
+            Err(why) => return Some(self.refuse(there, arrival, Some(route), why)),
         };
         let target = &Target { identity: proven.as_ref(), ..*target };
         let request = RequestContext { seed, target, client };
-        route.claim(request, known, &mut trial.claims);
-        if self.shows_keys {
-            trial.names = names(route, &trial.claims, target, client);
-        }
-        trial.ask(route, arrival.is_logged, now);
-        Some(trial)
+        let mut claims = Claims::new();
+        route.claim(request, known, &mut claims);
+        let names =
+            if self.shows_keys { names(route, &claims, target, client) } else { Vec::new() };
+        let Asked { treatment, wait, permit, record } = ask(route, &claims, arrival.is_logged, now);
+        let there = There { treatment, wait, ..there };
+        let waiting = Waiting { preview: self.id, there, claims, names };
+        Some(Trial::boxed(Some(waiting), permit, record))
     }
 
     /// Returns the index of the request's route, or why there is none. `here` is that of its route
@@ -139,77 +148,101 @@ impl Preview {
         })
     }
 
-    /// Returns a request that passes, unless it is found otherwise.
-    fn trial(&self, client: IpAddr, here: Option<u32>) -> Box<Trial> {
-        Box::new(Trial {
-            preview: self.id,
-            here,
-            route: None,
-            treatment: Treatment::Passed,
-            wait: Duration::ZERO,
-            claims: Claims::new(),
-            client,
-            names: Vec::new(),
-            permit: None,
-            record: None,
-        })
+    /// Answers the request before any rule is asked.
+    fn refuse(
+        &self,
+        there: There,
+        arrival: &Arrival<'_>,
+        route: Option<&Arc<Route>>,
+        why: Refused,
+    ) -> Box<Trial> {
+        let there = There { treatment: Treatment::Refused(why), ..there };
+        let claims = Claims::new();
+        let names = Vec::new();
+        let waiting = Waiting { preview: self.id, there, claims, names };
+        let record = || Box::new(TrialRecord { route: route.cloned(), decided: Err(why) });
+        let record = arrival.is_logged.then(record);
+        Trial::boxed(Some(waiting), None, record)
     }
 
     /// Compares what the new file decided about a request with what became of it at `at`, by the
     /// wall's clock. A request that was really rejected ends here: how it would have ended is not
     /// known.
     pub(super) fn compare(&self, trial: &mut Trial, here: &Here<'_>, at: Instant, worker: usize) {
-        if trial.preview != self.id {
-            return;
+        let Some(mut waiting) = trial.waiting.take() else { return };
+        if waiting.preview == self.id {
+            let Waiting { there, claims, names, .. } = &mut *waiting;
+            self.note(*there, here, (claims, names), at, worker);
         }
-        let there = trial.treatment;
-        let change = here.treatment.change(there, self.is_same(trial.here, trial.route));
+        if !here.treatment.is_let_through() {
+            trial.permit = None;
+        }
+    }
+
+    /// Counts a request by both decisions. It has these claims on the new file's rules, and these
+    /// keys in words.
+    pub(super) fn note(
+        &self,
+        there: There,
+        here: &Here<'_>,
+        (claims, names): (&[Claim], &mut Vec<(SlotId, String)>),
+        at: Instant,
+        worker: usize,
+    ) {
+        let change = here.treatment.change(there.treatment, self.is_same(there.here, there.route));
         let kind = Kind {
-            here: Side { route: trial.here, treatment: here.treatment },
-            there: Side { route: trial.route, treatment: there },
+            here: Side { route: there.here, treatment: here.treatment },
+            there: Side { route: there.route, treatment: there.treatment },
             change,
         };
+        if change == Change::Same && there.wait.is_zero() {
+            return self.tally(worker).note_same(kind);
+        }
         let (client, name) = if change == Change::Same {
-            (trial.by_address(), None)
+            (there.by_address(), None)
         } else {
-            self.client(trial, here)
+            self.client(there, here, claims, names)
         };
         let compared = Compared {
             kind,
-            wait: trial.wait,
+            wait: there.wait,
             client,
-            address: trial.client,
+            address: there.client,
             name,
             at,
             method: here.method,
             path: here.path,
         };
-        self.tally(worker).note(compared);
-        if matches!(here.treatment, Treatment::Rejected(..) | Treatment::Refused(_)) {
-            trial.permit = None;
-        }
+        self.tally(worker).note_change(compared);
     }
 
     /// Returns the client for which a request counts: by the rule of the new file that treats it otherwise, or
     /// the one of the same name as the rule in force that did.
-    fn client(&self, trial: &mut Trial, here: &Here<'_>) -> (Client, Option<Box<str>>) {
-        let route = trial.route.and_then(|index| self.snapshot.routes.get(index as usize));
+    fn client(
+        &self,
+        there: There,
+        here: &Here<'_>,
+        claims: &[Claim],
+        names: &mut Vec<(SlotId, String)>,
+    ) -> (Client, Option<Box<str>>) {
+        let claim_on = |slot| claims.iter().find(|claim| claim.slot == slot);
+        let route = there.route.and_then(|index| self.snapshot.routes.get(index as usize));
         let of_same_name = || {
             let name = here.route?.rule_name(here.treatment.rule()?);
             let rules = &route?.rules;
-            let claimed = |rule: &&RouteRule| trial.claim_on(rule.slot).is_some();
+            let claimed = |rule: &&RouteRule| claim_on(rule.slot).is_some();
             rules.iter().filter(claimed).find(|rule| *rule.name == *name).map(|rule| rule.slot)
         };
-        let Some(rule) = trial.treatment.rule().or_else(of_same_name) else {
-            return (trial.by_address(), None);
+        let Some(rule) = there.treatment.rule().or_else(of_same_name) else {
+            return (there.by_address(), None);
         };
-        match trial.claim_on(rule).map(|claim| claim.key) {
+        match claim_on(rule).map(|claim| claim.key) {
             Some(Key::Of(key)) => {
-                let place = trial.names.iter().position(|(slot, _)| *slot == rule);
-                let name = place.map(|place| trial.names.swap_remove(place).1.into());
-                (Client { route: trial.route, rule: Some(rule), key }, name)
+                let place = names.iter().position(|(slot, _)| *slot == rule);
+                let name = place.map(|place| names.swap_remove(place).1.into());
+                (Client { route: there.route, rule: Some(rule), key }, name)
             }
-            _ => (Client { rule: Some(rule), ..trial.by_address() }, None),
+            _ => (Client { rule: Some(rule), ..there.by_address() }, None),
         }
     }
 }
@@ -246,38 +279,27 @@ fn names(
 }
 
 impl Trial {
-    /// Answers the request before any rule is asked.
-    fn refuse(
-        mut self: Box<Self>,
-        arrival: &Arrival<'_>,
-        route: Option<&Arc<Route>>,
-        why: Refused,
+    fn boxed(
+        waiting: Option<Waiting>,
+        permit: Option<Permit>,
+        record: Option<Box<TrialRecord>>,
     ) -> Box<Self> {
-        self.treatment = Treatment::Refused(why);
-        let record = || Box::new(TrialRecord { route: route.cloned(), decided: Err(why) });
-        self.record = arrival.is_logged.then(record);
-        self
+        Box::new(Self { waiting: waiting.map(Box::new), permit, record })
     }
 
-    /// Asks the rules of `route`.
-    fn ask(&mut self, route: &Arc<Route>, is_logged: bool, now: Instant) {
-        let mut report = Report::default();
-        let decided = match route.gate.decide_uncounted(now, &self.claims, &mut report) {
-            Ok(permit) => {
-                self.treatment = Treatment::admitted(&report);
-                self.wait = report.wait();
-                self.permit = permit;
-                is_logged.then(|| DecisionRecord::admitted(&report))
-            }
-            Err(rejected) => {
-                let rejection = rejected.with(report);
-                self.treatment = Treatment::Rejected(rejection.slot, rejection.reason.kind());
-                is_logged.then(|| DecisionRecord::rejected(&rejection))
-            }
-        };
-        self.record = decided.map(|decided| {
-            Box::new(TrialRecord { route: Some(Arc::clone(route)), decided: Ok(decided) })
-        });
+    /// Returns a request whose decision was compared already, if there is anything to keep of it.
+    #[inline]
+    pub(super) fn compared(
+        permit: Option<Permit>,
+        record: Option<Box<TrialRecord>>,
+    ) -> Option<Box<Self>> {
+        let is_kept = permit.is_some() || record.is_some();
+        is_kept.then(|| Self::boxed(None, permit, record))
+    }
+
+    /// Returns whether the decision is still to be compared.
+    pub const fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
     }
 
     /// Returns the decision, if it is logged.
@@ -319,37 +341,14 @@ impl Trial {
             None => {}
         }
     }
+}
 
-    fn claim_on(&self, slot: SlotId) -> Option<&Claim> {
-        self.claims.iter().find(|claim| claim.slot == slot)
-    }
-
+impl There {
     fn by_address(&self) -> Client {
         let key = match self.client {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
             IpAddr::V6(address) => address.to_bits(),
         };
         Client { route: self.route, rule: None, key }
-    }
-}
-
-impl TrialRecord {
-    /// Returns what the rules said.
-    ///
-    /// # Errors
-    ///
-    /// Why none was asked.
-    pub const fn decided(&self) -> Result<DecisionRecord, Refused> {
-        self.decided
-    }
-
-    /// Returns what the access log shows.
-    pub fn record(&self) -> PreviewRecord<'_> {
-        let route = self.route.as_deref();
-        PreviewRecord {
-            route: route.map(|route| &*route.name),
-            status: self.decided.err().map(Refused::status),
-            flow: self.decided.ok().map(|decided| decided.record(route, &[])),
-        }
     }
 }

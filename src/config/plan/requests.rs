@@ -29,6 +29,11 @@ impl Priority {
         self.requests.header_names()
     }
 
+    /// Reports whether both are for the same requests, which wait as long.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.max_wait == other.max_wait && self.requests.is_same(&other.requests)
+    }
+
     /// Reports whether this request has it.
     pub fn covers(&self, target: &Target<'_>) -> bool {
         self.requests.find(target).is_some()
@@ -70,6 +75,16 @@ impl Except {
     /// Says which requests are exempt.
     pub fn words(&self) -> &str {
         &self.words
+    }
+
+    /// Reports whether both exempt the same requests.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let same_requests = match (&self.requests, &other.requests) {
+            (None, None) => true,
+            (Some(requests), Some(other)) => requests.is_same(other),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        same_requests && self.client_ip == other.client_ip
     }
 
     /// Reports whether some request is exempt by a header.
@@ -124,6 +139,11 @@ impl When {
             |matcher: &Matcher| !(matcher.headers.is_empty() && matcher.query.is_empty());
         let looks_at_fields = requests.iter().any(has_fields);
         Self { words, client_ip, requests: route::Table::build(requests), looks_at_fields }
+    }
+
+    /// Reports whether both are the same requests.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.client_ip == other.client_ip && self.requests.is_same(&other.requests)
     }
 
     /// Reports whether some request is one of these by a header or by its query.

@@ -99,6 +99,34 @@ pub struct RuleOptions {
     pub dry_run: bool,
 }
 
+impl RuleOptions {
+    /// Returns whether both ask the same of requests, and count them alike.
+    pub(in crate::config) fn claims_like(&self, other: &Self) -> bool {
+        let Self { name: _, when, key, on_missing, cost, except, priority, quota: _, dry_run: _ } =
+            self;
+        let same_when = are_same(when.as_ref(), other.when.as_ref(), When::is_same);
+        let same_except = are_same(except.as_ref(), other.except.as_ref(), Except::is_same);
+        let same_priority = are_same(priority.as_ref(), other.priority.as_ref(), Priority::is_same);
+        same_when
+            && same_except
+            && same_priority
+            && (key, on_missing, cost) == (&other.key, &other.on_missing, &other.cost)
+    }
+}
+
+/// Returns whether there is neither, or both are the same.
+fn are_same<T>(
+    one: Option<&Arc<T>>,
+    other: Option<&Arc<T>>,
+    is_same: impl FnOnce(&T, &T) -> bool,
+) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => is_same(one, other),
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
 /// What the file says about a route's requests, beside its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteOptions {

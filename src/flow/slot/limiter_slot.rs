@@ -180,11 +180,34 @@ impl<F: Evictable> LimiterSlot<F> {
         self.limiter.spaces().map_or(now, |limiter| limiter.due(state, now))
     }
 
+    /// Returns the place of a state that is about to be charged.
+    #[inline]
+    fn place_of(&mut self, now: Instant, lookup: Lookup) -> KeySlot {
+        match lookup {
+            // Usual, and nothing has to move for it.
+            Lookup::At(key_slot @ (KeySlot::Shared | KeySlot::Own(_))) => key_slot,
+            Lookup::At(KeySlot::Overflow(_)) | Lookup::New { .. } => self.occupy(now, lookup),
+        }
+    }
+
     /// Gives a client just found its place in the table.
     pub(super) fn occupy(&mut self, now: Instant, lookup: Lookup) -> KeySlot {
         self.on_table(now, |table, policy, _| table.occupy(lookup, policy))
             .unwrap_or(KeySlot::Shared)
     }
+}
+
+/// Takes the transition that a breaker's latest charge has made.
+#[inline]
+fn take_transition<F: Evictable>(limiter: &F, state: &mut F::State) -> Option<breaker::Transition> {
+    limiter.breaks()?.take_transition(state)
+}
+
+/// Returns what a request that was just charged holds until its answer or end.
+#[inline]
+fn hold<F: Evictable>(limiter: &F, state: &F::State, key_slot: KeySlot) -> Option<Hold> {
+    let end = limiter.end_of_request()?;
+    Some(Hold { until: end.until(), key_slot, token: end.token(state) })
 }
 
 impl<S: Clone> States<S> {
@@ -253,25 +276,23 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         lookup: Lookup,
         turn: &mut Option<breaker::Transition>,
     ) -> Charge {
-        let key_slot = match lookup {
-            // Usual, and nothing has to move for it.
-            Lookup::At(key_slot @ (KeySlot::Shared | KeySlot::Own(_))) => key_slot,
-            Lookup::At(KeySlot::Overflow(_)) | Lookup::New { .. } => self.occupy(times.now, lookup),
-        };
+        let key_slot = self.place_of(times.now, lookup);
         let state = self.states.get_mut(key_slot);
         self.limiter.charge(state, times, cost);
         let usage = self.limiter.usage(state, times.now);
-        if let Some(turned) =
-            self.limiter.breaks().and_then(|breaker| breaker.take_transition(state))
-        {
+        if let Some(turned) = take_transition(&self.limiter, state) {
             *turn = Some(turned);
         }
-        let hold = self.limiter.end_of_request().map(|end| Hold {
-            until: end.until(),
-            key_slot,
-            token: end.token(state),
-        });
+        let hold = hold(&self.limiter, state, key_slot);
         Charge { key_slot, hold, usage, limit: self.limiter.limit() }
+    }
+
+    fn charge(&mut self, times: Times, cost: u64, lookup: Lookup) -> Option<Hold> {
+        let key_slot = self.place_of(times.now, lookup);
+        let state = self.states.get_mut(key_slot);
+        self.limiter.charge(state, times, cost);
+        _ = take_transition(&self.limiter, state);
+        hold(&self.limiter, state, key_slot)
     }
 
     fn on_reject(&mut self, lookup: Lookup) {

@@ -36,6 +36,7 @@ use crate::{
     config::{Claims, Route, Snapshot},
     flow::{Admission, Instant, Permit, Rejection, Report},
     http1::{FieldKind, FieldList},
+    preview::{Alike, Treatment},
     route::Identity,
 };
 use http::Version;
@@ -130,9 +131,11 @@ fn decide(
     identity: Option<Identity>,
     now: Instant,
 ) -> Result<Step, Box<Unverified>> {
+    let preview = preview::running(&completion.peer, snapshot);
     let mut claims = Claims::new();
-    let examined = examine(snapshot, &request, &mut completion, (identity, now), &mut claims);
-    let Examined { route, forward, trailers } = match examined {
+    let files = (snapshot, preview.as_ref());
+    let examined = examine(files, &request, &mut completion, (identity, now), &mut claims);
+    let Examined { route, forward, trailers, alike } = match examined {
         Ok(examined) => examined,
         Err(Halt::Refused(refusal)) => {
             return Ok(refuse_in(snapshot, refusal, request, completion, now));
@@ -156,7 +159,7 @@ fn decide(
     let options =
         ReplyOptions { headers: settings.rate_limit_headers, explain: settings.explain_headers };
     let admitted = admitted(request, route, forward, trailers, (completion, now));
-    Ok(Arrival { admitted, options }.decide(query, &claims, now))
+    Ok(Arrival { admitted, options }.decide(query, &claims, alike, now))
 }
 
 /// Answers a request that no rule is asked about, in the preview too.
@@ -265,13 +268,25 @@ struct Arrival {
 
 impl Arrival {
     /// Asks the rules, here or in the store.
-    fn decide(mut self, query: Option<StoreQuery>, claims: &Claims, now: Instant) -> Step {
+    fn decide(
+        mut self,
+        query: Option<StoreQuery>,
+        claims: &Claims,
+        alike: Option<Alike<'_>>,
+        now: Instant,
+    ) -> Step {
         let AdmittedRequest { route, .. } = &*self.admitted;
         if route.is_shared {
             return self.decide_with_store(query, claims, now);
         }
         let mut report = Report::default();
-        match route.gate.decide(now, claims, &mut report) {
+        let decided = route.gate.decide(now, claims, &mut report);
+        if let Some(alike) = alike {
+            let treatment = Treatment::of(decided.as_ref().err(), &report);
+            let AdmittedRequest { request, completion, .. } = &mut *self.admitted;
+            preview::decide_alike(alike, treatment, claims, request.as_ref(), completion, now);
+        }
+        match decided {
             Ok(permit) => {
                 self.admit(permit, &report);
                 Step::Forward(self.admitted)

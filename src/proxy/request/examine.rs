@@ -25,6 +25,7 @@ use crate::{
     flow::Instant,
     http1::FieldKind,
     meter,
+    preview::{Alike, RunningPreview},
     route::{
         Identity, KeySpec, Rewrite, Seed, Target, client_ip, low_bits, normal_path,
         without_dot_segments,
@@ -36,11 +37,14 @@ use http_body::Body as _;
 use std::{borrow::Cow, sync::Arc};
 
 /// A request that its route's rules may be asked about.
-pub(crate) struct Examined {
+pub(crate) struct Examined<'p> {
     pub(crate) route: Arc<Route>,
     pub(crate) forward: Forward,
     /// What filters its trailers, if the upstream is to receive any.
     pub(crate) trailers: Option<RequestTrailers>,
+    /// What the file in preview decides after the one in force, if its decision takes the same
+    /// claims.
+    pub(crate) alike: Option<Alike<'p>>,
 }
 
 /// Why no rule is asked now.
@@ -58,14 +62,14 @@ impl From<Refusal> for Halt {
 
 /// Finds the route and the client of a request, and notes them in `completion`. Adds to `claims`
 /// what the request asks of the route's rules. Its client's identity is known if a password was
-/// checked.
-pub(crate) fn examine(
-    snapshot: &Arc<Snapshot>,
+/// checked. The file in preview decides too, or gives back what it has left to do.
+pub(crate) fn examine<'p>(
+    (snapshot, preview): (&Arc<Snapshot>, Option<&'p RunningPreview>),
     request: &Request<ClientBody>,
     completion: &mut Completion,
     (mut identity, now): (Option<Identity>, Instant),
     claims: &mut Claims,
-) -> Result<Examined, Halt> {
+) -> Result<Examined<'p>, Halt> {
     let uri = request.uri();
     let fields = request.headers().set();
     let peer = &completion.peer;
@@ -125,10 +129,14 @@ pub(crate) fn examine(
         let entry = completion.entry.as_deref_mut();
         authenticate(&route, request, (peer, entry), (&mut identity, client), now)?;
     }
-    if peer.worker.preview.is_on() {
-        let known = (&**host, &*path, PreviewClient::Known(identity.as_ref()));
-        preview::decide(snapshot, request, known, completion, now);
-        target = self::target(request, &completion.peer, host, &path);
+    let mut alike = None;
+    if let Some(preview) = preview {
+        alike = preview::alike(preview, request, client, completion);
+        if alike.is_none() {
+            let known = (&**host, &*path, PreviewClient::Known(identity.as_ref()));
+            preview::decide(preview, request, known, completion, now);
+            target = self::target(request, &completion.peer, host, &path);
+        }
     }
     target.identity = identity.as_ref();
     let peer = &completion.peer;
@@ -157,7 +165,7 @@ pub(crate) fn examine(
         via: snapshot.settings.via.clone(),
         authority,
     };
-    Ok(Examined { route, forward, trailers })
+    Ok(Examined { route, forward, trailers, alike })
 }
 
 fn target<'a>(

@@ -6,11 +6,12 @@ use crate::proxy::{
 };
 use crate::{
     config::{KeySource, RequestContext, Route, RouteRule, Snapshot},
-    flow::{Instant, Rejection, Report},
+    flow::{Claim, Instant, Rejection, Report},
     meter,
-    preview::{Arrival, Here, Identified, Refused, Treatment},
+    preview::{Alike, Arrival, Here, Identified, Refused, RunningPreview, Treatment, Trial},
     route::{Identity, Target, client_ip, normal_path},
 };
+use core::net::IpAddr;
 use http_body::Body;
 use std::sync::Arc;
 
@@ -25,46 +26,86 @@ pub(crate) enum Client<'a> {
     Unasked,
 }
 
-/// Has the new file decide about a request, if there is a preview. `host` and `path` are as routes
-/// know them.
+/// Returns the preview beside the file in force, if there is one.
+#[inline]
+pub(crate) fn running(peer: &Peer, snapshot: &Arc<Snapshot>) -> Option<RunningPreview> {
+    let handle = &peer.worker.preview;
+    if handle.is_on() { handle.running(snapshot) } else { None }
+}
+
+/// Returns the request, if the new file differs for it in the numbers of rules only. Then it is
+/// decided about with the [file in force](decide_alike), and by [`decide`] otherwise.
+#[inline]
+pub(crate) fn alike<'a, B>(
+    running: &'a RunningPreview,
+    request: &Request<B>,
+    client: IpAddr,
+    completion: &Completion,
+) -> Option<Alike<'a>> {
+    running.get()?.alike(completion.route.as_ref()?, written(request), client)
+}
+
+/// Has the new file decide about a request. `host` and `path` are as routes know them.
 pub(crate) fn decide<B: Body>(
-    snapshot: &Arc<Snapshot>,
+    running: &RunningPreview,
     request: &Request<B>,
     (host, path, client): (&str, &str, Client<'_>),
     completion: &mut Completion,
     now: Instant,
 ) {
+    let Some(preview) = running.get() else { return };
     let peer = &completion.peer;
+    let headers = request.headers().into();
+    let address = client_ip(peer.address, headers, peer.trusted_proxies(preview.snapshot()));
+    let uri = request.uri();
+    let method = request.method();
+    let listener = Some(&*peer.listener);
+    let query = uri.query();
+    let target = Target { listener, host, path, query, method, headers, identity: None };
+    let seed = &peer.worker.seed;
+    let arrival = Arrival {
+        request: RequestContext { seed, target: &target, client: address },
+        path: written(request),
+        here: completion.route.as_ref(),
+        length: request.body().size_hint().exact(),
+        is_logged: completion.entry.is_some(),
+        worker: peer.worker.preview.worker(),
+    };
+    let known = |rule: &RouteRule, _: &str| {
+        let print = peer.fingerprint(&rule.key, &target, address);
+        print.map_or(KeySource::Request, KeySource::Fingerprint)
+    };
+    let identify =
+        |route: &Route, is_same: bool| identify(route, is_same, client, request, (peer, now));
+    let trial = preview.decide(&arrival, identify, known, now);
+    keep(trial, completion);
+}
+
+/// Has the new file decide about a request with these claims that the file in force has treated like
+/// this, and compares.
+pub(crate) fn decide_alike<B>(
+    alike: Alike<'_>,
+    treatment: Treatment,
+    claims: &[Claim],
+    request: Option<&Request<B>>,
+    completion: &mut Completion,
+    now: Instant,
+) {
+    let Some(request) = request else { return };
+    let worker = &completion.peer.worker;
+    let here = here(treatment, request, completion);
     let is_logged = completion.entry.is_some();
-    let trial = peer.worker.preview.with(snapshot, |preview| {
-        let headers = request.headers().into();
-        let address = client_ip(peer.address, headers, peer.trusted_proxies(preview.snapshot()));
-        let uri = request.uri();
-        let method = request.method();
-        let listener = Some(&*peer.listener);
-        let query = uri.query();
-        let target = Target { listener, host, path, query, method, headers, identity: None };
-        let seed = &peer.worker.seed;
-        let arrival = Arrival {
-            request: RequestContext { seed, target: &target, client: address },
-            path: written(request),
-            here: completion.route.as_ref(),
-            length: request.body().size_hint().exact(),
-            is_logged,
-            worker: peer.worker.preview.worker(),
-        };
-        let known = |rule: &RouteRule, _: &str| {
-            let print = peer.fingerprint(&rule.key, &target, address);
-            print.map_or(KeySource::Request, KeySource::Fingerprint)
-        };
-        let identify =
-            |route: &Route, is_same: bool| identify(route, is_same, client, request, (peer, now));
-        preview.decide(&arrival, identify, known, now)
-    });
-    completion.trial = trial.flatten();
-    if let (Some(entry), Some(trial)) = (&mut completion.entry, &mut completion.trial) {
+    let wall = worker.clock.wall(completion.started);
+    let trial = alike.decide(claims, &here, is_logged, (now, wall), worker.preview.worker());
+    keep(trial, completion);
+}
+
+/// Keeps what the new file has decided until the request ends.
+fn keep(mut trial: Option<Box<Trial>>, completion: &mut Completion) {
+    if let (Some(entry), Some(trial)) = (&mut completion.entry, &mut trial) {
         entry.preview = trial.take_record();
     }
+    completion.trial = trial;
 }
 
 /// Has the new file decide about a request that the file in force refuses, before any rule was asked.
@@ -78,9 +119,7 @@ pub(crate) fn refused<B: Body>(
     // No file serves the others.
     let Some(why) = why(refusal) else { return };
     let peer = Arc::clone(&completion.peer);
-    if !peer.worker.preview.is_on() {
-        return;
-    }
+    let Some(running) = running(&peer, snapshot) else { return };
     let host = request.headers().get(&http::header::HOST);
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let Some(authority) = authority.or(host) else { return };
@@ -97,7 +136,7 @@ pub(crate) fn refused<B: Body>(
         | Refusal::Upstream(_) => Client::Unasked,
     };
     let path = normal_path(written(request));
-    decide(snapshot, request, (&authority.host, &path, client), completion, now);
+    decide(&running, request, (&authority.host, &path, client), completion, now);
     compare(Treatment::Refused(why), request, completion);
 }
 
@@ -107,7 +146,7 @@ pub(crate) fn admitted<B>(
     request: Option<&Request<B>>,
     completion: &mut Completion,
 ) {
-    if let Some(request) = request.filter(|_| completion.trial.is_some()) {
+    if let Some(request) = request.filter(|_| is_waiting(completion)) {
         compare(Treatment::admitted(report), request, completion);
     }
 }
@@ -118,18 +157,32 @@ pub(crate) fn rejected<B>(
     request: Option<&Request<B>>,
     completion: &mut Completion,
 ) {
-    if let Some(request) = request.filter(|_| completion.trial.is_some()) {
+    if let Some(request) = request.filter(|_| is_waiting(completion)) {
         compare(Treatment::Rejected(rejection.slot, rejection.reason.kind()), request, completion);
     }
 }
 
+/// Returns whether the decision of the new file is still to be compared.
+fn is_waiting(completion: &Completion) -> bool {
+    completion.trial.as_ref().is_some_and(|trial| trial.is_waiting())
+}
+
 fn compare<B>(treatment: Treatment, request: &Request<B>, completion: &mut Completion) {
-    let Completion { peer, trial, route, started, .. } = completion;
-    let Some(trial) = trial else { return };
-    let method = request.method();
-    let path = written(request);
-    let here = Here { route: route.as_ref(), treatment, method, path };
-    peer.worker.preview.compare(trial, &here, peer.worker.clock.wall(*started));
+    let Some(mut trial) = completion.trial.take() else { return };
+    let here = here(treatment, request, completion);
+    let worker = &completion.peer.worker;
+    worker.preview.compare(&mut trial, &here, worker.clock.wall(completion.started));
+    completion.trial = Some(trial);
+}
+
+/// Returns what became of a request by the file in force.
+fn here<'a, B>(
+    treatment: Treatment,
+    request: &'a Request<B>,
+    completion: &'a Completion,
+) -> Here<'a> {
+    let route = completion.route.as_ref();
+    Here { route, treatment, method: request.method(), path: written(request) }
 }
 
 /// Says who the client is by a route of the new file.

@@ -1,0 +1,85 @@
+//! What the rules of one route of the new file decide.
+
+use super::treatment::{Refused, Treatment};
+use crate::{
+    access_log::{DecisionRecord, PreviewRecord},
+    config::Route,
+    flow::{Claim, Instant, Permit, Report},
+};
+use core::time::Duration;
+use std::sync::Arc;
+
+/// The decision of the new file, for the access log.
+#[derive(Debug)]
+pub struct TrialRecord {
+    pub(super) route: Option<Arc<Route>>,
+    pub(super) decided: Result<DecisionRecord, Refused>,
+}
+
+/// What the rules of a route say about a request.
+pub(super) struct Asked {
+    pub(super) treatment: Treatment,
+    pub(super) wait: Duration,
+    pub(super) permit: Option<Permit>,
+    pub(super) record: Option<Box<TrialRecord>>,
+}
+
+/// Asks the rules of `route`.
+#[inline]
+pub(super) fn ask(route: &Arc<Route>, claims: &[Claim], is_logged: bool, now: Instant) -> Asked {
+    let mut permit = None;
+    // Only the access log needs the numbers of a request that passes.
+    if !is_logged && route.gate.pass_uncounted(now, claims, &mut permit) {
+        let treatment = Treatment::Passed;
+        return Asked { treatment, wait: Duration::ZERO, permit, record: None };
+    }
+    ask_in_full(route, claims, is_logged, now)
+}
+
+/// Asks the rules of `route`, with a report.
+#[inline(never)]
+fn ask_in_full(route: &Arc<Route>, claims: &[Claim], is_logged: bool, now: Instant) -> Asked {
+    let record = |decided| {
+        let route = Some(Arc::clone(route));
+        Box::new(TrialRecord { route, decided: Ok(decided) })
+    };
+    let mut report = Report::default();
+    match route.gate.decide_uncounted(now, claims, &mut report) {
+        Ok(permit) => Asked {
+            treatment: Treatment::admitted(&report),
+            wait: report.wait(),
+            permit,
+            record: is_logged.then(|| record(DecisionRecord::admitted(&report))),
+        },
+        Err(rejected) => {
+            let rejection = rejected.with(report);
+            Asked {
+                treatment: Treatment::Rejected(rejection.slot, rejection.reason.kind()),
+                wait: Duration::ZERO,
+                permit: None,
+                record: is_logged.then(|| record(DecisionRecord::rejected(&rejection))),
+            }
+        }
+    }
+}
+
+impl TrialRecord {
+    /// Returns what the rules said.
+    ///
+    /// # Errors
+    ///
+    /// Why none was asked.
+    pub const fn decided(&self) -> Result<DecisionRecord, Refused> {
+        self.decided
+    }
+
+    /// Returns what the access log shows.
+    pub fn record(&self) -> PreviewRecord<'_> {
+        let route = self.route.as_deref();
+        PreviewRecord {
+            route: route.map(|route| &*route.name),
+            status: self.decided.err().map(Refused::status),
+            flow: self.decided.ok().map(|decided| decided.record(route, &[])),
+        }
+    }
+}

@@ -6,8 +6,12 @@ use super::{
     limits::PATIENCE,
     redis::{search::connect, store_connection::ClientState},
     store::Store,
+    sync::{call::Push, rule::late},
 };
-use crate::clock::Clock;
+use crate::{
+    clock::Clock,
+    flow::{StateName, Stored},
+};
 use core::time::Duration;
 use redis::{Cmd, Value, cmd};
 use std::sync::Arc;
@@ -24,24 +28,57 @@ pub enum StateChange {
     Grant(u64, Duration),
 }
 
-impl StateChange {
-    fn call(self, key: &str) -> Cmd {
-        match self {
-            Self::Reset => {
+/// A state that gateways share.
+#[derive(Clone, Debug)]
+pub struct SharedState {
+    /// The [name](crate::config::Shared::name) of its rule in the store.
+    pub rule: Arc<str>,
+    /// The fingerprint of its key, if the rule has keys.
+    pub key: Option<u128>,
+    /// How gateways sync the rule, if the store does not decide about each request.
+    pub sync: Option<SyncTerms>,
+}
+
+/// How gateways sync a rule.
+#[derive(Clone, Debug)]
+pub struct SyncTerms {
+    /// How the rule decides.
+    pub rule: Arc<Stored>,
+    /// How often gateways sync.
+    pub interval: Duration,
+}
+
+impl SharedState {
+    /// Returns the call that makes the change, and a key that it is about.
+    fn call(&self, change: StateChange, store: &Store) -> (Cmd, String) {
+        let prefix = &store.settings.prefix;
+        if let (Some(sync), StateChange::Reset) = (&self.sync, change) {
+            let name = self.key.map_or(StateName::All, StateName::Key);
+            let states = [name.to_string()];
+            let push = Push::reset(&self.rule, &sync.rule, late(sync.interval), &states);
+            let keys = push.keys(prefix);
+            let call = store.scripts.sync.call(false, &keys, push.arguments(""));
+            let [key, ..] = keys;
+            return (call, key);
+        }
+        let key = key_of(prefix, &self.rule, self.key);
+        let call = match change {
+            StateChange::Reset => {
                 let mut call = cmd("DEL");
-                call.arg(key);
+                call.arg(&key);
                 call
             }
-            Self::Grant(count, time) => set(&format!("{key}:grant"), count, time),
-        }
+            StateChange::Grant(count, time) => set(&format!("{key}:grant"), count, time),
+        };
+        (call, key)
     }
 }
 
 impl Store {
-    /// Changes a state for all gateways, over a connection of its own. The state is that of a rule
-    /// by its [name](crate::config::Shared::name) there, and of a key by its fingerprint. This
-    /// gateway forgets its cached rejections at once, the others with their next greeting, within
-    /// five seconds. Returns whether there was something to change.
+    /// Changes states for all gateways, over a connection of its own. If the store decides about
+    /// the rule, this gateway forgets its cached rejections at once, the others with their next
+    /// greeting, within five seconds. If gateways sync it, they learn of a reset with their next
+    /// sync; they cannot learn of a grant. Returns whether there was something to change.
     ///
     /// # Errors
     ///
@@ -49,7 +86,7 @@ impl Store {
     pub async fn change(
         self: &Arc<Self>,
         clock: &Clock,
-        states: &[(Arc<str>, Option<u128>)],
+        states: &[SharedState],
         change: StateChange,
     ) -> Result<bool, StoreError> {
         // Without the secret the fingerprint would be another one.
@@ -62,8 +99,7 @@ impl Store {
         let error = |failure: Failure| failure.error;
         let mut connection = connect(&client, None).await.map_err(error)?;
         let mut had_state = false;
-        let keys = states.iter().map(|(name, key)| key_of(&self.settings.prefix, name, *key));
-        let calls = keys.map(|key| (change.call(&key), key));
+        let calls = states.iter().map(|state| state.call(change, self));
         let number = fastrand::u64(..);
         let noted = self.key("change");
         // Last, so that no gateway asks before it is done.
@@ -73,7 +109,8 @@ impl Store {
             let answer = connection.servers.query(&mut node, &call);
             let answer = clock.timeout(limit, answer).await.map_err(|_| StoreError::Timeout)?;
             let answer = answer.map_err(|failure| StoreError::from(&failure))?;
-            had_state |= matches!(answer, Value::Int(1..));
+            // A sync does not say what it has reset, and the rest of it may be at other gateways.
+            had_state |= matches!(answer, Value::Int(1..) | Value::Array(_));
         }
         self.forget_rejections();
         Ok(had_state || matches!(change, StateChange::Grant(..)))

@@ -25,7 +25,7 @@ mod script;
 mod store;
 mod sync;
 
-pub use change::StateChange;
+pub use change::{SharedState, StateChange, SyncTerms};
 pub use client::Client;
 pub use decide::{
     call::{Ask, Lease, Verdicts},

@@ -5,8 +5,8 @@ use core::time::Duration;
 use flowgate::{
     cluster::{MOST_STATES, Page, Push, Recorded, line, most_deltas},
     flow::{
-        Algorithm, Claim, Gate, Instant, Key, Keyed, RoundTrip, Rule, Rules, SlotId, Stored,
-        limiter::SyncedConfig,
+        Algorithm, Claim, Gate, Instant, Key, Keyed, RoundTrip, Rule, Rules, SlotId, StateName,
+        Stored, limiter::SyncedConfig,
     },
 };
 use redis::Commands as _;
@@ -150,6 +150,17 @@ impl Gateways {
     pub(crate) fn used(&self, at: usize, now: Instant, client: u64) -> (u64, Duration) {
         let Gateway { gate, slot, .. } = &self.all[at];
         used(gate, *slot, now, client)
+    }
+
+    /// Has an operator reset a client at a gateway, which has the store do it first.
+    pub(crate) fn reset(&self, store: &mut Store, at: usize, now: Instant, client: u64) {
+        let key = key(client);
+        let Key::Of(fingerprint) = key else { return };
+        let states = [StateName::Key(fingerprint).to_string()];
+        let late = Duration::from_hours(1);
+        store.exchange(&Push::reset(&self.name, &self.stored, late, &states), now);
+        let Gateway { gate, slot, .. } = &self.all[at];
+        gate.reset_key(*slot, now, key).expect("it can be reset");
     }
 
     /// Has a gateway tell and ask, until it has told and knows all or a call fails.

@@ -112,6 +112,53 @@ fn a_gateway_that_exchanges_with_nobody_decides_as_one_alone_whatever_calls_are_
 }
 
 #[test]
+fn a_reset_holds_at_every_gateway_and_no_exchange_undoes_it() {
+    // A store whose list of changes is ahead of its clock by more than a window begins again, and
+    // each change takes a microsecond.
+    let is_slow = |algorithm: &Algorithm| {
+        let (word, numbers) = Stored::new(algorithm).ok()?.sync_terms()?;
+        let window = numbers[usize::from(word == "bucket")];
+        (window >= 1_000).then_some(())
+    };
+    let merged = merged().prop_filter("slow", move |algorithm| is_slow(algorithm).is_some());
+    let strategy = (merged, events(3, gaps()), 0_usize..3);
+    law(200, strategy, |store, name, (algorithm, events, by)| {
+        let mut three = Gateways::start(name, &algorithm, 3);
+        let mut now = Instant::from_nanos(TODAY);
+        let sync = |three: &mut Gateways, store: &mut Store, now| {
+            // Twice, so that each knows what the others have told.
+            (0..6).for_each(|at| three.exchange(store, at % 3, now, Fate::Answered));
+        };
+        for (gap, event) in &events {
+            now = now + Duration::from_nanos(*gap);
+            match *event {
+                Event::Arrival { at, client, cost } => _ = three.passes(at, now, client, cost),
+                Event::Exchange { at, fate } => three.exchange(store, at, now, fate),
+            }
+        }
+        sync(&mut three, store, now);
+        let others: Vec<_> = (0..6).map(|at| three.used(at % 3, now, 1 + at as u64 / 3)).collect();
+        // What one has not told yet when another is asked for the reset counts from then on.
+        let untold = u64::from(three.passes(1, now, 0, 1));
+        three.reset(store, by, now, 0);
+        sync(&mut three, store, now);
+        let left = if by == 1 { 0 } else { untold };
+        for at in 0..3 {
+            assert_eq!(three.used(at, now, 0).0, left, "{at} {by} {algorithm:?} {events:?}");
+        }
+        let after: Vec<_> = (0..6).map(|at| three.used(at % 3, now, 1 + at as u64 / 3)).collect();
+        assert_eq!(after, others, "{algorithm:?} {events:?}");
+        // It goes on from there.
+        let next = u64::from(three.passes(2, now, 0, 1));
+        assert!(left > 0 || next == 1, "{algorithm:?} {events:?}");
+        sync(&mut three, store, now);
+        for at in 0..3 {
+            assert_eq!(three.used(at, now, 0).0, left + next, "{at} {algorithm:?} {events:?}");
+        }
+    });
+}
+
+#[test]
 fn who_joins_learns_of_every_client_a_page_at_a_time() {
     const CLIENTS: u64 = 100_000;
     let mut store = Store::start();

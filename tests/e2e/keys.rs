@@ -6,6 +6,7 @@ use crate::{
         Gateway, eventually, field,
         http::{self, Client},
     },
+    periodic::settled,
 };
 use serde_json::Value;
 use std::process::Command;
@@ -192,9 +193,55 @@ fn a_change_of_a_key_in_the_store_holds_on_every_gateway() {
     assert!(text.contains("has used nothing"), "{text}");
 
     let (code, text) = run(&one, &["reset", "login", "r", "--all"]);
-    assert!(code == 1 && text.contains("the store has the keys of this rule"), "{text}");
+    assert!(code == 1 && text.contains("gateways share the keys of this rule"), "{text}");
     drop(store);
     let (code, text) = run(&one, &["reset", "login", "r", "127.0.0.1"]);
+    assert!(code == 1 && text.contains("the store may not have done it"), "{text}");
+}
+
+#[test]
+fn a_reset_of_a_synced_key_holds_on_every_gateway_and_no_sync_undoes_it() {
+    let store = Server::start();
+    let shared = "limit: 5/6h, key: client_ip, scope: cluster, sync_interval: 100ms";
+    let rules = format!(
+        "      - {{ name: r, {shared}, burst: 5 }}\n      - {{ name: all, limit: 900/6h, scope: cluster, sync_interval: 100ms }}\n"
+    );
+    let gateways = sharing(&store, &rules);
+    settled(&gateways, 5);
+    settled(&gateways, 900);
+    let [one, two] = &gateways;
+    let used = |gateway: &Gateway, rule: usize| {
+        let routes: Value = http::ask(gateway.address("admin"), "/routes").json();
+        routes["routes"][0]["rules"][rule]["used"].as_u64().expect("a number")
+    };
+    let settles = |rule: usize, all: u64| {
+        eventually("both gateways count the same", || {
+            [one, two].iter().all(|gateway| used(gateway, rule) == all).then_some(())
+        });
+    };
+    // Either gateway takes the command.
+    for (round, by) in [(1, one), (2, two)] {
+        assert_eq!(passed(one), 5, "{round}");
+        settles(0, 5);
+        assert_eq!(passed(two), 0, "{round}");
+        let text = done(by, &["reset", "login", "r", "127.0.0.1"]);
+        assert!(text.contains("again, on every gateway within two intervals"), "{text}");
+        settles(0, 0);
+        // It stays so when both have synced again.
+        assert_eq!(Client::new(two.web()).get("/login").status, 200);
+        settles(1, 6 * round);
+        settles(0, 1);
+        done(by, &["reset", "login", "r", "127.0.0.1"]);
+        settles(0, 0);
+    }
+    done(two, &["reset", "login", "all", "all"]);
+    settles(1, 0);
+    let text = done(one, &["grant", "login", "r", "127.0.0.1", "2", "--for", "10m"]);
+    assert!(text.contains("for 10m, on this gateway only"), "{text}");
+    let (code, text) = run(one, &["reset", "login", "r", "--all"]);
+    assert!(code == 1 && text.contains("gateways share the keys of this rule"), "{text}");
+    drop(store);
+    let (code, text) = run(one, &["reset", "login", "r", "127.0.0.1"]);
     assert!(code == 1 && text.contains("the store may not have done it"), "{text}");
 }
 

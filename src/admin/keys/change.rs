@@ -3,8 +3,8 @@
 use super::names::{Names, rules_of};
 use crate::{
     admin::context::State,
-    cluster::StateChange,
-    config::{Route, RouteRule, Snapshot},
+    cluster::{SharedState, StateChange, SyncTerms},
+    config::{Route, RouteRule, Shared, Snapshot},
     flow::{Grant, Key, MOST_GRANTS, NotReset},
     route::fingerprint_text,
     small_http::Client,
@@ -68,7 +68,7 @@ pub(crate) async fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, Not
     for (rule, _) in &found.rules {
         gate.may_reset(rule.slot).map_err(not_reset)?;
     }
-    let states = found.states_in_store()?;
+    let states = found.shared_states(|_| true)?;
     let mut had_usage = false;
     if !states.is_empty() {
         had_usage |= in_store(state, &states, StateChange::Reset).await?;
@@ -84,7 +84,7 @@ pub(crate) async fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, Not
     let by = by(wanted);
     tracing::info!(%by, %route, %rule, %key, "key reset by an operator");
     let summary = if had_usage {
-        format!("{route}/{rule}: {key} has its whole budget again{}", found.scope())
+        format!("{route}/{rule}: {key} has its whole budget again{}", found.reset_scope())
     } else {
         format!("{route}/{rule}: {key} has used nothing, so there is nothing to reset")
     };
@@ -110,7 +110,7 @@ pub(crate) async fn grant(
     let snapshot = state.live.load_full();
     let found = find(state, &snapshot, wanted)?;
     let Wanted { route, rule, .. } = wanted;
-    let states = found.states_in_store()?;
+    let states = found.shared_states(Shared::is_in_store)?;
     if !states.is_empty() {
         _ = in_store(state, &states, StateChange::Grant(count, time)).await?;
     }
@@ -126,40 +126,54 @@ pub(crate) async fn grant(
     let lasts = humantime::format_duration(time);
     let by = by(wanted);
     tracing::info!(%by, %route, %rule, %key, count, %lasts, "grant by an operator");
-    let summary = format!("{route}/{rule}: {key} has {count} more for {lasts}{}", found.scope());
+    let summary =
+        format!("{route}/{rule}: {key} has {count} more for {lasts}{}", found.grant_scope());
     Ok(done(summary, &found))
 }
 
 impl Found<'_> {
-    /// Returns what the store has of the key: names of rules, each with the key's fingerprint.
-    fn states_in_store(&self) -> Result<Vec<StateInStore>, NotDone> {
+    /// Returns the states of the key that gateways share, of the rules that are `wanted`.
+    fn shared_states(&self, wanted: impl Fn(&Shared) -> bool) -> Result<Vec<SharedState>, NotDone> {
         let mut states = Vec::new();
         for (rule, key) in &self.rules {
-            let Some(shared) = rule.in_store() else { continue };
-            let name = Arc::clone(&shared.name);
-            match key {
-                Some(Key::Of(key)) => states.push((name, Some(*key))),
-                Some(Key::Shared | Key::Missing | Key::Duplicate) => states.push((name, None)),
-                None => return Err(conflict("the store has the keys of this rule: name one")),
-            }
+            let Some(shared) = rule.shared.as_ref().filter(|shared| wanted(shared)) else {
+                continue;
+            };
+            let key = match key {
+                Some(Key::Of(key)) => Some(*key),
+                Some(Key::Shared | Key::Missing | Key::Duplicate) => None,
+                None => return Err(conflict("gateways share the keys of this rule: name one")),
+            };
+            let sync = shared.sync.as_ref();
+            let sync = sync
+                .map(|sync| SyncTerms { rule: Arc::clone(&shared.rule), interval: sync.interval });
+            states.push(SharedState { rule: Arc::clone(&shared.name), key, sync });
         }
         Ok(states)
     }
 
-    /// Returns where a change holds, for people.
-    fn scope(&self) -> &'static str {
-        let is_in_store = self.rules.iter().any(|(rule, _)| rule.in_store().is_some());
-        if is_in_store { ", on every gateway within five seconds" } else { "" }
+    /// Returns where a reset holds, for people.
+    fn reset_scope(&self) -> &'static str {
+        if self.rules.iter().any(|(rule, _)| rule.sync().is_some()) {
+            return ", on every gateway within two intervals of its sync";
+        }
+        self.grant_scope()
+    }
+
+    /// Returns where a grant holds, for people.
+    fn grant_scope(&self) -> &'static str {
+        if self.rules.iter().any(|(rule, _)| rule.in_store().is_some()) {
+            return ", on every gateway within five seconds";
+        }
+        let is_synced = self.rules.iter().any(|(rule, _)| rule.sync().is_some());
+        if is_synced { ", on this gateway only" } else { "" }
     }
 }
-
-/// The name of a rule in the store, and the fingerprint of a key.
-type StateInStore = (Arc<str>, Option<u128>);
 
 /// Changes states in the store. Returns whether there was something to change.
 async fn in_store(
     state: &State,
-    states: &[StateInStore],
+    states: &[SharedState],
     change: StateChange,
 ) -> Result<bool, NotDone> {
     let Some(store) = &state.store else {

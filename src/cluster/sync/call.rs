@@ -35,7 +35,7 @@ pub struct Push<'a> {
     /// The gateway's name, which no other has.
     pub gateway: &'a str,
     /// Grows with each of the gateway's calls with deltas. A repeated call has the same number and
-    /// the same deltas, and is merged once.
+    /// the same deltas, and is merged once. 0 for a [reset](Self::reset).
     pub number: u64,
     /// The latest version of a state that the gateway knows.
     pub known: u64,
@@ -71,6 +71,20 @@ pub struct Page {
     pub is_set_back: bool,
     /// The states that have changed since the version that the gateway knew.
     pub states: Vec<RemoteState>,
+}
+
+impl<'a> Push<'a> {
+    /// Returns the call that resets these states, by their [names](crate::flow::StateName). Gateways
+    /// learn it like any other change. Only what they have charged since their last sync counts
+    /// from then on.
+    pub const fn reset(
+        name: &'a str,
+        rule: &'a Stored,
+        late: Duration,
+        states: &'a [String],
+    ) -> Self {
+        Self { name, rule, gateway: "", number: 0, known: 0, late, most: 0, deltas: states }
+    }
 }
 
 impl Push<'_> {

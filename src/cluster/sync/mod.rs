@@ -5,5 +5,5 @@ mod lane;
 mod pace;
 mod push;
 mod rest;
-mod rule;
+pub(super) mod rule;
 pub(super) mod task;

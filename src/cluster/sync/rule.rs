@@ -92,6 +92,11 @@ pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = R
     })
 }
 
+/// Returns how late a delta of a rule with this interval may arrive: see [`Push::late`].
+pub(in crate::cluster) fn late(interval: Duration) -> Duration {
+    4 * interval.max(Duration::from_secs(1))
+}
+
 /// Returns the first instant after `now` at which this part of an interval, from 0 to 1, has
 /// passed since a whole number of intervals: one for all rules with this interval, and for each
 /// gateway another, even after a failure that all have met at once.
@@ -176,7 +181,7 @@ impl Rule {
             gateway: &store.name,
             number: self.number,
             known: self.known,
-            late: 4 * self.sync.interval.max(Duration::from_secs(1)),
+            late: late(self.sync.interval),
             // Twice as many as in the last answer, so that a long list soon has large pages.
             most: (2 * self.received + 4).min(MOST_STATES),
             deltas: &self.deltas,

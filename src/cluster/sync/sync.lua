@@ -9,8 +9,10 @@
 -- ARGV[1]   the time, as microseconds and nanoseconds beyond; empty: the store's own clock
 -- ARGV[2]   the algorithm, and its own numbers
 -- ARGV[3]   the number of the call, the latest version that the gateway knows, the most states
---           in the answer, and how late a delta may arrive, in microseconds
--- ARGV[4…]  what it has charged: whose state, `-` for that of all, and the numbers of the delta
+--           in the answer, and how late a delta may arrive, in microseconds. The number 0 is of a
+--           call that changes nothing when it is repeated
+-- ARGV[4…]  what it has charged: whose state, `-` for that of all, and the numbers of the delta.
+--           Without numbers: the state is reset
 --
 -- Returns { microseconds, nanoseconds, the latest version in this answer, 1 if there are more and 2 more if
 -- the clock was set back by more than a window, then whose state and how that is written for each }.
@@ -143,6 +145,31 @@ merge.sliding = function(state, t, delta)
   return merged, (head + t[3] + 1) * math.ceil(t[1] / t[2]) - now
 end
 
+-- By the word of an algorithm: returns a state with nothing used.
+local unused = {}
+
+unused.bucket = function(t)
+  return { now, 0, t[2], t[3], now }
+end
+
+unused.fixed = function()
+  return { now, 0, 0 }
+end
+
+unused.counter = function()
+  return { math.floor(now / window), 0, 0 }
+end
+
+unused.sliding = function(t)
+  return { math.floor(now / window) * t[2] }
+end
+
+-- Returns the state after an operator's reset, and for how long gateways must learn it: until no
+-- gateway's state from before decides anything.
+local function reset()
+  return unused[algorithm](terms), 3 * window + late
+end
+
 local function key_of(whose)
   return whose == '-' and KEYS[1] or KEYS[1] .. ':' .. whose
 end
@@ -191,7 +218,12 @@ local function merge_all()
     whose[#whose + 1], deltas[#deltas + 1] = who, numbers(delta)
   end
   for at, state in ipairs(read_all(whose)) do
-    local merged, ttl = merge[algorithm](numbers(state or ''), terms, deltas[at])
+    local merged, ttl
+    if #deltas[at] == 0 then
+      merged, ttl = reset()
+    else
+      merged, ttl = merge[algorithm](numbers(state or ''), terms, deltas[at])
+    end
     if merged and ttl > 0 then
       write(key_of(whose[at]), merged, ttl)
       latest = math.max(now, latest + 1)
@@ -216,10 +248,12 @@ local function merge_all()
     redis.call('PEXPIRE', KEYS[2], millis(longest))
   end
   -- A day, after which no gateway repeats a call.
-  redis.call('SET', KEYS[3], digits(number), 'PX', '86400000')
+  if number > 0 then
+    redis.call('SET', KEYS[3], digits(number), 'PX', '86400000')
+  end
 end
 
-if #ARGV > 3 and number > tonumber(redis.call('GET', KEYS[3]) or 0) then
+if #ARGV > 3 and (number == 0 or number > tonumber(redis.call('GET', KEYS[3]) or 0)) then
   merge_all()
 end
 

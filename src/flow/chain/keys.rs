@@ -23,7 +23,7 @@ pub enum NotReset {
     NoRule,
     /// It counts requests in flight, which only their end takes back.
     InFlight,
-    /// Gateways sync its states: the next sync would bring the usage back.
+    /// Gateways sync its states, each of which is reset at all gateways by its key.
     Synced,
     /// Another process is taking over and has a part of the states.
     HandingOver,
@@ -36,7 +36,7 @@ impl fmt::Display for NotReset {
         f.write_str(match self {
             Self::NoRule => "the rule is not in force any more",
             Self::InFlight => "the rule counts running requests, which only their end takes back",
-            Self::Synced => "gateways sync this rule, so that the next sync would undo a reset",
+            Self::Synced => "gateways sync the keys of this rule: name one",
             Self::HandingOver => "a new process is taking over: try again when it has",
             Self::Overflowed => "the rule's table is full, and the key shares a state with others",
         })
@@ -99,6 +99,9 @@ impl Chain {
     pub(in crate::flow) fn reset_all(&mut self, slot: SlotId) -> Result<Box<dyn Slot>, NotReset> {
         let wall = self.wall;
         let entry = self.resettable(slot)?;
+        if entry.wanted.is_synced() {
+            return Err(NotReset::Synced);
+        }
         entry.counts = entry.counts();
         let fresh = entry.wanted.build(wall);
         Ok(core::mem::replace(&mut entry.slot, fresh))
@@ -111,8 +114,8 @@ impl Chain {
         let Wanted::Flow(rule) = &entry.wanted else { return Err(NotReset::NoRule) };
         match rule.algorithm {
             Algorithm::Concurrency(_) => Err(NotReset::InFlight),
-            Algorithm::Synced(_) => Err(NotReset::Synced),
-            Algorithm::TokenBucket(_)
+            Algorithm::Synced(_)
+            | Algorithm::TokenBucket(_)
             | Algorithm::WarmUp(_)
             | Algorithm::LeakyBucket(_)
             | Algorithm::SlidingLog(_)

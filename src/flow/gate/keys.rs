@@ -66,7 +66,8 @@ impl Gate {
     }
 
     /// Gives a key of a rule its whole budget again, as if it had never come. Returns whether it
-    /// had used any of it.
+    /// had used any of it. If gateways sync the rule, their next sync brings the usage back, unless
+    /// the store's state is reset too.
     ///
     /// # Errors
     ///

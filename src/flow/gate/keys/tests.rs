@@ -281,8 +281,10 @@ fn what_cannot_be_reset_says_why() {
     assert_eq!(opened.gate.reset_key(opened.slot, NOW, key(1)), Err(NotReset::InFlight));
     assert_eq!(opened.gate.reset_all(opened.slot), Err(NotReset::InFlight));
     let synced = Algorithm::Synced(SyncedConfig::new(bucket(1), 1).expect("one that syncs"));
-    let opened = Opened::new(&keyed(synced, 9));
-    assert_eq!(opened.gate.reset_key(opened.slot, NOW, key(1)), Err(NotReset::Synced));
+    let mut opened = Opened::new(&keyed(synced, 9));
+    opened.ask(NOW, key(1));
+    assert_eq!(opened.gate.reset_all(opened.slot), Err(NotReset::Synced));
+    assert_eq!(opened.gate.reset_key(opened.slot, NOW, key(1)), Ok(true));
     let mut opened = Opened::new(&keyed(bucket(1), 9));
     opened.ask(NOW, key(1));
     let (journal, _changes) = Journal::new();

@@ -61,8 +61,8 @@ pub use scenario::{
     Word, read_scenario,
 };
 pub use snapshot::{
-    Claims, KeySource, Members, RequestContext, Route, RouteRule, RuleSync, Server, Shared,
-    Snapshot, Unrouted, Upstream, is_served, outcome,
+    ClaimSource, Claims, KeySource, Members, RequestContext, Route, RouteRule, RuleSync, Server,
+    Shared, Snapshot, Unrouted, Upstream, is_served, outcome,
 };
 pub use spec::{
     AccessLog, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError, ParentTraces,

@@ -1,71 +1,97 @@
-//! Requests on routes on which both files differ in the numbers of rules only.
-//!
-//! For these, the new file needs no search, no client and no keys of its own: it decides by what
-//! the file in force has found out about the request.
+//! Requests about which the new file needs to know no more than the file in force has found out: the
+//! route, the client's address and most claims.
 
 use super::{
+    alike_routes::AlikeRoute,
     ask::{Asked, ask},
     running::Preview,
     trial::{Here, There, Trial},
 };
 use crate::{
-    config::{Claims, Route},
-    flow::{Claim, Instant, SlotId},
+    config::{ClaimSource, Claims, Route, RouteRule},
+    flow::{Claim, Instant, Key},
 };
-use core::net::IpAddr;
+use core::{net::IpAddr, time::Duration};
 use std::sync::Arc;
 
-/// A request on a route on which both files differ in the numbers of rules only.
+/// A request about which the new file needs to know no more.
 #[derive(Clone, Copy, Debug)]
 pub struct Alike<'a> {
     preview: &'a Preview,
     index: usize,
-    slots: &'a [(SlotId, SlotId)],
-    client: IpAddr,
+    route: &'a AlikeRoute,
+    /// The client's address.
+    pub client: IpAddr,
+}
+
+/// What the file in force has found out.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What the request claims there.
+    pub claims: &'a [Claim],
+    /// What became of it.
+    pub here: Here<'a>,
+    /// Whether the decision is logged.
+    pub is_logged: bool,
+    /// When it came, by the wall's clock.
+    pub wall: Instant,
+    /// The number of the worker that serves it.
+    pub worker: usize,
 }
 
 impl Preview {
-    /// Returns the request with this route in force, path as it was received, and client, if it is on
-    /// a route on which both files differ in the numbers of rules only.
+    /// Returns the request with this route in force, path as it was received, and client, if the new
+    /// file needs to know no more about it.
     pub fn alike(&self, here: &Arc<Route>, path: &str, client: IpAddr) -> Option<Alike<'_>> {
         let here = self.index_of(here)?;
         let index = self.index_without_search(Some(here), path)?;
-        let slots = self.alike_slots(index)?;
-        Some(Alike { preview: self, index, slots, client })
+        Some(Alike { preview: self, index, route: self.alike_route(index)?, client })
     }
 }
 
 impl Alike<'_> {
-    /// Decides about a request with these claims on the rules in force at `now`, charges the new
-    /// file's rules, and compares with what became of it.
+    /// Decides about the request at `now`, charges the new file's rules, and compares with what
+    /// became of it. `by_client` says what it claims on a rule that looks only at the client's address
+    /// and the method.
     pub fn decide(
         &self,
-        claims: &[Claim],
-        here: &Here<'_>,
-        is_logged: bool,
-        (now, wall): (Instant, Instant),
-        worker: usize,
+        known: &Known<'_>,
+        by_client: impl Fn(&RouteRule) -> Option<Claim>,
+        now: Instant,
     ) -> Option<Box<Trial>> {
-        let Self { preview, index, slots, client } = *self;
-        let own;
-        let claims = if slots.is_empty() {
+        let Self { preview, index, route: AlikeRoute { sources, are_same }, client } = *self;
+        let Known { claims, here, is_logged, wall, worker } = *known;
+        let route = &preview.snapshot().routes[index];
+        let mut own = Claims::new();
+        let claims = if *are_same {
             claims
         } else {
-            own = on_slots(claims, slots);
+            for source in sources {
+                let claim = match *source {
+                    ClaimSource::Other { from, to } => {
+                        let claim = claims.iter().find(|claim| claim.slot == from);
+                        claim.map(|claim| Claim { slot: to, ..*claim })
+                    }
+                    ClaimSource::Client(index) => route.rules.get(index).and_then(&by_client),
+                    ClaimSource::Always(slot) => {
+                        Some(Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO })
+                    }
+                };
+                if let Some(claim) = claim {
+                    own.push(claim);
+                }
+            }
             &own
         };
-        let route = &preview.snapshot().routes[index];
-        let Asked { treatment, wait, permit, record } = ask(route, claims, is_logged, now);
+        let mut permit = None;
+        let Asked { treatment, wait, record } = ask(route, claims, is_logged, now, &mut permit);
         let index = u32::try_from(index).ok();
         let there = There { here: index, route: index, treatment, wait, client };
-        preview.note(there, here, (claims, &mut Vec::new()), wall, worker);
-        let permit = permit.filter(|_| here.treatment.is_let_through());
-        Trial::compared(permit, record)
+        preview.note(there, &here, (claims, &mut Vec::new()), (wall, worker));
+        if !here.treatment.is_let_through() {
+            permit = None;
+        }
+        let is_kept = permit.is_some() || record.is_some();
+        is_kept.then(|| Box::new(Trial { waiting: None, permit, record }))
     }
-}
-
-/// Returns the same claims on the new file's rules.
-fn on_slots(claims: &[Claim], slots: &[(SlotId, SlotId)]) -> Claims {
-    let slot = |claim: &Claim| slots.iter().find(|(here, _)| *here == claim.slot);
-    claims.iter().filter_map(|claim| Some(Claim { slot: slot(claim)?.1, ..*claim })).collect()
 }

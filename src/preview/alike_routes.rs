@@ -1,28 +1,33 @@
-//! Routes on which both files differ in the numbers of rules only.
+//! Routes for which the new file needs no more of a request than the file in force has found out.
 
-use crate::{
-    config::{Route, Snapshot},
-    flow::SlotId,
-};
+use crate::config::{ClaimSource, Route, Snapshot};
 use std::sync::Arc;
 
-/// The slots of a route in force, each with that of the new file's route; empty if these are the
-/// same.
-pub(super) type Slots = Box<[(SlotId, SlotId)]>;
+/// A route of the new file that gets the requests of a route in force.
+#[derive(Debug)]
+pub(super) struct AlikeRoute {
+    /// Where the claims on its rules come from.
+    pub(super) sources: Box<[ClaimSource]>,
+    /// Whether they are those on the rules in force.
+    pub(super) are_same: bool,
+}
 
-/// Returns for each route in force, by index, the slots of the new file's route with the same index,
-/// if both let in the same requests, which claim the same. Both files find the same routes.
-pub(super) fn alike_routes(base: &Snapshot, new: &Snapshot) -> Vec<Option<Slots>> {
+/// Returns for each route in force, by index, the route of the new file with the same index, if both
+/// let in the same requests, and what these claim in the new file follows from what they claim in
+/// force, their client's address and their method. Both files find the same routes.
+pub(super) fn alike_routes(base: &Snapshot, new: &Snapshot) -> Vec<Option<AlikeRoute>> {
     let trust_alike = trust_alike(base, new);
-    let slots = |(here, there): (&Arc<Route>, &Arc<Route>)| {
+    let alike = |(here, there): (&Arc<Route>, &Arc<Route>)| {
         let is_alike = trust_alike && !here.is_shared && let_in_alike(here, there);
-        let mut slots = here.same_claims(there).filter(|_| is_alike)?;
-        if slots.iter().all(|(here, there)| here == there) {
-            slots.clear();
-        }
-        Some(slots.into_boxed_slice())
+        let sources = there.claims_from(here).filter(|_| is_alike)?;
+        let is_same = |source: &ClaimSource| match source {
+            ClaimSource::Other { from, to } => from == to,
+            ClaimSource::Client(_) | ClaimSource::Always(_) => false,
+        };
+        let are_same = here.most_claims() == sources.len() && sources.iter().all(is_same);
+        Some(AlikeRoute { sources: sources.into_boxed_slice(), are_same })
     };
-    base.routes.iter().zip(&new.routes).map(slots).collect()
+    base.routes.iter().zip(&new.routes).map(alike).collect()
 }
 
 /// Returns whether the client of each request has the same address by both.

@@ -20,43 +20,54 @@ pub struct TrialRecord {
 pub(super) struct Asked {
     pub(super) treatment: Treatment,
     pub(super) wait: Duration,
-    pub(super) permit: Option<Permit>,
     pub(super) record: Option<Box<TrialRecord>>,
 }
 
-/// Asks the rules of `route`.
+/// Asks the rules of `route`. Writes into `permit` what the request holds until its end: it is large,
+/// and need not be moved.
 #[inline]
-pub(super) fn ask(route: &Arc<Route>, claims: &[Claim], is_logged: bool, now: Instant) -> Asked {
-    let mut permit = None;
+pub(super) fn ask(
+    route: &Arc<Route>,
+    claims: &[Claim],
+    is_logged: bool,
+    now: Instant,
+    permit: &mut Option<Permit>,
+) -> Asked {
     // Only the access log needs the numbers of a request that passes.
-    if !is_logged && route.gate.pass_uncounted(now, claims, &mut permit) {
-        let treatment = Treatment::Passed;
-        return Asked { treatment, wait: Duration::ZERO, permit, record: None };
+    if !is_logged && route.gate.pass_uncounted(now, claims, permit) {
+        return Asked { treatment: Treatment::Passed, wait: Duration::ZERO, record: None };
     }
-    ask_in_full(route, claims, is_logged, now)
+    ask_in_full(route, claims, is_logged, now, permit)
 }
 
 /// Asks the rules of `route`, with a report.
 #[inline(never)]
-fn ask_in_full(route: &Arc<Route>, claims: &[Claim], is_logged: bool, now: Instant) -> Asked {
+fn ask_in_full(
+    route: &Arc<Route>,
+    claims: &[Claim],
+    is_logged: bool,
+    now: Instant,
+    permit: &mut Option<Permit>,
+) -> Asked {
     let record = |decided| {
         let route = Some(Arc::clone(route));
         Box::new(TrialRecord { route, decided: Ok(decided) })
     };
     let mut report = Report::default();
     match route.gate.decide_uncounted(now, claims, &mut report) {
-        Ok(permit) => Asked {
-            treatment: Treatment::admitted(&report),
-            wait: report.wait(),
-            permit,
-            record: is_logged.then(|| record(DecisionRecord::admitted(&report))),
-        },
+        Ok(admitted) => {
+            *permit = admitted;
+            Asked {
+                treatment: Treatment::admitted(&report),
+                wait: report.wait(),
+                record: is_logged.then(|| record(DecisionRecord::admitted(&report))),
+            }
+        }
         Err(rejected) => {
             let rejection = rejected.with(report);
             Asked {
                 treatment: Treatment::Rejected(rejection.slot, rejection.reason.kind()),
                 wait: Duration::ZERO,
-                permit: None,
                 record: is_logged.then(|| record(DecisionRecord::rejected(&rejection))),
             }
         }

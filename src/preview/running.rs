@@ -1,12 +1,12 @@
 //! A preview: two files, and what was counted of them.
 
 use super::{
-    alike_routes::{Slots, alike_routes},
+    alike_routes::{AlikeRoute, alike_routes},
     tally::Tally,
 };
 use crate::{
     config::{Route, Snapshot},
-    flow::{Instant, SlotId},
+    flow::Instant,
     route::Seed,
 };
 use ahash::AHashMap;
@@ -57,7 +57,7 @@ pub struct Preview {
     /// Whether both files find the route with the same index for each request with a plain path.
     routes_alike: bool,
     /// By the indexes of the routes in force. Empty if no route needs less work than others.
-    alike: Vec<Option<Slots>>,
+    alike: Vec<Option<AlikeRoute>>,
     /// For each route of the new file the route in force with the same name.
     twins: Vec<Option<Twin>>,
     pub(super) tallies: Box<[Mutex<Tally>]>,
@@ -166,10 +166,10 @@ impl Preview {
         usize::try_from(here.filter(|_| is_known)?).ok()
     }
 
-    /// Returns the slots of the route in force with this index, and of the new file's, if both differ
-    /// in the numbers of rules only.
-    pub(super) fn alike_slots(&self, index: usize) -> Option<&[(SlotId, SlotId)]> {
-        self.alike.get(index)?.as_deref()
+    /// Returns the route of the new file with this index, if it needs no more of a request than the
+    /// route in force with this index.
+    pub(super) fn alike_route(&self, index: usize) -> Option<&AlikeRoute> {
+        self.alike.get(index)?.as_ref()
     }
 
     fn twin(&self, there: u32) -> Option<Twin> {

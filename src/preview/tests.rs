@@ -1,12 +1,12 @@
 //! Previews beside gateways of their own, in virtual time.
 
 use super::{
-    Arrival, Change, EndCause, Here, Identified, Previews, Refused, Report, RunningPreview, Start,
-    State, Treatment, Trial, UNREAD,
+    Arrival, Change, EndCause, Here, Identified, Known, Previews, Refused, Report, RunningPreview,
+    Start, State, Treatment, Trial, UNREAD,
 };
 use crate::{
     access_log::DecisionRecord,
-    config::{self, Claims, KeySource, Live, Plan, RequestContext, Retired, Snapshot},
+    config::{self, Claims, KeySource, Live, Plan, RequestContext, Retired, RouteRule, Snapshot},
     flow::{self, Instant, Outcome, Permit},
     route::{Identity, Seed, Target},
 };
@@ -161,8 +161,11 @@ impl TestProxy {
         }
         if let Some(alike) = alike {
             self.alike.set(self.alike.get() + 1);
-            let worker = worker.worker();
-            trial = alike.decide(&claims, &here, self.is_logged, (now, now), worker);
+            let claims = &claims;
+            let is_logged = self.is_logged;
+            let known = Known { claims, here, is_logged, wall: now, worker: worker.worker() };
+            let by_client = |rule: &RouteRule| rule.claim_by_client(request, KeySource::Request);
+            trial = alike.decide(&known, by_client, now);
         }
         Decided { result, permit, trial }
     }
@@ -224,6 +227,20 @@ fn rates_only() -> String {
     NEW[..cut].to_owned()
 }
 
+/// The same without the lines with these words.
+fn without(words: &[&str]) -> String {
+    let rates = rates_only();
+    let has_none = |line: &&str| words.iter().all(|word| !line.contains(word));
+    let lines = rates.lines().filter(has_none).map(|line| {
+        if line == "    flow:" {
+            line.to_owned() + "\n      - { name: first, limit: 50/1s }"
+        } else {
+            line.to_owned()
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 #[derive(Clone, Debug)]
 struct Step {
     gap: u64,
@@ -282,8 +299,7 @@ fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<u64, TestCaseError> {
     let mut now = 0;
     let mut ends = Vec::new();
     let mut rejected = 0;
-    let mut arrivals = 0;
-    for Step { gap, sent, lasts, fails } in steps {
+    for (arrivals, Step { gap, sent, lasts, fails }) in (1..).zip(steps) {
         now += gap;
         end_until(&mut ends, now);
         let one = logging.decide(&sent, after(now));
@@ -294,7 +310,6 @@ fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<u64, TestCaseError> {
         let record = one.trial.as_deref().and_then(Trial::record).map(super::TrialRecord::decided);
         prop_assert_eq!(record, Some(other.result), "{:?} at {}", sent, now);
         prop_assert!(quiet.trial.as_deref().and_then(Trial::record).is_none());
-        arrivals += 1;
         let is_rejected = |decided: &Decided| decided.permit.is_none();
         rejected += u64::from(is_rejected(&other) && !is_rejected(&one));
         let [logged, unlogged] = [&logging, &silent].map(|proxy| proxy.report(after(now)));
@@ -306,7 +321,8 @@ fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<u64, TestCaseError> {
     end_until(&mut ends, u64::MAX / 2_000_000);
     let [logged, unlogged] = [&logging, &silent].map(|proxy| proxy.report(after(now)));
     let shown = |report: &Report| {
-        let mut changes: Vec<_> = report.changes.iter().map(|it| format!("{it:?}")).collect();
+        let mut changes: Vec<_> =
+            report.changes.iter().map(|change| format!("{change:?}")).collect();
         changes.sort_unstable();
         format!("{changes:?} {:?}", report.routes)
     };
@@ -337,6 +353,17 @@ proptest! {
         let rates = rates_only();
         prop_assert_eq!(check(&rates, &with_other_numbers(&rates), steps.clone())?, requests);
         prop_assert_eq!(check(&with_other_numbers(&rates), &rates, steps)?, requests);
+    }
+
+    #[test]
+    fn it_does_so_too_if_rules_come_and_go(steps in steps()) {
+        let requests = steps.len() as u64;
+        let less = without(&["bucket", "dry", "fixed", "leaky", "pacing:"]);
+        // All new rules count by the client's address or together, except one by a header.
+        let by_header = steps.iter().filter(|step| step.sent.path == "/search").count() as u64;
+        let rates = rates_only();
+        prop_assert_eq!(check(&less, &rates, steps.clone())?, requests - by_header);
+        prop_assert_eq!(check(&rates, &less, steps)?, requests);
     }
 }
 

@@ -47,15 +47,15 @@ pub enum Identified {
 #[derive(Debug)]
 pub struct Trial {
     /// The decision, until it is compared.
-    waiting: Option<Box<Waiting>>,
+    pub(super) waiting: Option<Box<Waiting>>,
     /// What the request holds of the new file's rules until it ends.
-    permit: Option<Permit>,
-    record: Option<Box<TrialRecord>>,
+    pub(super) permit: Option<Permit>,
+    pub(super) record: Option<Box<TrialRecord>>,
 }
 
 /// A decision of the new file that waits for that of the file in force.
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     /// The preview that it belongs to.
     preview: u64,
     there: There,
@@ -129,10 +129,12 @@ impl Preview {
         route.claim(request, known, &mut claims);
         let names =
             if self.shows_keys { names(route, &claims, target, client) } else { Vec::new() };
-        let Asked { treatment, wait, permit, record } = ask(route, &claims, arrival.is_logged, now);
+        let mut permit = None;
+        let Asked { treatment, wait, record } =
+            ask(route, &claims, arrival.is_logged, now, &mut permit);
         let there = There { treatment, wait, ..there };
-        let waiting = Waiting { preview: self.id, there, claims, names };
-        Some(Trial::boxed(Some(waiting), permit, record))
+        let waiting = Some(Box::new(Waiting { preview: self.id, there, claims, names }));
+        Some(Box::new(Trial { waiting, permit, record }))
     }
 
     /// Returns the index of the request's route, or why there is none. `here` is that of its route
@@ -159,10 +161,10 @@ impl Preview {
         let there = There { treatment: Treatment::Refused(why), ..there };
         let claims = Claims::new();
         let names = Vec::new();
-        let waiting = Waiting { preview: self.id, there, claims, names };
+        let waiting = Some(Box::new(Waiting { preview: self.id, there, claims, names }));
         let record = || Box::new(TrialRecord { route: route.cloned(), decided: Err(why) });
         let record = arrival.is_logged.then(record);
-        Trial::boxed(Some(waiting), None, record)
+        Box::new(Trial { waiting, permit: None, record })
     }
 
     /// Compares what the new file decided about a request with what became of it at `at`, by the
@@ -172,22 +174,21 @@ impl Preview {
         let Some(mut waiting) = trial.waiting.take() else { return };
         if waiting.preview == self.id {
             let Waiting { there, claims, names, .. } = &mut *waiting;
-            self.note(*there, here, (claims, names), at, worker);
+            self.note(*there, here, (claims, names), (at, worker));
         }
         if !here.treatment.is_let_through() {
             trial.permit = None;
         }
     }
 
-    /// Counts a request by both decisions. It has these claims on the new file's rules, and these
-    /// keys in words.
+    /// Counts a request that came `at` to `worker` by both decisions. It has these claims on the new
+    /// file's rules, and these keys in words.
     pub(super) fn note(
         &self,
         there: There,
         here: &Here<'_>,
         (claims, names): (&[Claim], &mut Vec<(SlotId, String)>),
-        at: Instant,
-        worker: usize,
+        (at, worker): (Instant, usize),
     ) {
         let change = here.treatment.change(there.treatment, self.is_same(there.here, there.route));
         let kind = Kind {
@@ -279,24 +280,6 @@ fn names(
 }
 
 impl Trial {
-    fn boxed(
-        waiting: Option<Waiting>,
-        permit: Option<Permit>,
-        record: Option<Box<TrialRecord>>,
-    ) -> Box<Self> {
-        Box::new(Self { waiting: waiting.map(Box::new), permit, record })
-    }
-
-    /// Returns a request whose decision was compared already, if there is anything to keep of it.
-    #[inline]
-    pub(super) fn compared(
-        permit: Option<Permit>,
-        record: Option<Box<TrialRecord>>,
-    ) -> Option<Box<Self>> {
-        let is_kept = permit.is_some() || record.is_some();
-        is_kept.then(|| Self::boxed(None, permit, record))
-    }
-
     /// Returns whether the decision is still to be compared.
     pub const fn is_waiting(&self) -> bool {
         self.waiting.is_some()

@@ -77,6 +77,11 @@ impl Except {
         &self.words
     }
 
+    /// Reports whether it exempts by the client's address only.
+    pub(in crate::config) const fn is_by_client(&self) -> bool {
+        self.requests.is_none()
+    }
+
     /// Reports whether both exempt the same requests.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let same_requests = match (&self.requests, &other.requests) {

@@ -97,23 +97,6 @@ impl Route {
         }
     }
 
-    /// Returns the slots of this route, each with that of `other`, if a request claims the same on
-    /// both. They may differ in the numbers of their rules.
-    pub fn same_claims(&self, other: &Self) -> Option<Vec<(SlotId, SlotId)>> {
-        let are_same = self.rules.len() == other.rules.len()
-            && self.rules.iter().zip(&other.rules).all(|(rule, other)| rule.claims_like(other));
-        let same = |one: Option<SlotId>, other: Option<SlotId>| match (one, other) {
-            (None, None) => Some(None),
-            (Some(one), Some(other)) => Some(Some((one, other))),
-            (None, Some(_)) | (Some(_), None) => None,
-        };
-        let breakers = same(self.breaker, other.breaker)?;
-        let pacings = same(self.pacing, other.pacing)?;
-        let slots = |(rule, other): (&RouteRule, &RouteRule)| (rule.slot, other.slot);
-        let rules = self.rules.iter().zip(&other.rules).map(slots);
-        are_same.then(|| rules.chain(breakers).chain(pacings).collect())
-    }
-
     /// Gives a request with these claims the priority that any of its rules knows.
     pub fn prioritize(&self, claims: &mut Claims) {
         for claim in claims {
@@ -177,11 +160,19 @@ impl RouteRule {
         Some(self.claim_on(key, target.method, priority))
     }
 
-    /// Returns whether each request that claims something of one claims the same of the other.
-    fn claims_like(&self, other: &Self) -> bool {
-        let Self { slot: _, options, shared } = self;
-        // The store's key makes other fingerprints.
-        shared.is_none() && other.shared.is_none() && options.claims_like(&other.options)
+    /// Returns what a request claims, if that depends on its client's address and method only.
+    pub fn claim_by_client(&self, request: RequestContext<'_>, known: KeySource) -> Option<Claim> {
+        let RequestContext { seed, target, client } = request;
+        let fingerprint = || match known {
+            KeySource::Fingerprint(fingerprint) => Ok(fingerprint),
+            KeySource::Request | KeySource::Recorded { .. } if self.key.is_shared() => {
+                Err(NoKey::Missing)
+            }
+            KeySource::Request | KeySource::Recorded { .. } => {
+                self.key.fingerprint(seed, target, client)
+            }
+        };
+        self.claim(target, client, fingerprint)
     }
 
     /// `priority` is that of the request, if it has it.

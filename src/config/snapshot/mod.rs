@@ -1,12 +1,14 @@
 //! What the gateway runs by: immutable, and shared by every request that began under it.
 
 mod claim;
+mod claim_source;
 mod find;
 mod route;
 mod upstream;
 mod whole;
 
 pub use claim::{Claims, KeySource, RequestContext, is_served, outcome};
+pub use claim_source::ClaimSource;
 pub use find::Unrouted;
 pub use route::{Route, RouteRule, RuleSync, Shared};
 pub(in crate::config) use upstream::Names;

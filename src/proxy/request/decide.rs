@@ -284,7 +284,8 @@ impl Arrival {
         if let Some(alike) = alike {
             let treatment = Treatment::of(decided.as_ref().err(), &report);
             let AdmittedRequest { request, completion, .. } = &mut *self.admitted;
-            preview::decide_alike(alike, treatment, claims, request.as_ref(), completion, now);
+            let request = request.as_ref();
+            preview::decide_alike(alike, (claims, treatment), request, completion, now);
         }
         match decided {
             Ok(permit) => {

@@ -8,7 +8,7 @@ use crate::{
     config::{KeySource, RequestContext, Route, RouteRule, Snapshot},
     flow::{Claim, Instant, Rejection, Report},
     meter,
-    preview::{Alike, Arrival, Here, Identified, Refused, RunningPreview, Treatment, Trial},
+    preview::{Alike, Arrival, Here, Identified, Known, Refused, RunningPreview, Treatment, Trial},
     route::{Identity, Target, client_ip, normal_path},
 };
 use core::net::IpAddr;
@@ -33,8 +33,8 @@ pub(crate) fn running(peer: &Peer, snapshot: &Arc<Snapshot>) -> Option<RunningPr
     if handle.is_on() { handle.running(snapshot) } else { None }
 }
 
-/// Returns the request, if the new file differs for it in the numbers of rules only. Then it is
-/// decided about with the [file in force](decide_alike), and by [`decide`] otherwise.
+/// Returns the request, if the new file needs to know no more about it than the file in force. Then
+/// it is decided about [after](decide_alike) that, and by [`decide`] otherwise.
 #[inline]
 pub(crate) fn alike<'a, B>(
     running: &'a RunningPreview,
@@ -85,18 +85,41 @@ pub(crate) fn decide<B: Body>(
 /// this, and compares.
 pub(crate) fn decide_alike<B>(
     alike: Alike<'_>,
-    treatment: Treatment,
-    claims: &[Claim],
+    (claims, treatment): (&[Claim], Treatment),
     request: Option<&Request<B>>,
     completion: &mut Completion,
     now: Instant,
 ) {
     let Some(request) = request else { return };
-    let worker = &completion.peer.worker;
-    let here = here(treatment, request, completion);
-    let is_logged = completion.entry.is_some();
-    let wall = worker.clock.wall(completion.started);
-    let trial = alike.decide(claims, &here, is_logged, (now, wall), worker.preview.worker());
+    let peer = &completion.peer;
+    let worker = &peer.worker;
+    let known = Known {
+        claims,
+        here: here(treatment, request, completion),
+        is_logged: completion.entry.is_some(),
+        wall: worker.clock.wall(completion.started),
+        worker: worker.preview.worker(),
+    };
+    let by_client = |rule: &RouteRule| {
+        let method = request.method();
+        let headers = request.headers().into();
+        // The rule looks at nothing else.
+        let target = Target {
+            listener: None,
+            host: "",
+            path: "",
+            query: None,
+            method,
+            headers,
+            identity: None,
+        };
+        let client = alike.client;
+        let print = peer.fingerprint(&rule.key, &target, client);
+        let known = print.map_or(KeySource::Request, KeySource::Fingerprint);
+        let context = RequestContext { seed: &worker.seed, target: &target, client };
+        rule.claim_by_client(context, known)
+    };
+    let trial = alike.decide(&known, by_client, now);
     keep(trial, completion);
 }
 

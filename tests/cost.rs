@@ -42,12 +42,12 @@ const THREE_RULES: &str = "
 
 #[test]
 fn a_request_costs_what_it_did() {
-    check("", &Cost { instructions: 164_850, allocations: 2 });
+    check("", &Cost { instructions: 155_400, allocations: 2 });
 }
 
 #[test]
 fn a_request_with_three_rules_costs_what_it_did() {
-    check(THREE_RULES, &Cost { instructions: 188_500, allocations: 2 });
+    check(THREE_RULES, &Cost { instructions: 178_020, allocations: 2 });
 }
 
 /// What one request takes.

@@ -21,12 +21,48 @@ use http::{
     HeaderValue, Method, StatusCode,
     header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
+use serde::Serialize;
 use smallvec::SmallVec;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The problem type of a used-up quota, as the rate limit header draft registers it.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// The body of an error (RFC 9457).
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
+    violated: Option<&'a [&'a str]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(rename = "retry-after-ms", skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl<'a> Problem<'a> {
+    fn of(status: StatusCode, detail: &'a str) -> Self {
+        Self {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or("error"),
+            status: status.as_u16(),
+            detail,
+            violated: None,
+            reason: None,
+            retry_after_ms: None,
+        }
+    }
+
+    fn written(&self) -> Bytes {
+        // Text and numbers can always be written.
+        serde_json::to_vec(self).map(Bytes::from).unwrap_or_default()
+    }
+}
 
 /// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects.
 pub(crate) fn refuse(
@@ -166,18 +202,14 @@ fn page(
         return (response, body);
     }
     let quota = standard == StatusCode::TOO_MANY_REQUESTS;
-    let mut body = serde_json::json!({
-        "type": if quota { QUOTA_EXCEEDED } else { "about:blank" },
-        "title": status.canonical_reason().unwrap_or("error"),
-        "status": status.as_u16(),
-        "detail": detail,
-        "violated-policies": violated,
-        "reason": reason.kind().word(),
-    });
-    if let (Some(wait), Some(fields)) = (reason.retry_after(), body.as_object_mut()) {
-        fields.insert("retry-after-ms".into(), millis(wait).into());
-    }
-    (response, Bytes::from(body.to_string()))
+    let body = Problem {
+        kind: if quota { QUOTA_EXCEEDED } else { "about:blank" },
+        violated: Some(violated),
+        reason: Some(reason.kind().word()),
+        retry_after_ms: reason.retry_after().map(millis),
+        ..Problem::of(status, detail)
+    };
+    (response, body.written())
 }
 
 pub(crate) fn explained(status: StatusCode, detail: &str) -> (Response<()>, Bytes) {
@@ -188,11 +220,7 @@ pub(crate) fn explained(status: StatusCode, detail: &str) -> (Response<()>, Byte
             HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
         );
     }
-    let title = status.canonical_reason().unwrap_or("error");
-    let body = serde_json::json!({
-        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
-    });
-    (response, Bytes::from(body.to_string()))
+    (response, Problem::of(status, detail).written())
 }
 
 fn millis(wait: Duration) -> u64 {

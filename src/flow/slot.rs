@@ -82,8 +82,8 @@ pub(super) trait Slot:
         turn: &mut Option<breaker::Transition>,
     ) -> Charge;
 
-    /// Charges an admitted request like [`Self::on_pass`], and returns only what it holds. Tells
-    /// nobody of a breaker's transition.
+    /// Charges an admitted request like [`Self::on_pass`], and returns only what it holds. Reports no
+    /// transition of a breaker.
     fn charge(&mut self, times: Times, cost: u64, lookup: Lookup) -> Option<Hold>;
 
     /// Records that a request that was checked here was rejected.

@@ -126,7 +126,7 @@ fn a_reset_holds_at_every_gateway_and_no_exchange_undoes_it() {
         let mut three = Gateways::start(name, &algorithm, 3);
         let mut now = Instant::from_nanos(TODAY);
         let sync = |three: &mut Gateways, store: &mut Store, now| {
-            // Twice, so that each knows what the others have told.
+            // Twice, so that each has what the others have synced.
             (0..6).for_each(|at| three.exchange(store, at % 3, now, Fate::Answered));
         };
         for (gap, event) in &events {
@@ -138,11 +138,11 @@ fn a_reset_holds_at_every_gateway_and_no_exchange_undoes_it() {
         }
         sync(&mut three, store, now);
         let others: Vec<_> = (0..6).map(|at| three.used(at % 3, now, 1 + at as u64 / 3)).collect();
-        // What one has not told yet when another is asked for the reset counts from then on.
-        let untold = u64::from(three.passes(1, now, 0, 1));
+        // What one has not synced yet when another is asked for the reset counts from then on.
+        let unsynced = u64::from(three.passes(1, now, 0, 1));
         three.reset(store, by, now, 0);
         sync(&mut three, store, now);
-        let left = if by == 1 { 0 } else { untold };
+        let left = if by == 1 { 0 } else { unsynced };
         for at in 0..3 {
             assert_eq!(three.used(at, now, 0).0, left, "{at} {by} {algorithm:?} {events:?}");
         }

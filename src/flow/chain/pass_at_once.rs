@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 impl Chain {
     /// Charges a request at `now` if every slot lets it pass at once, as [`Chain::enter`] does, and
-    /// returns its start. Adds to `held` what it holds. The route's statistics do not count it, and a
-    /// breaker's transition is not told. If any slot says anything else, returns `None` and changes no
+    /// returns its start. Adds to `held` what it holds. The route's statistics do not count it, and no
+    /// breaker's transition is reported. If any slot says anything else, returns `None` and changes no
     /// later decision.
     pub(in crate::flow) fn pass_at_once(
         &mut self,

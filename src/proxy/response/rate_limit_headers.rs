@@ -137,17 +137,10 @@ impl RateLimitFields {
         headers.insert_changing(&RATELIMIT, &["\"", &rule.name, "\";r=", left, ";t=", reset]);
         if legacy {
             headers.insert(X_LIMIT, HeaderValue::from(tightest.limit));
-            headers.insert(X_REMAINING, changing(HeaderValue::from(tightest.left)));
-            headers.insert(X_RESET, changing(HeaderValue::from(tightest.reset)));
+            headers.insert_changing(&X_REMAINING, &[left]);
+            headers.insert_changing(&X_RESET, &[reset]);
         }
     }
-}
-
-/// Marks a value that is another one in most responses: HTTP/2 is to keep the room of its table for
-/// other fields. The h2 crate compares a value with all those of its name in the table.
-fn changing(mut value: HeaderValue) -> HeaderValue {
-    value.set_sensitive(true);
-    value
 }
 
 /// Returns the quotas of a request that an override is for.

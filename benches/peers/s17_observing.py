@@ -1,7 +1,8 @@
 """What a preview and traces cost a request: each is switched on and off in one running gateway, in turn, and the rounds
 are compared in pairs. extra args: `cpu` (default; CPU per request at a fixed rate) or `instr` (user instructions of the
 worker, by callgrind), then names of cases: preview, preview-3rules, preview-4th-rule (the new file adds a rule),
-traces, traces-3rules, traces-all (default all)"""
+preview-other-key (the new file limits by another key), preview-other-proxies (it trusts other proxies),
+preview-log (with the access log), traces, traces-3rules, traces-all (default all)"""
 
 import http.server, threading, urllib.request
 
@@ -12,6 +13,9 @@ CASES = {
     'preview': ('flowgate', 'preview'),
     'preview-3rules': ('flowgate-3rules', 'preview'),
     'preview-4th-rule': ('flowgate-3rules', 'preview of a 4th rule'),
+    'preview-other-key': ('flowgate-3rules', 'preview of another key'),
+    'preview-other-proxies': ('flowgate-3rules', 'preview of other proxies'),
+    'preview-log': ('flowgate-log-3rules', 'preview'),
     'traces': ('flowgate', '1%'),
     'traces-3rules': ('flowgate-3rules', '1%'),
     'traces-all': ('flowgate', '100%'),
@@ -73,9 +77,13 @@ class Switch:
         if on:
             # Other rules than those in force, with states of their own.
             new = self.plain.replace('limit: 1000000/1s', 'limit: 999999/1s') + '\n# new\n'
-            if self.what != 'preview':
+            if self.what == 'preview of a 4th rule':
                 last = '{ name: in-flight, concurrency: 20000 }'
                 new = new.replace(last, f'{last}\n      - {{ name: more, limit: 1000000/1s }}')
+            if self.what == 'preview of another key':
+                new = new.replace('key: client_ip', 'key: "header:host"')
+            if self.what == 'preview of other proxies':
+                new = 'trusted_proxies: [192.0.2.1]\n' + new
             self.ask('/preview?for=1h', 'POST', new.encode())
         elif '"running"' in self.report():
             self.ask('/preview', 'DELETE')

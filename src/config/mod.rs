@@ -66,7 +66,7 @@ pub use snapshot::{
 };
 pub use spec::{
     AccessLog, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError, ParentTraces,
-    RateLimitHeaders, RequestIds, SampleRatio, Secret, UpstreamProtocol,
+    RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret, UpstreamProtocol,
 };
 pub use watched::{NamePattern, Watched};
 

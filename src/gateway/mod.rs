@@ -479,7 +479,7 @@ impl Gateway {
         let watch =
             HealthWatch::new(self.clock.clone(), Arc::clone(&self.live), Connector::default());
         tokio::spawn(watch.run());
-        let names = NameWatch::new(self.clock.clone(), Arc::clone(&self.live), Resolver::System);
+        let names = NameWatch::new(self.clock.clone(), Arc::clone(&self.live), Resolver::default());
         tokio::spawn(names.run());
     }
 

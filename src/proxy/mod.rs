@@ -36,9 +36,6 @@ pub use request_log::RequestLog;
 pub use timeouts::timeout::TimeoutLog;
 pub(crate) use upstream::balance::owner;
 pub use upstream::{
-    checks::HealthWatch,
-    connect::Connector,
-    names::{NameWatch, Resolver},
-    pool::Pools,
+    checks::HealthWatch, connect::Connector, names::NameWatch, pool::Pools, resolver::Resolver,
 };
 pub use worker::Worker;

@@ -29,6 +29,7 @@ mod import;
 mod keys;
 mod leases;
 mod lengths;
+mod names;
 mod nodes;
 mod operate;
 mod outages;

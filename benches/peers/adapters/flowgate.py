@@ -19,8 +19,8 @@ class Flowgate(Adapter):
     caps = {'tls', 'h2', 'h2c', 'limit', 'limit-header', 'pace', 'reload', 'routes'}
     debounce_ms = 100
 
-    def __init__(self, name, flow='', least_burst=10):
-        self.name, self.flow, self.least_burst = name, flow, least_burst
+    def __init__(self, name, flow='', least_burst=10, log='off'):
+        self.name, self.flow, self.least_burst, self.log = name, flow, least_burst, log
 
     def rules(self, sp):
         """the lines under a route that make it limit or pace"""
@@ -48,7 +48,7 @@ class Flowgate(Adapter):
             for i in range(sp.routes or 0)
         )
         text = f"""workers: {sp['cores']}
-access_log: off
+access_log: {self.log}
 admin: {{ listen: 127.0.0.1:{sp['adm']} }}
 listeners:
   - {{ name: l, listen: 127.0.0.1:{sp['port']}{tls} }}
@@ -76,5 +76,6 @@ routes:
 ADAPTERS = [
     Flowgate('flowgate'),
     Flowgate('flowgate-3rules', flow=THREE_RULES),
+    Flowgate('flowgate-log-3rules', flow=THREE_RULES, log='access.log'),
     Flowgate('flowgate-burst1', least_burst=1),
 ]

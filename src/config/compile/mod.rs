@@ -89,6 +89,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         workers: workers.and_then(NonZeroUsize::new).unwrap_or(cores),
         drain_timeout: drain_timeout.unwrap_or_default(),
         trusted_proxies: spec.trusted_proxies.plain(|network| network.0),
+        dns_servers: spec.dns_servers.plain(|server| server.0),
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
         limits: spec.limits.value().map(limits).unwrap_or_default(),
         access_log: spec.access_log.value().map_or(AccessLog::Off, |target| target.0.clone()),

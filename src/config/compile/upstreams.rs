@@ -100,7 +100,7 @@ impl Compiler {
                 health: spec.health.value().and_then(check),
                 ejection: ejection(spec.ejection.value()?)?,
                 slow_start: value(spec.slow_start.duration()),
-                resolve: Some(value(spec.resolve.duration())).filter(|every| !every.is_zero()),
+                resolve: spec.resolve.value()?.0,
                 tls,
             },
         };

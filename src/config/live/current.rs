@@ -17,6 +17,7 @@ use crate::{
         load,
         plan::Plan,
         snapshot::{RuleSync, Snapshot, Upstream},
+        spec::Resolve,
     },
     flow::{Gate, Instant, WallOffset},
 };
@@ -171,7 +172,7 @@ impl Live {
         let mut servers = self.servers();
         let snapshot = self.load();
         let follows = |upstream: &&Arc<Upstream>| {
-            upstream.options.resolve.is_some()
+            upstream.options.resolve != Resolve::OnConnect
                 && upstream.names().any(|known| known == name)
                 && upstream.members().names.get(name) != Some(addresses)
         };

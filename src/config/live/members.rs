@@ -4,6 +4,7 @@ use crate::{
     config::{
         plan::{ServerPlan, UpstreamPlan, schedule},
         snapshot::{Members, Names, Server, Snapshot},
+        spec::Resolve,
     },
     route::Seed,
 };
@@ -78,7 +79,11 @@ impl<'i> ServerBuilder<'i> {
         let mut servers = Vec::with_capacity(plan.servers.len());
         for server in &plan.servers {
             let host = &server.endpoint.host;
-            let known = plan.options.resolve.and_then(|_| self.names.get(host)).cloned();
+            let known = self
+                .names
+                .get(host)
+                .filter(|_| plan.options.resolve != Resolve::OnConnect)
+                .cloned();
             for ip in known.iter().flat_map(|addresses| &**addresses) {
                 servers.push(self.server(server, Some(*ip), old));
             }

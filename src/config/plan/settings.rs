@@ -5,6 +5,7 @@ use crate::config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds};
 use http::HeaderValue;
 use ipnet::IpNet;
 use std::{
+    net::SocketAddr,
     num::{NonZeroU64, NonZeroUsize},
     sync::Arc,
     time::Duration,
@@ -19,6 +20,8 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Who resolves the names of servers; if empty, those that the system asks.
+    pub dns_servers: Vec<SocketAddr>,
     /// Deadlines of a client's connection.
     pub timeouts: ClientTimeouts,
     /// Sizes and counts beyond which a request is rejected.

@@ -2,7 +2,7 @@
 
 use super::UpstreamTls;
 use crate::{
-    config::spec::{Balance, UpstreamProtocol, values::Endpoint},
+    config::spec::{Balance, Resolve, UpstreamProtocol, values::Endpoint},
     health::{Check, Ejection},
     route::KeySpec,
 };
@@ -46,8 +46,8 @@ pub struct UpstreamOptions {
     pub health: Option<Check>,
     /// When a server that fails requests is ejected.
     pub ejection: Ejection,
-    /// How often the names of its servers are resolved; `None`: whenever a connection opens.
-    pub resolve: Option<Duration>,
+    /// When the names of its servers are resolved again.
+    pub resolve: Resolve,
     /// How long a server's share grows after it is asked again.
     pub slow_start: Duration,
     /// How connections to those servers are secured that speak TLS.

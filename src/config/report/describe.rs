@@ -13,7 +13,10 @@ use crate::{
 use bytesize::ByteSize;
 use ipnet::IpNet;
 use serde::Serialize;
-use std::fmt::{self, Write};
+use std::{
+    fmt::{self, Write},
+    net::SocketAddr,
+};
 
 /// How many routes are described one by one.
 const MOST_ROUTES: usize = 200;
@@ -317,6 +320,10 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         writeln!(out, "  connections_per_client {most}")?;
     }
     writeln!(out, "  trusted_proxies  {}", networks(&settings.trusted_proxies))?;
+    if !settings.dns_servers.is_empty() {
+        let servers = settings.dns_servers.iter().map(SocketAddr::to_string);
+        writeln!(out, "  dns_servers  {}", servers.collect::<Vec<_>>().join(", "))?;
+    }
     let headers = word(&settings.rate_limit_headers);
     let log = &settings.access_log;
     let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");

@@ -5,8 +5,8 @@ use super::{
     RequestIds, RouteSpec, StoreSpec, TracingSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{
-        ByteRate, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period, Size, Timeout,
-        Via,
+        ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period,
+        Size, Timeout, Via,
     },
 };
 use crate::config::{
@@ -44,6 +44,9 @@ keys! {
         admin: AdminSpec, else "–";
         /// The proxies in front of this gateway. flowgate believes their `X-Forwarded-For`.
         trusted_proxies: Several<Network>, else "none";
+        /// The DNS servers that resolve the names of upstreams' servers, as in `10.0.0.2` or
+        /// `127.0.0.1:8600`.
+        dns_servers: Several<DnsServer>, else "those in `/etc/resolv.conf`";
         /// How long a client's connection may take.
         timeouts: ClientTimeoutsSpec = {};
         /// How much a client may send.

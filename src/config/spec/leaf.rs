@@ -82,6 +82,11 @@ leaves! {
     /// Bytes per second.
     ByteRate(Option<NonZeroU64>), "`off`, or a size per second", "1KiB/s", values::byte_rate,
         { "type": ["string", "boolean"] };
+    /// When names are resolved again.
+    ResolveWord(values::Resolve), "`ttl`, or a duration", "30s", values::resolve, { "type": "string" };
+    /// The address of a DNS server.
+    DnsServer(SocketAddr), "the address of a DNS server", "10.0.0.2", values::dns_server,
+        { "type": "string" };
     /// The name of a listener, an upstream, a route or a rule.
     Name(Arc<str>), "a name", "checkout", values::name,
         { "type": ["string", "number", "boolean"] };

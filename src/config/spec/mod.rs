@@ -39,6 +39,7 @@ pub(super) use rule::{
 pub use sample_ratio::SampleRatio;
 pub(super) use store::StoreSpec;
 pub(super) use upstream::{EjectionSpec, HealthSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec};
+pub use values::Resolve;
 pub use words::{
     AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, ParentTraces, RateLimitHeaders,
     RequestIds, UpstreamProtocol,

@@ -4,8 +4,8 @@ use super::{
     Balance, CertificateFiles, UpstreamProtocol,
     keys::keys,
     leaf::{
-        CheckPath, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER, Name, Period, Size,
-        Statuses, Timeout, Url,
+        CheckPath, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER, Name, Period, ResolveWord,
+        Size, Statuses, Timeout, Url,
     },
 };
 use crate::config::{
@@ -40,9 +40,10 @@ keys! {
         idle_timeout: Timeout = "4s";
         /// Idle connections kept for each server by each worker.
         max_idle: Integer<0, 100_000> = 1024;
-        /// How often flowgate resolves the names of servers. Each address of a name is a server.
-        /// With 0, each new connection resolves the name itself.
-        resolve: Period<0, { 24 * HOUR }> = "30s";
+        /// When flowgate resolves the names of servers again: when their DNS records expire (`ttl`),
+        /// or after this time. Each address of a name is a server. With 0, each new connection
+        /// resolves the name itself.
+        resolve: ResolveWord = "ttl";
         /// Limits of a response's header: 502 beyond them.
         limits: ResponseLimitsSpec = {};
         /// Sends a request to each server from time to time. A server that fails these checks gets

@@ -150,6 +150,47 @@ pub(in crate::config) fn size(text: &str) -> Result<u64, Invalid> {
     })
 }
 
+/// When the names of an upstream's servers are resolved again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolve {
+    /// When their DNS records expire.
+    ByTtl,
+    /// After this time, which is not zero.
+    Every(Duration),
+    /// Whenever a connection opens.
+    OnConnect,
+}
+
+/// Reads when names are resolved again: `ttl`, or a duration of at most a day.
+pub(in crate::config) fn resolve(text: &str) -> Result<Resolve, Wrong> {
+    const DAY: u64 = 24 * 3600 * 1_000_000_000;
+    if text == "ttl" {
+        return Ok(Resolve::ByTtl);
+    }
+    let every = duration_within(text, 0, DAY).map_err(|wrong| match wrong {
+        Wrong::Text(Invalid { message, .. }) => Wrong::Text(Invalid {
+            message,
+            help: "write `ttl`, or a number and a unit, as in `30s`".to_owned(),
+        }),
+        bound @ Wrong::Bound { .. } => bound,
+    })?;
+    Ok(if every.is_zero() { Resolve::OnConnect } else { Resolve::Every(every) })
+}
+
+/// Reads the address of a DNS server, by default with port 53.
+pub(in crate::config) fn dns_server(text: &str) -> Result<SocketAddr, Invalid> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)).or_else(|_| text.parse());
+    match address {
+        Ok(address) if address.port() != 0 => Ok(address),
+        _ => not(
+            text,
+            "is not the address of a DNS server",
+            "write an IP address, with a port if it is not 53, as in `10.0.0.2` or `127.0.0.1:8600`",
+        ),
+    }
+}
+
 /// Reads how many bytes per second, as in `1KiB/s`, or `off`.
 pub(in crate::config) fn byte_rate(text: &str) -> Result<Option<NonZeroU64>, Invalid> {
     const HELP: &str = "write a size per second, as in `1KiB/s`, or `off`";
@@ -799,6 +840,43 @@ mod tests {
         }
         for text in ["1KiB", "1KiB/m", "0/s", "x/s", "/s", ""] {
             refused(byte_rate, text, &format!("`{text}` is not a size per second"));
+        }
+    }
+
+    #[test]
+    fn names_are_resolved_by_ttl_or_at_an_interval() {
+        let secs = |secs| Ok(Resolve::Every(Duration::from_secs(secs)));
+        for (text, read) in [
+            ("ttl", Ok(Resolve::ByTtl)),
+            ("30s", secs(30)),
+            ("0", Ok(Resolve::OnConnect)),
+            ("0s", Ok(Resolve::OnConnect)),
+            ("24h", secs(24 * 3600)),
+        ] {
+            assert_eq!(resolve(text), read, "{text}");
+        }
+        assert!(matches!(resolve("25h"), Err(Wrong::Bound { .. })));
+        for text in ["TTL", "always", "30", "-1s", ""] {
+            let Err(Wrong::Text(Invalid { help, .. })) = resolve(text) else {
+                panic!("`{text}` is accepted");
+            };
+            assert!(help.starts_with("write `ttl`, or "), "{help}");
+        }
+    }
+
+    #[test]
+    fn a_dns_server_is_an_address_with_or_without_a_port() {
+        for (text, address) in [
+            ("10.0.0.2", "10.0.0.2:53"),
+            ("127.0.0.1:8600", "127.0.0.1:8600"),
+            ("::1", "[::1]:53"),
+            ("[::1]", "[::1]:53"),
+            ("[::1]:5353", "[::1]:5353"),
+        ] {
+            assert_eq!(dns_server(text), Ok(address.parse().expect("an address")), "{text}");
+        }
+        for text in ["dns.example", "10.0.0.2:0", "10.0.0.2:", "10.0.0.2:99999", "53", ""] {
+            refused(dns_server, text, &format!("`{text}` is not the address of a DNS server"));
         }
     }
 

@@ -229,7 +229,7 @@ fn an_edit_of_any_key_of_an_upstream_is_named() {
     let old = "listeners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
         upstreams: [{ name: app, servers: [{ url: 'http://a:1', weight: 2 }], balance: random, connect_timeout: 1s, \
         idle_timeout: 2s, max_idle: 5, limits: { header_bytes: 16KiB, headers: 50 }, health: { path: /h }, \
-        ejection: { failures: 3 }, slow_start: 3s }]\n\
+        ejection: { failures: 3 }, slow_start: 3s, resolve: 5s }]\n\
         routes: [{ name: a, match: { path: /a }, upstream: app }]\n";
     let edits = [
         ("weight: 2", "weight: 3", "weight of a:1 2 → 3"),
@@ -242,6 +242,8 @@ fn an_edit_of_any_key_of_an_upstream_is_named() {
         ("path: /h", "path: /h, interval: 1s", "health"),
         ("failures: 3", "failures: 4", "ejection"),
         ("slow_start: 3s", "slow_start: 4s", "slow_start 3s → 4s"),
+        ("resolve: 5s", "resolve: ttl", "resolve 5s → ttl"),
+        ("resolve: 5s", "resolve: 0", "resolve 5s → 0s"),
     ];
     for (from, to, named) in edits {
         assert_eq!(old.matches(from).count(), 1, "{from}");

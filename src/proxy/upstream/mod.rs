@@ -17,6 +17,7 @@ pub(crate) mod lease;
 pub(crate) mod names;
 pub(crate) mod pool;
 mod rendezvous;
+pub(crate) mod resolver;
 pub(crate) mod retry;
 mod shared_body;
 

@@ -1,49 +1,46 @@
-//! Resolves the names of servers again and again, once for the process, so that requests follow
-//! a name to its new addresses.
-//!
-//! The resolver is the system's: it knows `/etc/hosts` and the search domains, and costs no crate. It
-//! does not say how long an address is good for, so that names are resolved at an interval.
+//! Resolves the names of servers again when their addresses expire, once for the process, so that
+//! requests follow a name to its new addresses.
 
+use super::resolver::{Found, Resolver};
 use crate::{
     clock::Clock,
-    config::{Live, Snapshot},
+    config::{Live, Resolve, Snapshot},
     flow::Instant,
 };
-use core::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
-};
-use std::{collections::HashMap, io, net::UdpSocket, sync::Arc};
+use core::{fmt, net::IpAddr, time::Duration};
+use std::{collections::HashMap, io, sync::Arc};
 use tokio::task::JoinSet;
 
-/// How often the configuration in force is looked at.
+/// How often the configuration in force and the files of the system are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long the resolver may take.
+/// How long a lookup may take.
 const LOOKUP: Duration = Duration::from_secs(10);
 
 /// After how long a name is resolved again that could not be.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The most addresses of a name that are used.
-const ADDRESSES_MAX: usize = 100;
+/// The bounds of a time to live: some records have 0, and some have days by mistake.
+const TTL_MIN: Duration = Duration::from_secs(1);
+const TTL_MAX: Duration = Duration::from_mins(5);
 
-#[cfg(test)]
-type Fake = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
+/// The time to live of addresses from the system's resolver, which knows none.
+const SYSTEM_TTL: Duration = Duration::from_secs(30);
 
-/// How names are resolved.
-pub enum Resolver {
-    /// By the system.
-    System,
-    /// By a test.
-    #[cfg(test)]
-    Fake(Fake),
+/// How many names are resolved at once. Each asks DNS for IPv4 and for IPv6.
+const AT_ONCE: usize = 16;
+
+/// What the upstreams with a name say about when it is resolved again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Schedule {
+    is_by_ttl: bool,
+    /// The shortest interval of those that have one.
+    every: Option<Duration>,
 }
 
 /// What is known of a name.
 struct Name {
-    interval: Duration,
+    schedule: Schedule,
     /// When it is to be resolved; `None` while it is.
     next: Option<Instant>,
     addresses: Option<Arc<[IpAddr]>>,
@@ -54,29 +51,35 @@ struct Name {
 pub struct NameWatch {
     clock: Clock,
     live: Arc<Live>,
-    resolver: Arc<Resolver>,
+    resolver: Resolver,
 }
 
 impl NameWatch {
     /// Returns a watch that is to be [run](Self::run).
     pub fn new(clock: Clock, live: Arc<Live>, resolver: Resolver) -> Self {
-        Self { clock, live, resolver: Arc::new(resolver) }
+        Self { clock, live, resolver }
     }
 
     /// Runs for ever.
-    pub async fn run(self) {
-        let mut names = HashMap::new();
+    pub async fn run(mut self) {
+        let mut names: HashMap<Arc<str>, Name> = HashMap::new();
         let mut under_way = JoinSet::new();
         loop {
             let now = self.clock.now();
-            follow(&mut names, &self.live.load(), now);
+            let snapshot = self.live.load();
+            if self.resolver.follow(&snapshot.settings.dns_servers) {
+                names.values_mut().for_each(|name| name.next = name.next.map(|_| now));
+            }
+            follow(&mut names, &snapshot, now);
+            drop(snapshot);
             for (host, name) in &mut names {
-                if name.next.take_if(|next| *next <= now).is_some() {
+                let has_room = under_way.len() < AT_ONCE;
+                if name.next.take_if(|next| *next <= now && has_room).is_some() {
                     let clock = self.clock.clone();
-                    let resolver = Arc::clone(&self.resolver);
+                    let source = self.resolver.source();
                     let host = Arc::clone(host);
                     under_way.spawn(async move {
-                        let found = clock.timeout(LOOKUP, resolver.resolve(&host)).await;
+                        let found = clock.timeout(LOOKUP, source.lookup(&host)).await;
                         let late = |_| Err(io::ErrorKind::TimedOut.into());
                         (host, found.unwrap_or_else(late))
                     });
@@ -87,6 +90,7 @@ impl NameWatch {
                 }
             }
             let due = names.values().filter_map(|name| name.next).min();
+            let due = due.filter(|_| under_way.len() < AT_ONCE);
             let wake = due.unwrap_or(Instant::FAR_FUTURE).min(now + TICK);
             tokio::select! {
                 () = self.clock.sleep_until(wake) => {}
@@ -106,31 +110,12 @@ impl fmt::Debug for NameWatch {
     }
 }
 
-impl fmt::Debug for Resolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Resolver")
-    }
-}
-
-impl Resolver {
-    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        match self {
-            Self::System => {
-                let found = tokio::net::lookup_host((host, 0)).await?;
-                Ok(usable(found.map(|address| address.ip()).collect(), has_route))
-            }
-            #[cfg(test)]
-            Self::Fake(resolve) => resolve(host).map(|found| usable(found, |_| true)),
-        }
-    }
-}
-
 impl Name {
     /// Notes what the resolver found. If that is nothing, the last addresses stay.
-    fn note(&mut self, host: &str, found: io::Result<Vec<IpAddr>>, now: Instant) {
+    fn note(&mut self, host: &str, found: io::Result<Found>, now: Instant) {
         match found {
-            Ok(addresses) => {
-                self.next = Some(now + self.interval);
+            Ok(Found { addresses, ttl }) => {
+                self.next = Some(now + self.schedule.interval(ttl));
                 let addresses: Arc<[IpAddr]> = addresses.into();
                 if core::mem::take(&mut self.is_failing) {
                     tracing::info!(name = host, "name can be resolved again");
@@ -142,7 +127,7 @@ impl Name {
                 self.addresses = Some(addresses);
             }
             Err(error) => {
-                self.next = Some(now + self.interval.min(AGAIN));
+                self.next = Some(now + self.schedule.interval(None).min(AGAIN));
                 if !core::mem::replace(&mut self.is_failing, true) {
                     let kept = self.addresses.as_ref().map_or(0, |addresses| addresses.len());
                     tracing::warn!(name = host, %error, kept, "name cannot be resolved; its last addresses stay");
@@ -152,43 +137,50 @@ impl Name {
     }
 }
 
-/// Adds names that are to be resolved, and forgets those that are not.
-fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant) {
-    let mut before = core::mem::take(names);
-    for upstream in &snapshot.upstreams {
-        let Some(interval) = upstream.options.resolve else { continue };
-        for host in upstream.names() {
-            let new = || Name { interval, next: Some(now), addresses: None, is_failing: false };
-            let known = names.remove(host).or_else(|| before.remove(host)).unwrap_or_else(new);
-            let interval = interval.min(known.interval);
-            names.insert(Arc::clone(host), Name { interval, ..known });
+impl Schedule {
+    /// Returns how long addresses with this time to live are used.
+    fn interval(self, ttl: Option<Duration>) -> Duration {
+        let ttl = ttl.unwrap_or(SYSTEM_TTL).clamp(TTL_MIN, TTL_MAX);
+        match self.every {
+            Some(every) if self.is_by_ttl => every.min(ttl),
+            Some(every) => every,
+            None => ttl,
         }
     }
+
+    /// Returns when both would resolve a name again.
+    fn and(self, other: Self) -> Self {
+        let every = self.every.into_iter().chain(other.every).min();
+        Self { is_by_ttl: self.is_by_ttl || other.is_by_ttl, every }
+    }
 }
 
-/// Returns the addresses of a name that are servers, in one order. Those without a route from here
-/// are none, unless none has one. A name of this machine alone is left to its connections: they find
-/// out which address the server listens on.
-fn usable(mut found: Vec<IpAddr>, has_route: impl Fn(&IpAddr) -> bool) -> Vec<IpAddr> {
-    if found.iter().all(IpAddr::is_loopback) {
-        return Vec::new();
+/// Adds names that are to be resolved, and forgets those that are not.
+fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant) {
+    let mut schedules: HashMap<&Arc<str>, Schedule> = HashMap::new();
+    for upstream in &snapshot.upstreams {
+        let schedule = match upstream.options.resolve {
+            Resolve::OnConnect => continue,
+            Resolve::ByTtl => Schedule { is_by_ttl: true, every: None },
+            Resolve::Every(interval) => Schedule { is_by_ttl: false, every: Some(interval) },
+        };
+        for host in upstream.names() {
+            let all = schedules.entry(host).or_insert(schedule);
+            *all = all.and(schedule);
+        }
     }
-    found.sort_unstable();
-    found.dedup();
-    if found.iter().any(&has_route) {
-        found.retain(has_route);
+    names.retain(|host, _| schedules.contains_key(host));
+    for (host, schedule) in schedules {
+        let known = names.entry(Arc::clone(host)).or_insert_with(|| Name {
+            schedule,
+            next: Some(now),
+            addresses: None,
+            is_failing: false,
+        });
+        if core::mem::replace(&mut known.schedule, schedule) != schedule {
+            known.next = known.next.map(|_| now);
+        }
     }
-    found.truncate(ADDRESSES_MAX);
-    found
-}
-
-/// Whether there is a route to an address. Nothing is sent.
-fn has_route(address: &IpAddr) -> bool {
-    let any: SocketAddr = match address {
-        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    UdpSocket::bind(any).and_then(|socket| socket.connect((*address, 9))).is_ok()
 }
 
 #[cfg(test)]
@@ -197,67 +189,105 @@ mod tests {
     use crate::proxy::tests::live;
     use std::sync::Mutex;
 
-    fn ip(last: u8) -> IpAddr {
-        [10, 0, 0, last].into()
+    /// What a resolver that a test sets answers, and how often it was asked.
+    #[derive(Clone)]
+    struct Answers(Arc<Mutex<(Result<Found, io::ErrorKind>, usize)>>);
+
+    impl Answers {
+        fn set(&self, answer: Result<(&[u8], Option<u64>), io::ErrorKind>) {
+            self.0.lock().expect("no panic").0 = answer.map(|(last, ttl)| Found {
+                addresses: last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect(),
+                ttl: ttl.map(Duration::from_secs),
+            });
+        }
+
+        fn asked(&self) -> usize {
+            self.0.lock().expect("no panic").1
+        }
     }
 
-    #[test]
-    fn what_can_be_a_server_is_used() {
-        let six = "2001:db8::1".parse().expect("an address");
-        let four_only = |address: &IpAddr| address.is_ipv4();
-        assert_eq!(usable(vec![six, ip(2), ip(1), ip(2)], four_only), [ip(1), ip(2)]);
-        assert_eq!(usable(vec![six, ip(1)], |_| true), [ip(1), six]);
-        assert_eq!(usable(vec![six, ip(1)], |_| false), [ip(1), six], "then all are tried");
-        let local = [IpAddr::from([127, 0, 0, 1]), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        assert!(usable(local.to_vec(), |_| true).is_empty(), "left to connections");
-        assert_eq!(usable((0..=255).map(ip).collect(), |_| true).len(), ADDRESSES_MAX);
+    /// Starts a watch of the name `shop`, which nothing knows yet.
+    fn start(keys: &str) -> (Clock, Arc<Live>, Answers) {
+        let (clock, live) = live(&format!(
+            "listeners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
+             upstreams: [{{ name: up, servers: [{{ url: 'http://shop:80' }}]{keys} }}]\n\
+             routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
+        ));
+        let answers = Answers(Arc::new(Mutex::new((Err(io::ErrorKind::NotFound), 0))));
+        let asked = answers.clone();
+        let resolver = Resolver::fake(move |host| {
+            assert_eq!(host, "shop");
+            let mut state = asked.0.lock().expect("no panic");
+            state.1 += 1;
+            state.0.clone().map_err(io::Error::from)
+        });
+        tokio::spawn(NameWatch::new(clock.clone(), Arc::clone(&live), resolver).run());
+        (clock, live, answers)
+    }
+
+    fn servers(live: &Live) -> Vec<String> {
+        let snapshot = live.load_full();
+        let members = snapshot.upstreams[0].members();
+        members.servers.iter().map(|server| server.address()).collect()
+    }
+
+    async fn pass(clock: &Clock, secs: u64) {
+        clock.sleep_until(clock.now() + Duration::from_secs(secs)).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn requests_follow_a_name_and_a_failing_resolver_changes_nothing() {
-        const FILE: &str = "\
-listeners: [{ name: web, listen: '127.0.0.1:0' }]
-upstreams: [{ name: up, servers: [{ url: 'http://shop:80' }], resolve: 30s }]
-routes: [{ name: all, match: { path_prefix: / }, upstream: up }]
-";
-        let (clock, live) = live(FILE);
-        let answer = Arc::new(Mutex::new(Err(io::ErrorKind::NotFound)));
-        let asked = Arc::new(Mutex::new(0));
-        let resolver = {
-            let answer = Arc::clone(&answer);
-            let asked = Arc::clone(&asked);
-            Resolver::Fake(Arc::new(move |host| {
-                assert_eq!(host, "shop");
-                *asked.lock().expect("no panic") += 1;
-                answer.lock().expect("no panic").clone().map_err(io::Error::from)
-            }))
-        };
-        let answers =
-            |found: Result<Vec<IpAddr>, io::ErrorKind>| *answer.lock().expect("no panic") = found;
-        let servers = || -> Vec<String> {
-            let snapshot = live.load_full();
-            let members = snapshot.upstreams[0].members();
-            members.servers.iter().map(|server| server.address()).collect()
-        };
-        let pass = |secs| clock.sleep_until(clock.now() + Duration::from_secs(secs));
-        let asked = || *asked.lock().expect("no panic");
-        tokio::spawn(NameWatch::new(clock.clone(), Arc::clone(&live), resolver).run());
-        pass(4).await;
-        assert_eq!((servers(), asked()), (vec!["shop:80".to_owned()], 1), "it starts anyway");
-        answers(Ok(vec![ip(2), ip(1)]));
-        pass(4).await;
+        let (clock, live, answers) = start(", resolve: 30s");
+        pass(&clock, 4).await;
+        assert_eq!((servers(&live), answers.asked()), (vec!["shop:80".to_owned()], 1), "it starts");
+        answers.set(Ok((&[1, 2], Some(1))));
+        pass(&clock, 4).await;
+        let both = vec!["10.0.0.1:80".to_owned(), "10.0.0.2:80".to_owned()];
+        assert_eq!((servers(&live), answers.asked()), (both, 2));
+        answers.set(Ok((&[3], Some(1))));
+        pass(&clock, 20).await;
         assert_eq!(
-            (servers(), asked()),
-            (vec!["10.0.0.1:80".to_owned(), "10.0.0.2:80".to_owned()], 2)
+            (servers(&live).len(), answers.asked()),
+            (2, 2),
+            "an interval, whatever the TTL"
         );
-        answers(Ok(vec![ip(3)]));
-        pass(20).await;
-        assert_eq!((servers().len(), asked()), (2, 2), "not yet");
-        pass(15).await;
-        assert_eq!((servers(), asked()), (vec!["10.0.0.3:80".to_owned()], 3));
-        answers(Err(io::ErrorKind::TimedOut));
-        pass(300).await;
-        assert_eq!(servers(), ["10.0.0.3:80"]);
-        assert!((50..70).contains(&asked()), "{}", asked());
+        pass(&clock, 15).await;
+        assert_eq!((servers(&live), answers.asked()), (vec!["10.0.0.3:80".to_owned()], 3));
+        answers.set(Err(io::ErrorKind::TimedOut));
+        pass(&clock, 300).await;
+        assert_eq!(servers(&live), ["10.0.0.3:80"]);
+        assert!((50..70).contains(&answers.asked()), "{}", answers.asked());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_is_resolved_again_when_its_addresses_expire() {
+        // The time to live, and how often a name is resolved in an hour by it.
+        let cases =
+            [(Some(0), 3600), (Some(1), 3600), (Some(20), 180), (Some(86_400), 12), (None, 120)];
+        for (ttl, times) in cases {
+            let (clock, live, answers) = start("");
+            answers.set(Ok((&[1], ttl)));
+            pass(&clock, 3600).await;
+            assert_eq!(servers(&live), ["10.0.0.1:80"]);
+            // Each comes a moment late.
+            assert!(
+                (times - times / 50 - 1..=times + 1).contains(&answers.asked()),
+                "{ttl:?}: {}",
+                answers.asked()
+            );
+        }
+    }
+
+    #[test]
+    fn the_upstreams_with_a_name_agree_on_the_soonest() {
+        let secs = Duration::from_secs;
+        let by_ttl = Schedule { is_by_ttl: true, every: None };
+        let [ten, twenty] = [10, 20].map(|n| Schedule { is_by_ttl: false, every: Some(secs(n)) });
+        assert_eq!(ten.and(twenty).interval(Some(secs(2))), secs(10));
+        for both in [by_ttl.and(ten), ten.and(by_ttl), by_ttl.and(twenty).and(ten)] {
+            assert_eq!(both.interval(Some(secs(2))), secs(2));
+            assert_eq!(both.interval(Some(secs(60))), secs(10));
+        }
+        assert_eq!(by_ttl.interval(None), SYSTEM_TTL);
     }
 }

@@ -8,7 +8,7 @@ use crate::config::{
     },
     report::promise::{byte_rate, short},
     snapshot::Snapshot,
-    spec::{values::Endpoint, word},
+    spec::{Resolve, values::Endpoint, word},
 };
 use crate::route::KeySpec;
 use bytesize::ByteSize;
@@ -53,8 +53,11 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
     words.named("health", *health == to.health);
     words.named("ejection", *ejection == to.ejection);
     words.value("slow_start", *slow_start, to.slow_start, time);
-    let every = |every: &&Option<Duration>| every.map_or_else(|| "0s".to_owned(), short);
-    words.value("resolve", resolve, &to.resolve, every);
+    words.value("resolve", *resolve, to.resolve, |resolve| match resolve {
+        Resolve::ByTtl => "ttl".to_owned(),
+        Resolve::Every(interval) => short(*interval),
+        Resolve::OnConnect => "0s".to_owned(),
+    });
     if words.0.is_empty() && old.servers != new.servers {
         words.add("order of servers".to_owned());
     }
@@ -114,6 +117,7 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.value("workers", old.workers, new.workers, ToString::to_string);
     words.value("drain_timeout", old.drain_timeout, new.drain_timeout, time);
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
+    words.named("dns_servers", old.dns_servers == new.dns_servers);
     let [from, to] = [&old.timeouts, &new.timeouts];
     words.value("timeouts.header_read", from.header_read, to.header_read, time);
     words.value("timeouts.keep_alive", from.keep_alive, to.keep_alive, time);

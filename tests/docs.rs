@@ -70,6 +70,23 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks.expect("each block says how it is run")
 }
 
+/// Variables stand for text that YAML does not see.
+#[test]
+fn every_example_in_yaml_can_be_read() {
+    let variable = regex::Regex::new(r"\$\{[^}]*\}").expect("a pattern");
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(root().join(&page)).expect("it is text");
+        for (line, yaml) in page::yaml(&text) {
+            let yaml = variable.replace_all(&yaml, "value");
+            if let Err(error) = serde_yaml::from_str::<serde_json::Value>(&yaml) {
+                wrong.push(format!("{page}:{line}: {error}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_link_leads_to_a_page_and_a_heading() {
     let others = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];

@@ -49,6 +49,22 @@ pub(crate) fn blocks(text: &str) -> Result<Vec<Block>, String> {
     Ok(blocks)
 }
 
+/// Returns the blocks of a page in YAML with their first lines.
+pub(crate) fn yaml(text: &str) -> Vec<(usize, String)> {
+    let mut blocks = Vec::new();
+    let mut lines = (1..).zip(text.lines());
+    while let Some((number, line)) = lines.next() {
+        if line.trim_start().starts_with("```yaml") {
+            let indent = line.len() - line.trim_start().len();
+            let inner = lines.by_ref().map(|(_, line)| line);
+            let inner = inner.take_while(|line| line.trim() != "```");
+            let inner: Vec<_> = inner.map(|line| line.get(indent..).unwrap_or_default()).collect();
+            blocks.push((number + 1, inner.join("\n")));
+        }
+    }
+    blocks
+}
+
 fn block(line: usize, info: &str, inner: &[&str]) -> Result<Option<Block>, String> {
     let (language, options) = info.split_once(' ').unwrap_or((info, ""));
     let is_console = language == "console";

@@ -161,7 +161,7 @@ struct ServerView {
     failures: u64,
     /// Requests sent again after it failed them.
     retries: u64,
-    /// `healthy`, `ejected` or `unhealthy`.
+    /// `healthy`, `ejected`, `unreachable` or `unhealthy`.
     health: &'static str,
     ejections: u64,
 }

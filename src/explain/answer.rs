@@ -161,7 +161,7 @@ pub struct UpstreamView {
 pub struct ServerView {
     /// Its address.
     pub address: String,
-    /// `healthy`, `ejected` or `unhealthy`.
+    /// `healthy`, `ejected`, `unreachable` or `unhealthy`.
     pub health: String,
     /// Requests that it works on.
     pub in_flight: u32,

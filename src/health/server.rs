@@ -29,9 +29,11 @@ const LEAST_SHARE: u32 = 10;
 pub struct ServerHealth {
     /// Whether `state` is any other than that of a server that is well.
     is_suspect: AtomicBool,
-    /// Whether it gets no requests: ejected, or failing its checks.
+    /// Whether it gets no requests: ejected, unreachable, or failing its checks.
     is_out: AtomicBool,
     ejections: AtomicU64,
+    /// How long its last connection took to open, in nanoseconds; 0: none was opened.
+    connect_time: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -48,6 +50,8 @@ struct State {
     is_starting: bool,
     /// Since when a connection is opening.
     connecting: Option<Instant>,
+    /// How many are opening.
+    openings: u32,
     is_failing_checks: bool,
     /// Checks in a row that speak against `is_failing_checks`.
     checks: u32,
@@ -58,6 +62,8 @@ struct State {
 struct Ejected {
     since: Instant,
     until: Instant,
+    /// Whether it cannot be reached, and as many servers were ejected as may be.
+    is_beyond: bool,
     /// When the one request began that tries it again.
     trial: Option<Instant>,
 }
@@ -76,6 +82,9 @@ pub enum Failure {
 pub enum Change {
     /// It gets no requests for this long.
     Ejected(Duration),
+    /// It cannot be reached, and gets no requests for this long while another server may. As many are
+    /// ejected as may be.
+    Unreachable(Duration),
     /// It is asked again, after this long.
     Returned(Duration),
     /// It fails its checks and gets no requests.
@@ -95,6 +104,13 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ejected(period) => write!(f, "server ejected for {}", spelled(*period)),
+            Self::Unreachable(period) => {
+                write!(
+                    f,
+                    "server cannot be reached: others get its requests for {}",
+                    spelled(*period)
+                )
+            }
             Self::Returned(after) => {
                 let secs = Duration::from_secs(after.as_secs());
                 write!(f, "server asked again after {}", spelled(secs))
@@ -131,7 +147,7 @@ impl ServerHealth {
         self.is_suspect.load(Relaxed)
     }
 
-    /// Returns whether it gets no requests: ejected, or failing its checks.
+    /// Returns whether it gets no requests: ejected, unreachable, or failing its checks.
     pub fn is_out(&self) -> bool {
         self.is_out.load(Relaxed)
     }
@@ -141,27 +157,49 @@ impl ServerHealth {
         self.ejections.load(Relaxed)
     }
 
-    /// Returns its state in one word: `healthy`, `ejected`, or `unhealthy` if it fails its checks.
+    /// Returns its state in one word: `healthy`, `ejected`, `unreachable`, or `unhealthy` if it fails
+    /// its checks.
     pub fn word(&self) -> &'static str {
         let state = self.lock();
         match (state.is_failing_checks, state.ejected) {
             (true, _) => "unhealthy",
+            (false, Some(Ejected { is_beyond: true, .. })) => "unreachable",
             (false, Some(_)) => "ejected",
             (false, None) => "healthy",
         }
     }
 
-    /// Notes that a connection is being opened at `now`.
-    pub fn connecting(&self, now: Instant) {
+    /// Notes that a connection is being opened at `now`. Returns after how long it should be given up
+    /// if another server is left; `None`: not before the server's own limit. One request waits that
+    /// long, the others only for longer than the server usually takes.
+    pub fn connecting(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
+        let is_first = state.connecting.is_none();
         state.connecting.get_or_insert(now);
+        state.openings += 1;
         self.publish(&state);
+        drop(state);
+        self.patience().filter(|_| !is_first)
     }
 
-    /// Notes that a connection was opened, or is no longer awaited.
-    pub fn connected(&self) {
+    /// Returns how long a connection may take that another request opens.
+    pub fn patience(&self) -> Option<Duration> {
+        let usual = self.connect_time.load(Relaxed);
+        (usual > 0).then(|| Duration::from_nanos(usual).saturating_mul(3).max(SLOW_CONNECT))
+    }
+
+    /// Notes that a connection was opened within `took`, or is no longer awaited.
+    pub fn connected(&self, took: Option<Duration>) {
+        if let Some(took) = took {
+            let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            self.connect_time.store(nanos.max(1), Relaxed);
+        }
         let mut state = self.lock();
-        state.connecting = None;
+        state.openings = state.openings.saturating_sub(1);
+        // Others may wait longer than the one that gives up.
+        if took.is_some() || state.openings == 0 {
+            state.connecting = None;
+        }
         self.publish(&state);
     }
 
@@ -192,12 +230,16 @@ impl ServerHealth {
         }
         let is_enough = failure == Failure::Connect || state.failures >= ejection.failures;
         let change = match state.ejected {
-            Some(Ejected { trial: Some(_), .. }) => Some(state.eject(now, ejection)),
+            Some(Ejected { trial: Some(_), is_beyond, .. }) => {
+                Some(state.eject(now, ejection, is_beyond))
+            }
             // It was sent before the ejection.
             Some(_) => None,
             None => {
                 let (out, all) = if is_enough { out() } else { (0, 0) };
-                ejection.allows(out, all).then(|| state.eject(now, ejection))
+                let is_beyond = !ejection.allows(out, all);
+                let is_passed_over = failure == Failure::Connect && ejection.passes_over(all);
+                (!is_beyond || is_passed_over).then(|| state.eject(now, ejection, is_beyond))
             }
         };
         self.after(&state, change)
@@ -216,7 +258,7 @@ impl ServerHealth {
         let percent = state.window.percent(now, Totals { requests, failures });
         let is_enough = percent.is_some_and(|percent| percent >= ejection.failure_percent);
         let (out, all) = if is_enough && state.ejected.is_none() { out() } else { (0, 0) };
-        let change = ejection.allows(out, all).then(|| state.eject(now, ejection));
+        let change = ejection.allows(out, all).then(|| state.eject(now, ejection, false));
         self.after(&state, change)
     }
 
@@ -298,7 +340,7 @@ impl State {
         u32::try_from(percent).unwrap_or(100).max(LEAST_SHARE)
     }
 
-    fn eject(&mut self, now: Instant, ejection: &Ejection) -> Change {
+    fn eject(&mut self, now: Instant, ejection: &Ejection, is_beyond: bool) -> Change {
         if self.returned.is_some_and(|returned| now.since(returned) >= FORGET) {
             self.ejections = 0;
         }
@@ -306,8 +348,8 @@ impl State {
         self.ejections = self.ejections.saturating_add(1);
         self.failures = 0;
         let since = self.ejected.map_or(now, |ejected| ejected.since);
-        self.ejected = Some(Ejected { since, until: now + period, trial: None });
-        Change::Ejected(period)
+        self.ejected = Some(Ejected { since, until: now + period, is_beyond, trial: None });
+        if is_beyond { Change::Unreachable(period) } else { Change::Ejected(period) }
     }
 
     /// Ends an ejection.
@@ -434,11 +476,31 @@ mod tests {
     #[test]
     fn the_last_servers_are_not_ejected() {
         let health = ServerHealth::default();
-        let failed = |out| health.failed(at(0), Failure::Connect, &EJECTION, || out);
-        assert_eq!(failed((1, 2)), None);
-        assert_eq!(failed((0, 1)), None);
+        let failed = |failure, out| {
+            let failed = || health.failed(at(0), failure, &EJECTION, || out);
+            (0..3).filter_map(|_| failed()).next()
+        };
+        assert_eq!(failed(Failure::Response, (1, 2)), None);
+        assert_eq!(failed(Failure::Response, (0, 1)), None);
+        assert_eq!(failed(Failure::Connect, (0, 1)), None);
         assert!(admits(&health, 0));
-        assert_eq!(failed((1, 4)), Some(Change::Ejected(secs(10))));
+        assert_eq!(failed(Failure::Connect, (1, 4)), Some(Change::Ejected(secs(10))));
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_passed_over_also_if_no_more_may_be_ejected() {
+        let health = ServerHealth::default();
+        let failed = |millis| health.failed(at(millis), Failure::Connect, &EJECTION, || (1, 2));
+        assert_eq!(failed(0), Some(Change::Unreachable(secs(10))));
+        assert_eq!((health.word(), health.is_out(), health.ejections()), ("unreachable", true, 0));
+        assert!(!admits(&health, 9_999) && admits(&health, 10_000) && !admits(&health, 10_001));
+        assert_eq!(failed(10_002), Some(Change::Unreachable(secs(20))));
+        assert!(!admits(&health, 30_001) && admits(&health, 30_002));
+        let back = Duration::from_millis(30_003);
+        assert_eq!(health.succeeded(at(30_003)), Some(Change::Returned(back)));
+        assert_eq!((health.word(), health.is_out()), ("healthy", false));
+        let off = Ejection { most_percent: 0, ..EJECTION };
+        assert_eq!(health.failed(at(40_000), Failure::Connect, &off, || (0, 2)), None);
     }
 
     #[test]
@@ -456,10 +518,34 @@ mod tests {
     fn a_connection_that_opens_slowly_sends_others_elsewhere() {
         let health = ServerHealth::default();
         health.connecting(at(0));
-        health.connecting(at(200));
+        assert_eq!(health.connecting(at(200)), None, "nothing is known of how long it takes");
         assert!(admits(&health, 249) && !admits(&health, 250));
-        health.connected();
+        health.connected(None);
+        assert!(!admits(&health, 250), "one is still opening");
+        health.connected(None);
         assert!(admits(&health, 250) && !health.is_suspect());
+        health.connecting(at(300));
+        health.connecting(at(300));
+        health.connected(Some(Duration::from_millis(1)));
+        assert!(admits(&health, 900), "it can be reached");
+    }
+
+    #[test]
+    fn one_request_waits_for_a_server_that_takes_longer_than_usual() {
+        for (usual, patience) in [(1, 250), (100, 300)] {
+            let health = ServerHealth::default();
+            assert_eq!(health.connecting(at(0)), None);
+            health.connected(Some(Duration::from_millis(usual)));
+            assert_eq!(health.connecting(at(0)), None, "the first");
+            let patience = Some(Duration::from_millis(patience));
+            assert_eq!([health.connecting(at(1)), health.connecting(at(2))], [patience; 2]);
+            health.connected(None);
+            assert_eq!(health.connecting(at(3)), patience, "one still waits");
+            for _ in 0..3 {
+                health.connected(None);
+            }
+            assert_eq!(health.connecting(at(4)), None, "the first again");
+        }
     }
 
     #[test]

@@ -26,6 +26,12 @@ impl Ejection {
         out < most
     }
 
+    /// Returns whether servers that cannot be reached are passed over: one of several, unless no
+    /// server is ever ejected.
+    pub(super) fn passes_over(&self, servers: usize) -> bool {
+        servers > 1 && self.most_percent > 0
+    }
+
     /// Returns how long the ejection lasts that is the `count`th in a row, counted from 0.
     pub(super) fn period(&self, count: u32) -> Duration {
         let factor = 1_u32.checked_shl(count).unwrap_or(u32::MAX);

@@ -1,6 +1,7 @@
 //! Requests in memory and in virtual time: what waits, and what happens when it
 //! has waited too long.
 
+mod dead_servers;
 mod early;
 mod extended_connect;
 mod http2_uploads;

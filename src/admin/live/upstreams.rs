@@ -33,7 +33,7 @@ struct ServerRow {
     address: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// `healthy`, `ejected` or `unhealthy`.
+    /// `healthy`, `ejected`, `unreachable` or `unhealthy`.
     health: &'static str,
     weight: u32,
     in_flight: u32,

@@ -87,7 +87,7 @@ impl AdmittedRequest {
         };
         let content_type = self.content_type();
         let is_grpc = content_type.as_ref().is_some_and(|value| is_grpc(value.as_bytes()));
-        let deadline = self.deadline(is_grpc);
+        let (deadline, is_clients_deadline) = self.deadline(is_grpc);
         if self.completion.entry.is_some() {
             self.note_sent();
         }
@@ -99,6 +99,8 @@ impl AdmittedRequest {
             forward: &self.forward,
             start: self.start,
             deadline,
+            is_clients_deadline,
+            is_grpc,
             protocol: self.protocol,
             stream: self.completion.stream.as_ref(),
             attempts: 0,
@@ -181,11 +183,13 @@ impl AdmittedRequest {
         refuse(Refusal::Invalid(NO_PROTOCOL), &FieldList::default(), self.completion)
     }
 
-    /// Returns when the whole request must have ended. The client of gRPC may say so as well.
-    fn deadline(&self, is_grpc: bool) -> Instant {
+    /// Returns when the whole request must have ended, and whether the client said so, as those of
+    /// gRPC may.
+    fn deadline(&self, is_grpc: bool) -> (Instant, bool) {
         let limit = self.route.options.timeouts.request;
         let own = if is_grpc { self.grpc_timeout() } else { None };
-        self.completion.started + own.map_or(limit, |own| own.min(limit))
+        let own = own.filter(|own| *own < limit);
+        (self.completion.started + own.unwrap_or(limit), own.is_some())
     }
 
     #[inline(never)]

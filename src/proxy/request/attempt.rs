@@ -25,7 +25,7 @@ use crate::proxy::{
         connection::UpstreamConnection,
         error::{Unanswered, Why},
         health,
-        lease::{Lease, Wanted},
+        lease::{Lease, Wanted, is_given_up},
         retry::{Failed, Next, Retries},
     },
 };
@@ -60,6 +60,10 @@ pub(crate) struct UpstreamAttempt<'a> {
     pub(crate) start: Instant,
     /// When the whole request must have ended.
     pub(crate) deadline: Instant,
+    /// Whether the client set that, and not the route.
+    pub(crate) is_clients_deadline: bool,
+    /// Whether it is a call of gRPC, whose client may wait for answers before it sends more.
+    pub(crate) is_grpc: bool,
     /// What the client speaks.
     pub(crate) protocol: Protocol,
     /// The client's stream, in HTTP/2.
@@ -92,7 +96,7 @@ impl UpstreamAttempt<'_> {
         let mut tried = Tried::default();
         let mut now = self.start;
         let http1 = self.forward.upgrade.is_some();
-        let mut wanted = Wanted { fresh: false, http1, once: !is_repeatable };
+        let mut wanted = Wanted { fresh: false, http1, once: !is_repeatable, soon: false };
         let worker = &self.peer.worker;
         let upstream = self.upstream;
         if self.route.options.retry.is_some() {
@@ -109,6 +113,7 @@ impl UpstreamAttempt<'_> {
                 .ok_or(Failure::Unreachable)?;
             self.turn_to(&server, request);
             let on = lease.insert(Lease::new(worker, upstream, server, sent.clone(), now));
+            wanted.soon = self.retries.may_go_elsewhere(is_other_left);
             let next = match on.find(wanted, self.deadline).await {
                 Err(error) => {
                     self.note_unconnected(on.server(), &error, worker.clock.now())?;
@@ -166,10 +171,8 @@ impl UpstreamAttempt<'_> {
                 Ok(Err(next))
             }
             None => {
-                self.note_late(lease, sent);
-                self.next(Failed::Late, lease.server(), is_other_left)
-                    .map(Err)
-                    .ok_or(Failure::Timeout)
+                let failure = self.note_late(lease, sent);
+                self.next(Failed::Late, lease.server(), is_other_left).map(Err).ok_or(failure)
             }
             Some(Err(unanswered)) => {
                 self.recover(unanswered, lease, is_other_left, request).map(Err)
@@ -465,22 +468,33 @@ impl UpstreamAttempt<'_> {
         self.deadline.min(look)
     }
 
-    /// Notes the limit that ended the wait for the answer's head. Only a server that had the whole
-    /// request is to blame for it.
+    /// Notes the limit that ended the wait for the answer's head, and returns how the request failed.
+    /// It is the client's doing if its body was awaited, and nobody's if its own deadline has passed.
+    /// Only a server that had the whole request is taken for a failing one.
     #[cold]
-    fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) {
-        lease.on_timeout();
+    fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) -> Failure {
         let server = lease.server();
-        server.meter.failures.fetch_add(1, Relaxed);
         let is_over = self.peer.worker.clock.now() >= self.deadline;
-        let timeout = match sent.map_or(upload::DONE, Upload::state) {
+        let state = sent.map_or(upload::DONE, Upload::state);
+        let timeout = match state {
             _ if is_over => Timeout::Request,
             upload::UNDER_WAY => Timeout::Idle,
             _ => Timeout::FirstByte,
         };
         self.timeout = Some(timeout);
+        let is_awaited = state == upload::AWAITED;
+        if is_over && is_awaited && !self.is_grpc {
+            return Failure::ClientStalled;
+        }
+        if is_over && (is_awaited || self.is_clients_deadline) {
+            self.note_failure(server, None, "no answer before the deadline of the call");
+            return Failure::Timeout;
+        }
+        lease.on_timeout();
+        server.meter.failures.fetch_add(1, Relaxed);
         let failure = (timeout == Timeout::FirstByte).then_some(health::Failure::Response);
         self.note_failure(server, failure, &format!("no answer within {}", timeout.setting()));
+        Failure::Timeout
     }
 
     /// Logs that there is no connection to `server`, and notes whether it took too long.
@@ -499,9 +513,11 @@ impl UpstreamAttempt<'_> {
         let is_over = now >= self.deadline;
         let timeout = if is_over { Timeout::Request } else { Timeout::Connect };
         self.timeout = (is_late || is_over).then_some(timeout);
-        let is_servers = !is_over && !health::is_own_shortage(error);
+        let is_servers = !is_over && !health::is_own_shortage(error) && !is_given_up(error);
         let cause = if is_late {
             format!("no connection within {}", timeout.setting())
+        } else if is_given_up(error) {
+            "the connection takes longer than usual; another server is asked".to_owned()
         } else {
             format!("cannot connect: {}", cause(error))
         };

@@ -1,6 +1,7 @@
 //! Bodies of requests on their way: who may take how long, and who is blamed.
 
 use super::{TestProxy, read_head, secs};
+use core::sync::atomic::Ordering::Relaxed;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
     task::JoinHandle,
@@ -58,6 +59,33 @@ async fn the_first_byte_timeout_begins_at_the_end_of_the_upload() {
         assert!((secs(total)..secs(total + 1)).contains(&took), "{upload}, {pause}: {took:?}");
         answering.await.expect("no panic");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_slow_beyond_the_whole_requests_timeout_is_to_blame() {
+    // One failed request would open the breaker.
+    let mut proxy = TestProxy::new(
+        ", timeouts: { request: 10s }, breaker: { errors: 1, min_requests: 1, window: 1m, open_for: 1h }",
+    );
+    let failures = |proxy: &TestProxy| {
+        let snapshot = proxy.worker.live.load_full();
+        let members = snapshot.upstreams[0].members();
+        members.servers[0].meter.failures.load(Relaxed)
+    };
+    for slow in [true, true, false] {
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab").await;
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        if !slow {
+            client.send("cd").await;
+        }
+        assert_eq!(client.status().await, Some(if slow { 408 } else { 504 }));
+        assert_eq!(failures(&proxy), u64::from(!slow));
+    }
+    let mut client = proxy.client();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(client.status().await, Some(503), "its breaker is open");
 }
 
 #[tokio::test(start_paused = true)]

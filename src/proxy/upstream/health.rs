@@ -6,7 +6,7 @@ use crate::{
     flow::Instant,
     health::{Change, ServerHealth},
 };
-use core::sync::atomic::Ordering::Relaxed;
+use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use rustix::io::Errno;
 use std::io;
 
@@ -82,17 +82,22 @@ pub(crate) fn is_own_shortage(error: &io::Error) -> bool {
 
 /// Lets other requests go elsewhere while a connection takes long to open. Dropped when it is open,
 /// or no longer awaited.
-pub(crate) struct Connecting<'h>(&'h ServerHealth);
+pub(crate) struct Connecting<'h> {
+    health: &'h ServerHealth,
+    /// After how long it should be given up if another server is left.
+    pub(crate) patience: Option<Duration>,
+    /// How long it took, once it is open.
+    pub(crate) took: Option<Duration>,
+}
 
 impl<'h> Connecting<'h> {
     pub(crate) fn begin(health: &'h ServerHealth, now: Instant) -> Self {
-        health.connecting(now);
-        Self(health)
+        Self { health, patience: health.connecting(now), took: None }
     }
 }
 
 impl Drop for Connecting<'_> {
     fn drop(&mut self) {
-        self.0.connected();
+        self.health.connected(self.took);
     }
 }

@@ -6,7 +6,7 @@ use super::{
     connect::{Offer, Opened},
     connection::UpstreamConnection,
     http2_client::STREAMS_MAX,
-    http2_pool::{Opener, Shared},
+    http2_pool::{Opener, Shared, Wait},
     pool::Idle,
 };
 use crate::proxy::{
@@ -50,6 +50,16 @@ pub(crate) struct Wanted {
     pub(crate) http1: bool,
     /// That the server has not closed it: the request cannot be sent again.
     pub(crate) once: bool,
+    /// That it comes soon: another server is left, and the request may go there.
+    pub(crate) soon: bool,
+}
+
+/// Why a request does not wait for a connection, but goes to another server.
+const GIVEN_UP: io::ErrorKind = io::ErrorKind::WouldBlock;
+
+/// Returns whether the request has not waited for a connection for as long as the server may take.
+pub(crate) fn is_given_up(error: &io::Error) -> bool {
+    error.kind() == GIVEN_UP
 }
 
 impl Wanted {
@@ -101,7 +111,7 @@ impl Lease {
         } else if self.reuse(wanted) {
             Ok(())
         } else {
-            Box::pin(self.open(limit)).await
+            Box::pin(self.open(wanted, limit)).await
         }
     }
 
@@ -121,8 +131,8 @@ impl Lease {
     }
 
     /// Opens a connection of HTTP/1.1.
-    async fn open(&mut self, limit: Duration) -> io::Result<()> {
-        match self.connect(Offer::Http1, limit).await? {
+    async fn open(&mut self, wanted: Wanted, limit: Duration) -> io::Result<()> {
+        match self.connect(Offer::Http1, wanted, limit).await? {
             Opened::Http1(connection) => {
                 self.connection = Some(UpstreamConnection::Http1(connection));
             }
@@ -132,19 +142,32 @@ impl Lease {
         Ok(())
     }
 
-    async fn connect(&mut self, offer: Offer, limit: Duration) -> io::Result<Opened> {
+    async fn connect(
+        &mut self,
+        offer: Offer,
+        wanted: Wanted,
+        limit: Duration,
+    ) -> io::Result<Opened> {
         let Self { worker, upstream, server, .. } = self;
         server.meter.connects.fetch_add(1, Relaxed);
-        let slow = (upstream.members().servers.len() > 1)
+        let mut slow = (upstream.members().servers.len() > 1)
             .then(|| Connecting::begin(&server.health, self.since));
+        let patience = slow.as_ref().filter(|_| wanted.soon).and_then(|slow| slow.patience);
         let connecting = worker.connector.connect(server, upstream, offer);
-        let opened = worker.clock.timeout(limit, connecting).await;
-        drop(slow);
-        let opened = opened.unwrap_or_else(|elapsed| Err(late(elapsed)));
-        if opened.is_err() {
-            server.meter.connect_failures.fetch_add(1, Relaxed);
-        }
+        let opened = wait_for(connecting, worker, limit, patience).await;
         let now = worker.clock.now();
+        match &opened {
+            Ok(_) => {
+                if let Some(slow) = &mut slow {
+                    slow.took = Some(now.since(self.since));
+                }
+            }
+            Err(error) if is_given_up(error) => {}
+            Err(_) => {
+                server.meter.connect_failures.fetch_add(1, Relaxed);
+            }
+        }
+        drop(slow);
         self.reused = false;
         self.since = now;
         opened
@@ -169,15 +192,14 @@ impl Lease {
                     if self.reuse(wanted) {
                         return Ok(());
                     }
-                    return self.begin(None, left).await;
+                    return self.begin(None, wanted, left).await;
                 }
-                Shared::Open(opener) => return self.begin(Some(opener), left).await,
+                Shared::Open(opener) => return self.begin(Some(opener), wanted, left).await,
                 Shared::Wait(wait) => {
-                    worker
-                        .clock
-                        .timeout(left, wait.over())
-                        .await
-                        .unwrap_or_else(|elapsed| Err(late(elapsed)))?;
+                    let is_opening = matches!(wait, Wait::Opening(_));
+                    let patience =
+                        (is_opening && wanted.soon).then(|| server.health.patience()).flatten();
+                    wait_for(wait.over(), &worker, left, patience).await?;
                 }
             }
             self.since = worker.clock.now();
@@ -185,9 +207,16 @@ impl Lease {
     }
 
     /// Opens a connection of what the server speaks.
-    async fn begin(&mut self, opener: Option<Opener>, limit: Duration) -> io::Result<()> {
+    async fn begin(
+        &mut self,
+        opener: Option<Opener>,
+        wanted: Wanted,
+        limit: Duration,
+    ) -> io::Result<()> {
         let streams = opener.as_ref().map_or(STREAMS_MAX, Opener::streams);
-        let result = self.connect(Offer::Any { streams }, limit).await;
+        // Others wait for it too.
+        let wanted = Wanted { soon: wanted.soon && opener.is_none(), ..wanted };
+        let result = self.connect(Offer::Any { streams }, wanted, limit).await;
         let pools = &self.worker.pools;
         let stream =
             pools.with_http2(&self.server, |pool| pool.note(&self.server, &result, opener));
@@ -295,6 +324,22 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.server.in_flight.fetch_sub(1, Relaxed);
     }
+}
+
+/// Waits for a connection: for `limit`, or less if the request has less patience.
+async fn wait_for<T>(
+    connection: impl Future<Output = io::Result<T>>,
+    worker: &Worker,
+    limit: Duration,
+    patience: Option<Duration>,
+) -> io::Result<T> {
+    let is_patient = patience.is_none_or(|patience| patience >= limit);
+    let wait = patience.unwrap_or(limit).min(limit);
+    worker
+        .clock
+        .timeout(wait, connection)
+        .await
+        .unwrap_or_else(|elapsed| Err(if is_patient { late(elapsed) } else { GIVEN_UP.into() }))
 }
 
 fn late(elapsed: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> io::Error {

@@ -72,6 +72,12 @@ impl<'p> Retries<'p> {
         self.is_repeatable
     }
 
+    /// Whether it goes to another server if no connection opens.
+    pub(crate) fn may_go_elsewhere(&self, is_other_left: bool) -> bool {
+        let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
+        is_other_left && self.is_wanted(Failed::Connect, is_other_left) && self.attempts < most
+    }
+
     /// Decides where a request goes after an attempt; `None`: nowhere. `is_other_left` says whether
     /// some server was not asked yet, and `budget` takes a retry out of the budget if one is left.
     pub(crate) fn next(

@@ -17,6 +17,10 @@ const RENEWALS: u32 = 3;
 /// The wait before a server is asked again for the same request. It doubles each time.
 const WAIT: Duration = Duration::from_millis(25);
 
+/// How often a request waits for a server that says it has not processed it, whatever the route
+/// allows: a server that restarts is back within the 775 ms of these waits.
+const UNPROCESSED_WAITS: u32 = 5;
+
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
@@ -92,7 +96,10 @@ impl<'p> Retries<'p> {
         }
         let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
         if !self.is_wanted(failed, is_other_left) || self.attempts >= most {
-            return None;
+            let waits = matches!(failed, Failed::Unprocessed { .. })
+                && !is_other_left
+                && self.rounds < UNPROCESSED_WAITS;
+            return waits.then(|| self.wait());
         }
         let is_free = matches!(failed, Failed::Connect | Failed::Unprocessed { .. } | Failed::Idle);
         if !is_free && !self.policy.is_none_or(|policy| budget(policy.budget_percent)) {
@@ -102,9 +109,14 @@ impl<'p> Retries<'p> {
         if is_other_left {
             return Some(Next::Other);
         }
+        Some(self.wait())
+    }
+
+    /// Asks any server again, after a wait that is longer each time.
+    fn wait(&mut self) -> Next {
         let wait = WAIT * (1 << self.rounds.min(6));
         self.rounds += 1;
-        Some(Next::Any(wait))
+        Next::Any(wait)
     }
 
     /// Whether only the connection has failed, and the server is asked over another one.
@@ -198,7 +210,7 @@ mod tests {
         // By failure: without `retry`, then with it; each with another server left and without one.
         for (failed, is_repeatable, plain, wanted) in [
             (Connect, false, [other, None], [other, wait]),
-            (UNSENT, false, [other, None], [other, wait]),
+            (UNSENT, false, [other, wait], [other, wait]),
             (REFUSED, false, [same, same], [same, same]),
             (Idle, false, [None, None], [None, None]),
             (Idle, true, [same, same], [same, same]),
@@ -263,7 +275,10 @@ mod tests {
             retries.allow_repetition(is_repeatable);
             let mut next = |is_other_left| retries.next(failed, is_other_left, |_| true);
             assert_eq!([(); 3].map(|()| next(true)), [Some(Same); 3], "{failed:?}");
-            assert_eq!([next(true), next(false)], [Some(Other), None], "{failed:?}");
+            assert_eq!(next(true), Some(Other), "{failed:?}");
+            let rest = core::iter::from_fn(|| next(false)).collect::<Vec<_>>();
+            let waits = [1, 2, 4, 8, 16].map(|factor| Any(WAIT * factor));
+            assert_eq!(rest, if failed == REFUSED { &waits[..] } else { &[] }, "{failed:?}");
         }
     }
 

@@ -1,8 +1,8 @@
 //! The body of a request over HTTP/2, which can be taken back from hyper.
 //!
 //! A server may refuse a stream that it has not processed, and hyper drops the body then. So the
-//! body is shared with the request's task, and what was sent of it is kept, up to [`KEPT_MAX`],
-//! until the answer begins.
+//! body is shared with the request's task, and what was sent of it is kept until the answer begins:
+//! up to [`KEPT_MAX`], and all requests together [`TOTAL_MAX`] beyond [`KEPT_MIN`] of each.
 
 use crate::proxy::body::{
     request_body::{Again, Cut, RequestBody},
@@ -10,15 +10,26 @@ use crate::proxy::body::{
 };
 use core::{
     any::Any,
+    mem,
     pin::Pin,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     task::{Context, Poll, Waker},
 };
 use h2::Reason;
 use http_body::{Body, Frame, SizeHint};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How much of a body that was sent is kept, to send it again, in bytes.
-const KEPT_MAX: usize = 64 * 1024;
+/// How much of a body that was sent is kept, to send it again, in bytes: servers read so much ahead.
+const KEPT_MAX: usize = 1024 * 1024;
+
+/// How much of each body is kept in any case.
+const KEPT_MIN: usize = 64 * 1024;
+
+/// How much is kept beyond that of all bodies together.
+const TOTAL_MAX: usize = 64 * 1024 * 1024;
+
+/// How much is kept now of all bodies beyond [`KEPT_MIN`].
+static TOTAL: AtomicUsize = AtomicUsize::new(0);
 
 /// A body that hyper sends.
 #[derive(Debug)]
@@ -37,11 +48,19 @@ struct State {
     /// `None` once it was taken back or given up.
     body: Option<RequestBody>,
     /// What was sent of it; `None` if that was too much, or will not be needed.
-    kept: Option<Vec<Again>>,
-    kept_bytes: usize,
+    kept: Option<Kept>,
     is_given_up: bool,
     /// The task that sends.
     sender: Option<Waker>,
+}
+
+/// What was sent of a body.
+#[derive(Debug, Default)]
+struct Kept {
+    parts: Vec<Again>,
+    bytes: usize,
+    /// How much of it counts in [`TOTAL`].
+    counted: usize,
 }
 
 impl SharedBody {
@@ -55,8 +74,7 @@ impl SharedBody {
         }
         let state = State {
             body: Some(body),
-            kept: Some(Vec::new()),
-            kept_bytes: 0,
+            kept: Some(Kept::default()),
             is_given_up: false,
             sender: None,
         };
@@ -69,9 +87,9 @@ impl Upload {
     /// Takes the body back as it was before any of it was sent, if that can be.
     pub(crate) fn take_back(&self) -> Option<RequestBody> {
         let mut state = self.lock();
-        let kept = state.kept.take()?;
+        let mut kept = state.kept.take()?;
         let mut body = state.body.take()?;
-        body.begin_again(kept);
+        body.begin_again(mem::take(&mut kept.parts));
         Some(body)
     }
 
@@ -101,13 +119,34 @@ impl State {
     fn keep(&mut self, frame: &Frame<UploadPart>) {
         let Some(kept) = &mut self.kept else { return };
         if let Some(part) = frame.data_ref() {
-            self.kept_bytes += part.bytes().len();
-            kept.push(Again::Data(part.bytes().clone()));
+            kept.bytes += part.bytes().len();
+            kept.parts.push(Again::Data(part.bytes().clone()));
         } else if let Some(trailers) = frame.trailers_ref() {
-            kept.push(Again::Trailers(trailers.clone()));
+            kept.parts.push(Again::Trailers(trailers.clone()));
         }
-        if self.kept_bytes > KEPT_MAX {
+        if !kept.fits() {
             self.kept = None;
+        }
+    }
+}
+
+impl Kept {
+    /// Counts what is kept, and returns whether that may be so much.
+    fn fits(&mut self) -> bool {
+        let more = self.bytes.saturating_sub(KEPT_MIN) - self.counted;
+        if more == 0 {
+            return true;
+        }
+        self.counted += more;
+        let before = TOTAL.fetch_add(more, Relaxed);
+        before + more <= TOTAL_MAX && self.bytes <= KEPT_MAX
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.counted > 0 {
+            TOTAL.fetch_sub(self.counted, Relaxed);
         }
     }
 }
@@ -148,5 +187,27 @@ impl Body for SharedBody {
         self.0.as_ref().map_or_else(none, |upload| {
             upload.lock().body.as_ref().map_or_else(none, Body::size_hint)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_for_each_body_and_for_all_together() {
+        let kept = |bytes| Kept { parts: Vec::new(), bytes, counted: 0 };
+        assert!(!kept(KEPT_MAX + 1).fits());
+        let most = TOTAL_MAX / (KEPT_MAX - KEPT_MIN);
+        let mut all: Vec<_> = (0..=most).map(|_| kept(KEPT_MAX)).collect();
+        assert!(!all.iter_mut().fold(true, |fit, kept| kept.fits() && fit));
+        assert!(kept(KEPT_MIN).fits(), "a small body always is");
+        all.clear();
+        let mut growing = kept(KEPT_MIN);
+        for bytes in [KEPT_MIN, KEPT_MIN + 1, KEPT_MAX] {
+            growing.bytes = bytes;
+            assert!(growing.fits());
+            assert_eq!(growing.counted, bytes - KEPT_MIN);
+        }
     }
 }

@@ -255,14 +255,11 @@ fn a_new_connection_that_is_closed_before_the_answer_is_a_reset_to_retry() {
 /// Returns a server that reads bodies up to 16 MiB, and refuses the first requests without
 /// processing them; it counts what arrives.
 fn refusing(first: usize) -> (Script, Arc<AtomicUsize>) {
-    const WINDOW: [u8; 4] = [1, 0, 0, 0];
-    const WINDOW_UPDATE: u8 = 8;
     const REFUSED_STREAM: u32 = 7;
     let arrived = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&arrived);
     // SETTINGS_INITIAL_WINDOW_SIZE.
     let server = scripted(&[0, 4, 1, 0, 0, 0], move |_, mut frames| {
-        frames.write(WINDOW_UPDATE, 0, 0, &WINDOW);
         while let Some((stream, _)) = frames.request() {
             if counter.fetch_add(1, Ordering::SeqCst) < first {
                 frames.reset(stream, REFUSED_STREAM);
@@ -272,6 +269,33 @@ fn refusing(first: usize) -> (Script, Arc<AtomicUsize>) {
         }
     });
     (server, arrived)
+}
+
+#[test]
+fn interim_responses_without_end_do_not_extend_the_wait_nor_hold_up_others() {
+    // `:status: 103`: the name by its index in HPACK's static table, the value as text.
+    const EARLY_HINTS: &[u8] = &[8, 3, b'1', b'0', b'3'];
+    let server = scripted(&[], |_, mut frames| {
+        let mut flooded = None;
+        while let Some((stream, body)) = frames.request() {
+            if body == b"flood" {
+                flooded = Some(stream);
+            } else {
+                frames.answer(stream, b"ok");
+            }
+            for stream in flooded.iter().flat_map(|stream| [*stream; 100]) {
+                frames.write(HEADERS, END_HEADERS, stream, EARLY_HINTS);
+            }
+        }
+    });
+    let gateway = prior_knowledge(server.address, ", timeouts: { first_byte: 5s }");
+    let mut flooded = Client::new(gateway.web());
+    flooded.send(head("POST", "/", &[("content-length", "5")]) + "flood");
+    let mut client = Client::new(gateway.web());
+    for _ in 0..20 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    assert_eq!(flooded.read_head().expect("an answer").status, 504);
 }
 
 #[test]

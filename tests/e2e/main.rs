@@ -26,6 +26,7 @@ mod health;
 mod hostile_servers;
 mod idle;
 mod import;
+mod interim;
 mod keys;
 mod leases;
 mod lengths;

@@ -3,9 +3,10 @@
 //! hyper has no limit on an idle connection, or for a client that does not read. Each part notes when
 //! it began to wait, and the connection's task looks now and then.
 
-use super::{handle::ConnectionHandle, registry::GRACE};
+use super::{handle::ConnectionHandle, interim_frames::InterimFrames, registry::GRACE};
 use crate::proxy::{
     body::upload_buffer::UploadBuffer,
+    message::response::Response,
     timeouts::{
         atomic_instant::AtomicInstant,
         streams::{Stream, Streams},
@@ -39,6 +40,8 @@ pub(crate) struct Activity {
     streams: Streams,
     /// What the connection holds of uploads.
     upload_buffer: Arc<UploadBuffer>,
+    /// Interim responses that are to be written.
+    interim: InterimFrames,
     /// Which limit the connection was cut off for.
     timeout: OnceLock<Timeout>,
 }
@@ -78,6 +81,7 @@ impl Activity {
             congested: AtomicBool::new(false),
             streams: Streams::default(),
             upload_buffer,
+            interim: InterimFrames::default(),
             timeout: OnceLock::new(),
         })
     }
@@ -131,7 +135,19 @@ impl Activity {
 
     /// Notes a stream whose request has come.
     pub(crate) fn on_stream(&self) -> Arc<Stream> {
-        self.streams.enter(&self.clock)
+        self.streams.enter(&self.clock, self.interim.next_opened())
+    }
+
+    /// Returns the interim responses that are to be written.
+    pub(crate) fn interim(&self) -> &InterimFrames {
+        &self.interim
+    }
+
+    /// Has an interim response written on a stream, if that is possible.
+    pub(crate) fn respond_early(&self, stream: &Stream, response: Response<()>) {
+        if self.interim.push(stream.id(), response) {
+            self.handle.wake();
+        }
     }
 
     /// Notes the task that serves the newest stream.

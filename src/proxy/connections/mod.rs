@@ -3,6 +3,7 @@
 pub(crate) mod activity;
 pub(crate) mod descriptors;
 pub(crate) mod handle;
+pub(crate) mod interim_frames;
 pub(crate) mod options;
 pub(crate) mod per_client;
 pub(crate) mod registry;

@@ -87,7 +87,8 @@ where
     let buffer = UploadBuffer::new(&peer.worker.counters, options.limits.upload_buffers);
     let made = Activity::new(&clock, &peer.handle, buffer);
     let activity = Arc::clone(peer.http2.get_or_init(|| made));
-    let io = Http2Stream::new(Watched::new(io, ahead, &activity), Arc::clone(&peer));
+    let watched = Watched::new(io, ahead, &activity);
+    let io = Http2Stream::new(watched, Arc::clone(&activity), Arc::clone(&peer));
     let list = options.limits.header_bytes + EXPLAINED_BYTES;
     let served = Arc::clone(&peer);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -131,6 +132,7 @@ where
             if Pin::new(&mut connection).poll(context).is_ready() {
                 return Poll::Ready(None);
             }
+            activity.interim().settle();
             // Not before it was polled: a request that has arrived is under way.
             if peer.handle.is_draining() && !watch.is_closing {
                 watch.is_closing = true;

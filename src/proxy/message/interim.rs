@@ -1,4 +1,5 @@
-//! Interim answers (1xx) of upstreams on their way to a client of HTTP/1.1.
+//! Interim answers (1xx) of upstreams on their way to a client of HTTP/1.1. `connections/interim_frames.rs`
+//! has those of HTTP/2.
 
 use crate::proxy::message::response::Response;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -101,7 +101,6 @@ impl AdmittedRequest {
             deadline,
             is_clients_deadline,
             is_grpc,
-            protocol: self.protocol,
             stream: self.completion.stream.as_ref(),
             attempts: 0,
             retries: Retries::new(self.route.options.retry.as_ref()),

@@ -11,7 +11,6 @@ use crate::proxy::{
         request_body::RequestBody,
         upload::{self, Upload},
     },
-    connections::options::Protocol,
     log_entry::LogEntry,
     message::hop_by_hop::strip_hop_by_hop,
     peer::Peer,
@@ -64,8 +63,6 @@ pub(crate) struct UpstreamAttempt<'a> {
     pub(crate) is_clients_deadline: bool,
     /// Whether it is a call of gRPC, whose client may wait for answers before it sends more.
     pub(crate) is_grpc: bool,
-    /// What the client speaks.
-    pub(crate) protocol: Protocol,
     /// The client's stream, in HTTP/2.
     pub(crate) stream: Option<&'a Arc<Stream>>,
     /// How many servers have been asked.
@@ -261,9 +258,7 @@ impl UpstreamAttempt<'_> {
                 connection.begin(request, body, self.peer.spare_heads.response());
                 let arrival = poll_fn(|context| {
                     let answer = connection.poll_answer(context);
-                    if let Some(early) = connection.take_early()
-                        && self.protocol == Protocol::Http1
-                    {
+                    if let Some(early) = connection.take_early() {
                         self.pass_on(early);
                     }
                     answer.map(|answer| *answered = Some(answer.map_err(Unanswered::from)))
@@ -291,7 +286,10 @@ impl UpstreamAttempt<'_> {
             let fields = headers.set();
             strip_hop_by_hop(headers, fields);
             placeholders::edit(headers, edits, self.values);
-            self.peer.interim.push(response);
+            match (self.peer.http2.get(), self.stream) {
+                (Some(activity), Some(stream)) => activity.respond_early(stream, response),
+                _ => self.peer.interim.push(response),
+            }
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Streams {
 /// One of them.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
+    /// Its number in frames; 0: it is not known.
+    id: u32,
     /// There once the request is served.
     task: OnceLock<AbortHandle>,
     /// Its place among those that are open.
@@ -59,10 +61,10 @@ pub(crate) struct Stream {
 
 impl Streams {
     /// Notes a stream whose request has come.
-    pub(crate) fn enter(&self, clock: &Clock) -> Arc<Stream> {
+    pub(crate) fn enter(&self, clock: &Clock, id: u32) -> Arc<Stream> {
         self.new_since.note(true, clock);
         let mut open = self.lock();
-        let stream = Stream { place: AtomicUsize::new(open.len()), ..Stream::default() };
+        let stream = Stream { id, place: AtomicUsize::new(open.len()), ..Stream::default() };
         let stream = Arc::new(stream);
         open.push(Arc::clone(&stream));
         stream
@@ -138,6 +140,11 @@ impl Streams {
 }
 
 impl Stream {
+    /// Returns its number in frames; 0: it is not known.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
     /// Has the request end at `deadline`, however slowly the client takes the answer.
     pub(crate) fn end_by(&self, deadline: Instant) {
         self.end_by.set(deadline);

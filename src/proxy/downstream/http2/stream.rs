@@ -1,4 +1,5 @@
-//! A client's stream of HTTP/2, between its socket and hyper: what is refused in frames.
+//! A client's stream of HTTP/2, between its socket and hyper: what is refused in frames, and the
+//! interim responses that are written between them.
 //!
 //! The h2 crate refuses a request that it cannot read by itself: it resets its stream with
 //! `PROTOCOL_ERROR`, or answers 431 without a body, and reports nothing. Some clients take such a
@@ -7,8 +8,10 @@
 //! replaces the reset of a request that has no answer yet by a 400. A reset after the answer, as of
 //! an upload that its client breaks off, passes as it is and is not counted.
 
-use super::trailers::TrailerCheck;
-use crate::proxy::{downstream::unreadable::UnreadableRequest, peer::Peer};
+use super::trailers::{ClientEvent, TrailerCheck};
+use crate::proxy::{
+    connections::activity::Activity, downstream::unreadable::UnreadableRequest, peer::Peer,
+};
 use bytes::Bytes;
 use core::{
     pin::Pin,
@@ -29,6 +32,7 @@ const RESET: usize = HEAD + 4;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -59,31 +63,42 @@ const CONNECTION_ENDED: UnreadableRequest =
 #[derive(Debug)]
 pub(crate) struct Http2Stream<T> {
     inner: T,
+    activity: Arc<Activity>,
     peer: Arc<Peer>,
     frames: Frames,
     trailers: TrailerCheck,
-    /// What is written in place of a frame, before anything else.
-    instead: Bytes,
+    /// Whole frames that are written before anything else.
+    own: Bytes,
 }
 
 impl<T> Http2Stream<T> {
-    pub(crate) fn new(inner: T, peer: Arc<Peer>) -> Self {
+    pub(crate) fn new(inner: T, activity: Arc<Activity>, peer: Arc<Peer>) -> Self {
         let frames = Frames::default();
         let trailers = TrailerCheck::default();
-        Self { inner, peer, frames, trailers, instead: Bytes::new() }
+        Self { inner, activity, peer, frames, trailers, own: Bytes::new() }
     }
 }
 
 impl<T: AsyncWrite + Unpin> Http2Stream<T> {
-    fn poll_instead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.instead.is_empty() {
-            let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.instead))?;
+    /// Writes what comes before anything else. Returns how much of hyper's may follow: no more than
+    /// the frame that is begun, if an interim response waits for its end.
+    fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut most = usize::MAX;
+        if self.activity.interim().is_there() {
+            if self.frames.is_between() {
+                self.own = [&*self.own, &self.activity.interim().take()].concat().into();
+            } else {
+                most = self.frames.left;
+            }
+        }
+        while !self.own.is_empty() {
+            let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.own))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            drop(self.instead.split_to(written));
+            drop(self.own.split_to(written));
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(most))
     }
 
     /// Notes that so many of `bytes` were written.
@@ -100,7 +115,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Http2Stream<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        if self.trailers.is_malformed(&buffer.filled()[before..]) {
+        let Self { activity, trailers, .. } = &mut *self;
+        let interim = activity.interim();
+        let is_malformed = trailers.is_malformed(&buffer.filled()[before..], |event| match event {
+            ClientEvent::Opened(stream) => interim.on_opened(stream),
+            ClientEvent::SmallTable => interim.turn_off(),
+        });
+        if is_malformed {
             TRAILERS.note(&self.peer);
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
@@ -114,16 +135,16 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Http2Stream<T> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_instead(context))?;
+        let most = ready!(self.poll_own(context))?;
         match self.frames.reset(bytes) {
             Some(0) => {
                 let answer = self.frames.answer(bytes);
                 MALFORMED.note(&self.peer);
-                self.instead = answer.into();
+                self.own = answer.into();
                 Poll::Ready(Ok(RESET))
             }
             until => {
-                let bytes = &bytes[..until.unwrap_or(bytes.len())];
+                let bytes = &bytes[..until.unwrap_or(bytes.len()).min(most)];
                 let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
                 self.wrote(bytes, written);
                 Poll::Ready(Ok(written))
@@ -138,7 +159,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Http2Stream<T> {
     ) -> Poll<io::Result<usize>> {
         // Frames that are looked for are whole in the first slice; what else there is is data.
         let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
-        if self.frames.reset(first).is_some() || !self.instead.is_empty() {
+        let is_own = !self.own.is_empty() || self.activity.interim().is_there();
+        if self.frames.reset(first).is_some() || is_own {
             return self.poll_write(context, first);
         }
         let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, slices))?;
@@ -156,12 +178,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Http2Stream<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_instead(context))?;
+        ready!(self.poll_own(context))?;
         Pin::new(&mut self.inner).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_instead(context))?;
+        ready!(self.poll_own(context))?;
         Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }
@@ -173,6 +195,8 @@ struct Frames {
     /// more.
     left: usize,
     answered: u32,
+    /// Whether a header is begun, of which no frame of another stream may part the frames.
+    is_in_header: bool,
 }
 
 /// The head of a frame.
@@ -196,6 +220,11 @@ impl Head {
 }
 
 impl Frames {
+    /// Whether a frame of another stream may be written next.
+    fn is_between(&self) -> bool {
+        self.left == 0 && !self.is_in_header
+    }
+
     /// Returns where in `bytes`, which are to be written next, the first reset is that a request
     /// gets in place of an answer.
     fn reset(&self, bytes: &[u8]) -> Option<usize> {
@@ -255,6 +284,9 @@ impl Frames {
     }
 
     fn note(&mut self, head: &Head, payload: &[u8], refused: &mut impl FnMut(UnreadableRequest)) {
+        if matches!(head.kind, HEADERS | CONTINUATION) {
+            self.is_in_header = head.flags & END_HEADERS == 0;
+        }
         match head.kind {
             HEADERS if head.stream > self.answered => {
                 self.answered = head.stream;

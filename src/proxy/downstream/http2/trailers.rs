@@ -1,6 +1,7 @@
 //! Trailers of HTTP/2 with pseudo-header fields, which are malformed (RFC 9113, 8.1). The h2 crate
 //! drops such fields and lets the trailers pass (`recv_trailers` of 0.4.20 keeps the other fields
-//! only), so that its user cannot see them. So this reads the frames before h2 does.
+//! only), so that its user cannot see them. So this reads the frames before h2 does, and tells on the
+//! way which streams are opened.
 //!
 //! A field that is named by an index of the client's own dynamic table is not seen.
 
@@ -9,6 +10,7 @@ const HEAD: usize = 9;
 const PREFACE: usize = 24;
 
 const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
@@ -17,8 +19,22 @@ const PRIORITY: u8 = 32;
 /// The most bytes of trailers that are looked at.
 const BLOCK_MAX: usize = 64 * 1024;
 
+/// The number of `SETTINGS_HEADER_TABLE_SIZE`, and its first value (RFC 9113, 6.5.2).
+const TABLE_SIZE: u16 = 1;
+const TABLE_SIZE_FIRST: u32 = 4096;
+
 /// The last pseudo-header field of HPACK's static table (RFC 7541, appendix A).
 const PSEUDO_LAST: usize = 14;
+
+/// What a client has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientEvent {
+    /// It has opened this stream with a whole header.
+    Opened(u32),
+    /// It wants a table for HPACK that is smaller than at first, which the next header must confirm
+    /// (RFC 7541, 4.2).
+    SmallTable,
+}
 
 /// Follows what a client of HTTP/2 sends.
 #[derive(Debug, Default)]
@@ -32,13 +48,19 @@ pub(crate) struct TrailerCheck {
     left: usize,
     /// The last stream that was opened.
     newest: u32,
-    /// The trailers that are read.
+    /// The trailers or the settings that are read.
     block: Option<Vec<u8>>,
+    /// Whether a header opens a stream, and is not trailers.
+    opens: bool,
 }
 
 impl TrailerCheck {
     /// Reads what was received. Returns whether there are malformed trailers in it.
-    pub(crate) fn is_malformed(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn is_malformed(
+        &mut self,
+        bytes: &[u8],
+        mut happened: impl FnMut(ClientEvent),
+    ) -> bool {
         let skipped = bytes.len().min(PREFACE - self.preface);
         self.preface += skipped;
         let mut bytes = &bytes[skipped..];
@@ -54,7 +76,7 @@ impl TrailerCheck {
                 }
             } else {
                 let (payload, rest) = bytes.split_at(bytes.len().min(self.left));
-                if matches!(self.head[3], HEADERS | CONTINUATION)
+                if matches!(self.head[3], HEADERS | CONTINUATION | SETTINGS)
                     && let Some(block) = &mut self.block
                     && block.len() < BLOCK_MAX
                 {
@@ -65,7 +87,7 @@ impl TrailerCheck {
             }
             if self.have == HEAD && self.left == 0 {
                 self.have = 0;
-                if self.end() {
+                if self.end(&mut happened) {
                     return true;
                 }
             }
@@ -77,15 +99,26 @@ impl TrailerCheck {
         let [one, two, three, kind, _, stream @ ..] = self.head;
         self.left = u32::from_be_bytes([0, one, two, three]) as usize;
         let stream = u32::from_be_bytes(stream) & !(1 << 31);
-        if kind == HEADERS {
-            self.block = (stream <= self.newest).then(Vec::new);
-            self.newest = self.newest.max(stream);
+        match kind {
+            HEADERS => {
+                self.opens = stream > self.newest;
+                self.block = (!self.opens).then(Vec::new);
+                self.newest = self.newest.max(stream);
+            }
+            SETTINGS => self.block = Some(Vec::new()),
+            _ => {}
         }
     }
 
     /// Ends a frame. Returns whether it ends malformed trailers.
-    fn end(&mut self) -> bool {
+    fn end(&mut self, happened: &mut impl FnMut(ClientEvent)) -> bool {
         let [_, _, _, kind, flags, ..] = self.head;
+        if kind == SETTINGS {
+            if self.block.take().is_some_and(|block| has_small_table(&block)) {
+                happened(ClientEvent::SmallTable);
+            }
+            return false;
+        }
         if kind == HEADERS
             && let Some(block) = &mut self.block
         {
@@ -95,8 +128,20 @@ impl TrailerCheck {
             *block = block.get(fixed..end).unwrap_or_default().to_vec();
         }
         let is_last = matches!(kind, HEADERS | CONTINUATION) && flags & END_HEADERS != 0;
+        if is_last && core::mem::take(&mut self.opens) {
+            happened(ClientEvent::Opened(self.newest));
+        }
         is_last && self.block.take().is_some_and(|block| has_pseudo(&block) == Some(true))
     }
+}
+
+/// Whether settings ask for a table that is smaller than at first.
+fn has_small_table(settings: &[u8]) -> bool {
+    let (settings, _) = settings.as_chunks::<6>();
+    settings.iter().any(|[high, low, value @ ..]| {
+        u16::from_be_bytes([*high, *low]) == TABLE_SIZE
+            && u32::from_be_bytes(*value) < TABLE_SIZE_FIRST
+    })
 }
 
 /// Whether a block of HPACK (RFC 7541, 6) has a pseudo-header field; `None` if it is malformed.
@@ -195,7 +240,12 @@ mod tests {
             let all = [&[0; PREFACE][..], &opening, &data, &trailers, &data].concat();
             for size in [1, 2, 7, all.len()] {
                 let mut check = TrailerCheck::default();
-                let found = all.chunks(size).any(|part| check.is_malformed(part));
+                let mut opened = Vec::new();
+                let mut note = |event| opened.push(event);
+                let found = all.chunks(size).any(|part| check.is_malformed(part, &mut note));
+                let second = (trailers[8] == 3).then_some(ClientEvent::Opened(3));
+                let events: Vec<_> = [ClientEvent::Opened(1)].into_iter().chain(second).collect();
+                assert_eq!(opened, events, "{trailers:?}, {size} at once");
                 assert_eq!(found, expected, "{trailers:?}, {size} at once");
             }
         }

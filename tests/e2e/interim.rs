@@ -1,0 +1,144 @@
+//! Interim responses of servers (103 Early Hints) pass to clients before the response.
+
+use crate::common::{
+    Gateway, PATIENCE, curl,
+    http2::Client,
+    upstream::{Connection, Script},
+    yaml,
+};
+use bytes::Bytes;
+use core::{future::poll_fn, task::Poll};
+use h2::client::{ResponseFuture, SendRequest};
+use http::Request;
+use std::sync::{Mutex, mpsc};
+use tokio::{net::TcpStream, runtime};
+
+/// A server that hints at its path, and answers when the test has seen that.
+fn hinting() -> (Script, mpsc::Sender<()>) {
+    let (seen, sees) = mpsc::channel();
+    let sees = Mutex::new(sees);
+    let script = Script::start(move |_, mut connection: Connection| {
+        while let Some(request) = connection.read() {
+            let path = request.path();
+            connection.write(format!(
+                "HTTP/1.1 103 Early Hints\r\nLink: <{path}>\r\nConnection: x-own\r\nX-Own: 1\r\n\r\n"
+            ));
+            if sees.lock().expect("no panic").recv_timeout(PATIENCE).is_err() {
+                return;
+            }
+            connection.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    (script, seen)
+}
+
+fn in_front_of(script: &Script) -> Gateway {
+    Gateway::start(&yaml(
+        script.address,
+        "  - { name: all, match: { path_prefix: / }, upstream: up }",
+    ))
+}
+
+/// Connects a client of HTTP/2 whose settings are these.
+fn with_client<F: Future<Output = ()>>(
+    gateway: &Gateway,
+    settings: &h2::client::Builder,
+    work: impl FnOnce(SendRequest<Bytes>) -> F,
+) {
+    let web = gateway.web();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async move {
+        let stream = TcpStream::connect(web).await.expect("connected");
+        let (client, connection) = settings.handshake(stream).await.expect("begun");
+        tokio::spawn(connection);
+        tokio::time::timeout(PATIENCE, work(client)).await.expect("in time");
+    });
+}
+
+async fn begin(client: &SendRequest<Bytes>, path: &str) -> ResponseFuture {
+    let request = Request::get(format!("http://shop.test{path}")).body(()).expect("whole");
+    let mut client = client.clone().ready().await.expect("ready");
+    client.send_request(request, true).expect("sent").0
+}
+
+/// Waits for an interim response, and returns its link; `None` if the response comes first.
+async fn link(response: &mut ResponseFuture) -> Option<String> {
+    poll_fn(|context| match response.poll_informational(context) {
+        Poll::Ready(Some(Ok(hint))) => {
+            assert_eq!(hint.status(), 103);
+            assert!(!hint.headers().contains_key("x-own"), "{hint:?}");
+            let link = hint.headers()["link"].to_str().expect("text");
+            Poll::Ready(Some(link.to_owned()))
+        }
+        Poll::Ready(Some(Err(error))) => panic!("{error}"),
+        Poll::Ready(None) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+#[test]
+fn each_stream_gets_the_hints_of_its_own_request_before_the_response() {
+    let (server, seen) = hinting();
+    let gateway = in_front_of(&server);
+    with_client(&gateway, &h2::client::Builder::new(), |client| async move {
+        for round in 0..3 {
+            let paths = ["a", "b", "c"].map(|name| format!("/{name}{round}"));
+            let mut responses = Vec::new();
+            for path in &paths {
+                responses.push((path, begin(&client, path).await));
+            }
+            for (path, response) in &mut responses {
+                assert_eq!(link(response).await, Some(format!("<{path}>")));
+            }
+            // Any of them goes on with each.
+            for _ in &responses {
+                seen.send(()).expect("it waits");
+            }
+            for (_, response) in responses {
+                assert_eq!(response.await.expect("a response").status(), 200);
+            }
+        }
+    });
+}
+
+#[test]
+fn curl_shows_the_hints_of_both_versions() {
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        let (server, seen) = hinting();
+        let gateway = in_front_of(&server);
+        seen.send(()).expect("it will");
+        let url = format!("http://{}/page", gateway.web());
+        let shown = curl(&["-si", version, &url]).to_lowercase();
+        let [hint, link, ok] = [" 103", "link: </page>", " 200"].map(|part| shown.find(part));
+        assert!(hint < link && link < ok && hint.is_some(), "{version}: {shown}");
+    }
+}
+
+#[test]
+fn a_client_that_wants_a_small_table_gets_responses_alone() {
+    let (server, seen) = hinting();
+    let gateway = in_front_of(&server);
+    let mut settings = h2::client::Builder::new();
+    settings.header_table_size(0);
+    with_client(&gateway, &settings, |client| async move {
+        let mut response = begin(&client, "/").await;
+        seen.send(()).expect("it waits");
+        assert_eq!(link(&mut response).await, None);
+        assert_eq!(response.await.expect("a response").status(), 200);
+    });
+}
+
+#[test]
+fn behind_a_request_that_is_refused_no_stream_gets_the_hints_of_another() {
+    let (server, seen) = hinting();
+    let gateway = in_front_of(&server);
+    let mut client = Client::new(gateway.web());
+    // The first one is malformed for h2, which tells hyper nothing of it.
+    client.get(1, "/", &[("connection", "x")]);
+    client.get(3, "/b", &[]);
+    seen.send(()).expect("it waits");
+    let frames = client.answer(3);
+    let headers: Vec<_> = frames.iter().filter(|frame| frame.kind == 1).collect();
+    assert_eq!(headers.len(), 1, "the response alone: {headers:?}");
+}

@@ -4,11 +4,21 @@ use crate::common::{
     Gateway,
     dns::{DnsServer, Records},
     eventually,
-    http::get,
+    http::{Client, get, head},
     upstream::{Script, ok},
 };
 use hickory_resolver::proto::rr::{Name, RData, rdata::CNAME};
-use std::{collections::BTreeSet, net::IpAddr, time::Duration, time::Instant};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr, TcpListener},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::Duration,
+    time::Instant,
+};
 
 /// Longer than a test waits.
 const LONG: u32 = 3600;
@@ -107,4 +117,155 @@ fn other_dns_servers_are_asked_at_once() {
     gateway.edit(&config(&second, &server, ", resolve: 1s"));
     second.set(addresses(LONG, &[4]));
     wait_for(&gateway, &[4]);
+}
+
+#[test]
+fn a_truncated_answer_is_asked_for_again_over_tcp() {
+    let server = everywhere();
+    let (dns, over_tcp) = DnsServer::truncating(addresses(1, &[2]));
+    let gateway = Gateway::start(&config(&dns, &server, ""));
+    eventually("it is resolved", || (get(gateway.web(), "/").status == 200).then_some(()));
+    wait_for(&gateway, &[2]);
+    // More than the 512 bytes of a plain UDP answer.
+    let many: Vec<u8> = (100..150).collect();
+    dns.set(addresses(LONG, &many));
+    let line = gateway.wait_log("the addresses of a name have changed");
+    assert!(many.iter().all(|last| line.contains(&format!("127.0.0.{last}"))), "{line}");
+    assert!(over_tcp.load(Ordering::SeqCst) >= 4, "for IPv4 and for IPv6, twice");
+}
+
+/// What the two servers of a moving name have seen.
+#[derive(Default)]
+struct Seen {
+    /// The ids of the POSTs, in the order in which they came.
+    posts: Mutex<Vec<String>>,
+    /// The connections to the old server that are open, and how many there were.
+    open: AtomicUsize,
+    opened: AtomicUsize,
+}
+
+/// A server that notes POSTs. A GET of `/slow` gets the half of its answer, and the rest after
+/// `rest` has a message.
+fn noting(listener: TcpListener, seen: &Arc<Seen>, rest: Option<mpsc::Receiver<()>>) -> Script {
+    let seen = Arc::clone(seen);
+    let is_old = rest.is_some();
+    let rest = Mutex::new(rest);
+    Script::serve(listener, move |_, mut connection| {
+        if is_old {
+            seen.open.fetch_add(1, Ordering::SeqCst);
+            seen.opened.fetch_add(1, Ordering::SeqCst);
+        }
+        while let Some(request) = connection.read() {
+            if request.line.starts_with("POST") {
+                let id = String::from_utf8_lossy(&request.body).into_owned();
+                seen.posts.lock().expect("no panic").push(id);
+            }
+            let answer = ok(if is_old { "old" } else { "new" });
+            let wait_after =
+                if request.path() == "/slow" { answer.len() - 1 } else { answer.len() };
+            let (first, second) = answer.split_at(wait_after);
+            if connection.write(first).is_none() {
+                break;
+            }
+            if !second.is_empty() {
+                let rest = rest.lock().expect("no panic");
+                rest.as_ref().expect("only the old one is asked").recv().expect("a message");
+            }
+            if connection.write(second).is_none() {
+                break;
+            }
+        }
+        if is_old {
+            seen.open.fetch_sub(1, Ordering::SeqCst);
+        }
+    })
+}
+
+/// Listeners at two addresses of this machine with the same port.
+fn two_of_one_port() -> (TcpListener, TcpListener) {
+    eventually("a port is free at both", || {
+        let old = TcpListener::bind("127.0.0.2:0").expect("bound");
+        let port = old.local_addr().expect("an address").port();
+        Some((old, TcpListener::bind(("127.0.0.3", port)).ok()?))
+    })
+}
+
+/// Sends GETs and POSTs in turn until `is_over`, and returns the ids of the POSTs. All succeed.
+fn visit(
+    web: SocketAddr,
+    number: usize,
+    served: &AtomicUsize,
+    is_over: &AtomicBool,
+) -> Vec<String> {
+    let mut client = Client::new(web);
+    let mut ids = Vec::new();
+    while !is_over.load(Ordering::SeqCst) {
+        assert_eq!(client.get("/").status, 200);
+        let id = format!("{number:03} {:05}", ids.len());
+        client.send(head("POST", "/", &[("Content-Length", &id.len().to_string())]) + &id);
+        assert_eq!(client.read("POST").status, 200);
+        ids.push(id);
+        served.fetch_add(1, Ordering::SeqCst);
+    }
+    ids
+}
+
+#[test]
+fn a_change_of_addresses_loses_no_request() {
+    let (old_listener, new_listener) = two_of_one_port();
+    let seen = Arc::<Seen>::default();
+    let (finish, rest) = mpsc::channel();
+    let old = noting(old_listener, &seen, Some(rest));
+    let new = noting(new_listener, &seen, None);
+    let dns = DnsServer::start(addresses(1, &[2]));
+    // One worker: after it has closed its idle connections, it sends nothing to the old address.
+    let text = config(&dns, &old, ", idle_timeout: 5m, connect_timeout: 5m");
+    let gateway = Gateway::start(&format!("workers: 1\n{text}"));
+    let web = gateway.web();
+    eventually("it is resolved", || (get(web, "/").status == 200).then_some(()));
+    let mut slow = Client::new(web);
+    slow.send(head("GET", "/slow", &[]));
+    let slow_head = slow.read_head().expect("an answer");
+    let served = Arc::<AtomicUsize>::default();
+    let is_over = Arc::<AtomicBool>::default();
+    let clients = [0, 1, 2, 3].map(|number| {
+        let served = Arc::clone(&served);
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || visit(web, number, &served, &is_over))
+    });
+    let wait_for_more = || {
+        let before = served.load(Ordering::SeqCst);
+        eventually("requests are served", || {
+            (served.load(Ordering::SeqCst) >= before + 200).then_some(())
+        });
+    };
+    let only_the_slow_is_left = || {
+        eventually("the idle connections to the old address are closed", || {
+            (seen.open.load(Ordering::SeqCst) == 1).then_some(())
+        });
+    };
+    wait_for_more();
+    assert!(seen.opened.load(Ordering::SeqCst) > 1 && new.connections() == 0);
+
+    dns.set(addresses(LONG, &[3]));
+    gateway.wait_log("the addresses of a name have changed");
+    only_the_slow_is_left();
+    // The old server has accepted what had connected before this request.
+    assert_eq!(get(old.address, "/").text(), "old");
+    only_the_slow_is_left();
+    finish.send(()).expect("awaited");
+    let answer = slow.read_body(slow_head, "GET");
+    assert!(answer.complete && answer.text() == "old", "{answer:?}");
+    eventually("its connection is closed", || {
+        (seen.open.load(Ordering::SeqCst) == 0).then_some(())
+    });
+    drop(old);
+    wait_for_more();
+    is_over.store(true, Ordering::SeqCst);
+    let sent = clients.map(|client| client.join().expect("every request succeeds"));
+    let sent: Vec<String> = sent.into_iter().flatten().collect();
+    let mut arrived = seen.posts.lock().expect("no panic").clone();
+    arrived.sort_unstable();
+    assert_eq!(arrived, sent, "each POST arrives once");
+    assert_eq!(get(web, "/").text(), "new");
 }

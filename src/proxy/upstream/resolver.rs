@@ -16,7 +16,7 @@ use hickory_resolver::{
     proto::rr::Name,
     system_conf::read_system_conf,
 };
-use std::{fs, io, net::UdpSocket, os::unix::fs::MetadataExt, sync::Arc};
+use std::{fs, io, net::UdpSocket, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc};
 
 /// The most addresses of a name that are used.
 const ADDRESSES_MAX: usize = 100;
@@ -37,6 +37,8 @@ pub struct Found {
 pub struct Resolver {
     source: Source,
     servers: Vec<SocketAddr>,
+    /// [`FILES`], unless a test watches others.
+    paths: [PathBuf; 2],
     /// Each one's number and when it was changed; `None` if there is none.
     files: [Option<(u64, i64, i64)>; 2],
 }
@@ -77,7 +79,7 @@ impl Resolver {
         if matches!(self.source, Source::Fake(_)) {
             return false;
         }
-        let files = FILES.map(|path| {
+        let files = self.paths.each_ref().map(|path| {
             let file = fs::metadata(path).ok()?;
             Some((file.ino(), file.ctime(), file.ctime_nsec()))
         });
@@ -104,7 +106,7 @@ impl Resolver {
 impl Default for Resolver {
     fn default() -> Self {
         let source = Source::Dns(None, Fallback::System);
-        Self { source, servers: Vec::new(), files: [None; 2] }
+        Self { source, servers: Vec::new(), paths: FILES.map(PathBuf::from), files: [None; 2] }
     }
 }
 
@@ -226,6 +228,30 @@ mod tests {
 
     fn ip(last: u8) -> IpAddr {
         [10, 0, 0, last].into()
+    }
+
+    #[test]
+    fn a_change_of_the_servers_or_of_a_file_of_the_system_is_noticed_once() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let paths = ["resolv.conf", "hosts"].map(|name| folder.path().join(name));
+        let mut resolver = Resolver { paths: paths.clone(), ..Resolver::default() };
+        let [first, second] = [53, 54].map(|port| SocketAddr::from((ip(1), port)));
+        let mut changes = |servers: &[SocketAddr]| {
+            let changes = resolver.follow(servers);
+            assert!(!resolver.follow(servers), "once");
+            changes
+        };
+        assert!(changes(&[first]) && changes(&[second]) && !changes(&[second]));
+        for path in &paths {
+            fs::write(path, "one").expect("written");
+            assert!(changes(&[second]), "a new file");
+            let aside = path.with_extension("new");
+            fs::write(&aside, "two").expect("written");
+            fs::rename(&aside, path).expect("renamed");
+            assert!(changes(&[second]), "another file of the name");
+            fs::remove_file(path).expect("removed");
+            assert!(changes(&[second]), "no file");
+        }
     }
 
     #[test]

@@ -108,7 +108,8 @@ impl Client {
         (read > 0 && line.ends_with('\n')).then(|| line.trim_end_matches(['\r', '\n']).to_owned())
     }
 
-    fn read_body(&mut self, mut answer: Answer, method: &str) -> Answer {
+    /// Reads the body after a head.
+    pub(crate) fn read_body(&mut self, mut answer: Answer, method: &str) -> Answer {
         if method == "HEAD" || matches!(answer.status, 101 | 204 | 304) {
             answer.complete = true;
         } else if answer.header("transfer-encoding").is_some() {

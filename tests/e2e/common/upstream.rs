@@ -27,7 +27,14 @@ impl Script {
         address: SocketAddr,
         script: impl Fn(usize, Connection) + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind(address).expect("bound");
+        Self::serve(TcpListener::bind(address).expect("bound"), script)
+    }
+
+    /// The same on a listener.
+    pub(crate) fn serve(
+        listener: TcpListener,
+        script: impl Fn(usize, Connection) + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().expect("an address");
         let connections = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(AtomicBool::new(false));

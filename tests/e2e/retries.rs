@@ -10,11 +10,13 @@ use crate::{
     port::free_port,
 };
 use std::{
-    net::SocketAddr,
+    collections::{HashMap, HashSet},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 fn config(servers: &[SocketAddr], upstream: &str, route: &str) -> String {
@@ -175,77 +177,156 @@ fn retries_stay_within_the_budget() {
     assert_eq!(shown, retried);
 }
 
-/// A server that closes connections whenever it likes, answers 503 now and then, and counts POSTs.
-fn flapping(address: SocketAddr, posts: &Arc<AtomicU32>) -> Script {
-    let posts = Arc::clone(posts);
-    Script::start_at(address, move |number, mut connection| {
-        // Each connection serves a few requests and is closed by the next one.
-        for served in 0.. {
-            let Some(request) = connection.read() else { return };
-            if request.line.starts_with("POST") {
-                posts.fetch_add(1, Ordering::SeqCst);
-            }
-            if served == number % 7 + 1 {
-                return;
-            }
-            let busy = request.line.starts_with("GET") && (number + served) % 11 == 10;
-            if connection.write(if busy { BUSY } else { FINE }).is_none() {
-                return;
-            }
-        }
-    })
+/// What servers that close connections whenever they like have seen.
+#[derive(Default)]
+struct Flapping {
+    /// The ids of the POSTs that arrived.
+    posts: Mutex<Vec<String>>,
+    /// The connections that wait for their next request.
+    idle: Mutex<HashMap<(u16, usize), Arc<TcpStream>>>,
 }
 
-/// Sends GETs, and a POST after each tenth. Returns the statuses of GETs that failed, and how many
-/// POSTs were answered.
-fn visit(web: SocketAddr, gets: u32) -> (Vec<u16>, u32) {
-    let mut client = Client::new(web);
-    let mut failed = Vec::new();
-    let mut answered = 0;
-    for count in 0..gets {
-        let status = client.get("/").status;
-        failed.extend((status != 200).then_some(status));
-        if count % 10 == 0 {
-            client.send(head("POST", "/", &[("Content-Length", "2")]) + "hi");
-            answered += u32::from(client.read("POST").status == 200);
+impl Flapping {
+    /// Starts a server that closes connections whenever it likes and, if it `is_busy`, answers 503
+    /// now and then.
+    fn start(self: &Arc<Self>, address: SocketAddr, is_busy: bool) -> Script {
+        let state = Arc::clone(self);
+        Script::start_at(address, move |number, mut connection| {
+            let stream = connection.stream.get_ref();
+            let key = (stream.peer_addr().map_or(0, |peer| peer.port()), number);
+            let stream = Arc::new(stream.try_clone().expect("cloned"));
+            // Each connection serves a few requests and is closed by the next one.
+            for served in 0.. {
+                let request = connection.read();
+                state.idle.lock().expect("no panic").remove(&key);
+                let Some(request) = request else { return };
+                if request.line.starts_with("POST") {
+                    let id = String::from_utf8_lossy(&request.body).into_owned();
+                    state.posts.lock().expect("no panic").push(id);
+                }
+                if served == number % 7 + 1 {
+                    return;
+                }
+                let is_busy =
+                    is_busy && request.line.starts_with("GET") && (number + served) % 11 == 10;
+                if connection.write(if is_busy { BUSY } else { FINE }).is_none() {
+                    return;
+                }
+                state.idle.lock().expect("no panic").insert(key, Arc::clone(&stream));
+            }
+        })
+    }
+
+    /// Closes idle connections at random moments until `is_over`, and returns how many. The next
+    /// request may be on its way.
+    fn close_idle(&self, is_over: &AtomicBool) -> u32 {
+        let mut closed = 0;
+        while !is_over.load(Ordering::SeqCst) {
+            let mut idle = self.idle.lock().expect("no panic");
+            let key = fastrand::choice(idle.keys().copied().collect::<Vec<_>>());
+            if let Some(stream) = key.and_then(|key| idle.remove(&key)) {
+                // The client may have closed it already.
+                closed += u32::from(stream.shutdown(Shutdown::Both).is_ok());
+            }
+            drop(idle);
+            std::thread::park_timeout(Duration::from_micros(fastrand::u64(..5000)));
+        }
+        closed
+    }
+
+    /// Checks that each POST arrived at most once, and that those that were answered arrived.
+    fn check(&self, sent: u32, answered: &[String]) {
+        let posts = self.posts.lock().expect("no panic");
+        let arrived: HashSet<&String> = posts.iter().collect();
+        assert_eq!(arrived.len(), posts.len(), "a POST arrived twice: {posts:?}");
+        assert!(posts.len() <= sent as usize, "{} of {sent}", posts.len());
+        for id in answered {
+            assert!(arrived.contains(id), "{id} was answered, but has not arrived");
         }
     }
-    (failed, answered)
+}
+
+/// What a client got.
+#[derive(Default)]
+struct Visit {
+    /// The statuses of GETs that failed.
+    failed: Vec<u16>,
+    /// The ids of the POSTs that were answered.
+    answered: Vec<String>,
+}
+
+/// Sends GETs, and a POST after each tenth.
+fn visit(web: SocketAddr, number: usize, gets: u32) -> Visit {
+    let mut client = Client::new(web);
+    let mut visit = Visit::default();
+    for count in 0..gets {
+        let status = client.get("/").status;
+        visit.failed.extend((status != 200).then_some(status));
+        if count % 10 == 0 {
+            let id = format!("{number} {count:06}");
+            client.send(head("POST", "/", &[("Content-Length", &id.len().to_string())]) + &id);
+            visit.answered.extend((client.read("POST").status == 200).then_some(id));
+        }
+    }
+    visit
+}
+
+/// Sends GETs and POSTs by three clients while idle connections are closed and `replace` replaces
+/// servers. No GET fails, and no POST arrives twice.
+fn visit_flapping(gateway: &Gateway, flapping: &Arc<Flapping>, mut replace: impl FnMut()) {
+    // FLOWGATE_GETS=20000 for a long run.
+    let gets: Option<u32> = std::env::var("FLOWGATE_GETS").ok().and_then(|gets| gets.parse().ok());
+    let gets = gets.unwrap_or(1500).next_multiple_of(30);
+    let web = gateway.web();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let is_closed = Arc::clone(&is_over);
+    let idle = Arc::clone(flapping);
+    let closer = std::thread::spawn(move || idle.close_idle(&is_closed));
+    let clients = [0, 1, 2].map(|number| std::thread::spawn(move || visit(web, number, gets / 3)));
+    while clients.iter().any(|client| !client.is_finished()) {
+        replace();
+        pause();
+    }
+    let visits = clients.map(|client| client.join().expect("no panic"));
+    is_over.store(true, Ordering::SeqCst);
+    let closed = closer.join().expect("no panic");
+    let failed: Vec<u16> = visits.iter().flat_map(|visit| visit.failed.clone()).collect();
+    let answered: Vec<String> = visits.into_iter().flat_map(|visit| visit.answered).collect();
+    println!("{gets} GETs, {} failed", failed.len());
+    println!("{} POSTs, {} answered; {closed} idle closed", gets / 10, answered.len());
+    assert!(failed.is_empty(), "GETs failed: {failed:?}");
+    assert!(closed > 0);
+    flapping.check(gets / 10, &answered);
 }
 
 #[test]
 fn flapping_servers_fail_no_get_and_get_no_post_twice() {
-    // FLOWGATE_GETS=20000 for a long run.
-    let gets = std::env::var("FLOWGATE_GETS").ok().and_then(|gets| gets.parse().ok());
-    let gets: u32 = gets.unwrap_or(1500) / 30 * 30;
-    let posts = Arc::new(AtomicU32::new(0));
-    let [stable, mut one, mut other] =
-        [(); 3].map(|()| flapping(([127, 0, 0, 1], 0).into(), &posts));
+    let flapping = Arc::<Flapping>::default();
+    let start = |address| flapping.start(address, true);
+    let [stable, mut one, mut other] = [(); 3].map(|()| start(([127, 0, 0, 1], 0).into()));
     let addresses = [stable.address, one.address, other.address];
     // A busy machine takes its time to start a server again: both others may fail in each round.
     let route = ", retry: { attempts: 10, budget: 100% }";
     let gateway = Gateway::start(&config(&addresses, ", ejection: { period: 100ms }", route));
-    let web = gateway.web();
-    let clients = [(); 3].map(|()| std::thread::spawn(move || visit(web, gets / 3)));
     // Two servers are replaced all the time.
-    while clients.iter().any(|client| !client.is_finished()) {
+    visit_flapping(&gateway, &flapping, || {
         for server in [&mut one, &mut other] {
             let address = server.address;
             drop(std::mem::replace(server, Script::start(|_, connection| drop(connection))));
             pause();
             *server = eventually("the port to be free", || {
                 drop(std::net::TcpListener::bind(address).ok()?);
-                Some(flapping(address, &posts))
+                Some(start(address))
             });
         }
-    }
-    let mut answered = 0;
-    for client in clients {
-        let (failed, posted) = client.join().expect("no panic");
-        assert!(failed.is_empty(), "GETs failed: {failed:?}");
-        answered += posted;
-    }
-    let arrived = posts.load(Ordering::SeqCst);
-    let sent = gets / 10;
-    assert!((answered..=sent).contains(&arrived), "{arrived} of {sent} POSTs, {answered} answered");
+    });
+}
+
+#[test]
+fn closed_connections_fail_no_get_and_send_no_post_twice_without_retry() {
+    let flapping = Arc::<Flapping>::default();
+    let servers = [(); 2].map(|()| flapping.start(([127, 0, 0, 1], 0).into(), false));
+    let addresses = servers.each_ref().map(|server| server.address);
+    let gateway = Gateway::start(&config(&addresses, "", ""));
+    visit_flapping(&gateway, &flapping, || {});
 }

@@ -196,12 +196,21 @@ fn messages(lines: &'static [&'static str]) -> impl Strategy<Value = Bytes> {
     })
 }
 
+/// Bytes by chance: nothing else, after a first line, or after a whole header.
+fn bytes(lines: &'static [&'static str]) -> impl Strategy<Value = Bytes> {
+    const STARTS: &[&str] = &["", "\r\n", "transfer-encoding: chunked\r\n\r\n"];
+    let start = (select(lines), select(STARTS)).prop_map(|(line, rest)| format!("{line}{rest}"));
+    let start = prop_oneof![Just(String::new()), start];
+    (start, vec(any::<u8>(), 0..300))
+        .prop_map(|(start, bytes)| [start.as_bytes(), &bytes].concat().into())
+}
+
 pub(crate) fn requests() -> impl Strategy<Value = Bytes> {
-    messages(REQUEST_LINES)
+    prop_oneof![5 => messages(REQUEST_LINES), 1 => bytes(REQUEST_LINES)]
 }
 
 pub(crate) fn responses() -> impl Strategy<Value = Bytes> {
-    messages(STATUS_LINES)
+    prop_oneof![5 => messages(STATUS_LINES), 1 => bytes(STATUS_LINES)]
 }
 
 /// Chunked bodies.

@@ -94,8 +94,32 @@ fn what_is_stricter_than_hyper_is_listed() {
     }
 }
 
+/// hyper accepts the header, and ends before the body does. The list above has whole messages only.
+#[test]
+fn lengths_from_2_to_the_63_on_are_rejected_that_hyper_accepts() {
+    const TOO_SHORT: &str = "error reading a body from connection";
+    let runtime = runtime();
+    let rejected = End::Rejected("Framing(ContentLength)".to_owned());
+    let cases = [(1 << 63, true), (u64::MAX - 2, true), (u64::MAX - 1, false), (u64::MAX, false)];
+    for (length, hyper_accepts) in cases {
+        let bytes = format!("content-length: {length}\r\n\r\nhello");
+        let request = format!("POST / HTTP/1.1\r\n{bytes}");
+        assert_eq!(read(&[request.as_bytes()], Role::Server).1, rejected);
+        let theirs = runtime.block_on(serve(request.as_bytes()));
+        let is_short = format!("{:?}", theirs.first()).contains(TOO_SHORT);
+        assert_eq!(is_short, hyper_accepts, "{length}: {theirs:?}");
+        let response = format!("HTTP/1.1 200 OK\r\n{bytes}");
+        assert_eq!(read(&[response.as_bytes()], Role::Client(RequestKind::Other)).1, rejected);
+        let theirs = runtime.block_on(ask(response.as_bytes(), Method::GET));
+        let is_short = format!("{theirs:?}").contains(TOO_SHORT);
+        assert_eq!(is_short, hyper_accepts, "{length}: {theirs:?}");
+    }
+    let largest = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", i64::MAX);
+    assert_ne!(read(&[largest.as_bytes()], Role::Server).1, rejected);
+}
+
 proptest! {
-    #![proptest_config(config(600))]
+    #![proptest_config(config(720))]
 
     #[test]
     fn hyper_reads_requests_alike(bytes in generate::requests()) {

@@ -269,7 +269,7 @@ impl Client {
 }
 
 /// Reads up to the empty line.
-async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
+pub(super) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);

@@ -13,7 +13,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -190,6 +190,41 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes() {
     eventually("it is checked no more", || {
         (health(&gateway) == ["healthy", "healthy"]).then_some(())
     });
+}
+
+#[test]
+fn all_workers_together_ask_a_server_once() {
+    let asked = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&asked);
+    let (answer, answers) = std::sync::mpsc::channel::<()>();
+    let answers = std::sync::Mutex::new(answers);
+    // Each check waits for a message: meanwhile no other one comes.
+    let slow = Script::answering(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let _ended = answers.lock().expect("no panic").recv();
+        upstream::ok("slow")
+    });
+    let other_asked = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&other_asked);
+    let other = Script::answering(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        upstream::ok("other")
+    });
+    let more = ", health: { path: /healthz, interval: 50ms, timeout: 5m }";
+    let text = config(&[slow.address, other.address], more).replace("workers: 1", "workers: 4");
+    let _gateway = Gateway::start(&text);
+    let wait_for_intervals = || {
+        let before = other_asked.load(Ordering::SeqCst);
+        eventually("the other one is asked", || {
+            (other_asked.load(Ordering::SeqCst) >= before + 10).then_some(())
+        });
+    };
+    for checks in 1..4 {
+        eventually("it is asked", || (asked.load(Ordering::SeqCst) >= checks).then_some(()));
+        wait_for_intervals();
+        assert_eq!(asked.load(Ordering::SeqCst), checks);
+        answer.send(()).expect("awaited");
+    }
 }
 
 #[test]

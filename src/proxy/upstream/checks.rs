@@ -177,3 +177,42 @@ async fn ask(
     };
     if check.expects(status) { Ok(()) } else { Err(format!("status {status}")) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::tests::{live, read_head};
+    use tokio::{io::AsyncWriteExt, sync::mpsc};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_asked_once_in_each_interval_a_tenth_sooner_or_later() {
+        const CHECKS: usize = 361;
+        let (clock, live) = live(
+            "listeners: [{ name: web, listen: '127.0.0.1:0' }]\n\
+             upstreams: [{ name: up, servers: [{ url: 'http://127.0.0.1:9' }], \
+             health: { path: /healthz, interval: 10s } }]\n\
+             routes: [{ name: all, match: { path_prefix: / }, upstream: up }]\n",
+        );
+        let (accept, mut connections) = mpsc::unbounded_channel();
+        let watch = HealthWatch::new(clock.clone(), live, Connector::Memory(accept));
+        tokio::spawn(watch.run());
+        let mut times = Vec::new();
+        while times.len() < CHECKS {
+            let mut stream = connections.recv().await.expect("a check");
+            times.push(clock.now());
+            let head = read_head(&mut stream).await.expect("a head");
+            assert!(head.starts_with("GET /healthz HTTP/1.1\r\n"), "{head}");
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer).await.expect("sent");
+        }
+        let gaps: Vec<Duration> = times.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+        let [shortest, longest] =
+            [gaps.iter().min(), gaps.iter().max()].map(|gap| *gap.expect("one"));
+        let millis = Duration::from_millis;
+        // A timer fires up to a millisecond late.
+        assert!((millis(9_000)..millis(9_100)).contains(&shortest), "{shortest:?}");
+        assert!((millis(10_900)..millis(11_010)).contains(&longest), "{longest:?}");
+        let hour = times[CHECKS - 1].since(times[0]).as_secs();
+        assert!((3_500..3_700).contains(&hour), "{hour}");
+    }
+}

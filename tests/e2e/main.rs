@@ -33,6 +33,7 @@ mod lengths;
 mod names;
 mod nodes;
 mod operate;
+mod other_languages;
 mod outages;
 mod own_log;
 mod partition;

@@ -8,6 +8,7 @@ pub(crate) mod every_algorithm;
 pub(crate) mod http;
 pub(crate) mod http2;
 pub(crate) mod http2_server;
+pub(crate) mod program;
 pub(crate) mod tls_server;
 pub(crate) mod upstream;
 

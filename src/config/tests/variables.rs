@@ -14,6 +14,7 @@ fn environment(name: &str) -> Option<OsString> {
         "WEIGHT" => "3",
         "HOST" => "http://10.1.2.3:99",
         "SECRET" => SECRET,
+        "LOGIN" => "http://user:s3cret@10.1.2.3",
         "LONG" => &"long-secret ".repeat(20),
         "MANY" => "a\nworkers: 99\n- b: ${LIMIT}",
         _ => return None,
@@ -161,4 +162,30 @@ routes:
     let rewrite = "rewrite  add /${TOKEN:-sEcret}, host ${TOKEN:-sEcret}.org";
     assert!(shown[0].contains(rewrite), "{}", shown[0]);
     assert!(shown[0].contains("a when header:x=${SECRET}"), "{}", shown[0]);
+}
+
+#[test]
+fn what_a_variable_says_of_servers_and_numbers_is_shown() {
+    let file = |url: &str, limit: &str| {
+        format!(
+            "\
+listeners: [{{ name: web, listen: 127.0.0.1:8080 }}]
+upstreams: [{{ name: app, servers: [{{ url: \"{url}\", weight: \"${{WEIGHT}}\" }}] }}]
+routes: [{{ name: \"r${{LIMIT}}\", match: {{ path: / }}, upstream: app, flow: [{{ name: a, limit: {limit} }}] }}]
+"
+        )
+    };
+    let [old, new] = [("http://a", "5/s"), ("${HOST}", "${LIMIT}/s")].map(|(url, limit)| {
+        parsed(&file(url, limit)).unwrap_or_else(|problems| panic!("{problems}"))
+    });
+    let words = describe(&new);
+    for shown in ["http://10.1.2.3:99  weight 3", "r7", "7/1s"] {
+        assert!(words.contains(shown), "{shown} in {words}");
+    }
+    let change = diff(&old, &new).to_string();
+    assert!(change.contains("route r7  edited (a 5/1s → 7/1s)"), "{change}");
+    // No password can be shown with a server: its URL has none.
+    let problems = parsed(&file("${LOGIN}", "5/s")).unwrap_err().to_string();
+    assert!(problems.contains("the value of `${LOGIN}` is not"), "{problems}");
+    assert!(!problems.contains("s3cret"), "{problems}");
 }

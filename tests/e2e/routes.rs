@@ -213,8 +213,12 @@ fn the_upstream_receives_what_a_rewrite_makes_of_a_request() {
     assert_eq!(routes["routes"][0]["rewrite"], "strip /api, add /v1, host app.internal:81");
 }
 
-/// Returns a file whose routes set a field that browsers need; one has a server that fails.
-fn with_origins(upstream: SocketAddr, dead: SocketAddr) -> String {
+/// A user whose password nobody knows.
+const NO_USER: &str = "nobody:$2y$05$bvIG6Nmid91Mu9RcmmWZfOpG29Fwqhp9izrpUlNDcHYnxtiP7OuIe\n";
+
+/// Returns a file whose routes set a field that browsers need; one has a server that fails, and one
+/// a server that does not answer.
+fn with_origins(upstream: SocketAddr, dead: SocketAddr, silent: SocketAddr) -> String {
     let routes = "  - &api
     name: api
     match: { path_prefix: /api }
@@ -226,10 +230,17 @@ fn with_origins(upstream: SocketAddr, dead: SocketAddr) -> String {
       remove: [ratelimit-policy]
     reject: { body: '{\"rule\": \"{rule}\", \"in\": {retry_after}, \"of\": \"{method}\"}' }
   - { <<: *api, name: dead, match: { path_prefix: /dead }, upstream: dead, flow: [] }
+  - { <<: *api, name: silent, match: { path_prefix: /silent }, upstream: silent, flow: [], timeouts: { first_byte: 200ms } }
+  - { <<: *api, name: secured, match: { path_prefix: /secured }, flow: [], auth: { basic: users } }
+  - { <<: *api, name: closed, match: { path_prefix: /closed }, flow: [], access: { allow: [10.0.0.0/8] } }
+  - { <<: *api, name: slow, match: { path_prefix: /slow }, flow: [], timeouts: { idle: 200ms } }
   - { name: sent, match: { path_prefix: /sent }, redirect: /api, response_headers: { set: { access-control-allow-origin: 'https://app.example', cache-control: max-age=60 } } }";
     yaml(upstream, routes).replace(
         "routes:\n",
-        &format!("  - {{ name: dead, servers: [{{ url: \"http://{dead}\" }}] }}\nroutes:\n"),
+        &format!(
+            "  - {{ name: dead, servers: [{{ url: \"http://{dead}\" }}] }}\n  \
+             - {{ name: silent, servers: [{{ url: \"http://{silent}\" }}] }}\nroutes:\n"
+        ),
     )
 }
 
@@ -238,7 +249,11 @@ fn with_origins(upstream: SocketAddr, dead: SocketAddr) -> String {
 fn what_is_set_on_responses_is_on_those_of_the_gateway_too() {
     let upstream = upstream::echo();
     let dead = upstream::Script::start(|_, _| ());
-    let gateway = Gateway::start(&with_origins(upstream.address, dead.address));
+    let silent = upstream::Script::start(|_, mut connection| while connection.read().is_some() {});
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(folder.path().join("users"), NO_USER).expect("written");
+    let text = with_origins(upstream.address, dead.address, silent.address);
+    let gateway = Gateway::start_in(folder, &text, &[]);
     let mut client = Client::new(gateway.web());
     let origin =
         |answer: &http::Answer| answer.header("access-control-allow-origin").map(str::to_owned);
@@ -282,7 +297,17 @@ fn what_is_set_on_responses_is_on_those_of_the_gateway_too() {
     );
     client.send("POST /api/d HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n");
     let too_long = client.read("POST");
-    assert_eq!((too_long.status, origin(&too_long)), (413, own));
+    assert_eq!((too_long.status, origin(&too_long)), (413, own.clone()));
+    for (path, status) in [("/secured", 401), ("/closed", 403), ("/slow", 408), ("/silent", 504)] {
+        let mut client = Client::new(gateway.web());
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"));
+        // The rest of this body never comes.
+        client.send(if status == 408 { "ab" } else { "abc" });
+        let answer = client.read("POST");
+        assert_eq!((answer.status, origin(&answer)), (status, own.clone()), "{path}");
+        assert_eq!(answer.header("x-for"), Some(&*format!("POST {path}")));
+        assert_eq!(answer.header("www-authenticate").is_some(), status == 401, "{path}");
+    }
 }
 
 #[test]

@@ -3,9 +3,13 @@
 use crate::common::{
     Gateway,
     http::{Client, head},
+    http2_server::Http2Server,
+    tls_server::{Authority, TlsServer, server_config},
     upstream::{self, Script},
 };
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use tempfile::TempDir;
+use tokio_rustls::rustls::ServerConfig;
 
 fn config(servers: &[(SocketAddr, u32)], upstream: &str) -> String {
     let servers: Vec<_> = servers
@@ -134,12 +138,14 @@ fn least_request_counts_what_all_workers_have_in_flight() {
     }
 }
 
-#[test]
-fn a_change_of_weights_keeps_connections() {
-    let [a, b] = [named("a"), named("b")];
-    let text = config(&[(a.address, 1), (b.address, 1)], ", idle_timeout: 1h")
-        .replace("workers: 4", "workers: 1");
-    let gateway = Gateway::start(&text);
+/// Sends requests to these servers of `scheme`, changes the weight of the first one, and sends more.
+fn edit_weights(folder: TempDir, scheme: &str, servers: [SocketAddr; 2], upstream: &str) {
+    let servers = servers.map(|address| (address, 1));
+    let more = format!(", idle_timeout: 1h, connect_timeout: 5m{upstream}");
+    let text = config(&servers, &more)
+        .replace("workers: 4", "workers: 1")
+        .replace("http://", &format!("{scheme}://"));
+    let gateway = Gateway::start_in(folder, &text, &[]);
     let ask = || {
         for _ in 0..8 {
             assert_eq!(crate::common::http::get(gateway.web(), "/").status, 200);
@@ -148,7 +154,47 @@ fn a_change_of_weights_keeps_connections() {
     ask();
     gateway.edit(&text.replacen("weight: 1", "weight: 3", 1));
     ask();
-    assert_eq!([a.connections(), b.connections()], [1, 1]);
+}
+
+/// Returns a folder with an authority, and what servers with its certificate run by.
+fn with_certificate() -> (TempDir, ServerConfig) {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let authority = Authority::new("the authority");
+    authority.write(folder.path(), "ca");
+    authority.sign(folder.path(), "own", &["127.0.0.1"], |_| {});
+    let config = server_config(folder.path(), "own", None);
+    (folder, config)
+}
+
+#[test]
+fn a_change_of_weights_keeps_connections() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let servers = [named("a"), named("b")];
+    edit_weights(folder, "http", servers.each_ref().map(|server| server.address), "");
+    assert_eq!(servers.map(|server| server.connections()), [1, 1]);
+}
+
+#[test]
+fn a_change_of_weights_keeps_connections_with_tls() {
+    let (folder, config) = with_certificate();
+    let servers = [(); 2].map(|()| TlsServer::start(config.clone(), ""));
+    let addresses = servers.each_ref().map(|server| server.address);
+    edit_weights(folder, "https", addresses, ", tls: { ca: ca.pem }");
+    assert_eq!(servers.map(|server| server.seen().len()), [1, 1]);
+}
+
+#[test]
+fn a_change_of_weights_keeps_connections_of_http_2() {
+    for scheme in ["http", "https"] {
+        let (folder, mut config) = with_certificate();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let config = (scheme == "https").then_some(config);
+        let servers = [(); 2].map(|()| Http2Server::start(config.clone()));
+        let addresses = servers.each_ref().map(|server| server.address);
+        let tls = if scheme == "https" { ", tls: { ca: ca.pem }" } else { "" };
+        edit_weights(folder, scheme, addresses, &format!(", protocol: h2{tls}"));
+        assert_eq!(servers.map(|server| server.connections()), [1, 1], "{scheme}");
+    }
 }
 
 #[test]

@@ -13,6 +13,10 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::net::UnixListener,
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tempfile::TempDir;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -220,8 +224,11 @@ fn one_upstream_has_servers_with_and_without_tls_and_behind_sockets() {
     let plain = Script::answering(|_| upstream::ok("plain"));
     let path = folder.path().join("app.sock");
     let listener = UnixListener::bind(&path).expect("bound");
+    let accepted = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&accepted);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
+            counter.fetch_add(1, Ordering::SeqCst);
             let mut stream = BufReader::new(stream.expect("a connection"));
             let mut line = String::new();
             while stream.read_line(&mut line).is_ok_and(|read| read > 0) {
@@ -240,9 +247,13 @@ fn one_upstream_has_servers_with_and_without_tls_and_behind_sockets() {
     );
     let gateway = Gateway::start_in(folder, &text(&servers, "tls: { ca: ca.pem }"), &[]);
     let mut client = Client::new(gateway.web());
-    let mut answers: Vec<String> = (0..3).map(|_| client.get("/x").text()).collect();
-    answers.sort();
-    assert_eq!(answers, ["/x 0", "plain", "socket"]);
+    for _ in 0..5 {
+        let mut answers: Vec<String> = (0..3).map(|_| client.get("/x").text()).collect();
+        answers.sort();
+        assert_eq!(answers, ["/x 0", "plain", "socket"]);
+    }
+    let opened = [server.seen().len(), plain.connections(), accepted.load(Ordering::SeqCst)];
+    assert_eq!(opened, [1, 1, 1], "each connection is used again");
     let asked = crate::common::metrics(&gateway, "flowgate_upstream_requests_total");
     assert!(asked.keys().any(|key| key.contains(&format!("unix:{}", path.display()))), "{asked:?}");
 }

@@ -18,11 +18,10 @@ impl Program {
     /// Starts a server that prints its port.
     pub(crate) fn start(mut command: Command) -> Self {
         // It ends with its standard input: also if this process is killed.
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}; .ci/setup installs it"));
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap_or_else(|error| {
+                panic!("{command:?}: {error}: run .ci/setup, which installs it")
+            });
         let output = child.stdout.take().expect("piped");
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let sink = Arc::clone(&lines);
@@ -40,7 +39,7 @@ impl Program {
     pub(crate) fn port(&mut self) -> u16 {
         eventually("it prints its port", || {
             let ended = self.child.try_wait().expect("it can be waited for");
-            assert!(ended.is_none(), "it has ended: {ended:?}");
+            assert!(ended.is_none(), "it has ended, and its error is above: {ended:?}");
             self.lines.lock().expect("no panic").first()?.parse().ok()
         })
     }

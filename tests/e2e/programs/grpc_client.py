@@ -4,7 +4,10 @@ import concurrent.futures
 import queue
 import sys
 
-import grpc
+try:
+    import grpc
+except ImportError as error:
+    sys.exit(f"{error}: install Debian's package python3-grpcio, as .ci/setup does")
 
 # Longer than on any machine: only a test that fails waits so long.
 PATIENCE = 300

@@ -4,7 +4,10 @@ import concurrent.futures
 import sys
 import threading
 
-import grpc
+try:
+    import grpc
+except ImportError as error:
+    sys.exit(f"{error}: install Debian's package python3-grpcio, as .ci/setup does")
 
 
 def say(line):

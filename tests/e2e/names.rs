@@ -249,6 +249,7 @@ fn a_change_of_addresses_loses_no_request() {
 
     dns.set(addresses(LONG, &[3]));
     gateway.wait_log("the addresses of a name have changed");
+    assert_eq!(get(web, "/").text(), "new", "the log says what is in force");
     only_the_slow_is_left();
     // The old server has accepted what had connected before this request.
     assert_eq!(get(old.address, "/").text(), "old");

@@ -44,6 +44,8 @@ struct Name {
     /// When it is to be resolved; `None` while it is.
     next: Option<Instant>,
     addresses: Option<Arc<[IpAddr]>>,
+    /// Whether the log is still to say that they are others.
+    has_changed: bool,
     is_failing: bool,
 }
 
@@ -87,6 +89,14 @@ impl NameWatch {
                 // Also after a reload, which may have begun before the last change.
                 if let Some(addresses) = &name.addresses {
                     self.live.resolve(host, addresses);
+                    // Only now do requests go there.
+                    if core::mem::take(&mut name.has_changed) {
+                        tracing::info!(
+                            name = &**host,
+                            ?addresses,
+                            "the addresses of a name have changed"
+                        );
+                    }
                 }
             }
             let due = names.values().filter_map(|name| name.next).min();
@@ -120,10 +130,8 @@ impl Name {
                 if core::mem::take(&mut self.is_failing) {
                     tracing::info!(name = host, "name can be resolved again");
                 }
-                let is_other = self.addresses.as_ref().is_some_and(|known| *known != addresses);
-                if is_other {
-                    tracing::info!(name = host, ?addresses, "the addresses of a name have changed");
-                }
+                self.has_changed |=
+                    self.addresses.as_ref().is_some_and(|known| *known != addresses);
                 self.addresses = Some(addresses);
             }
             Err(error) => {
@@ -175,6 +183,7 @@ fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant
             schedule,
             next: Some(now),
             addresses: None,
+            has_changed: false,
             is_failing: false,
         });
         if core::mem::replace(&mut known.schedule, schedule) != schedule {

@@ -63,6 +63,11 @@ impl Upstream {
         self.members().servers.clone()
     }
 
+    /// Returns whether a server is one of them, and not an address that a name has lost.
+    pub fn has(&self, server: &Server) -> bool {
+        self.members().servers.iter().any(|member| member.id == server.id)
+    }
+
     /// Returns the names among its servers.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let hosts = self.plan.servers.iter().map(|server| &server.endpoint.host);

@@ -130,7 +130,9 @@ impl UpstreamAttempt<'_> {
             now = worker.clock.now();
             match next {
                 Next::Same => chosen = Some(Picked { place, server, is_other_left }),
-                Next::Other => tried.add(place),
+                // Places are those of the list that it is in.
+                Next::Other if upstream.has(&server) => tried.add(place),
+                Next::Other => tried = Tried::default(),
                 Next::Any(wait) => {
                     let end = self.deadline.min(now + wait);
                     // In a box because it is rare, and would make every request's future larger.
@@ -187,6 +189,8 @@ impl UpstreamAttempt<'_> {
         if now >= self.deadline {
             return None;
         }
+        // Its name may have other addresses by now.
+        let is_other_left = is_other_left || !self.upstream.has(server);
         let budget = &self.upstream.retries;
         let next = self.retries.next(failed, is_other_left, |percent| budget.take(now, percent))?;
         server.meter.resend(failed.counted());

@@ -20,8 +20,12 @@ type Dead = Arc<Mutex<BTreeSet<u16>>>;
 
 /// A gateway in front of servers at ports from 1 up, to which each request opens a connection.
 fn proxy(servers: u16, keys: &str) -> (TestProxy, Dead) {
-    let urls: Vec<_> =
-        (1..=servers).map(|port| format!("{{ url: 'http://127.0.0.1:{port}' }}")).collect();
+    proxy_of((1..=servers).map(|port| format!("127.0.0.1:{port}")), keys)
+}
+
+/// The same with servers at these places.
+fn proxy_of(servers: impl Iterator<Item = String>, keys: &str) -> (TestProxy, Dead) {
+    let urls: Vec<_> = servers.map(|place| format!("{{ url: 'http://{place}' }}")).collect();
     let text = format!(
         "listeners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
          upstreams: [{{ name: up, servers: [{}], max_idle: 0, connect_timeout: 3s{keys} }}]\n\
@@ -126,6 +130,25 @@ async fn of_requests_at_once_one_waits_for_a_dead_server() {
             slow.extend(Some(request.await.expect("no panic")).filter(|took| *took >= secs(1)));
         }
         assert!(slow.len() <= 2, "{keys}: {slow:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_address_that_its_name_loses_goes_to_the_new_one() {
+    for (before, after) in [(&[1][..], &[2][..]), (&[1, 2], &[3]), (&[1], &[2, 3])] {
+        let (proxy, dead) = proxy_of(core::iter::once("shop:1".to_owned()), "");
+        let resolve = |last: &[u8]| {
+            let addresses: Vec<_> = last.iter().map(|last| [10, 0, 0, *last].into()).collect();
+            proxy.worker.live.resolve(&"shop".into(), &addresses.into());
+        };
+        resolve(before);
+        dead.lock().expect("no panic").insert(1);
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").await;
+        proxy.pass(secs(1)).await;
+        resolve(after);
+        dead.lock().expect("no panic").clear();
+        assert_eq!(client.status().await, Some(204), "{before:?} to {after:?}");
     }
 }
 

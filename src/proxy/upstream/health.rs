@@ -8,7 +8,10 @@ use crate::{
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use rustix::io::Errno;
-use std::io;
+use std::{
+    io,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// Notes that `server` answered.
 pub(crate) fn succeeded(upstream: &Upstream, server: &Server, now: impl FnOnce() -> Instant) {
@@ -28,7 +31,10 @@ pub(crate) fn failed(
     cause: &str,
 ) {
     let ejection = &upstream.options.ejection;
-    if let Some(change) = server.health.failed(now, failure, ejection, || out(upstream)) {
+    let turn = ejecting();
+    let change = server.health.failed(now, failure, ejection, || out(upstream));
+    drop(turn);
+    if let Some(change) = change {
         log(upstream, server, change, cause);
     }
 }
@@ -48,11 +54,21 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
                     .map(|count| count.load(Relaxed));
             let counts = (requests + unconnected, failures + unconnected);
             let ejection = &upstream.options.ejection;
-            if let Some(change) = server.health.observe(now, counts, ejection, || out(upstream)) {
+            let turn = ejecting();
+            let change = server.health.observe(now, counts, ejection, || out(upstream));
+            drop(turn);
+            if let Some(change) = change {
                 log(upstream, server, change, "too many of its requests failed");
             }
         }
     }
+}
+
+/// Lets one server at a time be ejected: two workers could otherwise eject one each, and both count
+/// the other one in.
+fn ejecting() -> MutexGuard<'static, ()> {
+    static EJECTING: Mutex<()> = Mutex::new(());
+    EJECTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns how many servers get no requests, and how many there are.
@@ -99,5 +115,39 @@ impl<'h> Connecting<'h> {
 impl Drop for Connecting<'_> {
     fn drop(&mut self) {
         self.health.connected(self.took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::tests::live;
+    use std::{sync::Barrier, thread};
+
+    #[test]
+    fn workers_that_fail_two_servers_at_once_eject_one() {
+        for _ in 0..200 {
+            let (clock, live) = live(
+                "listeners: [{ name: web, listen: '127.0.0.1:0' }]\n\
+                 upstreams: [{ name: up, servers: [{ url: 'http://10.0.0.1' }, { url: 'http://10.0.0.2' }] }]\n\
+                 routes: [{ name: all, match: { path_prefix: / }, upstream: up }]\n",
+            );
+            let snapshot = live.load_full();
+            let upstream = &snapshot.upstreams[0];
+            let servers = upstream.servers();
+            let now = clock.now();
+            let begin = Barrier::new(2);
+            thread::scope(|scope| {
+                for server in &servers {
+                    scope.spawn(|| {
+                        begin.wait();
+                        failed(upstream, server, now, Failure::Connect, "a test");
+                    });
+                }
+            });
+            let mut words: Vec<_> = servers.iter().map(|server| server.health.word()).collect();
+            words.sort_unstable();
+            assert_eq!(words, ["ejected", "unreachable"]);
+        }
     }
 }

@@ -1,7 +1,13 @@
 //! Variables in the file, and what the gateway shows of them; files that are included.
 
-use crate::common::{Gateway, eventually, http, replace, upstream, yaml};
-use std::{fs, net::SocketAddr, path::Path, process::Command};
+use crate::common::{Gateway, PATIENCE, eventually, http, replace, upstream, yaml};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::Command,
+};
 
 const SECRET: &str = "s3cret-Value";
 
@@ -61,6 +67,54 @@ fn values_come_from_the_environment_and_are_shown_nowhere() {
     for text in pages.iter().chain(&printed).chain([&gateway.log()]) {
         assert!(!text.contains("s3cret"), "{text}");
     }
+}
+
+#[test]
+fn no_error_shows_a_secret_that_stands_beside_it() {
+    let upstream = upstream::echo();
+    let headers = format!("authorization: Bearer {SECRET}, cookie: \"{SECRET}\\x07\"");
+    let route = |more: &str| {
+        format!(
+            "  - {{ name: all, match: {{ path_prefix: / }}, upstream: up, request_headers: {{ set: {{ {more} }} }} }}\n"
+        )
+    };
+    let good = yaml(upstream.address, &route(&format!("x-api-key: {SECRET}")));
+    let bad = yaml(upstream.address, &route(&format!("{headers} }}, nonsense: {{ a: 1")))
+        .replace("http://", &format!("http://me:{SECRET}@"));
+    let gateway = Gateway::start(&good);
+    let admin = gateway.address("admin");
+    let seen = gateway.log_len();
+    replace(&gateway.config, &bad);
+    gateway.wait_log_after(seen, "configuration rejected");
+    gateway.wait_log_after(seen, "nonsense");
+    let page = http::ask(admin, "/readyz?verbose").text();
+    let live = live_until(admin, "nonsense");
+    let mut client = http::Client::new(admin);
+    client.send(format!(
+        "POST /preview HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{bad}",
+        bad.len()
+    ));
+    let preview = client.read("POST");
+    assert_eq!(preview.status, 422);
+    for (name, text) in
+        [("log", gateway.log()), ("readyz", page), ("live", live), ("preview", preview.text())]
+    {
+        assert!(text.contains("nonsense"), "{name}: {text}");
+        assert!(!text.contains(SECRET), "{name}: {text}");
+    }
+}
+
+/// Returns what the admin listener sends to the dashboard, up to the first `word`.
+fn live_until(admin: SocketAddr, word: &str) -> String {
+    let mut stream = TcpStream::connect(admin).expect("it accepts");
+    stream.write_all(b"GET /live HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("sent");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut text = String::new();
+    let mut lines = BufReader::new(stream);
+    while !text.contains(word) {
+        assert_ne!(lines.read_line(&mut text).expect("a line"), 0, "it ends: {text}");
+    }
+    text
 }
 
 #[test]

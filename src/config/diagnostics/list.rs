@@ -1,6 +1,6 @@
 //! What is wrong with a file, all of it, each at its place.
 
-use super::{Lint, Place, Problem, Problems, Severity, Source, secrets::hidden, source::File};
+use super::{Lint, Place, Problem, Problems, Severity, Source, secrets::Secrets, source::File};
 use crate::config::watched::Watched;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
@@ -81,13 +81,18 @@ impl Entry {
 }
 
 impl Diagnostics {
-    /// Puts problems in the order of the file that they speak of. No value of a variable is shown.
+    /// Puts problems in the order of the file that they speak of. No value of a variable and no
+    /// secret is shown.
     pub(in crate::config) fn new(source: &Source, problems: impl Into<Problems>) -> Self {
         let shown = problems.into().without(|problem| source.allowed.covers(problem));
         let (mut list, beyond) = shown.sorted();
         let source = Arc::new(source.clone());
-        for problem in &mut list {
-            source.substitutions.conceal(problem);
+        if !list.is_empty() {
+            let secrets = Secrets::of(&source.text);
+            for problem in &mut list {
+                source.substitutions.conceal(problem);
+                secrets.conceal(problem);
+            }
         }
         Self { source, list, beyond, is_unreadable: false, files: Box::default() }
     }
@@ -203,7 +208,7 @@ impl Diagnostics {
     /// Draws all problems, in colour for a terminal if `colour` is set.
     pub fn draw(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let text = hidden(&self.source.text);
+        let text = Secrets::of(&self.source.text).hidden();
         let lines = Lines::of(&self.source, &text);
         let mut drawn: Vec<_> = self
             .list

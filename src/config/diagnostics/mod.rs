@@ -6,6 +6,7 @@ mod list;
 mod literal;
 mod place;
 mod problem;
+mod secret_value;
 mod secrets;
 mod source;
 mod substitutions;

@@ -461,3 +461,56 @@ fn what_an_alias_repeats_is_said_once() {
         ],
     );
 }
+
+#[test]
+fn no_error_shows_a_secret_of_its_line() {
+    for line in [
+        "request_headers: { set: { authorization: Bearer s3cret, x: y }, nonsense: 1 }",
+        "request_headers: { set: { Authorization: \"Bearer s3cret\" }, nonsense: 1 }",
+        "request_headers: { set: { cookie: 's3cret' }, nonsense: 1 }",
+        "request_headers: { set: { x-api-key: s3cret }, nonsense: 1 }",
+        "request_headers: { set: { x-api-key: [s3cret] } }",
+        "request_headers: { set: { x-password: \"s3cret\\x07\" } }",
+        "request_headers: { set: { cookie: \"s\\x33cret\\x07\" } }",
+        "request_headers: { set: { authorization:s3cret } }",
+        "request_headers: { set: \"authorization: s3cret\" }",
+        "request_headers: { set: { authorization: Basic s3cret",
+        "request_headers: { set: { authorization: a b: s3cret } }",
+        "request_headers: { set: { authorization: a, s3cret } }",
+        "request_headers:\n      set:\n        cookie: s3cret\n        cookie: s3cret",
+        "request_headers:\n      set:\n        cookie:\n          s3cret: 1",
+        "request_headers:\n      set:\n        cookie: |\n          s3cret\u{7}",
+        "request_headers:\n      set:\n        authorization: Basic\n          s3cret: 1",
+        "request_headers:\n      set:\n        authorization: \"Basic s3cret\n        x: 1",
+        "redirect: { location: http://me:s3cret@a/, nonsense: 1 }",
+        "upstream: http://me:s3cret@a",
+    ] {
+        let text =
+            format!("{FRAME}routes:\n  - name: r\n    match: {{ path_prefix: / }}\n    {line}\n");
+        let problems = parsed(&text).expect_err("the file is refused");
+        let entries = serde_json::to_string(&problems.entries().collect::<Vec<_>>()).unwrap();
+        for shown in [problems.to_string(), problems.draw(true), problems.summary(), entries] {
+            assert!(!shown.contains("s3cret"), "{line}:\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn an_error_beside_a_secret_is_still_shown() {
+    refused(
+        &format!(
+            "{FRAME}tracing: {{ otlp: {{ endpoint: http://a, headers: {{ authorization: s3cret }}, tmeout: 1s }} }}
+routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app }}]
+"
+        ),
+        "
+error: the collector of traces has no key `tmeout`; did you mean `timeout`?
+ --> gateway.yaml:3:76
+  |
+3 | tracing: { otlp: { endpoint: http://a, headers: { authorization: ****** }, tmeout: 1s } }
+  |                                                                            ^^^^^^
+  |
+  = help: write `timeout`
+",
+    );
+}

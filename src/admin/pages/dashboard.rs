@@ -23,13 +23,24 @@ struct File {
     text: &'static str,
 }
 
+/// Returns the text of a file, with its licence at its start if there is one. The binary is a copy of
+/// the software of others, so it must have their licence.
+macro_rules! text {
+    ($file:literal) => {
+        include_str!(concat!("../dashboard/", $file))
+    };
+    ($file:literal, $licence:literal) => {
+        concat!("/*!\n", include_str!(concat!("../dashboard/", $licence)), "*/\n", text!($file))
+    };
+}
+
 /// Writes the files and their endpoints.
 macro_rules! files {
-    ($($path:literal, $about:literal, $content_type:ident, $file:literal;)*) => {
+    ($($path:literal, $about:literal, $content_type:ident, $($file:literal),+;)*) => {
         const FILES: &[File] = &[$(File {
             path: $path,
             content_type: $content_type,
-            text: include_str!(concat!("../dashboard/", $file)),
+            text: text!($($file),+),
         }),*];
 
         pub(super) const ENDPOINTS: &[Endpoint] = &[$(Endpoint::get($path, $about, file)),*];
@@ -43,7 +54,7 @@ files! {
     "/dashboard/complete.js", "", JS, "complete.js";
     "/dashboard/edit.js", "", JS, "edit.js";
     "/dashboard/charts.js", "", JS, "charts.js";
-    "/dashboard/uplot.js", "", JS, "uplot/uPlot.iife.min.js";
+    "/dashboard/uplot.js", "", JS, "uplot/uPlot.iife.min.js", "uplot/LICENSE";
     "/dashboard/uplot.css", "", CSS, "uplot/uPlot.min.css";
 }
 
@@ -93,5 +104,20 @@ mod tests {
         let named: Vec<String> = named.map(|path| format!("/{path}")).collect();
         assert_eq!(named.len(), FILES.len() - 1);
         assert!(named.iter().all(|path| FILES.iter().any(|file| file.path == path)), "{named:?}");
+    }
+
+    #[test]
+    fn the_licence_of_the_charts_is_served_with_them() {
+        let charts = FILES.iter().find(|file| file.path == "/dashboard/uplot.js").unwrap();
+        let (licence, code) = charts.text.split_once("*/").unwrap();
+        assert!(licence.starts_with("/*!\nThe MIT License (MIT)\n"), "{licence}");
+        for part in [
+            "Copyright (c) 2022 Leon Sorokin",
+            "The above copyright notice and this permission notice shall be included",
+            "THE SOFTWARE IS PROVIDED \"AS IS\"",
+        ] {
+            assert!(licence.contains(part), "no {part}");
+        }
+        assert!(code.contains("uPlot"));
     }
 }

@@ -195,8 +195,16 @@ fn decide(
     }
 }
 
-/// Rules of each algorithm, keyed and not, with overrides, priorities and dry runs.
+/// Rules of each algorithm, keyed and not, with overrides, priorities, warm-ups, costs, exceptions and
+/// dry runs.
 const NEW: &str = "
+  - name: cart
+    match: { path: /cart }
+    upstream: app
+    flow:
+      - { name: units, limit: 6/1s, key: \"header:x-tenant\", cost: { default: 1, POST: 2 }, except: { client_ip: 192.0.2.3/32 }, overrides: [{ when: { \"header:x-tenant\": \"1\" }, limit: 3/1s }] }
+      - { name: turns, algorithm: fixed_window, limit: 7/2s, priority: { header: x-tenant, equals: \"2\", max_wait: 300ms } }
+      - { name: warm, limit: 20/1s, burst: 4, warm_up: { period: 2s, cold_factor: 4 } }
   - name: login
     match: { path: /login }
     upstream: app
@@ -250,11 +258,12 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let path = prop::sample::select(vec!["/login", "/search", "/other"]);
+    let path = prop::sample::select(vec!["/cart", "/login", "/search", "/other"]);
     let gap = prop_oneof![Just(0), 0..30_u64, 100..900_u64];
-    let step = (gap, path, 1..4_u8, 0..3_u8, 0..400_u64, any::<bool>());
-    let step = step.prop_map(|(gap, path, client, tenant, lasts, fails)| {
-        let sent = sent(path, client, tenant);
+    let method = prop_oneof![3 => Just(Method::GET), 1 => Just(Method::POST)];
+    let step = (gap, path, 1..4_u8, 0..3_u8, method, 0..400_u64, any::<bool>());
+    let step = step.prop_map(|(gap, path, client, tenant, method, lasts, fails)| {
+        let sent = Sent { method, ..sent(path, client, tenant) };
         Step { gap, sent, lasts, fails }
     });
     prop::collection::vec(step, 1..120)
@@ -359,11 +368,15 @@ proptest! {
     fn it_does_so_too_if_rules_come_and_go(steps in steps()) {
         let requests = steps.len() as u64;
         let less = without(&["bucket", "dry", "fixed", "leaky", "pacing:"]);
-        // All new rules count by the client's address or together, except one by a header.
-        let by_header = steps.iter().filter(|step| step.sent.path == "/search").count() as u64;
+        let to = |path: &str| steps.iter().filter(|step| step.sent.path == path).count() as u64;
+        // All new rules count by the client's address or together, except one by a header. Where a rule
+        // has overrides, the new file decides all by itself.
+        let with_overrides = to("/cart");
+        let by_header = to("/search");
         let rates = rates_only();
-        prop_assert_eq!(check(&less, &rates, steps.clone())?, requests - by_header);
-        prop_assert_eq!(check(&rates, &less, steps)?, requests);
+        let found = check(&less, &rates, steps.clone())?;
+        prop_assert_eq!(found, requests - with_overrides - by_header);
+        prop_assert_eq!(check(&rates, &less, steps)?, requests - with_overrides);
     }
 }
 

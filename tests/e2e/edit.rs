@@ -262,6 +262,20 @@ fn an_edit_in_the_browser_is_previewed_and_applied_on_a_phone() {
     browser.wait("!document.querySelector('#edit-preview').disabled");
     browser.value("document.querySelector('#edit-preview').click()");
     let report = "document.querySelector('#edit-report-text').textContent";
+    // Nothing begins before the person has seen what it takes.
+    browser.wait(&format!("/takes up to \\d+\\.\\d MiB of memory/.test({report})"));
+    let begin = "document.querySelector('#edit-begin')";
+    browser.wait(&format!("!{begin}.hidden"));
+    let before =
+        Client::new(gateway.address("admin")).request("GET", "/preview", &[("host", "localhost")]);
+    assert_eq!(before.status, 404);
+    // What was asked for another text cannot begin.
+    browser.call("Input.insertText", &json!({ "text": " " }));
+    browser.wait(&format!("{begin}.hidden"));
+    browser.wait("!document.querySelector('#edit-preview').disabled");
+    browser.value("document.querySelector('#edit-preview').click()");
+    browser.wait(&format!("!{begin}.hidden"));
+    browser.value(&format!("{begin}.click()"));
     browser.wait(&format!("{report}.includes('The preview runs')"));
     let mut client = Client::new(gateway.web());
     for _ in 0..4 {
@@ -271,7 +285,7 @@ fn an_edit_in_the_browser_is_previewed_and_applied_on_a_phone() {
     assert_eq!(browser.value("document.documentElement.scrollWidth"), 360);
     browser.value("document.querySelector('#edit-apply').click()");
     browser.wait("document.querySelector('#edit-status').textContent.includes('✓ applied')");
-    assert_eq!(fs::read_to_string(&gateway.config).expect("read"), YAML.replace("5/1h", "2/1h"));
+    assert_eq!(fs::read_to_string(&gateway.config).expect("read"), YAML.replace("5/1h", "2/1h "));
     // With what the preview has counted.
     eventually("the preview's state is in force", || {
         (client.get("/login").status == 429).then_some(())

@@ -8,7 +8,11 @@ use super::common::{
     yaml,
 };
 use serde_json::Value;
-use std::{fs, process::Command};
+use std::{
+    fs,
+    io::Write,
+    process::{Command, Stdio},
+};
 
 const OLD: &str = "
   - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: few, limit: 40/6h, burst: 40, key: \"header:x-tenant\" }] }
@@ -176,9 +180,9 @@ fn the_commands_preview_and_apply() {
     };
     let path = file.to_str().expect("text");
     let preview = command(&["preview", path, "--for", "1h"])
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     gateway.wait_log("a preview begins");
@@ -200,7 +204,7 @@ fn the_commands_preview_and_apply() {
     assert!(out.contains("all: passed → all: rejected by few (rate)"), "{out}");
     fs::write(&file, &old).expect("written");
     let output = command(&["preview", path, "--for", "1s", "--apply"])
-        .stdin(std::process::Stdio::null())
+        .stdin(Stdio::null())
         .output()
         .expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -210,6 +214,36 @@ fn the_commands_preview_and_apply() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no preview is running"));
     fs::write(&file, "listeners: nonsense\n").expect("written");
-    let output = command(&["preview", path]).stdin(std::process::Stdio::null()).output();
+    let output = command(&["preview", path]).stdin(Stdio::null()).output();
     assert_eq!(output.expect("it runs").status.code(), Some(1));
+}
+
+#[test]
+fn no_preview_begins_if_the_person_says_no() {
+    let up = Script::answering(|_| ok("hello"));
+    let old = yaml(up.address, "  - { name: all, match: { path_prefix: / }, upstream: up }");
+    let new = old.replace("upstream: up }", "upstream: up, flow: [{ name: few, limit: 1/6h }] }");
+    let gateway = Gateway::start(&old);
+    let file = gateway.dir.path().join("new.yaml");
+    fs::write(&file, &new).expect("written");
+    // Only a terminal is asked.
+    let program = env!("CARGO_BIN_EXE_flowgate");
+    let file = file.display();
+    let admin = gateway.address("admin");
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--return", "--command"])
+        .arg(format!("{program} preview {file} --admin {admin}"))
+        .arg("/dev/null")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script is installed");
+    terminal.stdin.as_mut().expect("piped").write_all(b"n\n").expect("written");
+    let output = terminal.wait_with_output().expect("it ends");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    let [cost, question] =
+        [" of memory in the gateway", "Begin? [y/N]"].map(|part| shown.find(part));
+    assert!(cost.is_some() && cost < question, "{shown}");
+    assert_eq!(send(&gateway, "GET", "/preview", "").status, 404, "nothing was started");
 }

@@ -60,7 +60,7 @@ const Editor = (() => {
     Completion.update();
     checks += 1;
     clearTimeout(timer);
-    $("edit-save").disabled = $("edit-preview").disabled = true;
+    $("edit-save").disabled = $("edit-preview").disabled = $("edit-begin").hidden = true;
     if (!isEdited()) {
       checked({ count: 0, problems: [] });
       return status("", "not edited");
@@ -162,22 +162,41 @@ const Editor = (() => {
   };
 
   // The preview.
+  let asked = "";
+  const tell = (words) => text($("edit-report-text"), words);
+  /** Shows what a preview would take, and asks whether to begin. */
   const preview = async () => {
+    clearTimeout(looking);
     $("edit-report").hidden = false;
     $("edit-apply").disabled = true;
-    text($("edit-report-text"), "beginning");
+    tell("checking");
+    asked = edited();
     try {
-      const begun = await ask("preview?for=10m", { method: "POST", body: edited() });
-      if (!begun.ok) return text($("edit-report-text"), await begun.text());
+      const cost = await ask("preview?check", { method: "POST", body: asked });
+      if (!cost.ok) return tell(await cost.text());
+      const size = ((await cost.json()).memory_bytes / 2 ** 20).toFixed(1);
+      tell(`The preview takes up to ${size} MiB of memory in the gateway. It rejects and delays no request.`);
+      $("edit-begin").hidden = asked !== edited();
+    } catch (error) {
+      tell(error.message);
+    }
+  };
+
+  const begin = async () => {
+    $("edit-begin").hidden = true;
+    tell("beginning");
+    try {
+      const begun = await ask("preview?for=10m", { method: "POST", body: asked });
+      if (!begun.ok) return tell(await begun.text());
       // Whatever another has written before the preview began would be lost; what is written later is found by the apply.
       const same = await send("edit/check");
       if (!same.ok) {
         await ask("preview", { method: "DELETE" });
-        return text($("edit-report-text"), same.status === 412 ? await same.text() : "the file cannot be checked");
+        return tell(same.status === 412 ? await same.text() : "the file cannot be checked");
       }
       look();
     } catch (error) {
-      text($("edit-report-text"), error.message);
+      tell(error.message);
     }
   };
 
@@ -185,10 +204,10 @@ const Editor = (() => {
     clearTimeout(looking);
     try {
       const answer = await ask("preview");
-      if (!answer.ok) return text($("edit-report-text"), await answer.text());
+      if (!answer.ok) return tell(await answer.text());
       report(await answer.json());
     } catch (error) {
-      text($("edit-report-text"), error.message);
+      tell(error.message);
       looking = setTimeout(look, LOOK);
     }
   };
@@ -198,7 +217,7 @@ const Editor = (() => {
     const runs = found.state === "running";
     const rows = found.changes.slice(0, 20).map((change) => `${String(change.count).padStart(8)}  ${change.here} → ${change.there}`);
     const left = found.remaining_s === undefined || found.remaining_s === null ? "" : `, ${Math.ceil(found.remaining_s)} s left`;
-    text($("edit-report-text"), [
+    tell([
       runs ? `The preview runs${left}. It rejects and delays no request.` : `The preview has ended because ${found.ended_because}.`,
       `${count(requests.compared, "request")}: ${requests.same} the same, ${requests.would_be_rejected} would be rejected, ${requests.would_pass} would pass, ${requests.would_be_delayed} would be delayed, ${requests.no_longer_delayed} no longer delayed, ${requests.other_answer} answered otherwise`,
       ...rows,
@@ -235,6 +254,7 @@ const Editor = (() => {
   $("edit-load").addEventListener("click", reload);
   $("edit-save").addEventListener("click", save);
   $("edit-preview").addEventListener("click", preview);
+  $("edit-begin").addEventListener("click", begin);
   $("edit-apply").addEventListener("click", () => apply().catch((error) => status("bad", `✕ ${error.message}`)));
   $("edit-stop").addEventListener("click", () => stop().catch((error) => status("bad", `✕ ${error.message}`)));
   addEventListener("beforeunload", (event) => { if (isEdited()) event.preventDefault(); });

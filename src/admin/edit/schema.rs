@@ -21,7 +21,7 @@ const KEPT: [&str; 12] = [
 ];
 
 /// The longest description, in characters.
-const LONGEST: usize = 70;
+const LONGEST: usize = 64;
 
 /// Returns the schema, shortened, as JSON.
 pub(crate) fn completion() -> String {

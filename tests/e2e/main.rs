@@ -13,6 +13,7 @@ mod balance;
 mod binary_upgrade;
 mod cluster;
 mod dashboard;
+mod dashboard_troubles;
 mod descriptors;
 mod divided;
 mod duplicates;

@@ -3,11 +3,11 @@
 use core::{num::NonZeroU64, time::Duration};
 use flowgate::flow::{
     Admission, Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason,
-    Rejection, Report, Rule, Rules, SlotId,
+    Rejection, Report, Rule, Rules, SlotId, WarmUp, breaker,
     calendar::{Calendar, Run},
     limiter::{
         SyncedConfig, concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log,
-        sliding_window, token_bucket,
+        sliding_window, token_bucket, warm_up,
     },
     pacing,
 };
@@ -81,7 +81,8 @@ impl Day {
 
     pub(crate) fn install(&mut self, rules: &Rules) {
         let installed = self.gate.install(rules, self.now);
-        self.slots = installed.flow.into_iter().chain(installed.pacing).collect();
+        let own = installed.pacing.into_iter().chain(installed.breaker);
+        self.slots = installed.flow.into_iter().chain(own).collect();
     }
 
     /// Takes one step; returns what became of the request, if one arrived.
@@ -92,8 +93,11 @@ impl Day {
             Step::End(which) => {
                 if !self.live.is_empty() {
                     let live = self.live.swap_remove(which % self.live.len());
-                    if which.is_multiple_of(2) {
-                        live.permit.finish(Outcome::Success { at: self.now });
+                    match which % 4 {
+                        0 | 2 => _ = live.permit.finish(Outcome::Success { at: self.now }),
+                        1 => _ = live.permit.finish(Outcome::Failure { at: self.now }),
+                        // The client leaves.
+                        _ => {}
                     }
                 }
             }
@@ -151,6 +155,33 @@ pub(crate) fn key(client: u8) -> Key {
 /// Returns every kind of rule, a few at a time, with steps for a day.
 pub(crate) fn days() -> impl Strategy<Value = (Rules, Vec<Step>)> {
     windows().prop_flat_map(|window| (rules(window), steps(window)))
+}
+
+/// Returns rules of every kind, with warm-ups and a breaker, and steps for a day.
+pub(crate) fn all_days() -> impl Strategy<Value = (Rules, Vec<Step>)> {
+    (days(), any::<bool>(), any::<bool>()).prop_map(|((mut rules, steps), warms, breaks)| {
+        if warms {
+            let rate = Rate::new(7, Duration::from_secs(1)).expect("a rate");
+            let warm_up = WarmUp { period: Duration::from_secs(2), cold_factor: 3 };
+            let config = warm_up::Config { rate, burst: 5, warm_up };
+            rules.flow.push(rule(8, Algorithm::WarmUp(config), false));
+            if let Some(pacing) = &mut rules.pacing {
+                pacing.warm_up = Some(warm_up);
+            }
+        }
+        rules.breaker = breaks.then(|| breaker::Config {
+            error_ratio: None,
+            slow: None,
+            errors: Some(2),
+            min_requests: 2,
+            window: Duration::from_secs(1),
+            buckets: 4,
+            open_for: Duration::from_millis(30),
+            probes: 2,
+            dry_run: false,
+        });
+        (rules, steps)
+    })
 }
 
 /// Returns one rule with steps for a day.

@@ -4,11 +4,11 @@
 
 use crate::{
     config,
-    day::{Day, MORNING, Step, cost, days},
+    day::{Day, MORNING, Step, all_days, cost, key},
 };
 use core::time::Duration;
-use flowgate::flow::{Admission, Claim, Rejection, Report, Rules};
-use proptest::{collection::vec, prelude::*};
+use flowgate::flow::{Admission, Claim, Grant, Rejection, Report, Rules};
+use proptest::{collection::vec, option, prelude::*};
 
 /// A peek: client, cost, and how far ahead in nanoseconds.
 type Peek = (u8, u64, u64);
@@ -17,6 +17,35 @@ type Peek = (u8, u64, u64);
 fn peeks() -> impl Strategy<Value = Vec<Vec<Peek>>> {
     let ahead = prop_oneof![3 => Just(0), 1 => 0..3_000_000_000_u64];
     vec(vec((0..9_u8, cost(), ahead), 0..4), 150)
+}
+
+/// Returns rules of every kind, of which some only observe, and steps for a day.
+fn days() -> impl Strategy<Value = (Rules, Vec<Step>)> {
+    let observes = prop::bool::weighted(0.2);
+    (all_days(), vec(observes, 6)).prop_map(|((mut rules, steps), observes)| {
+        for (rule, observes) in rules.flow.iter_mut().zip(&observes) {
+            rule.dry_run = *observes;
+        }
+        if let Some(breaker) = &mut rules.breaker {
+            breaker.dry_run = observes[5];
+        }
+        (rules, steps)
+    })
+}
+
+/// What operators grant, and to whom: rule, client, cost, and for how long in nanoseconds.
+type Granted = (usize, u8, u64, u64);
+
+fn grants() -> impl Strategy<Value = Vec<Option<Granted>>> {
+    let grant = (any::<usize>(), 0..9_u8, 1..20_u64, 0..3_000_000_000_u64);
+    vec(option::weighted(0.1, grant), 150)
+}
+
+/// Returns whether the rule took the grant.
+fn grant(day: &Day, (rule, client, count, lasts): Granted) -> bool {
+    let Some(slot) = day.slots.get(rule % day.slots.len().max(1)) else { return false };
+    let until = day.now + Duration::from_nanos(lasts);
+    day.gate.grant(*slot, day.now, Grant { key: key(client), count, left: count, until })
 }
 
 /// Makes the tables of keyed rules so small that clients evict each other.
@@ -58,6 +87,7 @@ proptest! {
         (next, _) in days(),
         peeks in peeks(),
         reserved in vec(any::<bool>(), 150),
+        grants in grants(),
         max_keys in 1..9_u32,
         millis in 0..2000_u64,
     ) {
@@ -71,6 +101,9 @@ proptest! {
             for (client, cost, ahead) in peeks {
                 let claims: Vec<Claim> = other.claims(client, cost);
                 drop(other.gate.peek(other.now + Duration::from_nanos(ahead), &claims));
+            }
+            if let Some(granted) = grants[at] {
+                prop_assert_eq!(grant(&day, granted), grant(&other, granted));
             }
             if at == half {
                 // States that the edit left to be converted are peeked at too.

@@ -2,13 +2,11 @@
 
 use crate::{
     config,
-    day::{MORNING, Step, days, key, rule},
+    day::{MORNING, Step, all_days, key},
 };
 use core::time::Duration;
 use flowgate::flow::{
-    Algorithm, Claim, Gate, Instant, Outcome, Permit, Quota, Rate, Reason, Rules, SlotId, WarmUp,
-    breaker,
-    limiter::warm_up,
+    Claim, Gate, Instant, Outcome, Permit, Quota, Reason, Rules, SlotId,
     transfer::{Changes, ExportedRule, GateExport, Journal, Late, LateChange, Part, Place},
 };
 use proptest::prelude::*;
@@ -125,39 +123,12 @@ fn apply(changes: &Changes, gate: &Gate, slots: &flowgate::flow::ImportedSlots) 
     }
 }
 
-/// Rules of every kind.
-fn all_rules() -> impl Strategy<Value = (Rules, Vec<Step>)> {
-    (days(), any::<bool>(), any::<bool>()).prop_map(|((mut rules, steps), warms, breaks)| {
-        if warms {
-            let rate = Rate::new(7, Duration::from_secs(1)).expect("a rate");
-            let warm_up = WarmUp { period: Duration::from_secs(2), cold_factor: 3 };
-            let config = warm_up::Config { rate, burst: 5, warm_up };
-            rules.flow.push(rule(8, Algorithm::WarmUp(config), false));
-            if let Some(pacing) = &mut rules.pacing {
-                pacing.warm_up = Some(warm_up);
-            }
-        }
-        rules.breaker = breaks.then(|| breaker::Config {
-            error_ratio: None,
-            slow: None,
-            errors: Some(2),
-            min_requests: 2,
-            window: Duration::from_secs(1),
-            buckets: 4,
-            open_for: Duration::from_millis(30),
-            probes: 2,
-            dry_run: false,
-        });
-        (rules, steps)
-    })
-}
-
 proptest! {
     #![proptest_config(config())]
 
     #[test]
     fn a_gate_that_moves_decides_as_one_that_stays(
-        (rules, steps) in all_rules(),
+        (rules, steps) in all_days(),
         before in 0..100_usize,
         patience in prop_oneof![Just(0), 1..2_000_000_000_u64],
     ) {
@@ -203,7 +174,7 @@ proptest! {
 
     #[test]
     fn numbers_that_are_no_state_change_nothing(
-        (rules, steps) in all_rules(),
+        (rules, steps) in all_days(),
         numbers in prop::collection::vec(prop_oneof![any::<u64>(), 0..9_u64], 0..20),
         place in prop_oneof![
             Just(Place::All),

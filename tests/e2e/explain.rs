@@ -44,34 +44,72 @@ fn command(gateway: &Gateway, arguments: &[&str]) -> Output {
     command.args(arguments).args(["--admin", &admin]).output().expect("it runs")
 }
 
+/// Adds an access log in the gateway's folder.
+fn logged(yaml: &str) -> String {
+    yaml.replacen("workers: 2", "workers: 2\naccess_log: access.log", 1)
+}
+
+/// Returns the lines of the access log in their order, once there are `count`.
+fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
+    let mut lines = eventually("all requests are logged", || {
+        let text = fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        let lines: Vec<Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        (lines.len() == count).then_some(lines)
+    });
+    lines.sort_by_key(|line| line["ts"].as_str().map(str::to_owned));
+    lines
+}
+
+/// The interval of `/spaced`, in milliseconds.
+const INTERVAL: f64 = 400.0;
+
+/// Rules whose intervals are long, beside those of every algorithm.
+const LONG: &str = "
+  - { name: spaced, match: { path: /spaced }, upstream: up, pacing: { rate: 5/2s, max_wait: 10s } }
+  - { name: rare, match: { path: /rare }, upstream: up, pacing: { rate: 1/1h, max_wait: 1s } }
+  - name: cold
+    match: { path: /cold }
+    upstream: up
+    flow: [{ name: warms, limit: 12/6h, burst: 6, warm_up: { period: 1h }, key: \"header:x-tenant\" }]
+  - name: counter
+    match: { path: /counter }
+    upstream: up
+    flow: [{ name: sliding, algorithm: sliding_counter, limit: 4/24h, key: \"header:x-tenant\" }]
+";
+
+/// Requests for all rules.
+fn all_requests() -> Vec<(String, String)> {
+    let mut all = requests(0x9e37_79b9_7f4a_7c15, 120);
+    for number in 0..24 {
+        let tenant = format!("tenant-{}", number % 3);
+        let few: &[&str] = if number < 5 { &["/spaced", "/rare"] } else { &[] };
+        let paths = few.iter().chain(&["/cold", "/counter"]);
+        all.extend(paths.map(|path| ((*path).to_owned(), tenant.clone())));
+    }
+    all
+}
+
 #[test]
 fn what_is_explained_is_what_happens_next() {
     let up = Script::answering(|_| ok("hello"));
-    let logged = yaml(up.address, EVERY_ALGORITHM).replacen(
-        "workers: 2",
-        "workers: 2\naccess_log: access.log",
-        1,
-    );
-    let gateway = Gateway::start(&logged);
+    let gateway = Gateway::start(&logged(&yaml(up.address, &format!("{EVERY_ALGORITHM}{LONG}"))));
     let mut client = Client::new(gateway.web());
     let mut said = Vec::new();
-    for (path, tenant) in requests(0x9e37_79b9_7f4a_7c15, 120) {
+    for (path, tenant) in all_requests() {
         // Another client's peeks in between, of all routes, change nothing.
-        for other in ["/login", "/search", "/cart?user=1", "/rest/b"] {
+        for other in
+            ["/login", "/search", "/cart?user=1", "/rest/b", "/spaced", "/cold", "/counter"]
+        {
             explain(&gateway, other, "tenant-0");
         }
         let explanation = explain(&gateway, &path, &tenant);
         let status = client.request("GET", &path, &[("x-tenant", &tenant)]).status;
         said.push((explanation, status));
     }
-    let mut lines = eventually("all requests are logged", || {
-        let text = fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
-        let lines: Vec<Value> =
-            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        (lines.len() == said.len()).then_some(lines)
-    });
-    lines.sort_by_key(|line| line["ts"].as_str().map(str::to_owned));
+    let lines = lines(&gateway, said.len());
     let mut rejected = 0;
+    let mut delayed = 0;
     for ((said, status), line) in said.iter().zip(&lines) {
         let flow = &line["flow"];
         assert_eq!(said["route"]["name"], line["route"], "{said} {line}");
@@ -90,7 +128,16 @@ fn what_is_explained_is_what_happens_next() {
         if let Some(key) = flow["keys"].get(flow["rule"].as_str().expect("a rule")) {
             assert_eq!(&rule["fingerprint"], key, "{said} {line}");
         }
-        if *status == 429 {
+        // It counts down from the question to the request.
+        let [before, then] = [&said["wait_ms"], &flow["wait_ms"]].map(Value::as_f64);
+        assert!(then.is_some() && before >= then, "{said} {line}");
+        if flow["decision"] == "delayed" {
+            delayed += 1;
+            assert!(then > Some(0.0) && before <= Some(INTERVAL), "{said} {line}");
+        } else {
+            assert_eq!(before, Some(0.0), "{said} {line}");
+        }
+        if flow["decision"] == "rejected" {
             rejected += 1;
             assert_eq!(said["rule"], flow["rule"], "{said} {line}");
             // Both count down.
@@ -99,10 +146,55 @@ fn what_is_explained_is_what_happens_next() {
             assert!(before >= then, "{said} {line}");
         }
     }
-    assert!(rejected > 20, "{rejected}");
+    assert!(rejected > 50, "{rejected}");
+    assert!(delayed > 2, "{delayed}");
+    for route in ["rare", "cold", "counter"] {
+        let of_route = |line: &&Value| line["route"] == route;
+        let of_route: Vec<_> = lines.iter().filter(of_route).collect();
+        let is_rejected = |line: &&&Value| line["flow"]["decision"] == "rejected";
+        let count = of_route.iter().filter(is_rejected).count();
+        assert!((1..of_route.len()).contains(&count), "{route}: {count}");
+    }
     // What was peeked at is in no count.
     let listed = rejections(&gateway, "?limit=1000");
     assert_eq!(listed["total"], rejected);
+}
+
+#[test]
+fn the_server_that_is_named_gets_the_next_request() {
+    let servers = [(); 2].map(|()| Script::answering(|_| ok("hello")));
+    let [one, two] = [&servers[0], &servers[1]].map(|server| server.address);
+    let both = format!("servers: [{{ url: \"http://{one}\" }}, {{ url: \"http://{two}\" }}]");
+    let more = format!(
+        "upstreams:\n  - {{ name: turns, {both} }}\n  - {{ name: keyed, {both}, balance: hash, hash_key: \"header:x-tenant\" }}"
+    );
+    let routes = "
+  - { name: turns, match: { path: /turns }, upstream: turns }
+  - { name: keyed, match: { path: /keyed }, upstream: keyed }
+  - { name: up, match: { path: /up }, upstream: up }";
+    let gateway = Gateway::start(&logged(&yaml(one, routes)).replacen("upstreams:", &more, 1));
+    let mut client = Client::new(gateway.web());
+    let mut named = Vec::new();
+    for number in 0..40 {
+        let tenant = format!("tenant-{}", number * 7 % 10);
+        for path in ["/turns", "/keyed"] {
+            let server = explain(&gateway, path, &tenant)["upstream"]["server"].clone();
+            assert_eq!(client.request("GET", path, &[("x-tenant", &tenant)]).status, 200);
+            named.push(server);
+        }
+    }
+    let lines = lines(&gateway, named.len());
+    for (server, line) in named.iter().zip(&lines) {
+        assert_eq!(*server, line["upstream"], "{line}");
+    }
+    for route in ["turns", "keyed"] {
+        for server in [one, two] {
+            let is_there =
+                |line: &&Value| line["route"] == route && line["upstream"] == server.to_string();
+            let count = lines.iter().filter(is_there).count();
+            assert!((4..=36).contains(&count), "{route} to {server}: {count}");
+        }
+    }
 }
 
 #[test]

@@ -8,9 +8,11 @@ use crate::{
 };
 use core::time::Duration;
 use fastrand::Rng;
+use flate2::{Compression, write::GzEncoder};
 use std::{
     fmt::Write,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -317,3 +319,90 @@ routes:
   - { name: shop, match: { host: shop.example, path_prefix: /api }, upstream: app }
   - { name: home, match: { host: shop.example, path: / }, upstream: app }
 ";
+
+/// A format of logs: how it writes the request of a client at a minute and a second.
+type Format = (&'static str, fn(client: usize, minute: usize, second: usize) -> String);
+
+/// Every format that is read, of the same requests at 5 o'clock.
+const FORMATS: [Format; 8] = [
+    ("events", |client, minute, second| {
+        let at = (minute * 60 + second) * 1000;
+        format!(
+            "{{\"t\":{at},\"client_ip\":\"192.0.2.{client}\",\"path\":\"/api/x\",\"duration\":0}}"
+        )
+    }),
+    ("combined", |client, minute, second| {
+        format!(
+            "192.0.2.{client} - - [21/Nov/2026:05:{minute:02}:{second:02} +0000] \"GET /api/x HTTP/1.1\" 200 5 \"-\" \"curl\""
+        )
+    }),
+    ("common", |client, minute, second| {
+        format!(
+            "192.0.2.{client} - - [21/Nov/2026:05:{minute:02}:{second:02} +0000] \"GET /api/x HTTP/1.1\" 200 5"
+        )
+    }),
+    ("caddy", |client, minute, second| {
+        let ts = 1_795_237_200 + minute * 60 + second;
+        format!(
+            "{{\"ts\":{ts}.0,\"request\":{{\"remote_ip\":\"192.0.2.{client}\",\"method\":\"GET\",\"host\":\"h\",\"uri\":\"/api/x\"}},\"duration\":0.0,\"status\":200}}"
+        )
+    }),
+    ("envoy text", |client, minute, second| {
+        format!(
+            "[2026-11-21T05:{minute:02}:{second:02}.000Z] \"GET /api/x HTTP/2\" 200 - 0 5 0 0 \"192.0.2.{client}\" \"-\" \"-\" \"h\" \"-\""
+        )
+    }),
+    ("envoy JSON", |client, minute, second| {
+        format!(
+            "{{\"start_time\":\"2026-11-21T05:{minute:02}:{second:02}.000Z\",\"method\":\"GET\",\"path\":\"/api/x\",\"response_code\":200,\"duration\":0,\"downstream_remote_address\":\"192.0.2.{client}:99\"}}"
+        )
+    }),
+    ("traefik", |client, minute, second| {
+        format!(
+            "{{\"StartUTC\":\"2026-11-21T05:{minute:02}:{second:02}.0Z\",\"RequestMethod\":\"GET\",\"RequestPath\":\"/api/x\",\"Duration\":0,\"ClientHost\":\"192.0.2.{client}\",\"DownstreamStatus\":200}}"
+        )
+    }),
+    ("flowgate", |client, minute, second| {
+        format!(
+            "{{\"ts\":\"2026-11-21T05:{minute:02}:{second:02}.0Z\",\"method\":\"GET\",\"host\":\"h\",\"path\":\"/api/x\",\"route\":\"all\",\"status\":200,\"duration_ms\":0.0,\"outcome\":\"completed\",\"client_ip\":\"192.0.2.{client}\",\"config_hash\":\"0\",\"flow\":{{\"decision\":\"passed\",\"wait_ms\":0.0}}}}"
+        )
+    }),
+];
+
+#[test]
+fn the_same_traffic_in_every_format_gives_the_same_limit() {
+    // At most one request a second: some logs have no parts of a second.
+    let mut rng = Rng::with_seed(3);
+    let mut requests = Vec::new();
+    for at in 0..3600 {
+        let client = if at % 3 == 0 { 200 } else { rng.usize(0..120) };
+        if rng.f64() < 0.7 {
+            requests.push((client, at / 60, at % 60));
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut pages: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, line) in FORMATS {
+        let lines = requests.iter().map(|(client, minute, second)| line(*client, *minute, *second));
+        let text = lines.collect::<Vec<_>>().join("\n") + "\n";
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(text.as_bytes()).unwrap();
+        for (name, bytes) in [
+            (name.to_owned(), text.into_bytes()),
+            (format!("{name}, gzipped"), gzip.finish().unwrap()),
+        ] {
+            let path = folder.path().join(&name);
+            fs::write(&path, bytes).unwrap();
+            let (result, page) = suggest(&options(path));
+            assert_eq!(result, SuggestResult::Proposed, "{name}: {page}");
+            let rules: Vec<String> =
+                page.lines().filter(|line| line.contains("limit:")).map(str::to_owned).collect();
+            assert!(!rules.is_empty(), "{name}: {page}");
+            pages.push((name, rules));
+        }
+    }
+    let (_, expected) = &pages[0];
+    for (name, rules) in &pages {
+        assert_eq!(rules, expected, "{name}");
+    }
+}

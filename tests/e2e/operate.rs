@@ -54,8 +54,14 @@ fn the_demo_runs_with_one_command_and_throttles() {
     let passed = count("200");
     let rejected = count("429");
     let echoed = curl(&[&format!("http://127.0.0.1:{}/anything?x=1", ports[0])]);
+    // The admin listener is on.
+    let admin = format!("http://127.0.0.1:{}", ports[2]);
+    let pages = ["/readyz", "/routes", "/dashboard"].map(|page| curl(&[&format!("{admin}{page}")]));
     drop(demo.kill());
     drop(demo.wait());
+    assert_eq!(pages[0], "ready\n");
+    assert!(pages[1].contains("five-a-second"), "{}", pages[1]);
+    assert!(pages[2].contains("<title>flowgate</title>"), "{}", pages[2]);
     assert!(printed.expect("it says what to try").is_ok_and(|line| !line.is_empty()));
     assert_eq!((passed, rejected), (5, 25), "{codes:?}");
     let echoed: serde_json::Value = serde_json::from_str(&echoed).expect("JSON");

@@ -208,7 +208,8 @@ impl ServerHealth {
         let mut state = self.lock();
         state.failures = 0;
         // One that was sent before the ejection says nothing about the time after it.
-        let is_trial = state.ejected.is_some_and(|ejected| ejected.trial.is_some());
+        let is_over = |ejected: Ejected| ejected.trial.is_some() || now >= ejected.until;
+        let is_trial = state.ejected.is_some_and(is_over);
         let change = if is_trial { state.readmit(now) } else { None };
         self.publish(&state);
         change
@@ -471,6 +472,16 @@ mod tests {
         failed(&health, 0, Failure::Connect);
         assert_eq!(health.succeeded(at(1)), None);
         assert!(!admits(&health, 2));
+    }
+
+    #[test]
+    fn an_answer_after_an_ejection_ends_it_also_if_no_request_was_to_try_the_server() {
+        // The only server of an upstream is asked whatever is known of it.
+        let health = ServerHealth::default();
+        failed(&health, 0, Failure::Connect);
+        assert_eq!(health.succeeded(at(9_999)), None);
+        assert_eq!(health.succeeded(at(10_000)), Some(Change::Returned(secs(10))));
+        assert!(!health.is_out());
     }
 
     #[test]

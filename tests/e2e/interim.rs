@@ -116,6 +116,41 @@ fn curl_shows_the_hints_of_both_versions() {
 }
 
 #[test]
+fn a_hint_that_comes_while_large_headers_are_written_breaks_nothing() {
+    const STREAMS: u32 = 60;
+    let large =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: {}\r\n\r\n", "x".repeat(50_000));
+    let (hinted, hints) = mpsc::channel();
+    let hinted = Mutex::new(hinted);
+    let server = Script::start(move |_, mut connection: Connection| {
+        while let Some(request) = connection.read() {
+            if request.path() == "/hint" {
+                connection.write("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+                hinted.lock().expect("no panic").send(()).expect("awaited");
+            }
+            connection.write(&large);
+        }
+    });
+    let gateway = in_front_of(&server);
+    let mut client = Client::new(gateway.web());
+    for number in 0..STREAMS {
+        let path = if number % 10 == 5 { "/hint" } else { "/" };
+        client.get(2 * number + 1, path, &[]);
+    }
+    // It reads when the gateway has written what the sockets take, and waits with the rest.
+    for _ in 0..STREAMS / 10 {
+        hints.recv_timeout(PATIENCE).expect("a hint");
+    }
+    let mut ended = 0;
+    while ended < STREAMS {
+        let frame = client.read().expect("the connection lives");
+        let is_last = frame.flags & 1 != 0 && matches!(frame.kind, 0 | 1);
+        assert_ne!(frame.kind, 7, "GOAWAY");
+        ended += u32::from(is_last);
+    }
+}
+
+#[test]
 fn a_client_that_wants_a_small_table_gets_responses_alone() {
     let (server, seen) = hinting();
     let gateway = in_front_of(&server);

@@ -68,6 +68,11 @@ impl Upstream {
         self.members().servers.iter().any(|member| member.id == server.id)
     }
 
+    /// Returns whether a server has this place among them.
+    pub fn is_at(&self, place: usize, server: &Server) -> bool {
+        self.members().servers.get(place).is_some_and(|member| member.id == server.id)
+    }
+
     /// Returns the names among its servers.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let hosts = self.plan.servers.iter().map(|server| &server.endpoint.host);

@@ -93,7 +93,13 @@ impl UpstreamAttempt<'_> {
         let mut tried = Tried::default();
         let mut now = self.start;
         let http1 = self.forward.upgrade.is_some();
-        let mut wanted = Wanted { fresh: false, http1, once: !is_repeatable, soon: false };
+        let mut wanted = Wanted {
+            fresh: false,
+            http1,
+            once: !is_repeatable,
+            soon: false,
+            deadline: self.deadline,
+        };
         let worker = &self.peer.worker;
         let upstream = self.upstream;
         if self.route.options.retry.is_some() {
@@ -111,7 +117,7 @@ impl UpstreamAttempt<'_> {
             self.turn_to(&server, request);
             let on = lease.insert(Lease::new(worker, upstream, server, sent.clone(), now));
             wanted.soon = self.retries.may_go_elsewhere(is_other_left);
-            let next = match on.find(wanted, self.deadline).await {
+            let next = match on.find(wanted).await {
                 Err(error) => {
                     self.note_unconnected(on.server(), &error, worker.clock.now())?;
                     self.next(Failed::Connect, on.server(), is_other_left)
@@ -131,7 +137,7 @@ impl UpstreamAttempt<'_> {
             match next {
                 Next::Same => chosen = Some(Picked { place, server, is_other_left }),
                 // Places are those of the list that it is in.
-                Next::Other if upstream.has(&server) => tried.add(place),
+                Next::Other if upstream.is_at(place, &server) => tried.add(place),
                 Next::Other => tried = Tried::default(),
                 Next::Any(wait) => {
                     let end = self.deadline.min(now + wait);
@@ -139,6 +145,10 @@ impl UpstreamAttempt<'_> {
                     Box::pin(worker.clock.sleep_until(end)).await;
                     tried = Tried::default();
                     now = worker.clock.now();
+                    if now >= self.deadline {
+                        self.timeout = Some(Timeout::Request);
+                        return Err(Failure::Timeout);
+                    }
                 }
             }
         }

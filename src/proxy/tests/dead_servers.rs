@@ -5,7 +5,7 @@ use crate::{
     clock::Clock,
     proxy::{Connector, upstream::connect::Dialer},
 };
-use core::time::Duration;
+use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
@@ -149,6 +149,27 @@ async fn who_waits_for_an_address_that_its_name_loses_goes_to_the_new_one() {
         resolve(after);
         dead.lock().expect("no panic").clear();
         assert_eq!(client.status().await, Some(204), "{before:?} to {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_of_the_client_says_nothing_about_a_server_that_it_has_no_time_for() {
+    let (proxy, _) = proxy(2, "");
+    for _ in 0..60 {
+        let mut client = proxy.client();
+        client
+            .send(
+                "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\
+                 content-type: application/grpc\r\ngrpc-timeout: 1n\r\n\r\n",
+            )
+            .await;
+        let head = read_head(&mut client.stream).await.expect("an answer");
+        assert!(head.contains("grpc-status: 4\r\n"), "{head}");
+    }
+    let snapshot = proxy.worker.live.load_full();
+    for server in snapshot.upstreams[0].servers() {
+        assert_eq!(server.meter.connect_failures.load(Relaxed), 0);
+        assert_eq!(server.health.word(), "healthy");
     }
 }
 

@@ -52,14 +52,18 @@ pub(crate) struct Wanted {
     pub(crate) once: bool,
     /// That it comes soon: another server is left, and the request may go there.
     pub(crate) soon: bool,
+    /// When the whole request must have ended.
+    pub(crate) deadline: Instant,
 }
 
 /// Why a request does not wait for a connection, but goes to another server.
-const GIVEN_UP: io::ErrorKind = io::ErrorKind::WouldBlock;
+#[derive(Debug, thiserror::Error)]
+#[error("the connection takes longer than usual")]
+struct GivenUp;
 
 /// Returns whether the request has not waited for a connection for as long as the server may take.
 pub(crate) fn is_given_up(error: &io::Error) -> bool {
-    error.kind() == GIVEN_UP
+    error.get_ref().is_some_and(|inner| inner.is::<GivenUp>())
 }
 
 impl Wanted {
@@ -102,9 +106,9 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached within the upstream's connect timeout, or before `deadline`.
-    pub(crate) async fn find(&mut self, wanted: Wanted, deadline: Instant) -> io::Result<()> {
-        let limit = self.upstream.options.connect_timeout.min(deadline.since(self.since));
+    /// The server cannot be reached within the upstream's connect timeout, or before the deadline.
+    pub(crate) async fn find(&mut self, wanted: Wanted) -> io::Result<()> {
+        let limit = self.upstream.options.connect_timeout.min(wanted.deadline.since(self.since));
         // In boxes because they are rare, and would make every request's future larger.
         if wanted.may_share(&self.upstream, &self.server) {
             Box::pin(self.share(wanted, limit)).await
@@ -162,9 +166,11 @@ impl Lease {
                     slow.took = Some(now.since(self.since));
                 }
             }
-            Err(error) if is_given_up(error) => {}
-            Err(_) => {
-                server.meter.connect_failures.fetch_add(1, Relaxed);
+            Err(error) => {
+                let is_own = is_given_up(error) || health::is_own_shortage(error);
+                if !is_own && now < wanted.deadline {
+                    server.meter.connect_failures.fetch_add(1, Relaxed);
+                }
             }
         }
         drop(slow);
@@ -335,11 +341,9 @@ async fn wait_for<T>(
 ) -> io::Result<T> {
     let is_patient = patience.is_none_or(|patience| patience >= limit);
     let wait = patience.unwrap_or(limit).min(limit);
-    worker
-        .clock
-        .timeout(wait, connection)
-        .await
-        .unwrap_or_else(|elapsed| Err(if is_patient { late(elapsed) } else { GIVEN_UP.into() }))
+    worker.clock.timeout(wait, connection).await.unwrap_or_else(|elapsed| {
+        Err(if is_patient { late(elapsed) } else { io::Error::other(GivenUp) })
+    })
 }
 
 fn late(elapsed: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> io::Error {
@@ -352,5 +356,20 @@ impl fmt::Debug for Lease {
             .field("server", &self.server.host)
             .field("reused", &self.reused)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn a_socket_that_is_busy_is_not_taken_for_a_wait_that_was_given_up() {
+        assert!(is_given_up(&io::Error::other(GivenUp)));
+        // What a Unix socket says whose server accepts no more connections.
+        for error in [io::Error::from(Errno::AGAIN), io::ErrorKind::WouldBlock.into()] {
+            assert!(!is_given_up(&error));
+        }
     }
 }

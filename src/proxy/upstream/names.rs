@@ -27,8 +27,10 @@ const TTL_MAX: Duration = Duration::from_mins(5);
 /// The time to live of addresses from the system's resolver, which knows none.
 const SYSTEM_TTL: Duration = Duration::from_secs(30);
 
-/// How many names are resolved at once. Each asks DNS for IPv4 and for IPv6.
+/// How many names are resolved at once, and how many of them may have failed before. Each asks DNS for
+/// IPv4 and for IPv6.
 const AT_ONCE: usize = 16;
+const FAILING_AT_ONCE: usize = 8;
 
 /// What the upstreams with a name say about when it is resolved again.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,8 @@ struct Name {
     schedule: Schedule,
     /// When it is to be resolved; `None` while it is.
     next: Option<Instant>,
+    /// Whether it is resolved again as soon as it was: files or servers have changed meanwhile.
+    again: bool,
     addresses: Option<Arc<[IpAddr]>>,
     /// Whether the log is still to say that they are others.
     has_changed: bool,
@@ -66,26 +70,37 @@ impl NameWatch {
     pub async fn run(mut self) {
         let mut names: HashMap<Arc<str>, Name> = HashMap::new();
         let mut under_way = JoinSet::new();
+        let mut failing = 0;
         loop {
             let now = self.clock.now();
             let snapshot = self.live.load();
             if self.resolver.follow(&snapshot.settings.dns_servers) {
-                names.values_mut().for_each(|name| name.next = name.next.map(|_| now));
+                for name in names.values_mut() {
+                    name.again = name.next.is_none();
+                    name.next = name.next.map(|_| now);
+                }
             }
             follow(&mut names, &snapshot, now);
             drop(snapshot);
-            for (host, name) in &mut names {
-                let has_room = under_way.len() < AT_ONCE;
-                if name.next.take_if(|next| *next <= now && has_room).is_some() {
+            let is_due = |name: &Name| name.next.is_some_and(|next| next <= now);
+            let mut due: Vec<_> = names.iter_mut().filter(|(_, name)| is_due(name)).collect();
+            due.sort_by_key(|(_, name)| name.next);
+            for (host, name) in due {
+                let is_failing = name.is_failing;
+                if under_way.len() < AT_ONCE && !(is_failing && failing >= FAILING_AT_ONCE) {
+                    name.next = None;
+                    failing += usize::from(is_failing);
                     let clock = self.clock.clone();
                     let source = self.resolver.source();
                     let host = Arc::clone(host);
                     under_way.spawn(async move {
-                        let found = clock.timeout(LOOKUP, source.lookup(&host)).await;
+                        let found = clock.timeout(LOOKUP, source.lookup(&host, &clock)).await;
                         let late = |_| Err(io::ErrorKind::TimedOut.into());
-                        (host, found.unwrap_or_else(late))
+                        (host, found.unwrap_or_else(late), is_failing)
                     });
                 }
+            }
+            for (host, name) in &mut names {
                 // Also after a reload, which may have begun before the last change.
                 if let Some(addresses) = &name.addresses {
                     self.live.resolve(host, addresses);
@@ -99,12 +114,13 @@ impl NameWatch {
                     }
                 }
             }
-            let due = names.values().filter_map(|name| name.next).min();
-            let due = due.filter(|_| under_way.len() < AT_ONCE);
-            let wake = due.unwrap_or(Instant::FAR_FUTURE).min(now + TICK);
+            // Those that are due wait for the end of another one.
+            let next = names.values().filter_map(|name| name.next).filter(|next| *next > now).min();
+            let wake = next.unwrap_or(Instant::FAR_FUTURE).min(now + TICK);
             tokio::select! {
                 () = self.clock.sleep_until(wake) => {}
-                Some(Ok((host, found))) = under_way.join_next() => {
+                Some(Ok((host, found, was_failing))) = under_way.join_next() => {
+                    failing -= usize::from(was_failing);
                     if let Some(name) = names.get_mut(&host) {
                         name.note(&host, found, self.clock.now());
                     }
@@ -124,8 +140,15 @@ impl Name {
     /// Notes what the resolver found. If that is nothing, the last addresses stay.
     fn note(&mut self, host: &str, found: io::Result<Found>, now: Instant) {
         match found {
-            Ok(Found { addresses, ttl }) => {
-                self.next = Some(now + self.schedule.interval(ttl));
+            Ok(Found { mut addresses, ttl, missing }) => {
+                let mut interval = self.schedule.interval(ttl);
+                if let Some(family) = missing {
+                    interval = interval.min(AGAIN);
+                    let known = self.addresses.iter().flat_map(|known| &**known);
+                    addresses.extend(known.filter(|address| family.has(address)));
+                    addresses.sort_unstable();
+                }
+                self.next = Some(now + interval);
                 let addresses: Arc<[IpAddr]> = addresses.into();
                 if core::mem::take(&mut self.is_failing) {
                     tracing::info!(name = host, "name can be resolved again");
@@ -141,6 +164,9 @@ impl Name {
                     tracing::warn!(name = host, %error, kept, "name cannot be resolved; its last addresses stay");
                 }
             }
+        }
+        if core::mem::take(&mut self.again) {
+            self.next = Some(now);
         }
     }
 }
@@ -182,6 +208,7 @@ fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant
         let known = names.entry(Arc::clone(host)).or_insert_with(|| Name {
             schedule,
             next: Some(now),
+            again: false,
             addresses: None,
             has_changed: false,
             is_failing: false,
@@ -195,7 +222,7 @@ fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::tests::live;
+    use crate::proxy::{tests::live, upstream::resolver::Family};
     use std::sync::Mutex;
 
     /// What a resolver that a test sets answers, and how often it was asked.
@@ -207,6 +234,7 @@ mod tests {
             self.0.lock().expect("no panic").0 = answer.map(|(last, ttl)| Found {
                 addresses: last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect(),
                 ttl: ttl.map(Duration::from_secs),
+                missing: None,
             });
         }
 
@@ -228,7 +256,8 @@ mod tests {
             assert_eq!(host, "shop");
             let mut state = asked.0.lock().expect("no panic");
             state.1 += 1;
-            state.0.clone().map_err(io::Error::from)
+            let found = state.0.clone().map_err(io::Error::from);
+            Box::pin(async move { found })
         });
         tokio::spawn(NameWatch::new(clock.clone(), Arc::clone(&live), resolver).run());
         (clock, live, answers)
@@ -285,6 +314,67 @@ mod tests {
                 answers.asked()
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_family_that_dns_fails_for_keeps_its_addresses() {
+        let (clock, live, answers) = start("");
+        let six: IpAddr = "2001:db8::1".parse().expect("an address");
+        let found = |addresses: &[IpAddr], missing| {
+            let ttl = Some(Duration::from_mins(5));
+            answers.0.lock().expect("no panic").0 =
+                Ok(Found { addresses: addresses.to_vec(), ttl, missing });
+        };
+        let four = IpAddr::from([10, 0, 0, 1]);
+        found(&[four, six], None);
+        pass(&clock, 290).await;
+        let both = ["10.0.0.1:80", "[2001:db8::1]:80"];
+        assert_eq!(servers(&live), both);
+        found(&[six], Some(Family::V4));
+        pass(&clock, 60).await;
+        assert_eq!(servers(&live), both, "IPv4 has failed");
+        assert!((9..13).contains(&answers.asked()), "asked again soon: {}", answers.asked());
+        found(&[six], None);
+        pass(&clock, 60).await;
+        assert_eq!(servers(&live), both[1..], "there are none of IPv4 any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_nothing_answers_for_keep_no_others_waiting() {
+        const DEAD: usize = 40;
+        const GOOD: usize = 8;
+        let names =
+            (0..DEAD).map(|n| format!("dead{n}")).chain((0..GOOD).map(|n| format!("good{n}")));
+        let servers: Vec<_> = names.map(|name| format!("{{ url: 'http://{name}:80' }}")).collect();
+        let (clock, live) = live(&format!(
+            "listeners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
+             upstreams: [{{ name: up, servers: [{}] }}]\n\
+             routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n",
+            servers.join(", ")
+        ));
+        let asked: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+        let counts = Arc::clone(&asked);
+        let resolver = Resolver::fake(move |host| {
+            *counts.lock().expect("no panic").entry(host.to_owned()).or_default() += 1;
+            if host.starts_with("dead") {
+                return Box::pin(core::future::pending());
+            }
+            let addresses = vec![[10, 0, 0, 1].into()];
+            let ttl = Some(Duration::from_secs(1));
+            Box::pin(async move { Ok(Found { addresses, ttl, missing: None }) })
+        });
+        tokio::spawn(NameWatch::new(clock.clone(), live, resolver).run());
+        // By then each was asked for once.
+        pass(&clock, 40).await;
+        asked.lock().expect("no panic").clear();
+        pass(&clock, 60).await;
+        let asked = asked.lock().expect("no panic").clone();
+        for n in 0..GOOD {
+            let count = asked.get(&format!("good{n}")).copied().unwrap_or_default();
+            assert!((50..=61).contains(&count), "good{n}: {count}");
+        }
+        let dead = asked.keys().filter(|name| name.starts_with("dead")).count();
+        assert_eq!(dead, DEAD, "they have their turns too");
     }
 
     #[test]

@@ -1,25 +1,42 @@
 //! Looks up the addresses of a name, and how long they are valid.
 //!
 //! DNS servers report a time to live, which the system's resolver does not pass on. Therefore
-//! flowgate asks them itself, by `/etc/hosts` and `/etc/resolv.conf`. The system's resolver is asked
-//! for names that DNS does not have, because `nsswitch.conf` may name other sources.
+//! flowgate asks them itself, by `/etc/resolv.conf`, for names that are not in `/etc/hosts`. The
+//! system's resolver is asked for names that DNS does not have, because `nsswitch.conf` may name other
+//! sources.
 
+use crate::clock::Clock;
 use core::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 use hickory_resolver::{
-    TokioResolver,
-    config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts},
+    Hosts, TokioResolver,
+    config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
+    lookup::Lookup,
     net::{NetError, runtime::TokioRuntimeProvider},
-    proto::rr::Name,
+    proto::{
+        op::Query,
+        rr::{Name, RecordType},
+    },
     system_conf::read_system_conf,
 };
-use std::{fs, io, net::UdpSocket, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc};
+use rustix::io::Errno;
+use std::{
+    fs::{self, File},
+    io,
+    net::UdpSocket,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// The most addresses of a name that are used.
 const ADDRESSES_MAX: usize = 100;
+
+/// How long DNS may take. There is as much time left for the system's resolver.
+const DNS_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the system's resolver reads, and flowgate too.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
@@ -31,6 +48,24 @@ pub struct Found {
     pub addresses: Vec<IpAddr>,
     /// How long they are valid, as DNS says. `None`: by the system's resolver, which does not say.
     pub ttl: Option<Duration>,
+    /// The family whose addresses are not known, as DNS failed.
+    pub missing: Option<Family>,
+}
+
+/// A version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Whether an address is of it.
+    pub fn has(self, address: &IpAddr) -> bool {
+        address.is_ipv4() == (self == Self::V4)
+    }
 }
 
 /// Looks up names by the files and servers of its last [`follow`](Self::follow).
@@ -44,16 +79,28 @@ pub struct Resolver {
 }
 
 #[cfg(test)]
-type Fake = Arc<dyn Fn(&str) -> io::Result<Found> + Send + Sync>;
+type Fake = Arc<dyn Fn(&str) -> Answer + Send + Sync>;
+
+/// What a test finds, when it does.
+#[cfg(test)]
+pub type Answer = core::pin::Pin<Box<dyn Future<Output = io::Result<Found>> + Send>>;
 
 /// Where addresses come from.
 #[derive(Clone)]
 pub enum Source {
-    /// DNS servers. `None`: neither the configuration nor the system names any.
-    Dns(Option<Arc<TokioResolver>>, Fallback),
+    /// Files and DNS servers.
+    Dns(Arc<Dns>),
     /// A test.
     #[cfg(test)]
     Fake(Fake),
+}
+
+/// What is asked for a name, in this order.
+pub struct Dns {
+    hosts: Hosts,
+    /// `None`: neither the configuration nor the system names a DNS server.
+    resolver: Option<TokioResolver>,
+    fallback: Fallback,
 }
 
 /// Who is asked for names that DNS does not have.
@@ -68,7 +115,7 @@ pub enum Fallback {
 impl Resolver {
     /// Returns a resolver that asks a test.
     #[cfg(test)]
-    pub fn fake(found: impl Fn(&str) -> io::Result<Found> + Send + Sync + 'static) -> Self {
+    pub fn fake(found: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         Self { source: Source::Fake(Arc::new(found)), ..Self::default() }
     }
 
@@ -87,10 +134,11 @@ impl Resolver {
             return false;
         }
         let fallback = if servers.is_empty() { Fallback::System } else { Fallback::Nothing };
-        let dns = dns(servers).inspect_err(|error| {
+        let resolver = resolver(servers).inspect_err(|error| {
             tracing::warn!(%error, "cannot read {}; the system resolves names", FILES[0]);
         });
-        self.source = Source::Dns(dns.ok().map(Arc::new), fallback);
+        let hosts = hosts(&self.paths[1]);
+        self.source = Source::Dns(Arc::new(Dns { hosts, resolver: resolver.ok(), fallback }));
         self.files = files;
         self.servers = servers.to_vec();
         true
@@ -105,7 +153,9 @@ impl Resolver {
 /// A resolver that has read no file: it asks the system.
 impl Default for Resolver {
     fn default() -> Self {
-        let source = Source::Dns(None, Fallback::System);
+        let hosts = Hosts::default();
+        let dns = Dns { hosts, resolver: None, fallback: Fallback::System };
+        let source = Source::Dns(Arc::new(dns));
         Self { source, servers: Vec::new(), paths: FILES.map(PathBuf::from), files: [None; 2] }
     }
 }
@@ -127,16 +177,28 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Nothing knows the name, or it could not be asked. There is no deadline.
-    pub async fn lookup(&self, host: &str) -> io::Result<Found> {
-        let (dns, fallback) = match self {
-            Self::Dns(dns, fallback) => (dns, *fallback),
+    /// Nothing knows the name, or it could not be asked. The system's resolver has no deadline.
+    pub async fn lookup(&self, host: &str, clock: &Clock) -> io::Result<Found> {
+        let dns = match self {
+            Self::Dns(dns) => dns,
             #[cfg(test)]
-            Self::Fake(found) => return found(host),
+            Self::Fake(found) => return found(host).await,
         };
+        let Dns { hosts, resolver, fallback } = &**dns;
+        let name = Name::from_ascii(host).map_err(io::Error::other);
+        let listed = name.as_ref().map(|name| listed(hosts, name)).unwrap_or_default();
+        if !listed.is_empty() {
+            // Until the file changes.
+            let ttl = Some(Duration::MAX);
+            return Ok(Found { addresses: usable(listed, has_route), ttl, missing: None });
+        }
         let mut error = None;
-        if let Some(dns) = dns {
-            match ask(dns, host).await {
+        if let Some(resolver) = resolver {
+            let found = match name {
+                Ok(name) => ask(resolver, &name, clock).await,
+                Err(error) => Err(error),
+            };
+            match found {
                 Ok(found) => return Ok(found),
                 Err(failed) => error = Some(failed),
             }
@@ -146,27 +208,53 @@ impl Source {
             _ => {
                 let found = tokio::net::lookup_host((host, 0)).await?;
                 let addresses = usable(found.map(|address| address.ip()).collect(), has_route);
-                Ok(Found { addresses, ttl: None })
+                Ok(Found { addresses, ttl: None, missing: None })
             }
         }
     }
 }
 
+/// Reads the addresses that names have on this machine.
+fn hosts(path: &Path) -> Hosts {
+    let mut hosts = Hosts::default();
+    if let Err(error) = File::open(path).and_then(|file| hosts.read_hosts_conf(file))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, "cannot read {}", path.display());
+    }
+    hosts
+}
+
+/// Returns the addresses that a name has on this machine.
+fn listed(hosts: &Hosts, name: &Name) -> Vec<IpAddr> {
+    let kinds = [RecordType::A, RecordType::AAAA].into_iter();
+    let found =
+        kinds.filter_map(|kind| hosts.lookup_static_host(&Query::query(name.clone(), kind)));
+    found.flat_map(|lookup| addresses(&lookup)).collect()
+}
+
+fn addresses(lookup: &Lookup) -> Vec<IpAddr> {
+    lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect()
+}
+
 /// Prepares questions to DNS servers. The search list and the options are the system's.
-fn dns(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
+fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
     let (mut config, mut options) = match read_system_conf() {
         Err(error) if servers.is_empty() => return Err(error),
         read => read.unwrap_or_else(|_| {
             (ResolverConfig::from_name_servers(Vec::new()), ResolverOpts::default())
         }),
     };
+    let (domain, search, mut asked) = config.into_parts();
     if !servers.is_empty() {
-        let (domain, search, _) = config.into_parts();
-        let servers = servers.iter().map(server).collect();
-        config = ResolverConfig::from_parts(domain, search, servers);
+        asked = servers.iter().map(server).collect();
     }
+    // The domain of the machine's name is only searched without `search`, as resolv.conf(5) says.
+    let domain = domain.filter(|_| search.is_empty());
+    config = ResolverConfig::from_parts(domain, search, asked);
     // `NameWatch` asks when an answer has expired, and not before.
     options.cache_size = 0;
+    options.use_hosts_file = ResolveHosts::Never;
     let provider = TokioRuntimeProvider::default();
     TokioResolver::builder_with_config(config, provider).with_options(options).build()
 }
@@ -179,21 +267,33 @@ fn server(address: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.into())
 }
 
-async fn ask(dns: &TokioResolver, host: &str) -> io::Result<Found> {
-    let name = Name::from_ascii(host).map_err(io::Error::other)?;
-    let found = dns.lookup_ip(name).await.map_err(|error| {
-        if error.is_no_records_found() {
-            io::Error::new(io::ErrorKind::NotFound, "DNS has no address for this name")
-        } else {
-            io::Error::other(error)
+/// Asks DNS for the addresses of both families. If it fails for one, the other one's are found.
+async fn ask(resolver: &TokioResolver, name: &Name, clock: &Clock) -> io::Result<Found> {
+    let ask = |kind| async move {
+        let answer = clock.timeout(DNS_LIMIT, resolver.lookup(name.clone(), kind)).await;
+        match answer {
+            Ok(Ok(lookup)) => Ok(Some(lookup)),
+            Ok(Err(error)) if error.is_no_records_found() => Ok(None),
+            Ok(Err(error)) => Err(io::Error::other(error)),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
-    })?;
+    };
+    let (found, missing) = match tokio::join!(ask(RecordType::A), ask(RecordType::AAAA)) {
+        (Ok(four), Ok(six)) => ([four, six], None),
+        (Ok(Some(four)), Err(_)) => ([Some(four), None], Some(Family::V6)),
+        (Err(_), Ok(Some(six))) => ([None, Some(six)], Some(Family::V4)),
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
+    let found = || found.iter().flatten();
+    let all: Vec<_> = found().flat_map(addresses).collect();
+    if all.is_empty() {
+        let why = "DNS has no address for this name";
+        return Err(io::Error::new(io::ErrorKind::NotFound, why));
+    }
     // The shortest also counts the aliases (CNAME) on the way.
-    let ttl = found.as_lookup().answers().iter().map(|record| record.ttl).min();
-    Ok(Found {
-        addresses: usable(found.iter().collect(), has_route),
-        ttl: ttl.map(|seconds| Duration::from_secs(seconds.into())),
-    })
+    let ttl = found().flat_map(Lookup::answers).map(|record| record.ttl).min();
+    let ttl = ttl.map(|seconds| Duration::from_secs(seconds.into()));
+    Ok(Found { addresses: usable(all, has_route), ttl, missing })
 }
 
 /// Returns the addresses of a name that are servers, in one order. Those without a route from here
@@ -215,11 +315,16 @@ fn usable(mut found: Vec<IpAddr>, has_route: impl Fn(&IpAddr) -> bool) -> Vec<Ip
 
 /// Whether there is a route to an address. Nothing is sent.
 fn has_route(address: &IpAddr) -> bool {
+    const NO_ROUTE: [Errno; 4] =
+        [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL];
     let any: SocketAddr = match address {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    UdpSocket::bind(any).and_then(|socket| socket.connect((*address, 9))).is_ok()
+    let connected = UdpSocket::bind(any).and_then(|socket| socket.connect((*address, 9)));
+    // A lack of descriptors, for example, says nothing about it.
+    let code = connected.err().and_then(|error| error.raw_os_error());
+    !code.is_some_and(|code| NO_ROUTE.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 #[cfg(test)]
@@ -252,6 +357,24 @@ mod tests {
             fs::remove_file(path).expect("removed");
             assert!(changes(&[second]), "no file");
         }
+    }
+
+    #[tokio::test]
+    async fn what_the_hosts_file_lists_is_asked_of_nobody_else() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let paths = ["resolv.conf", "hosts"].map(|name| folder.path().join(name));
+        fs::write(&paths[1], "10.0.0.2 shop shop.example\n10.0.0.1 shop\n").expect("written");
+        // It never answers.
+        let silent = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        silent.set_nonblocking(true).expect("set");
+        let mut resolver = Resolver { paths, ..Resolver::default() };
+        assert!(resolver.follow(&[silent.local_addr().expect("an address")]));
+        for (host, addresses) in [("shop", vec![ip(1), ip(2)]), ("shop.example", vec![ip(2)])] {
+            let found = resolver.source().lookup(host, &Clock::start()).await.expect("listed");
+            let ttl = Some(Duration::MAX);
+            assert_eq!(found, Found { addresses, ttl, missing: None });
+        }
+        assert!(silent.recv(&mut [0; 512]).is_err(), "it is not asked");
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl<'p> Retries<'p> {
         let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
         if !self.is_wanted(failed, is_other_left) || self.attempts >= most {
             let waits = matches!(failed, Failed::Unprocessed { .. })
-                && !is_other_left
+                && (!is_other_left || self.rounds > 0)
                 && self.rounds < UNPROCESSED_WAITS;
             return waits.then(|| self.wait());
         }
@@ -280,6 +280,13 @@ mod tests {
             let waits = [1, 2, 4, 8, 16].map(|factor| Any(WAIT * factor));
             assert_eq!(rest, if failed == REFUSED { &waits[..] } else { &[] }, "{failed:?}");
         }
+        // After a wait all servers are left again.
+        let mut retries = Retries::new(None);
+        let mut left = [true, false].into_iter().chain(core::iter::repeat(true));
+        let next = || retries.next(UNSENT, left.next().unwrap_or(true), |_| true);
+        let all: Vec<_> = core::iter::from_fn(next).collect();
+        let waits = all.iter().filter(|next| matches!(next, Any(_))).count();
+        assert_eq!(waits, UNPROCESSED_WAITS as usize, "{all:?}");
     }
 
     #[test]

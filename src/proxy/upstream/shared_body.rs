@@ -102,6 +102,7 @@ impl Upload {
     pub(crate) fn give_up(&self) {
         let mut state = self.lock();
         state.is_given_up = true;
+        state.kept = None;
         let unsent = state.body.take();
         let sender = state.sender.take();
         drop(state);
@@ -119,7 +120,8 @@ impl State {
     fn keep(&mut self, frame: &Frame<UploadPart>) {
         let Some(kept) = &mut self.kept else { return };
         if let Some(part) = frame.data_ref() {
-            kept.bytes += part.bytes().len();
+            // Small parts take more memory than they have bytes.
+            kept.bytes += part.bytes().len() + size_of::<Again>();
             kept.parts.push(Again::Data(part.bytes().clone()));
         } else if let Some(trailers) = frame.trailers_ref() {
             kept.parts.push(Again::Trailers(trailers.clone()));

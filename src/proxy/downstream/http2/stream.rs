@@ -80,25 +80,21 @@ impl<T> Http2Stream<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Http2Stream<T> {
-    /// Writes what comes before anything else. Returns how much of hyper's may follow: no more than
-    /// the frame that is begun, if an interim response waits for its end.
-    fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut most = usize::MAX;
-        if self.activity.interim().is_there() {
-            if self.frames.is_between() {
-                self.own = [&*self.own, &self.activity.interim().take()].concat().into();
-            } else {
-                most = self.frames.left;
+    /// Writes what comes before anything else.
+    fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            while !self.own.is_empty() {
+                let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.own))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                drop(self.own.split_to(written));
             }
-        }
-        while !self.own.is_empty() {
-            let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.own))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            if !self.activity.interim().is_there() || !self.frames.is_between() {
+                return Poll::Ready(Ok(()));
             }
-            drop(self.own.split_to(written));
+            self.own = self.activity.interim().take().into();
         }
-        Poll::Ready(Ok(most))
     }
 
     /// Notes that so many of `bytes` were written.
@@ -135,7 +131,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Http2Stream<T> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let most = ready!(self.poll_own(context))?;
+        ready!(self.poll_own(context))?;
+        // An interim response that waits comes right behind the frame that is written.
+        let is_awaited = self.activity.interim().is_there();
+        let most = if is_awaited { self.frames.until_end(bytes) } else { bytes.len() };
         match self.frames.reset(bytes) {
             Some(0) => {
                 let answer = self.frames.answer(bytes);
@@ -220,6 +219,14 @@ impl Head {
 }
 
 impl Frames {
+    /// Returns how much of what is written next, which begins with `bytes`, is of one frame.
+    fn until_end(&self, bytes: &[u8]) -> usize {
+        match self.left {
+            0 => Head::read(bytes).map_or(usize::MAX, |head| HEAD + head.length),
+            left => left,
+        }
+    }
+
     /// Whether a frame of another stream may be written next.
     fn is_between(&self) -> bool {
         self.left == 0 && !self.is_in_header
@@ -361,6 +368,23 @@ mod tests {
         .concat();
         assert_eq!(frames.answer(&all[at..]), expected);
         assert_eq!(frames.reset(&reset), None, "once");
+    }
+
+    #[test]
+    fn nothing_is_written_within_a_header_or_a_frame() {
+        let head = frame(HEADERS, 0, 1, &[0x88]);
+        let rest = frame(CONTINUATION, END_HEADERS, 1, &[1, 2, 3]);
+        let data = frame(0, 0, 1, &[0; 20]);
+        let mut frames = Frames::default();
+        assert!(frames.is_between());
+        for (part, is_between) in [(&head, false), (&rest, true), (&data, true)] {
+            assert_eq!(frames.until_end(part), part.len());
+            frames.advance(part, 3, |_| panic!("nothing is refused"));
+            assert!(!frames.is_between());
+            assert_eq!(frames.until_end(&part[3..]), part.len() - 3);
+            frames.advance(&part[3..], part.len() - 3, |_| panic!("nothing is refused"));
+            assert_eq!(frames.is_between(), is_between);
+        }
     }
 
     #[test]

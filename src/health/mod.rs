@@ -9,10 +9,12 @@
 //! reached is passed over at once).
 
 mod budget;
+mod ejection_turn;
 mod server;
 mod settings;
 mod window;
 
 pub use budget::RetryBudget;
+pub use ejection_turn::EjectionTurn;
 pub use server::{Change, Failure, ServerHealth};
 pub use settings::{Check, Ejection};

@@ -2,7 +2,7 @@
 
 use crate::{
     config::plan::{UpstreamPlan, UpstreamTls},
-    health::{RetryBudget, ServerHealth},
+    health::{EjectionTurn, RetryBudget, ServerHealth},
     meter,
 };
 use arc_swap::{ArcSwap, Guard};
@@ -42,6 +42,8 @@ pub struct Upstream {
     pub turn: AtomicUsize,
     /// How many requests may be sent again; kept over reloads by the upstream's name.
     pub retries: Arc<RetryBudget>,
+    /// Whose turn it is to eject a server; kept likewise.
+    pub ejection_turn: Arc<EjectionTurn>,
 }
 
 impl Deref for Upstream {

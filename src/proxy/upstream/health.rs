@@ -8,10 +8,7 @@ use crate::{
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use rustix::io::Errno;
-use std::{
-    io,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::io;
 
 /// Notes that `server` answered.
 pub(crate) fn succeeded(upstream: &Upstream, server: &Server, now: impl FnOnce() -> Instant) {
@@ -31,7 +28,7 @@ pub(crate) fn failed(
     cause: &str,
 ) {
     let ejection = &upstream.options.ejection;
-    let turn = ejecting();
+    let turn = upstream.ejection_turn.take();
     let change = server.health.failed(now, failure, ejection, || out(upstream));
     drop(turn);
     if let Some(change) = change {
@@ -54,7 +51,7 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
                     .map(|count| count.load(Relaxed));
             let counts = (requests + unconnected, failures + unconnected);
             let ejection = &upstream.options.ejection;
-            let turn = ejecting();
+            let turn = upstream.ejection_turn.take();
             let change = server.health.observe(now, counts, ejection, || out(upstream));
             drop(turn);
             if let Some(change) = change {
@@ -62,13 +59,6 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
             }
         }
     }
-}
-
-/// Lets one server at a time be ejected: two workers could otherwise eject one each, and both count
-/// the other one in.
-fn ejecting() -> MutexGuard<'static, ()> {
-    static EJECTING: Mutex<()> = Mutex::new(());
-    EJECTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns how many servers get no requests, and how many there are.

@@ -4,7 +4,7 @@ use super::{
     connection_settings::ConnectionSettings,
     error::{Unanswered, UpstreamError, Why},
     io::BoxedIo,
-    shared_body::{SharedBody, Upload},
+    shared_body::{SharedBody, Total, Upload},
 };
 use crate::proxy::body::request_body::RequestBody;
 use crate::proxy::message::{request::Request, response::Response};
@@ -70,6 +70,8 @@ pub(crate) struct Connection {
     /// Whether there was a request since it was last looked at.
     is_used: AtomicBool,
     idle_since: AtomicU64,
+    /// How much is kept of the bodies that it carries.
+    kept: Total,
 }
 
 impl Connection {
@@ -114,6 +116,7 @@ impl Connection {
             is_retired: AtomicBool::new(false),
             is_used: AtomicBool::new(true),
             idle_since: AtomicU64::new(0),
+            kept: Total::default(),
         }))
     }
 
@@ -223,7 +226,8 @@ impl Stream {
         for name in [HOST, CONNECTION, TRANSFER_ENCODING] {
             head.headers.remove(&name);
         }
-        let (body, upload) = SharedBody::new(body, Arc::<Place>::clone(&self.place));
+        let (body, upload) =
+            SharedBody::new(body, Arc::<Place>::clone(&self.place), &connection.kept);
         self.upload.clone_from(&upload);
         let sent =
             connection.sender.clone().try_send_request(Request::from_parts(head, body).into_http());

@@ -184,6 +184,9 @@ impl Source {
             #[cfg(test)]
             Self::Fake(found) => return found(host).await,
         };
+        if is_this_machine(host) {
+            return Ok(Found { addresses: Vec::new(), ttl: Some(Duration::MAX), missing: None });
+        }
         let Dns { hosts, resolver, fallback } = &**dns;
         let name = Name::from_ascii(host).map_err(io::Error::other);
         let listed = name.as_ref().map(|name| listed(hosts, name)).unwrap_or_default();
@@ -212,6 +215,12 @@ impl Source {
             }
         }
     }
+}
+
+/// Whether a name always stands for this machine (RFC 6761, 6.3). It is left to its connections: they
+/// find out which address the server listens on.
+fn is_this_machine(host: &str) -> bool {
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 /// Reads the addresses that names have on this machine.
@@ -297,8 +306,8 @@ async fn ask(resolver: &TokioResolver, name: &Name, clock: &Clock) -> io::Result
 }
 
 /// Returns the addresses of a name that are servers, in one order. Those without a route from here
-/// are none, unless none has one. A name such as `localhost`, with the addresses of this machine in
-/// both families, is left to its connections: they find out which address the server listens on.
+/// are none, unless none has one. A name with the addresses of this machine in both families is left to
+/// its connections.
 fn usable(mut found: Vec<IpAddr>, has_route: impl Fn(&IpAddr) -> bool) -> Vec<IpAddr> {
     found.sort_unstable();
     found.dedup();
@@ -363,13 +372,19 @@ mod tests {
     async fn what_the_hosts_file_lists_is_asked_of_nobody_else() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let paths = ["resolv.conf", "hosts"].map(|name| folder.path().join(name));
-        fs::write(&paths[1], "10.0.0.2 shop shop.example\n10.0.0.1 shop\n").expect("written");
+        let text = "127.0.0.1 localhost\n10.0.0.2 shop shop.example\n10.0.0.1 shop\n";
+        fs::write(&paths[1], text).expect("written");
         // It never answers.
         let silent = UdpSocket::bind("127.0.0.1:0").expect("bound");
         silent.set_nonblocking(true).expect("set");
         let mut resolver = Resolver { paths, ..Resolver::default() };
         assert!(resolver.follow(&[silent.local_addr().expect("an address")]));
-        for (host, addresses) in [("shop", vec![ip(1), ip(2)]), ("shop.example", vec![ip(2)])] {
+        for (host, addresses) in [
+            ("shop", vec![ip(1), ip(2)]),
+            ("shop.example", vec![ip(2)]),
+            ("localhost", Vec::new()),
+            ("a.localhost", Vec::new()),
+        ] {
             let found = resolver.source().lookup(host, &Clock::start()).await.expect("listed");
             let ttl = Some(Duration::MAX);
             assert_eq!(found, Found { addresses, ttl, missing: None });

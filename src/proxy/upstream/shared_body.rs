@@ -2,7 +2,8 @@
 //!
 //! A server may refuse a stream that it has not processed, and hyper drops the body then. So the
 //! body is shared with the request's task, and what was sent of it is kept until the answer begins:
-//! up to [`KEPT_MAX`], and all requests together [`TOTAL_MAX`] beyond [`KEPT_MIN`] of each.
+//! up to [`KEPT_MAX`], and all requests of a connection together [`TOTAL_MAX`] beyond [`KEPT_MIN`] of
+//! each.
 
 use crate::proxy::body::{
     request_body::{Again, Cut, RequestBody},
@@ -25,11 +26,11 @@ const KEPT_MAX: usize = 1024 * 1024;
 /// How much of each body is kept in any case.
 const KEPT_MIN: usize = 64 * 1024;
 
-/// How much is kept beyond that of all bodies together.
-const TOTAL_MAX: usize = 64 * 1024 * 1024;
+/// How much is kept beyond that of all bodies of a connection.
+const TOTAL_MAX: usize = 8 * 1024 * 1024;
 
-/// How much is kept now of all bodies beyond [`KEPT_MIN`].
-static TOTAL: AtomicUsize = AtomicUsize::new(0);
+/// How much is kept now of a connection's bodies beyond [`KEPT_MIN`].
+pub(crate) type Total = Arc<AtomicUsize>;
 
 /// A body that hyper sends.
 #[derive(Debug)]
@@ -55,12 +56,13 @@ struct State {
 }
 
 /// What was sent of a body.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     parts: Vec<Again>,
     bytes: usize,
-    /// How much of it counts in [`TOTAL`].
+    /// How much of it counts in `total`.
     counted: usize,
+    total: Total,
 }
 
 impl SharedBody {
@@ -68,13 +70,14 @@ impl SharedBody {
     pub(crate) fn new(
         body: RequestBody,
         place: Arc<dyn Any + Send + Sync>,
+        total: &Total,
     ) -> (Self, Option<Arc<Upload>>) {
         if matches!(body, RequestBody::Empty) {
             return (Self(None), None);
         }
         let state = State {
             body: Some(body),
-            kept: Some(Kept::default()),
+            kept: Some(Kept { parts: Vec::new(), bytes: 0, counted: 0, total: Arc::clone(total) }),
             is_given_up: false,
             sender: None,
         };
@@ -140,7 +143,7 @@ impl Kept {
             return true;
         }
         self.counted += more;
-        let before = TOTAL.fetch_add(more, Relaxed);
+        let before = self.total.fetch_add(more, Relaxed);
         before + more <= TOTAL_MAX && self.bytes <= KEPT_MAX
     }
 }
@@ -148,7 +151,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if self.counted > 0 {
-            TOTAL.fetch_sub(self.counted, Relaxed);
+            self.total.fetch_sub(self.counted, Relaxed);
         }
     }
 }
@@ -198,12 +201,13 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_for_each_body_and_for_all_together() {
-        let kept = |bytes| Kept { parts: Vec::new(), bytes, counted: 0 };
+        let total = Total::default();
+        let kept = |bytes| Kept { parts: Vec::new(), bytes, counted: 0, total: Arc::clone(&total) };
         assert!(!kept(KEPT_MAX + 1).fits());
         let most = TOTAL_MAX / (KEPT_MAX - KEPT_MIN);
         let mut all: Vec<_> = (0..=most).map(|_| kept(KEPT_MAX)).collect();
         let fitting = all.iter_mut().map(Kept::fits).filter(|fits| *fits).count();
-        assert!((most - 2..=most).contains(&fitting), "{fitting} of {most}");
+        assert_eq!(fitting, most);
         assert!(kept(KEPT_MIN).fits(), "a small body always is");
         all.clear();
         let mut growing = kept(KEPT_MIN);
@@ -212,5 +216,7 @@ mod tests {
             assert!(growing.fits());
             assert_eq!(growing.counted, bytes - KEPT_MIN);
         }
+        drop(growing);
+        assert_eq!(total.load(Relaxed), 0);
     }
 }

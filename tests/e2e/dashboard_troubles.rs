@@ -1,17 +1,14 @@
-//! What the dashboard shows of servers, breakers, queues and a store that fail; and its pictures.
+//! What the dashboard shows of servers, breakers, queues and a store that fail.
 
 use crate::{
     common::{Gateway, browser::Browser, http, replace, upstream::Script, upstream::ok},
     port::free_port,
 };
-use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
 use std::{
-    fs,
-    path::Path,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// A gateway with much that fails, and what it needs.
@@ -104,29 +101,6 @@ impl Troubled {
     }
 }
 
-impl Troubled {
-    /// Sends about so many requests a second, in waves, until `is_over`.
-    fn send_steadily(&self, path: &str, per_second: f64, is_over: &AtomicBool) {
-        const TICK: Duration = Duration::from_millis(100);
-        let start = Instant::now();
-        let mut due = 0.0;
-        for tick in 1.. {
-            if is_over.load(SeqCst) {
-                return;
-            }
-            let wave =
-                1.0 + 0.5 * (f64::from(tick) / 150.0).sin() + 0.2 * (f64::from(tick) / 13.0).sin();
-            due += per_second * wave * TICK.as_secs_f64();
-            let next = start + TICK * tick;
-            while due >= 1.0 {
-                due -= 1.0;
-                self.send(path, 1);
-            }
-            thread::park_timeout(next.saturating_duration_since(Instant::now()));
-        }
-    }
-}
-
 /// The texts in the colour of what is bad that have neither a sign nor a word, also not before them.
 const WITHOUT_SIGN: &str = r#"(() => {
   const probe = document.body.appendChild(document.createElement("i"));
@@ -194,72 +168,4 @@ fn what_fails_is_shown_also_to_who_sees_no_colours_and_what_has_passed_too() {
     let sign = "getComputedStyle(document.querySelector('#rows .num.some'), '::before').content";
     browser.wait(&format!("{sign}.includes('✕')"));
     assert_eq!(browser.complaints(), [""; 0]);
-}
-
-/// Draws `docs/pictures/dashboard*.png` again, in three minutes:
-/// `cargo test --test e2e pictures_of_the_dashboard -- --ignored`.
-#[test]
-#[ignore = "it draws the pictures of the documentation, and takes three minutes"]
-fn pictures_of_the_dashboard() {
-    let world = start();
-    let _waiting = world.break_down();
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for (path, per_second) in [
-            ("/login", 14.0),
-            ("/payments", 5.0),
-            ("/orders", 24.0),
-            ("/trial", 4.0),
-            ("/catalog", 7.0),
-            ("/catalog", 7.0),
-            ("/catalog", 7.0),
-        ] {
-            let world = &world;
-            let is_over = &is_over;
-            scope.spawn(move || world.send_steadily(path, per_second, is_over));
-        }
-        let seconds = |count| thread::park_timeout(Duration::from_secs(count));
-        seconds(60);
-        world.gateway.edit(&world.yaml.replace("5/1h", "12/1h"));
-        seconds(70);
-        replace(&world.gateway.config, &world.yaml.replace("limit: 5/1h", "limt: 5/1h"));
-        seconds(25);
-        world.gateway.edit(&world.yaml.replace("5/1h", "8/1h"));
-        seconds(30);
-        draw(&world);
-        is_over.store(true, SeqCst);
-    });
-}
-
-/// Draws each picture.
-fn draw(world: &Troubled) {
-    let mut browser = Browser::start();
-    let address = format!("http://{}/dashboard", world.gateway.address("admin"));
-    browser.call("Emulation.setScrollbarsHidden", &json!({ "hidden": true }));
-    for (name, scheme, width, height) in [
-        ("dashboard", "light", 1100, 820),
-        ("dashboard-dark", "dark", 1100, 820),
-        ("dashboard-phone", "light", 360, 800),
-    ] {
-        browser.call(
-            "Emulation.setEmulatedMedia",
-            &json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
-        );
-        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
-        browser.call("Emulation.setDeviceMetricsOverride", &size);
-        browser.open(&format!("{address}?{name}"));
-        browser.wait("document.querySelector('#link-text').textContent === 'live'");
-        browser.wait("document.querySelector('#rows .toggle').textContent === 'login'");
-        if scheme == "dark" {
-            browser.value("document.querySelector('#rows .toggle').click()");
-            browser.wait("document.querySelectorAll('#rows .keys li').length > 3");
-            browser.value("document.querySelector('#routes').scrollIntoView()");
-        }
-        thread::park_timeout(Duration::from_secs(3));
-        let clip = json!({ "format": "png" });
-        let picture = browser.call("Page.captureScreenshot", &clip);
-        let picture = BASE64_STANDARD.decode(picture["data"].as_str().expect("text"));
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/pictures/{name}.png"));
-        fs::write(file, picture.expect("base64")).expect("written");
-    }
 }

@@ -14,7 +14,7 @@ u = Up()
 
 def f(peer, _round):
     i = start(a.ad[peer], {'upstream': u.port, 'routes': routes})
-    # A terminal of its own, whose screen nobody reads but this.
+    # It draws only in a terminal.
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ['TERM'] = 'xterm-256color'

@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::{
     fs,
     io::Write,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -164,14 +165,20 @@ fn a_preview_that_cannot_be_is_not() {
     assert_eq!(report(&gateway)["ended_because"], "it was stopped");
 }
 
-#[test]
-fn the_commands_preview_and_apply() {
+/// A gateway without rules, its file, and the path of a new file with a rule.
+fn beside_a_new_file() -> (Script, Gateway, String, PathBuf) {
     let up = Script::answering(|_| ok("hello"));
     let old = yaml(up.address, "  - { name: all, match: { path_prefix: / }, upstream: up }");
     let new = old.replace("upstream: up }", "upstream: up, flow: [{ name: few, limit: 1/6h }] }");
     let gateway = Gateway::start(&old);
     let file = gateway.dir.path().join("new.yaml");
     fs::write(&file, &new).expect("written");
+    (up, gateway, old, file)
+}
+
+#[test]
+fn the_commands_preview_and_apply() {
+    let (_up, gateway, old, file) = beside_a_new_file();
     let admin = gateway.address("admin").to_string();
     let command = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
@@ -220,12 +227,7 @@ fn the_commands_preview_and_apply() {
 
 #[test]
 fn no_preview_begins_if_the_person_says_no() {
-    let up = Script::answering(|_| ok("hello"));
-    let old = yaml(up.address, "  - { name: all, match: { path_prefix: / }, upstream: up }");
-    let new = old.replace("upstream: up }", "upstream: up, flow: [{ name: few, limit: 1/6h }] }");
-    let gateway = Gateway::start(&old);
-    let file = gateway.dir.path().join("new.yaml");
-    fs::write(&file, &new).expect("written");
+    let (_up, gateway, _, file) = beside_a_new_file();
     // Only a terminal is asked.
     let program = env!("CARGO_BIN_EXE_flowgate");
     let file = file.display();

@@ -481,8 +481,8 @@ impl UpstreamAttempt<'_> {
     }
 
     /// Notes the limit that ended the wait for the answer's head, and returns how the request failed.
-    /// It is the client's doing if its body was awaited, and nobody's if its own deadline has passed.
-    /// Only a server that had the whole request is taken for a failing one.
+    /// The client is to blame if its body was awaited. If its own deadline has passed, neither side is.
+    /// Only a server that had the whole request counts as failing.
     #[cold]
     fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) -> Failure {
         let server = lease.server();

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_hosts_file_lists_is_asked_of_nobody_else() {
+    async fn a_name_in_the_hosts_file_is_not_asked_of_dns() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let paths = ["resolv.conf", "hosts"].map(|name| folder.path().join(name));
         let text = "127.0.0.1 localhost\n10.0.0.2 shop shop.example\n10.0.0.1 shop\n";

@@ -1,5 +1,5 @@
 //! Clients' connections of HTTP/2, around hyper.
 
+pub(crate) mod client_frames;
 pub(crate) mod io;
 pub(crate) mod stream;
-pub(crate) mod trailers;

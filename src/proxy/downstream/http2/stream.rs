@@ -8,7 +8,7 @@
 //! replaces the reset of a request that has no answer yet by a 400. A reset after the answer, as of
 //! an upload that its client breaks off, passes as it is and is not counted.
 
-use super::trailers::{ClientEvent, TrailerCheck};
+use super::client_frames::{ClientEvent, ClientFrames};
 use crate::proxy::{
     connections::activity::Activity, downstream::unreadable::UnreadableRequest, peer::Peer,
 };
@@ -66,7 +66,7 @@ pub(crate) struct Http2Stream<T> {
     activity: Arc<Activity>,
     peer: Arc<Peer>,
     frames: Frames,
-    trailers: TrailerCheck,
+    client_frames: ClientFrames,
     /// Whole frames that are written before anything else.
     own: Bytes,
 }
@@ -74,8 +74,8 @@ pub(crate) struct Http2Stream<T> {
 impl<T> Http2Stream<T> {
     pub(crate) fn new(inner: T, activity: Arc<Activity>, peer: Arc<Peer>) -> Self {
         let frames = Frames::default();
-        let trailers = TrailerCheck::default();
-        Self { inner, activity, peer, frames, trailers, own: Bytes::new() }
+        let client_frames = ClientFrames::default();
+        Self { inner, activity, peer, frames, client_frames, own: Bytes::new() }
     }
 }
 
@@ -111,12 +111,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Http2Stream<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        let Self { activity, trailers, .. } = &mut *self;
+        let Self { activity, client_frames, .. } = &mut *self;
         let interim = activity.interim();
-        let is_malformed = trailers.is_malformed(&buffer.filled()[before..], |event| match event {
-            ClientEvent::Opened(stream) => interim.on_opened(stream),
-            ClientEvent::SmallTable => interim.turn_off(),
-        });
+        let is_malformed =
+            client_frames.is_malformed(&buffer.filled()[before..], |event| match event {
+                ClientEvent::Opened(stream) => interim.on_opened(stream),
+                ClientEvent::SmallTable => interim.turn_off(),
+            });
         if is_malformed {
             TRAILERS.note(&self.peer);
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));

@@ -1,9 +1,11 @@
-//! Trailers of HTTP/2 with pseudo-header fields, which are malformed (RFC 9113, 8.1). The h2 crate
-//! drops such fields and lets the trailers pass (`recv_trailers` of 0.4.20 keeps the other fields
-//! only), so that its user cannot see them. So this reads the frames before h2 does, and tells on the
-//! way which streams are opened.
+//! The frames that a client of HTTP/2 sends, read before the h2 crate reads them: for what that crate
+//! does not report.
 //!
-//! A field that is named by an index of the client's own dynamic table is not seen.
+//! - Trailers with pseudo-header fields are malformed (RFC 9113, 8.1). h2 drops such fields and lets the
+//!   trailers pass (`recv_trailers` of 0.4.20 keeps the other fields only). A field that is named by an
+//!   index of the client's own dynamic table is not seen.
+//! - The ids of the streams that are opened, and whether HPACK's table must be small: interim responses
+//!   need both.
 
 /// The size of a frame's head (RFC 9113, 4.1), and of HTTP/2's preface.
 const HEAD: usize = 9;
@@ -38,7 +40,7 @@ pub(crate) enum ClientEvent {
 
 /// Follows what a client of HTTP/2 sends.
 #[derive(Debug, Default)]
-pub(crate) struct TrailerCheck {
+pub(crate) struct ClientFrames {
     /// How much of the preface has come.
     preface: usize,
     head: [u8; HEAD],
@@ -54,7 +56,7 @@ pub(crate) struct TrailerCheck {
     opens: bool,
 }
 
-impl TrailerCheck {
+impl ClientFrames {
     /// Reads what was received. Returns whether there are malformed trailers in it.
     pub(crate) fn is_malformed(
         &mut self,
@@ -239,7 +241,7 @@ mod tests {
         ] {
             let all = [&[0; PREFACE][..], &opening, &data, &trailers, &data].concat();
             for size in [1, 2, 7, all.len()] {
-                let mut check = TrailerCheck::default();
+                let mut check = ClientFrames::default();
                 let mut opened = Vec::new();
                 let mut note = |event| opened.push(event);
                 let found = all.chunks(size).any(|part| check.is_malformed(part, &mut note));

@@ -289,7 +289,8 @@ fn calendar(window: u64) -> impl Strategy<Value = Calendar> {
         }
         runs.push(Run { start, count: NonZeroU64::MAX });
         let step = NonZeroU64::new(window / 2).expect("some time");
-        Calendar::new("odd", step, runs)
+        // A calendar is known by its name, also to another process.
+        Calendar::new(&format!("{runs:?}"), step, runs)
     })
 }
 

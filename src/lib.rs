@@ -35,6 +35,7 @@ pub mod explain_command;
 pub mod flow;
 pub mod gateway;
 pub mod health;
+mod hex;
 pub mod http1;
 pub mod import;
 pub mod key_names;

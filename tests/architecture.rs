@@ -39,6 +39,7 @@ const LAYERS: &[Layer] = &[
         &["ahash", "http", "ipnet", "regex", "serde", "siphasher", "smallvec", "thiserror"],
     ),
     pure("meter", &[], &["http"]),
+    pure("hex", &[], &[]),
     pure("health", &["flow"], &[]),
     pure(
         "auth",
@@ -57,7 +58,7 @@ const LAYERS: &[Layer] = &[
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
     io("preview", &["flow", "route", "config", "access_log"]),
     io("rejections", &["flow", "config", "access_log"]),
-    io("traces", &["flow", "meter", "http1", "config", "clock", "access_log"]),
+    io("traces", &["flow", "meter", "http1", "hex", "config", "clock", "access_log"]),
     io(
         "proxy",
         &[
@@ -65,6 +66,7 @@ const LAYERS: &[Layer] = &[
             "route",
             "meter",
             "http1",
+            "hex",
             "health",
             "auth",
             "config",

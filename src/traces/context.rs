@@ -1,6 +1,9 @@
 //! The trace that a request belongs to, as `traceparent` names it (W3C Trace Context, level 1).
 
-use crate::http1::{self, FieldList, Fields};
+use crate::{
+    hex,
+    http1::{self, FieldList, Fields},
+};
 use http::{HeaderName, HeaderValue};
 
 /// The header with the trace and the calling span.
@@ -38,7 +41,7 @@ impl TraceParent {
     /// Reads `00-TRACE-SPAN-FLAGS`. A later version may have more, which is not read.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (head, rest) = text.split_at_checked(LENGTH)?;
-        let version = hex(&head[..2])?;
+        let version = read_hex(&head[..2])?;
         let has_dashes = [2, 35, 52].iter().all(|at| head[*at] == b'-');
         let ends = match version {
             0 => rest.is_empty(),
@@ -48,9 +51,9 @@ impl TraceParent {
         if !has_dashes || !ends {
             return None;
         }
-        let trace_id = hex(&head[3..35]).filter(|id| *id != 0)?;
-        let span_id = u64::try_from(hex(&head[36..52])?).ok().filter(|id| *id != 0)?;
-        let flags = u8::try_from(hex(&head[53..])?).ok()?;
+        let trace_id = read_hex(&head[3..35]).filter(|id| *id != 0)?;
+        let span_id = u64::try_from(read_hex(&head[36..52])?).ok().filter(|id| *id != 0)?;
+        let flags = u8::try_from(read_hex(&head[53..])?).ok()?;
         Some(Self { trace_id, span_id, is_sampled: flags & SAMPLED != 0 })
     }
 
@@ -58,8 +61,8 @@ impl TraceParent {
     fn text(&self) -> [u8; LENGTH] {
         let mut text = [b'-'; LENGTH];
         text[..2].copy_from_slice(b"00");
-        write_hex(&self.trace_id.to_be_bytes(), &mut text[3..35]);
-        write_hex(&self.span_id.to_be_bytes(), &mut text[36..52]);
+        text[3..35].copy_from_slice(&hex::digits_of_128(self.trace_id));
+        text[36..52].copy_from_slice(&hex::digits(self.span_id));
         text[53..].copy_from_slice(if self.is_sampled { b"01" } else { b"00" });
         text
     }
@@ -67,11 +70,11 @@ impl TraceParent {
 
 /// The trace of a request, as its server receives it.
 ///
-/// It is no field among the others: a proxy writes it into each head of HTTP/1.1 as it is, so that a
-/// request which is not sampled costs no memory.
-#[derive(Clone, Debug)]
+/// It is no field among the others: a proxy writes it into each head of HTTP/1.1, so that a request
+/// which is not sampled costs no memory.
+#[derive(Clone, Copy, Debug)]
 pub struct TraceContext {
-    text: [u8; LENGTH],
+    own: TraceParent,
     /// Whether the trace is the caller's: only then its `tracestate` means something.
     is_continued: bool,
 }
@@ -79,17 +82,17 @@ pub struct TraceContext {
 impl TraceContext {
     /// Returns the context of a request whose own span is `own`.
     pub fn new(own: TraceParent, is_continued: bool) -> Self {
-        Self { text: own.text(), is_continued }
+        Self { own, is_continued }
     }
 
     /// Returns the value of `traceparent`.
-    pub const fn text(&self) -> &[u8] {
-        &self.text
+    pub fn text(&self) -> [u8; LENGTH] {
+        self.own.text()
     }
 
     /// Returns the value of `traceparent` as that of a field.
     pub fn header(&self) -> HeaderValue {
-        HeaderValue::from_bytes(&self.text).unwrap_or_else(|_| HeaderValue::from_static(""))
+        HeaderValue::from_bytes(&self.text()).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
     /// Removes what else the fields for a server say of a trace.
@@ -159,7 +162,7 @@ const fn is_of_key(byte: u8) -> bool {
 }
 
 /// Reads lower-case hexadecimal digits.
-fn hex(digits: &[u8]) -> Option<u128> {
+fn read_hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |number, digit| {
         let digit = match digit {
             b'0'..=b'9' => digit - b'0',
@@ -168,27 +171,6 @@ fn hex(digits: &[u8]) -> Option<u128> {
         };
         Some(number << 4 | u128::from(digit))
     })
-}
-
-/// The digits of each byte.
-static PAIRS: [[u8; 2]; 256] = pairs();
-
-const fn pairs() -> [[u8; 2]; 256] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-        byte += 1;
-    }
-    pairs
-}
-
-/// Writes bytes as hexadecimal digits, two for each.
-fn write_hex(bytes: &[u8], into: &mut [u8]) {
-    for (byte, digits) in bytes.iter().zip(into.chunks_exact_mut(2)) {
-        digits.copy_from_slice(&PAIRS[usize::from(*byte)]);
-    }
 }
 
 #[cfg(test)]

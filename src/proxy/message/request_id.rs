@@ -1,7 +1,10 @@
 //! `x-request-id`: the id by which logs of several programs name one request.
 
 use crate::config::RequestIds;
-use crate::http1::{FieldList, Fields};
+use crate::{
+    hex,
+    http1::{FieldList, Fields},
+};
 use fastrand::Rng;
 use http::{HeaderName, HeaderValue};
 use std::{
@@ -28,12 +31,7 @@ pub(crate) enum RequestId {
 
 impl RequestId {
     fn made(number: u128) -> Self {
-        let mut text = [0; DIGITS];
-        for (digits, eight) in text.chunks_exact_mut(8).zip([96, 64, 32, 0]) {
-            let eight = u64::try_from(number >> eight & 0xffff_ffff).unwrap_or_default();
-            digits.copy_from_slice(&hex(eight).to_be_bytes());
-        }
-        Self::Made(number, text)
+        Self::Made(number, hex::digits_of_128(number))
     }
 
     /// Returns it as text.
@@ -120,18 +118,6 @@ fn of_client(headers: &FieldList) -> Option<&[u8]> {
 const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'-' | b'_' | b'.' | b'~' | b':' | b'/' | b'+' | b'=' | b'@' | b',')
-}
-
-/// Returns the eight hexadecimal digits of a number of 32 bits, the first in the highest byte. They
-/// are made at once, as the bytes of a number.
-const fn hex(number: u64) -> u64 {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    let pairs = (number | number << 16) & 0x0000_ffff_0000_ffff;
-    let bytes = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
-    let digits = (bytes | bytes << 4) & (0x0f * EACH);
-    // 10 to 15 are letters: they have bit 4 once 6 is added.
-    let letters = (digits + 0x06 * EACH) >> 4 & EACH;
-    digits + 0x30 * EACH + letters * 0x27
 }
 
 #[cfg(test)]

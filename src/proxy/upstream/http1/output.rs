@@ -75,7 +75,7 @@ impl Output {
             !matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
         });
         if let Some(trace) = &request.head().trace {
-            writer.valid_line(TRACEPARENT.as_str(), trace.text());
+            writer.valid_line(TRACEPARENT.as_str(), &trace.text());
         }
         if request.headers().set().has(FieldKind::Trailer) {
             self.announced.extend(request.headers().get_all(&TRAILER).flat_map(announced));

@@ -391,8 +391,11 @@ impl Chain {
         for result in &evaluation.results {
             let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
             let &Claim { key, cost, patience, .. } = claim;
-            self.has_lent |= verdict == Verdict::Delayed && !patience.is_zero();
             let entry = &mut self.slots[index];
+            if verdict == Verdict::Delayed && !patience.is_zero() && !self.has_lent {
+                self.has_lent = true;
+                self.journal.iter().for_each(|journal| journal.lent(entry.id));
+            }
             if let Verdict::DryRunRejected(kind) = verdict {
                 entry.on_reject(kind, key, now);
             }

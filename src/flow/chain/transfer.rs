@@ -47,6 +47,9 @@ impl Chain {
 
     /// Applies what another process tells of.
     pub(in crate::flow) fn apply(&mut self, slot: SlotId, place: Place, change: LateChange) {
+        if change == LateChange::Lent {
+            return self.set_lent(true);
+        }
         let now = self.clamp(change.now());
         if let Some(slot) = self.slot_mut(slot) {
             slot.apply(now, place, change);

@@ -115,6 +115,8 @@ impl<F: Evictable> Transfers for LimiterSlot<F> {
                 }
             }
             LateChange::Abandon { cost } => self.limiter.abandon(state, cost),
+            // The chain's.
+            LateChange::Lent => {}
         }
     }
 }

@@ -64,6 +64,8 @@ pub enum LateChange {
         /// The start that it waited for.
         start: Instant,
     },
+    /// A request borrowed from a coming window, for the first time.
+    Lent,
     /// The other process is gone, and with it requests of this cost.
     Abandon {
         /// Their cost.
@@ -121,6 +123,10 @@ impl Journal {
         self.tell(slot, place, LateChange::Leave { now, start });
     }
 
+    pub(in crate::flow) fn lent(&self, slot: SlotId) {
+        self.tell(slot, Place::All, LateChange::Lent);
+    }
+
     fn tell(&self, SlotId(slot): SlotId, place: Place, change: LateChange) {
         if self.backlog.waiting.fetch_add(1, Relaxed) >= MAX_WAITING {
             self.backlog.is_lost.store(true, Relaxed);
@@ -158,7 +164,7 @@ impl LateChange {
     pub(in crate::flow) const fn now(&self) -> Instant {
         match self {
             Self::Charge { now, .. } | Self::Release { now, .. } | Self::Leave { now, .. } => *now,
-            Self::Abandon { .. } => Instant::EPOCH,
+            Self::Lent | Self::Abandon { .. } => Instant::EPOCH,
         }
     }
 

@@ -104,7 +104,7 @@ impl IncomingState {
                 LateChange::Charge { cost, .. } => *held = held.saturating_add(cost),
                 LateChange::Release { cost, .. } => *held = held.saturating_sub(cost),
                 LateChange::Abandon { .. } => *held = 0,
-                LateChange::Leave { .. } => {}
+                LateChange::Leave { .. } | LateChange::Lent => {}
             }
         }
     }

@@ -251,8 +251,11 @@ fn name_of(name: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
 
 /// Appends the fields at `spans` of `buffer` to `map`, for parts that speak [`HeaderMap`]. The
 /// values share `buffer`.
-pub(super) fn append_to_map(spans: &[FieldSpan], buffer: &Bytes, map: &mut HeaderMap) {
-    map.reserve(spans.len());
+pub(super) fn append_to_map<'a>(
+    spans: impl Iterator<Item = &'a FieldSpan>,
+    buffer: &Bytes,
+    map: &mut HeaderMap,
+) {
     for span in spans {
         let value = span.value as usize..(span.value + span.value_length) as usize;
         // Both are valid by how they were parsed, unless `buffer` is not the head's.

@@ -92,7 +92,7 @@ impl<Line> Head<Line> {
 
     /// Appends the fields to `map`, whose values then share `buffer`.
     pub fn append_to_map(&self, buffer: &Bytes, map: &mut HeaderMap) {
-        append_to_map(&self.spans, buffer, map);
+        append_to_map(self.spans.iter(), buffer, map);
     }
 
     /// Writes the names of the fields in lower case.

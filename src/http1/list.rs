@@ -179,8 +179,19 @@ impl FieldList {
     pub fn into_map(self) -> HeaderMap {
         // hyper asks for the room of one more, to look for a field.
         let mut map = HeaderMap::with_capacity(self.len() + 1);
-        append_to_map(&self.came, &self.head, &mut map);
-        append_to_map(&self.added, &Bytes::from(self.lines), &mut map);
+        append_to_map(self.came.iter(), &self.head, &mut map);
+        append_to_map(self.added.iter(), &Bytes::from(self.lines), &mut map);
+        map
+    }
+
+    /// Returns the fields of the kinds that `is_kept` names, as HTTP/2 has them, with room for one
+    /// more.
+    pub fn to_map(&self, is_kept: impl Fn(FieldKind) -> bool) -> HeaderMap {
+        let is_kept = |span: &&FieldSpan| is_kept(span.kind);
+        let mut map = HeaderMap::with_capacity(self.len() + 1);
+        append_to_map(self.came.iter().filter(is_kept), &self.head, &mut map);
+        let lines = Bytes::copy_from_slice(&self.lines);
+        append_to_map(self.added.iter().filter(is_kept), &lines, &mut map);
         map
     }
 }

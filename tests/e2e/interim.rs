@@ -3,6 +3,7 @@
 use crate::common::{
     Gateway, PATIENCE, curl,
     http2::Client,
+    http2_server::{END_HEADERS, HEADERS, scripted},
     upstream::{Connection, Script},
     yaml,
 };
@@ -102,17 +103,39 @@ fn each_stream_gets_the_hints_of_its_own_request_before_the_response() {
     });
 }
 
-#[test]
-fn curl_shows_the_hints_of_both_versions() {
+/// Calls a gateway with both versions, and expects the hint before the response.
+fn assert_curl_shows_the_hint(gateway: &Gateway, before: impl Fn()) {
     for version in ["--http1.1", "--http2-prior-knowledge"] {
-        let (server, seen) = hinting();
-        let gateway = in_front_of(&server);
-        seen.send(()).expect("it will");
+        before();
         let url = format!("http://{}/page", gateway.web());
         let shown = curl(&["-si", version, &url]).to_lowercase();
         let [hint, link, ok] = [" 103", "link: </page>", " 200"].map(|part| shown.find(part));
         assert!(hint < link && link < ok && hint.is_some(), "{version}: {shown}");
     }
+}
+
+#[test]
+fn curl_shows_the_hints_of_both_versions() {
+    let (server, seen) = hinting();
+    assert_curl_shows_the_hint(&in_front_of(&server), || seen.send(()).expect("it will"));
+}
+
+#[test]
+fn curl_shows_the_hints_of_a_server_of_http_2() {
+    // `:status` and `link` by their indices in HPACK's static table, the values as text.
+    const CONTINUE: &[u8] = b"\x08\x03100";
+    const HINT: &[u8] = b"\x08\x03103\x0f\x1e\x07</page>";
+    let server = scripted(&[], |_, mut frames| {
+        while let Some((stream, _)) = frames.request() {
+            for head in [CONTINUE, HINT] {
+                frames.write(HEADERS, END_HEADERS, stream, head);
+            }
+            frames.answer(stream, b"ok");
+        }
+    });
+    let text = yaml(server.address, "  - { name: all, match: { path_prefix: / }, upstream: up }");
+    let text = text.replacen("servers:", "protocol: h2, servers:", 1);
+    assert_curl_shows_the_hint(&Gateway::start(&text), || ());
 }
 
 #[test]

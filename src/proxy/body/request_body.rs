@@ -31,9 +31,6 @@ pub(crate) enum Cut {
     /// The client sent less than the route wants.
     #[error("the client sent its request body too slowly")]
     ClientSlow,
-    /// The request that it belongs to has ended.
-    #[error("the request was given up")]
-    GivenUp(#[source] h2::Error),
     /// The client's connection failed, or its body is malformed.
     #[error("the body could not be read")]
     Broken(#[source] ClientBodyError),

@@ -1,9 +1,7 @@
 //! A request on its way through, whichever version of HTTP its neighbours speak.
 
 use crate::{
-    http1::FieldList,
-    proxy::body::extended_connect::ExtendedConnect,
-    traces::{TRACEPARENT, TraceContext},
+    http1::FieldList, proxy::body::extended_connect::ExtendedConnect, traces::TraceContext,
 };
 use http::{Method, Uri, Version};
 
@@ -74,20 +72,6 @@ impl<B> Request<B> {
 
     pub(crate) fn map<C>(self, change: impl FnOnce(B) -> C) -> Request<C> {
         Request { head: self.head, body: change(self.body) }
-    }
-
-    /// Returns the request as HTTP/2 has it.
-    pub(crate) fn into_http(self) -> http::Request<B> {
-        let head = *self.head;
-        let mut request = http::Request::new(self.body);
-        *request.method_mut() = head.method;
-        *request.uri_mut() = head.uri;
-        *request.version_mut() = head.version;
-        *request.headers_mut() = head.headers.into_map();
-        if let Some(trace) = head.trace {
-            request.headers_mut().insert(TRACEPARENT, trace.header());
-        }
-        request
     }
 }
 

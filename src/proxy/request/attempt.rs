@@ -21,7 +21,6 @@ use crate::proxy::{
     upstream::{
         balance::{Picked, Tried, pick},
         cause::cause,
-        connection::UpstreamConnection,
         error::{Unanswered, Why},
         health,
         lease::{Lease, Wanted, is_given_up},
@@ -264,31 +263,21 @@ impl UpstreamAttempt<'_> {
         answered: &mut Option<Result<Response<()>, Unanswered>>,
     ) {
         let since = lease.since;
-        match lease.connection_mut() {
-            None => {}
-            Some(UpstreamConnection::Http1(connection)) => {
-                let Some(request) = request else { return };
-                let body = mem::replace(request.body_mut(), RequestBody::Empty);
-                connection.begin(request, body, self.peer.spare_heads.response());
-                let arrival = poll_fn(|context| {
-                    let answer = connection.poll_answer(context);
-                    if let Some(early) = connection.take_early() {
-                        self.pass_on(early);
-                    }
-                    answer.map(|answer| *answered = Some(answer.map_err(Unanswered::from)))
-                });
-                self.wait(pin!(arrival), sent, since).await;
-            }
-            Some(UpstreamConnection::Http2(stream)) => {
-                // hyper takes it, and it may have to be sent again.
-                let copied = request.as_ref().filter(|_| self.retries.may_repeat());
-                let copied = copied.map(|request| Box::new(request.head().clone()));
-                let copy = copied.map(|head| Request::from_parts(head, RequestBody::Empty));
-                let Some(request) = mem::replace(request, copy) else { return };
-                let arrival = async { *answered = Some(stream.send(request).await) };
-                self.wait(Box::pin(arrival).as_mut(), sent, since).await;
-            }
+        let (Some(connection), Some(request)) = (lease.connection_mut(), request) else { return };
+        let body = mem::replace(request.body_mut(), RequestBody::Empty);
+        let begun = connection.begin(request, body, || self.peer.spare_heads.response());
+        if let Err(unanswered) = begun {
+            *answered = Some(Err(unanswered));
+            return;
         }
+        let arrival = poll_fn(|context| {
+            let answer = connection.poll_answer(context);
+            if let Some(early) = connection.take_early() {
+                self.pass_on(early);
+            }
+            answer.map(|answer| *answered = Some(answer))
+        });
+        self.wait(pin!(arrival), sent, since).await;
     }
 
     /// Passes interim answers on, without what was for this gateway only.
@@ -372,8 +361,8 @@ impl UpstreamAttempt<'_> {
         request: &mut Option<Request<RequestBody>>,
     ) -> Result<Next, Failure> {
         let server = lease.server();
-        if let Some(unsent) = unanswered.request {
-            *request = Some(unsent);
+        if let (Some(body), Some(request)) = (unanswered.unprocessed, request) {
+            *request.body_mut() = body;
             let failed = Failed::Unprocessed { was_used: lease.reused || lease.is_shared() };
             return self.next(failed, server, is_other_left).ok_or(Failure::Unreachable);
         }

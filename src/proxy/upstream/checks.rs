@@ -5,7 +5,7 @@ use super::{
     cause::cause,
     connect::{Connector, Offer, Opened},
     health::{log, observe},
-    http2_client::Stream,
+    http2::Stream,
 };
 use crate::proxy::body::request_body::RequestBody;
 use crate::proxy::message::request::Request;

@@ -1,6 +1,6 @@
 //! Opening connections to upstream servers: over TCP, with TLS or without, or to a Unix socket.
 
-use super::{connection_settings::ConnectionSettings, http1, http2_client, io::BoxedIo};
+use super::{connection_settings::ConnectionSettings, http1, http2, io::BoxedIo};
 use crate::config::{Server, Upstream, UpstreamProtocol, UpstreamTls};
 use std::{io, sync::Arc};
 use tokio::net::{TcpStream, UnixStream};
@@ -47,7 +47,7 @@ impl core::fmt::Debug for Dialer {
 /// A new connection.
 pub(crate) enum Opened {
     Http1(Box<http1::Connection>),
-    Http2(Arc<http2_client::Connection>),
+    Http2(Arc<http2::Connection>),
 }
 
 /// What is offered to a server.
@@ -121,9 +121,9 @@ async fn begin(
     streams: Option<usize>,
 ) -> io::Result<Opened> {
     Ok(match streams {
-        Some(streams) => Opened::Http2(
-            http2_client::Connection::open(stream, connection_settings, streams).await?,
-        ),
+        Some(streams) => {
+            Opened::Http2(http2::Connection::open(stream, connection_settings, streams).await?)
+        }
         None => Opened::Http1(http1::Connection::new(stream, connection_settings)),
     })
 }

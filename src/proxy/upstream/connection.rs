@@ -1,6 +1,17 @@
 //! What one request is sent over, and its answer comes over.
 
-use super::{error::UpstreamError, http1, http2_client::Stream};
+use super::{
+    error::{Unanswered, UpstreamError},
+    http1,
+    http2::Stream,
+};
+use crate::proxy::{
+    body::request_body::RequestBody,
+    message::{
+        request::Request,
+        response::{Response, ResponseHead},
+    },
+};
 use bytes::Bytes;
 use core::task::{Context, Poll};
 use http_body::{Frame, SizeHint};
@@ -12,6 +23,46 @@ pub(crate) enum UpstreamConnection {
 }
 
 impl UpstreamConnection {
+    /// Begins a request with `body`. Its answer may use the memory of a head without fields.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be sent over this connection.
+    pub(crate) fn begin(
+        &mut self,
+        request: &Request<RequestBody>,
+        body: RequestBody,
+        answer: impl FnOnce() -> Box<ResponseHead>,
+    ) -> Result<(), Unanswered> {
+        match self {
+            Self::Http1(connection) => {
+                connection.begin(request, body, answer());
+                Ok(())
+            }
+            Self::Http2(stream) => stream.begin(request, body),
+        }
+    }
+
+    /// Sends the request, and polls for the head of its answer, which may come before all of the
+    /// request has left.
+    pub(crate) fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Response<()>, Unanswered>> {
+        match self {
+            Self::Http1(connection) => connection.poll_answer(context).map_err(Unanswered::from),
+            Self::Http2(stream) => stream.poll_answer(context),
+        }
+    }
+
+    /// Takes the interim answers that have come since the last call, but for 100.
+    pub(crate) fn take_early(&mut self) -> Option<Vec<Response<()>>> {
+        match self {
+            Self::Http1(connection) => connection.take_early(),
+            Self::Http2(stream) => stream.take_early(),
+        }
+    }
+
     /// Polls for the next part of the answer's body. A request's body that has not left yet is sent
     /// meanwhile.
     pub(crate) fn poll_frame(

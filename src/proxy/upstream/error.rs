@@ -3,8 +3,7 @@
 use super::cause::cause;
 use crate::http1::{BodyError, HeadError};
 use crate::proxy::body::request_body::{Cut, RequestBody};
-use crate::proxy::message::request::Request;
-use core::{error::Error as _, fmt};
+use core::fmt;
 use std::io;
 
 /// Why a request to a server failed.
@@ -27,7 +26,7 @@ pub(crate) enum UpstreamError {
     #[error(transparent)]
     Upload(Cut),
     #[error(transparent)]
-    Http2(#[from] hyper::Error),
+    Http2(h2::Error),
 }
 
 impl UpstreamError {
@@ -36,15 +35,18 @@ impl UpstreamError {
         match self {
             Self::Closed => true,
             Self::Io(error) => is_end(error),
-            Self::Http2(error) => {
-                // hyper takes an IO error out of h2's.
-                let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
-                cause.is_some_and(is_end)
-                    || error.is_incomplete_message()
-                    || error.is_canceled()
-                    || error.is_closed()
+            Self::Head(_) | Self::Body(_) | Self::Interim | Self::Upload(_) | Self::Http2(_) => {
+                false
             }
-            Self::Head(_) | Self::Body(_) | Self::Interim | Self::Upload(_) => false,
+        }
+    }
+}
+
+impl From<h2::Error> for UpstreamError {
+    fn from(error: h2::Error) -> Self {
+        match error.get_io().map(io::Error::kind) {
+            Some(kind) => Self::Io(error.into_io().unwrap_or_else(|| kind.into())),
+            None => Self::Http2(error),
         }
     }
 }
@@ -58,8 +60,9 @@ fn is_end(error: &io::Error) -> bool {
 /// A request without an answer.
 pub(crate) struct Unanswered {
     pub(crate) why: Why,
-    /// The request, if the server has not processed it.
-    pub(crate) request: Option<Request<RequestBody>>,
+    /// The request's body, if the server has not processed the request and the body can be sent
+    /// again.
+    pub(crate) unprocessed: Option<RequestBody>,
 }
 
 /// Why there is no answer.
@@ -86,6 +89,6 @@ impl From<UpstreamError> for Unanswered {
         let too_large =
             matches!(error, UpstreamError::Head(HeadError::TooLarge | HeadError::TooManyFields));
         let why = if too_large { Why::TooLarge } else { Why::Broken(error) };
-        Self { why, request: None }
+        Self { why, unprocessed: None }
     }
 }

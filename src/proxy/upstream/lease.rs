@@ -5,8 +5,10 @@ use super::{
     Http1Connection as Connection,
     connect::{Offer, Opened},
     connection::UpstreamConnection,
-    http2_client::STREAMS_MAX,
-    http2_pool::{Opener, Shared, Wait},
+    http2::{
+        STREAMS_MAX,
+        pool::{Opener, Shared, Wait},
+    },
     pool::Idle,
 };
 use crate::proxy::{

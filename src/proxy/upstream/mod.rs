@@ -9,8 +9,7 @@ mod connection_settings;
 pub(crate) mod error;
 pub(crate) mod health;
 mod http1;
-pub(crate) mod http2_client;
-mod http2_pool;
+pub(crate) mod http2;
 mod io;
 pub(crate) mod keep_alive;
 pub(crate) mod lease;
@@ -19,6 +18,5 @@ pub(crate) mod pool;
 mod rendezvous;
 pub(crate) mod resolver;
 pub(crate) mod retry;
-mod shared_body;
 
 pub(crate) use http1::Connection as Http1Connection;

@@ -1,6 +1,6 @@
 //! One worker's idle connections to upstream servers.
 
-use super::{http1::Connection, http2_pool::Http2Pool};
+use super::{http1::Connection, http2::pool::Http2Pool};
 use crate::{
     config::{Server, Upstream},
     flow::Instant,

@@ -71,11 +71,6 @@ impl<'p> Retries<'p> {
         self.is_repeatable = is_repeatable;
     }
 
-    /// Whether it may be sent again after a server had it.
-    pub(crate) fn may_repeat(&self) -> bool {
-        self.is_repeatable
-    }
-
     /// Whether it goes to another server if no connection opens.
     pub(crate) fn may_go_elsewhere(&self, is_other_left: bool) -> bool {
         let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);

@@ -1,9 +1,7 @@
 //! One worker's connections of HTTP/2 to one server.
 
-use super::{
-    connect::Opened,
-    http2_client::{Connection, STREAMS_MAX, Stream},
-};
+use super::{Connection, STREAMS_MAX, Stream};
+use crate::proxy::upstream::connect::Opened;
 use crate::{
     config::{Server, Upstream, UpstreamProtocol},
     flow::Instant,

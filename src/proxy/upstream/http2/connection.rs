@@ -1,0 +1,140 @@
+//! A connection that several requests share.
+
+use super::sending::Total;
+use crate::flow::Instant;
+use crate::proxy::{
+    body::upload_buffer::UploadPart,
+    upstream::{connection_settings::ConnectionSettings, io::BoxedIo},
+};
+use core::{
+    fmt,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use h2::client::{Builder, SendRequest};
+use std::{io, sync::Arc};
+
+/// Requests on one connection at once, if the server allows as many.
+pub(crate) const STREAMS_MAX: usize = 100;
+
+/// What a server may send of one answer before its client takes it, in bytes.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+
+/// The same of all answers: room for each, so that a client that takes nothing keeps no other
+/// one waiting.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
+
+/// What may wait of one request's body for the server to take it, in bytes.
+const STREAM_SEND_BUFFER: usize = 64 * 1024;
+
+/// By how much a header may be larger than the limit to be refused here, with an explanation.
+const EXPLAINED_BYTES: usize = 16 * 1024;
+
+/// See the module.
+pub(crate) struct Connection {
+    sender: SendRequest<UploadPart>,
+    settings: ConnectionSettings,
+    streams: AtomicUsize,
+    /// Whether it takes no more requests.
+    is_retired: AtomicBool,
+    /// Whether there was a request since it was last looked at.
+    is_used: AtomicBool,
+    idle_since: AtomicU64,
+    /// How much is kept of the bodies that it carries.
+    pub(super) kept: Total,
+}
+
+impl Connection {
+    /// Begins to speak over `stream`. The server has allowed `streams` requests at once before; it
+    /// says anew how many.
+    pub(in crate::proxy::upstream) async fn open(
+        stream: BoxedIo,
+        settings: ConnectionSettings,
+        streams: usize,
+    ) -> io::Result<Arc<Self>> {
+        let list = settings.limits.header_bytes + EXPLAINED_BYTES;
+        let (sender, driver) = Builder::new()
+            .enable_push(false)
+            .initial_max_send_streams(streams)
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buffer_size(STREAM_SEND_BUFFER)
+            .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
+            .handshake(stream)
+            .await
+            .map_err(io::Error::other)?;
+        tokio::spawn(async move {
+            // Ends with the connection, or when no request and no pool has it any more. Its error
+            // reaches the requests.
+            _ = driver.await;
+        });
+        Ok(Arc::new(Self {
+            sender,
+            settings,
+            streams: AtomicUsize::new(0),
+            is_retired: AtomicBool::new(false),
+            is_used: AtomicBool::new(true),
+            idle_since: AtomicU64::new(0),
+            kept: Total::default(),
+        }))
+    }
+
+    /// Returns what it was opened for.
+    pub(crate) fn settings(&self) -> &ConnectionSettings {
+        &self.settings
+    }
+
+    /// Returns what sends one request.
+    pub(super) fn sender(&self) -> SendRequest<UploadPart> {
+        self.sender.clone()
+    }
+
+    /// Counts a request that it is to carry.
+    pub(super) fn add_stream(&self) {
+        self.streams.fetch_add(1, Relaxed);
+        self.is_used.store(true, Relaxed);
+    }
+
+    /// Counts the end of one.
+    pub(super) fn remove_stream(&self) {
+        self.streams.fetch_sub(1, Relaxed);
+    }
+
+    /// Returns how many requests the server allows at once.
+    pub(crate) fn streams_max(&self) -> usize {
+        self.sender.current_max_send_streams().min(STREAMS_MAX)
+    }
+
+    /// Whether another request can begin now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.streams.load(Relaxed) < self.streams_max()
+    }
+
+    /// Whether it takes no more requests; those that it carries may go on.
+    pub(crate) fn is_over(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        self.is_retired.load(Relaxed)
+            || matches!(self.sender().poll_ready(&mut context), Poll::Ready(Err(_)))
+    }
+
+    /// Gives it no more requests.
+    pub(crate) fn retire(&self) {
+        self.is_retired.store(true, Relaxed);
+    }
+
+    /// Whether it has carried no request for `limit`. To be asked now and then.
+    pub(crate) fn is_idle(&self, now: Instant, limit: Duration) -> bool {
+        if self.streams.load(Relaxed) > 0 || self.is_used.swap(false, Relaxed) {
+            self.idle_since.store(now.as_nanos(), Relaxed);
+            return false;
+        }
+        now.since(Instant::from_nanos(self.idle_since.load(Relaxed))) >= limit
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,324 @@
+//! One request over a connection.
+
+use super::{connection::Connection, sending::Sending};
+use crate::proxy::{
+    body::request_body::RequestBody,
+    message::{request::Request, response::Response},
+    upstream::{
+        error::{Unanswered, UpstreamError, Why},
+        http1::INTERIM_MAX,
+    },
+};
+use crate::{
+    config::{AnswerLimits, Server},
+    http1::{BodyLength, FieldKind, LengthField, framing::for_request},
+    traces::TRACEPARENT,
+};
+use bytes::Bytes;
+use core::{
+    future::poll_fn,
+    mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use h2::{Reason, RecvStream, client::ResponseFuture};
+use http::{
+    HeaderMap, HeaderValue, StatusCode, Uri, Version,
+    header::{CONTENT_LENGTH, HOST},
+    uri::{Authority, PathAndQuery, Scheme},
+};
+use http_body::{Body as _, Frame, SizeHint};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// See the module. Dropped, it ends the request: the stream is reset unless it is over.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    connection: Arc<Connection>,
+    /// Notified when it is over.
+    room: Arc<Notify>,
+    server: Arc<Server>,
+    /// `None` without a body.
+    sending: Option<Sending>,
+    response: Option<ResponseFuture>,
+    /// Interim answers so far, and their bytes.
+    interim: (usize, usize),
+    /// Those that the client may receive.
+    early: Vec<Response<()>>,
+    /// The answer's body, once its head was there.
+    answer: Option<RecvStream>,
+    /// How much of it is to come, if the server said.
+    left: Option<u64>,
+}
+
+impl Stream {
+    /// Takes a place on `connection`; `room` is notified when it is free again.
+    pub(crate) fn on(
+        connection: &Arc<Connection>,
+        room: &Arc<Notify>,
+        server: &Arc<Server>,
+    ) -> Self {
+        connection.add_stream();
+        Self {
+            connection: Arc::clone(connection),
+            room: Arc::clone(room),
+            server: Arc::clone(server),
+            sending: None,
+            response: None,
+            interim: (0, 0),
+            early: Vec::new(),
+            answer: None,
+            left: None,
+        }
+    }
+
+    /// Begins a request with `body`, whose head is in the form of HTTP/1.1. [`Self::poll_answer`]
+    /// sends the body.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be sent over this connection. The body is returned if it can over another.
+    pub(crate) fn begin(
+        &mut self,
+        request: &Request<RequestBody>,
+        body: RequestBody,
+    ) -> Result<(), Unanswered> {
+        let Some(head) = head(request, &body, &self.server) else {
+            return Err(Unanswered { why: Why::Unsendable, unprocessed: None });
+        };
+        // There is room: since the pool looked, no other task has run.
+        match self.connection.sender().send_request(head, body.is_end_stream()) {
+            Ok((response, stream)) => {
+                self.response = Some(response);
+                self.sending = Sending::new(stream, body, &self.connection.kept);
+                Ok(())
+            }
+            Err(error) if error.is_io() || error.is_go_away() => {
+                self.connection.retire();
+                Err(Unanswered { why: Why::Broken(error.into()), unprocessed: Some(body) })
+            }
+            Err(_) => Err(Unanswered { why: Why::Unsendable, unprocessed: None }),
+        }
+    }
+
+    /// Sends a request, and waits for the head of its answer.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::poll_answer`].
+    pub(crate) async fn send(
+        &mut self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<()>, Unanswered> {
+        let body = mem::replace(request.body_mut(), RequestBody::Empty);
+        self.begin(&request, body)?;
+        poll_fn(|context| self.poll_answer(context)).await
+    }
+
+    /// Sends the request's body, and polls for the head of the answer, which may come before all of
+    /// the body has left.
+    ///
+    /// # Errors
+    ///
+    /// There is none. The body is returned if the server has not processed the request.
+    pub(crate) fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Response<()>, Unanswered>> {
+        self.poll_upload(context)?;
+        self.poll_interim(context)?;
+        let Some(response) = &mut self.response else { return Poll::Pending };
+        let response = match ready!(Pin::new(response).poll(context)) {
+            Ok(response) => response,
+            Err(error) => return Poll::Ready(Err(self.failed(error))),
+        };
+        self.sending.iter_mut().for_each(Sending::settle);
+        let is_fit = fits(response.headers(), self.connection.settings().limits);
+        self.left = declared_length(response.headers());
+        let response = response.map(|answer| self.answer = Some(answer));
+        let too_large = Unanswered { why: Why::TooLarge, unprocessed: None };
+        Poll::Ready(if is_fit { Ok(response.into()) } else { Err(too_large) })
+    }
+
+    /// Takes the interim answers that have come since the last call, but for 100.
+    pub(crate) fn take_early(&mut self) -> Option<Vec<Response<()>>> {
+        (!self.early.is_empty()).then(|| mem::take(&mut self.early))
+    }
+
+    /// Polls for the next part of the answer's body. What has not left yet of the request's is sent
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The body breaks off, or the client's body cannot be sent.
+    pub(crate) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
+        self.poll_upload(context)?;
+        let Some(answer) = &mut self.answer else { return Poll::Ready(None) };
+        while let Some(data) = ready!(answer.poll_data(context)) {
+            let data = match data {
+                Ok(data) if data.is_empty() => continue,
+                Ok(data) => data,
+                Err(error) => return Poll::Ready(broken_off(error)),
+            };
+            // An error would say that the stream is over.
+            _ = answer.flow_control().release_capacity(data.len());
+            self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        Poll::Ready(match ready!(answer.poll_trailers(context)) {
+            Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
+            Err(error) => broken_off(error),
+        })
+    }
+
+    /// Whether all of the answer has been read.
+    pub(crate) fn is_end(&self) -> bool {
+        self.answer.as_ref().is_none_or(RecvStream::is_end_stream)
+    }
+
+    /// Returns how much of the answer's body is left, as far as that is known.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match &self.answer {
+            None => SizeHint::with_exact(0),
+            Some(_) => self.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+
+    /// Gives its connection no more requests.
+    pub(crate) fn retire(&self) {
+        self.connection.retire();
+    }
+
+    /// Sends what there is of the request's body.
+    fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), UpstreamError> {
+        let Some(sending) = &mut self.sending else { return Ok(()) };
+        sending.poll(context).map_err(UpstreamError::Upload)
+    }
+
+    /// Notes the interim answers that have come. An error of the stream is that of the answer, too.
+    fn poll_interim(&mut self, context: &mut Context<'_>) -> Result<(), UpstreamError> {
+        let Some(response) = &mut self.response else { return Ok(()) };
+        while let Poll::Ready(Some(Ok(interim))) = response.poll_informational(context) {
+            self.interim = (self.interim.0 + 1, self.interim.1 + size(interim.headers()));
+            if self.interim.0 > INTERIM_MAX.0 || self.interim.1 > INTERIM_MAX.1 {
+                return Err(UpstreamError::Interim);
+            }
+            let status = interim.status();
+            // HTTP/2 has no 101.
+            if ![StatusCode::CONTINUE, StatusCode::SWITCHING_PROTOCOLS].contains(&status) {
+                self.early.push(interim.into());
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn failed(&mut self, error: h2::Error) -> Unanswered {
+        let is_refused = is_refused(&error);
+        if is_refused {
+            self.connection.retire();
+        }
+        let unprocessed = match self.sending.take() {
+            _ if !is_refused => None,
+            None => Some(RequestBody::Empty),
+            Some(sending) => sending.take_back(),
+        };
+        Unanswered { why: Why::Broken(error.into()), unprocessed }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.connection.remove_stream();
+        self.room.notify_one();
+    }
+}
+
+/// Returns the head of a request to `server` as HTTP/2 has it.
+fn head(
+    request: &Request<RequestBody>,
+    body: &RequestBody,
+    server: &Server,
+) -> Option<http::Request<()>> {
+    let fields = request.headers();
+    let mut headers = fields.to_map(|kind| match kind {
+        // The target has it.
+        FieldKind::Host => false,
+        // Only `trailers` is left of it.
+        FieldKind::Te => true,
+        _ => !kind.is_hop_by_hop(),
+    });
+    let length = match body.size_hint().exact() {
+        Some(0) => BodyLength::None,
+        Some(length) => BodyLength::Exactly(length),
+        None => BodyLength::Chunked,
+    };
+    if let LengthField::ContentLength(length) = for_request(request.method(), length)
+        && !headers.contains_key(CONTENT_LENGTH)
+    {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    if let Some(trace) = &request.head().trace {
+        headers.insert(TRACEPARENT, trace.header());
+    }
+    let mut head = http::Request::new(());
+    *head.method_mut() = request.method().clone();
+    *head.uri_mut() = target(request.uri(), fields.get(&HOST), server)?;
+    *head.version_mut() = Version::HTTP_2;
+    *head.headers_mut() = headers;
+    Some(head)
+}
+
+/// Returns the target with scheme and authority.
+fn target(uri: &Uri, host: Option<&[u8]>, server: &Server) -> Option<Uri> {
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(if server.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
+    let host = host.filter(|host| !host.is_empty());
+    // A request of HTTP/1.0 may name no host.
+    parts.authority = Some(match host {
+        Some(host) => Authority::try_from(host).ok()?,
+        None if server.socket().is_some() => Authority::from_static("localhost"),
+        None => Authority::try_from(server.authority()).ok()?,
+    });
+    let path = uri.path_and_query().cloned();
+    parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    Uri::from_parts(parts).ok()
+}
+
+/// Whether the header of an answer is within `limits`.
+fn fits(headers: &HeaderMap, limits: AnswerLimits) -> bool {
+    headers.len() <= limits.headers && size(headers) <= limits.header_bytes
+}
+
+/// Returns the size of a header as HTTP/2 counts it (RFC 9113, 6.5.2).
+fn size(headers: &HeaderMap) -> usize {
+    const OVERHEAD: usize = 32;
+    let size = |(name, value): (&http::HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + OVERHEAD
+    };
+    headers.iter().map(size).sum()
+}
+
+/// Returns how long the answer's body is, as its header says. h2 has checked that it is one number.
+fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Ends the answer's body. A server that has answered may end the stream without an error because it
+/// needs no more of the request (RFC 9113, 8.1).
+#[cold]
+fn broken_off<T>(error: h2::Error) -> Option<Result<T, UpstreamError>> {
+    let is_done = error.is_reset() && error.reason() == Some(Reason::NO_ERROR);
+    (!is_done).then(|| Err(error.into()))
+}
+
+/// Whether the server says that it has not processed the request (RFC 9113, 8.7): it has refused the
+/// stream, or ended the connection before it. h2 reports the latter only of streams above the last
+/// one that the server named.
+fn is_refused(error: &h2::Error) -> bool {
+    let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_refused)
+}

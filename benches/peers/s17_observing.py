@@ -2,10 +2,12 @@
 are compared in pairs. extra args: `cpu` (default; CPU per request at a fixed rate) or `instr` (user instructions of the
 worker, by callgrind), then names of cases: preview, preview-3rules, preview-4th-rule (the new file adds a rule),
 preview-other-key (the new file limits by another key), preview-other-proxies (it trusts other proxies),
-preview-log (with the access log), traces, traces-3rules, traces-all (default all)"""
+preview-log (with the access log), preview-names (`admin.show_keys`), preview-store (two of the three rules in a Redis
+of its own), traces, traces-3rules, traces-all (default all)"""
 
 import http.server, threading, urllib.request
 
+from adapters.flowgate import THREE_RULES, Flowgate
 from common import *
 
 RATE, CONNECTIONS = 5000, 32
@@ -16,14 +18,55 @@ CASES = {
     'preview-other-key': ('flowgate-3rules', 'preview of another key'),
     'preview-other-proxies': ('flowgate-3rules', 'preview of other proxies'),
     'preview-log': ('flowgate-log-3rules', 'preview'),
+    'preview-names': ('flowgate-names-3rules', 'preview'),
+    'preview-store': ('flowgate-store-3rules', 'preview'),
     'traces': ('flowgate', '1%'),
     'traces-3rules': ('flowgate-3rules', '1%'),
     'traces-all': ('flowgate', '100%'),
 }
 
-a = args(__doc__, 'flowgate,flowgate-3rules', rounds=8, secs=2)
+STORE = port()
+
+
+class WithMore(Flowgate):
+    """flowgate with more in its file"""
+
+    def __init__(self, name, more, flow):
+        super().__init__(name, flow=flow)
+        self.more = more
+
+    def config(self, sp, d):
+        super().config(sp, d)
+        file = d + '/gateway.yaml'
+        text = self.more(open(file).read())
+        with open(file, 'w') as f:
+            f.write(text)
+
+
+a = args(
+    __doc__,
+    'flowgate,flowgate-3rules',
+    rounds=8,
+    secs=2,
+    more=[
+        WithMore(
+            'flowgate-names-3rules', lambda text: text.replace('admin: {', 'admin: { show_keys: true,', 1), THREE_RULES
+        ),
+        WithMore(
+            'flowgate-store-3rules',
+            lambda text: text + f'store: {{ redis: redis://127.0.0.1:{STORE} }}\n',
+            THREE_RULES.replace('1000000/1s', '1000000/1s, scope: cluster'),
+        ),
+    ],
+)
 how = a.extra.pop(0) if a.extra[:1] in (['cpu'], ['instr']) else 'cpu'
 u = Up()
+store = subprocess.Popen(
+    ['taskset', '-c', str(LOAD_CORE), 'redis-server', '--port', str(STORE), '--bind', '127.0.0.1', '--save', '']
+    + ['--appendonly', 'no', '--dir', RUN],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+)
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
@@ -182,5 +225,7 @@ for case in a.extra or CASES:
     rows.append(row)
     print(row, flush=True)
 u.stop()
+store.terminate()
+store.wait()
 table(rows, ['case', 'rounds', 'off', 'on', 'on / off'], f'{key} per request')
 save('s17_observing', raws, rows, {'how': how, 'rate': RATE}, a.out)

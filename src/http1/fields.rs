@@ -146,7 +146,17 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the value of the only field with this name, in any case; `None` if there are several.
+    #[inline]
     pub fn get_only(self, name: &str) -> Option<&'a [u8]> {
+        if let Self::Http1 { set, .. } = self
+            && !set.may_have(name)
+        {
+            return None;
+        }
+        self.find_only(name)
+    }
+
+    fn find_only(self, name: &str) -> Option<&'a [u8]> {
         let mut values = self.get_all(name);
         values.next().filter(|_| values.next().is_none())
     }

@@ -143,11 +143,14 @@ impl FieldList {
     }
 
     /// Removes all fields called `name`.
+    #[inline]
     pub fn remove(&mut self, name: &HeaderName) {
-        let name = name.as_str();
-        if !self.set.may_have(name) {
-            return;
+        if self.set.may_have(name.as_str()) {
+            self.remove_all(name.as_str());
         }
+    }
+
+    fn remove_all(&mut self, name: &str) {
         let Self { head, came, lines, added, .. } = self;
         came.retain(|span| span.field(head).value_of(name).is_none());
         added.retain(|span| span.field(lines).value_of(name).is_none());

@@ -88,11 +88,11 @@ impl Recorder {
     fn own(&self, tracing: &Tracing, parent: Option<TraceParent>) -> TraceParent {
         let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
         let [high, low] = &mut *halves;
-        let span_id = high.u64(1..);
+        let span_id = high.u64(..).max(1);
         if let Some(parent) = parent {
             return TraceParent { span_id, ..parent };
         }
-        let trace_id = u128::from(high.u64(..)) << 64 | u128::from(low.u64(1..));
+        let trace_id = u128::from(high.u64(..)) << 64 | u128::from(low.u64(..).max(1));
         TraceParent { trace_id, span_id, is_sampled: tracing.sample.includes(trace_id) }
     }
 

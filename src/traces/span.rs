@@ -1,6 +1,7 @@
 //! Spans in OTLP's JSON: the names of the fields are those of `opentelemetry/proto/trace/v1`, ids are
 //! hexadecimal, numbers of 64 bits are texts, enums are numbers.
 
+use crate::hex;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 
@@ -132,18 +133,22 @@ impl Serialize for Kind {
 
 impl Serialize for Decimal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
+        serializer.serialize_str(itoa::Buffer::new().format(self.0))
     }
 }
 
 impl Serialize for TraceId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:032x}", self.0))
+        serialize_digits(&hex::digits_of_128(self.0), serializer)
     }
 }
 
 impl Serialize for SpanId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:016x}", self.0))
+        serialize_digits(&hex::digits(self.0), serializer)
     }
+}
+
+fn serialize_digits<S: Serializer>(digits: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(str::from_utf8(digits).unwrap_or_default())
 }

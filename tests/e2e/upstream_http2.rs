@@ -46,14 +46,17 @@ fn prior_knowledge(address: SocketAddr, route: &str) -> Gateway {
 #[test]
 fn requests_of_http_1_share_a_connection_and_arrive_in_the_form_of_http_2() {
     let server = Http2Server::start(None);
-    let gateway = prior_knowledge(server.address, "");
+    let route = ", request_headers: { set: { proxy-authorization: own } }";
+    let gateway = prior_knowledge(server.address, route);
     let web = gateway.web();
     let fields =
         [("Host", "shop.test:81"), ("Connection", "x-hop, te"), ("X-Hop", "1"), ("TE", "trailers")];
     let answer = Client::new(web).request("GET", "/a?b=c", &fields);
     let text = answer.text();
     assert!(text.starts_with("GET http://shop.test:81/a?b=c ["), "{text}");
-    assert!(text.contains("te: trailers") && text.contains("x-forwarded-for: 127.0.0.1"), "{text}");
+    for present in ["te: trailers", "x-forwarded-for: 127.0.0.1", "proxy-authorization: own"] {
+        assert!(text.contains(present), "{present} in {text}");
+    }
     for absent in ["[host:", " host:", "connection:", "x-hop", "transfer-encoding"] {
         assert!(!text.contains(absent), "{absent} in {text}");
     }
@@ -298,6 +301,59 @@ fn interim_responses_without_end_end_their_request_and_no_other() {
     let heads = std::iter::from_fn(|| flooded.read_head().map(|head| head.status));
     let heads: Vec<u16> = heads.take(101).collect();
     assert_eq!(heads, [vec![103; 100], vec![502]].concat());
+}
+
+#[test]
+fn the_end_of_a_body_needs_no_room_at_the_server() {
+    // SETTINGS_INITIAL_WINDOW_SIZE is 0.
+    let server = scripted(&[0, 4, 0, 0, 0, 0], |_, mut frames| {
+        while let Some((stream, body)) = frames.request() {
+            assert!(body.is_empty());
+            frames.answer(stream, b"ok");
+        }
+    });
+    let gateway = prior_knowledge(server.address, "");
+    let mut client = Client::new(gateway.web());
+    client.send(head("POST", "/", &[("transfer-encoding", "chunked")]) + "0\r\n\r\n");
+    assert_eq!(client.read("POST").status, 200);
+}
+
+#[test]
+fn an_upload_goes_on_while_its_client_reads_nothing_of_the_answer() {
+    const BODY: usize = 300_000;
+    const ACK: u8 = 1;
+    let (received, receives) = std::sync::mpsc::channel();
+    // SETTINGS_INITIAL_WINDOW_SIZE is 16 MiB.
+    let server = scripted(&[0, 4, 1, 0, 0, 0], move |_, mut frames| {
+        let stream = frames.read_kind(HEADERS).expect("a request").stream;
+        // It agrees to the gateway's window, of 1 MiB.
+        frames.write(SETTINGS, ACK, 0, &[]);
+        frames.head(stream);
+        for _ in 0..10 {
+            frames.write(DATA, 0, stream, &[0; 16_000]);
+        }
+        received.send(frames.request().expect("its body").1.len()).expect("awaited");
+        frames.write(DATA, END_STREAM, stream, b"end");
+        frames.request();
+    });
+    let gateway = prior_knowledge(server.address, "");
+    with_client(&gateway, |client| async move {
+        let request = Request::post("http://shop.test/").body(()).expect("whole");
+        let mut client = client.ready().await.expect("ready");
+        let (answer, mut body) = client.send_request(request, false).expect("sent");
+        let answer = answer.await.expect("an answer");
+        body.send_data(vec![0; BODY].into(), true).expect("sent");
+        let length = tokio::task::spawn_blocking(move || receives.recv_timeout(PATIENCE));
+        assert_eq!(length.await.expect("no panic"), Ok(BODY));
+        let mut answer = answer.into_body();
+        let mut length = 0;
+        while let Some(part) = answer.data().await {
+            let part = part.expect("no error");
+            answer.flow_control().release_capacity(part.len()).expect("released");
+            length += part.len();
+        }
+        assert_eq!(length, 160_003);
+    });
 }
 
 #[test]

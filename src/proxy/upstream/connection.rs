@@ -19,7 +19,7 @@ use http_body::{Frame, SizeHint};
 /// A way to a server for one request.
 pub(crate) enum UpstreamConnection {
     Http1(Box<http1::Connection>),
-    Http2(Stream),
+    Http2(Box<Stream>),
 }
 
 impl UpstreamConnection {

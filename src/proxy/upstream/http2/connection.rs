@@ -1,6 +1,9 @@
 //! A connection that several requests share.
 
-use super::sending::Total;
+use super::{
+    counted_io::{CountedIo, Written},
+    sending::Total,
+};
 use crate::flow::Instant;
 use crate::proxy::{
     body::upload_buffer::UploadPart,
@@ -34,6 +37,7 @@ const EXPLAINED_BYTES: usize = 16 * 1024;
 /// See the module.
 pub(crate) struct Connection {
     sender: SendRequest<UploadPart>,
+    written: Written,
     settings: ConnectionSettings,
     streams: AtomicUsize,
     /// Whether it takes no more requests.
@@ -53,6 +57,7 @@ impl Connection {
         settings: ConnectionSettings,
         streams: usize,
     ) -> io::Result<Arc<Self>> {
+        let written = Written::default();
         let list = settings.limits.header_bytes + EXPLAINED_BYTES;
         let (sender, driver) = Builder::new()
             .enable_push(false)
@@ -61,16 +66,17 @@ impl Connection {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buffer_size(STREAM_SEND_BUFFER)
             .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
-            .handshake(stream)
+            .handshake(CountedIo::new(stream, &written))
             .await
             .map_err(io::Error::other)?;
         tokio::spawn(async move {
-            // Ends with the connection, or when no request and no pool has it any more. Its error
-            // reaches the requests.
+            // Ends with the connection, or when no request and no pool has it any more. Requests
+            // learn of its end.
             _ = driver.await;
         });
         Ok(Arc::new(Self {
             sender,
+            written,
             settings,
             streams: AtomicUsize::new(0),
             is_retired: AtomicBool::new(false),
@@ -88,6 +94,11 @@ impl Connection {
     /// Returns what sends one request.
     pub(super) fn sender(&self) -> SendRequest<UploadPart> {
         self.sender.clone()
+    }
+
+    /// Returns how many bytes it has written.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Relaxed)
     }
 
     /// Counts a request that it is to carry.

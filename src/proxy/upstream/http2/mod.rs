@@ -4,6 +4,7 @@
 //! sends its body and takes its answer.
 
 mod connection;
+mod counted_io;
 pub(crate) mod pool;
 mod sending;
 mod stream;

@@ -39,7 +39,7 @@ pub(crate) enum Opening {
 /// What a request gets.
 pub(crate) enum Shared {
     /// A place on a connection.
-    Stream(Stream),
+    Stream(Box<Stream>),
     /// The server speaks HTTP/1.1.
     Http1,
     /// It opens a connection.
@@ -126,7 +126,7 @@ impl Http2Pool {
         server: &Arc<Server>,
         result: &io::Result<Opened>,
         opener: Option<Opener>,
-    ) -> Option<Stream> {
+    ) -> Option<Box<Stream>> {
         if opener.is_some() {
             self.opening = None;
         }

@@ -10,13 +10,16 @@ use crate::proxy::body::{
 };
 use bytes::Bytes;
 use core::{
+    future::{pending, poll_fn},
+    mem,
     pin::Pin,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 use h2::{Reason, SendStream};
 use http_body::{Body as _, Frame};
 use std::sync::Arc;
+use tokio::task::AbortHandle;
 
 /// How much of a body that was sent is kept, to send it again, in bytes: servers read so much ahead.
 const KEPT_MAX: usize = 1024 * 1024;
@@ -35,6 +38,8 @@ pub(super) type Total = Arc<AtomicUsize>;
 pub(super) struct Sending {
     stream: SendStream<UploadPart>,
     body: RequestBody,
+    /// A part that waits for the server to take more, and whether it is the last one.
+    waiting: Option<(UploadPart, bool)>,
     /// Whether no more of it is sent.
     is_over: bool,
     /// What was sent of it; `None` if that was too much, or will not be needed.
@@ -62,84 +67,102 @@ impl Sending {
             return None;
         }
         let kept = Kept { parts: Vec::new(), bytes: 0, counted: 0, total: Arc::clone(total) };
-        Some(Self { stream, body, is_over: false, kept: Some(kept) })
+        Some(Self { stream, body, waiting: None, is_over: false, kept: Some(kept) })
     }
 
-    /// Sends what there is of the body, as far as the server takes it. If it takes no more, its
+    /// Polls until all of the body was sent, as fast as the server takes it. If it takes no more, its
     /// answer says why.
     ///
     /// # Errors
     ///
     /// The client's body cannot be sent. The stream is reset.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Result<(), Cut> {
-        while !self.is_over && self.has_room(context) {
-            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else { break };
-            match frame {
-                Some(Ok(frame)) => self.send(frame),
-                None => self.end(),
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Cut>> {
+        loop {
+            if let Some((part, is_last)) = self.waiting.take() {
+                if !self.is_over && self.poll_room(context).is_pending() {
+                    self.waiting = Some((part, is_last));
+                    return Poll::Pending;
+                }
+                self.send(part, is_last);
+            }
+            if self.is_over {
+                return Poll::Ready(Ok(()));
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => self.take(frame),
+                None => self.send(Bytes::new().into(), true),
                 Some(Err(cut)) => {
                     self.is_over = true;
                     self.kept = None;
                     self.stream.send_reset(Reason::CANCEL);
-                    return Err(cut);
+                    return Poll::Ready(Err(cut));
                 }
             }
         }
-        Ok(())
     }
 
-    /// Whether the server takes more now.
-    fn has_room(&mut self, context: &mut Context<'_>) -> bool {
-        // The length of the next part is not known yet.
+    /// Polls until the server takes a part. Room is reserved only for a part that is there: a byte of
+    /// the connection's window that an idle body holds could keep all others waiting.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.stream.reserve_capacity(1);
-        while self.stream.capacity() == 0 {
-            match self.stream.poll_capacity(context) {
-                Poll::Pending => return false,
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(_)) | None) => {
-                    self.is_over = true;
-                    return false;
-                }
-            }
+        while !self.is_over && self.stream.capacity() == 0 {
+            // Without capacity to come the stream is over.
+            let more = ready!(self.stream.poll_capacity(context));
+            self.is_over = !matches!(more, Some(Ok(_)));
         }
-        true
+        Poll::Ready(())
     }
 
-    /// Sends a part of the body.
-    fn send(&mut self, frame: Frame<UploadPart>) {
+    /// Takes the next part of the body. What is empty, and trailers, need no room.
+    fn take(&mut self, frame: Frame<UploadPart>) {
         let is_last = self.body.is_end_stream();
         self.kept.take_if(|kept| !kept.keep(&frame));
-        let sent = match frame.into_data() {
-            Ok(data) if data.bytes().is_empty() && !is_last => return,
-            Ok(data) => {
-                self.is_over = is_last;
-                self.stream.send_data(data, is_last)
-            }
+        match frame.into_data() {
+            Ok(part) if part.bytes().is_empty() && !is_last => {}
+            Ok(part) if part.bytes().is_empty() => self.send(part, is_last),
+            Ok(part) => self.waiting = Some((part, is_last)),
             Err(frame) => {
                 self.is_over = true;
-                self.stream.send_trailers(frame.into_trailers().unwrap_or_default())
+                // An error says that the stream is over.
+                _ = self.stream.send_trailers(frame.into_trailers().unwrap_or_default());
             }
-        };
-        self.is_over |= sent.is_err();
+        }
     }
 
-    /// Ends the body, which has no trailers.
-    fn end(&mut self) {
-        self.is_over = true;
-        // An error would say that the stream is over.
-        _ = self.stream.send_data(Bytes::new().into(), true);
+    fn send(&mut self, part: UploadPart, is_last: bool) {
+        if !self.is_over {
+            self.is_over = self.stream.send_data(part, is_last).is_err() || is_last;
+        }
     }
 
     /// Returns the body as it was before any of it was sent, if that can be.
     pub(super) fn take_back(mut self) -> Option<RequestBody> {
-        let kept = &mut self.kept?;
-        self.body.begin_again(core::mem::take(&mut kept.parts));
-        Some(self.body)
+        let mut kept = self.kept.take()?;
+        let mut body = mem::replace(&mut self.body, RequestBody::Empty);
+        body.begin_again(mem::take(&mut kept.parts));
+        Some(body)
+    }
+
+    /// Sends the rest in a task of its own, until that is aborted.
+    pub(super) fn finish(mut self) -> AbortHandle {
+        let sending = tokio::spawn(async move {
+            // The answer tells why no more is sent.
+            _ = poll_fn(|context| self.poll(context)).await;
+            pending::<()>().await;
+        });
+        sending.abort_handle()
     }
 
     /// Notes that the answer has begun, so that the body will not be sent again.
     pub(super) fn settle(&mut self) {
         self.kept = None;
+    }
+}
+
+impl Drop for Sending {
+    /// Resets the stream, if it is not over: also if all was given to h2, and has not left.
+    fn drop(&mut self) {
+        self.stream.send_reset(Reason::CANCEL);
     }
 }
 

@@ -29,7 +29,7 @@ use http::{
 };
 use http_body::{Body as _, Frame, SizeHint};
 use std::sync::Arc;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::AbortHandle};
 
 /// See the module. Dropped, it ends the request: the stream is reset unless it is over.
 #[derive(Debug)]
@@ -38,8 +38,13 @@ pub(crate) struct Stream {
     /// Notified when it is over.
     room: Arc<Notify>,
     server: Arc<Server>,
+    /// What the connection had written when the request began.
+    written: u64,
     /// `None` without a body.
     sending: Option<Sending>,
+    /// The task that sends the rest of the body once the answer has begun: a client may read nothing
+    /// of the answer until it has sent all.
+    rest: Option<AbortHandle>,
     response: Option<ResponseFuture>,
     /// Interim answers so far, and their bytes.
     interim: (usize, usize),
@@ -57,19 +62,21 @@ impl Stream {
         connection: &Arc<Connection>,
         room: &Arc<Notify>,
         server: &Arc<Server>,
-    ) -> Self {
+    ) -> Box<Self> {
         connection.add_stream();
-        Self {
+        Box::new(Self {
             connection: Arc::clone(connection),
             room: Arc::clone(room),
             server: Arc::clone(server),
+            written: 0,
             sending: None,
+            rest: None,
             response: None,
             interim: (0, 0),
             early: Vec::new(),
             answer: None,
             left: None,
-        }
+        })
     }
 
     /// Begins a request with `body`, whose head is in the form of HTTP/1.1. [`Self::poll_answer`]
@@ -86,6 +93,7 @@ impl Stream {
         let Some(head) = head(request, &body, &self.server) else {
             return Err(Unanswered { why: Why::Unsendable, unprocessed: None });
         };
+        self.written = self.connection.written();
         // There is room: since the pool looked, no other task has run.
         match self.connection.sender().send_request(head, body.is_end_stream()) {
             Ok((response, stream)) => {
@@ -125,14 +133,22 @@ impl Stream {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, Unanswered>> {
-        self.poll_upload(context)?;
+        let sent = self.sending.as_mut().map(|sending| sending.poll(context));
+        if let Some(Poll::Ready(Err(cut))) = sent {
+            return Poll::Ready(Err(UpstreamError::Upload(cut).into()));
+        }
         self.poll_interim(context)?;
         let Some(response) = &mut self.response else { return Poll::Pending };
         let response = match ready!(Pin::new(response).poll(context)) {
             Ok(response) => response,
             Err(error) => return Poll::Ready(Err(self.failed(error))),
         };
-        self.sending.iter_mut().for_each(Sending::settle);
+        if let Some(sending) = &mut self.sending {
+            sending.settle();
+            if sent.is_some_and(|sent| sent.is_pending()) {
+                self.rest = self.sending.take().map(Sending::finish);
+            }
+        }
         let is_fit = fits(response.headers(), self.connection.settings().limits);
         self.left = declared_length(response.headers());
         let response = response.map(|answer| self.answer = Some(answer));
@@ -145,23 +161,21 @@ impl Stream {
         (!self.early.is_empty()).then(|| mem::take(&mut self.early))
     }
 
-    /// Polls for the next part of the answer's body. What has not left yet of the request's is sent
-    /// meanwhile.
+    /// Polls for the next part of the answer's body.
     ///
     /// # Errors
     ///
-    /// The body breaks off, or the client's body cannot be sent.
+    /// The body breaks off.
     pub(crate) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
-        self.poll_upload(context)?;
         let Some(answer) = &mut self.answer else { return Poll::Ready(None) };
         while let Some(data) = ready!(answer.poll_data(context)) {
             let data = match data {
                 Ok(data) if data.is_empty() => continue,
                 Ok(data) => data,
-                Err(error) => return Poll::Ready(broken_off(error)),
+                Err(error) => return Poll::Ready(self.broken_off(error)),
             };
             // An error would say that the stream is over.
             _ = answer.flow_control().release_capacity(data.len());
@@ -170,7 +184,7 @@ impl Stream {
         }
         Poll::Ready(match ready!(answer.poll_trailers(context)) {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Err(error) => broken_off(error),
+            Err(error) => self.broken_off(error),
         })
     }
 
@@ -190,12 +204,6 @@ impl Stream {
     /// Gives its connection no more requests.
     pub(crate) fn retire(&self) {
         self.connection.retire();
-    }
-
-    /// Sends what there is of the request's body.
-    fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), UpstreamError> {
-        let Some(sending) = &mut self.sending else { return Ok(()) };
-        sending.poll(context).map_err(UpstreamError::Upload)
     }
 
     /// Notes the interim answers that have come. An error of the stream is that of the answer, too.
@@ -221,17 +229,27 @@ impl Stream {
         if is_refused {
             self.connection.retire();
         }
+        // A server that ends a connection may do so before the request is written.
+        let is_unsent = error.is_io() && self.connection.written() == self.written;
         let unprocessed = match self.sending.take() {
-            _ if !is_refused => None,
+            _ if !is_refused && !is_unsent => None,
             None => Some(RequestBody::Empty),
             Some(sending) => sending.take_back(),
         };
         Unanswered { why: Why::Broken(error.into()), unprocessed }
     }
+
+    /// Ends the answer's body. If all that was declared is there, the server may have ended its
+    /// connection without waiting for the rest of the request.
+    #[cold]
+    fn broken_off<T>(&self, error: h2::Error) -> Option<Result<T, UpstreamError>> {
+        (self.left != Some(0)).then(|| Err(error.into()))
+    }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.rest.iter().for_each(AbortHandle::abort);
         self.connection.remove_stream();
         self.room.notify_one();
     }
@@ -247,8 +265,8 @@ fn head(
     let mut headers = fields.to_map(|kind| match kind {
         // The target has it.
         FieldKind::Host => false,
-        // Only `trailers` is left of it.
-        FieldKind::Te => true,
+        // What came of these is left out already, but for `te: trailers`: the route has set them.
+        FieldKind::Te | FieldKind::OtherHop => true,
         _ => !kind.is_hop_by_hop(),
     });
     let length = match body.size_hint().exact() {
@@ -307,18 +325,53 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Ends the answer's body. A server that has answered may end the stream without an error because it
-/// needs no more of the request (RFC 9113, 8.1).
-#[cold]
-fn broken_off<T>(error: h2::Error) -> Option<Result<T, UpstreamError>> {
-    let is_done = error.is_reset() && error.reason() == Some(Reason::NO_ERROR);
-    (!is_done).then(|| Err(error.into()))
-}
-
 /// Whether the server says that it has not processed the request (RFC 9113, 8.7): it has refused the
 /// stream, or ended the connection before it. h2 reports the latter only of streams above the last
 /// one that the server named.
 fn is_refused(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (error.is_go_away() || is_refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::{tests::live, upstream::connection_settings::ConnectionSettings};
+    use tokio::io::AsyncReadExt as _;
+
+    /// Sends a POST over a connection that its server ends, and returns whether the server has not
+    /// processed it. The server has `read` something of the POST, or not.
+    async fn is_unprocessed(read: bool) -> bool {
+        let (_, live) = live(
+            "listeners: [{ name: web, listen: '127.0.0.1:0' }]\n\
+             upstreams: [{ name: up, servers: [{ url: 'http://127.0.0.1:9' }], protocol: h2 }]\n\
+             routes: [{ name: all, match: { path_prefix: / }, upstream: up }]\n",
+        );
+        let upstream = Arc::clone(&live.load().upstreams[0]);
+        let server = Arc::clone(&upstream.servers()[0]);
+        let (near, mut far) = tokio::io::duplex(64 * 1024);
+        let settings = ConnectionSettings::of(&server, &upstream);
+        let connection = Connection::open(Box::new(near), settings, 100).await.expect("begun");
+        let mut bytes = vec![0; 64 * 1024];
+        // The preface, and whatever else a connection begins with.
+        tokio::task::yield_now().await;
+        assert!(far.read(&mut bytes).await.expect("no error") > 24);
+        tokio::task::yield_now().await;
+        let mut stream = Stream::on(&connection, &Arc::default(), &server);
+        let request = http::Request::post("/").header(HOST, "shop.test").body(RequestBody::Empty);
+        let request = request.expect("whole").into();
+        stream.begin(&request, RequestBody::Empty).map_err(|_| ()).expect("a stream");
+        if read {
+            assert!(far.read(&mut bytes).await.expect("no error") > 0);
+        }
+        drop(far);
+        let unanswered = poll_fn(|context| stream.poll_answer(context)).await.err();
+        unanswered.expect("no answer").unprocessed.is_some()
+    }
+
+    #[tokio::test]
+    async fn a_post_is_sent_again_only_if_nothing_of_it_was_written() {
+        assert!(is_unprocessed(false).await);
+        assert!(!is_unprocessed(true).await);
+    }
 }

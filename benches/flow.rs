@@ -227,18 +227,21 @@ fn walk(algorithm: &Algorithm) -> Walk {
     let opened = gate(std::slice::from_ref(algorithm), Some(KEYS));
     let (gate, slots) = &opened;
     let mut keys = Keys::new(KEYS);
-    let _live: Vec<_> = (0..KEYS).map(|_| enter(&opened, START, keys.next())).collect();
+    // One after the other: what came later is fuller.
+    let at = |number: u32| START + Duration::from_nanos(number.into());
+    let _live: Vec<_> = (0..KEYS).map(|key| enter(&opened, at(key), keys.next())).collect();
+    let now = at(KEYS);
     let mut fastest = Walk { whole: Duration::MAX, step: Duration::MAX };
     for _ in 0..ROUNDS {
         let mut longest = Duration::ZERO;
         let whole = timed(|| {
             let mut fullest = Fullest::new(20);
-            let mut next = Some(0);
-            while let Some(from) = next {
-                let step = timed(|| next = gate.find_fullest(slots[0], START, from, &mut fullest));
+            let mut next = Some(u32::MAX);
+            while let Some(before) = next {
+                let step = timed(|| next = gate.find_fullest(slots[0], now, before, &mut fullest));
                 longest = longest.max(step);
             }
-            black_box(gate.usages(slots[0], START, fullest));
+            black_box(gate.usages(slots[0], now, fullest));
         });
         fastest.whole = fastest.whole.min(whole);
         fastest.step = fastest.step.min(longest);

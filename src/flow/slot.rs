@@ -156,9 +156,9 @@ pub(super) trait Observe {
 
 /// What operators see and change of single clients' states.
 pub(super) trait KeyStates {
-    /// Looks at some states from number `from` on. Returns the number to continue from, if there
+    /// Looks at some states before number `before`. Returns the number to continue from, if there
     /// are more.
-    fn find_fullest(&mut self, now: Instant, from: u32, fullest: &mut Fullest) -> Option<u32>;
+    fn find_fullest(&mut self, now: Instant, before: u32, fullest: &mut Fullest) -> Option<u32>;
 
     /// Returns what a client has used, if it has a state of its own.
     fn usage_of(&mut self, now: Instant, key: u128) -> Option<Usage>;

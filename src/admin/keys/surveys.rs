@@ -74,10 +74,10 @@ impl Surveys {
     async fn survey(&self, route: &Route, slot: SlotId, clock: &Clock) {
         let began = clock.now();
         let mut fullest = Fullest::new(FOUND);
-        let mut next = Some(0);
+        let mut next = Some(u32::MAX);
         let mut steps = 0;
-        while let Some(from) = next {
-            next = route.gate.find_fullest(slot, began, from, &mut fullest);
+        while let Some(before) = next {
+            next = route.gate.find_fullest(slot, began, before, &mut fullest);
             steps += 1;
             if steps % STEPS == 0 {
                 tokio::task::yield_now().await;

@@ -48,11 +48,11 @@ impl Chain {
         &mut self,
         slot: SlotId,
         now: Instant,
-        from: u32,
+        before: u32,
         fullest: &mut Fullest,
     ) -> Option<u32> {
         let now = now.max(self.latest);
-        self.slot_mut(slot)?.find_fullest(now, from, fullest)
+        self.slot_mut(slot)?.find_fullest(now, before, fullest)
     }
 
     pub(in crate::flow) fn usage_of(

@@ -23,8 +23,8 @@ pub struct KeyUsage {
 }
 
 impl Gate {
-    /// Looks at some keys of the rule behind `slot`. `from` is zero or the previous result; `None`
-    /// means done. It holds the lock for about a microsecond, and for some ten while states are
+    /// Looks at some keys of the rule behind `slot`. `before` is `u32::MAX` or the previous result;
+    /// `None` means done. It holds the lock for about a microsecond, and for some ten while states are
     /// converted after an edit.
     ///
     /// What changes between two calls may be seen before or after; a rule without keys has none.
@@ -32,10 +32,10 @@ impl Gate {
         &self,
         slot: SlotId,
         now: Instant,
-        from: u32,
+        before: u32,
         fullest: &mut Fullest,
     ) -> Option<u32> {
-        self.lock().find_fullest(slot, now, from, fullest)
+        self.lock().find_fullest(slot, now, before, fullest)
     }
 
     /// Returns what the fullest keys that were found have used at `now`, the fullest first.

@@ -33,9 +33,10 @@ impl Fullest {
     }
 
     fn take(&mut self, rank: u128, key: u128) {
-        self.found.push(Reverse((rank, key)));
-        if self.found.len() > self.most {
-            self.found.pop();
+        if self.found.len() < self.most {
+            self.found.push(Reverse((rank, key)));
+        } else if let Some(mut emptiest) = self.found.peek_mut() {
+            *emptiest = Reverse((rank, key));
         }
         if self.found.len() == self.most {
             self.least = self.found.peek().map_or(u128::MAX, |Reverse((rank, _))| *rank);

@@ -18,12 +18,14 @@ const STEP: u32 = 128;
 const STEP_CONVERTING: u32 = 32;
 
 impl<F: Evictable> KeyStates for LimiterSlot<F> {
-    fn find_fullest(&mut self, now: Instant, from: u32, fullest: &mut Fullest) -> Option<u32> {
+    fn find_fullest(&mut self, now: Instant, before: u32, fullest: &mut Fullest) -> Option<u32> {
         let is_converting = self.previous.is_some();
         let States::Keyed { table, .. } = &self.states else { return None };
-        let len = table.len();
-        let to = len.min(from.saturating_add(if is_converting { STEP_CONVERTING } else { STEP }));
-        for at in from..to {
+        // From the last one: what came late is often fuller, and each key that is fuller than those
+        // before it takes a place among the fullest.
+        let end = table.len().min(before);
+        let start = end.saturating_sub(if is_converting { STEP_CONVERTING } else { STEP });
+        for at in (start..end).rev() {
             if is_converting {
                 self.refresh(KeySlot::Own(at));
             }
@@ -33,7 +35,7 @@ impl<F: Evictable> KeyStates for LimiterSlot<F> {
                 fullest.offer(self.limiter.rank(state, now), key);
             }
         }
-        (to < len).then_some(to)
+        (start > 0).then_some(start)
     }
 
     fn usage_of(&mut self, now: Instant, key: u128) -> Option<Usage> {

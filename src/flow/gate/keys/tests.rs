@@ -71,9 +71,9 @@ impl Opened {
 
     fn fullest(&self, now: Instant, most: usize) -> Vec<KeyUsage> {
         let mut fullest = Fullest::new(most);
-        let mut next = Some(0);
-        while let Some(from) = next {
-            next = self.gate.find_fullest(self.slot, now, from, &mut fullest);
+        let mut next = Some(u32::MAX);
+        while let Some(before) = next {
+            next = self.gate.find_fullest(self.slot, now, before, &mut fullest);
         }
         self.gate.usages(self.slot, now, fullest)
     }

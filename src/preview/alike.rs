@@ -52,11 +52,12 @@ impl Preview {
 impl Alike<'_> {
     /// Decides about the request at `now`, charges the new file's rules, and compares with what
     /// became of it. `by_client` says what it claims on a rule that looks only at the client's address
-    /// and the method.
+    /// and the method, and `show` what the key of a rule is.
     pub fn decide(
         &self,
         known: &Known<'_>,
         by_client: impl Fn(&RouteRule) -> Option<Claim>,
+        show: impl FnOnce(&RouteRule) -> Option<String>,
         now: Instant,
     ) -> Option<Box<Trial>> {
         let Self { preview, index, route: AlikeRoute { sources, are_same }, client } = *self;
@@ -87,7 +88,12 @@ impl Alike<'_> {
         let Asked { treatment, wait, record } = ask(route, claims, is_logged, now, &mut permit);
         let index = u32::try_from(index).ok();
         let there = There { here: index, route: index, treatment, wait, client };
-        preview.note(there, &here, (claims, &mut Vec::new()), (wall, worker));
+        let name = |slot| {
+            let mut rules = route.rules.iter();
+            let rule = rules.find(|rule| rule.slot == slot && !rule.key.is_address());
+            rule.filter(|_| preview.shows_keys).and_then(show)
+        };
+        preview.note(there, &here, (claims, name), (wall, worker));
         if !here.treatment.is_let_through() {
             permit = None;
         }

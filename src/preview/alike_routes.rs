@@ -14,11 +14,20 @@ pub(super) struct AlikeRoute {
 
 /// Returns for each route in force, by index, the route of the new file with the same index, if both
 /// let in the same requests, and what these claim in the new file follows from what they claim in
-/// force, their client's address and their method. Both files find the same routes.
-pub(super) fn alike_routes(base: &Snapshot, new: &Snapshot) -> Vec<Option<AlikeRoute>> {
+/// force, their client's address and their method. Both files find the same routes. If the report
+/// `shows_keys`, the request itself has what names them.
+pub(super) fn alike_routes(
+    base: &Snapshot,
+    new: &Snapshot,
+    shows_keys: bool,
+) -> Vec<Option<AlikeRoute>> {
     let trust_alike = trust_alike(base, new);
     let alike = |(here, there): (&Arc<Route>, &Arc<Route>)| {
-        let is_alike = trust_alike && !here.is_shared && let_in_alike(here, there);
+        let are_shown = || there.rules.iter().all(|rule| rule.key.is_shown_by_request());
+        let is_alike = trust_alike
+            && !here.is_shared
+            && let_in_alike(here, there)
+            && (!shows_keys || are_shown());
         let sources = there.claims_from(here).filter(|_| is_alike)?;
         let is_same = |source: &ClaimSource| match source {
             ClaimSource::Other { from, to } => from == to,

@@ -98,9 +98,8 @@ impl Preview {
         };
         let routes_alike =
             base.table.is_same(&snapshot.table) && relaxed(&base) == relaxed(&snapshot);
-        // Keys in words are made of the request.
-        let alike =
-            if routes_alike && !shows_keys { alike_routes(&base, &snapshot) } else { Vec::new() };
+        let alike = || alike_routes(&base, &snapshot, shows_keys);
+        let alike = if routes_alike { alike() } else { Vec::new() };
         Self {
             id,
             snapshot,

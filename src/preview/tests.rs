@@ -165,7 +165,8 @@ impl TestProxy {
             let is_logged = self.is_logged;
             let known = Known { claims, here, is_logged, wall: now, worker: worker.worker() };
             let by_client = |rule: &RouteRule| rule.claim_by_client(request, KeySource::Request);
-            trial = alike.decide(&known, by_client, now);
+            let show = |rule: &RouteRule| rule.key.show(&target, sent.client);
+            trial = alike.decide(&known, by_client, show, now);
         }
         Decided { result, permit, trial }
     }
@@ -299,8 +300,8 @@ fn with_other_numbers(routes: &str) -> String {
 /// logs, to one of `old` and to one of `new`. Returns how many requests the preview decided about
 /// by what the file in force had found out.
 fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<u64, TestCaseError> {
-    let logging = TestProxy { shows_keys: false, ..TestProxy::edited(old) };
-    let silent = TestProxy { is_logged: false, shows_keys: false, ..TestProxy::edited(old) };
+    let logging = TestProxy::edited(old);
+    let silent = TestProxy { is_logged: false, ..TestProxy::edited(old) };
     let plain = TestProxy::edited(old);
     let second = TestProxy::new(new);
     logging.preview(new, START);

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     config::{Claims, KeySource, RequestContext, Route, RouteRule, Unrouted},
     flow::{Claim, Instant, Key, Outcome, Permit, SlotId},
-    route::{Identity, Part, Target},
+    route::{Identity, Target},
 };
 use core::{net::IpAddr, time::Duration};
 use http::Method;
@@ -174,7 +174,11 @@ impl Preview {
         let Some(mut waiting) = trial.waiting.take() else { return };
         if waiting.preview == self.id {
             let Waiting { there, claims, names, .. } = &mut *waiting;
-            self.note(*there, here, (claims, names), (at, worker));
+            let name = |rule| {
+                let place = names.iter().position(|(slot, _)| *slot == rule)?;
+                Some(names.swap_remove(place).1)
+            };
+            self.note(*there, here, (claims, name), (at, worker));
         }
         if !here.treatment.is_let_through() {
             trial.permit = None;
@@ -182,12 +186,12 @@ impl Preview {
     }
 
     /// Counts a request that came `at` to `worker` by both decisions. It has these claims on the new
-    /// file's rules, and these keys in words.
+    /// file's rules, and keys with these names, if they may be shown.
     pub(super) fn note(
         &self,
         there: There,
         here: &Here<'_>,
-        (claims, names): (&[Claim], &mut Vec<(SlotId, String)>),
+        (claims, name): (&[Claim], impl FnOnce(SlotId) -> Option<String>),
         (at, worker): (Instant, usize),
     ) {
         let change = here.treatment.change(there.treatment, self.is_same(there.here, there.route));
@@ -202,7 +206,7 @@ impl Preview {
         let (client, name) = if change == Change::Same {
             (there.by_address(), None)
         } else {
-            self.client(there, here, claims, names)
+            self.client(there, here, claims, name)
         };
         let compared = Compared {
             kind,
@@ -224,7 +228,7 @@ impl Preview {
         there: There,
         here: &Here<'_>,
         claims: &[Claim],
-        names: &mut Vec<(SlotId, String)>,
+        name: impl FnOnce(SlotId) -> Option<String>,
     ) -> (Client, Option<Box<str>>) {
         let claim_on = |slot| claims.iter().find(|claim| claim.slot == slot);
         let route = there.route.and_then(|index| self.snapshot.routes.get(index as usize));
@@ -239,9 +243,8 @@ impl Preview {
         };
         match claim_on(rule).map(|claim| claim.key) {
             Some(Key::Of(key)) => {
-                let place = names.iter().position(|(slot, _)| *slot == rule);
-                let name = place.map(|place| names.swap_remove(place).1.into());
-                (Client { route: there.route, rule: Some(rule), key }, name)
+                let client = Client { route: there.route, rule: Some(rule), key };
+                (client, name(rule).map(String::into_boxed_str))
             }
             _ => (Client { rule: Some(rule), ..there.by_address() }, None),
         }
@@ -275,7 +278,7 @@ fn names(
     let claimed = |rule: &&RouteRule| claims.iter().any(|claim| claim.slot == rule.slot);
     let keyed = route.rules.iter().filter(|rule| !rule.key.is_shared()).filter(claimed);
     // An address by itself is known without.
-    let keyed = keyed.filter(|rule| !matches!(rule.key.parts(), [Part::ClientIp { .. }]));
+    let keyed = keyed.filter(|rule| !rule.key.is_address());
     keyed.filter_map(|rule| Some((rule.slot, rule.key.show(target, client)?))).collect()
 }
 

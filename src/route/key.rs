@@ -381,6 +381,17 @@ impl KeySpec {
         })
     }
 
+    /// Whether the request itself has all that [`Self::show`] needs: it needs no client's identity, and
+    /// not the host as routes know it.
+    pub fn is_shown_by_request(&self) -> bool {
+        !self.parts.iter().any(|part| matches!(part, Part::Host | Part::User | Part::Jwt(_)))
+    }
+
+    /// Whether the client's address by itself is the key.
+    pub fn is_address(&self) -> bool {
+        matches!(&*self.parts, [Part::ClientIp { .. }])
+    }
+
     /// Returns a request's key as text, if it has one.
     pub fn show(&self, target: &Target<'_>, client: IpAddr) -> Option<String> {
         let parts: Option<Vec<String>> =

@@ -119,7 +119,24 @@ pub(crate) fn decide_alike<B>(
         let context = RequestContext { seed: &worker.seed, target: &target, client };
         rule.claim_by_client(context, known)
     };
-    let trial = alike.decide(&known, by_client, now);
+    let show = |rule: &RouteRule| {
+        let path = normal_path(written(request));
+        let query = request.uri().query();
+        let method = request.method();
+        let headers = request.headers().into();
+        // It needs nothing else.
+        let target = Target {
+            listener: None,
+            host: "",
+            path: &path,
+            query,
+            method,
+            headers,
+            identity: None,
+        };
+        rule.key.show(&target, alike.client)
+    };
+    let trial = alike.decide(&known, by_client, show, now);
     keep(trial, completion);
 }
 

@@ -527,11 +527,12 @@ fn decisions_have_one_vocabulary() {
 }
 
 #[test]
-fn each_let_binds_one_value_and_each_argument_has_a_name() {
+fn each_statement_binds_one_value_and_each_argument_has_a_name() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    for file in ["src", "tests", "benches"].iter().flat_map(|folder| rust_files(&root.join(folder)))
-    {
+    let folders = ["src", "tests", "benches", "fuzz/targets"];
+    let files = folders.iter().flat_map(|folder| rust_files(&root.join(folder)));
+    for file in files.chain([root.join("fuzz/codec.rs")]) {
         let source = read(&file);
         let file = file.strip_prefix(root).unwrap_or(&file).display();
         let bindings = bindings(&tokens(&source));
@@ -541,15 +542,23 @@ fn each_let_binds_one_value_and_each_argument_has_a_name() {
 }
 
 #[test]
-fn a_let_of_two_values_and_an_argument_without_a_name_are_found() {
+fn a_statement_that_binds_two_values_and_an_argument_without_a_name_are_found() {
     let lines = |source: &str| -> Vec<usize> {
         bindings(&tokens(source)).into_iter().map(|(line, _)| line).collect()
     };
     assert_eq!(lines("let (a, mut b) = (1, f(2));"), [1]);
     assert_eq!(lines("\nlet (a, b): (u8, u8) = (1, 2);"), [2]);
+    assert_eq!(lines("let [a, b] = [1, f(2)];\nlet [a, b]: [u8; 2] = [0; 2];"), [1, 2]);
+    assert_eq!(lines("f();\n(a.b, c[0]) = (1, 2);\n[a, b] = [b, a];"), [2, 3]);
+    assert_eq!(lines("if a {\n(a, b) = (b, a)\n}\n(a, b) = (b, a);"), [2, 4]);
+    assert_eq!(lines("match a {\nA => (a, b) = (1, 2),\n}; f(|| (a, b) = (1, 2));"), [2, 3]);
     assert_eq!(lines("f.map(|it| it);\nf.all(|&it| it);\nf.any(|(it, _)| it)"), [1, 2, 3]);
     assert_eq!(lines("let (a, b) = f(1, 2); let (c, d) = (*a)?; let (e, f) = (a, b).clone();"), []);
+    assert_eq!(lines("let [a, b] = [c, d].map(f); let [a, b] = c[0]; let [a, ..] = f([c]);"), []);
+    assert_eq!(lines("(a, b) = f(1, 2); (a, b) = (c, d).clone(); (a, b) == (c, d);"), []);
+    assert_eq!(lines("a[0] = [1, 2]; const A: [u8; 2] = [1, 2]; (a, b) += (1, 2);"), []);
     assert_eq!(lines("let Some((a, b)) = c else { return }; f.map(|item| item)"), []);
+    assert_eq!(lines("if let (Some(a), Some(b)) = (c, d) { return }"), []);
 }
 
 fn is_test(file: &Path) -> bool {

@@ -260,7 +260,8 @@ mod tests {
     fn every_field_is_in_the_documentation() {
         let keys = [LoggedKey { rule: "r".into(), key: None, priority: true }];
         let mut record = sample("/");
-        (record.upstream, record.trace_id) = (Some("a:80"), Some("0af7"));
+        record.upstream = Some("a:80");
+        record.trace_id = Some("0af7");
         record.request_id = Some("5bd1");
         record.user = Some("alice");
         record.error = Some("Host is missing or empty");
@@ -268,7 +269,8 @@ mod tests {
         record.upstream_duration = Some(Duration::ZERO);
         record.timeout = Some("timeouts.idle");
         let flow = record.flow.as_mut().unwrap();
-        (flow.keys, flow.priority) = (&keys, &keys);
+        flow.keys = &keys;
+        flow.priority = &keys;
         record.preview = Some(PreviewRecord { route: Some("r"), status: Some(404), flow: None });
         let line = serde_json::to_value(record).unwrap();
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -293,7 +295,8 @@ mod tests {
         let keys = [("a", Some(Key::Of(255))), ("b", None), ("c", Some(Key::Shared))]
             .map(|(rule, key)| LoggedKey { rule: rule.into(), key, priority: rule == "c" });
         let flow = record.flow.as_mut().unwrap();
-        (flow.keys, flow.priority) = (&keys, &keys);
+        flow.keys = &keys;
+        flow.priority = &keys;
         let line = serde_json::to_value(record).unwrap();
         assert_eq!(
             line["flow"]["keys"],

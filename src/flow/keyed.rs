@@ -209,7 +209,8 @@ impl<S: Clone> Table<S> {
         let shared = self.overflow.get(overflow_of(fingerprint) as usize);
         let usage = shared.map_or(recalled, |state| scale.join(recalled, policy.past_usage(state)));
         let Newcomer { state, is_known, recalled: kept } = &mut self.newcomer;
-        (*is_known, *kept) = (scale.weight(usage) > 0, recalled);
+        *is_known = scale.weight(usage) > 0;
+        *kept = recalled;
         policy.renew(state);
         if *is_known {
             policy.absorb(state, usage);

@@ -294,11 +294,13 @@ impl Limiter for Pacing {
         } else {
             (own, next.max(self.interval.at(times.now)))
         };
-        (state.last, state.cost) = (start, cost);
+        state.last = start;
+        state.cost = cost;
         if let (Some(ramp), Some(warmth)) = (&self.ramp, &mut state.warmth) {
             let budget = Budget { start, tat: next, slack: 0 };
             let Step { from, cold } = warmth.on_start(ramp, begins, budget, cost);
-            (state.last, state.cold) = (from, cold);
+            state.last = from;
+            state.cold = cold;
         }
         state.wait_for(begins, times.now);
     }
@@ -309,7 +311,8 @@ impl Limiter for Pacing {
         // The next start keeps the curve's addition, and stays at least an interval after the last
         // one, which may be later than `last` by as much.
         let last = next.saturating_sub(old.interval.times(state.cost));
-        (state.last, state.cold) = (self.interval.convert(last, old.interval), 0);
+        state.last = self.interval.convert(last, old.interval);
+        state.cold = 0;
         if next <= old.interval.at(now) {
             // Its interval is over.
             state.cost = 0;
@@ -417,7 +420,8 @@ impl Spaces<State> for Pacing {
         let Some(&to) = state.starts.get(at) else {
             // Nobody waits behind it.
             state.gaps.truncate(before);
-            (state.last, state.cost) = (self.interval.at(from), 0);
+            state.last = self.interval.at(from);
+            state.cost = 0;
             return;
         };
         let behind = state.gaps.partition_point(|gap| gap.from < to);

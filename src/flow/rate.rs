@@ -167,7 +167,9 @@ pub(super) fn div_ceil(units: u128, by: NonZeroU64) -> u64 {
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
-        (a, b) = (b, a % b);
+        let rest = a % b;
+        a = b;
+        b = rest;
     }
     a
 }

@@ -47,7 +47,8 @@ impl<T: Copy + Default> Ring<T> {
 
     pub(super) fn clear(&mut self) {
         self.cells.fill(T::default());
-        (self.head, self.at) = (0, 0);
+        self.head = 0;
+        self.at = 0;
     }
 
     /// Returns the index of the latest bucket written.

@@ -246,7 +246,8 @@ impl ChunkedDecoder {
 
     /// Ends the line of a size.
     fn begin(&mut self) -> State {
-        (self.digits, self.extension) = (0, 0);
+        self.digits = 0;
+        self.extension = 0;
         if self.left == 0 { State::Trailers } else { State::Data }
     }
 

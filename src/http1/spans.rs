@@ -111,7 +111,8 @@ impl FieldSpan {
         let trimmed = value.trim_ascii();
         if trimmed.len() < value.len() {
             let Span { start, length } = Span::of(trimmed, buffer);
-            (self.value, self.value_length) = (start, length);
+            self.value = start;
+            self.value_length = length;
             self.is_canonical = false;
         }
     }

@@ -249,7 +249,8 @@ impl Engine {
                 let Reverse(due) = &mut *next;
                 due.permit
                     .answered(status.map_or(Outcome::Cancelled, |status| answer(status, due.at)));
-                (due.answer, due.at) = (None, end.max(due.at));
+                due.answer = None;
+                due.at = end.max(due.at);
             } else {
                 let Reverse(Due { at, permit, ending, .. }) = PeekMut::pop(next);
                 finish(*permit, ending, at);

@@ -168,7 +168,8 @@ impl Rewrite {
         for groups in regex.captures_iter(path.as_bytes()) {
             let Some(whole) = groups.get(0) else { continue };
             made.extend_from_slice(&path.as_bytes()[end..whole.start()]);
-            (end, is_match) = (whole.end(), true);
+            end = whole.end();
+            is_match = true;
             self.by.iter().for_each(|part| made.extend_from_slice(part.of(&groups)));
             if made.len() > MAX_PATH {
                 return Err(TOO_LONG);

@@ -154,7 +154,8 @@ fn has_dot_segment(segment: &str) -> bool {
         }
         single |= dots == length && length == 1;
         parts += 1;
-        (dots, length) = (0, 0);
+        dots = 0;
+        length = 0;
     }
     single && parts > 1
 }

@@ -89,7 +89,8 @@ fn gap(all: &[Peak]) -> Option<(u64, usize)> {
 fn factor(all: &[Peak], margin: f64) -> f64 {
     let highest = |half: usize| all.iter().map(|peak| peak.halves[half]).max().unwrap_or(0);
     let halves = [highest(0), highest(1)];
-    let [low, high] = [halves[0].min(halves[1]), halves[0].max(halves[1])];
+    let low = halves[0].min(halves[1]);
+    let high = halves[0].max(halves[1]);
     #[expect(clippy::cast_precision_loss, reason = "a ratio of counts")]
     let drift = if low == 0 { 1.0 } else { high as f64 / low as f64 };
     (1.0 + margin).max(drift.min(MOST_DRIFT))

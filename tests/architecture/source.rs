@@ -182,14 +182,17 @@ pub(crate) fn named_in<'a>(
         .map(|(name, _)| name.trim())
 }
 
-/// Finds each `let` that binds the parts of a tuple which is written out, and each argument of a
-/// closure that is called `it`: the line, and what to write instead.
+/// Finds each `let` and each assignment that takes a tuple or an array apart which is written out,
+/// and each argument of a closure that is called `it`: the line, and what to write instead.
 pub(crate) fn bindings(tokens: &[Token<'_>]) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     for (at, (line, word)) in tokens.iter().enumerate() {
         let rest = &tokens[at + 1..];
-        if *word == "let" && binds_a_tuple(rest) {
+        if *word == "let" && binds_several(rest) {
             found.push((*line, "write a `let` for each value"));
+        }
+        if begins_statement(&tokens[..=at]) && assigns_several(rest) {
+            found.push((rest[0].0, "write an assignment for each value"));
         }
         let mut argument = rest.iter().map(|(_, word)| *word).skip_while(|word| is_pattern(word));
         let is_it = argument.next() == Some("it");
@@ -208,26 +211,47 @@ fn ends_pattern(word: &str) -> bool {
     matches!(word, "|" | "," | ":")
 }
 
-/// Whether what follows a `let` is `(a, b) = (c, d);`, with or without a type.
-fn binds_a_tuple(tokens: &[Token<'_>]) -> bool {
-    let is = |at: usize, expected: &str| tokens.get(at).is_some_and(|(_, word)| *word == expected);
+/// Whether what follows a `let` is `(a, b) = (c, d);` or `[a, b] = [c, d];`, with or without a
+/// type.
+fn binds_several(tokens: &[Token<'_>]) -> bool {
     let Some(end) = closing(tokens, 0) else { return false };
-    let equals = if is(end, ":") { closing(tokens, end + 1) } else { Some(end) };
-    let Some(equals) = equals.filter(|at| is(*at, "=")) else { return false };
-    closing(tokens, equals + 1).is_some_and(|end| is(end, ";"))
+    let equals = if is(tokens, end, ":") { closing(tokens, end + 1) } else { Some(end) };
+    let end = equals.and_then(|at| end_of_value(tokens, at));
+    end.is_some_and(|end| is(tokens, end, ";"))
 }
 
-/// Returns what comes behind the parentheses that open at `start`.
+/// Whether a statement, or the body of an arm or a closure, is `(a, b) = (c, d)` or
+/// `[a, b] = [c, d]`.
+fn assigns_several(tokens: &[Token<'_>]) -> bool {
+    let end = closing(tokens, 0).and_then(|at| end_of_value(tokens, at));
+    end.is_some_and(|end| [";", ",", "}", ")"].iter().any(|sign| is(tokens, end, sign)))
+}
+
+/// Whether a statement, or the body of an arm or a closure, may begin after `tokens`.
+fn begins_statement(tokens: &[Token<'_>]) -> bool {
+    matches!(tokens, [.., (_, ";" | "{" | "}" | "|")] | [.., (_, "="), (_, ">")])
+}
+
+/// Returns where the tuple or the array ends which is assigned by the `=` at `equals`, if one is.
+fn end_of_value(tokens: &[Token<'_>], equals: usize) -> Option<usize> {
+    if is(tokens, equals, "=") { closing(tokens, equals + 1) } else { None }
+}
+
+fn is(tokens: &[Token<'_>], at: usize, expected: &str) -> bool {
+    tokens.get(at).is_some_and(|(_, word)| *word == expected)
+}
+
+/// Returns what comes behind the parentheses or brackets that open at `start`.
 fn closing(tokens: &[Token<'_>], start: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, (_, word)) in tokens.iter().enumerate().skip(start) {
         match *word {
-            "(" => depth += 1,
-            ")" => depth = depth.saturating_sub(1),
+            "(" | "[" => depth += 1,
+            ")" | "]" => depth = depth.saturating_sub(1),
             _ => {}
         }
         if depth == 0 {
-            return (*word == ")").then_some(at + 1);
+            return matches!(*word, ")" | "]").then_some(at + 1);
         }
     }
     None

@@ -132,7 +132,8 @@ impl Gateways {
     pub(crate) fn edit(&mut self, algorithm: &Algorithm, now: Instant) {
         let stored = Stored::new(algorithm).expect("a store can decide about it");
         assert_eq!(stored.shape(), self.stored.shape(), "the rule keeps its states");
-        (self.whole, self.stored) = (algorithm.clone(), stored);
+        self.whole = algorithm.clone();
+        self.stored = stored;
         let rules = self.rules();
         for gateway in &self.all {
             gateway.gate.install(&rules, now);

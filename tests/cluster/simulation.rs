@@ -190,7 +190,8 @@ fn leases(gateways: usize, arrivals: &[(u64, usize)]) -> Outcome {
     let mut calls = 0;
     for &(now, at) in arrivals {
         if now / SECOND != second {
-            (second, left) = (now / SECOND, LIMIT);
+            second = now / SECOND;
+            left = LIMIT;
             held.fill(Some(0));
         }
         while recent[at].pop_front_if(|before| *before + RECENT <= now).is_some() {}

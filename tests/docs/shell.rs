@@ -95,7 +95,8 @@ impl Shell {
         if is_fine && is_shown(shown, &printed, numbers_vary) {
             return Ok(());
         }
-        let [shown, printed] = [indented(shown), indented(&printed)];
+        let shown = indented(shown);
+        let printed = indented(&printed);
         Err(format!("{line}: `{text}` ends with {status}; shown:\n{shown}\nprinted:\n{printed}"))
     }
 
@@ -158,7 +159,8 @@ impl Shell {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(next) = latest.output.recv_timeout(left) else {
-                let [shown, printed] = [indented(shown), indented(&latest.printed)];
+                let shown = indented(shown);
+                let printed = indented(&latest.printed);
                 return Err(format!("{line}: did not appear:\n{shown}\nprinted:\n{printed}"));
             };
             let next = self.lines(&next);

@@ -42,7 +42,7 @@ fn servers(gateway: &Gateway) -> BTreeMap<usize, String> {
 
 #[test]
 fn a_key_stays_with_its_server_and_only_those_of_a_changed_one_move() {
-    let [a, b, c] = [named("a"), named("b"), named("c")];
+    let [a, b, c] = ["a", "b", "c"].map(named);
     let [a, b, c] = [a.address, b.address, c.address].map(|address| (address, 1));
     let hash = ", balance: hash, hash_key: cookie:user";
     let gateway = Gateway::start(&config(&[a, b], hash));
@@ -76,7 +76,7 @@ fn a_key_stays_with_its_server_and_only_those_of_a_changed_one_move() {
 
 #[test]
 fn the_keys_of_a_dead_server_go_elsewhere_and_all_others_stay() {
-    let [a, b, c] = [named("a"), named("b"), named("c")];
+    let [a, b, c] = ["a", "b", "c"].map(named);
     let all = [a.address, b.address, c.address].map(|address| (address, 1));
     let more =
         ", balance: hash, hash_key: cookie:user, ejection: { period: 1h }, idle_timeout: 1ms";

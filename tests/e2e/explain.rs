@@ -141,8 +141,10 @@ fn what_is_explained_is_what_happens_next() {
             rejected += 1;
             assert_eq!(said["rule"], flow["rule"], "{said} {line}");
             // Both count down.
-            let [before, then] = [&said["retry_after_ms"], &flow["retry_after_ms"]];
-            let [before, then] = [before, then].map(|wait| wait.as_f64().unwrap_or_default());
+            let retry_after =
+                |answer: &Value| answer["retry_after_ms"].as_f64().unwrap_or_default();
+            let before = retry_after(said);
+            let then = retry_after(flow);
             assert!(before >= then, "{said} {line}");
         }
     }

@@ -120,7 +120,8 @@ fn the_only_server_and_the_last_one_are_always_asked() {
 
 #[test]
 fn what_a_client_breaks_off_ejects_no_server() {
-    let [one, other] = [upstream::echo(), upstream::echo()];
+    let one = upstream::echo();
+    let other = upstream::echo();
     let gateway =
         Gateway::start(&config(&[one.address, other.address], ", ejection: { failures: 1 }"));
     for _ in 0..10 {

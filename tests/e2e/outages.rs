@@ -365,8 +365,8 @@ fn a_lost_node_decides_again_when_another_has_its_slots_though_nobody_had_them_f
     let greeted = node_of(&nodes, "gateways");
     let [lost, heir] = [1, 2].map(|at| &nodes[(greeted + at) % 3]);
     let route = route_on(&nodes, (greeted + 1) % 3);
-    let [greeted, heirs] = [&nodes[greeted], heir];
-    for node in [greeted, heirs] {
+    let greeted = &nodes[greeted];
+    for node in [greeted, heir] {
         set(node, "cluster-require-full-coverage", "no");
     }
     let gateways = gateways(2, &one_route(upstream.address, greeted.port, &route, 900));
@@ -385,14 +385,14 @@ fn a_lost_node_decides_again_when_another_has_its_slots_though_nobody_had_them_f
         .collect();
     let slots: Vec<&str> = slots.iter().flat_map(|range| range.split(' ')).collect();
     drop(kill(lost));
-    for node in [greeted, heirs] {
+    for node in [greeted, heir] {
         cluster(node, &[&["DELSLOTSRANGE"], &slots[..]].concat());
     }
     eventually("nobody has them", || {
         assert_eq!(passed(&gateways, &route, 1), 0);
         gateways.iter().all(|gateway| gateway.log().contains("no node has the keys")).then_some(())
     });
-    cluster(heirs, &[&["ADDSLOTSRANGE"], &slots[..]].concat());
+    cluster(heir, &[&["ADDSLOTSRANGE"], &slots[..]].concat());
     for (gateway, before) in gateways.iter().zip(before) {
         gateway.wait_log_after(before, "nodes of the store fail");
         eventually("it is back", || is_back(gateway, at).then_some(()));

@@ -11,8 +11,9 @@ fn request(bytes: &[u8], limits: HeadLimits) -> String {
         Err(error) => format!("{} {error:?}", error.status().as_str()),
         Ok(None) => "incomplete".to_owned(),
         Ok(Some(length)) => {
-            let [method, target] = [head.method(bytes), head.target(bytes)];
-            let mut text = format!("{} {}", method.escape_ascii(), target.escape_ascii());
+            let method = head.method(bytes).escape_ascii();
+            let target = head.target(bytes).escape_ascii();
+            let mut text = format!("{method} {target}");
             for field in head.fields(bytes).iter() {
                 let [name, value] =
                     [field.name, field.value].map(|part| part.escape_ascii().to_string());

@@ -279,7 +279,8 @@ fn a_thousand_edits_of_the_window_keep_the_shortest_promise_and_starve_nobody() 
     let of = |algorithm: fn(Rate) -> Algorithm, millis: [u64; 2]| {
         let rate = |millis| Rate::new(100, Duration::from_millis(millis)).expect("a rate");
         let past = flood(|turn| one_rule(algorithm(rate(millis[usize::from(turn % 2 == 1)]))));
-        let [long, short] = [millis[0].max(millis[1]), millis[0].min(millis[1])];
+        let long = millis[0].max(millis[1]);
+        let short = millis[0].min(millis[1]);
         assert_promise(&algorithm(rate(short)), &past);
         // As many as the longer one alone lets pass, in 10 s.
         let passed = past.passed.len() as u64;

@@ -99,7 +99,8 @@ fn window_holds(config: &fixed_window::Config, past: &Past, now: u64, cost: u64)
             (Align::Calendar(calendar), _) => calendar.window(Instant::from_nanos(at)).0.as_nanos(),
         };
         if begin != Some(current) {
-            (begin, used) = (Some(current), 0);
+            begin = Some(current);
+            used = 0;
         }
         used += cost;
     }

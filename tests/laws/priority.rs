@@ -305,7 +305,8 @@ fn assert_windows(algorithm: &Algorithm, starts: &[(Instant, u64)]) {
                     Some(_) | None => at,
                 };
                 if begin != Some(current) {
-                    (begin, used) = (Some(current), 0);
+                    begin = Some(current);
+                    used = 0;
                 }
                 used += cost;
                 assert!(used <= rate.count(), "{used} of {algorithm:?}");

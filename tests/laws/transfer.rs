@@ -58,8 +58,13 @@ struct Day {
 
 impl Day {
     fn new(rules: &Rules, patience: Duration) -> Self {
-        let [stays, moves] = [Side::new(rules), Side::new(rules)];
-        Self { now: MORNING, stays, moves, live: Vec::new(), patience }
+        Self {
+            now: MORNING,
+            stays: Side::new(rules),
+            moves: Side::new(rules),
+            live: Vec::new(),
+            patience,
+        }
     }
 
     fn step(&mut self, step: Step) {

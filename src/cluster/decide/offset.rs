@@ -91,7 +91,8 @@ impl Offset {
         let age = came.since(self.since);
         if age >= PERIOD {
             let before = if age < 2 * PERIOD { self.least[0] } else { most };
-            (self.since, self.least) = (came, [most, before]);
+            self.since = came;
+            self.least = [most, before];
         }
         self.least[0] = self.least[0].min(most);
         self.least = self.least.map(|bound| bound.max(least));

@@ -118,7 +118,9 @@ impl Rule {
             // The slot begins afresh, and needs all states.
             self.former.extend((!is_gone).then(|| source.retired()));
         } else {
-            (self.known, self.source, self.has_learned) = (known, source, old.has_learned);
+            self.known = known;
+            self.source = source;
+            self.has_learned = old.has_learned;
             if self.shared.rule.sync_terms() != old.shared.rule.sync_terms() {
                 // The store resizes a bucket and returns it again.
                 self.known = 0;
@@ -127,8 +129,12 @@ impl Rule {
                 self.due = due.min(self.due + self.sync.interval);
             }
         }
-        (self.number, self.deltas, self.since) = (number, deltas, since);
-        (self.heard, self.called, self.most) = (heard, called, most);
+        self.number = number;
+        self.deltas = deltas;
+        self.since = since;
+        self.heard = heard;
+        self.called = called;
+        self.most = most;
     }
 
     /// Notes that an edit has removed it. Its deltas are sent all the same, when no request is
@@ -140,7 +146,8 @@ impl Rule {
             }
             self.source.from = None;
             self.is_under_way = false;
-            (self.due, self.heard) = (now + GLANCE, now);
+            self.due = now + GLANCE;
+            self.heard = now;
         }
     }
 

@@ -112,12 +112,14 @@ pub(in crate::config) fn tokens(text: &str) -> Vec<Token> {
         }
         if let Some(end) = end_of_word(text, open) {
             tokens.extend([Token::Text(literal..open), Token::Word(open + 1..end - 1)]);
-            (literal, next) = (end, end);
+            literal = end;
+            next = end;
         } else if let Some(end) =
             end_of_word(text, next).filter(|end| text[*end..].starts_with('}'))
         {
             tokens.extend([Token::Text(literal..open), Token::Text(next..end)]);
-            (literal, next) = (end + 1, end + 1);
+            literal = end + 1;
+            next = literal;
         }
     }
     tokens.push(Token::Text(literal..text.len()));

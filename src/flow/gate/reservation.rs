@@ -151,7 +151,8 @@ mod tests {
             ..Rules::default()
         };
         let (gate, claims) = open(&rules);
-        let [here, there] = [claims[0].slot, claims[1].slot];
+        let here = claims[0].slot;
+        let there = claims[1].slot;
         let now = NOW;
         let reserve = || gate.reserve(now, &claims[..1]).expect("room");
         let quota = said(there, Verdict::Delayed, 20);

@@ -203,7 +203,8 @@ mod tests {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
         for is_adopted in [false, true] {
             let (gate, slot) = open(&keyed(synced(Algorithm::TokenBucket(bucket.clone())), 1));
-            let [one, other] = [1_u128 << 64, 2 << 64];
+            let one = 1_u128 << 64;
+            let other = 2_u128 << 64;
             assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(one)), Ok(()));
             // No request came until it decided nothing any more.
             let late = millis(60_000);
@@ -226,7 +227,8 @@ mod tests {
     fn a_client_of_another_gateway_takes_no_place_and_is_remembered() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
         let (gate, slot) = open(&keyed(synced(Algorithm::TokenBucket(bucket)), 1));
-        let [one, other] = [1_u128 << 64, 2 << 64];
+        let one = 1_u128 << 64;
+        let other = 2_u128 << 64;
         assert_eq!(enter(&gate, slot, Instant::EPOCH, Key::Of(one)), Ok(()));
         let mut deltas = Vec::new();
         gate.collect(slot, 0, 9, &mut deltas);

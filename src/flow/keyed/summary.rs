@@ -148,7 +148,8 @@ impl Summary {
             }
         }
         if self.converted == self.stale.len() {
-            (self.stale, self.converted) = (Box::default(), 0);
+            self.stale = Box::default();
+            self.converted = 0;
         }
         !self.stale.is_empty()
     }

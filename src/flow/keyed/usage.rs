@@ -69,7 +69,8 @@ impl PastUsage {
     /// counts again, to the client's disadvantage.
     #[expect(clippy::cast_possible_truncation, reason = "the parts of the number")]
     const fn codes(self, generation: u64) -> [u16; 2] {
-        let [current, before] = [(self.0 >> 16) as u16, self.0 as u16];
+        let current = (self.0 >> 16) as u16;
+        let before = self.0 as u16;
         match (generation as u32).wrapping_sub((self.0 >> 32) as u32) {
             0 => [current, before],
             1 => [0, current],

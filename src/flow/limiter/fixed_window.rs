@@ -174,7 +174,8 @@ impl FixedWindow {
     fn settle(&self, state: &mut State, now: Instant) {
         let mut window = Window { end: state.end, used: state.used };
         state.loans.settle(now, |loan| window = self.with(window, loan));
-        (state.end, state.used) = (window.end, window.used);
+        state.end = window.end;
+        state.used = window.used;
     }
 
     /// Returns the end of a window that opens at `now`, after one that ended at `last`.
@@ -281,7 +282,8 @@ impl Limiter for FixedWindow {
         } else if now < state.end && state.used > 0 {
             state.used = state.used.saturating_add(cost);
         } else {
-            (state.end, state.used) = (self.end(state.end, now), cost);
+            state.end = self.end(state.end, now);
+            state.used = cost;
         }
     }
 
@@ -350,7 +352,8 @@ impl Evictable for FixedWindow {
                 state.end = state.end.max(self.end(Instant::EPOCH, now));
             }
         } else if used > 0 {
-            (state.end, state.used) = (self.end(Instant::EPOCH, now), used);
+            state.end = self.end(Instant::EPOCH, now);
+            state.used = used;
         }
     }
 }

@@ -201,7 +201,8 @@ impl Evictable for SlidingLog {
         let generation = self.generation(now);
         let known = self.past_usage(state, now).counts(generation);
         let [current, last] = usage.counts(generation);
-        let [current, last] = [current.saturating_sub(known[0]), last.saturating_sub(known[1])];
+        let current = current.saturating_sub(known[0]);
+        let last = last.saturating_sub(known[1]);
         // Stamps are in order.
         let before = self.begin(generation) - Duration::from_nanos(1);
         let before = state.stamps.back().map_or(before, |latest| latest.at.max(before));

@@ -246,12 +246,14 @@ impl SlidingWindow {
             while let Some((_, count)) =
                 counted.get(dropped).filter(|(counted_at, _)| counted_at.saturating_add(span) == at)
             {
-                (sum, dropped) = (sum.saturating_sub(*count), dropped + 1);
+                sum = sum.saturating_sub(*count);
+                dropped += 1;
             }
             while let Some((_, count)) =
                 counted.get(added).filter(|(counted_at, _)| *counted_at == at)
             {
-                (sum, added) = (sum.saturating_add(*count), added + 1);
+                sum = sum.saturating_add(*count);
+                added += 1;
             }
         }
     }

@@ -314,11 +314,16 @@ impl Algorithm {
         let mut it = self.clone();
         match &mut it {
             Self::TokenBucket(it) => {
-                (it.rate, it.burst) = (slice(it.rate, gateways), part(it.burst));
+                it.rate = slice(it.rate, gateways);
+                it.burst = part(it.burst);
             }
-            Self::WarmUp(it) => (it.rate, it.burst) = (slice(it.rate, gateways), part(it.burst)),
+            Self::WarmUp(it) => {
+                it.rate = slice(it.rate, gateways);
+                it.burst = part(it.burst);
+            }
             Self::LeakyBucket(it) => {
-                (it.rate, it.capacity) = (slice(it.rate, gateways), part(it.capacity));
+                it.rate = slice(it.rate, gateways);
+                it.capacity = part(it.capacity);
             }
             Self::SlidingLog(it) => it.rate = slice(it.rate, gateways),
             Self::SlidingWindow(it) => it.rate = slice(it.rate, gateways),

@@ -182,7 +182,8 @@ impl Line<'_> {
             && let Some((before, last)) = forwarded.and_then(last_hop)
         {
             // Envoy appends the peer's address to what it received.
-            (client, forwarded) = (Some(last), before);
+            client = Some(last);
+            forwarded = before;
         }
         let headers = [("x-forwarded-for", forwarded), ("user-agent", self.agent)];
         let request = Request {

@@ -124,7 +124,9 @@ impl Worst {
             if key != Key::Shared && (key != self.key || self.most == 0) {
                 self.key_text = show();
             }
-            (self.most, self.at, self.key) = (window.sum, now, key);
+            self.most = window.sum;
+            self.at = now;
+            self.key = key;
         }
     }
 

@@ -61,7 +61,8 @@ impl Client {
         while let Some(part) = parts.next() {
             let last = if parts.peek().is_none() { END_HEADERS } else { 0 };
             self.send(kind, flags | last, stream, part);
-            (kind, flags) = (CONTINUATION, 0);
+            kind = CONTINUATION;
+            flags = 0;
         }
     }
 

@@ -152,7 +152,8 @@ async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_end
     let all = exchange.ask_at(now);
     for name in &all {
         let rule = exchange.rules.get_mut(name).unwrap();
-        (rule.number, rule.deltas) = (7, vec!["- 1 2 3".to_owned()]);
+        rule.number = 7;
+        rule.deltas = vec!["- 1 2 3".to_owned()];
         // As after a call that failed.
         rule.received = 9;
     }
@@ -219,7 +220,8 @@ async fn who_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
             Page { now: given, known: 9, is_full: false, is_set_back: false, states: Vec::new() };
         rule.take_over(RoundTrip { asked: came, given, came }, &page);
         // It sends what it has when it learns the clock.
-        (rule.source.from, rule.deltas) = (None, Vec::new());
+        rule.source.from = None;
+        rule.deltas = Vec::new();
         assert_eq!(rule.known, if asks_again { 0 } else { 9 }, "{back} ms back");
         assert!(rule.is_under_way || !asks_again, "at once");
     }

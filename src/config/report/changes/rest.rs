@@ -3,8 +3,8 @@
 use super::words::Words;
 use crate::config::{
     plan::{
-        Admin, Certificate, Listener, Plan, ServerPlan, Settings, UpstreamOptions, UpstreamPlan,
-        certificates,
+        Admin, Certificate, ClientTimeouts, Limits, Listener, Plan, ServerPlan, Settings,
+        UpstreamOptions, UpstreamPlan, certificates,
     },
     report::promise::{byte_rate, short},
     snapshot::Snapshot,
@@ -92,8 +92,7 @@ pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<
     let mut words = Words::default();
     words.value("listen", old.address, new.address, ToString::to_string);
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
-    let [from, to] = [old.proxy_protocol, new.proxy_protocol];
-    words.value("proxy_protocol", from, to, bool::to_string);
+    words.value("proxy_protocol", old.proxy_protocol, new.proxy_protocol, bool::to_string);
     if old.certificates.is_empty() != new.certificates.is_empty() {
         let tls = |is_off: bool| if is_off { "off" } else { "on" };
         words.add(format!("TLS {}", tls(new.certificates.is_empty())));
@@ -118,26 +117,8 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.value("drain_timeout", old.drain_timeout, new.drain_timeout, time);
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
     words.named("dns_servers", old.dns_servers == new.dns_servers);
-    let [from, to] = [&old.timeouts, &new.timeouts];
-    words.value("timeouts.header_read", from.header_read, to.header_read, time);
-    words.value("timeouts.keep_alive", from.keep_alive, to.keep_alive, time);
-    words.value("timeouts.tls_handshake", from.tls_handshake, to.tls_handshake, time);
-    words.value("timeouts.write", from.write, to.write, time);
-    let [from, to] = [&old.limits, &new.limits];
-    let bytes = |bytes: &u64| ByteSize(*bytes).to_string();
-    let header_bytes = [from.header_bytes as u64, to.header_bytes as u64];
-    words.value("limits.header_bytes", header_bytes[0], header_bytes[1], bytes);
-    words.value("limits.headers", from.headers, to.headers, usize::to_string);
-    words.value("limits.body", from.body, to.body, bytes);
-    words.value("limits.min_body_rate", from.min_body_rate, to.min_body_rate, |rate| {
-        byte_rate(*rate)
-    });
-    words.value("limits.connections", from.connections, to.connections, usize::to_string);
-    let most =
-        |most: &Option<usize>| most.map_or_else(|| "none".to_owned(), |most| most.to_string());
-    let [old_most, new_most] = [from.connections_per_client, to.connections_per_client];
-    words.value("limits.connections_per_client", old_most, new_most, most);
-    words.value("limits.upload_buffers", from.upload_buffers, to.upload_buffers, bytes);
+    timeouts(&old.timeouts, &new.timeouts, &mut words);
+    limits(&old.limits, &new.limits, &mut words);
     words.value("access_log", &old.access_log, &new.access_log, ToString::to_string);
     words.value("headers", old.rate_limit_headers, new.rate_limit_headers, word);
     words.value("explain_headers", old.explain_headers, new.explain_headers, bool::to_string);
@@ -152,6 +133,30 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
         words.add("another setting".to_owned());
     }
     words.0
+}
+
+fn timeouts(old: &ClientTimeouts, new: &ClientTimeouts, words: &mut Words) {
+    words.value("timeouts.header_read", old.header_read, new.header_read, time);
+    words.value("timeouts.keep_alive", old.keep_alive, new.keep_alive, time);
+    words.value("timeouts.tls_handshake", old.tls_handshake, new.tls_handshake, time);
+    words.value("timeouts.write", old.write, new.write, time);
+}
+
+fn limits(old: &Limits, new: &Limits, words: &mut Words) {
+    let bytes = |bytes: &u64| ByteSize(*bytes).to_string();
+    let header_bytes = [old.header_bytes as u64, new.header_bytes as u64];
+    words.value("limits.header_bytes", header_bytes[0], header_bytes[1], bytes);
+    words.value("limits.headers", old.headers, new.headers, usize::to_string);
+    words.value("limits.body", old.body, new.body, bytes);
+    words.value("limits.min_body_rate", old.min_body_rate, new.min_body_rate, |rate| {
+        byte_rate(*rate)
+    });
+    words.value("limits.connections", old.connections, new.connections, usize::to_string);
+    let most =
+        |most: &Option<usize>| most.map_or_else(|| "none".to_owned(), |most| most.to_string());
+    let name = "limits.connections_per_client";
+    words.value(name, old.connections_per_client, new.connections_per_client, most);
+    words.value("limits.upload_buffers", old.upload_buffers, new.upload_buffers, bytes);
 }
 
 fn admin(old: Option<&Admin>, new: Option<&Admin>, words: &mut Words) {

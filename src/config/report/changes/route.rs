@@ -189,7 +189,8 @@ fn compare(
     words: &mut Words,
 ) {
     let at = |key: &str| format!("{name} {key}");
-    let [before, after] = [&old.algorithm, &new.algorithm];
+    let before = &old.algorithm;
+    let after = &new.algorithm;
     words.value(name, before.word(), after.word(), |word| (*word).to_owned());
     words.value(name, limit(before), limit(after), String::clone);
     // A burst that equals the limit's count changes with the limit, which is named already.
@@ -205,7 +206,8 @@ fn compare(
         words.value(&at("max_keys"), old.max_keys, new.max_keys, u32::to_string);
     }
     words.value(&at("dry_run"), old.dry_run, new.dry_run, bool::to_string);
-    let [before, after] = [from.options, to.options];
+    let before = from.options;
+    let after = to.options;
     words.named(&at("cost"), before.cost == after.cost);
     words.named(&at("except"), before.except == after.except);
     words.named(&at("priority"), before.priority == after.priority);

@@ -322,6 +322,7 @@ fn each_broken_rule_is_found_with_its_fix() {
         ("src/config/spec.rs", "use tokio_rustls::rustls;", "config names tokio_rustls"),
         ("src/config/mod.rs", "use crate::proxy::Worker;", "config names crate::proxy"),
         ("src/proxy/mod.rs", "use serde_yaml::Spanned;", "only config reads YAML"),
+        ("src/cluster/store.rs", "use super::redis::{Outages, slots::tag};", "mod.rs re-exports"),
         ("src/proxy/mod.rs", "use crate::admin::Readiness;", "proxy names crate::admin"),
         ("src/proxy/mod.rs", "fn f() { std::time::Instant::now(); }", "flow::Instant"),
         ("src/admin/mod.rs", "fn f() { std::time::SystemTime::now(); }", "wall time"),
@@ -364,6 +365,11 @@ fn what_is_allowed_is_not_found() {
             "fn f() { tokio::time::Instant::now(); tokio::time::sleep_until(t); }",
         ),
         ("src/proxy/mod.rs", "use crate::{clock::Clock, config::Live}; use super::proxy::Worker;"),
+        (
+            "src/cluster/decide/request.rs",
+            "use crate::cluster::redis::{StoreConnection, tag}; use redis::Cmd;",
+        ),
+        ("src/cluster/redis/probe.rs", "use super::nodes::Nodes;"),
         ("src/lib.rs", "use crate::gateway; fn f() { admin::serve() }"),
         ("src/main.rs", "fn f() { flowgate::run() }"),
     ];
@@ -386,6 +392,7 @@ fn violations(file: &str, source: &str, crates: &BTreeSet<String>) -> Vec<String
     for (line, path) in paths(&tokens) {
         let path = absolute(&module, path);
         found.extend(only_in(&module, &path).map(|fix| (line, fix)));
+        found.extend(passes_interface(&module, &path).map(|fix| (line, fix)));
         if let Some(fix) = layer.and_then(|layer| crosses(layer, &module, &path, crates)) {
             found.push((line, fix));
         }
@@ -437,6 +444,15 @@ fn only_in(module: &[&str], path: &[&str]) -> Option<String> {
         .filter(|(_, layers, _)| !layers.split(' ').any(|layer| layer == here))
         .find(|(what, _, _)| format!("::{written}::").contains(&format!("::{what}::")))
         .map(|(what, _, fix)| format!("{what}: {fix}"))
+}
+
+/// Says what `path` reaches behind the names that `cluster/redis/mod.rs` re-exports, if it does.
+fn passes_interface(module: &[&str], path: &[&str]) -> Option<String> {
+    let ["crate", "cluster", "redis", inner, _, ..] = path else { return None };
+    let is_module = inner.starts_with(|first: char| first.is_ascii_lowercase());
+    (is_module && !module.starts_with(&["cluster", "redis"])).then(|| {
+        format!("cluster::redis::{inner} is private: name what cluster/redis/mod.rs re-exports")
+    })
 }
 
 /// Finds what is told by single words: `unsafe`, locks, async, things global.

@@ -4,7 +4,7 @@ use super::{
     decide::call::key_of,
     error::{Failure, StoreError},
     limits::PATIENCE,
-    redis::{search::connect, store_connection::ClientState},
+    redis::{ClientState, StoreConnection},
     store::Store,
     sync::{call::Push, rule::late},
 };
@@ -97,7 +97,7 @@ impl Store {
         let client = ClientState::new(Arc::clone(self), clock.clone(), limit, self.number());
         let client = Arc::new(client);
         let error = |failure: Failure| failure.error;
-        let mut connection = connect(&client, None).await.map_err(error)?;
+        let mut connection = StoreConnection::open(&client).await.map_err(error)?;
         let mut had_state = false;
         let calls = states.iter().map(|state| state.call(change, self));
         let number = fastrand::u64(..);
@@ -105,8 +105,7 @@ impl Store {
         // Last, so that no gateway asks before it is done.
         let note = (set(&noted, number, REMEMBERED), noted);
         for (call, key) in calls.chain([note]) {
-            let mut node = connection.servers.node_of(&key);
-            let answer = connection.servers.query(&mut node, &call);
+            let answer = connection.query(&key, &call);
             let answer = clock.timeout(limit, answer).await.map_err(|_| StoreError::Timeout)?;
             let answer = answer.map_err(|failure| StoreError::from(&failure))?;
             // A sync does not say what it has reset, and the rest of it may be at other gateways.

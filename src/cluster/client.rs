@@ -7,10 +7,7 @@
 use super::{
     leases::lease_task::keep,
     limits::PATIENCE,
-    redis::{
-        connection_task::run,
-        store_connection::{ClientState, StoreConnection},
-    },
+    redis::{ClientState, StoreConnection, run},
     store::Store,
 };
 use crate::{clock::Clock, route::Seed};
@@ -77,10 +74,9 @@ impl Client {
         let Some(mut connection) = self.connection() else { return };
         let client = Arc::clone(&connection.client);
         let key = client.store.key("gateways");
-        let mut node = connection.servers.node_of(&key);
         let mut leave = cmd("ZREM");
         leave.arg(&key).arg(&client.store.name);
-        let left = connection.servers.query(&mut node, &leave);
+        let left = connection.query(&key, &leave);
         // Otherwise, it is forgotten after a lease.
         let _left = client.clock.timeout(client.limit.max(PATIENCE), left).await;
     }

@@ -1,6 +1,6 @@
 //! The health of the store, as all clients of this process know it, and that of the sync.
 
-use super::redis::outages::{FailedNodes, Outages};
+use super::redis::{FailedNodes, Outages};
 use std::collections::HashMap;
 
 /// The health of the store.

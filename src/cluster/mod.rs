@@ -35,7 +35,7 @@ pub use decide::{
 pub use error::StoreError;
 pub use leases::held::Held;
 pub use recorded::Recorded;
-pub use redis::store_connection::StoreConnection;
+pub use redis::StoreConnection;
 pub use store::{ROUND_TRIP_BOUNDS, Reading, Store};
 pub use sync::{
     call::{MOST_STATES, Page, Push, line, most_deltas},

@@ -8,7 +8,7 @@ use super::{
     hello::HelloReply,
     leases::held::AllLeases,
     limits::{PATIENCE, PAUSES},
-    redis::outages::FailedNodes,
+    redis::FailedNodes,
     script::Scripts,
 };
 use crate::{

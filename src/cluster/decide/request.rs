@@ -9,10 +9,7 @@ use crate::{
     cluster::{
         error::{Failure, StoreError},
         leases::held::Held,
-        redis::{
-            slots::tag,
-            store_connection::{ClientState, StoreConnection},
-        },
+        redis::{ClientState, StoreConnection, tag},
     },
     flow::{Instant, Judgement, RoundTrip},
 };
@@ -77,7 +74,8 @@ impl StoreConnection {
         let asked = client.clock.now();
         let memory = self.memory();
         let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
-        if self.node_of(&keys).is_some_and(|node| self.is_failed(node)) {
+        let node = keys.first().and_then(|key| self.node_of(key));
+        if node.is_some_and(|node| self.is_failed(node)) {
             return Err(StoreError::Down);
         }
         let name = if asks.iter().any(|ask| ask.rule.holds()) {

@@ -4,7 +4,7 @@
 //! even if the answer is lost. It renews a lease while the request is in flight. The leases of a
 //! gateway that was killed run out.
 
-use crate::cluster::redis::slots::tag;
+use crate::cluster::redis::tag;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},

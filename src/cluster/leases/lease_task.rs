@@ -9,7 +9,7 @@ use super::{
 };
 use crate::cluster::{
     error::Failure,
-    redis::store_connection::{ClientState, StoreConnection},
+    redis::{ClientState, StoreConnection},
 };
 use std::{collections::HashSet, sync::Arc};
 use tokio::task::JoinSet;
@@ -40,13 +40,13 @@ pub(in crate::cluster) async fn keep(client: Arc<ClientState>) {
         }
         if is_beat || connection.number != tried {
             tried = connection.number;
-            let is_one = connection.servers.nodes().is_none();
-            let node_of = |tag: &str| connection.servers.node_of(tag);
+            let is_one = connection.is_one_server();
+            let node_of = |tag: &str| connection.node_of(tag);
             let is_reached =
                 |tag: &str| node_of(tag).map_or(is_one, |node| !connection.is_failed(node));
             client.leases.put_back_kept(is_reached);
         }
-        let is_free = |tag: &str| releases.is_free(&connection, connection.servers.node_of(tag));
+        let is_free = |tag: &str| releases.is_free(&connection, connection.node_of(tag));
         let ended = client.leases.take_ended(is_free);
         for (node, batches) in connection.batches(ended) {
             releases.begin(&connection, node, give_back(connection.clone(), batches));

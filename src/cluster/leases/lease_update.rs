@@ -3,7 +3,7 @@
 use super::held::{Lease, Renewal};
 use crate::cluster::{
     error::Failure,
-    redis::{slots::tag, store_connection::StoreConnection},
+    redis::{StoreConnection, tag},
 };
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::JoinSet;
@@ -76,13 +76,13 @@ impl LeaseUpdate for Renewal {
 impl StoreConnection {
     /// Divides leases into batches for each node.
     pub(super) fn batches<T: LeaseUpdate>(&self, leases: Vec<T>) -> HashMap<Node, Vec<Batch<T>>> {
-        if self.servers.nodes().is_none() {
+        if self.is_one_server() {
             let batches = cut(leases);
             return if batches.is_empty() { HashMap::new() } else { [(None, batches)].into() };
         }
         let mut nodes: HashMap<Node, Vec<Batch<T>>> = HashMap::new();
         for (tag, leases) in by_tag(leases) {
-            nodes.entry(self.servers.node_of(&tag)).or_default().extend(cut(leases));
+            nodes.entry(self.node_of(&tag)).or_default().extend(cut(leases));
         }
         nodes
     }

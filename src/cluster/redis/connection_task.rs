@@ -183,7 +183,7 @@ async fn adopt(
 impl StoreConnection {
     /// Announces this gateway to the store, and learns the number of gateways and the secret.
     /// `is_first` over this connection.
-    pub(in crate::cluster) async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
+    pub(super) async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
         let store = Arc::clone(&self.client.store);
         let keys = ["gateways", "secret", "change"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();

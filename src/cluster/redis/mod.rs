@@ -1,13 +1,24 @@
 //! Connections to a store of any kind: one server, one behind sentinels, or a Redis Cluster.
+//!
+//! The rest of the cluster asks a [`StoreConnection`], which knows the servers behind it. A
+//! worker's connection task ([`run`]) makes it, and makes another when it fails.
 
 mod caller;
-pub(super) mod connect;
-pub(super) mod connection_task;
-pub(super) mod nodes;
-pub(super) mod outages;
+mod connect;
+mod connection_task;
+mod nodes;
+mod outages;
 mod probe;
-pub(super) mod search;
-pub(super) mod sentinels;
-pub(super) mod servers;
-pub(super) mod slots;
-pub(super) mod store_connection;
+mod search;
+mod sentinels;
+mod servers;
+mod slots;
+mod store_connection;
+
+pub use store_connection::StoreConnection;
+
+pub(super) use connect::query_all;
+pub(super) use connection_task::run;
+pub(super) use outages::{FailedNodes, Outages};
+pub(super) use slots::tag;
+pub(super) use store_connection::ClientState;

@@ -42,7 +42,7 @@ const ASKED: usize = 3;
 
 /// The nodes of a Redis Cluster.
 #[derive(Clone)]
-pub(in crate::cluster) struct Nodes(Arc<All>);
+pub(super) struct Nodes(Arc<All>);
 
 struct All {
     slots: Arc<Slots>,
@@ -196,9 +196,7 @@ impl Nodes {
     }
 
     /// Returns the nodes that do not fail.
-    pub(in crate::cluster) fn healthy(
-        &self,
-    ) -> impl Iterator<Item = (usize, MultiplexedConnection)> {
+    pub(super) fn healthy(&self) -> impl Iterator<Item = (usize, MultiplexedConnection)> {
         let nodes = self.0.connections.iter().filter(|(at, _)| !self.is_failed(**at));
         nodes.map(|(at, node)| (*at, node.connection.clone()))
     }

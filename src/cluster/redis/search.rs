@@ -82,9 +82,16 @@ async fn reconnect(connection: StoreConnection) -> Result<StoreConnection, Failu
     connect(&connection.client, connection.servers.nodes()).await
 }
 
+impl StoreConnection {
+    /// Returns a new connection over which the store has answered.
+    pub(in crate::cluster) async fn open(client: &Arc<ClientState>) -> Result<Self, Failure> {
+        connect(client, None).await
+    }
+}
+
 /// Returns a connection over which the store has answered. It takes over the connections of
 /// `former` that work.
-pub(in crate::cluster) async fn connect(
+pub(super) async fn connect(
     client: &Arc<ClientState>,
     former: Option<&Nodes>,
 ) -> Result<StoreConnection, Failure> {

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 /// The primary that sentinels name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cluster) struct Primary {
+pub(super) struct Primary {
     /// Grows with each failover.
     epoch: u64,
     pub(super) host: String,

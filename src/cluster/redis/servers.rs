@@ -14,7 +14,7 @@ use redis::{
 
 /// Connections that many calls share. Each server answers its calls in their order.
 #[derive(Clone)]
-pub(in crate::cluster) enum Servers {
+pub(super) enum Servers {
     /// The only server, and its address.
     One(MultiplexedConnection, (String, u16)),
     /// The nodes of a Redis Cluster.
@@ -24,7 +24,7 @@ pub(in crate::cluster) enum Servers {
 impl Servers {
     /// Calls `node`, or the only server. It sets no limit of time: the caller must. After a
     /// redirection, `node` is the node that the call waits for.
-    pub(in crate::cluster) async fn query(
+    pub(super) async fn query(
         &mut self,
         node: &mut Option<usize>,
         call: &Cmd,
@@ -43,12 +43,22 @@ impl Servers {
     }
 
     /// Returns the node that has a key, in a Redis Cluster.
-    pub(in crate::cluster) fn node_of(&self, key: &str) -> Option<usize> {
+    pub(super) fn node_of(&self, key: &str) -> Option<usize> {
         self.nodes().and_then(|nodes| nodes.node_of(key))
     }
 
+    /// Returns the connection to the only server, or to `node` of a Redis Cluster unless it fails.
+    pub(super) fn at(&self, node: Option<usize>) -> Option<MultiplexedConnection> {
+        match self {
+            Self::One(connection, _) => Some(connection.clone()),
+            Self::Cluster(nodes) => {
+                nodes.healthy().find(|(at, _)| Some(*at) == node).map(|(_, server)| server)
+            }
+        }
+    }
+
     /// Returns the address of the only server.
-    pub(in crate::cluster) const fn address(&self) -> Option<&(String, u16)> {
+    pub(super) const fn address(&self) -> Option<&(String, u16)> {
         match self {
             Self::One(_, address) => Some(address),
             Self::Cluster(_) => None,
@@ -56,7 +66,7 @@ impl Servers {
     }
 
     /// Returns the nodes of a Redis Cluster.
-    pub(in crate::cluster) const fn nodes(&self) -> Option<&Nodes> {
+    pub(super) const fn nodes(&self) -> Option<&Nodes> {
         match self {
             Self::One(..) => None,
             Self::Cluster(nodes) => Some(nodes),

@@ -14,8 +14,8 @@ type Range = (u16, u16);
 
 /// The primaries with their slots, and the replicas.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct Slots {
-    pub(in crate::cluster) nodes: Vec<Node>,
+pub(super) struct Slots {
+    pub(super) nodes: Vec<Node>,
     /// Each range and its node, in order.
     ranges: Vec<(Range, usize)>,
     /// Their addresses.
@@ -24,23 +24,23 @@ pub(in crate::cluster) struct Slots {
 
 /// One of the nodes.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct Node {
-    pub(in crate::cluster) host: String,
-    pub(in crate::cluster) port: u16,
+pub(super) struct Node {
+    pub(super) host: String,
+    pub(super) port: u16,
     /// A hash tag in one of its slots; `None` if it has no slot.
-    pub(in crate::cluster) tag: Option<String>,
+    pub(super) tag: Option<String>,
 }
 
 impl Node {
     /// Returns its name in the form that nodes use.
-    pub(in crate::cluster) fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 }
 
 impl Slots {
     /// Reads the answer to `CLUSTER SLOTS` of the node at `asked`; `None` if it makes no sense.
-    pub(in crate::cluster) fn read(answer: &Value, asked: &str) -> Option<Self> {
+    pub(super) fn read(answer: &Value, asked: &str) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
         let ranges = Vec::with_capacity(answer.len());
         let mut slots = Self { nodes: Vec::new(), ranges, replicas: BTreeSet::new() };
@@ -79,13 +79,13 @@ impl Slots {
     }
 
     /// Returns the addresses of all nodes and replicas.
-    pub(in crate::cluster) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
+    pub(super) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
         let nodes = self.nodes.iter().map(|node| (node.host.clone(), node.port));
         nodes.chain(self.replicas.iter().cloned())
     }
 
     /// Returns the node that has a key, if any has it.
-    pub(in crate::cluster) fn node_of(&self, key: &str) -> Option<usize> {
+    pub(super) fn node_of(&self, key: &str) -> Option<usize> {
         let slot = slot(key);
         let after = self.ranges.partition_point(|((first, _), _)| *first <= slot);
         let ((_, last), node) = self.ranges.get(after.checked_sub(1)?)?;
@@ -93,7 +93,7 @@ impl Slots {
     }
 
     /// Whether each slot has a node.
-    pub(in crate::cluster) fn are_all_owned(&self) -> bool {
+    pub(super) fn are_all_owned(&self) -> bool {
         let mut next = 0;
         for ((first, last), _) in &self.ranges {
             if *first > next {

@@ -19,7 +19,7 @@ use crate::{
     route::Seed,
 };
 use core::{fmt, time::Duration};
-use redis::{RedisResult, Value};
+use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -41,24 +41,24 @@ pub(in crate::cluster) struct ClientState {
     /// Rings when there is a new connection.
     pub(in crate::cluster) connected: Notify,
     /// Rings when the connection is given up.
-    pub(in crate::cluster) lost: Notify,
+    pub(super) lost: Notify,
     /// Rings when a node of a Redis Cluster fails, or slots have moved.
-    pub(in crate::cluster) node_failed: Notify,
+    pub(super) node_failed: Notify,
     /// Rings when nodes must be checked one by one.
-    pub(in crate::cluster) check_soon: Notify,
+    pub(super) check_soon: Notify,
     pub(in crate::cluster) leases: Arc<Leases>,
     pub(in crate::cluster) rejections: Rejections,
     pub(in crate::cluster) in_flight: Arc<InFlight>,
     /// The primary that the sentinels name, if it is not the connected one.
-    pub(in crate::cluster) primary: Mutex<Option<Primary>>,
+    pub(super) primary: Mutex<Option<Primary>>,
 }
 
 /// A connection that works, as far as flowgate knows.
 #[derive(Clone)]
 pub struct StoreConnection {
     pub(in crate::cluster) client: Arc<ClientState>,
-    pub(in crate::cluster) servers: Servers,
-    pub(in crate::cluster) seed: Seed,
+    pub(super) servers: Servers,
+    pub(super) seed: Seed,
     /// Identifies the connection.
     pub(in crate::cluster) number: u64,
     pub(super) answers: Arc<Answers>,
@@ -92,7 +92,7 @@ impl StoreConnection {
         keys: &[String],
         arguments: &[String],
     ) -> Result<Value, Failure> {
-        let node = self.node_of(keys);
+        let node = keys.first().and_then(|key| self.node_of(key));
         let nodes = self.servers.nodes();
         if let Some(failure) = node.and_then(|node| nodes?.failure_of(node)) {
             return Err(failure.of_call(script.name));
@@ -121,9 +121,25 @@ impl StoreConnection {
         })
     }
 
-    /// Returns the node of a Redis Cluster that has these keys, which share a hash tag.
-    pub(in crate::cluster) fn node_of(&self, keys: &[String]) -> Option<usize> {
-        keys.first().and_then(|key| self.servers.node_of(key))
+    /// Calls the server that has a key. It sets no limit of time: the caller must.
+    pub(in crate::cluster) async fn query(&mut self, key: &str, call: &Cmd) -> RedisResult<Value> {
+        let mut node = self.node_of(key);
+        self.servers.query(&mut node, call).await
+    }
+
+    /// Whether one server has all keys: the store is no Redis Cluster.
+    pub(in crate::cluster) const fn is_one_server(&self) -> bool {
+        self.servers.nodes().is_none()
+    }
+
+    /// Returns the connection to the only server, or to `node` of a Redis Cluster unless it fails.
+    pub(in crate::cluster) fn server(&self, node: Option<usize>) -> Option<MultiplexedConnection> {
+        self.servers.at(node)
+    }
+
+    /// Returns the node of a Redis Cluster that has a key.
+    pub(in crate::cluster) fn node_of(&self, key: &str) -> Option<usize> {
+        self.servers.node_of(key)
     }
 
     /// Whether this node fails, so that no call is sent to it.
@@ -170,7 +186,7 @@ impl StoreConnection {
     }
 
     /// Has the worker connect again, unless it does so already.
-    pub(in crate::cluster) fn give_up(&self) {
+    pub(super) fn give_up(&self) {
         let mut current = self.client.connection();
         if current.as_ref().is_some_and(|current| current.number == self.number) {
             *current = None;
@@ -288,7 +304,7 @@ impl ClientState {
     }
 
     /// Has the next connection go to this primary. Until then the present one is used.
-    pub(in crate::cluster) fn replace_primary(&self, primary: Primary) {
+    pub(super) fn replace_primary(&self, primary: Primary) {
         let Primary { host, port, .. } = &primary;
         tracing::warn!(primary = %format_args!("{host}:{port}"), "the sentinels name another primary");
         *self.primary.lock().unwrap_or_else(PoisonError::into_inner) = Some(primary);

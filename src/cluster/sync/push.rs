@@ -3,7 +3,7 @@
 use super::call::{Page, Question};
 use crate::cluster::{
     error::{Failure, Scope, StoreError, within},
-    redis::{connect::query_all, servers::Servers, store_connection::StoreConnection},
+    redis::{StoreConnection, query_all},
     script::is_unknown,
 };
 use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
@@ -15,7 +15,7 @@ pub(super) type Answer = Result<Option<Page>, StoreError>;
 impl StoreConnection {
     /// Returns the node that has the states of a rule, in a Redis Cluster.
     pub(super) fn node_of_rule(&self, name: &str) -> Option<usize> {
-        self.servers.node_of(&format!("{}{name}", self.client.store.settings.prefix))
+        self.node_of(&format!("{}{name}", self.client.store.settings.prefix))
     }
 
     /// Asks about several rules at once, at `node` of a Redis Cluster: merges deltas and returns
@@ -49,15 +49,9 @@ impl StoreConnection {
         node: Option<usize>,
         glances: &[&Question],
     ) -> Result<Vec<Answer>, StoreError> {
-        let connection = match &self.servers {
-            Servers::One(connection, _) => Some(connection.clone()),
-            Servers::Cluster(nodes) => {
-                nodes.healthy().find(|(at, _)| Some(*at) == node).map(|(_, server)| server)
-            }
-        };
         let nothing = || glances.iter().map(|_| Ok(None)).collect();
         // A rule at a node that fails gets that answer by a call of its own.
-        let Some(mut connection) = connection.filter(|_| !glances.is_empty()) else {
+        let Some(mut connection) = self.server(node).filter(|_| !glances.is_empty()) else {
             return Ok(nothing());
         };
         let client = &*self.client;
@@ -89,9 +83,9 @@ impl StoreConnection {
 
     /// Makes a call about each of these rules, in a Redis Cluster at the node that has it.
     async fn push(&self, pushes: &[&Question]) -> Result<Vec<Answer>, StoreError> {
-        let answers = match &self.servers {
-            Servers::One(connection, _) => self.push_all(connection.clone(), pushes).await?,
-            Servers::Cluster(_) => self.push_each(pushes).await,
+        let answers = match self.server(None) {
+            Some(only) => self.push_all(only, pushes).await?,
+            None => self.push_each(pushes).await,
         };
         let read = |answer: Result<Value, Failure>| {
             Page::read(&answer?).map_err(|_| Failure::invalid_reply("to an exchange"))

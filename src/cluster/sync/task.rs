@@ -16,8 +16,8 @@ use super::{
 use crate::{
     clock::Clock,
     cluster::{
-        client::Client, error::StoreError, health::SyncOutcome,
-        redis::store_connection::StoreConnection, store::Store,
+        client::Client, error::StoreError, health::SyncOutcome, redis::StoreConnection,
+        store::Store,
     },
     config::Live,
     flow::{Instant, RoundTrip},

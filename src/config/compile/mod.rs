@@ -28,7 +28,7 @@ use crate::config::{
     diagnostics::{Diagnostics, Problems, Source},
     plan::{ClientTimeouts, Limits, Plan, Settings},
     read::source::{self, Files},
-    spec::{AccessLog, ClientTimeoutsSpec, FileSpec, LimitsSpec, RateLimitHeaders, leaf::Timeout},
+    spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, leaf::Timeout},
     watched::Watched,
 };
 use compiler::Compiler;
@@ -92,9 +92,9 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         dns_servers: spec.dns_servers.plain(|server| server.0),
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
         limits: spec.limits.value().map(limits).unwrap_or_default(),
-        access_log: spec.access_log.value().map_or(AccessLog::Off, |target| target.0.clone()),
+        access_log: spec.access_log.value().map(|target| target.0.clone()).unwrap_or_default(),
         admin: None,
-        rate_limit_headers: spec.headers.value().copied().unwrap_or(RateLimitHeaders::Off),
+        rate_limit_headers: spec.headers.value().copied().unwrap_or_default(),
         explain_headers: spec.explain_headers.is_true(),
         via: spec.via.value().and_then(|via| via.0.clone()).map(Arc::new),
         request_ids: spec.request_id.value().copied().unwrap_or_default(),

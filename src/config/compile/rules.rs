@@ -11,7 +11,7 @@ use crate::{
         decode::{At, Key, List},
         diagnostics::{Lint, Place, Problem, quoted},
         plan::{BREAKER, Cost, PACING, RuleOptions, RulePlan, When},
-        spec::{OnMissing, OnStoreError, PacingSpec, RuleSpec, leaf::Name},
+        spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
     flow::{self, Algorithm, Keyed, Stored},
     route::{KeySpec, Part},
@@ -128,7 +128,7 @@ impl Compiler {
                 name: name.clone(),
                 when,
                 key: key.clone(),
-                on_missing: spec.on_missing_key.map_or(OnMissing::Shared, |at| at.value),
+                on_missing: spec.on_missing_key.map(|at| at.value).unwrap_or_default(),
                 cost: cost.clone(),
                 except: except.clone(),
                 priority: priority.clone(),
@@ -209,7 +209,8 @@ impl Compiler {
     ) -> Option<KeySpec> {
         let spec = &at.value;
         let ipv6_prefix = spec.ipv6_prefix.number();
-        let v6_prefix = ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or(64);
+        // Where it could not be read, which has been reported, the stand-in is never used.
+        let v6_prefix = ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or_default();
         let words = spec.key.items();
         let mut parts: Vec<Part> = Vec::with_capacity(words.len());
         for at in words {

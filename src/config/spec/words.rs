@@ -49,11 +49,12 @@ pub enum OnStoreError {
 }
 
 /// What becomes of a request that lacks a part of the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
 pub enum OnMissing {
     /// All such requests share one count.
+    #[default]
     Shared,
     /// The rule does not count it.
     Skip,
@@ -100,9 +101,10 @@ pub enum UpstreamProtocol {
 }
 
 /// Where the access log goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessLog {
     /// Nowhere.
+    #[default]
     Off,
     /// To the standard output.
     Stdout,
@@ -111,7 +113,7 @@ pub enum AccessLog {
 }
 
 /// Which headers have a client's quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
 pub enum RateLimitHeaders {
@@ -120,6 +122,7 @@ pub enum RateLimitHeaders {
     /// Those and `X-RateLimit-*`.
     Legacy,
     /// None.
+    #[default]
     Off,
 }
 

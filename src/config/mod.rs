@@ -47,9 +47,9 @@ pub use plan::{
     Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
     Certificates, ClientTimeouts, Collector, Cost, Except, HeaderEdits, HeaderText, Jwt, Limit,
     Limits, ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond,
-    RetryPolicy, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, Store,
-    StoreKind, Syntax, Template, Text as TemplateText, Tracing, UpstreamOptions, UpstreamPlan,
-    UpstreamTls,
+    RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
+    Settings, Store, StoreKind, Syntax, Template, Text as TemplateText, Tracing, UpstreamOptions,
+    UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

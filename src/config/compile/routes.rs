@@ -5,7 +5,10 @@ use crate::{
     config::{
         decode::{At, Printed},
         diagnostics::{Lint, Place, Problem},
-        plan::{Action, Auth, Body, Limits, Reject, RouteOptions, RoutePlan, RouteTimeouts},
+        plan::{
+            Action, Auth, Body, Limits, Reject, RouteDefinition, RouteOptions, RoutePlan,
+            RouteTimeouts,
+        },
         read::source::Files,
         spec::{BreakerSpec, RejectSpec, RouteSpec},
     },
@@ -100,17 +103,15 @@ impl Compiler {
         let has_fields = fields.any(|(_, text)| text.is_template());
         let body = options.reject.as_ref().and_then(|reject| reject.body.as_ref());
         options.has_placeholders |= has_fields || body.is_some_and(Body::has_placeholders);
-        Some(RoutePlan {
+        let definition = RouteDefinition {
             name: spec.name.value()?.0.clone(),
             matches: matches?.into(),
-            action: action?,
             options,
             policy: super::quotas::policy(&rules),
             flow,
-            rules,
-            paced,
             print: print ^ u128::from(auth_print),
-        })
+        };
+        Some(RoutePlan { definition, action: action?, rules, paced })
     }
 
     /// Returns the deadlines of a route, of which one has a short form.

@@ -181,8 +181,9 @@ impl<'o> Builder<'o> {
         let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.local_share);
         let installed = gate.install(&here, self.now);
         let tags = [false, true].map(|is_by_key| plan.hash_tag(is_by_key));
-        let flow = installed.flow.into_iter().zip(&plan.flow.flow);
-        let rules = plan.rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
+        let RoutePlan { definition, action, rules, paced } = plan;
+        let flow = installed.flow.into_iter().zip(&definition.flow.flow);
+        let rules = rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
             shared: rule.shared.and_then(|on_error| {
                 let stored = Stored::new(&identity.algorithm).ok()?;
                 let interval = rule.sync_interval;
@@ -194,25 +195,20 @@ impl<'o> Builder<'o> {
             options: rule.options,
         });
         let rules: Vec<RouteRule> = rules.collect();
-        let paced = plan.flow.pacing.as_ref().zip(plan.paced).and_then(|(pacing, on_error)| {
+        let paced = definition.flow.pacing.as_ref().zip(paced).and_then(|(pacing, on_error)| {
             let stored = Stored::paced(pacing).ok()?;
             Some(shared(&tags[0], &format!("pacing:{}", stored.shape()), stored, on_error, None))
         });
         let route = Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
             paced,
-            name: plan.name,
-            matches: plan.matches,
-            action: plan.action.map(|index| Arc::clone(&upstreams[index])),
-            options: plan.options,
+            definition,
+            action: action.map(|index| Arc::clone(&upstreams[index])),
             gate,
-            flow: plan.flow,
             rules,
             breaker: installed.breaker,
             pacing: installed.pacing,
-            policy: plan.policy,
             meter: known.map_or_else(Arc::default, |old| old.meter.clone()),
-            print: plan.print,
         };
         self.note(&route, known, &installed.changes);
         route

@@ -18,23 +18,41 @@ pub(in crate::config) const BREAKER: &str = "breaker";
 /// Names its pacing there.
 pub(in crate::config) const PACING: &str = "pacing";
 
-/// A route without its gate and its meter.
+/// What the file says about a route, which a plan and a snapshot hold alike.
 #[derive(Debug)]
-pub(in crate::config) struct RoutePlan {
+pub struct RouteDefinition {
+    /// Its identity, metric label and word in the log.
     pub name: Arc<str>,
     /// What it matches, in words.
     pub matches: Arc<str>,
+    /// What the file says about its requests, beside its rules.
+    pub options: RouteOptions,
+    /// What the gate runs by.
+    pub flow: flow::Rules,
+    /// The value of `RateLimit-Policy`, if there are quotas.
+    pub policy: Option<HeaderValue>,
+    /// Differs if the route was edited.
+    pub(in crate::config) print: u128,
+}
+
+/// A route without its gate and its meter.
+#[derive(Debug)]
+pub(in crate::config) struct RoutePlan {
+    pub definition: RouteDefinition,
     /// What becomes of what may pass; an upstream is an index into the plan's.
     pub action: Action<usize>,
-    pub options: RouteOptions,
-    pub flow: flow::Rules,
     /// Beside `flow.flow`, in its order.
     pub rules: Vec<RulePlan>,
     /// What holds of pacing while the store fails, if it is shared.
     pub paced: Option<OnStoreError>,
-    pub policy: Option<HeaderValue>,
-    /// Differs if the route was edited.
-    pub print: u128,
+}
+
+impl Deref for RoutePlan {
+    type Target = RouteDefinition;
+
+    fn deref(&self) -> &RouteDefinition {
+        &self.definition
+    }
 }
 
 impl RoutePlan {

@@ -3,13 +3,12 @@
 use super::Upstream;
 use crate::{
     config::{
-        plan::{Action, RouteOptions, RuleOptions},
+        plan::{Action, RouteDefinition, RuleOptions},
         spec::OnStoreError,
     },
-    flow::{self, Gate, SlotId, Stored},
+    flow::{Gate, SlotId, Stored},
     meter,
 };
-use http::HeaderValue;
 use std::{
     ops::Deref,
     sync::{
@@ -22,18 +21,12 @@ use std::{
 /// Where requests of one kind go, and how many may.
 #[derive(Debug)]
 pub struct Route {
-    /// Its identity, metric label and word in the log.
-    pub name: Arc<str>,
-    /// What it matches, in words.
-    pub matches: Arc<str>,
+    /// What the file says.
+    pub(in crate::config) definition: RouteDefinition,
     /// What becomes of requests that may pass.
     pub action: Action<Arc<Upstream>>,
-    /// What the file says about its requests, beside its rules.
-    pub options: RouteOptions,
     /// Decides; kept over reloads by the route's name.
     pub gate: Arc<Gate>,
-    /// What the gate runs by.
-    pub flow: flow::Rules,
     /// What a request must bring for each of the gate's rules, in their order.
     pub rules: Vec<RouteRule>,
     /// The slot of the breaker, if there is one.
@@ -44,12 +37,16 @@ pub struct Route {
     pub paced: Option<Shared>,
     /// Whether gateways share any of its rules.
     pub is_shared: bool,
-    /// The value of `RateLimit-Policy`, if there are quotas.
-    pub policy: Option<HeaderValue>,
     /// What was answered; kept over reloads by the route's name.
     pub meter: Arc<meter::RouteMeter>,
-    /// Differs if the route was edited.
-    pub(in crate::config) print: u128,
+}
+
+impl Deref for Route {
+    type Target = RouteDefinition;
+
+    fn deref(&self) -> &RouteDefinition {
+        &self.definition
+    }
 }
 
 /// What a request must bring for one rule.

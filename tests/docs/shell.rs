@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 
 /// Runs what a reader would, in a folder of its own.
 pub(crate) struct Shell {
-    /// Where output goes, and `bin`.
+    /// Where output goes, `bin` and `home`.
     files: PathBuf,
     /// Where the reader is.
     folder: PathBuf,
@@ -55,6 +55,7 @@ impl Shell {
     pub(crate) fn new(folder: &Path, files: &Path, ports: Ports) -> Self {
         let bin = files.join("bin");
         fs::create_dir(&bin).expect("made");
+        fs::create_dir(files.join("home")).expect("made");
         symlink(env!("CARGO_BIN_EXE_flowgate"), bin.join("flowgate")).expect("linked");
         let folder = folder.to_owned();
         Self { files: files.to_owned(), folder, ports, background: Vec::new(), commands: 0 }
@@ -137,6 +138,7 @@ impl Shell {
             .args(["-c", &self.ports.real(text)])
             .current_dir(&self.folder)
             .env("PATH", env::join_paths(all).expect("no colon in it"))
+            .env("HOME", self.files.join("home"))
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(stdout)

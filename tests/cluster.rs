@@ -8,13 +8,13 @@ mod edits;
 mod equal;
 #[path = "cluster/gateways.rs"]
 mod gateways;
-#[path = "cluster/periodic.rs"]
-mod periodic;
 mod port;
 #[path = "cluster/server.rs"]
 mod server;
 #[path = "cluster/simulation.rs"]
 mod simulation;
+#[path = "cluster/synced.rs"]
+mod synced;
 
 use core::{
     cell::{Cell, RefCell},

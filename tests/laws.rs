@@ -33,9 +33,9 @@ mod transfer;
 mod warm_up;
 
 use core::time::Duration;
-use day::{Day, Fate, Step, days, days_of_one, key, trials};
+use day::{Day, DecidedRequest, Step, days, days_of_one, key, trials};
 use flowgate::flow::{
-    Algorithm, Claim, Instant, Rate, Rule, Rules, Verdict, limiter::token_bucket, pacing,
+    Algorithm, Claim, Instant, Rate, Reason, Rule, Rules, Verdict, limiter::token_bucket, pacing,
 };
 use oracle::Past;
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
@@ -62,7 +62,7 @@ proptest! {
         let mut day = Day::new(&rules);
         for step in steps {
             let before = day.states();
-            if let Some(Fate { decided: Err(_), .. }) = day.step(step) {
+            if let Some(DecidedRequest { decided: Err(_), .. }) = day.step(step) {
                 prop_assert_eq!(before, day.states());
             }
         }
@@ -84,36 +84,37 @@ proptest! {
             let mut fresh = Day::new(&rules);
             fresh.now = day.now;
             for _ in 0..20 {
-                let fate = |day: &mut Day| day.enter(day.now, client, 1).decided;
-                prop_assert_eq!(fate(&mut day), fate(&mut fresh));
+                let decided = |day: &mut Day| day.enter(day.now, client, 1).decided;
+                prop_assert_eq!(decided(&mut day), decided(&mut fresh));
             }
             day.live.clear();
         }
     }
 
     #[test]
-    fn the_order_of_slots_changes_nobodys_fate((rules, steps) in days()) {
+    fn the_order_of_slots_changes_no_decision((rules, steps) in days()) {
         let mut reversed = rules.clone();
         reversed.flow.reverse();
         let mut day = Day::new(&rules);
         let mut other = Day::new(&reversed);
         for step in steps {
             // Which reason is reported may change, but not when it is over.
-            let decided = |fate: Option<Fate>| {
-                fate.map(|fate| fate.decided.map_err(|fate| (fate.is_lasting(), fate.retry_after())))
+            let decided = |request: Option<DecidedRequest>| {
+                let when = |reason: Reason| (reason.is_lasting(), reason.retry_after());
+                request.map(|request| request.decided.map_err(when))
             };
             prop_assert_eq!(decided(day.step(step)), decided(other.step(step)));
         }
     }
 
     #[test]
-    fn a_dry_run_changes_nobodys_fate((rules, dry, steps) in trials(), is_reserved: bool) {
+    fn a_dry_run_changes_no_decision((rules, dry, steps) in trials(), is_reserved: bool) {
         let mut tried = rules.clone();
         tried.flow.insert(0, dry);
         let mut day = Day::new(&rules);
         let mut other = Day::new(&tried);
         for step in steps {
-            let fate = match step {
+            let request = match step {
                 Step::Enter { client, cost } if is_reserved => {
                     let now = other.now;
                     let claims = other.claims(client, cost);
@@ -122,9 +123,10 @@ proptest! {
                 }
                 Step::Enter { .. } | Step::Wait(_) | Step::End(_) => other.step(step),
             };
-            let decided = |fate: &Option<Fate>| fate.as_ref().map(|fate| fate.decided);
-            prop_assert_eq!(decided(&day.step(step)), decided(&fate));
-            if let Some(Fate { now, decided: Ok(start), report, .. }) = fate {
+            let decided =
+                |request: &Option<DecidedRequest>| request.as_ref().map(|request| request.decided);
+            prop_assert_eq!(decided(&day.step(step)), decided(&request));
+            if let Some(DecidedRequest { now, decided: Ok(start), report, .. }) = request {
                 prop_assert_eq!(report.wait(), start.since(now), "{:?}", report);
             }
         }
@@ -158,8 +160,8 @@ proptest! {
                     let early = other.now - Duration::from_nanos(back);
                     drop(other.gate.enter(other.now, &[]));
                     let expected = day.enter(day.now, client, cost);
-                    let fate = other.enter(early, client, cost);
-                    prop_assert_eq!(expected, fate);
+                    let request = other.enter(early, client, cost);
+                    prop_assert_eq!(expected, request);
                 }
                 Step::Wait(_) | Step::End(_) => {
                     day.step(step);
@@ -177,9 +179,10 @@ proptest! {
     #[test]
     fn paced_starts_are_never_closer_than_the_interval((rules, steps) in days()) {
         let mut day = Day::new(&rules);
-        let fates: Vec<Fate> = steps.into_iter().filter_map(|step| day.step(step)).collect();
+        let requests: Vec<DecidedRequest> =
+            steps.into_iter().filter_map(|step| day.step(step)).collect();
         if let Some(pacing::Config { rate, .. }) = rules.pacing {
-            assert_spaced(rate, &fates);
+            assert_spaced(rate, &requests);
         }
     }
 
@@ -188,9 +191,11 @@ proptest! {
         let mut day = Day::new(&rules);
         let mut oracle = Oracle::new(&rules);
         for step in steps {
-            let fate = day.step(step);
-            oracle.learn(&day, fate.as_ref());
-            let Some(Fate { now, client, decided, report, cost }) = fate else { continue };
+            let request = day.step(step);
+            oracle.learn(&day, request.as_ref());
+            let Some(DecidedRequest { now, client, decided, report, cost }) = request else {
+                continue;
+            };
             let quota = report.quotas[0];
             prop_assert_eq!(matches!(quota.verdict, Verdict::Rejected(_)), decided.is_err());
             prop_assert_eq!(quota.wait, decided.unwrap_or(now).since(now));
@@ -258,10 +263,10 @@ fn totals_are_the_sum_of_decisions() {
         let mut passed = 0;
         let mut delayed = 0;
         let mut rejected = 0;
-        for fate in steps.into_iter().filter_map(|step| day.step(step)) {
-            match fate.decided {
+        for request in steps.into_iter().filter_map(|step| day.step(step)) {
+            match request.decided {
                 Err(_) => rejected += 1,
-                Ok(start) if start > fate.now => delayed += 1,
+                Ok(start) if start > request.now => delayed += 1,
                 Ok(_) => passed += 1,
             }
         }
@@ -303,9 +308,9 @@ fn assert_definitions(rules: &Rules, steps: Vec<Step>) {
     let mut oracle = Oracle::new(rules);
     for step in steps {
         let expected = oracle.expect(&day, step);
-        let fate = day.step(step);
-        assert_eq!(Expected::from(fate.as_ref()), expected);
-        oracle.learn(&day, fate.as_ref());
+        let request = day.step(step);
+        assert_eq!(Expected::from(request.as_ref()), expected);
+        oracle.learn(&day, request.as_ref());
     }
     oracle.assert_promises();
 }
@@ -315,7 +320,7 @@ fn assert_definitions(rules: &Rules, steps: Vec<Step>) {
 fn assert_retry_after(rules: &Rules, steps: Vec<Step>) {
     let mut day = Day::new(rules);
     let refused = steps.into_iter().find_map(|step| match day.step(step) {
-        Some(Fate { client, cost, decided: Err(reason), .. }) => {
+        Some(DecidedRequest { client, cost, decided: Err(reason), .. }) => {
             reason.retry_after().map(|retry_after| (client, cost, retry_after))
         }
         Some(_) | None => None,
@@ -329,8 +334,10 @@ fn assert_retry_after(rules: &Rules, steps: Vec<Step>) {
     }
 }
 
-fn assert_spaced(rate: Rate, fates: &[Fate]) {
-    let starts = fates.iter().filter_map(|fate| fate.decided.ok().map(|start| (start, fate.cost)));
+fn assert_spaced(rate: Rate, requests: &[DecidedRequest]) {
+    let starts = requests
+        .iter()
+        .filter_map(|request| request.decided.ok().map(|start| (start, request.cost)));
     let starts: Vec<_> = starts.filter(|(_, cost)| *cost > 0).collect();
     for (at, &(first, _)) in starts.iter().enumerate() {
         let mut cost = 0;
@@ -352,9 +359,9 @@ enum Expected {
     Start(Instant),
 }
 
-impl From<Option<&Fate>> for Expected {
-    fn from(fate: Option<&Fate>) -> Self {
-        fate.map_or(Self::Nothing, |fate| fate.decided.map_or(Self::Refusal, Self::Start))
+impl From<Option<&DecidedRequest>> for Expected {
+    fn from(request: Option<&DecidedRequest>) -> Self {
+        request.map_or(Self::Nothing, |request| request.decided.map_or(Self::Refusal, Self::Start))
     }
 }
 
@@ -410,12 +417,12 @@ impl Oracle {
         start.filter(|_| agreed).map_or(Expected::Refusal, Expected::Start)
     }
 
-    fn learn(&mut self, day: &Day, fate: Option<&Fate>) {
-        let charged = fate.filter(|fate| fate.cost > 0);
-        if let Some((Ok(start), fate)) = charged.map(|fate| (fate.decided, fate)) {
+    fn learn(&mut self, day: &Day, request: Option<&DecidedRequest>) {
+        let charged = request.filter(|request| request.cost > 0);
+        if let Some((Ok(start), request)) = charged.map(|request| (request.decided, request)) {
             for rule in 0..=self.rules.flow.len() {
-                let past = self.pasts.entry(self.place(rule, fate.client)).or_default();
-                past.passed.push((fate.now.as_nanos(), fate.cost));
+                let past = self.pasts.entry(self.place(rule, request.client)).or_default();
+                past.passed.push((request.now.as_nanos(), request.cost));
                 past.starts.push(start.as_nanos());
             }
         }

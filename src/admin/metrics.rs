@@ -330,15 +330,15 @@ impl Metrics {
         };
         let none: [Label<'_>; 0] = [];
         if self.snapshot.has_synced_rules() {
-            let help = "Whether states are exchanged with other gateways";
+            let help = "Whether states are synced with other gateways";
             gauge(encoder, ("flowgate_store_sync_up", help), &u64::from(store.is_syncing))?;
         }
         let kinds = [("what", "sent"), ("what", "taken")].map(|kind| [kind]);
-        let exchanged = kinds.into_iter().zip(store.exchanged);
-        let help = "States that gateways exchanged";
-        counters(encoder, ("flowgate_store_sync_states", help), exchanged)?;
+        let states = kinds.into_iter().zip(store.synced_states);
+        let help = "States that gateways synced";
+        counters(encoder, ("flowgate_store_sync_states", help), states)?;
         let bounds = self.excess_bounds(store.divisor);
-        let help = "Most that all gateways let pass beyond a limit whose counts they exchange";
+        let help = "Most that all gateways let pass beyond a limit whose counts they sync";
         gauges(encoder, ("flowgate_flow_excess_bound", help), bounds)?;
         let help =
             "Requests that the gateway rejected itself because the store had said until when";

@@ -177,9 +177,9 @@ impl Health {
         self.states == States::Asked
     }
 
-    /// Whether it has answered all clients, with all states if `is_exchanged`; or has failed.
-    pub(super) fn is_settled(&self, is_exchanged: bool) -> bool {
-        let is_well = self.is_up() && (self.is_syncing() || !is_exchanged);
+    /// Whether it has answered all clients, with all states if `is_synced`; or has failed.
+    pub(super) fn is_settled(&self, is_synced: bool) -> bool {
+        let is_well = self.is_up() && (self.is_syncing() || !is_synced);
         is_well || self.is_failing() || self.is_cut_off()
     }
 }
@@ -209,7 +209,7 @@ mod tests {
         assert!(health.is_up(), "the one that is left has a connection");
         health.on_wanted();
         health.on_wanted();
-        assert!(!health.is_up(), "the exchange has begun, and has none");
+        assert!(!health.is_up(), "the sync has begun, and has none");
         health.on_end(third);
         assert!(health.is_up());
     }
@@ -261,9 +261,9 @@ mod tests {
         refused.on_sync(SyncOutcome::Nothing);
         for mut health in [wanted(true), wanted(false), refused] {
             assert!(health.is_cut_off() && health.is_settled(true));
-            let exchange = health.number();
+            let syncing = health.number();
             health.on_up(1, 1);
-            health.on_up(exchange, 1);
+            health.on_up(syncing, 1);
             assert!(health.is_cut_off(), "{health:?}");
             health.on_sync(SyncOutcome::Some);
             assert!(health.is_cut_off(), "{health:?}");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn states_that_were_known_are_so_again_with_the_first_exchange_that_goes_well() {
+    fn states_that_were_known_are_so_again_with_the_first_sync_that_succeeds() {
         let mut health = well();
         health.on_wanted();
         health.on_sync(SyncOutcome::All);

@@ -69,12 +69,12 @@ pub struct Store {
     waited_nanos: AtomicU64,
     /// What [`Health::is_cut_off`] says, for requests.
     is_cut_off: AtomicBool,
-    /// How often it has begun or ended to refuse the exchange of one rule.
+    /// How often it has begun or ended to reject the sync of one rule.
     refusals: AtomicU64,
     /// Rings when rules are to be divided otherwise, or what [`Self::heard`] waits for is there.
     turned: Notify,
     /// States that were sent, and received.
-    exchanged: [AtomicU64; 2],
+    synced_states: [AtomicU64; 2],
     /// How often it has lost states, or may have, or an operator has changed one.
     losses: AtomicU64,
     cached_rejections: AtomicU64,
@@ -114,10 +114,10 @@ pub struct Reading {
     pub round_trips: Vec<u64>,
     /// The sum of all.
     pub waited: Duration,
-    /// Whether states can be exchanged.
+    /// Whether states can be synced.
     pub is_syncing: bool,
     /// States that were sent, and received.
-    pub exchanged: [u64; 2],
+    pub synced_states: [u64; 2],
     /// Requests that this gateway rejected without a call.
     pub cached_rejections: u64,
 }
@@ -153,7 +153,7 @@ impl Store {
             is_cut_off: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             turned: Notify::new(),
-            exchanged: Default::default(),
+            synced_states: Default::default(),
             losses: AtomicU64::new(0),
             cached_rejections: AtomicU64::new(0),
         }
@@ -193,11 +193,11 @@ impl Store {
         self.known().health.is_asking()
     }
 
-    /// Waits until it has answered all clients, with all states if `is_exchanged`, or has failed.
+    /// Waits until it has answered all clients, with all states if `is_synced`, or has failed.
     /// Takes as long as connecting and a call at most.
-    pub async fn heard(&self, is_exchanged: bool, clock: &Clock) {
+    pub async fn heard(&self, is_synced: bool, clock: &Clock) {
         let heard = async {
-            while !self.known().health.is_settled(is_exchanged) {
+            while !self.known().health.is_settled(is_synced) {
                 self.turned().await;
             }
         };
@@ -214,7 +214,7 @@ impl Store {
 
     /// Counts states that were sent and received.
     pub(super) fn on_states(&self, sent: usize, received: usize) {
-        for (counter, count) in self.exchanged.iter().zip([sent, received]) {
+        for (counter, count) in self.synced_states.iter().zip([sent, received]) {
             counter.fetch_add(count as u64, Relaxed);
         }
     }
@@ -249,7 +249,7 @@ impl Store {
             round_trips: self.round_trips.iter().map(|count| count.load(Relaxed)).collect(),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
             is_syncing: known.health.is_syncing(),
-            exchanged: [0, 1].map(|at| self.exchanged[at].load(Relaxed)),
+            synced_states: [0, 1].map(|at| self.synced_states[at].load(Relaxed)),
             cached_rejections: self.cached_rejections.load(Relaxed),
         }
     }
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_learn_at_once_that_states_cannot_be_exchanged() {
+    fn requests_learn_at_once_that_states_cannot_be_synced() {
         let store = store(1);
         store.on_up(store.number(), 0);
         store.want_states();

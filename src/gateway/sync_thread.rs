@@ -32,7 +32,7 @@ impl SyncThread {
         live: &Arc<Live>,
         clock: &Clock,
     ) -> Result<Self, StartError> {
-        Self::spawn(store, live, clock).map_err(cannot("start the thread that exchanges states"))
+        Self::spawn(store, live, clock).map_err(cannot("start the thread that syncs states"))
     }
 
     fn spawn(store: &Arc<Store>, live: &Arc<Live>, clock: &Clock) -> io::Result<Self> {

@@ -2,7 +2,7 @@
 
 use crate::{
     TODAY,
-    gateways::{Fate, Gateways, Store as Exchanging},
+    gateways::{CallOutcome, Gateways, Store as SyncStore},
     server::Server,
 };
 use core::time::Duration;
@@ -119,34 +119,34 @@ fn whatever_sizes_a_bucket_is_given_the_same_share_of_it_is_missing() {
 
 #[test]
 fn with_sync_interval_a_lower_burst_keeps_the_share_too_whatever_was_told_before() {
-    for fate in [Fate::Answered, Fate::AnswerLost, Fate::Lost] {
-        let mut store = Exchanging::start();
+    for outcome in [CallOutcome::Answered, CallOutcome::AnswerLost, CallOutcome::Lost] {
+        let mut store = SyncStore::start();
         let mut two = Gateways::start("burst", &bucket(200), 2);
-        two.exchange(&mut store, 0, today(), Fate::Answered);
+        two.sync(&mut store, 0, today(), CallOutcome::Answered);
         assert!((0..200).all(|_| two.passes(0, today(), 0, 1)));
-        two.exchange(&mut store, 0, today(), fate);
+        two.sync(&mut store, 0, today(), outcome);
         two.edit(&bucket(10), today());
         for at in [0, 1, 0] {
-            two.exchange(&mut store, at, today(), Fate::Answered);
+            two.sync(&mut store, at, today(), CallOutcome::Answered);
         }
         for at in [0, 1] {
-            assert_eq!(two.used(at, today(), 0), (10, Duration::from_secs(1)), "{fate:?} {at}");
+            assert_eq!(two.used(at, today(), 0), (10, Duration::from_secs(1)), "{outcome:?} {at}");
         }
         let full = today() + Duration::from_secs(1);
-        assert!((0..10).all(|_| two.passes(1, full, 0, 1)), "{fate:?}");
-        assert!(!two.passes(1, full, 0, 1), "{fate:?}");
+        assert!((0..10).all(|_| two.passes(1, full, 0, 1)), "{outcome:?}");
+        assert!(!two.passes(1, full, 0, 1), "{outcome:?}");
     }
 }
 
 #[test]
 fn what_is_charged_and_not_told_before_an_edit_counts_as_a_share() {
-    let mut store = Exchanging::start();
+    let mut store = SyncStore::start();
     let mut two = Gateways::start("untold", &bucket(200), 2);
-    two.exchange(&mut store, 0, today(), Fate::Answered);
+    two.sync(&mut store, 0, today(), CallOutcome::Answered);
     assert!((0..100).all(|_| two.passes(0, today(), 0, 1)));
     two.edit(&bucket(10), today());
     for at in [0, 1] {
-        two.exchange(&mut store, at, today(), Fate::Answered);
+        two.sync(&mut store, at, today(), CallOutcome::Answered);
         assert_eq!(two.used(at, today(), 0).0, 5, "half of it");
     }
 }
@@ -217,24 +217,24 @@ fn with_sync_interval_a_clock_that_steps_back_by_more_than_a_window_rejects_noth
         Algorithm::SlidingCounter(sliding_counter::Config { rate }),
         Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 6, strict: true }),
     ] {
-        let mut store = Exchanging::start();
+        let mut store = SyncStore::start();
         let mut two = Gateways::start("back", &algorithm, 2);
-        two.exchange(&mut store, 0, today(), Fate::Answered);
+        two.sync(&mut store, 0, today(), CallOutcome::Answered);
         assert!((0..6).all(|_| two.passes(0, today(), 0, 1)));
         for at in [0, 1] {
-            two.exchange(&mut store, at, today(), Fate::Answered);
+            two.sync(&mut store, at, today(), CallOutcome::Answered);
         }
         assert!(!two.passes(1, today(), 0, 1), "{algorithm:?}");
         store.behind = Duration::from_hours(1);
         let later = today() + Duration::from_secs(1);
         let set_back = [0, 1, 0, 1].map(|at| {
-            two.exchange(&mut store, at, later, Fate::Answered);
+            two.sync(&mut store, at, later, CallOutcome::Answered);
             core::mem::take(&mut store.was_set_back)
         });
         assert_eq!(set_back, [true, false, false, false], "{algorithm:?}");
         assert!((0..6).all(|_| two.passes(0, later, 0, 1)), "{algorithm:?}");
         for at in [0, 1] {
-            two.exchange(&mut store, at, later, Fate::Answered);
+            two.sync(&mut store, at, later, CallOutcome::Answered);
             assert!(!two.passes(at, later, 0, 1), "{algorithm:?}");
         }
         assert!(!store.was_set_back, "{algorithm:?}");

@@ -31,7 +31,7 @@ pub(crate) struct Store {
     _server: Server,
 }
 
-/// Events in one exchange.
+/// Events in one sync.
 const BATCH: usize = 500;
 
 /// A lease that outlasts every trace, in microseconds.

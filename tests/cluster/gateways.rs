@@ -1,4 +1,4 @@
-//! Gateways that exchange states through a store, in virtual time.
+//! Gateways that sync states through a store, in virtual time.
 
 use crate::server::Server;
 use core::time::Duration;
@@ -44,9 +44,9 @@ struct Gateway {
     deltas: Vec<String>,
 }
 
-/// What becomes of a call.
+/// How a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum CallOutcome {
     Answered,
     /// It does not reach the store.
     Lost,
@@ -65,8 +65,8 @@ impl Store {
     }
 
     /// Has it take a call at `now`.
-    pub(crate) fn exchange(&mut self, push: &Push<'_>, now: Instant) -> Page {
-        let call = self.recorded.exchange(push, now - self.behind);
+    pub(crate) fn sync(&mut self, push: &Push<'_>, now: Instant) -> Page {
+        let call = self.recorded.sync(push, now - self.behind);
         self.calls += 1;
         let page = call.query(&mut self.connection).expect("an answer");
         let page = Page::read(&page).expect("a page");
@@ -159,13 +159,19 @@ impl Gateways {
         let Key::Of(fingerprint) = key else { return };
         let states = [StateName::Key(fingerprint).to_string()];
         let late = Duration::from_hours(1);
-        store.exchange(&Push::reset(&self.name, &self.stored, late, &states), now);
+        store.sync(&Push::reset(&self.name, &self.stored, late, &states), now);
         let Gateway { gate, slot, .. } = &self.all[at];
         gate.reset_key(*slot, now, key).expect("it can be reset");
     }
 
     /// Has a gateway tell and ask, until it has told and knows all or a call fails.
-    pub(crate) fn exchange(&mut self, store: &mut Store, at: usize, now: Instant, fate: Fate) {
+    pub(crate) fn sync(
+        &mut self,
+        store: &mut Store,
+        at: usize,
+        now: Instant,
+        outcome: CallOutcome,
+    ) {
         let it = &mut self.all[at];
         let mut from = Some(0);
         loop {
@@ -176,7 +182,7 @@ impl Gateways {
                 it.number += u64::from(!deltas.is_empty());
                 it.deltas = deltas.iter().map(line).collect();
             }
-            if fate == Fate::Lost {
+            if outcome == CallOutcome::Lost {
                 return;
             }
             let push = Push {
@@ -189,8 +195,8 @@ impl Gateways {
                 most: MOST_STATES,
                 deltas: &it.deltas,
             };
-            let page = store.exchange(&push, now);
-            if fate == Fate::AnswerLost {
+            let page = store.sync(&push, now);
+            if outcome == CallOutcome::AnswerLost {
                 return;
             }
             assert_eq!(page.now, now - store.behind);

@@ -1,5 +1,5 @@
 //! What gateways let pass that share a limit, in virtual time: how much more than the limit, how
-//! much less, and what it asks of the store. Exchanged states are the production's, in a
+//! much less, and what it asks of the store. Synced states are the production's, in a
 //! redis-server; of leases, which are not built, there is a small model.
 //!
 //! `UPDATE_PICTURES=1 cargo test --test cluster simulation` writes docs/cluster-size.md's numbers and its
@@ -8,8 +8,8 @@
 use crate::{
     TODAY,
     chart::chart,
-    gateways::{Fate, Gateways, Store},
-    periodic::most_within,
+    gateways::{CallOutcome, Gateways, Store},
+    synced::most_within,
 };
 use core::time::Duration;
 use flowgate::flow::{
@@ -132,8 +132,8 @@ fn outcome(
     }
 }
 
-/// Gateways that exchange states.
-fn periodic(
+/// Gateways that sync states.
+fn synced(
     store: &mut Store,
     (gateways, interval): (usize, u64),
     arrivals: &[(u64, usize)],
@@ -154,7 +154,7 @@ fn periodic(
     let mut passed = Vec::new();
     for &(now, at) in arrivals {
         while let Some((next, at)) = due.pop_front_if(|(next, _)| *next <= now) {
-            them.exchange(store, at, Instant::from_nanos(next), Fate::Answered);
+            them.sync(store, at, Instant::from_nanos(next), CallOutcome::Answered);
             due.push_back((next + interval, at));
         }
         if them.passes(at, Instant::from_nanos(now), 0, 1) {
@@ -234,7 +234,7 @@ fn compare(store: &mut Store, table: &mut String, traffic: Traffic) {
         let name = |mode: &str| format!("{gateways}, {}, {mode}", traffic.word());
         row(table, &name("atomic"), &atomic(&twice), &atomic(&almost));
         let [over, under] =
-            [&twice, &almost].map(|arrivals| periodic(store, (gateways, SECOND / 10), arrivals));
+            [&twice, &almost].map(|arrivals| synced(store, (gateways, SECOND / 10), arrivals));
         row(table, &name("`sync_interval: 100ms`"), &over, &under);
         let [over, under] = [&twice, &almost].map(|arrivals| leases(gateways, arrivals));
         assert_eq!(over.excess, 0);
@@ -250,7 +250,7 @@ fn the_documentation_has_the_numbers_of_the_simulation() {
         for gateways in GATEWAYS {
             let arrivals = arrivals(gateways, traffic, 2 * LIMIT);
             for interval in INTERVALS {
-                let outcome = periodic(&mut store, (gateways, interval * 1_000_000), &arrivals);
+                let outcome = synced(&mut store, (gateways, interval * 1_000_000), &arrivals);
                 assert!(outcome.excess <= outcome.bound, "{gateways} {interval} {outcome:?}");
                 assert_eq!(outcome.lacking, 0, "{gateways} {interval}");
                 runs.push((traffic, gateways, outcome));
@@ -262,7 +262,7 @@ fn the_documentation_has_the_numbers_of_the_simulation() {
         compare(&mut store, &mut table, traffic);
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    keep(&docs.join("pictures/exchange.svg"), &chart(&runs, &GATEWAYS));
+    keep(&docs.join("pictures/synced.svg"), &chart(&runs, &GATEWAYS));
     let page = fs::read_to_string(docs.join("cluster-size.md")).expect("the page");
     let (before, rest) = page.split_once(HEAD).expect("it has the table");
     let after = rest.split_once("\n\n").expect("something follows").1;

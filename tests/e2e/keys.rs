@@ -6,7 +6,7 @@ use crate::{
         Gateway, eventually, field,
         http::{self, Client},
     },
-    periodic::settled,
+    synced::settled,
 };
 use serde_json::Value;
 use std::process::Command;

@@ -39,7 +39,6 @@ mod outages;
 mod own_log;
 mod partition;
 mod paths;
-mod periodic;
 #[path = "../port/mod.rs"]
 mod port;
 mod ports;
@@ -55,6 +54,7 @@ mod routes;
 mod shutdown;
 mod stored_states;
 mod stores;
+mod synced;
 mod throttling;
 mod tls;
 mod tokens;

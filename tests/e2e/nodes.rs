@@ -83,7 +83,7 @@ pub(crate) fn route_on(nodes: &[Server], node: usize) -> String {
 }
 
 /// Returns the configuration of two routes: of each, two rules are decided atomically, one of them
-/// with this limit, and the counts of another are exchanged.
+/// with this limit, and the counts of another are synced.
 pub(crate) fn two_routes(
     upstream: SocketAddr,
     store: (u16, &str),

@@ -5,7 +5,7 @@ use crate::{
     cluster::{Wire, config, hammer, server::Server, up},
     common::{Gateway, eventually, upstream},
     divided::divided,
-    periodic::{flood, settled, sum, used},
+    synced::{flood, settled, sum, used},
 };
 use std::{
     sync::atomic::Ordering::SeqCst,

@@ -111,7 +111,7 @@ fn what_browsers_leave_unencoded_in_a_target_passes_in_http_1() {
         assert_eq!(client.read("POST").json()["body"], body.len());
     }
     assert_eq!(client.get("/<a>`").json()["line"], "GET /%3Ca%3E%60 HTTP/1.1");
-    // Byte by byte, and asleep in between.
+    // Byte by byte, and idle in between.
     for _ in 0..2 {
         for byte in head("GET", &query, &[]).as_bytes().chunks(7) {
             client.send(byte);

@@ -25,9 +25,9 @@ pub(crate) enum Step {
     End(usize),
 }
 
-/// What became of a request.
+/// A request, and what was decided about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fate {
+pub(crate) struct DecidedRequest {
     /// When it arrived, as clamped.
     pub(crate) now: Instant,
     pub(crate) client: u8,
@@ -86,7 +86,7 @@ impl Day {
     }
 
     /// Takes one step; returns what became of the request, if one arrived.
-    pub(crate) fn step(&mut self, step: Step) -> Option<Fate> {
+    pub(crate) fn step(&mut self, step: Step) -> Option<DecidedRequest> {
         match step {
             Step::Wait(nanos) => self.now = self.now + Duration::from_nanos(nanos),
             Step::Enter { client, cost } => return Some(self.enter(self.now, client, cost)),
@@ -105,7 +105,7 @@ impl Day {
         None
     }
 
-    pub(crate) fn enter(&mut self, now: Instant, client: u8, cost: u64) -> Fate {
+    pub(crate) fn enter(&mut self, now: Instant, client: u8, cost: u64) -> DecidedRequest {
         let decided = self.gate.enter(now, &self.claims(client, cost));
         self.note(client, cost, decided)
     }
@@ -123,7 +123,7 @@ impl Day {
         client: u8,
         cost: u64,
         decided: Result<Admission, Rejection>,
-    ) -> Fate {
+    ) -> DecidedRequest {
         let (decided, report) = match decided {
             Ok(admission) => {
                 let start = admission.permit.start();
@@ -132,7 +132,7 @@ impl Day {
             }
             Err(rejection) => (Err(rejection.reason), rejection.report),
         };
-        Fate { now: self.now, client, cost, decided, report }
+        DecidedRequest { now: self.now, client, cost, decided, report }
     }
 
     /// Returns the states of the slots as text, converted if an edit has left that to be
@@ -235,15 +235,13 @@ pub(crate) fn rule(at: usize, algorithm: Algorithm, keyed: bool) -> Rule {
 }
 
 pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {
-    // One that could be exchanged, and is not, decides as it does alone.
-    let exchange = |(algorithm, is_exchanged): (Algorithm, bool)| match SyncedConfig::new(
-        algorithm.clone(),
-        1,
-    ) {
-        Some(config) if is_exchanged => Algorithm::Synced(config),
-        Some(_) | None => algorithm,
-    };
-    (whole(window), proptest::bool::weighted(0.2)).prop_map(exchange)
+    // One that could be synced, and is not, decides as it does alone.
+    let synced =
+        |(algorithm, is_synced): (Algorithm, bool)| match SyncedConfig::new(algorithm.clone(), 1) {
+            Some(config) if is_synced => Algorithm::Synced(config),
+            Some(_) | None => algorithm,
+        };
+    (whole(window), proptest::bool::weighted(0.2)).prop_map(synced)
 }
 
 /// A new algorithm is one more line here.

@@ -3,7 +3,7 @@
 
 use crate::{
     assert_definitions, assert_retry_after, config,
-    day::{Day, Fate, MORNING, Step, rule},
+    day::{Day, DecidedRequest, MORNING, Step, rule},
     edits::{crowd, recount},
     oracle::{Past, assert_promise},
 };
@@ -221,7 +221,7 @@ proptest! {
             let key = crowded_key(client);
             let patience = if client < 2 { patience } else { Duration::ZERO };
             let decided = day.gate.enter(day.now, &[Claim { slot, key, cost, patience }]);
-            let Fate { decided, .. } = day.note(client, cost, decided);
+            let DecidedRequest { decided, .. } = day.note(client, cost, decided);
             if let (Ok(start), true) = (decided, cost > 0) {
                 let past = pasts.entry(client).or_default();
                 // Who borrows from a window is counted there.

@@ -3,8 +3,8 @@
 use crate::{
     Expected, Oracle, config,
     day::{
-        Day, Fate, MORNING, Step, algorithm, days_of_one, one, rule, rules, steps, steps_of,
-        windows,
+        Day, DecidedRequest, MORNING, Step, algorithm, days_of_one, one, rule, rules, steps,
+        steps_of, windows,
     },
     oracle::{Past, assert_promise},
 };
@@ -78,8 +78,8 @@ proptest! {
                     Step::Enter { client, cost } => {
                         let day = &mut own[usize::from(client)];
                         day.now = all.now;
-                        let fate = all.enter(all.now, client, cost);
-                        prop_assert_eq!(fate, day.enter(all.now, client, cost));
+                        let request = all.enter(all.now, client, cost);
+                        prop_assert_eq!(request, day.enter(all.now, client, cost));
                         live.extend(all.live.pop().zip(day.live.pop()));
                     }
                     Step::End(which) if !live.is_empty() => {
@@ -155,13 +155,13 @@ proptest! {
         other.gate.install(&after, other.now);
         for step in late {
             let expected = day.step(step);
-            let mut fate = other.step(step);
-            let quotas = fate.iter_mut().flat_map(|fate| &mut fate.report.quotas);
+            let mut request = other.step(step);
+            let quotas = request.iter_mut().flat_map(|request| &mut request.report.quotas);
             for (quota, (old, new)) in quotas.zip(other.slots.iter().zip(&day.slots)) {
                 prop_assert_eq!(quota.slot, *old);
                 quota.slot = *new;
             }
-            prop_assert_eq!(fate, expected);
+            prop_assert_eq!(request, expected);
         }
     }
 
@@ -175,7 +175,7 @@ proptest! {
             day.install(&rules);
             for step in steps {
                 let before = day.states();
-                if let Some(Fate { decided: Err(_), .. }) = day.step(step) {
+                if let Some(DecidedRequest { decided: Err(_), .. }) = day.step(step) {
                     prop_assert_eq!(before, day.states());
                 }
             }
@@ -195,9 +195,9 @@ proptest! {
                 oracle.rules = rules.clone();
             }
             let expected = oracle.expect(&day, step);
-            let fate = day.step(step);
-            prop_assert_eq!(Expected::from(fate.as_ref()), expected);
-            oracle.learn(&day, fate.as_ref());
+            let request = day.step(step);
+            prop_assert_eq!(Expected::from(request.as_ref()), expected);
+            oracle.learn(&day, request.as_ref());
         }
     }
 }

@@ -45,10 +45,10 @@ fn every(rate: Rate) -> Vec<Algorithm> {
         Algorithm::Pacing(paced(None)),
         Algorithm::Pacing(paced(Some(warm_up))),
     ];
-    let exchange =
+    let synced =
         |algorithm: &Algorithm| SyncedConfig::new(algorithm.clone(), 1).map(Algorithm::Synced);
-    let exchanged: Vec<_> = alone.iter().filter_map(exchange).collect();
-    [alone, exchanged].concat()
+    let all_synced: Vec<_> = alone.iter().filter_map(synced).collect();
+    [alone, all_synced].concat()
 }
 
 /// Returns the algorithm that gateways share, or this one itself.
@@ -66,14 +66,14 @@ struct Keyring {
     gate: Arc<Gate>,
     slot: SlotId,
     max_keys: u32,
-    is_exchanged: bool,
+    is_synced: bool,
 }
 
 impl Keyring {
     fn new(algorithm: &Algorithm, max_keys: u32) -> Self {
         let gate = Arc::new(Gate::new(MORNING));
         let slot = gate.install(&Self::rules(algorithm, max_keys), MORNING).flow[0];
-        Self { gate, slot, max_keys, is_exchanged: matches!(algorithm, Algorithm::Synced(_)) }
+        Self { gate, slot, max_keys, is_synced: matches!(algorithm, Algorithm::Synced(_)) }
     }
 
     fn rules(algorithm: &Algorithm, max_keys: u32) -> Rules {
@@ -88,7 +88,7 @@ impl Keyring {
     }
 
     fn enter(&self, now: Instant, key: u64, cost: u64) -> Result<Permit, Reason> {
-        if self.is_exchanged {
+        if self.is_synced {
             // The store takes all that it is told, and tells what time it is.
             let mut deltas = Vec::new();
             assert_eq!(self.gate.collect(self.slot, 0, usize::MAX, &mut deltas), None);

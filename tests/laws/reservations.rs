@@ -3,7 +3,7 @@
 
 use crate::{
     Expected, Oracle, config,
-    day::{Day, Fate, Step, cost, days, rules, windows},
+    day::{Day, DecidedRequest, Step, cost, days, rules, windows},
 };
 use flowgate::flow::{Algorithm, Reason, Reservation, Rule, Rules};
 use proptest::{collection::vec, prelude::*};
@@ -66,7 +66,7 @@ proptest! {
         let mut oracle = Oracle::new(&rules);
         let mut waiting = Vec::new();
         for act in acts {
-            let fate = match act {
+            let request = match act {
                 Act::Step(step) => day.step(step),
                 Act::Reserve { client, cost } => {
                     let claims = day.claims(client, cost);
@@ -78,9 +78,9 @@ proptest! {
                 Act::Confirm(which) => take(&mut waiting, which).map(|waiting| {
                     let Waiting { reservation, client, cost } = waiting;
                     let expected = oracle.expect(&day, Step::Enter { client, cost });
-                    let fate = day.note(client, cost, Ok(reservation.confirm(day.now, &[])));
-                    assert_eq!(Expected::from(Some(&fate)), expected, "by the definitions");
-                    fate
+                    let request = day.note(client, cost, Ok(reservation.confirm(day.now, &[])));
+                    assert_eq!(Expected::from(Some(&request)), expected, "by the definitions");
+                    request
                 }),
                 Act::Refuse(which) => {
                     if let Some(it) = take(&mut waiting, which) {
@@ -93,7 +93,7 @@ proptest! {
                     None
                 }
             };
-            oracle.learn(&day, fate.as_ref());
+            oracle.learn(&day, request.as_ref());
         }
         oracle.assert_promises();
     }
@@ -117,7 +117,9 @@ proptest! {
                 Ok(_) | Err(_) => {}
             }
             prop_assert_eq!(day.states(), other.states());
-            let decided = |fate: Option<Fate>| fate.map(|fate| (fate.decided, fate.report));
+            let decided = |request: Option<DecidedRequest>| {
+                request.map(|request| (request.decided, request.report))
+            };
             prop_assert_eq!(decided(day.step(step)), decided(other.step(step)));
         }
     }
@@ -127,7 +129,7 @@ proptest! {
         let mut day = Day::new(&rules);
         let mut other = Day::new(&rules);
         for step in steps {
-            let fate = match step {
+            let request = match step {
                 Step::Enter { client, cost } => {
                     let reserved = other.gate.reserve(other.now, &other.claims(client, cost));
                     let now = other.now;
@@ -135,7 +137,7 @@ proptest! {
                 }
                 Step::Wait(_) | Step::End(_) => other.step(step),
             };
-            prop_assert_eq!(day.step(step), fate);
+            prop_assert_eq!(day.step(step), request);
             prop_assert_eq!(day.states(), other.states());
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     config,
-    day::{Day, Fate, MORNING, Step, cost, rule},
+    day::{Day, DecidedRequest, MORNING, Step, cost, rule},
     oracle::{Past, assert_promise},
 };
 use core::time::Duration;
@@ -41,9 +41,10 @@ proptest! {
     #[test]
     fn no_more_passes_than_of_a_warm_bucket((rules, steps) in days()) {
         let mut day = Day::new(&rules);
-        let fates: Vec<Fate> = steps.into_iter().filter_map(|step| day.step(step)).collect();
-        let passed = fates.iter().filter(|fate| fate.decided.is_ok());
-        let passed = passed.map(|fate| (fate.now.as_nanos(), fate.cost)).collect();
+        let requests: Vec<DecidedRequest> =
+            steps.into_iter().filter_map(|step| day.step(step)).collect();
+        let passed = requests.iter().filter(|request| request.decided.is_ok());
+        let passed = passed.map(|request| (request.now.as_nanos(), request.cost)).collect();
         assert_promise(&rules.flow[0].algorithm, &Past { passed, ..Past::default() });
     }
 
@@ -54,7 +55,7 @@ proptest! {
         let mut day = Day::new(&rules);
         for step in steps {
             let before = day.states();
-            let Some(Fate { client, cost, decided: Err(reason), .. }) = day.step(step) else {
+            let Some(DecidedRequest { client, cost, decided: Err(reason), .. }) = day.step(step) else {
                 continue;
             };
             prop_assert_eq!(before, day.states(), "it leaves no trace");
@@ -77,9 +78,9 @@ proptest! {
     fn as_much_passes_as_is_said_to_be_left((rules, steps) in days()) {
         let mut day = Day::new(&rules);
         for step in steps {
-            let Some(fate) = day.step(step) else { continue };
-            let left = fate.report.quotas[0].remaining();
-            if fate.decided.is_ok() && left > 0 {
+            let Some(request) = day.step(step) else { continue };
+            let left = request.report.quotas[0].remaining();
+            if request.decided.is_ok() && left > 0 {
                 for _ in 0..left {
                     prop_assert!(day.enter(day.now, 0, 1).decided.is_ok());
                 }
@@ -98,8 +99,8 @@ proptest! {
             Step::Enter { client, .. } => Step::Enter { client, cost: 1 },
             Step::Wait(_) | Step::End(_) => step,
         });
-        for fate in steps.filter_map(|step| day.step(step)) {
-            if let Err(reason) = fate.decided {
+        for request in steps.filter_map(|step| day.step(step)) {
+            if let Err(reason) = request.decided {
                 let wait = reason.retry_after().expect("a rate");
                 prop_assert!(wait <= Duration::from_nanos(cold + 1), "{wait:?} of {cold} ns");
             }

@@ -48,7 +48,7 @@ fn served(fixture: &Fixture) -> Families {
         round_trips: vec![0; ROUND_TRIP_BOUNDS.len() + 1],
         waited: Duration::ZERO,
         is_syncing: true,
-        exchanged: [1; 2],
+        synced_states: [1; 2],
         cached_rejections: 1,
     };
     let counters = state.counters.clone();

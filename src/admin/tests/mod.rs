@@ -35,7 +35,7 @@ routes:
   - name: rest
     match: { path_prefix: / }
     upstream: two
-    flow: [{ name: exchanged, limit: 1000/1s, scope: cluster, sync_interval: 50ms }]
+    flow: [{ name: synced, limit: 1000/1s, scope: cluster, sync_interval: 50ms }]
     breaker: { errors: 1 }
   - name: api
     match: { path_prefix: /api }

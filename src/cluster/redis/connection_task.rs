@@ -30,7 +30,7 @@ pub(in crate::cluster) async fn run(client: Arc<ClientState>) {
                 client.connected.notify_one();
                 client.store.on_up(client.number, seen);
                 let began = client.clock.now();
-                let given_up = attend(connection, &mut failures, seen).await;
+                let given_up = maintain(connection, &mut failures, seen).await;
                 former = given_up.servers.nodes().map(Nodes::without_connections);
                 // A connection that breaks at once is no success.
                 if client.clock.now().since(began) > PAUSES[1] {
@@ -72,7 +72,7 @@ async fn begin(
 
 /// Keeps a connection until it is given up, after so many failures of the store. Returns the
 /// connection that was used last.
-async fn attend(
+async fn maintain(
     mut connection: StoreConnection,
     failures: &mut watch::Receiver<u64>,
     mut seen: u64,

@@ -2,7 +2,7 @@
 
 use super::{
     nodes::Nodes,
-    servers::dial,
+    servers::connect_servers,
     store_connection::{ClientState, StoreConnection},
 };
 use crate::cluster::{error::Failure, limits::PAUSES};
@@ -99,7 +99,7 @@ pub(super) async fn connect(
     let limit = store.settings.connect_timeout;
     let caller = client.caller();
     let known = client.primary.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let servers = match client.clock.timeout(limit, dial(&caller, known, former)).await {
+    let servers = match client.clock.timeout(limit, connect_servers(&caller, known, former)).await {
         Ok(Ok(servers)) => servers,
         Ok(Err(error)) => return Err(Failure::from(&error)),
         Err(elapsed) => return Err(Failure::unreached(elapsed)),

@@ -76,7 +76,7 @@ impl Servers {
 
 /// Connects, without a limit of time on the whole: to the primary that is `known` to have taken
 /// over, or to the nodes of a Redis Cluster that `former` has not reached.
-pub(super) async fn dial(
+pub(super) async fn connect_servers(
     caller: &Caller,
     known: Option<Primary>,
     former: Option<&Nodes>,

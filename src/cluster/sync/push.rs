@@ -25,7 +25,7 @@ impl StoreConnection {
     /// # Errors
     ///
     /// Why there is no usable answer. Some deltas may be merged.
-    pub(super) async fn exchange(
+    pub(super) async fn sync(
         self,
         node: Option<usize>,
         questions: &[Question],
@@ -88,7 +88,7 @@ impl StoreConnection {
             None => self.push_each(pushes).await,
         };
         let read = |answer: Result<Value, Failure>| {
-            Page::read(&answer?).map_err(|_| Failure::invalid_reply("to an exchange"))
+            Page::read(&answer?).map_err(|_| Failure::invalid_reply("to a sync"))
         };
         let heard = |answer| match read(answer) {
             Err(failure) if failure.scope == Scope::Store => Err(self.fail(failure)),
@@ -141,7 +141,7 @@ impl StoreConnection {
                 let failed = |error| Failure::from(&error).of_call(name);
                 Ok(answers.into_iter().map(|answer| answer.map_err(failed)).collect())
             }
-            Ok(_) => Err(self.fail(Failure::invalid_reply("to an exchange"))),
+            Ok(_) => Err(self.fail(Failure::invalid_reply("to a sync"))),
             Err(failure) => Err(self.fail(failure.of_call(name))),
         }
     }

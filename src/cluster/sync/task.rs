@@ -218,7 +218,7 @@ impl SyncTask {
                 let connection = connection.clone();
                 let clock = self.clock.clone();
                 answers.spawn(async move {
-                    let answers = connection.exchange(node, &questions).await;
+                    let answers = connection.sync(node, &questions).await;
                     Answered { number, came: clock.now(), answers }
                 });
             }

@@ -168,7 +168,7 @@ fn a_password_is_not_drawn_with_what_is_wrong_beside_it() {
 }
 
 #[test]
-fn states_are_exchanged_of_shared_rules_that_count() {
+fn states_of_shared_rules_that_count_are_synced() {
     let rule = |words: &str| format!("      - {{ name: a, {words} }}\n");
     for (words, expected) in [
         (
@@ -269,7 +269,7 @@ fn states_that_mean_something_else_have_another_name_in_the_store() {
 }
 
 #[test]
-fn check_tells_how_much_more_passes_where_states_are_exchanged() {
+fn check_tells_how_much_more_passes_where_states_are_synced() {
     let rule = "      - { name: a, limit: 100/1s, burst: 50, key: client_ip, scope: cluster, sync_interval: 250ms }\n";
     let text = |store: &str| describe(&plan(&stored(store, rule)));
     let expected = "synced every 250ms: G gateways let pass up to (G − 1)·min(100, what one lets pass of a key in 500ms) more; a start without the store adds what that one counts alone\n";

@@ -13,13 +13,13 @@ use http_body::Body;
 use tokio::{runtime::Handle, time::Sleep};
 
 /// How long a client may go on sending: enough for one that first sends all and then reads.
-pub(crate) const LINGER: Duration = Duration::from_secs(30);
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long it may be silent meanwhile.
-pub(crate) const LINGER_SILENCE: Duration = Duration::from_secs(5);
+pub(crate) const DRAIN_SILENCE: Duration = Duration::from_secs(5);
 
 /// How much it may send: what `limits.body` would let pass by default.
-pub(crate) const LINGER_BYTES: usize = 1024 * 1024 * 1024;
+pub(crate) const DRAIN_BYTES: usize = 1024 * 1024 * 1024;
 
 /// The rest of a request's body that is read to save its connection: what a client sends in less
 /// time than a new connection takes it, or a TLS handshake the gateway.
@@ -28,7 +28,7 @@ pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
 /// What a client may still send after its answer.
 #[derive(Debug)]
 struct Patience {
-    /// Ends with the client's silence or with [`LINGER`].
+    /// Ends with the client's silence or with [`DRAIN_TIMEOUT`].
     timer: Pin<Box<Sleep>>,
     clock: Clock,
     end: Instant,
@@ -39,14 +39,14 @@ struct Patience {
 impl Patience {
     fn begin(clock: &Clock) -> Self {
         let now = clock.now();
-        let timer = Box::pin(clock.timer(now + LINGER_SILENCE));
-        Self { timer, end: now + LINGER, clock: clock.clone(), left: LINGER_BYTES }
+        let timer = Box::pin(clock.timer(now + DRAIN_SILENCE));
+        Self { timer, end: now + DRAIN_TIMEOUT, clock: clock.clone(), left: DRAIN_BYTES }
     }
 
     /// Notes that `count` bytes came. Returns whether more may come.
     fn renew(&mut self, count: usize) -> bool {
         self.left = self.left.saturating_sub(count);
-        let until = self.end.min(self.clock.now() + LINGER_SILENCE);
+        let until = self.end.min(self.clock.now() + DRAIN_SILENCE);
         self.timer.as_mut().reset(self.clock.to_tokio(until));
         self.left > 0
     }

@@ -202,7 +202,7 @@ fn alone(
     Err(route.gate.reserve(now, &heard.claims)?.reject(now, (denied, None), UNDECIDED, &[]))
 }
 
-/// Whether the states of a rule cannot be exchanged.
+/// Whether the states of a rule cannot be synced.
 fn is_cut_off(worker: &Worker, rule: &RuleSync) -> bool {
     rule.is_refused.load(Relaxed) || worker.store.as_ref().is_none_or(Client::is_cut_off)
 }

@@ -3,7 +3,7 @@
 use super::{TestProxy, read_head, secs};
 use crate::{
     clock::Clock,
-    proxy::{Connector, upstream::connect::Dialer},
+    proxy::{Connector, upstream::connect::SimulatedNetwork},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{
@@ -34,10 +34,10 @@ fn proxy_of(servers: impl Iterator<Item = String>, keys: &str) -> (TestProxy, De
     );
     let clock = Clock::start();
     let dead = Dead::default();
-    let dialer = {
+    let network = {
         let clock = clock.clone();
         let dead = Arc::clone(&dead);
-        Dialer::new(move |port| {
+        SimulatedNetwork::new(move |port| {
             let clock = clock.clone();
             let is_dead = dead.lock().expect("no panic").contains(&port);
             Box::pin(async move {
@@ -58,7 +58,7 @@ fn proxy_of(servers: impl Iterator<Item = String>, keys: &str) -> (TestProxy, De
             })
         })
     };
-    (TestProxy::of(clock, &text, Connector::Simulated(dialer), None), dead)
+    (TestProxy::of(clock, &text, Connector::Simulated(network), None), dead)
 }
 
 /// Sends a request, and returns how long it took.

@@ -22,7 +22,7 @@ const A_MOMENT: Duration = Duration::from_millis(150);
 
 impl Client {
     /// Whether nothing but the connection's task holds on to what serves requests.
-    fn is_asleep(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.peer.strong_count() == 1
     }
 
@@ -33,12 +33,12 @@ impl Client {
 }
 
 /// A client that has been answered once and was idle since.
-async fn asleep(proxy: &TestProxy) -> Client {
+async fn idle_client(proxy: &TestProxy) -> Client {
     let mut client = proxy.client();
     assert_eq!(client.get().await, 200);
-    assert!(!client.is_asleep());
+    assert!(!client.is_idle());
     proxy.pass(A_MOMENT).await;
-    assert!(client.is_asleep());
+    assert!(client.is_idle());
     client
 }
 
@@ -46,13 +46,13 @@ async fn asleep(proxy: &TestProxy) -> Client {
 async fn an_idle_connection_sleeps_and_serves_again() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let mut client = asleep(&proxy).await;
+    let mut client = idle_client(&proxy).await;
     assert_eq!(proxy.worker.counters.connections_active.load(Relaxed), 1);
     for _ in 0..3 {
         assert_eq!(client.get().await, 200);
-        assert!(!client.is_asleep());
+        assert!(!client.is_idle());
         proxy.pass(A_MOMENT).await;
-        assert!(client.is_asleep());
+        assert!(client.is_idle());
     }
 }
 
@@ -64,7 +64,7 @@ async fn a_connection_on_which_nothing_was_sent_sleeps_from_the_first() {
     let mut client = proxy.client();
     let silent = proxy.client();
     proxy.pass(secs(20)).await;
-    assert!(client.is_asleep() && silent.is_asleep());
+    assert!(client.is_idle() && silent.is_idle());
     assert_eq!(client.get().await, 200);
     let took = silent.ended_after(begun, &proxy).await;
     assert!((secs(75)..secs(76)).contains(&took), "{took:?}");
@@ -78,23 +78,23 @@ async fn a_busy_connection_never_sleeps() {
     for _ in 0..50 {
         assert_eq!(client.get().await, 200);
         proxy.pass(Duration::from_millis(95)).await;
-        assert!(!client.is_asleep());
+        assert!(!client.is_idle());
     }
     proxy.pass(Duration::from_millis(800)).await;
-    assert!(!client.is_asleep());
+    assert!(!client.is_idle());
     proxy.pass(Duration::from_millis(200)).await;
-    assert!(client.is_asleep(), "but when it is no longer busy");
+    assert!(client.is_idle(), "but when it is no longer busy");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_in_pieces_wakes_a_connection_once() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let mut client = asleep(&proxy).await;
+    let mut client = idle_client(&proxy).await;
     for piece in ["G", "ET / HTT", "P/1.1\r\nhost: a\r\n\r"] {
         client.send(piece).await;
         proxy.pass(A_MOMENT).await;
-        assert!(!client.is_asleep());
+        assert!(!client.is_idle());
     }
     client.send("\n").await;
     assert_eq!(client.status().await, Some(200));
@@ -104,7 +104,7 @@ async fn a_request_in_pieces_wakes_a_connection_once() {
 async fn a_head_longer_than_the_first_read_wakes_it_whole() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let mut client = asleep(&proxy).await;
+    let mut client = idle_client(&proxy).await;
     let long = format!("GET / HTTP/1.1\r\nhost: a\r\nx-long: {}\r\n\r\n", "x".repeat(5_000));
     client.send(&long).await;
     assert_eq!(client.status().await, Some(200));
@@ -114,7 +114,7 @@ async fn a_head_longer_than_the_first_read_wakes_it_whole() {
 async fn a_slow_head_that_wakes_a_connection_is_cut_off_in_time() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let mut client = asleep(&proxy).await;
+    let mut client = idle_client(&proxy).await;
     proxy.pass(secs(30)).await;
     let begun = proxy.now();
     client.send("G").await;
@@ -126,21 +126,21 @@ async fn a_slow_head_that_wakes_a_connection_is_cut_off_in_time() {
 async fn pipelined_requests_are_all_answered_after_a_sleep() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let mut client = asleep(&proxy).await;
+    let mut client = idle_client(&proxy).await;
     client.send(&GET.repeat(40)).await;
     for _ in 0..40 {
         assert_eq!(client.status().await, Some(200));
     }
     proxy.pass(A_MOMENT).await;
-    assert!(client.is_asleep());
+    assert!(client.is_idle());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_beginning_of_a_pipelined_request_is_neither_lost_nor_waited_for_longer() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let mut whole = asleep(&proxy).await;
-    let mut broken = asleep(&proxy).await;
+    let mut whole = idle_client(&proxy).await;
+    let mut broken = idle_client(&proxy).await;
     let begun = proxy.now();
     for client in [&mut whole, &mut broken] {
         client.send(&format!("{GET}GET / HT")).await;
@@ -154,10 +154,10 @@ async fn the_beginning_of_a_pipelined_request_is_neither_lost_nor_waited_for_lon
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_is_noticed_asleep() {
+async fn an_idle_client_that_leaves_is_noticed() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let Client { stream, served, .. } = asleep(&proxy).await;
+    let Client { stream, served, .. } = idle_client(&proxy).await;
     let left = proxy.now();
     drop(stream);
     served.await.expect("no panic");
@@ -169,7 +169,7 @@ async fn a_client_that_leaves_is_noticed_asleep() {
 async fn a_drain_ends_a_sleeping_connection_at_once() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let Client { mut stream, served, .. } = asleep(&proxy).await;
+    let Client { mut stream, served, .. } = idle_client(&proxy).await;
     let drained = proxy.now();
     proxy.worker.connections.drain();
     assert_eq!(stream.read(&mut [0]).await.expect("no error"), 0);
@@ -181,7 +181,7 @@ async fn a_drain_ends_a_sleeping_connection_at_once() {
 async fn sleep_does_not_lengthen_keep_alive() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
-    let mut client = asleep(&proxy).await;
+    let mut client = idle_client(&proxy).await;
     proxy.pass(secs(70)).await;
     assert_eq!(client.get().await, 200);
     let idle = proxy.now();
@@ -194,7 +194,7 @@ async fn a_connection_is_upgraded_after_a_sleep() {
     let mut proxy = TestProxy::new("");
     let mut client = proxy.client();
     proxy.pass(A_MOMENT).await;
-    assert!(client.is_asleep());
+    assert!(client.is_idle());
     client
         .send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         .await;
@@ -222,7 +222,7 @@ async fn a_refused_upgrade_does_not_keep_a_connection_from_sleeping() {
     client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n").await;
     assert_eq!(client.status().await, Some(200));
     proxy.pass(A_MOMENT).await;
-    assert!(client.is_asleep());
+    assert!(client.is_idle());
     assert_eq!(client.get().await, 200);
 }
 
@@ -239,10 +239,10 @@ async fn an_answer_that_is_not_wholly_taken_keeps_its_connection_awake() {
     upstream.write_all(answer.as_bytes()).await.expect("sent");
     proxy.pass(A_MOMENT).await;
     assert_eq!(proxy.in_flight(), 0, "all of it was handed over");
-    assert!(!client.is_asleep());
+    assert!(!client.is_idle());
     assert_eq!(client.status().await, Some(200));
     proxy.pass(A_MOMENT).await;
-    assert!(client.is_asleep());
+    assert!(client.is_idle());
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,13 +250,13 @@ async fn a_body_that_nobody_read_is_never_taken_for_a_request() {
     let mut proxy = TestProxy::new(", flow: [{ name: slow, limit: 10/1s, burst: 1 }]");
     let mut arrivals = proxy.answer();
     let post = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", GET.len());
-    let mut client = asleep(&proxy).await;
+    let mut client = idle_client(&proxy).await;
     // The body that has come already is passed over.
     client.send(&format!("{GET}{post}{GET}")).await;
     assert_eq!(client.status().await, Some(200));
     assert_eq!(client.status().await, Some(429));
     proxy.pass(A_MOMENT).await;
-    assert!(client.is_asleep());
+    assert!(client.is_idle());
     // One that comes later finds the connection closed.
     client.send(&format!("{GET}{post}")).await;
     assert_eq!(client.status().await, Some(200));

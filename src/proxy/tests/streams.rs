@@ -142,7 +142,7 @@ async fn listen(
 }
 
 /// When `stream` was reset, and how many bytes of data it had until then.
-fn fate(sent: &[Sent], stream: u32) -> (Option<Instant>, usize) {
+fn reset_and_bytes(sent: &[Sent], stream: u32) -> (Option<Instant>, usize) {
     sent.iter().fold((None, 0), |(reset, bytes), sent| match *sent {
         Sent::Reset(id, at) if id == stream => (Some(at), bytes),
         Sent::Data(id, more) if id == stream => (reset, bytes + more),
@@ -170,10 +170,10 @@ async fn a_stream_that_stands_still_is_reset_while_others_go_on() {
     client.get(3).await;
     let _moving = proxy.flood().await;
     let sent = client.trickle(&proxy, 3, 20).await;
-    let (reset, bytes) = fate(&sent, 1);
+    let (reset, bytes) = reset_and_bytes(&sent, 1);
     assert_reset(reset, begun, 60);
     assert_eq!(bytes, 0);
-    assert_eq!(fate(&sent, 3), (None, 20), "a byte now and then is enough");
+    assert_eq!(reset_and_bytes(&sent, 3), (None, 20), "a byte now and then is enough");
     assert_eq!(proxy.in_flight(), 1);
     still.await.expect("the upstream's connection is closed as well");
 }
@@ -187,8 +187,8 @@ async fn an_answer_that_nobody_takes_ends_however_small_it_is() {
     client.get(1).await;
     client.get(3).await;
     let sent = client.trickle(&proxy, 3, 5).await;
-    assert_reset(fate(&sent, 1).0, begun, 60);
-    assert_eq!(fate(&sent, 3), (None, 2));
+    assert_reset(reset_and_bytes(&sent, 1).0, begun, 60);
+    assert_eq!(reset_and_bytes(&sent, 3), (None, 2));
     assert_eq!(proxy.in_flight(), 0);
 }
 
@@ -200,7 +200,7 @@ async fn a_stream_that_trickles_for_ever_ends_at_the_requests_deadline() {
     client.get(1).await;
     let flood = proxy.flood().await;
     let sent = client.trickle(&proxy, 1, 12).await;
-    assert_reset(fate(&sent, 1).0, begun, 200);
+    assert_reset(reset_and_bytes(&sent, 1).0, begun, 200);
     flood.await.expect("the upstream's connection is closed as well");
 }
 
@@ -219,7 +219,10 @@ async fn streams_that_share_a_slow_line_are_not_at_fault() {
     proxy.worker.clock.sleep_until(proxy.now() + secs(600)).await;
     let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
     assert!(sent.len() > 100, "{} frames", sent.len());
-    assert!((1..80).step_by(2).all(|stream| fate(&sent, stream).0.is_none()), "{sent:?}");
+    assert!(
+        (1..80).step_by(2).all(|stream| reset_and_bytes(&sent, stream).0.is_none()),
+        "{sent:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +236,7 @@ async fn the_first_look_at_a_stream_comes_in_time_however_late_the_timer_was_to_
     client.get(1).await;
     client.get(3).await;
     let sent = client.trickle(&proxy, 3, 5).await;
-    assert_reset(fate(&sent, 1).0, begun, 60);
+    assert_reset(reset_and_bytes(&sent, 1).0, begun, 60);
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,7 +309,7 @@ async fn an_upload_has_ended_with_its_last_byte_though_its_client_says_so_later(
         upstream.write_all(answer).await.expect("sent");
         proxy.pass(secs(1)).await;
         let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
-        assert_eq!(fate(&sent, 1), (None, 7), "{} bytes: {sent:?}", body.len());
+        assert_eq!(reset_and_bytes(&sent, 1), (None, 7), "{} bytes: {sent:?}", body.len());
     }
 }
 
@@ -324,7 +327,7 @@ async fn reset_after_an_early_answer(proxy: &mut TestProxy, finishes: bool) -> O
     }
     let begun = proxy.now();
     let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
-    let (reset, bytes) = fate(&sent, 1);
+    let (reset, bytes) = reset_and_bytes(&sent, 1);
     assert!(bytes > 0, "the answer is there");
     assert_eq!(reset, None, "not together with the answer");
     if finishes {
@@ -334,7 +337,7 @@ async fn reset_after_an_early_answer(proxy: &mut TestProxy, finishes: bool) -> O
     }
     proxy.pass(secs(60)).await;
     let sent: Vec<_> = core::iter::from_fn(|| client.sent.try_recv().ok()).collect();
-    fate(&sent, 1).0.map(|at| at.since(begun))
+    reset_and_bytes(&sent, 1).0.map(|at| at.since(begun))
 }
 
 #[tokio::test(start_paused = true)]

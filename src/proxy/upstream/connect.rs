@@ -20,27 +20,28 @@ pub enum Connector {
     Stuck,
     /// To a server in this process, by its port.
     #[cfg(test)]
-    Simulated(Dialer),
+    Simulated(SimulatedNetwork),
 }
 
 /// Connects to servers in this process.
 #[cfg(test)]
-pub struct Dialer(Box<dyn Fn(u16) -> Dialed + Send + Sync>);
+pub struct SimulatedNetwork(Box<dyn Fn(u16) -> Connecting + Send + Sync>);
 
 #[cfg(test)]
-type Dialed = core::pin::Pin<Box<dyn Future<Output = io::Result<tokio::io::DuplexStream>> + Send>>;
+type Connecting =
+    core::pin::Pin<Box<dyn Future<Output = io::Result<tokio::io::DuplexStream>> + Send>>;
 
 #[cfg(test)]
-impl Dialer {
-    pub(crate) fn new(dial: impl Fn(u16) -> Dialed + Send + Sync + 'static) -> Self {
-        Self(Box::new(dial))
+impl SimulatedNetwork {
+    pub(crate) fn new(connect: impl Fn(u16) -> Connecting + Send + Sync + 'static) -> Self {
+        Self(Box::new(connect))
     }
 }
 
 #[cfg(test)]
-impl core::fmt::Debug for Dialer {
+impl core::fmt::Debug for SimulatedNetwork {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Dialer").finish_non_exhaustive()
+        f.debug_struct("SimulatedNetwork").finish_non_exhaustive()
     }
 }
 
@@ -107,8 +108,8 @@ impl Connector {
             #[cfg(test)]
             Self::Stuck => core::future::pending().await,
             #[cfg(test)]
-            Self::Simulated(Dialer(dial)) => {
-                begin(Box::new(dial(server.port).await?), connection_settings, streams).await
+            Self::Simulated(SimulatedNetwork(connect)) => {
+                begin(Box::new(connect(server.port).await?), connection_settings, streams).await
             }
         }
     }

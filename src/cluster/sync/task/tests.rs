@@ -1,4 +1,4 @@
-//! What is exchanged first, and how much at a time.
+//! What is synced first, and how much at a time.
 
 use super::*;
 use crate::cluster::sync::{
@@ -45,7 +45,7 @@ fn rules_with_one_interval_are_due_at_once_and_those_of_another_gateway_at_anoth
     assert_eq!(due(1_234, 0.3), 1_330, "whatever has happened before");
 }
 
-/// Returns the exchange of three rules, on whose runtime nothing has run yet.
+/// Returns the task that syncs three rules, on whose runtime nothing has run yet.
 fn three_rules() -> SyncTask {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.yaml");
@@ -105,39 +105,39 @@ impl SyncTask {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_failure_who_was_called_longest_ago_goes_first_and_alone() {
-    let mut exchange = three_rules();
-    exchange.look();
-    let now = exchange.clock.now();
-    exchange.begin_at(now);
-    let all = exchange.ask_at(now);
+    let mut task = three_rules();
+    task.look();
+    let now = task.clock.now();
+    task.begin_at(now);
+    let all = task.ask_at(now);
     assert_eq!(all.len(), 3);
     // The store fails over one of them whenever it is asked, and over all that are asked behind it:
     // each other has its turn all the same.
     let broken = all[0].clone();
-    exchange.lose();
+    task.lose();
     let mut answered = Vec::new();
     for turn in 1..=6 {
         let now = now + turn * Duration::from_secs(1);
-        exchange.begin_at(now);
+        task.begin_at(now);
         let mut is_lost = false;
-        while !is_lost && !exchange.lanes[&None].is_empty() {
-            let names = exchange.ask_at(now);
+        while !is_lost && !task.lanes[&None].is_empty() {
+            let names = task.ask_at(now);
             assert_eq!(names.len(), 1, "it may have been too much for one round trip");
             is_lost = names[0] == broken;
             if !is_lost {
                 // It has sent all, so that it is not asked again at once.
-                let rule = exchange.rules.get_mut(&names[0]).unwrap();
+                let rule = task.rules.get_mut(&names[0]).unwrap();
                 rule.source.has_clock = true;
                 rule.source.from = None;
-                exchange.answer(now, |_| Ok(Some(page(now).1)));
+                task.answer(now, |_| Ok(Some(page(now).1)));
                 answered.push(names[0].clone());
             }
         }
         // Behind it.
-        while !exchange.lanes[&None].is_empty() {
-            exchange.ask_at(now + Duration::from_millis(1));
+        while !task.lanes[&None].is_empty() {
+            task.ask_at(now + Duration::from_millis(1));
         }
-        exchange.lose();
+        task.lose();
     }
     let of = |name: &Arc<str>| answered.iter().filter(|answered| *answered == name).count();
     assert!(all.iter().all(|name| *name == broken || of(name) >= 3), "{answered:?}");
@@ -145,56 +145,59 @@ async fn after_a_failure_who_was_called_longest_ago_goes_first_and_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_ending() {
-    let mut exchange = three_rules();
-    exchange.look();
-    let now = exchange.clock.now();
-    exchange.begin_at(now);
-    let all = exchange.ask_at(now);
+    let mut task = three_rules();
+    task.look();
+    let now = task.clock.now();
+    task.begin_at(now);
+    let all = task.ask_at(now);
     for name in &all {
-        let rule = exchange.rules.get_mut(name).unwrap();
+        let rule = task.rules.get_mut(name).unwrap();
         rule.number = 7;
         rule.deltas = vec!["- 1 2 3".to_owned()];
         // As after a call that failed.
         rule.received = 9;
     }
     let first = all[0].clone();
-    exchange.answer(now, |name| {
-        if *name == first { Err(StoreError::Other) } else { Ok(Some(page(now).1)) }
-    });
-    let refused = |exchange: &SyncTask| exchange.rules[&first].is_refused();
-    assert!(refused(&exchange));
-    assert_eq!(exchange.rules[&first].received, 0, "to ask again is no large question");
-    assert!(!exchange.ask_at(now).contains(&first), "not before the next exchange");
-    assert!(exchange.rules.values().any(|rule| !rule.is_refused()), "the store takes the others");
+    task.answer(
+        now,
+        |name| {
+            if *name == first { Err(StoreError::Other) } else { Ok(Some(page(now).1)) }
+        },
+    );
+    let refused = |task: &SyncTask| task.rules[&first].is_refused();
+    assert!(refused(&task));
+    assert_eq!(task.rules[&first].received, 0, "to ask again is no large question");
+    assert!(!task.ask_at(now).contains(&first), "not before the next sync");
+    assert!(task.rules.values().any(|rule| !rule.is_refused()), "the store takes the others");
     let later = now + Duration::from_secs(1);
-    exchange.begin_at(later);
-    assert!(exchange.ask_at(later).contains(&first));
-    let rule = &exchange.rules[&first];
+    task.begin_at(later);
+    assert!(task.ask_at(later).contains(&first));
+    let rule = &task.rules[&first];
     assert_eq!((rule.number, rule.deltas.len()), (7, 1), "the same call again");
-    assert!(!rule.question(&exchange.store).0.is_glance());
-    exchange.answer(later, |_| Ok(Some(page(later).1)));
-    assert!(!refused(&exchange));
+    assert!(!rule.question(&task.store).0.is_glance());
+    task.answer(later, |_| Ok(Some(page(later).1)));
+    assert!(!refused(&task));
 }
 
 #[tokio::test(start_paused = true)]
 async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
-    let mut exchange = three_rules();
-    exchange.look();
-    let mut now = exchange.clock.now();
+    let mut task = three_rules();
+    task.look();
+    let mut now = task.clock.now();
     let mut glances = Vec::new();
     // Nothing is known; then that there is nothing; then one hears that there is something.
     for turn in 0..6 {
         now = now + Duration::from_secs(1);
-        exchange.begin_at(now);
-        while !exchange.lanes[&None].is_empty() {
-            let names = exchange.ask_at(now);
+        task.begin_at(now);
+        while !task.lanes[&None].is_empty() {
+            let names = task.ask_at(now);
             let is_glance =
-                |name: &&Arc<str>| exchange.rules[*name].question(&exchange.store).0.is_glance();
+                |name: &&Arc<str>| task.rules[*name].question(&task.store).0.is_glance();
             let quiet: Vec<_> = names.iter().filter(is_glance).cloned().collect();
             glances.push(quiet.len());
             let (way, page) = page(now);
             let state = RemoteState { name: StateName::All, numbers: vec![0, 0, 1].into() };
-            exchange.answer(way.came, |name| {
+            task.answer(way.came, |name| {
                 if quiet.contains(name) {
                     return Ok((turn != 3).then(|| page.clone()));
                 }
@@ -210,9 +213,9 @@ async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
 
 #[tokio::test(start_paused = true)]
 async fn who_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
-    let mut exchange = three_rules();
-    exchange.look();
-    let rule = exchange.rules.values_mut().next().unwrap();
+    let mut task = three_rules();
+    task.look();
+    let rule = task.rules.values_mut().next().unwrap();
     let came = rule.due + Duration::from_hours(1);
     for (back, asks_again) in [(0, false), (100, false), (5_000, true), (5_000, false)] {
         let given = came - Duration::from_millis(back);
@@ -229,17 +232,17 @@ async fn who_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_is_gone_is_kept_for_what_it_has_to_tell_but_not_for_ever() {
-    let mut exchange = three_rules();
-    exchange.look();
-    for rule in exchange.rules.values_mut() {
+    let mut task = three_rules();
+    task.look();
+    for rule in task.rules.values_mut() {
         rule.source.has_clock = true;
         rule.leave(rule.due, &HashSet::new());
     }
-    exchange.lose();
-    assert_eq!(exchange.rules.len(), 3, "the store may come back");
-    for rule in exchange.rules.values_mut() {
+    task.lose();
+    assert_eq!(task.rules.len(), 3, "the store may come back");
+    for rule in task.rules.values_mut() {
         rule.heard = rule.heard - STALE;
     }
-    exchange.lose();
-    assert!(exchange.rules.is_empty());
+    task.lose();
+    assert!(task.rules.is_empty());
 }

@@ -2,7 +2,7 @@
 
 use super::{current_request::CurrentRequest, session::Session};
 use crate::proxy::{
-    body::drain_body::{DISCARD_BYTES, LINGER, LINGER_BYTES, LINGER_SILENCE},
+    body::drain_body::{DISCARD_BYTES, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_TIMEOUT},
     connections::registry::GRACE,
     timeouts::timer::ConnectionTimer,
 };
@@ -68,7 +68,7 @@ impl InputDrain {
             let count = unwanted.filled().len();
             self.bytes += count;
             turn += count;
-            if read.is_err() || count == 0 || self.bytes > LINGER_BYTES {
+            if read.is_err() || count == 0 || self.bytes > DRAIN_BYTES {
                 return Poll::Ready(());
             }
             if turn >= TURN_MAX {
@@ -81,15 +81,15 @@ impl InputDrain {
         }
         let end =
             |since: Option<Instant>, limit| since.map_or(Instant::EPOCH, |since| since + limit);
-        let until = end(self.since, LINGER).min(end(self.silent_since, LINGER_SILENCE));
+        let until = end(self.since, DRAIN_TIMEOUT).min(end(self.silent_since, DRAIN_SILENCE));
         timer.poll(until, context).map(drop)
     }
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     /// Closes the connection in good order: what there is is written, then the gateway's side is
-    /// closed, and if it `lingers` the client's is waited for.
-    pub(super) async fn close(&mut self, lingers: bool) {
+    /// closed, and if it `drains` the gateway waits until the client closes its own.
+    pub(super) async fn close(&mut self, drains: bool) {
         let mut drain = InputDrain::default();
         poll_fn(|context| {
             if !drain.is_shut() {
@@ -106,7 +106,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                     }
                 }
             }
-            if !lingers || self.has_ended {
+            if !drains || self.has_ended {
                 return Poll::Ready(());
             }
             let clock = &self.peer.worker.clock;

@@ -28,7 +28,7 @@ enum Next {
     Request,
     Close {
         /// Whether the client may still be sending what is not read.
-        lingers: bool,
+        drains: bool,
     },
     /// The client has left, or is cut off.
     Gone,
@@ -45,14 +45,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             let next = match poll_fn(|context| self.poll_head(context)).await {
                 Head::Whole(length) => self.serve(length).await,
                 Head::Idle(since) => return Some(since),
-                Head::Over => Next::Close { lingers: false },
+                Head::Over => Next::Close { drains: false },
                 Head::Gone => Next::Gone,
                 Head::Rejected(unread) => self.reject(unread),
             };
             match next {
                 Next::Request => {}
-                Next::Close { lingers } => {
-                    Box::pin(self.close(lingers)).await;
+                Next::Close { drains } => {
+                    Box::pin(self.close(drains)).await;
                     return None;
                 }
                 Next::Gone => return None,
@@ -62,8 +62,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
 
     /// Answers without reading a request, and closes the connection.
     pub(super) async fn refuse(mut self, why: UnreadableRequest) {
-        if let Next::Close { lingers } = self.reject(why) {
-            self.close(lingers).await;
+        if let Next::Close { drains } = self.reject(why) {
+            self.close(drains).await;
         }
     }
 
@@ -74,7 +74,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         let Some((response, body)) = unread.answer() else { return Next::Gone };
         let date = self.peer.date();
         write_own(self.outgoing.head(), &response, &body, &date);
-        Next::Close { lingers: true }
+        Next::Close { drains: true }
     }
 
     /// Serves the request whose head has this length.
@@ -119,12 +119,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         let is_kept = keeps_alive && current.keeps_alive && !self.has_ended;
         let is_kept = is_kept && !self.peer.handle.is_draining();
         if current.is_read() {
-            let lingers = !self.input.bytes.is_empty();
-            return if is_kept { Next::Request } else { Next::Close { lingers } };
+            let drains = !self.input.bytes.is_empty();
+            return if is_kept { Next::Request } else { Next::Close { drains } };
         }
         if is_kept && Box::pin(self.discard(&mut current)).await {
             return Next::Request;
         }
-        Next::Close { lingers: true }
+        Next::Close { drains: true }
     }
 }

@@ -94,7 +94,7 @@ async fn run(plan: Plan) -> Outcome {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let servers = Servers::new(&plan);
     let log = folder.path().join("access.log");
-    let connector = Connector::Simulated(servers.dialer());
+    let connector = Connector::Simulated(servers.network());
     let clock = Clock::start_at(Instant::from_nanos(START));
     let proxy = TestProxy::of(clock, &plan.configurations[0], connector, Some(&log));
     servers.keep_time(&proxy.worker.clock);

@@ -5,7 +5,7 @@ use super::{
     message::{Head, is_of},
     plan::{Outage, Plan, millis, one_of},
 };
-use crate::proxy::upstream::connect::Dialer;
+use crate::proxy::upstream::connect::SimulatedNetwork;
 use crate::{clock::Clock, flow::Instant};
 use core::time::Duration;
 use fastrand::Rng;
@@ -129,11 +129,11 @@ impl Servers {
     }
 
     /// What connects to them.
-    pub(super) fn dialer(&self) -> Dialer {
+    pub(super) fn network(&self) -> SimulatedNetwork {
         let servers = self.clone();
-        Dialer::new(move |port| {
+        SimulatedNetwork::new(move |port| {
             let servers = servers.clone();
-            Box::pin(async move { servers.dial(port).await })
+            Box::pin(async move { servers.connect(port).await })
         })
     }
 
@@ -149,7 +149,7 @@ impl Servers {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn dial(&self, port: u16) -> io::Result<DuplexStream> {
+    async fn connect(&self, port: u16) -> io::Result<DuplexStream> {
         let (clock, start) = self.shared.clock.get().expect("time is kept").clone();
         let now = clock.now().since(start);
         let outage = self

@@ -1,9 +1,9 @@
-//! Laws of gateways that exchange states: what is told is counted once, nothing is lost, all come
+//! Laws of gateways that sync states: what is sent is counted once, nothing is lost, all come
 //! to agree, and no more passes than the bound says.
 
 use crate::{
     TODAY, algorithms,
-    gateways::{Fate, Gateways, Store, key, used},
+    gateways::{CallOutcome, Gateways, Store, key, used},
 };
 use core::{cell::RefCell, time::Duration};
 use flowgate::cluster::{MOST_STATES, Push, most_deltas};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrival { at: usize, client: u64, cost: u64 },
-    Exchange { at: usize, fate: Fate },
+    Sync { at: usize, outcome: CallOutcome },
 }
 
 /// Events with the nanoseconds before each, at so many gateways.
@@ -34,11 +34,13 @@ fn events(
         client,
         cost,
     });
-    let fate = prop_oneof![
-        6 => Just(Fate::Answered), 1 => Just(Fate::Lost), 1 => Just(Fate::AnswerLost),
+    let outcome = prop_oneof![
+        6 => Just(CallOutcome::Answered),
+        1 => Just(CallOutcome::Lost),
+        1 => Just(CallOutcome::AnswerLost),
     ];
-    let exchange = (0..gateways, fate).prop_map(|(at, fate)| Event::Exchange { at, fate });
-    vec((gaps, prop_oneof![4 => arrival, 1 => exchange]), 1..80)
+    let sync = (0..gateways, outcome).prop_map(|(at, outcome)| Event::Sync { at, outcome });
+    vec((gaps, prop_oneof![4 => arrival, 1 => sync]), 1..80)
 }
 
 fn gaps() -> impl Strategy<Value = u64> {
@@ -46,7 +48,7 @@ fn gaps() -> impl Strategy<Value = u64> {
 }
 
 fn merged() -> impl Strategy<Value = Algorithm> {
-    algorithms().prop_filter("what is exchanged", |algorithm| {
+    algorithms().prop_filter("what is synced", |algorithm| {
         SyncedConfig::new(algorithm.clone(), 1).is_some()
     })
 }
@@ -89,7 +91,7 @@ impl Alone {
 /// With this, every merge is exact: in the store, of what was told twice, of what is told late, and
 /// of what was charged while a call was under way.
 #[test]
-fn a_gateway_that_exchanges_with_nobody_decides_as_one_alone_whatever_calls_are_lost() {
+fn a_gateway_that_syncs_with_no_other_decides_as_one_alone_whatever_calls_are_lost() {
     law(300, (merged(), events(1, gaps())), |store, name, (algorithm, events)| {
         let mut one = Gateways::start(name, &algorithm, 1);
         let alone = Alone::new(&algorithm);
@@ -101,7 +103,7 @@ fn a_gateway_that_exchanges_with_nobody_decides_as_one_alone_whatever_calls_are_
                     let passes = one.passes(0, now, client, cost);
                     assert_eq!(passes, alone.passes(now, client, cost), "{algorithm:?} {events:?}");
                 }
-                Event::Exchange { fate, .. } => one.exchange(store, 0, now, fate),
+                Event::Sync { outcome, .. } => one.sync(store, 0, now, outcome),
             }
             for client in 0..3 {
                 let expected = used(&alone.gate, alone.slot, now, client);
@@ -112,7 +114,7 @@ fn a_gateway_that_exchanges_with_nobody_decides_as_one_alone_whatever_calls_are_
 }
 
 #[test]
-fn a_reset_holds_at_every_gateway_and_no_exchange_undoes_it() {
+fn a_reset_holds_at_every_gateway_and_no_sync_undoes_it() {
     // A store whose list of changes is ahead of its clock by more than a window begins again, and
     // each change takes a microsecond.
     let is_slow = |algorithm: &Algorithm| {
@@ -127,13 +129,13 @@ fn a_reset_holds_at_every_gateway_and_no_exchange_undoes_it() {
         let mut now = Instant::from_nanos(TODAY);
         let sync = |three: &mut Gateways, store: &mut Store, now| {
             // Twice, so that each has what the others have synced.
-            (0..6).for_each(|at| three.exchange(store, at % 3, now, Fate::Answered));
+            (0..6).for_each(|at| three.sync(store, at % 3, now, CallOutcome::Answered));
         };
         for (gap, event) in &events {
             now = now + Duration::from_nanos(*gap);
             match *event {
                 Event::Arrival { at, client, cost } => _ = three.passes(at, now, client, cost),
-                Event::Exchange { at, fate } => three.exchange(store, at, now, fate),
+                Event::Sync { at, outcome } => three.sync(store, at, now, outcome),
             }
         }
         sync(&mut three, store, now);
@@ -169,7 +171,7 @@ fn who_joins_learns_of_every_client_a_page_at_a_time() {
     assert!((0..CLIENTS).all(|client| two.passes(0, now, client, 1 + client % 3)));
     let pages = |store: &mut Store, two: &mut Gateways, at| {
         let before = store.calls;
-        two.exchange(store, at, now, Fate::Answered);
+        two.sync(store, at, now, CallOutcome::Answered);
         store.calls - before
     };
     let stored = Stored::new(&algorithm).expect("a store can decide about it");
@@ -190,19 +192,19 @@ fn the_list_of_what_has_changed_is_cleaned_behind_those_who_live_long() {
     let algorithm = Algorithm::SlidingCounter(sliding_counter::Config { rate });
     let mut one = Gateways::start("one", &algorithm, 1);
     let mut now = Instant::from_nanos(TODAY);
-    let mut exchange = |store: &mut Store, clients: core::ops::Range<u64>| {
+    let mut sync = |store: &mut Store, clients: core::ops::Range<u64>| {
         // Longer than a state lives, so that all in the list may have expired.
         now = now + Duration::from_hours(3) + Duration::from_micros(7);
         assert!(clients.into_iter().all(|client| one.passes(0, now, client, 1)));
-        one.exchange(store, 0, now, Fate::Answered);
+        one.sync(store, 0, now, CallOutcome::Answered);
         store.listed(&one)
     };
-    assert_eq!(exchange(&mut store, 0..200), 200);
+    assert_eq!(sync(&mut store, 0..200), 200);
     let long = store.states();
     let mut listed = 0;
     for wave in 0..60_u64 {
         let first = 1000 + wave * 100;
-        listed = exchange(&mut store, first..first + 100);
+        listed = sync(&mut store, first..first + 100);
         let others = store.states().difference(&long).cloned().collect();
         store.expire(&others);
     }
@@ -223,7 +225,7 @@ fn the_list_of_what_has_changed_is_cleaned_beside_one_who_lives_longer_and_by_wh
         // One client again and again, and thirteen others who come once.
         let mut clients = (0..14).map(|at| if at == 0 { 0 } else { wave * 100 + at });
         assert!(clients.all(|client| one.passes(0, now, client, 1)));
-        one.exchange(&mut store, 0, now, Fate::Answered);
+        one.sync(&mut store, 0, now, CallOutcome::Answered);
         listed = store.listed(&one);
         let mut others = store.states();
         others.retain(|state| !state.ends_with(&format!(":{:032x}", 0)));
@@ -233,12 +235,12 @@ fn the_list_of_what_has_changed_is_cleaned_beside_one_who_lives_longer_and_by_wh
     assert!(listed < 100, "{listed} of 781 are named, of which 14 live");
     let pages = |store: &mut Store, one: &mut Gateways, at| {
         let before = store.calls;
-        one.exchange(store, at, now, Fate::Answered);
+        one.sync(store, at, now, CallOutcome::Answered);
         store.calls - before
     };
     // Whoever reads the list cleans it.
     assert!((14..100).all(|client| one.passes(0, now, 10_000 + client, 1)));
-    one.exchange(&mut store, 0, now, Fate::Answered);
+    one.sync(&mut store, 0, now, CallOutcome::Answered);
     let gone = store.states();
     store.expire(&gone);
     one.join();
@@ -271,7 +273,7 @@ fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one
             most: MOST_STATES,
             deltas: &[delta],
         };
-        let page = store.exchange(&push, Instant::from_nanos(begin + now * 1_000_000));
+        let page = store.sync(&push, Instant::from_nanos(begin + now * 1_000_000));
         let numbers = &page.states[0].numbers;
         ((numbers[0] - begin / 1_000) / 1_000, numbers[2])
     };
@@ -302,7 +304,7 @@ fn boundless(algorithm: &Algorithm) -> Algorithm {
         | Algorithm::SlidingLog(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
-        | Algorithm::Synced(_) => unreachable!("not exchanged"),
+        | Algorithm::Synced(_) => unreachable!("not synced"),
     }
     it
 }
@@ -348,13 +350,13 @@ fn what_passed_is_counted_once_and_all_agree_after_a_quiet_interval() {
                         assert!(all.passes(now, client, cost));
                     }
                 }
-                Event::Exchange { at, fate } => four.exchange(store, at, now, fate),
+                Event::Sync { at, outcome } => four.sync(store, at, now, outcome),
             }
         }
         // Who comes late learns all at once.
         four.join();
-        (0..5).for_each(|at| four.exchange(store, at, now, Fate::Answered));
-        (0..4).for_each(|at| four.exchange(store, at, now, Fate::Answered));
+        (0..5).for_each(|at| four.sync(store, at, now, CallOutcome::Answered));
+        (0..4).for_each(|at| four.sync(store, at, now, CallOutcome::Answered));
         for (at, client) in (0..5).flat_map(|at| (0..3).map(move |client| (at, client))) {
             let expected = used(&all.gate, all.slot, now, client).0;
             let told = four.used(at, now, client);
@@ -415,7 +417,7 @@ fn excess(algorithm: &Algorithm, passed: &[(Instant, u64)]) -> u64 {
         | Algorithm::SlidingLog(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
-        | Algorithm::Synced(_) => unreachable!("not exchanged"),
+        | Algorithm::Synced(_) => unreachable!("not synced"),
     }
 }
 
@@ -445,7 +447,7 @@ fn no_more_passes_than_a_limit_and_what_others_have_not_told() {
         let mut together = Vec::new();
         for (gap, at, cost) in arrivals {
             now += gap;
-            // Exchanges that are due before, in their order.
+            // Syncs that are due before, in their order.
             while let Some((at, due)) = next
                 .iter()
                 .copied()
@@ -453,7 +455,7 @@ fn no_more_passes_than_a_limit_and_what_others_have_not_told() {
                 .min_by_key(|next| next.1)
                 .filter(|next| next.1 <= now)
             {
-                them.exchange(store, at, Instant::from_nanos(due), Fate::Answered);
+                them.sync(store, at, Instant::from_nanos(due), CallOutcome::Answered);
                 next[at] += INTERVAL;
             }
             let now = Instant::from_nanos(now);

@@ -1,4 +1,4 @@
-//! Several gateways that exchange counts: what passes, what is lost and what is counted twice.
+//! Several gateways that sync counts: what passes, what is lost and what is counted twice.
 
 use crate::{
     cluster::{
@@ -22,7 +22,7 @@ const RULE: &str = "    flow: [{ name: r, algorithm: fixed_window, limit: 300/10
 /// Waits until every gateway decides by the whole limit.
 pub(crate) fn settled(gateways: &[Gateway], limit: u64) {
     for gateway in gateways {
-        eventually("it exchanges", || {
+        eventually("it syncs", || {
             let is_up = metrics(gateway, "flowgate_store_sync_up");
             let routes = http::ask(gateway.address("admin"), "/routes").text();
             let is_whole = routes.contains(&format!("\"most\": {limit},"));
@@ -31,7 +31,7 @@ pub(crate) fn settled(gateways: &[Gateway], limit: u64) {
     }
 }
 
-/// Returns what the store says is used of the rule `r`, a fixed window, if it is exchanged by that.
+/// Returns what the store says is used of the rule `r`, a fixed window, if it is synced as that.
 pub(crate) fn used(server: &Server) -> Option<u64> {
     let decided = "flowgate:{all}:r:fixed/3600000000000";
     used_under(&format!("{decided}:exchanged"), server).or_else(|| used_under(decided, server))
@@ -86,7 +86,7 @@ fn three_gateways_pass_no_more_than_check_says_and_the_store_has_counted_each_on
     eventually("all is told", || (used(&server) == Some(passed as u64)).then_some(()));
     let bound = metrics(&gateways[0], "flowgate_flow_excess_bound");
     assert!(bound["flowgate_flow_excess_bound{route=\"all\",rule=\"r\"}"] <= 600.0, "{bound:?}");
-    // Who comes late has learned it when it exchanges.
+    // A gateway that starts late has learned it with its first sync.
     gateways.extend(self::gateways(1, &yaml));
     settled(&gateways, 300);
     assert_eq!(hammer(&gateways, 5), [0, 40, 0]);
@@ -159,7 +159,7 @@ fn a_store_that_is_flushed_counts_what_passes_from_then_on() {
 }
 
 #[test]
-fn who_ends_tells_the_rest_and_notices_between_two_exchanges_that_the_store_is_gone() {
+fn a_gateway_that_ends_sends_the_rest_and_notices_between_two_syncs_that_the_store_is_gone() {
     let upstream = upstream::echo();
     let port = free_port();
     let server = Server::start_on(port, &[]);
@@ -183,9 +183,9 @@ fn who_ends_tells_the_rest_and_notices_between_two_exchanges_that_the_store_is_g
 fn an_edit_that_removes_or_resets_a_rule_loses_nothing_of_what_it_let_pass() {
     let upstream = upstream::echo();
     let server = Server::start();
-    let exchanged = config(upstream.address, server.port, PATIENT, &RULE.replace("50ms", "1m"));
-    let atomic = exchanged.replace(", sync_interval: 1m", "");
-    let mut gateways = gateways(1, &exchanged);
+    let synced = config(upstream.address, server.port, PATIENT, &RULE.replace("50ms", "1m"));
+    let atomic = synced.replace(", sync_interval: 1m", "");
+    let mut gateways = gateways(1, &synced);
     settled(&gateways, 300);
     let counts = |passed| {
         eventually("all is told", || (used(&server) == Some(passed)).then_some(()));
@@ -197,10 +197,10 @@ fn an_edit_that_removes_or_resets_a_rule_loses_nothing_of_what_it_let_pass() {
     assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
     assert_eq!(used_under("flowgate:{all}:r:fixed/3600000000000", &server), Some(10));
     // It comes back, and is counted on, though the store has merged calls about it before.
-    gateways[0].edit(&exchanged);
+    gateways[0].edit(&synced);
     settled(&gateways, 300);
     assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
-    gateways[0].edit(&exchanged.replace("name: all", "name: other"));
+    gateways[0].edit(&synced.replace("name: all", "name: other"));
     counts(20);
     gateways[0].signal("TERM");
     assert!(gateways[0].wait().success());
@@ -228,19 +228,19 @@ fn a_store_that_has_not_failed_denies_nobody_at_a_start_or_an_edit() {
     let upstream = upstream::echo();
     let server = Server::start();
     let atomic = "    flow: [{ name: r, algorithm: fixed_window, limit: 300/1000h, scope: cluster, on_store_error: deny }]";
-    let exchanged = atomic.replace("deny", "deny, sync_interval: 50ms");
-    let [atomic, exchanged] =
-        [atomic, &exchanged].map(|rules| config(upstream.address, server.port, PATIENT, rules));
+    let synced = atomic.replace("deny", "deny, sync_interval: 50ms");
+    let [atomic, synced] =
+        [atomic, &synced].map(|rules| config(upstream.address, server.port, PATIENT, rules));
     let of_store = Gateway::start(&atomic);
     assert_eq!(hammer(std::slice::from_ref(&of_store), 5), [10, 0, 0]);
     for told in [10, 20] {
-        of_store.edit(&exchanged);
+        of_store.edit(&synced);
         assert_eq!(hammer(std::slice::from_ref(&of_store), 5), [10, 0, 0]);
         of_store.edit(&atomic);
         eventually("all is told", || (used(&server) == Some(told)).then_some(()));
     }
-    let exchanging = Gateway::start(&exchanged);
-    assert_eq!(hammer(std::slice::from_ref(&exchanging), 5), [10, 0, 0]);
+    let syncing = Gateway::start(&synced);
+    assert_eq!(hammer(std::slice::from_ref(&syncing), 5), [10, 0, 0]);
 }
 
 #[test]
@@ -249,9 +249,9 @@ fn an_edit_denies_nobody_when_the_store_has_failed_once_and_is_well() {
     let server = Server::start();
     let wire = Wire::to(&server);
     let atomic = RULE.replace("sync_interval: 50ms", "on_store_error: deny");
-    let exchanged = RULE.replace("sync", "on_store_error: deny, sync");
-    let [atomic, exchanged] =
-        [atomic, exchanged].map(|rules| config(upstream.address, wire.port, PATIENT, &rules));
+    let synced = RULE.replace("sync", "on_store_error: deny, sync");
+    let [atomic, synced] =
+        [atomic, synced].map(|rules| config(upstream.address, wire.port, PATIENT, &rules));
     let gateways = gateways(1, &atomic);
     let logged = gateways[0].log_len();
     wire.delay.store(BREAK, SeqCst);
@@ -259,11 +259,11 @@ fn an_edit_denies_nobody_when_the_store_has_failed_once_and_is_well() {
     assert!([200, 429].contains(&http::get(gateways[0].web(), "/").status));
     gateways[0].wait_log_after(logged, "the store fails");
     gateways[0].wait_log_after(logged, "the store decides");
-    gateways[0].edit(&exchanged);
-    // Until the exchange has begun, and some more.
+    gateways[0].edit(&synced);
+    // Until the sync has begun, and some more.
     let mut client = Client::new(gateways[0].web());
     let mut ask = || assert_eq!(client.get("/").status, 200, "{}", gateways[0].log());
-    eventually("it exchanges", || {
+    eventually("it syncs", || {
         ask();
         let found = metrics(&gateways[0], "flowgate_store_sync_up");
         (found.get("flowgate_store_sync_up") == Some(&1.0)).then_some(())
@@ -272,7 +272,7 @@ fn an_edit_denies_nobody_when_the_store_has_failed_once_and_is_well() {
 }
 
 #[test]
-fn who_cannot_exchange_does_as_the_rule_says() {
+fn a_gateway_that_cannot_sync_does_as_the_rule_says() {
     let upstream = upstream::echo();
     for (on_error, expected) in
         [("local", [100, 20, 0]), ("allow", [120, 0, 0]), ("deny", [0, 120, 0])]
@@ -288,7 +288,7 @@ fn who_cannot_exchange_does_as_the_rule_says() {
 }
 
 #[test]
-fn a_store_that_is_too_slow_for_requests_still_serves_the_exchange() {
+fn a_store_that_is_too_slow_for_requests_still_serves_the_sync() {
     let upstream = upstream::echo();
     let server = Server::start();
     let wire = Wire::to(&server);
@@ -304,7 +304,7 @@ fn a_store_that_is_too_slow_for_requests_still_serves_the_exchange() {
 }
 
 #[test]
-fn the_exchange_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it() {
+fn the_sync_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it() {
     let upstream = upstream::echo();
     let server = Server::start();
     let atomic = RULE.replace(", sync_interval: 50ms", "");
@@ -319,18 +319,18 @@ fn the_exchange_has_a_connection_and_a_metric_from_the_first_rule_that_wants_it(
         clients.lines().filter(|line| line.contains("cmd=")).count() - 1
     };
     let workers = connected();
-    let exchange_up = || {
+    let sync_up = || {
         let found = metrics(&gateways[0], "flowgate_store_sync_up");
         found.get("flowgate_store_sync_up").copied()
     };
-    assert_eq!(exchange_up(), None);
+    assert_eq!(sync_up(), None);
     gateways[0].edit(&yaml(RULE));
-    eventually("it exchanges", || (exchange_up() == Some(1.0)).then_some(()));
+    eventually("it syncs", || (sync_up() == Some(1.0)).then_some(()));
     assert_eq!((connected(), up(&gateways[0])), (workers + 1, 1.0));
 }
 
 #[test]
-fn rules_that_nobody_asks_for_are_exchanged_by_a_glance_and_known_when_somebody_does() {
+fn rules_that_nobody_asks_for_are_synced_by_a_glance_and_known_when_somebody_does() {
     let upstream = upstream::echo();
     let server = Server::start();
     let rule = |at| {
@@ -353,7 +353,7 @@ fn rules_that_nobody_asks_for_are_exchanged_by_a_glance_and_known_when_somebody_
         };
         stats.lines().find_map(of).unwrap_or_default()
     };
-    // Those of the first exchanges, in which each rule asks for all that there is.
+    // Those of the first syncs, in which each rule asks for all that there is.
     eventually("all have come to rest", || {
         let [scripts, glances] = ["evalsha", "zrevrange"].map(&mut calls);
         (glances > 500 + 2 * scripts).then_some(())
@@ -408,7 +408,7 @@ fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_b
     };
     eventually("it counts alone, with its part", || (most() == (3, 1)).then_some(()));
     assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
-    eventually("the others are exchanged", || {
+    eventually("the others are synced", || {
         (used_of(&server, ["a", "b", "c", "d"]) == [10, 0, 10, 10]).then_some(())
     });
     let is_up = metrics(&gateways[0], "flowgate_store_sync_up");
@@ -422,7 +422,7 @@ fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_b
 }
 
 #[test]
-fn what_fails_in_an_exchange_of_several_rules_is_counted_by_its_kind() {
+fn what_fails_in_a_sync_of_several_rules_is_counted_by_its_kind() {
     let upstream = upstream::echo();
     let server = Server::start();
     let tell = |words: &str| {

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn rejected_requests_are_told_apart_from_admitted_ones() {
+    fn rejected_requests_are_counted_apart_from_admitted_ones() {
         let meter = RouteMeter::default();
         for (millis, is_admitted) in [(1, false), (20, true), (1, false)] {
             let duration = Duration::from_millis(millis);

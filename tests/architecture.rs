@@ -1,5 +1,5 @@
-//! Holds the sources against the layers of ARCHITECTURE.md. Who breaks a rule is
-//! told which line does, and what to do instead.
+//! Checks the sources against the layers of ARCHITECTURE.md. A failure names the
+//! line that breaks a rule, and what to do instead.
 //!
 //! The sources are read as text: tokens without comments, strings and tests. That
 //! sees every `use` and every path written out, which is how a dependency begins.
@@ -173,7 +173,7 @@ const GRANTS: &[(&str, &[&str])] = &[
 
 /// What only one layer names, whatever else a layer may.
 const ONLY_IN: &[(&str, &str, &str)] = &[
-    ("notify", "config", "take what config::watch tells"),
+    ("notify", "config", "take what config::watch sends"),
     ("arc_swap", "config preview access_log", "load the snapshot through config::Live"),
     ("serde_yaml", "config", "take a compiled Snapshot: only config reads YAML"),
     ("annotate_snippets", "config", "print config::Diagnostics"),
@@ -455,7 +455,7 @@ fn passes_interface(module: &[&str], path: &[&str]) -> Option<String> {
     })
 }
 
-/// Finds what is told by single words: `unsafe`, locks, async, things global.
+/// Finds what single words show: `unsafe`, locks, async, things global.
 fn words(module: &[&str], tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let here = module.join("::");
     let layer = module.first().copied().unwrap_or_default();
@@ -485,7 +485,7 @@ fn words(module: &[&str], tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     found
 }
 
-/// Tells whether a `static`, of which `rest` follows, can change while the process runs.
+/// Returns whether a `static`, of which `rest` follows, can change while the process runs.
 fn is_mutable(rest: &[Token<'_>]) -> bool {
     rest.iter().map(|(_, word)| *word).take_while(|word| *word != "=" && *word != ";").any(|word| {
         matches!(

@@ -23,7 +23,7 @@ fn check_takes_the_file_with_and_without_a_flag_but_once() {
 }
 
 #[test]
-fn check_tells_what_is_odd_and_succeeds() {
+fn check_reports_what_is_odd_and_succeeds() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     write(dir.path(), "");
     let path = dir.path().join("gateway.yaml");
@@ -82,7 +82,7 @@ fn check_writes_no_certificate() {
 }
 
 #[test]
-fn check_tells_certificates_apart_whose_names_begin_alike() {
+fn check_distinguishes_certificates_whose_names_begin_alike() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let folder = "long".repeat(20);
     let pair = |name: &str| format!("{{ cert: {folder}/{name}.pem, key: {folder}/{name}.key }}");
@@ -268,7 +268,7 @@ fn check_reads_the_standard_input_and_can_deny_warnings() {
 }
 
 #[test]
-fn exit_codes_tell_problems_from_what_could_not_be_done() {
+fn exit_codes_distinguish_problems_from_what_could_not_be_done() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     write(dir.path(), "");
     let old = fs::read_to_string(dir.path().join("gateway.yaml")).expect("there");

@@ -1,4 +1,4 @@
-//! What README.md and docs/*.md tell readers to run does what they show.
+//! What README.md and docs/*.md say to run does what they show.
 //!
 //! Each page is followed from top to bottom, as a reader with a fresh clone would, in a copy of the
 //! repository and a home folder of its own; `flowgate` on the PATH is the program under test. `cd`

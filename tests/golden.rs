@@ -1,6 +1,6 @@
 //! Our decisions equal those recorded from reference implementations, one by one.
 //!
-//! `tests/golden/README.md` tells what was recorded from whom.
+//! `tests/golden/README.md` says what was recorded from whom.
 
 #[path = "golden/breaker.rs"]
 mod breaker;
@@ -252,7 +252,7 @@ struct Day {
     /// The rule's, and that of the key `hot` if it has one of its own.
     slots: Vec<SlotId>,
     live: HashMap<u64, Permit>,
-    /// How much later than need be the reference tells to come back, at most.
+    /// How much later than need be the reference says to come back, at most.
     late: Duration,
 }
 
@@ -296,7 +296,7 @@ impl Day {
     /// Compares when to come back.
     fn advise(&self, reason: Reason, theirs: Duration, line: &Value) {
         if let Reason::QueueWait { wait, .. } = reason {
-            // They tell when the request would start, were it to wait.
+            // They say when the request would start, were it to wait.
             assert_eq!(wait, theirs, "{line}");
         } else if !reason.is_lasting() {
             let ours = reason.retry_after().expect("a rate");

@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn a_report_tells_what_is_used_and_when_it_is_not((rules, steps) in days_of_one()) {
+    fn a_report_has_what_is_used_and_when_it_is_not((rules, steps) in days_of_one()) {
         let mut day = Day::new(&rules);
         let mut oracle = Oracle::new(&rules);
         for step in steps {
@@ -315,7 +315,7 @@ fn assert_definitions(rules: &Rules, steps: Vec<Step>) {
     oracle.assert_promises();
 }
 
-/// Asserts that the first to be refused is admitted when told to come back, and that none
+/// Asserts that the first to be refused is admitted when it comes back at the stated time, and that none
 /// is earlier.
 fn assert_retry_after(rules: &Rules, steps: Vec<Step>) {
     let mut day = Day::new(rules);

@@ -23,7 +23,7 @@ pub(super) struct Endpoint {
 /// Who may ask for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everyone who reaches the listener. For health checks and for files that tell nothing.
+    /// Everyone who reaches the listener. For health checks and for files that reveal nothing.
     Everyone,
     /// The same, unless the request has a query, which asks for more.
     EveryoneWithoutQuery,

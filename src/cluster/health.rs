@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_failed_before_all_states_were_told_is_over_when_all_are_told_and_not_before() {
+    fn what_has_failed_before_all_states_were_sent_is_over_when_all_are_sent_and_not_before() {
         let wanted = |fails_before: bool| {
             let mut health = well();
             if fails_before {

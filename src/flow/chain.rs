@@ -56,7 +56,7 @@ pub(super) struct Chain {
     is_behind: bool,
     /// Whether a request ever borrowed from a coming window.
     has_lent: bool,
-    /// Tells another process of changes to the states that it has.
+    /// Sends another process the changes to the states that it has.
     journal: Option<Journal>,
 }
 

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_tells_what_became_of_each_rule() {
+    fn an_edit_reports_what_became_of_each_rule() {
         use Change::{Added, Converted, Kept, Removed, Reset};
         let before = rules([
             rule("same", bucket(10, 1)),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_tells_where_each_slot_stands() {
+    fn a_report_has_the_usage_of_each_slot() {
         let gate = Arc::new(Gate::new(Instant::EPOCH));
         let flow = vec![rule("rate", bucket(10, 5)), rule("large", in_flight(9))];
         let wanted = Rules { flow, ..paced(rate(10, 1000), 1000, 7) };

@@ -136,7 +136,7 @@ pub(super) trait Transfers {
     /// Takes a part of an equal slot. Returns whether it is one.
     fn import(&mut self, now: Instant, part: Part) -> bool;
 
-    /// Applies a change that another process tells of.
+    /// Applies a change that another process sends.
     fn apply(&mut self, now: Instant, place: Place, change: LateChange);
 }
 

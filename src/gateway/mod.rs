@@ -213,7 +213,7 @@ fn clock_and_seed(predecessor: Option<&Predecessor>) -> (Clock, Seed) {
     (clock, seed)
 }
 
-/// Prepares what tells the process to end, or to start another one in its place.
+/// Prepares the signals for the process to end, or to start another one in its place.
 fn own_process() -> Result<(Signals, Program, Successor), StartError> {
     let signals = Signals::listen().map_err(cannot("listen to signals"))?;
     let program = Program::own().map_err(cannot("find the own program"))?;

@@ -1,4 +1,4 @@
-//! Tells systemd how far the service is: the protocol of `sd_notify(3)`.
+//! Reports the state of the service to systemd: the protocol of `sd_notify(3)`.
 //!
 //! It is a datagram of a few words to the socket that `NOTIFY_SOCKET` names, so no crate is needed.
 
@@ -48,7 +48,8 @@ impl Notify {
         }
     }
 
-    /// A reload begins, whose end [`Self::reloaded`] tells, at this time of `CLOCK_MONOTONIC`, in nanoseconds.
+    /// A reload begins at this time of `CLOCK_MONOTONIC`, in nanoseconds. [`Self::reloaded`] reports
+    /// its end.
     pub(super) fn reloading(&mut self, monotonic: u64) {
         self.is_reloading = true;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic / 1000));

@@ -37,7 +37,7 @@ impl FieldKind {
     #[inline]
     pub fn of(name: &[u8]) -> Self {
         let Some(first) = name.first() else { return Self::EndToEnd };
-        // Two bytes tell nearly all other names apart.
+        // Two bytes distinguish nearly all other names.
         let (known, kind) = match (name.len(), first | 0x20) {
             (2, b't') => ("te", Self::Te),
             (4, b'h') => ("host", Self::Host),

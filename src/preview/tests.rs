@@ -382,7 +382,7 @@ proptest! {
 }
 
 #[test]
-fn a_report_tells_whom_which_rule_would_reject() {
+fn a_report_names_whom_which_rule_would_reject() {
     let proxy = TestProxy::new(&all(""));
     proxy.preview(
         &all(", flow: [{ name: per-tenant, limit: 2/1m, key: \"header:x-tenant\" }]"),
@@ -413,7 +413,7 @@ fn a_report_tells_whom_which_rule_would_reject() {
 }
 
 #[test]
-fn a_report_tells_what_else_would_be_otherwise() {
+fn a_report_names_what_else_would_differ() {
     let old = "
   - { name: a, match: { path: /a }, upstream: app, flow: [{ name: one, limit: 1/1m }] }
   - { name: b, match: { path: /b }, upstream: app }

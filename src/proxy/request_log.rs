@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_is_told_of_once_a_second() {
+    fn a_failure_is_logged_once_a_second() {
         let mut log_limit = LogLimit::default();
         let logged: Vec<_> = [0, 20, 999, 1000, 1020, 5000]
             .map(|ms| log_limit.due(Instant::from_nanos(ms * 1_000_000)))

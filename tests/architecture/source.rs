@@ -1,4 +1,4 @@
-//! Reads Rust sources as far as telling what they name takes.
+//! Reads Rust sources as far as needed to find what they name.
 
 use regex::Regex;
 use std::{collections::BTreeSet, sync::LazyLock};

@@ -118,7 +118,7 @@ fn whatever_sizes_a_bucket_is_given_the_same_share_of_it_is_missing() {
 }
 
 #[test]
-fn with_sync_interval_a_lower_burst_keeps_the_share_too_whatever_was_told_before() {
+fn with_sync_interval_a_lower_burst_keeps_the_share_too_whatever_was_sent_before() {
     for outcome in [CallOutcome::Answered, CallOutcome::AnswerLost, CallOutcome::Lost] {
         let mut store = SyncStore::start();
         let mut two = Gateways::start("burst", &bucket(200), 2);
@@ -139,7 +139,7 @@ fn with_sync_interval_a_lower_burst_keeps_the_share_too_whatever_was_told_before
 }
 
 #[test]
-fn what_is_charged_and_not_told_before_an_edit_counts_as_a_share() {
+fn what_is_charged_and_not_sent_before_an_edit_counts_as_a_share() {
     let mut store = SyncStore::start();
     let mut two = Gateways::start("untold", &bucket(200), 2);
     two.sync(&mut store, 0, today(), CallOutcome::Answered);

@@ -83,7 +83,7 @@ impl Store {
                 let verdicts = Recorded::read(&asks, answer);
                 assert!(verdicts.is_ok(), "{name}: {event:?}: {verdicts:?}: {answer:?}");
                 let verdicts = verdicts.expect("just asserted");
-                assert_eq!(told(&asks, &verdicts), expected, "{name}: {event:?}: {answer:?}");
+                assert_eq!(compared(&asks, &verdicts), expected, "{name}: {event:?}: {answer:?}");
             }
         }
     }
@@ -130,9 +130,9 @@ fn ask<'a>(rules: &'a [Rule], asks: &[Option<(Key, u64)>]) -> Vec<Ask<'a>> {
 
 /// What is compared.
 #[derive(Debug, PartialEq)]
-struct Told {
-    /// The kind of the refusal, and when to come back.
-    refusal: Option<(Discriminant<Reason>, Option<Duration>)>,
+struct Compared {
+    /// The kind of the rejection, and when to come back.
+    rejection: Option<(Discriminant<Reason>, Option<Duration>)>,
     /// Of each rule that is asked: the limit, what is used, the wait and the reset.
     rules: Vec<(Verdict, [u64; 2], [Duration; 2])>,
 }
@@ -143,7 +143,7 @@ fn enter(
     slots: &[SlotId],
     event: &Event,
     permits: &mut HashMap<u64, Permit>,
-) -> Told {
+) -> Compared {
     let Event::Arrival { id, now, asks } = event else { unreachable!("no arrival") };
     let claim = |(&slot, ask): (&SlotId, &Option<(Key, u64)>)| {
         let (key, cost) = (*ask)?;
@@ -155,16 +155,16 @@ fn enter(
     match gate.enter(*now, &claims) {
         Ok(admission) => {
             permits.insert(*id, admission.permit);
-            Told { refusal: None, rules: admission.report.quotas.iter().map(quota).collect() }
+            Compared { rejection: None, rules: admission.report.quotas.iter().map(quota).collect() }
         }
-        Err(it) => Told {
-            refusal: Some((discriminant(&it.reason), it.reason.retry_after())),
+        Err(it) => Compared {
+            rejection: Some((discriminant(&it.reason), it.reason.retry_after())),
             rules: it.report.quotas.iter().map(quota).collect(),
         },
     }
 }
 
-fn told(asks: &[Ask<'_>], verdicts: &Verdicts) -> Told {
+fn compared(asks: &[Ask<'_>], verdicts: &Verdicts) -> Compared {
     let mut reasons = Vec::new();
     let mut rules = Vec::new();
     for (ask, it) in asks.iter().zip(&verdicts.answers) {
@@ -185,8 +185,8 @@ fn told(asks: &[Ask<'_>], verdicts: &Verdicts) -> Told {
     let rank = |reason: &Reason| (reason.is_lasting(), reason.retry_after());
     let blamed = reasons.iter().rev().max_by_key(|reason| rank(reason));
     let latest = reasons.iter().filter_map(|reason| reason.retry_after()).max();
-    let refusal =
+    let rejection =
         blamed.map(|reason| (discriminant(reason), latest.filter(|_| !reason.is_lasting())));
-    assert_eq!(verdicts.is_admitted, refusal.is_none(), "{verdicts:?}");
-    Told { refusal, rules }
+    assert_eq!(verdicts.is_admitted, rejection.is_none(), "{verdicts:?}");
+    Compared { rejection, rules }
 }

@@ -40,7 +40,7 @@ struct Gateway {
     slot: SlotId,
     number: u64,
     known: u64,
-    /// What was told and not confirmed.
+    /// What was sent and not confirmed.
     deltas: Vec<String>,
 }
 
@@ -164,7 +164,7 @@ impl Gateways {
         gate.reset_key(*slot, now, key).expect("it can be reset");
     }
 
-    /// Has a gateway tell and ask, until it has told and knows all or a call fails.
+    /// Has a gateway send and ask, until it has sent and knows all or a call fails.
     pub(crate) fn sync(
         &mut self,
         store: &mut Store,

@@ -178,7 +178,7 @@ fn atomic(arrivals: &[(u64, usize)]) -> Outcome {
 }
 
 /// Gateways that lease permits of a second, as many as they have used in the latest tenth of
-/// one, and spend them. Who is told that there are none left asks no more in that second; what is
+/// one, and spend them. A gateway that gets none asks no more in that second; what is
 /// not spent at its end is lost.
 fn leases(gateways: usize, arrivals: &[(u64, usize)]) -> Outcome {
     const RECENT: u64 = SECOND / 10;

@@ -88,7 +88,7 @@ impl Alone {
     }
 }
 
-/// With this, every merge is exact: in the store, of what was told twice, of what is told late, and
+/// With this, every merge is exact: in the store, of what was sent twice, of what is sent late, and
 /// of what was charged while a call was under way.
 #[test]
 fn a_gateway_that_syncs_with_no_other_decides_as_one_alone_whatever_calls_are_lost() {
@@ -181,7 +181,7 @@ fn who_joins_learns_of_every_client_a_page_at_a_time() {
     }
     assert!((0..CLIENTS).all(|client| two.used(1, now, client) == two.used(0, now, client)));
     assert_eq!(two.used(1, now, 2).0, 3);
-    // What has not changed is not told again.
+    // What has not changed is not sent again.
     assert_eq!(pages(&mut store, &mut two, 1), 1);
 }
 
@@ -260,7 +260,7 @@ fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one
     let begin = TODAY / 1_000_000_000 * 1_000_000_000;
     let mut number = 0;
     // At a millisecond, of a window that ends at another: returns the store's window and its use.
-    let mut tell = |now: u64, end: u64, used: u64| {
+    let mut send = |now: u64, end: u64, used: u64| {
         number += 1;
         let delta = format!("- {} 0 {used}", begin / 1_000 + end * 1_000);
         let push = Push {
@@ -277,16 +277,16 @@ fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one
         let numbers = &page.states[0].numbers;
         ((numbers[0] - begin / 1_000) / 1_000, numbers[2])
     };
-    assert_eq!(tell(95, 100, 5), (100, 5));
-    assert_eq!(tell(96, 200, 2), (100, 7), "the store's clock says which window it is");
-    assert_eq!(tell(97, 100, 1), (100, 8));
-    assert_eq!(tell(101, 200, 1), (200, 1));
-    assert_eq!(tell(102, 100, 1), (200, 1), "too late to count");
-    // Where there is none, the first that is told is the window, until it ends.
-    assert_eq!(tell(295, 400, 2), (400, 2));
-    assert_eq!(tell(296, 300, 1), (400, 3));
-    assert_eq!(tell(301, 300, 1), (400, 3));
-    assert_eq!(tell(302, 400, 1), (400, 4));
+    assert_eq!(send(95, 100, 5), (100, 5));
+    assert_eq!(send(96, 200, 2), (100, 7), "the store's clock says which window it is");
+    assert_eq!(send(97, 100, 1), (100, 8));
+    assert_eq!(send(101, 200, 1), (200, 1));
+    assert_eq!(send(102, 100, 1), (200, 1), "too late to count");
+    // Where there is none, the first that is sent is the window, until it ends.
+    assert_eq!(send(295, 400, 2), (400, 2));
+    assert_eq!(send(296, 300, 1), (400, 3));
+    assert_eq!(send(301, 300, 1), (400, 3));
+    assert_eq!(send(302, 400, 1), (400, 4));
 }
 
 /// Returns the algorithm with a limit that nobody reaches, which counts as this one does.
@@ -310,7 +310,7 @@ fn boundless(algorithm: &Algorithm) -> Algorithm {
 }
 
 /// Algorithms of the clock, with windows of a tenth of a second, and buckets that do not drain
-/// meanwhile: how they count does not depend on the order in which they are told.
+/// meanwhile: how they count does not depend on the order in which they are sent.
 fn orderless() -> impl Strategy<Value = Algorithm> {
     let limit = 1_u64..40;
     let fast = |n| Rate::new(n, Duration::from_millis(100)).expect("a rate");
@@ -359,9 +359,9 @@ fn what_passed_is_counted_once_and_all_agree_after_a_quiet_interval() {
         (0..4).for_each(|at| four.sync(store, at, now, CallOutcome::Answered));
         for (at, client) in (0..5).flat_map(|at| (0..3).map(move |client| (at, client))) {
             let expected = used(&all.gate, all.slot, now, client).0;
-            let told = four.used(at, now, client);
-            assert_eq!(told.0, expected, "gateway {at}, client {client}: {algorithm:?} {events:?}");
-            assert_eq!(told, four.used(0, now, client), "{algorithm:?} {events:?}");
+            let used = four.used(at, now, client);
+            assert_eq!(used.0, expected, "gateway {at}, client {client}: {algorithm:?} {events:?}");
+            assert_eq!(used, four.used(0, now, client), "{algorithm:?} {events:?}");
         }
     });
 }
@@ -431,7 +431,7 @@ fn draining() -> impl Strategy<Value = Algorithm> {
 }
 
 #[test]
-fn no_more_passes_than_a_limit_and_what_others_have_not_told() {
+fn no_more_passes_than_a_limit_and_what_others_have_not_sent() {
     const INTERVAL: u64 = 10_000_000;
     let gaps = prop_oneof![3 => Just(0_u64), 3 => 0_u64..1_000_000, 1 => 0_u64..30_000_000];
     let arrivals = (2_usize..6).prop_flat_map(move |gateways| {

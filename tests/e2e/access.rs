@@ -61,7 +61,7 @@ fn a_denied_request_gets_403_and_uses_nothing() {
 }
 
 #[test]
-fn a_denied_client_of_http_2_or_grpc_is_told_so_and_an_edit_lets_it_in() {
+fn a_denied_client_of_http_2_or_grpc_gets_a_403_and_an_edit_lets_it_in() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(upstream.address, ROUTES));
     let url = format!("http://{}/", gateway.web());

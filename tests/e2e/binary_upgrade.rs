@@ -279,7 +279,7 @@ fn a_listener_that_the_new_configuration_lacks_is_closed_and_a_new_one_opened() 
     assert!(std::net::TcpStream::connect(at(second)).is_err());
 }
 
-/// What the service manager is told.
+/// Receives what the program reports to the service manager.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -293,7 +293,7 @@ impl Manager {
         Self { socket, path }
     }
 
-    fn told(&self) -> String {
+    fn received(&self) -> String {
         let mut words = [0; 200];
         let length = self.socket.recv(&mut words).expect("a word");
         String::from_utf8_lossy(&words[..length]).into_owned()
@@ -308,19 +308,19 @@ fn systemd_follows_reloads_upgrades_and_the_end() {
     let manager = Manager::new(other.path());
     let mut gateway =
         Gateway::start_with(dir, &yaml(upstream.address, ALL), &[("NOTIFY_SOCKET", &manager.path)]);
-    assert_eq!(manager.told(), "READY=1");
+    assert_eq!(manager.received(), "READY=1");
     gateway.signal("HUP");
-    assert!(manager.told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert_eq!(manager.told(), "READY=1");
+    assert!(manager.received().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(manager.received(), "READY=1");
     gateway.signal("USR2");
-    let told = manager.told();
-    let pid = told.strip_prefix("MAINPID=").expect(&told).parse().expect("a pid");
+    let word = manager.received();
+    let pid = word.strip_prefix("MAINPID=").expect(&word).parse().expect("a pid");
     let new = Stranger(pid);
     assert_ne!(pid, gateway.pid());
-    assert_eq!(manager.told(), "READY=1");
+    assert_eq!(manager.received(), "READY=1");
     assert_eq!(gateway.wait().code(), Some(0));
     new.signal("TERM");
-    assert_eq!(manager.told(), "STOPPING=1");
+    assert_eq!(manager.received(), "STOPPING=1");
 }
 
 #[test]
@@ -364,7 +364,7 @@ const LIMITS: &str = "  - { name: window, match: { path: /window }, upstream: up
   - { name: slow, match: { path: /slow }, upstream: up, flow: [ { name: r, concurrency: 1 } ] }
   - { name: all, match: { path_prefix: / }, upstream: up }";
 
-/// An upstream whose `/slow` answers once told to.
+/// An upstream whose `/slow` answers once a test says so.
 fn slow() -> (Script, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);

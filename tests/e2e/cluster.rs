@@ -134,8 +134,8 @@ pub(crate) struct Wire {
     pub(crate) port: u16,
     /// Milliseconds that each answer is held back, or [`BREAK`].
     pub(crate) delay: Arc<AtomicU64>,
-    /// Whether nothing comes through, either way, and nobody is told: what is sent meanwhile comes
-    /// when this is over, as TCP sends it again.
+    /// Whether nothing comes through, either way, and no end learns of it: what is sent meanwhile
+    /// comes when this is over, as TCP sends it again.
     pub(crate) cut: Arc<AtomicBool>,
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn signal(pid: &str, name: &str) {
 }
 
 #[test]
-fn a_wrong_password_is_told_and_a_right_one_is_used() {
+fn a_wrong_password_is_reported_and_a_right_one_is_used() {
     let upstream = upstream::echo();
     let server = Server::start_on(free_port(), &[]);
     let rules = "    flow:\n      - { name: r, limit: 5/1h, burst: 5, scope: cluster, on_store_error: deny }\n      - { name: c, concurrency: 9, scope: cluster, on_store_error: deny }\n      - { name: p, limit: 900/1h, burst: 900, scope: cluster, sync_interval: 20ms }";
@@ -233,10 +233,10 @@ fn a_wrong_password_is_told_and_a_right_one_is_used() {
     assert_eq!(hammer(std::slice::from_ref(&wrong), 5), [0, 10, 0]);
     let right = gateways(1, &config("gate:secret"));
     assert_eq!(hammer(&right, 5), [5, 5, 0]);
-    let told = "flowgate_store_sync_states_total";
-    let taken = format!("{told}{{what=\"taken\"}}");
-    eventually("what passed is told and taken", || {
-        (metrics(&right[0], told)[&taken] > 0.0).then_some(())
+    let states = "flowgate_store_sync_states_total";
+    let taken = format!("{states}{{what=\"taken\"}}");
+    eventually("what passed is sent and taken", || {
+        (metrics(&right[0], states)[&taken] > 0.0).then_some(())
     });
     assert_eq!(up(&right[0]), 1.0);
 }
@@ -284,7 +284,7 @@ fn starts_behind_two_gateways_are_spaced_as_behind_one() {
 }
 
 #[test]
-fn an_answer_of_the_store_that_is_late_does_not_put_off_the_start_that_it_tells() {
+fn an_answer_of_the_store_that_is_late_does_not_put_off_the_start_that_it_gives() {
     let upstream = upstream::echo();
     let server = Server::start();
     let wire = Wire::to(&server);

@@ -229,7 +229,7 @@ fn a_route_is_named_with_its_runner_up_and_a_client_that_is_not_let_in_with_its_
 }
 
 #[test]
-fn only_operators_are_told_and_no_page_of_another_site() {
+fn only_operators_get_an_explanation_and_no_page_of_another_site() {
     let up = Script::answering(|_| ok("hello"));
     let open = yaml(up.address, EVERY_ALGORITHM);
     let gateway = Gateway::start(&open);

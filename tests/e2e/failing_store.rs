@@ -27,14 +27,14 @@ fn whatever_fails_in_the_store_no_client_meets_an_error_or_waits_for_it() {
     let rules = "    flow: [{ name: r, limit: 1000000/1h, burst: 1000000, scope: cluster }]";
     let gateways =
         gateways(2, &config(upstream.address, wire.port, "timeout: 300ms, lease: 3s", rules));
-    let tell = |words: &[&str]| {
+    let run = |words: &[&str]| {
         let mut command = redis::cmd(words[0]);
         for word in &words[1..] {
             command.arg(*word);
         }
-        command.exec(&mut server.connection()).expect("it does as it is told");
+        command.exec(&mut server.connection()).expect("the store does it");
     };
-    let config_set = |name: &str, value: &str| tell(&["CONFIG", "SET", name, value]);
+    let config_set = |name: &str, value: &str| run(&["CONFIG", "SET", name, value]);
     let faults: Vec<Fault<'_>> = vec![
         (
             "hung",
@@ -51,8 +51,8 @@ fn whatever_fails_in_the_store_no_client_meets_an_error_or_waits_for_it() {
         (
             "read-only",
             Some("read_only"),
-            Box::new(|| tell(&["REPLICAOF", "127.0.0.1", &free_port().to_string()])),
-            Box::new(|| tell(&["REPLICAOF", "NO", "ONE"])),
+            Box::new(|| run(&["REPLICAOF", "127.0.0.1", &free_port().to_string()])),
+            Box::new(|| run(&["REPLICAOF", "NO", "ONE"])),
         ),
         (
             "full",
@@ -60,8 +60,8 @@ fn whatever_fails_in_the_store_no_client_meets_an_error_or_waits_for_it() {
             Box::new(|| config_set("maxmemory", "1")),
             Box::new(|| config_set("maxmemory", "0")),
         ),
-        ("flushed", None, Box::new(|| tell(&["FLUSHALL"])), Box::new(|| ())),
-        ("without scripts", None, Box::new(|| tell(&["SCRIPT", "FLUSH"])), Box::new(|| ())),
+        ("flushed", None, Box::new(|| run(&["FLUSHALL"])), Box::new(|| ())),
+        ("without scripts", None, Box::new(|| run(&["SCRIPT", "FLUSH"])), Box::new(|| ())),
     ];
     for fault in &faults {
         endure(&gateways, fault);

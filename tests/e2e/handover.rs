@@ -3,7 +3,7 @@
 use crate::{
     cluster::{PATIENT, Wire, gateways, pid, server::Server, signal, up},
     common::{Gateway, eventually, field, metrics, upstream},
-    nodes::{cluster, node_of, nodes, nodes_on, passed, route_on, routes_on, told, two_routes},
+    nodes::{cluster, counted, node_of, nodes, nodes_on, passed, route_on, routes_on, two_routes},
     port::free_port,
 };
 use std::sync::atomic::Ordering::SeqCst;
@@ -57,10 +57,10 @@ fn moved<'a>(
     passed: impl Fn(usize) -> usize,
 ) -> Move<'a> {
     assert_eq!([passed(0), passed(1)], [1, 1]);
-    told(&nodes[node_of(nodes, names[0])], names[0], 1);
+    counted(&nodes[node_of(nodes, names[0])], names[0], 1);
     let slot = Move::begin(nodes, names[0], to);
     slot.rest();
-    assert_eq!([passed(0), passed(1)], [1, 1], "the one tells to ask the other");
+    assert_eq!([passed(0), passed(1)], [1, 1], "the one redirects to the other");
     slot
 }
 
@@ -77,7 +77,7 @@ fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_othe
     for route in [moving, staying] {
         assert_eq!(passed(route, 2), 4);
     }
-    told(&nodes[1], moving, 4);
+    counted(&nodes[1], moving, 4);
     let logged: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
     let slot = Move::begin(&nodes, moving, 2);
     assert_eq!(passed(moving, 1), 2, "all is where it was");
@@ -85,11 +85,11 @@ fn a_slot_that_moves_to_another_node_takes_its_counts_along_and_disturbs_no_othe
     assert_eq!(passed(moving, 1), 0, "a script cannot ask two nodes");
     assert_eq!(passed(staying, 1), 2);
     slot.rest();
-    assert_eq!(passed(moving, 1), 2, "each time, the one tells to ask the other");
+    assert_eq!(passed(moving, 1), 2, "each time, the one redirects to the other");
     slot.end(&nodes);
     assert_eq!(passed(moving, 20), 12, "20 in all");
     assert_eq!(passed(staying, 1), 2);
-    told(&nodes[2], moving, 20);
+    counted(&nodes[2], moving, 20);
     for (gateway, logged) in gateways.iter().zip(logged) {
         gateway.wait_log_after(logged, "the store rejected a call");
         let log = gateway.log();

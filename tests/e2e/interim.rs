@@ -192,7 +192,7 @@ fn behind_a_request_that_is_refused_no_stream_gets_the_hints_of_another() {
     let (server, seen) = hinting();
     let gateway = in_front_of(&server);
     let mut client = Client::new(gateway.web());
-    // The first one is malformed for h2, which tells hyper nothing of it.
+    // The first one is malformed for h2, which does not report it to hyper.
     client.get(1, "/", &[("connection", "x")]);
     client.get(3, "/b", &[]);
     seen.send(()).expect("it waits");

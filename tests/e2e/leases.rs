@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// An upstream that answers when it is told to.
+/// An upstream that answers when the test says so.
 fn held(release: &Arc<AtomicBool>, working: &Arc<AtomicUsize>) -> Script {
     let release = Arc::clone(release);
     let working = Arc::clone(working);

@@ -3,7 +3,7 @@
 use crate::common::{Gateway, curl, upstream::Script, yaml};
 
 #[test]
-fn a_length_is_told_once_and_only_of_answers_that_have_one() {
+fn a_length_is_sent_once_and_only_for_answers_that_have_one() {
     let upstream = Script::answering(|request| {
         let (status, lengths, body) = match request.path() {
             "/lines" => ("200 OK", "Content-Length: 2\r\nContent-Length: 2\r\n", "ok"),

@@ -112,10 +112,10 @@ pub(crate) fn passed(gateways: &[Gateway], route: &str, requests: usize) -> usiz
     statuses.iter().filter(|status| **status == 200).count()
 }
 
-/// Waits until a node was told that so many requests of a route have passed.
-pub(crate) fn told(node: &Server, route: &str, passed: usize) {
+/// Waits until a node has counted so many passed requests of a route.
+pub(crate) fn counted(node: &Server, route: &str, passed: usize) {
     let key = format!("flowgate:{{{route}}}:p:fixed/3600000000000:exchanged");
-    eventually("what passed is told", || {
+    eventually("what passed is counted", || {
         let state: Option<String> =
             redis::cmd("GET").arg(&key).query(&mut node.connection()).ok()?;
         (state?.split(' ').nth(2)?.parse() == Ok(passed)).then_some(())
@@ -151,10 +151,10 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
         assert_eq!(passed, 10, "{path}");
     }
     for gateway in &gateways {
-        let told = "flowgate_store_sync_states_total";
-        let taken = format!("{told}{{what=\"taken\"}}");
-        eventually("the states of all routes are told and taken", || {
-            let counts = metrics(gateway, told);
+        let states = "flowgate_store_sync_states_total";
+        let taken = format!("{states}{{what=\"taken\"}}");
+        eventually("the states of all routes are sent and taken", || {
+            let counts = metrics(gateway, states);
             (counts[&taken] >= 8.0).then_some(())
         });
         assert_eq!(up(gateway), 1.0);
@@ -166,7 +166,7 @@ fn the_nodes_of_a_cluster_decide_about_a_route_each() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_keeps_no_client_waiting_and_the_others_decide_and_are_told() {
+fn a_node_that_is_cut_off_keeps_no_client_waiting_and_the_others_decide_and_sync() {
     let upstream = upstream::echo();
     let ports = [(); 3].map(|()| free_port());
     let wires = ports.map(Wire::to_port);
@@ -195,7 +195,7 @@ fn a_node_that_is_cut_off_keeps_no_client_waiting_and_the_others_decide_and_are_
     assert!(began.elapsed() < 20 * Duration::from_millis(600), "{:?}", began.elapsed());
     eventually("the other node decides", || (ask(1, 1) == 1).then_some(()));
     let in_between = counts[1];
-    told(&nodes[greeted], other, in_between);
+    counted(&nodes[greeted], other, in_between);
     wires[lost].cut.store(false, SeqCst);
     let mut ask = |requests| {
         let more = passed(&gateways, lost_one, requests);
@@ -203,12 +203,12 @@ fn a_node_that_is_cut_off_keeps_no_client_waiting_and_the_others_decide_and_are_
         more
     };
     eventually("the node decides again", || (ask(1) == 1).then_some(()));
-    told(&nodes[lost], lost_one, counts[0]);
+    counted(&nodes[lost], lost_one, counts[0]);
     eventually("all is well", || (up(&gateways[0]) == 1.0).then_some(()));
 }
 
 #[test]
-fn a_node_that_hangs_is_told_of_once_and_leaves_the_routes_of_the_others_to_the_store() {
+fn a_node_that_hangs_is_logged_once_and_leaves_the_routes_of_the_others_to_the_store() {
     let upstream = upstream::echo();
     let nodes = nodes();
     // Gateways greet one node.
@@ -242,7 +242,7 @@ fn a_node_that_hangs_is_told_of_once_and_leaves_the_routes_of_the_others_to_the_
             assert_eq!([passed(0), passed(1)], [0, 2], "{}", gateways[0].log());
             thread::park_timeout(Duration::from_millis(20));
         }
-        told(&nodes[other], names[1], 402);
+        counted(&nodes[other], names[1], 402);
         assert_eq!(gateways.iter().map(up).collect::<Vec<_>>(), [0.0, 0.0]);
         signal(&pid, "CONT");
         for (gateway, logged) in gateways.iter().zip(&logged) {
@@ -253,7 +253,7 @@ fn a_node_that_hangs_is_told_of_once_and_leaves_the_routes_of_the_others_to_the_
         assert_eq!([passed(0), passed(1)], [2, 2]);
         for (gateway, logged) in gateways.iter().zip(logged) {
             let log = gateway.log();
-            // The third one may be named too, by who is told of the first before he looks for it.
+            // The third one may be named too, by a client that learns of the first before that.
             let name = format!("127.0.0.1:{}", nodes[hung].port);
             let said: Vec<_> =
                 log.lines().skip(logged).filter(|line| line.contains(&name)).collect();

@@ -69,7 +69,7 @@ fn the_demo_runs_with_one_command_and_throttles() {
 }
 
 #[test]
-fn the_admin_listener_tells_health_routes_and_metrics() {
+fn the_admin_listener_shows_health_routes_and_metrics() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(upstream.address, ALL));
     let admin = gateway.address("admin");
@@ -295,5 +295,5 @@ fn memory_comes_in_small_pages() {
     let gateway = Gateway::start(&yaml(upstream.address, ALL));
     let status = fs::read_to_string(format!("/proc/{}/status", gateway.pid())).expect("it runs");
     let huge = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
-    assert_eq!(huge.expect("Linux tells since 5.0").trim(), "0");
+    assert_eq!(huge.expect("Linux shows it since 5.0").trim(), "0");
 }

@@ -1,4 +1,4 @@
-//! Gateways that are cut off from the store without being told: packets are lost both ways, and
+//! Gateways that are cut off from the store without a reset: packets are lost both ways, and
 //! come late, as TCP sends them again.
 
 use crate::{
@@ -58,7 +58,7 @@ fn nothing_is_lost_or_counted_twice_when_a_gateway_is_cut_off_in_a_flood() {
         three(&server, |port| config(upstream.address, port, "timeout: 500ms", rule));
     settled(&gateways, 1_000_000);
     let flood = flood(&gateways, Duration::from_secs(4));
-    eventually("some are told", || used(&server).filter(|used| *used > 20));
+    eventually("some are sent", || used(&server).filter(|used| *used > 20));
     for at in [0, 1, 0] {
         let logged = gateways[at].log_len();
         wires[at].cut.store(true, SeqCst);
@@ -67,7 +67,7 @@ fn nothing_is_lost_or_counted_twice_when_a_gateway_is_cut_off_in_a_flood() {
         gateways[at].wait_log_after(logged, "the store decides");
     }
     let passed = sum(flood);
-    eventually("all is told", || (used(&server)? >= passed).then_some(()));
+    eventually("all is sent", || (used(&server)? >= passed).then_some(()));
     settled(&gateways, 1_000_000);
     assert_eq!(used(&server), Some(passed));
 }

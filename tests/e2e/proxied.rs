@@ -15,7 +15,7 @@ fn with_listener(upstream: SocketAddr, keys: &str, rest: &str) -> String {
     yaml(upstream, ROUTE).replacen("name: web, listen", &listener, 1) + rest
 }
 
-/// What the upstream was told about the client.
+/// What the upstream has learned about the client.
 fn forwarded(answer: &Answer) -> String {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let body = answer.json();

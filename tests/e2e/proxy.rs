@@ -222,7 +222,7 @@ fn an_answer_streams_while_the_upstream_still_sends() {
         wait.lock()
             .expect("no panic")
             .recv_timeout(crate::common::PATIENCE)
-            .expect("told to go on");
+            .expect("the test goes on");
         connection.write("6\r\nsecond\r\n0\r\n\r\n");
     });
     let gateway = all_to(&upstream);
@@ -281,7 +281,7 @@ fn an_answer_ends_with_its_trailers() {
 }
 
 #[test]
-fn trailers_do_not_tell_of_quotas_where_the_gateway_does() {
+fn trailers_have_no_quotas_where_the_gateway_sends_its_own() {
     let upstream = Script::answering(|_| {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: ratelimit, ratelimit-policy, x-ratelimit-limit\r\n\r\n\
           2\r\nhi\r\n0\r\nratelimit: \"u\";r=9\r\nratelimit-policy: \"u\";q=9\r\nx-ratelimit-limit: 9\r\n\r\n"
@@ -552,7 +552,7 @@ fn a_client_that_leaves_frees_the_upstream_and_the_permit() {
 }
 
 #[test]
-fn a_head_is_told_the_length_of_our_own_answer_over_either_version() {
+fn a_head_request_gets_the_length_of_our_own_answer_over_either_version() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(
         upstream.address,

@@ -311,7 +311,7 @@ fn connections_and_requests_in_flight_do_not_notice() {
                 wait.lock()
                     .expect("no panic")
                     .recv_timeout(crate::common::PATIENCE)
-                    .expect("told to go on");
+                    .expect("the test goes on");
             }
             connection.write(upstream::ok("done"));
         }

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Rules of each kind, over clients that are told apart by what the log has and by what
+/// Rules of each kind, over clients that differ by what the log has and by what
 /// it has not. What is in flight and what waits depends on when requests end.
 const ROUTES: &str = "\
 \x20 - name: mixed

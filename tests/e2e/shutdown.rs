@@ -24,15 +24,15 @@ use std::{
 
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
 
-/// An upstream whose `/slow` answers when told to.
+/// An upstream whose `/slow` answers when a test says so.
 fn slow() -> (Script, mpsc::Sender<()>) {
     let (go, wait) = mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let upstream = Script::start(move |_, mut connection| {
         while let Some(request) = connection.read() {
             if request.path() == "/slow" {
-                let told = wait.lock().expect("no panic").recv_timeout(crate::common::PATIENCE);
-                if told.is_err() {
+                let signal = wait.lock().expect("no panic").recv_timeout(crate::common::PATIENCE);
+                if signal.is_err() {
                     return;
                 }
             }
@@ -210,7 +210,7 @@ fn a_gateway_that_waits_for_its_store_answers_probes_and_hears_a_signal() {
 }
 
 #[test]
-fn http2_clients_are_told_to_go_away() {
+fn http2_clients_get_a_goaway() {
     let upstream = upstream::echo();
     let mut gateway = Gateway::start(&yaml(upstream.address, ALL));
     let mut stream = connect(gateway.web());

@@ -130,7 +130,7 @@ fn a_primary_that_was_deposed_and_serves_on_is_left_within_seconds() {
 }
 
 #[test]
-fn a_sentinel_that_hangs_keeps_nobody_from_the_primary_that_another_one_tells() {
+fn a_sentinel_that_hangs_keeps_no_gateway_from_the_primary_that_another_one_names() {
     let upstream = upstream::echo();
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a folder");
@@ -153,7 +153,7 @@ fn a_sentinel_that_hangs_keeps_nobody_from_the_primary_that_another_one_tells() 
 }
 
 #[test]
-fn sentinels_and_a_primary_that_ask_for_a_password_each_are_told_their_own() {
+fn sentinels_and_a_primary_that_ask_for_a_password_each_get_their_own() {
     let upstream = upstream::echo();
     let server = Server::start();
     user(&server, "role");

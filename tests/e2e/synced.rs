@@ -75,15 +75,15 @@ fn three_gateways_pass_no_more_than_check_says_and_the_store_has_counted_each_on
     let file = folder.path().join("gateway.yaml");
     std::fs::write(&file, &yaml).expect("written");
     let plan = flowgate::config::read(&file).expect("in order");
-    let told = flowgate::config::describe(&plan);
+    let description = flowgate::config::describe(&plan);
     let bound = "in 100ms) more; 3 gateways 600 at most; ";
-    assert!(told.contains(bound), "{told}");
+    assert!(description.contains(bound), "{description}");
     let mut gateways = gateways(3, &yaml);
     settled(&gateways, 300);
     let [passed, refused, failed] = hammer(&gateways, 200);
     assert_eq!((passed + refused, failed), (1_200, 0));
     assert!((300..=300 + 600).contains(&passed), "{passed}");
-    eventually("all is told", || (used(&server) == Some(passed as u64)).then_some(()));
+    eventually("all is sent", || (used(&server) == Some(passed as u64)).then_some(()));
     let bound = metrics(&gateways[0], "flowgate_flow_excess_bound");
     assert!(bound["flowgate_flow_excess_bound{route=\"all\",rule=\"r\"}"] <= 600.0, "{bound:?}");
     // A gateway that starts late has learned it with its first sync.
@@ -102,7 +102,7 @@ fn nothing_is_lost_or_counted_twice_when_the_store_hangs_in_a_flood() {
     settled(&gateways, 1_000_000);
     let pid = pid(&server);
     let flood = flood(&gateways, Duration::from_secs(4));
-    eventually("some are told", || used(&server).filter(|used| *used > 20));
+    eventually("some are sent", || used(&server).filter(|used| *used > 20));
     signal(&pid, "STOP");
     for gateway in &gateways {
         gateway.wait_log("the store fails");
@@ -110,7 +110,7 @@ fn nothing_is_lost_or_counted_twice_when_the_store_hangs_in_a_flood() {
     signal(&pid, "CONT");
     let passed = sum(flood);
     assert!(passed > 20, "{passed}");
-    eventually("all is told", || (used(&server)? >= passed).then_some(()));
+    eventually("all is sent", || (used(&server)? >= passed).then_some(()));
     settled(&gateways, 1_000_000);
     assert_eq!(used(&server), Some(passed));
 }
@@ -128,7 +128,7 @@ fn nothing_is_lost_or_counted_twice_when_the_store_is_killed_in_a_flood_and_reme
     settled(&gateways, 1_000_000);
     let pid = pid(&server);
     let flood = flood(&gateways, Duration::from_secs(4));
-    eventually("some are told", || used(&server).filter(|used| *used > 20));
+    eventually("some are sent", || used(&server).filter(|used| *used > 20));
     signal(&pid, "KILL");
     for gateway in &gateways {
         gateway.wait_log("the store fails");
@@ -136,7 +136,7 @@ fn nothing_is_lost_or_counted_twice_when_the_store_is_killed_in_a_flood_and_reme
     drop(server);
     let server = Server::start_on(port, &options);
     let passed = sum(flood);
-    eventually("all is told", || (used(&server)? >= passed).then_some(()));
+    eventually("all is sent", || (used(&server)? >= passed).then_some(()));
     settled(&gateways, 1_000_000);
     assert_eq!(used(&server), Some(passed));
 }
@@ -149,7 +149,7 @@ fn a_store_that_is_flushed_counts_what_passes_from_then_on() {
     settled(&gateways, 300);
     for _ in 0..2 {
         assert_eq!(hammer(&gateways, 5), [30, 0, 0]);
-        eventually("all is told", || (used(&server) == Some(30)).then_some(()));
+        eventually("all is sent", || (used(&server) == Some(30)).then_some(()));
         redis::cmd("FLUSHALL").exec(&mut server.connection()).expect("flushed");
     }
     for gateway in &gateways {
@@ -188,7 +188,7 @@ fn an_edit_that_removes_or_resets_a_rule_loses_nothing_of_what_it_let_pass() {
     let mut gateways = gateways(1, &synced);
     settled(&gateways, 300);
     let counts = |passed| {
-        eventually("all is told", || (used(&server) == Some(passed)).then_some(()));
+        eventually("all is sent", || (used(&server) == Some(passed)).then_some(()));
     };
     assert_eq!(hammer(&gateways, 5), [10, 0, 0]);
     gateways[0].edit(&atomic);
@@ -216,7 +216,7 @@ fn who_starts_knows_what_all_have_used_before_it_takes_a_request() {
     let first = gateways(1, &yaml);
     settled(&first, 30);
     assert_eq!(hammer(&first, 20), [30, 10, 0]);
-    eventually("all is told", || (used(&server) == Some(30)).then_some(()));
+    eventually("all is sent", || (used(&server) == Some(30)).then_some(()));
     for _ in 0..3 {
         let late = Gateway::start(&yaml);
         assert_eq!(hammer(std::slice::from_ref(&late), 5), [0, 10, 0], "{}", late.log());
@@ -233,11 +233,11 @@ fn a_store_that_has_not_failed_denies_nobody_at_a_start_or_an_edit() {
         [atomic, &synced].map(|rules| config(upstream.address, server.port, PATIENT, rules));
     let of_store = Gateway::start(&atomic);
     assert_eq!(hammer(std::slice::from_ref(&of_store), 5), [10, 0, 0]);
-    for told in [10, 20] {
+    for sent in [10, 20] {
         of_store.edit(&synced);
         assert_eq!(hammer(std::slice::from_ref(&of_store), 5), [10, 0, 0]);
         of_store.edit(&atomic);
-        eventually("all is told", || (used(&server) == Some(told)).then_some(()));
+        eventually("all is sent", || (used(&server) == Some(sent)).then_some(()));
     }
     let syncing = Gateway::start(&synced);
     assert_eq!(hammer(std::slice::from_ref(&syncing), 5), [10, 0, 0]);
@@ -297,7 +297,7 @@ fn a_store_that_is_too_slow_for_requests_still_serves_the_sync() {
     let gateways = [Gateway::start(&config(upstream.address, wire.port, "lease: 1s", RULE))];
     assert_eq!(http::get(gateways[0].web(), "/").status, 200);
     let sent = "flowgate_store_sync_states_total{what=\"sent\"}";
-    eventually("it is told", || {
+    eventually("it is sent", || {
         (metrics(&gateways[0], "flowgate_store_sync_states_total")[sent] == 1.0).then_some(())
     });
     assert_eq!(used(&server), Some(1));
@@ -384,7 +384,7 @@ fn errors(gateway: &Gateway) -> impl Fn(&str) -> f64 {
 }
 
 #[test]
-fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_be() {
+fn a_rule_that_the_store_rejects_does_as_it_says_alone_and_is_synced_when_it_can_be() {
     let upstream = upstream::echo();
     let server = Server::start();
     let rule = |at| {
@@ -415,7 +415,7 @@ fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_b
     assert_eq!((is_up["flowgate_store_sync_up"], up(&gateways[0])), (1.0, 1.0));
     assert!(errors(&gateways[0])("other") > 0.0);
     redis::cmd("DEL").arg(list).exec(&mut connection).expect("deleted");
-    eventually("it is told", || (used_of(&server, ["a", "b", "c", "d"]) == [10; 4]).then_some(()));
+    eventually("it is sent", || (used_of(&server, ["a", "b", "c", "d"]) == [10; 4]).then_some(()));
     eventually("it counts the whole", || (most() == (4, 0)).then_some(()));
     let log = gateways[0].log();
     assert!(!log.contains("the store fails"), "{log}");
@@ -425,14 +425,14 @@ fn a_rule_that_the_store_refuses_does_as_it_says_alone_and_is_told_when_it_can_b
 fn what_fails_in_a_sync_of_several_rules_is_counted_by_its_kind() {
     let upstream = upstream::echo();
     let server = Server::start();
-    let tell = |words: &str| {
+    let run = |words: &str| {
         let mut words = words.split(' ');
         let mut command = redis::cmd(words.next().expect("a command"));
         words.for_each(|word| _ = command.arg(word));
-        command.exec(&mut server.connection()).expect("it does as it is told");
+        command.exec(&mut server.connection()).expect("the store does it");
     };
     let may = MAY.replace(' ', " +");
-    tell(&format!("ACL SETUSER gate on >secret ~flowgate:* +{may}"));
+    run(&format!("ACL SETUSER gate on >secret ~flowgate:* +{may}"));
     let rule = |at| {
         format!("{{ name: {at}, limit: 30/1h, burst: 30, scope: cluster, sync_interval: 20ms }}")
     };
@@ -440,10 +440,10 @@ fn what_fails_in_a_sync_of_several_rules_is_counted_by_its_kind() {
     let yaml = config(upstream.address, server.port, PATIENT, &rules);
     let gateways = gateways(1, &yaml.replace("redis://", "redis://gate:secret@"));
     settled(&gateways, 30);
-    tell("SCRIPT FLUSH");
+    run("SCRIPT FLUSH");
     assert_eq!(hammer(&gateways, 1), [2, 0, 0]);
     let sent = "flowgate_store_sync_states_total{what=\"sent\"}";
-    eventually("it is told", || {
+    eventually("it is sent", || {
         (metrics(&gateways[0], "flowgate_store_sync_states_total")[sent] >= 3.0).then_some(())
     });
     let counted = errors(&gateways[0]);
@@ -457,15 +457,15 @@ fn what_fails_in_a_sync_of_several_rules_is_counted_by_its_kind() {
         ("denied", only_one, "ACL SETUSER gate ~flowgate:*"),
     ] {
         let logged = gateways[0].log_len();
-        tell(begin);
-        // What is to be told is written.
+        run(begin);
+        // What is to be sent is written.
         assert_eq!(hammer(&gateways, 1), [2, 0, 0]);
         if kind == "denied" {
             gateways[0].wait_log_after(logged, "the store rejected a call");
         } else {
             gateways[0].wait_log_after(logged, "the store fails");
         }
-        tell(end);
+        run(end);
         if kind != "denied" {
             gateways[0].wait_log_after(logged, "the store decides");
         }

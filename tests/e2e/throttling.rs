@@ -140,7 +140,7 @@ fn whoever_waits_as_told_is_admitted() {
 }
 
 #[test]
-fn of_several_rules_that_reject_the_one_that_does_for_longest_tells_when_to_come_back() {
+fn of_several_rules_that_reject_the_one_that_does_for_longest_says_when_to_come_back() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(
         upstream.address,
@@ -170,9 +170,9 @@ fn of_several_rules_that_reject_the_one_that_does_for_longest_tells_when_to_come
         let rejected = eventually("a quick pair", pair);
         assert_eq!(rejected.status, 429);
         let wait: u64 = rejected.header("retry-after").expect("there").parse().expect("seconds");
-        let told = format!("\"long\";r=0;t={wait}");
+        let quota = format!("\"long\";r=0;t={wait}");
         assert!((2..=3).contains(&wait));
-        assert_eq!(rejected.header("ratelimit"), Some(&*told));
+        assert_eq!(rejected.header("ratelimit"), Some(&*quota));
         let problem = rejected.json();
         assert_eq!(problem["violated-policies"], serde_json::json!(["long", "short"]));
         assert!(problem["retry-after-ms"].as_u64().is_some_and(|wait| wait > 1_000), "{problem}");
@@ -444,6 +444,6 @@ fn who_lacks_a_key_is_told_of_no_quota_under_its_rule() {
     assert_eq!(more.header("ratelimit"), None, "what all share is no reason to come back");
     assert_eq!(more.json()["violated-policies"], serde_json::json!(["by-a", "by-b"]));
     let keyed = Client::new(gateway.web()).request("GET", "/one", &[("a", "x")]);
-    let told = keyed.header("ratelimit").expect("a client with a key has one");
-    assert!(told.starts_with("\"by-a\";r=4;"), "{told}");
+    let quota = keyed.header("ratelimit").expect("a client with a key has one");
+    assert!(quota.starts_with("\"by-a\";r=4;"), "{quota}");
 }

@@ -105,8 +105,8 @@ fn who_sends_no_server_name_may_ask_for_any_host() {
     let url = format!("https://{}/x", gateway.web());
     for host in ["shop.test", "plain.test"] {
         let field = format!("Host: {host}");
-        let told = curl(&["-k", "-H", &field, "-o", "/dev/null", "-w", "%{http_code}", &url]);
-        assert_eq!(told, "200", "{host}");
+        let status = curl(&["-k", "-H", &field, "-o", "/dev/null", "-w", "%{http_code}", &url]);
+        assert_eq!(status, "200", "{host}");
     }
 }
 

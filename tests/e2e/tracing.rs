@@ -184,7 +184,7 @@ fn a_drain_exports_the_last_spans() {
     let wait = Mutex::new(wait);
     let server = Script::answering(move |_| {
         arrived.send(()).expect("awaited");
-        wait.lock().expect("no panic").recv_timeout(PATIENCE).expect("told");
+        wait.lock().expect("no panic").recv_timeout(PATIENCE).expect("the test says so");
         upstream::ok("done")
     });
     let mut gateway = Gateway::start(&traced(collector.address, "100%", server.address));

@@ -9,7 +9,7 @@ use crate::common::{
 };
 
 /// Says in its answer's body which trailers came, and whether any were announced.
-fn telling() -> Script {
+fn listing() -> Script {
     Script::answering(|request| {
         let names: Vec<_> = request.trailers.iter().map(|(name, _)| name.to_lowercase()).collect();
         let announced = request.header("trailer").map_or("-", |_| "+");
@@ -42,8 +42,8 @@ const ROUTES: &str = "  - name: gold
         overrides: [{ when: { 'header:x-tier': high }, limit: 200/1h }]
 ";
 
-/// What the upstream tells of a request with these trailers, over HTTP/1.1.
-fn told(client: &mut Client, kind: &str, names: &[&str]) -> String {
+/// Returns what the upstream lists for a request with these trailers, over HTTP/1.1.
+fn listed(client: &mut Client, kind: &str, names: &[&str]) -> String {
     let fields = [
         ("Transfer-Encoding", "chunked"),
         ("X-Api-Key", "junk"),
@@ -57,7 +57,7 @@ fn told(client: &mut Client, kind: &str, names: &[&str]) -> String {
 
 #[test]
 fn trailers_pass_only_where_they_mean_something_and_never_those_that_decide() {
-    let upstream = telling();
+    let upstream = listing();
     let forged: Vec<_> = NAMES.split_whitespace().collect();
     let all = [&forged[..], &["x-sum"]].concat();
     for (setting, kind, expected) in [
@@ -67,16 +67,16 @@ fn trailers_pass_only_where_they_mean_something_and_never_those_that_decide() {
     ] {
         let gateway = Gateway::start(&yaml(upstream.address, &ROUTES.replace("REST", setting)));
         let mut client = Client::new(gateway.web());
-        assert_eq!(told(&mut client, kind, &["x-sum"]), expected, "{setting}, {kind}");
-        assert_eq!(told(&mut client, kind, &all), expected, "{setting}, {kind}");
+        assert_eq!(listed(&mut client, kind, &["x-sum"]), expected, "{setting}, {kind}");
+        assert_eq!(listed(&mut client, kind, &all), expected, "{setting}, {kind}");
         let none = if expected == "- " { "- " } else { "+ " };
-        assert_eq!(told(&mut client, kind, &forged), none, "{setting}, {kind}");
+        assert_eq!(listed(&mut client, kind, &forged), none, "{setting}, {kind}");
     }
 }
 
 #[test]
 fn trailers_of_http_2_are_the_same() {
-    let upstream = telling();
+    let upstream = listing();
     for (setting, expected) in [("", "- "), ("request_trailers: true", "+ x-sum")] {
         let gateway = Gateway::start(&yaml(upstream.address, &ROUTES.replace("REST", setting)));
         let mut client = http2::Client::new(gateway.web());

@@ -104,7 +104,7 @@ async fn turn() {
 #[test]
 fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_turn() {
     const CLIENTS: u64 = 60;
-    let (told, most) = mpsc::channel();
+    let (results, most) = mpsc::channel();
     let (worker, _log) = start(move |counters| async move {
         let mut before = 0;
         let mut most = 0;
@@ -114,7 +114,7 @@ fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_
             most = most.max(now - before);
             before = now;
         }
-        told.send(most).expect("the test waits");
+        results.send(most).expect("the test waits");
     });
     let any = "127.0.0.1:0".parse().expect("an address");
     let (address, mut sockets) = bind(any, 1, false).expect("bound");
@@ -144,7 +144,7 @@ fn edited<T: Send + 'static>(
         proxy_protocol: false,
         is_handed_over: false,
     });
-    let (told, before) = mpsc::channel();
+    let (results, before) = mpsc::channel();
     let (worker, _log) = start(move |counters| async move {
         let accepted = || counters.connections_accepted.load(SeqCst);
         while accepted() == 0 {
@@ -155,7 +155,7 @@ fn edited<T: Send + 'static>(
         while accepted() < 60 {
             turn().await;
         }
-        told.send(before).expect("the test waits");
+        results.send(before).expect("the test waits");
         core::future::pending::<()>().await;
     });
     let free = (Ipv4Addr::LOCALHOST, free_port()).into();
@@ -170,7 +170,7 @@ fn edited<T: Send + 'static>(
         let mut answer = Vec::new();
         drop(client.stream.read_to_end(&mut answer));
         let answer = String::from_utf8_lossy(&answer);
-        // One that should speak TLS is told so.
+        // A client that should speak TLS gets an answer that says so.
         answer.starts_with("HTTP/1.1 ") && !answer.contains("use https://")
     };
     let answered = clients.iter_mut().map(is_answered).collect();
@@ -206,7 +206,7 @@ fn who_waits_in_the_queue_of_a_listener_that_goes_is_answered() {
 
 #[test]
 fn a_worker_looks_at_its_sockets_and_timers_after_32_tasks_at_the_latest() {
-    let (told, most) = mpsc::channel();
+    let (results, most) = mpsc::channel();
     let (worker, _log) = start(move |_| async move {
         let (mut near, far) = UnixStream::pair().expect("a pair");
         far.set_nonblocking(true).expect("set");
@@ -232,7 +232,7 @@ fn a_worker_looks_at_its_sockets_and_timers_after_32_tasks_at_the_latest() {
             }
             most = most.max(turns);
         }
-        told.send(most).expect("the test waits");
+        results.send(most).expect("the test waits");
     });
     let most = most.recv_timeout(PATIENCE).expect("it reads");
 

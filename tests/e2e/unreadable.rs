@@ -1,4 +1,5 @@
-//! Requests that cannot be read: each is told why, counted and logged, in either version.
+//! Requests that cannot be read: each gets an answer with the reason, and is
+//! counted and logged, in either version.
 
 use crate::common::{
     Gateway, eventually,
@@ -14,7 +15,7 @@ fn refused(gateway: &Gateway, reason: &str) -> f64 {
 }
 
 #[test]
-fn what_http_1_cannot_be_read_is_told_counted_and_logged() {
+fn what_http_1_cannot_be_read_is_answered_counted_and_logged() {
     let upstream = upstream::echo();
     let limits = "access_log: access.log\nlimits: { header_bytes: 8KiB, headers: 20 }\n";
     let text = format!("{limits}{}", yaml(upstream.address, ALL));
@@ -140,7 +141,7 @@ fn an_http_2_upload_that_its_client_breaks_off_after_the_answer_is_not_malformed
 }
 
 #[test]
-fn a_large_header_of_http_2_is_told_counted_and_logged() {
+fn a_large_header_of_http_2_is_answered_counted_and_logged() {
     let upstream = upstream::echo();
     let text = format!("limits: {{ header_bytes: 8KiB }}\n{}", yaml(upstream.address, ALL));
     let gateway = Gateway::start(&text);
@@ -176,7 +177,7 @@ fn fields_of_http_2_are_passed_on_as_http_1_has_them() {
 }
 
 #[test]
-fn an_answer_with_too_many_fields_is_told_by_its_limit() {
+fn an_answer_with_too_many_fields_is_logged_with_its_limit() {
     let upstream = upstream::Script::answering(|_| {
         let cookies = "Set-Cookie: a=b\r\n".repeat(120);
         format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 2\r\n\r\nok").into_bytes()

@@ -210,7 +210,7 @@ fn who_has_said_all_through_a_tunnel_still_hears() {
         connection.read().expect("a request");
         let head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
         let mut said = Vec::new();
-        // Whoever writes before it has read all would not tell who closed first.
+        // Whoever writes before it has read all would not show which side closed first.
         connection.stream.get_mut().write_all(head).expect("sent");
         connection.stream.read_to_end(&mut said).expect("read to the end");
         said.extend_from_slice(b" heard");

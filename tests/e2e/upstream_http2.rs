@@ -560,7 +560,7 @@ fn the_deadline_of_a_call_is_its_own_or_the_routes_and_ends_it_with_status_4() {
             assert_eq!(answer.status(), 200);
             assert_eq!(status(answer.headers()), Some("4"), "{timeout:?}{route}");
         });
-        assert!(reset.recv_timeout(PATIENCE).is_ok(), "the server is told");
+        assert!(reset.recv_timeout(PATIENCE).is_ok(), "the server learns it");
         if server.connections() == 1 {
             // A call that could still send says nothing about the server. It keeps the connection,
             // and the second call on it gets a head.

@@ -296,7 +296,7 @@ fn a_garbled_answer_is_a_502() {
 }
 
 #[test]
-fn upstream_counters_tell_what_happened() {
+fn upstream_counters_show_what_happened() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&with_servers(&server(upstream.address), ""));
     for _ in 0..3 {

@@ -121,8 +121,8 @@ impl Day {
             Some(false) => Outcome::Failure { at: now },
             None => Outcome::Cancelled,
         };
-        let told = permit.finish(outcome).is_some();
-        assert_eq!(told, turns(self.seen()) != turns(seen), "every change is told");
+        let is_reported = permit.finish(outcome).is_some();
+        assert_eq!(is_reported, turns(self.seen()) != turns(seen), "every change is reported");
         if self.seen().phase != Phase::Closed {
             assert!(seen.phase != Phase::Closed || self.is_too_bad());
             self.answers.clear();

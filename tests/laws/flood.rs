@@ -89,7 +89,7 @@ impl Keyring {
 
     fn enter(&self, now: Instant, key: u64, cost: u64) -> Result<Permit, Reason> {
         if self.is_synced {
-            // The store takes all that it is told, and tells what time it is.
+            // The store takes all that is sent, and says what time it is.
             let mut deltas = Vec::new();
             assert_eq!(self.gate.collect(self.slot, 0, usize::MAX, &mut deltas), None);
             let way = RoundTrip { asked: now, given: now, came: now };

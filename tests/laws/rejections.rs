@@ -1,5 +1,5 @@
-//! Laws of rejections by several rules: whoever comes back when told to, alone and with a request
-//! of the same cost, is not rejected by a rate, whatever rules there are.
+//! Laws of rejections by several rules: a client that comes back at the stated time, alone
+//! and with a request of the same cost, is not rejected by a rate, whatever rules there are.
 
 use crate::{
     config,
@@ -185,10 +185,10 @@ fn assert_obeyed(day: &mut Played, (client, cost, rejection): (u8, u64, Rejectio
         assert!(again.is_none(), "{reason:?}: {again:?}");
         return;
     };
-    let told = day.now;
+    let rejected_at = day.now;
     // Who has priority may borrow before that, and a rule that lends may be the last to reject.
     if day.patience.is_zero() {
-        day.now = told + wait.saturating_sub(Duration::from_nanos(1));
+        day.now = rejected_at + wait.saturating_sub(Duration::from_nanos(1));
         let early = day.enter(client, cost).expect("as long as it takes");
         let mut quotas = early.report.quotas.iter();
         let still = quotas.find(|quota| quota.slot == rejection.slot).map(|quota| quota.verdict);
@@ -196,7 +196,7 @@ fn assert_obeyed(day: &mut Played, (client, cost, rejection): (u8, u64, Rejectio
         assert!(still, "{reason:?} is not of the rule that decides");
     }
     // What windows have lent ends neither at once nor for ever.
-    day.now = told
+    day.now = rejected_at
         + if day.patience.is_zero() {
             wait + Duration::from_nanos(late)
         } else if late == 0 {

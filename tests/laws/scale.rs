@@ -74,8 +74,8 @@ proptest! {
     }
 }
 
-/// Returns what a rule admits from the morning on for `span`, of one who comes back
-/// exactly when told to.
+/// Returns what a rule admits from the morning on for `span`, of a client that comes back
+/// exactly when the rule says.
 fn saturate(algorithm: &Algorithm, span: Duration, cost: u64) -> u64 {
     let gate = Arc::new(Gate::new(MORNING));
     let rules = Rules { flow: vec![rule(0, algorithm.clone(), false)], ..Rules::default() };

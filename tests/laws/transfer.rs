@@ -83,7 +83,7 @@ impl Day {
                     1 => Outcome::Success { at },
                     _ => Outcome::Failure { at },
                 };
-                // A breaker may turn in the other process by what this one tells.
+                // A breaker may turn in the other process by what this one sends.
                 _ = (one.finish(outcome), other.finish(outcome));
             }
             Step::Enter { client, cost } => {

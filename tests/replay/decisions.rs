@@ -23,7 +23,7 @@ fn word(line: &Value) -> Option<&str> {
 }
 
 #[test]
-fn a_line_tells_the_rule_and_the_exact_times() {
+fn a_line_has_the_rule_and_the_exact_times() {
     let config =
         one_route("    flow: [{ name: burst, algorithm: token_bucket, limit: 3/1ms, burst: 1 }]");
     let lines = decided(&config, "{\"t\":12.5}\n{\"t\":12.5}\n{\"t\":12.833334}\n");
@@ -73,7 +73,7 @@ fn a_request_that_nobody_ends_ends_when_its_routes_time_is_up() {
          {\"t\":12001,\"complete\":1,\"status\":200}\n{\"t\":12999}\n{\"t\":13000,\"status\":200}\n\
          {\"t\":22999}\n{\"t\":23000,\"duration\":0}\n{\"t\":23000}\n",
     );
-    let told: Vec<_> =
+    let decided: Vec<_> =
         lines.iter().map(|line| (word(line), line["retry_after_ms"].as_f64())).collect();
     let [passed, broken] = ["passed", "breaker"].map(Some);
     let expected = [
@@ -88,7 +88,7 @@ fn a_request_that_nobody_ends_ends_when_its_routes_time_is_up() {
         (passed, None),
         (passed, None),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(decided, expected);
     let config = one_route("    timeout: 10s\n    flow: [{ name: c, concurrency: 1 }]");
     let events = "{\"t\":0}\n{\"t\":9999}\n{\"t\":10000}\n{\"t\":10000}\n";
     assert_eq!(words(&config, events), ["passed", "concurrency", "passed", "concurrency"]);
@@ -102,9 +102,9 @@ fn a_bad_line_does_not_renumber_the_arrivals_behind_it() {
         {\"t\":2}\n{\"t\":3,\"complete\":1}\n{\"t\":3}\n";
     let (out, complaints) = replayed(&config, events, |_| {}).unwrap();
     let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let told: Vec<_> = lines.map(|line| (line["i"].clone(), line["decision"].clone())).collect();
+    let decided: Vec<_> = lines.map(|line| (line["i"].clone(), line["decision"].clone())).collect();
     let expected = [(0, "passed"), (2, "passed"), (3, "passed"), (4, "rejected")];
-    assert_eq!(told, expected.map(|(i, decision)| (i.into(), decision.into())));
+    assert_eq!(decided, expected.map(|(i, decision)| (i.into(), decision.into())));
     assert!(complaints.starts_with("2 of 8 lines"), "{complaints}");
 }
 
@@ -134,7 +134,7 @@ fn a_request_that_waits_takes_its_time_from_its_start() {
     let events = "{\"t\":0,\"duration\":30}\n{\"t\":0,\"duration\":30}\n{\"t\":29,\"duration\":1}\n\
         {\"t\":129,\"duration\":500}\n{\"t\":129.999999,\"duration\":1}\n{\"t\":130,\"duration\":1}\n";
     let lines = decided(&config, events);
-    let told: Vec<_> =
+    let decided: Vec<_> =
         lines.iter().map(|line| (word(line).unwrap(), line["wait_ms"].as_f64().unwrap())).collect();
     let expected = [
         ("passed", 0.0),
@@ -144,7 +144,7 @@ fn a_request_that_waits_takes_its_time_from_its_start() {
         ("concurrency", 0.0),
         ("delayed", 170.0),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(decided, expected);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn the_table_finds_the_route_unless_the_line_or_a_flag_names_it() {
 {"t":7,"host":"a.example","method":"TRACE"}
 "#;
     let lines = decided(&config, events);
-    let told: Vec<_> = lines
+    let decided: Vec<_> = lines
         .iter()
         .map(|line| (line["route"].as_str(), line["decision"].as_str(), line["unreached"].as_str()))
         .collect();
@@ -243,7 +243,7 @@ fn the_table_finds_the_route_unless_the_line_or_a_flag_names_it() {
         (None, None, Some("no host has this name")),
         (None, None, Some("the method is not served")),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(decided, expected);
     let forced = replayed(&config, events, |options| options.route = Some("b".into())).unwrap().0;
     assert_eq!(forced.matches("\"route\":\"b\"").count(), 6);
     let unknown = replayed(&config, events, |options| options.route = Some("z".into()));

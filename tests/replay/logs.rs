@@ -6,7 +6,7 @@ use flowgate::replay::{Format, Output, ReplayError};
 use serde_json::Value;
 use std::io::Write as _;
 
-fn told(config: &str, input: impl AsRef<[u8]>) -> Vec<(f64, String)> {
+fn decided(config: &str, input: impl AsRef<[u8]>) -> Vec<(f64, String)> {
     let (out, complaints) = replayed(config, input, |_| {}).expect("it is replayed");
     assert!(!complaints.contains("passed over"), "{complaints}");
     let lines = out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -39,7 +39,7 @@ fn every_log_is_known_by_its_content() {
 192.0.2.2 - - [21/Nov/2026:05:00:08 +0000] "GET /b HTTP/1.1" 200 5 "-" "curl"
 192.0.2.1 - - [21/Nov/2026:06:00:09 +0100] "GET /c HTTP/1.1" 200 5 "-" "curl"
 "#;
-    assert_eq!(told(&per_client(), NGINX), passed_and_rejected([7000.0, 8000.0, 9000.0]));
+    assert_eq!(decided(&per_client(), NGINX), passed_and_rejected([7000.0, 8000.0, 9000.0]));
     let envoy = |time: &str, client: &str| {
         format!(
             "{{\"start_time\":\"2026-11-21T05:00:{time}Z\",\"method\":\"GET\",\"path\":\"/\",\"response_code\":200,\
@@ -52,10 +52,16 @@ fn every_log_is_known_by_its_content() {
         )
     };
     let lines = [text("09.5", "192.0.2.1"), text("07", "192.0.2.1"), text("08", "192.0.2.2")];
-    assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9500.0]));
+    assert_eq!(
+        decided(&per_client(), lines.concat()),
+        passed_and_rejected([7000.0, 8000.0, 9500.0])
+    );
     // In the order of their ends.
     let lines = [envoy("09.5", "192.0.2.1"), envoy("07", "192.0.2.1"), envoy("08", "192.0.2.2")];
-    assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9500.0]));
+    assert_eq!(
+        decided(&per_client(), lines.concat()),
+        passed_and_rejected([7000.0, 8000.0, 9500.0])
+    );
     let caddy = |ts: &str, client: &str| {
         format!(
             "{{\"ts\":{ts},\"request\":{{\"remote_ip\":\"{client}\",\"method\":\"GET\",\"host\":\"h\",\"uri\":\"/\"}},\
@@ -67,7 +73,10 @@ fn every_log_is_known_by_its_content() {
         caddy("1795237208.5", "192.0.2.2"),
         caddy("1795237209.5", "192.0.2.1"),
     ];
-    assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9000.0]));
+    assert_eq!(
+        decided(&per_client(), lines.concat()),
+        passed_and_rejected([7000.0, 8000.0, 9000.0])
+    );
     let traefik = |time: &str, client: &str| {
         format!(
             "{{\"StartUTC\":\"2026-11-21T05:00:{time}Z\",\"RequestMethod\":\"GET\",\"RequestPath\":\"/\",\"Duration\":5,\
@@ -76,7 +85,10 @@ fn every_log_is_known_by_its_content() {
     };
     let lines =
         [traefik("07", "192.0.2.1"), traefik("08", "192.0.2.2"), traefik("09", "192.0.2.1")];
-    assert_eq!(told(&per_client(), lines.concat()), passed_and_rejected([7000.0, 8000.0, 9000.0]));
+    assert_eq!(
+        decided(&per_client(), lines.concat()),
+        passed_and_rejected([7000.0, 8000.0, 9000.0])
+    );
 }
 
 #[test]
@@ -118,7 +130,7 @@ fn gzip_is_read_and_what_is_cut_short_is_said() {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(line.repeat(5000).as_bytes()).unwrap();
     let packed = packed.finish().unwrap();
-    assert_eq!(told(&per_client(), &packed).len(), 5000);
+    assert_eq!(decided(&per_client(), &packed).len(), 5000);
     let (out, complaints) = replayed(&per_client(), &packed[..packed.len() / 2], |_| {}).unwrap();
     assert!((1..5000).contains(&out.lines().count()));
     assert!(complaints.contains("the rest is not read"), "{complaints}");
@@ -218,7 +230,7 @@ fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
 }
 
 #[test]
-fn our_log_names_the_route_where_it_does_not_tell_what_found_it() {
+fn our_log_names_the_route_where_it_does_not_say_what_found_it() {
     let line = r#"{"ts":"2026-11-21T05:00:07.5Z","method":"GET","host":"h","path":"/","route":"a","status":200,
         "duration_ms":1.5,"client_ip":"192.0.2.1","attempts":1,"bytes_in":0,"bytes_out":0,"config_hash":"0","flow":{"decision":"passed","wait_ms":0.0}}"#;
     let line = line.replace('\n', "") + "\n";
@@ -255,7 +267,7 @@ fn a_client_that_left_while_it_waited_ended_then() {
         line("00.2", "1800.0", "completed", "\"wait_ms\":1800.0"),
     ];
     let decisions: Vec<_> =
-        told(&config, log.concat()).into_iter().map(|(_, decision)| decision).collect();
+        decided(&config, log.concat()).into_iter().map(|(_, decision)| decision).collect();
     assert_eq!(decisions, ["passed", "delayed", "rejected", "delayed"]);
 }
 
@@ -391,7 +403,7 @@ fn a_replay_that_asks_no_rule_says_why() {
 }
 
 #[test]
-fn a_log_is_told_of_by_its_own_clock() {
+fn a_log_is_reported_by_its_own_clock() {
     let folder = tempfile::tempdir().unwrap();
     let [html, svg, other] = ["a.html", "a.svg", "b.yaml"].map(|name| folder.path().join(name));
     std::fs::write(&other, per_client().replace("1/10s", "9/10s")).unwrap();

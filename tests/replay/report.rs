@@ -35,7 +35,7 @@ fn events() -> String {
 }
 
 #[test]
-fn a_report_tells_of_each_route_and_rule() {
+fn a_report_lists_each_route_and_rule() {
     let (out, _) =
         replayed(&config(ROUTES), events(), |options| options.output = Output::Report).unwrap();
     let expected = "\
@@ -112,7 +112,7 @@ fn windows_of_a_calendar_have_their_worst() {
 }
 
 #[test]
-fn a_rule_and_its_overrides_are_told_apart() {
+fn a_rule_and_its_overrides_are_listed_apart() {
     let tiers = one_route(
         "    flow: [{ name: r, algorithm: fixed_window, limit: 1/1s, key: client_ip, overrides: [{ when: { \"header:x-a\": gold }, limit: 2/1s }] }]",
     );
@@ -239,11 +239,11 @@ fn waits_are_compared_and_put_down_to_the_rule_that_asked_for_the_longest() {
     fs::write(&other, paced("    pacing: { rate: 2/1s, max_wait: 5s }")).unwrap();
     let compare = |here: &str| {
         let events = "{\"t\":0,\"duration\":9000}\n".repeat(3);
-        let told = replayed(here, events, |options| {
+        let report = replayed(here, events, |options| {
             options.output = Output::Report;
             options.against = Some(other.clone());
         });
-        told.unwrap().0
+        report.unwrap().0
     };
     let slower = compare(&paced("    pacing: { rate: 10/1s, max_wait: 5s }"));
     let summary = "0 of 3 arrivals fare differently there; \
@@ -269,12 +269,12 @@ fn waits_are_counted_where_their_percentiles_are_the_same() {
     fs::write(&other, paced("2/1s", "10/1s")).unwrap();
     let events =
         "{\"t\":0}\n{\"t\":0}\n{\"t\":0,\"method\":\"PUT\"}\n{\"t\":0,\"method\":\"PUT\"}\n";
-    let told = replayed(&paced("10/1s", "2/1s"), events, |options| {
+    let report = replayed(&paced("10/1s", "2/1s"), events, |options| {
         options.output = Output::Report;
         options.against = Some(other.clone());
     });
-    let told = told.unwrap().0;
+    let report = report.unwrap().0;
     let summary = "0 of 4 arrivals fare differently there; \
         of those that start in both, 1 waits longer there and 1 shorter\n";
-    assert!(told.contains(summary) && !told.contains("added wait at"), "{told}");
+    assert!(report.contains(summary) && !report.contains("added wait at"), "{report}");
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Takes samples and tells clients when there is another one.
+/// Takes samples, and wakes clients when there is another one.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     board: Mutex<Board>,

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_are_as_far_apart_as_the_store_tells_however_uneven_its_answers_come() {
+    fn starts_are_as_far_apart_as_the_store_says_however_uneven_its_answers_come() {
         let offsets = Offsets::default();
         let took = [2, 90, 14, 55, 3, 100, 0, 77];
         assert_eq!(start(&offsets, call(1_000, 3_000, 0), 0), 4_000);

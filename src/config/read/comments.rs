@@ -9,8 +9,8 @@ use std::ops::Range;
 
 const MARK: &str = "flowgate:";
 
-/// Returns what the comments of a file silence. `root` is its tree, which tells a comment from a
-/// `#` within a text.
+/// Returns what the comments of a file silence. `root` is its tree, which distinguishes a comment
+/// from a `#` within a text.
 pub(in crate::config) fn allowed(source: &Source, root: &Node<'_>) -> Allowed {
     let mut allowed = Allowed::default();
     if !source.text.contains(MARK) {

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_tells_who_and_where() {
+    fn a_url_names_user_password_and_address() {
         let url = RedisUrl::parse("rediss://me:p%40ss%3A@[::1]:7000/3").expect("a URL");
         assert_eq!(url.node, ("::1".to_owned(), 7000));
         assert_eq!((url.is_tls, url.database), (true, 3));

@@ -1,4 +1,4 @@
-//! What `flowgate diff` tells of two files.
+//! What `flowgate diff` reports about two files.
 
 use super::{FRAME, plan};
 use crate::config::{ChangeKind, diff};
@@ -55,7 +55,7 @@ fn each_rule_is_kept_converted_reset_added_or_removed() {
 }
 
 #[test]
-fn what_differs_of_a_kept_rule_is_told_beside_its_promise() {
+fn what_differs_of_a_kept_rule_is_listed_beside_its_promise() {
     let pairs = [
         ("", "cost: { GET: 2 }", "", "; cost: GET 2, else 1"),
         ("cost: 3", "cost: 2", "; cost: else 3", "; cost: else 2"),
@@ -109,7 +109,7 @@ fn what_differs_of_a_kept_rule_is_told_beside_its_promise() {
 }
 
 #[test]
-fn listeners_upstreams_and_settings_are_told() {
+fn listeners_upstreams_and_settings_are_listed() {
     let old = routes("");
     let new = old.replacen("127.0.0.1:8080", "127.0.0.1:8081", 1).replacen(
         "upstreams:",

@@ -141,7 +141,7 @@ fn sentinels_have_a_login_of_their_own() {
 }
 
 #[test]
-fn check_tells_what_is_shared_and_never_the_password() {
+fn check_reports_what_is_shared_and_never_the_password() {
     let store = "{ redis: redis://me:hidden@10.0.1.9 }";
     let rule = "      - { name: a, limit: 1/1s, scope: cluster, on_store_error: deny }\n";
     let plan = plan(&stored(store, rule));
@@ -269,7 +269,7 @@ fn states_that_mean_something_else_have_another_name_in_the_store() {
 }
 
 #[test]
-fn check_tells_how_much_more_passes_where_states_are_synced() {
+fn check_reports_how_much_more_passes_where_states_are_synced() {
     let rule = "      - { name: a, limit: 100/1s, burst: 50, key: client_ip, scope: cluster, sync_interval: 250ms }\n";
     let text = |store: &str| describe(&plan(&stored(store, rule)));
     let expected = "synced every 250ms: G gateways let pass up to (G − 1)·min(100, what one lets pass of a key in 500ms) more; a start without the store adds what that one counts alone\n";

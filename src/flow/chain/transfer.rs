@@ -8,7 +8,7 @@ use crate::flow::{
 };
 
 impl Chain {
-    /// Begins to tell `journal` of changes. Returns the rules.
+    /// Begins to send changes to `journal`. Returns the rules.
     pub(in crate::flow) fn begin_export(&mut self, journal: Journal) -> GateExport {
         self.end_export();
         self.journal = Some(journal);
@@ -29,7 +29,7 @@ impl Chain {
         self.slot_mut(slot).is_some_and(|slot| slot.export(now, into))
     }
 
-    /// Stops telling of changes.
+    /// Stops sending changes.
     pub(in crate::flow) fn end_export(&mut self) {
         self.journal = None;
         self.slots.iter_mut().for_each(|entry| entry.slot.end_export());
@@ -45,7 +45,7 @@ impl Chain {
         self.has_lent |= has_lent;
     }
 
-    /// Applies what another process tells of.
+    /// Applies what another process sends.
     pub(in crate::flow) fn apply(&mut self, slot: SlotId, place: Place, change: LateChange) {
         if change == LateChange::Lent {
             return self.set_lent(true);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_an_edit_removes_or_resets_tells_all_that_was_charged_to_it() {
+    fn a_slot_that_an_edit_removes_or_resets_sends_all_that_was_charged_to_it() {
         let bucket = token_bucket::Config { rate: rate(1, 1_000), burst: 5 };
         let whole = Algorithm::TokenBucket(bucket);
         for after in [one(whole.clone()), Rules::default()] {

@@ -12,7 +12,7 @@ use crate::flow::{
 pub struct ImportedSlots(Vec<(u32, SlotId)>);
 
 impl Gate {
-    /// Begins to export: returns the rules, and tells `journal` of each change to a state that was
+    /// Begins to export: returns the rules, and sends `journal` each change to a state that was
     /// exported. No edit may come until [`end_export`](Self::end_export).
     pub fn begin_export(&self, journal: Journal) -> GateExport {
         // No state may be of an earlier edit.
@@ -26,7 +26,7 @@ impl Gate {
         self.lock().export(SlotId(slot), into)
     }
 
-    /// Stops telling of changes, as nobody takes over.
+    /// Stops sending changes, because no process takes over.
     pub fn end_export(&self) {
         self.lock().end_export();
     }
@@ -45,7 +45,7 @@ impl Gate {
         self.lock().import(slot, now, part)
     }
 
-    /// Applies what another process tells of.
+    /// Applies what another process sends.
     pub fn apply(&self, slot: SlotId, place: Place, change: LateChange) {
         self.lock().apply(slot, place, change);
     }

@@ -73,7 +73,7 @@ pub enum LateChange {
     },
 }
 
-/// Tells of the changes of one gate. Nothing waits for the reader.
+/// Sends the changes of one gate. Nothing waits for the reader.
 #[derive(Clone, Debug)]
 pub struct Journal {
     gate: u32,
@@ -111,23 +111,23 @@ impl Journal {
 
     pub(in crate::flow) fn charged(&self, slot: SlotId, place: Place, times: Times, cost: u64) {
         let Times { now, own, start } = times;
-        self.tell(slot, place, LateChange::Charge { now, own, start, cost });
+        self.send(slot, place, LateChange::Charge { now, own, start, cost });
     }
 
     pub(in crate::flow) fn released(&self, slot: SlotId, place: Place, end: &End, cost: u64) {
         let End { now, start, outcome, token } = *end;
-        self.tell(slot, place, LateChange::Release { now, start, outcome, token, cost });
+        self.send(slot, place, LateChange::Release { now, start, outcome, token, cost });
     }
 
     pub(in crate::flow) fn left(&self, slot: SlotId, place: Place, now: Instant, start: Instant) {
-        self.tell(slot, place, LateChange::Leave { now, start });
+        self.send(slot, place, LateChange::Leave { now, start });
     }
 
     pub(in crate::flow) fn lent(&self, slot: SlotId) {
-        self.tell(slot, Place::All, LateChange::Lent);
+        self.send(slot, Place::All, LateChange::Lent);
     }
 
-    fn tell(&self, SlotId(slot): SlotId, place: Place, change: LateChange) {
+    fn send(&self, SlotId(slot): SlotId, place: Place, change: LateChange) {
         if self.backlog.waiting.fetch_add(1, Relaxed) >= MAX_WAITING {
             self.backlog.is_lost.store(true, Relaxed);
             return;

@@ -4,7 +4,7 @@
 //! process installs the same rules, imports the states, and installs its own rules: what differs is
 //! converted as by an edit.
 //!
-//! Requests go on while states are exported, a few at a time. A [`Journal`] tells of every change
+//! Requests go on while states are exported, a few at a time. A [`Journal`] sends every change
 //! to a state that was exported already, so that no charge is lost or counted twice. It goes on
 //! until the old process ends, for what its last requests change.
 

@@ -89,7 +89,7 @@ impl IncomingState {
         }
     }
 
-    /// Applies what the old process tells of.
+    /// Applies what the old process sends.
     pub(super) fn apply(&mut self, changes: Vec<Late>) {
         for Late { gate: number, slot, place, change } in changes {
             let Some(gate) = self.gates.get(number as usize) else { continue };
@@ -109,7 +109,7 @@ impl IncomingState {
         }
     }
 
-    /// Ends what requests of the old process hold, after that has ended without telling.
+    /// Ends what requests of the old process hold, after that has ended without a report.
     pub(super) fn abandon(&mut self) {
         for ((number, slot, place), cost) in core::mem::take(&mut self.held) {
             if let Some(gate) = self.gates.get(number as usize)

@@ -7,12 +7,13 @@
 //! The sockets themselves move, not their addresses: connections that wait in their queues wait
 //! for the new process. `channel` has the messages' transport, `message` their order.
 //!
-//! **State.** The old process exports its gates while it serves (`flow::transfer`), and tells of each
+//! **State.** The old process exports its gates while it serves (`flow::transfer`), and sends each
 //! later change. Once it accepts no more connections and the new process knows every change, that
 //! one accepts. From then on the old process decides only about requests on connections that it has
 //! still: each HTTP/1.1 connection may bring one, each HTTP/2 connection those that came before its
-//! client knew. It decides by its own copy and tells the new process, which counts them whatever its
-//! limit is. So at most that many requests pass beyond a limit, once, and they are counted.
+//! client knew. It decides by its own copy and reports to the new process, which counts them
+//! whatever its limit is. So at most that many requests pass beyond a limit, once, and they are
+//! counted.
 
 mod channel;
 mod incoming_state;

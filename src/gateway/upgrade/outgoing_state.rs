@@ -78,7 +78,7 @@ impl OutgoingState {
         self.changes.is_lost()
     }
 
-    /// Tells of changes until the gates are no longer exported.
+    /// Sends changes until the gates are no longer exported.
     pub(super) fn follow(&mut self, channel: &Channel) -> Result<(), ChannelError> {
         self.journal = None;
         while let Some(first) = self.changes.wait() {

@@ -97,7 +97,8 @@ impl Predecessor {
         self.hello.clock.resume()
     }
 
-    /// Tells the old process why this one does not take over, so that it logs it and serves on.
+    /// Reports to the old process why this one does not take over. It logs this, and continues to
+    /// serve.
     pub(crate) fn fail(&self, why: &str) {
         // The reader logs one line.
         let why: String = why.chars().take(1000).collect();
@@ -146,7 +147,7 @@ impl Predecessor {
         self.wait_for(&Handover::Stopped, state)
     }
 
-    /// Tells it that this process serves, and waits until it is released.
+    /// Reports that this process serves, and waits until it is released.
     pub(crate) fn release(&self, state: &mut IncomingState) -> Result<(), TakeoverError> {
         self.channel.send(&Answer::Serving)?;
         self.wait_for(&Handover::Released, state)

@@ -110,7 +110,7 @@ impl Successor {
         self.is_busy = self.jobs.send(job).is_ok();
     }
 
-    /// Tells the rest to the new process, after the last request has ended.
+    /// Sends the rest to the new process, after the last request has ended.
     pub(crate) fn finish(&self) {
         end(&self.gates);
         if self.finished.recv_timeout(FINISH_PATIENCE) == Err(RecvTimeoutError::Timeout) {
@@ -184,14 +184,14 @@ fn hand_over(
     let Answer::Imported { listeners } = answer(channel)? else {
         return Err(HandoverError::OutOfTurn);
     };
-    tell(events, |done| Event::Stop(listeners, done))?;
+    notify(events, |done| Event::Stop(listeners, done))?;
     state.send_changes(channel)?;
     if state.is_lost() {
         return Err(HandoverError::TooBusy);
     }
     channel.send(&Handover::Stopped)?;
     let Answer::Serving = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
-    tell(events, |done| Event::Serves(pid, done))?;
+    notify(events, |done| Event::Serves(pid, done))?;
     let followed = channel.send(&Handover::Released).and_then(|()| {
         channel.limit(None)?;
         state.follow(channel)
@@ -222,8 +222,8 @@ fn send_sockets(
     }
 }
 
-/// Tells the control thread, and waits until it has done its part.
-fn tell(
+/// Sends an event to the control thread, and waits until it has done its part.
+fn notify(
     events: &UnboundedSender<Event>,
     event: impl FnOnce(Sender<()>) -> Event,
 ) -> Result<(), HandoverError> {

@@ -1,7 +1,7 @@
 //! Interim responses (1xx) on their way to a client of HTTP/2.
 //!
 //! hyper cannot send them. So they are written as frames between those of hyper, which needs the id of
-//! a request's stream. hyper does not tell it either, but hands requests over in the order in which
+//! a request's stream. hyper does not report it either, but hands requests over in the order in which
 //! their streams were opened. If one of a connection is not handed over, as the h2 crate refuses it,
 //! that order is lost, and the connection gets no interim responses any more.
 

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_that_tells_the_protocol_is_due_in_one_time_from_its_first_byte() {
+    async fn all_that_shows_the_protocol_is_due_in_one_time_from_its_first_byte() {
         let clock = Clock::start();
         let start = clock.now();
         let wait = |seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds));

@@ -231,7 +231,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     }
 
     #[test]
-    fn the_quota_that_decides_is_told_and_no_other() {
+    fn the_quota_that_decides_is_sent_and_no_other() {
         let equal = "{ name: a, limit: 2/1s }, { name: b, limit: 2/1h }";
         assert_eq!(second(equal)[RATELIMIT], "\"b\";r=0;t=3600", "as much is left, for longer");
         // Four are left of one, and one is of the other: of requests that cost 5 none is and one.

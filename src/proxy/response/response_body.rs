@@ -89,7 +89,7 @@ impl ResponseBody {
         Self { source, completion, end: None, cut: None }
     }
 
-    /// Passes on what the upstream sends, with no pause longer than `patience`. Trailers tell a
+    /// Passes on what the upstream sends, with no pause longer than `patience`. Trailers say to a
     /// client of gRPC over HTTP/2 that its deadline has passed.
     pub(crate) fn upstream(
         patience: Patience,
@@ -224,8 +224,8 @@ impl Body for ResponseBody {
                     let cut =
                         if is_late { ResponseCut::Deadline } else { ResponseCut::UpstreamStalled };
                     this.completion.timeout = Some(patience.over());
-                    let is_told = *is_grpc && matches!(cut, ResponseCut::Deadline);
-                    Some(if is_told { Ok(this.end_late()) } else { Err(cut) })
+                    let has_trailers = *is_grpc && matches!(cut, ResponseCut::Deadline);
+                    Some(if has_trailers { Ok(this.end_late()) } else { Err(cut) })
                 }
             },
         };

@@ -1,4 +1,4 @@
-//! A gateway process under test, upstreams that do as they are told, and clients
+//! A gateway process under test, upstreams that do as a test says, and clients
 //! that see every byte.
 
 pub(crate) mod browser;

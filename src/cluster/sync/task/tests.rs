@@ -144,7 +144,7 @@ async fn after_a_failure_who_was_called_longest_ago_goes_first_and_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_refuses_is_kept_and_told_again_and_keeps_nobody_from_ending() {
+async fn what_the_store_rejects_is_kept_and_sent_again_and_keeps_no_rule_from_ending() {
     let mut task = three_rules();
     task.look();
     let now = task.clock.now();
@@ -231,7 +231,7 @@ async fn who_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_is_gone_is_kept_for_what_it_has_to_tell_but_not_for_ever() {
+async fn a_rule_that_is_gone_is_kept_for_what_it_has_to_send_but_not_for_ever() {
     let mut task = three_rules();
     task.look();
     for rule in task.rules.values_mut() {

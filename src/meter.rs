@@ -277,12 +277,12 @@ pub struct Counters {
     pub clock_steps: AtomicU64,
     /// Panics caught while serving.
     pub panics: AtomicU64,
-    refused: [AtomicU64; Refusal::ALL.len()],
+    rejections: [AtomicU64; HttpRejection::ALL.len()],
 }
 
 /// Why a request or connection was rejected before any rule was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HttpRejection {
     /// The connection limit is reached.
     Connections,
     /// The request violates HTTP: framing, headers, target.
@@ -309,7 +309,7 @@ pub enum Refusal {
     ProxyProtocol,
 }
 
-impl Refusal {
+impl HttpRejection {
     /// Every reason, in the order of their numbers.
     pub const ALL: [Self; 12] = [
         Self::Connections,
@@ -356,13 +356,13 @@ impl Counters {
     }
 
     /// Counts a rejection before any rule was asked.
-    pub fn refuse(&self, reason: Refusal) {
-        self.refused[reason as usize].fetch_add(1, Relaxed);
+    pub fn count_rejection(&self, reason: HttpRejection) {
+        self.rejections[reason as usize].fetch_add(1, Relaxed);
     }
 
     /// Returns the rejections counted for `reason`.
-    pub fn refused(&self, reason: Refusal) -> u64 {
-        self.refused[reason as usize].load(Relaxed)
+    pub fn rejections(&self, reason: HttpRejection) -> u64 {
+        self.rejections[reason as usize].load(Relaxed)
     }
 }
 
@@ -533,14 +533,14 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_counted_by_reason() {
+    fn rejections_are_counted_by_reason() {
         let counters = Counters::default();
-        for (times, reason) in Refusal::ALL.into_iter().enumerate() {
+        for (times, reason) in HttpRejection::ALL.into_iter().enumerate() {
             for _ in 0..times {
-                counters.refuse(reason);
+                counters.count_rejection(reason);
             }
         }
-        let counted = Refusal::ALL.map(|reason| counters.refused(reason));
+        let counted = HttpRejection::ALL.map(|reason| counters.rejections(reason));
         assert_eq!(counted, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     }
 }

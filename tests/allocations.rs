@@ -229,7 +229,7 @@ fn an_edit_of_buckets_takes_memory_once_for_a_client() {
     assert_eq!(measure(|| enter(98)).count_total, 0);
 }
 
-/// Returns the allocations of a thousand requests, admitted, waiting, refused,
+/// Returns the allocations of a thousand requests, admitted, waiting, rejected,
 /// finished and cancelled, of clients that have all passed before.
 fn of_a_thousand_requests(keyed: Option<&Keyed>, clients: u128) -> u64 {
     let gate = Arc::new(Gate::new(Instant::EPOCH));
@@ -247,7 +247,7 @@ fn of_a_thousand_requests(keyed: Option<&Keyed>, clients: u128) -> u64 {
         });
         Some((now, gate.enter(now, &claims).ok()?))
     };
-    // Who is refused takes no place.
+    // Who is rejected takes no place.
     for client in 0..clients {
         while enter(client).is_none() {}
     }

@@ -33,7 +33,7 @@ use flowgate::{
 };
 use proptest::{collection::vec, option, prelude::*, test_runner::TestRunner};
 
-/// Rates whose numbers are small, so that rules refuse, and such whose intervals are fractions of
+/// Rates whose numbers are small, so that rules reject, and such whose intervals are fractions of
 /// a nanosecond or whose products need more than 53 bits.
 fn rates() -> impl Strategy<Value = Rate> {
     let small = (1_u64..20, 1_u64..2_000).prop_map(|(n, window)| (n, window * 1_000));

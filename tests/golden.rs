@@ -36,7 +36,7 @@ use std::{
     sync::Arc,
 };
 
-/// Traces whose clock steps back. Sentinel's windows then lose counts or refuse all
+/// Traces whose clock steps back. Sentinel's windows then lose counts or reject all
 /// until the clock has caught up; our chain clamps, and decides as of the latest
 /// instant it has seen. That is asserted in `laws.rs`.
 const CLOCK_STEPS_BACK: [&str; 5] = [
@@ -98,7 +98,7 @@ fn pacing_decides_and_waits_as_mennanovs_leaky_bucket() {
     compare("mennanov_leakybucket", (43, 27_996), |params| {
         let interval = nanos(&params["rateNs"]);
         let places = whole(&params["capacity"]);
-        // It refuses whom so many intervals would be waited for.
+        // It rejects whom so many intervals would be waited for.
         let most = interval * u32::try_from(places).expect("few places");
         let max_wait = most.saturating_sub(Duration::from_nanos(1));
         let rate = Rate::new(1, interval).expect("an interval");

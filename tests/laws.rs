@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn a_blocked_request_leaves_no_trace((rules, steps) in days()) {
+    fn a_rejected_request_leaves_no_trace((rules, steps) in days()) {
         let mut day = Day::new(&rules);
         for step in steps {
             let before = day.states();
@@ -315,17 +315,17 @@ fn assert_definitions(rules: &Rules, steps: Vec<Step>) {
     oracle.assert_promises();
 }
 
-/// Asserts that the first to be refused is admitted when it comes back at the stated time, and that none
-/// is earlier.
+/// Asserts that the first to be rejected is admitted when it comes back at the stated time, and
+/// that none is earlier.
 fn assert_retry_after(rules: &Rules, steps: Vec<Step>) {
     let mut day = Day::new(rules);
-    let refused = steps.into_iter().find_map(|step| match day.step(step) {
+    let rejected = steps.into_iter().find_map(|step| match day.step(step) {
         Some(DecidedRequest { client, cost, decided: Err(reason), .. }) => {
             reason.retry_after().map(|retry_after| (client, cost, retry_after))
         }
         Some(_) | None => None,
     });
-    if let Some((client, cost, retry_after)) = refused {
+    if let Some((client, cost, retry_after)) = rejected {
         day.live.clear();
         let opens = day.now + retry_after;
         assert!(retry_after > Duration::ZERO);
@@ -355,13 +355,14 @@ fn assert_spaced(rate: Rate, requests: &[DecidedRequest]) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Nothing,
-    Refusal,
+    Rejection,
     Start(Instant),
 }
 
 impl From<Option<&DecidedRequest>> for Expected {
     fn from(request: Option<&DecidedRequest>) -> Self {
-        request.map_or(Self::Nothing, |request| request.decided.map_or(Self::Refusal, Self::Start))
+        request
+            .map_or(Self::Nothing, |request| request.decided.map_or(Self::Rejection, Self::Start))
     }
 }
 
@@ -412,9 +413,9 @@ impl Oracle {
         let mut starts = paces
             .chain(last)
             .map(|(at, config)| oracle::start(config, self.past(at, client), day.now));
-        // The latest of all, or none if one refuses.
+        // The latest of all, or none if one rejects.
         let start = starts.try_fold(day.now, |latest, start| Some(latest.max(start?)));
-        start.filter(|_| agreed).map_or(Expected::Refusal, Expected::Start)
+        start.filter(|_| agreed).map_or(Expected::Rejection, Expected::Start)
     }
 
     fn learn(&mut self, day: &Day, request: Option<&DecidedRequest>) {

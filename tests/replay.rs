@@ -1,4 +1,4 @@
-//! `flowgate replay`: what it decides, prints and refuses.
+//! `flowgate replay`: what it decides, prints and rejects.
 
 #![expect(clippy::float_cmp, reason = "decimals that are written as they were read")]
 

@@ -35,7 +35,7 @@ const MOST: u32 = 500 + 50;
 const LEAST: u32 = 300;
 const LEAST_BURST: u32 = 20;
 
-/// Rules beside the judged one, which come and go and refuse nothing.
+/// Rules beside the judged one, which come and go and reject nothing.
 const OTHERS: [&str; 4] = [
     "",
     ", { name: width, concurrency: 10000 }",
@@ -58,14 +58,14 @@ fn text(upstream: &Script, version: usize) -> String {
 }
 
 /// Takes numbers from `next` until none is left and sends each request when it is
-/// due, every other one to the limited route. Returns how many were refused.
+/// due, every other one to the limited route. Returns how many were rejected.
 fn client(web: SocketAddr, begun: Instant, next: &AtomicUsize) -> usize {
     let mut client = Client::new(web);
-    let mut refused = 0;
+    let mut rejected = 0;
     loop {
         let number = next.fetch_add(1, Ordering::SeqCst);
         if number >= REQUESTS {
-            return refused;
+            return rejected;
         }
         let due = begun + Duration::from_micros(number as u64 * 1_000_000 / RATE);
         while let Some(left) = due.checked_duration_since(Instant::now()) {
@@ -75,7 +75,7 @@ fn client(web: SocketAddr, begun: Instant, next: &AtomicUsize) -> usize {
         let answer = client.get(if limited { "/limited" } else { "/free" });
         match answer.status {
             200 => assert_eq!(answer.text(), "done"),
-            429 if limited => refused += 1,
+            429 if limited => rejected += 1,
             status => panic!("request {number} got {status}"),
         }
     }
@@ -158,7 +158,7 @@ fn a_storm_of_reloads_fails_no_request_and_exceeds_no_limit() {
         gateway.signal("HUP");
         std::thread::park_timeout(Duration::from_millis(100));
     }
-    let refused: usize =
+    let rejected: usize =
         clients.into_iter().map(|client| client.join().expect("no request failed")).sum();
     let reloads = common::metrics(&gateway, "flowgate_config_reloads_total");
     let taken: f64 = reloads.iter().filter(|(key, _)| key.contains("ok")).map(|(_, n)| n).sum();
@@ -170,7 +170,7 @@ fn a_storm_of_reloads_fails_no_request_and_exceeds_no_limit() {
     let arrivals = arrivals(&gateway);
     let times: Vec<u64> =
         arrivals.iter().filter(|arrival| arrival.1).map(|arrival| arrival.0).collect();
-    assert_eq!(times.len() + refused, REQUESTS / 2);
+    assert_eq!(times.len() + rejected, REQUESTS / 2);
     // A thread may be held up between its look at the clock and the decision: 10 ms of slack.
     let worst = worst_second(&times);
     assert!(worst <= MOST as usize + 5, "{worst} in the worst second");

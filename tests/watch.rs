@@ -103,7 +103,7 @@ async fn a_config_map_whose_symlink_is_swapped() {
 async fn a_deleted_file_changes_nothing_and_its_return_is_seen() {
     let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
     fs::remove_file(&gateway.path).unwrap();
-    gateway.refuses("No such file").await;
+    gateway.rejects("No such file").await;
     fs::write(&gateway.path, file(2)).unwrap();
     gateway.sees(2).await;
 }
@@ -115,11 +115,11 @@ async fn a_torn_write_is_never_taken() {
     // Cut before the mark that ends the file; what is left is valid YAML and a whole configuration.
     let cut = whole.find("end: true").unwrap();
     fs::write(&gateway.path, &whole[..cut]).unwrap();
-    gateway.refuses("the file looks cut short").await;
+    gateway.rejects("the file looks cut short").await;
     fs::write(&gateway.path, "").unwrap();
-    gateway.refuses("the file is empty").await;
+    gateway.rejects("the file is empty").await;
     fs::write(&gateway.path, &whole[..20]).unwrap();
-    gateway.refuses("gateway.yaml:").await;
+    gateway.rejects("gateway.yaml:").await;
     assert_eq!(gateway.workers(), 1);
     fs::write(&gateway.path, &whole).unwrap();
     gateway.sees(2).await;
@@ -159,7 +159,7 @@ async fn a_writer_whose_file_is_replaced_or_removed_is_not_waited_for() {
     drop(lost);
     let lost = begin(&gateway);
     fs::remove_file(&gateway.path).unwrap();
-    gateway.refuses("No such file").await;
+    gateway.rejects("No such file").await;
     fs::write(&gateway.path, file(3)).unwrap();
     gateway.sees(3).await;
     assert!(!gateway.watcher.is_being_written());
@@ -167,10 +167,10 @@ async fn a_writer_whose_file_is_replaced_or_removed_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_mistake_is_refused_and_its_correction_taken() {
+async fn a_mistake_is_rejected_and_its_correction_taken() {
     let mut gateway = Gateway::start(|folder| folder.join("gateway.yaml"));
     fs::write(&gateway.path, file(2).replace("upstream: app", "upstream: ap")).unwrap();
-    gateway.refuses("there is no upstream `ap`").await;
+    gateway.rejects("there is no upstream `ap`").await;
     assert_eq!(gateway.workers(), 1);
     fs::write(&gateway.path, file(3)).unwrap();
     gateway.sees(3).await;
@@ -212,7 +212,7 @@ async fn a_folder_that_is_removed_and_made_again_is_still_watched() {
     let etc = gateway.folder.path().join("etc");
     gateway.is_silent().await;
     fs::remove_dir_all(&etc).unwrap();
-    gateway.refuses("No such file").await;
+    gateway.rejects("No such file").await;
     gateway.watcher.set(&Watched::files([gateway.path.clone()])).unwrap();
     gateway.is_silent().await;
     fs::create_dir(&etc).unwrap();
@@ -264,7 +264,7 @@ async fn a_folder_of_included_files() {
     shell(&conf, "mv a.yaml b.yaml");
     gateway.waits_for(|plan| plan.files.contains(&Watched::File(conf.join("b.yaml")))).await;
     fs::write(conf.join("b.yaml"), "routes:").unwrap();
-    gateway.refuses("b.yaml:1:7: expected a list").await;
+    gateway.rejects("b.yaml:1:7: expected a list").await;
     fs::write(conf.join("b.yaml"), site("mended")).unwrap();
     gateway.waits_for(|plan| routes(plan) == ["mended"]).await;
     fs::remove_file(conf.join("b.yaml")).unwrap();
@@ -360,8 +360,8 @@ impl Gateway {
         timeout(DEADLINE, wait).await.expect("the edit is seen in time");
     }
 
-    /// Reads at every change until it is refused with these words.
-    async fn refuses(&mut self, words: &str) {
+    /// Reads at every change until it is rejected with these words.
+    async fn rejects(&mut self, words: &str) {
         let wait = async {
             loop {
                 self.changes.recv().await.expect("the watcher lives");

@@ -19,7 +19,7 @@ use crate::{
         breaker::Phase, rule_of,
     },
     meter::{
-        AdminRejection, Counters, DURATION_BOUNDS, Durations, Refusal, Resent, RouteReading,
+        AdminRejection, Counters, DURATION_BOUNDS, Durations, HttpRejection, Resent, RouteReading,
         ServerMeter,
     },
 };
@@ -227,8 +227,8 @@ impl Metrics {
         let help = "From a request's arrival to the head of its answer";
         let head = ("flowgate_http_time_to_first_byte", help);
         self.durations(encoder, head, |read| &read.first_bytes)?;
-        let rejected = Refusal::ALL
-            .map(|reason| ([("reason", reason.label())], self.counters.refused(reason)));
+        let rejected = HttpRejection::ALL
+            .map(|reason| ([("reason", reason.label())], self.counters.rejections(reason)));
         let help = "Requests and connections rejected before any rule was asked";
         counters(encoder, ("flowgate_http_rejected", help), rejected)
     }

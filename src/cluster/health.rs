@@ -256,10 +256,10 @@ mod tests {
             }
             health
         };
-        let mut refused = well();
-        refused.on_wanted();
-        refused.on_sync(SyncOutcome::Nothing);
-        for mut health in [wanted(true), wanted(false), refused] {
+        let mut rejected = well();
+        rejected.on_wanted();
+        rejected.on_sync(SyncOutcome::Nothing);
+        for mut health in [wanted(true), wanted(false), rejected] {
             assert!(health.is_cut_off() && health.is_settled(true));
             let syncing = health.number();
             health.on_up(1, 1);

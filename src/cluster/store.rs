@@ -44,8 +44,8 @@ pub const ROUND_TRIP_BOUNDS: [Duration; 12] = [
     Duration::from_secs(1),
 ];
 
-/// The least between two lines of the log about refusals of one kind.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
+/// The least between two lines of the log about rejected calls of one kind.
+const REJECTION_PAUSE: Duration = Duration::from_secs(10);
 
 /// After how long without a stale state the next one is a new event for the log.
 const STALE_PAUSE: Duration = Duration::from_mins(10);
@@ -70,7 +70,7 @@ pub struct Store {
     /// What [`Health::is_cut_off`] says, for requests.
     is_cut_off: AtomicBool,
     /// How often it has begun or ended to reject the sync of one rule.
-    refusals: AtomicU64,
+    sync_rejections: AtomicU64,
     /// Rings when rules are to be divided otherwise, or what [`Self::heard`] waits for is there.
     turned: Notify,
     /// States that were sent, and received.
@@ -85,7 +85,7 @@ pub struct Store {
 struct Known {
     health: Health,
     /// When a call that failed alone was last logged, by the kind of the error.
-    said_refused: [Option<Instant>; StoreError::COUNTED.len()],
+    logged_rejections: [Option<Instant>; StoreError::COUNTED.len()],
     /// When a state was last found to be stale.
     stale: Option<Instant>,
     /// The secret of the fingerprints: of the store, or the one that this gateway proposes.
@@ -139,7 +139,7 @@ impl Store {
             leases: AllLeases::default(),
             known: Mutex::new(Known {
                 health: Health::new(workers.get()),
-                said_refused: Default::default(),
+                logged_rejections: Default::default(),
                 stale: None,
                 secret,
                 has_secret: false,
@@ -151,7 +151,7 @@ impl Store {
             round_trips: Default::default(),
             waited_nanos: AtomicU64::new(0),
             is_cut_off: AtomicBool::new(false),
-            refusals: AtomicU64::new(0),
+            sync_rejections: AtomicU64::new(0),
             turned: Notify::new(),
             synced_states: Default::default(),
             losses: AtomicU64::new(0),
@@ -164,7 +164,7 @@ impl Store {
         LocalShare {
             gateways: self.known().gateways.divisor(),
             is_cut_off: self.is_cut_off(),
-            refusals: self.refusals.load(Relaxed),
+            sync_rejections: self.sync_rejections.load(Relaxed),
         }
     }
 
@@ -207,8 +207,8 @@ impl Store {
     }
 
     /// Notes that it has begun or stopped rejecting the sync of one rule.
-    pub(super) fn on_refusals(&self) {
-        self.refusals.fetch_add(1, Relaxed);
+    pub(super) fn on_sync_rejection(&self) {
+        self.sync_rejections.fetch_add(1, Relaxed);
         self.turned.notify_one();
     }
 
@@ -359,11 +359,11 @@ impl Store {
 
     /// Counts the failure of one call, while the store may decide about others. Logs it once in ten
     /// seconds per kind.
-    pub(super) fn on_refusal(&self, failure: &Failure, now: Instant) {
+    pub(super) fn on_rejected_call(&self, failure: &Failure, now: Instant) {
         let Failure { error, detail, call, .. } = failure;
         let Some(at) = self.count(*error) else { return };
-        let last = &mut self.known().said_refused[at];
-        if last.is_none_or(|last| now.since(last) >= REFUSAL_PAUSE) {
+        let last = &mut self.known().logged_rejections[at];
+        if last.is_none_or(|last| now.since(last) >= REJECTION_PAUSE) {
             *last = Some(now);
             if failure.scope == Scope::Late {
                 tracing::warn!(call, %error, detail, "the store replied too late to a call, and in time to others; `on_store_error` decided that request");
@@ -453,12 +453,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_the_store_refuses_is_counted_and_does_not_make_it_fail() {
+    fn a_call_that_the_store_rejects_is_counted_and_does_not_make_it_fail() {
         let store = store(1);
         store.on_up(store.number(), 0);
         for seconds in 0..3 {
             let now = Instant::EPOCH + Duration::from_secs(seconds);
-            store.on_refusal(&Failure { error: StoreError::Other, ..failure() }, now);
+            store.on_rejected_call(&Failure { error: StoreError::Other, ..failure() }, now);
         }
         let reading = store.read();
         let counted = reading.errors.iter().find(|(word, _)| *word == "other");

@@ -98,7 +98,7 @@ enum State {
 
 fn state(shared: &Shared, store: Option<StoreState>) -> State {
     match (&shared.sync, store) {
-        (Some(sync), Some(store)) if !store.is_cut_off && !sync.is_refused.load(Relaxed) => {
+        (Some(sync), Some(store)) if !store.is_cut_off && !sync.is_rejected.load(Relaxed) => {
             State::Synced
         }
         (None, Some(store)) if store.is_up => State::Asked,

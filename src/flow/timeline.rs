@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0            pass            at 0 ms a request passes
-//! 0.5 x3       block rate 9.5  three are refused; 9.5 ms later one would pass
+//! 0.5 x3       block rate 9.5  three are rejected; 9.5 ms later one would pass
 //! 1 key=a      wait 20         the client `a` may start 20 ms later
 //! 2 cost=4     block costly 3
 //! 2 prio=500   wait 98         one with priority borrows, and would wait 500 ms

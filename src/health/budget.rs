@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(drain(&budget, 1, 20), 200);
         assert_eq!(drain(&budget, 2, 30), 100, "another route with another share");
         assert_eq!(drain(&budget, 4_999, 30), 0);
-        assert_eq!(budget.exhausted(), 4, "each time one was refused");
+        assert_eq!(budget.exhausted(), 4, "each time one was rejected");
         budget.observe(at(5_000));
         assert_eq!(drain(&budget, 9_999, 30), 0, "the half before counts");
         budget.observe(at(10_000));

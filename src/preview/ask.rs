@@ -1,6 +1,6 @@
 //! What the rules of one route of the new file decide.
 
-use super::treatment::{Refused, Treatment};
+use super::treatment::{OwnRejection, Treatment};
 use crate::{
     access_log::{DecisionRecord, PreviewRecord},
     config::Route,
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct TrialRecord {
     pub(super) route: Option<Arc<Route>>,
-    pub(super) decided: Result<DecisionRecord, Refused>,
+    pub(super) decided: Result<DecisionRecord, OwnRejection>,
 }
 
 /// What the rules of a route say about a request.
@@ -80,7 +80,7 @@ impl TrialRecord {
     /// # Errors
     ///
     /// Why none was asked.
-    pub const fn decided(&self) -> Result<DecisionRecord, Refused> {
+    pub const fn decided(&self) -> Result<DecisionRecord, OwnRejection> {
         self.decided
     }
 
@@ -89,7 +89,7 @@ impl TrialRecord {
         let route = self.route.as_deref();
         PreviewRecord {
             route: route.map(|route| &*route.name),
-            status: self.decided.err().map(Refused::status),
+            status: self.decided.err().map(OwnRejection::status),
             flow: self.decided.ok().map(|decided| decided.record(route, &[])),
         }
     }

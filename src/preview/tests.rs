@@ -1,8 +1,8 @@
 //! Previews beside gateways of their own, in virtual time.
 
 use super::{
-    Arrival, Change, EndCause, Here, Identified, Known, Previews, Refused, Report, RunningPreview,
-    Start, State, Treatment, Trial, UNREAD,
+    Arrival, Change, EndCause, Here, Identified, Known, OwnRejection, Previews, Report,
+    RunningPreview, Start, State, Treatment, Trial, UNREAD,
 };
 use crate::{
     access_log::DecisionRecord,
@@ -78,7 +78,7 @@ struct TestProxy {
 
 /// A request that a gateway has decided about.
 struct Decided {
-    result: Result<DecisionRecord, Refused>,
+    result: Result<DecisionRecord, OwnRejection>,
     permit: Option<Permit>,
     trial: Option<Box<Trial>>,
 }
@@ -178,10 +178,15 @@ fn decide(
     request: RequestContext<'_>,
     path: &str,
     now: Instant,
-) -> (Result<DecisionRecord, Refused>, Treatment, Option<Permit>, Claims) {
+) -> (Result<DecisionRecord, OwnRejection>, Treatment, Option<Permit>, Claims) {
     let mut claims = Claims::new();
     let Ok(route) = snapshot.find(request.target, path) else {
-        return (Err(Refused::NoRoute), Treatment::Refused(Refused::NoRoute), None, claims);
+        return (
+            Err(OwnRejection::NoRoute),
+            Treatment::OwnRejection(OwnRejection::NoRoute),
+            None,
+            claims,
+        );
     };
     route.claim(request, |_, _| KeySource::Request, &mut claims);
     match route.gate.enter(now, &claims) {

@@ -15,12 +15,12 @@ pub enum Treatment {
     /// This rule rejects it.
     Rejected(SlotId, ReasonKind),
     /// It is answered before any rule is asked.
-    Refused(Refused),
+    OwnRejection(OwnRejection),
 }
 
 /// Why no rule is asked about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refused {
+pub enum OwnRejection {
     /// No route matches.
     NoRoute,
     /// Servers may read its path differently.
@@ -72,7 +72,7 @@ impl Treatment {
     pub const fn rule(self) -> Option<SlotId> {
         match self {
             Self::Delayed(slot) | Self::Rejected(slot, _) => Some(slot),
-            Self::Passed | Self::Refused(_) => None,
+            Self::Passed | Self::OwnRejection(_) => None,
         }
     }
 
@@ -88,8 +88,8 @@ impl Treatment {
             _ if !self.is_let_through() && there.is_let_through() => Change::WouldPass,
             (Self::Passed, Self::Delayed(_)) => Change::WouldBeDelayed,
             (Self::Delayed(_), Self::Passed) => Change::NoLongerDelayed,
-            (Self::Refused(here), Self::Refused(there)) if here == there => Change::Same,
-            (Self::Refused(_), _) | (_, Self::Refused(_)) => Change::OtherAnswer,
+            (Self::OwnRejection(here), Self::OwnRejection(there)) if here == there => Change::Same,
+            (Self::OwnRejection(_), _) | (_, Self::OwnRejection(_)) => Change::OtherAnswer,
             _ if is_same_route => Change::Same,
             _ => Change::OtherAnswer,
         }
@@ -100,8 +100,8 @@ impl Treatment {
         let name = route.map_or("no route", |route| &*route.name);
         let by = |slot| route.map_or("a rule", |route| route.rule_name(slot));
         match self {
-            Self::Refused(Refused::NoRoute) => "no route matches".to_owned(),
-            Self::Refused(refused) => format!("{name}: {}", refused.words()),
+            Self::OwnRejection(OwnRejection::NoRoute) => "no route matches".to_owned(),
+            Self::OwnRejection(rejection) => format!("{name}: {}", rejection.words()),
             Self::Delayed(slot) => format!("{name}: delayed by {}", by(slot)),
             Self::Rejected(slot, kind) => {
                 format!("{name}: rejected by {} ({})", by(slot), kind.word())
@@ -114,7 +114,7 @@ impl Treatment {
     }
 }
 
-impl Refused {
+impl OwnRejection {
     /// Returns the status of the answer.
     pub const fn status(self) -> u16 {
         match self {

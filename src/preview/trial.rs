@@ -4,7 +4,7 @@ use super::{
     ask::{Asked, TrialRecord, ask},
     running::Preview,
     tally::{Client, Compared, Kind, Side},
-    treatment::{Change, Refused, Treatment},
+    treatment::{Change, OwnRejection, Treatment},
 };
 use crate::{
     config::{Claims, KeySource, RequestContext, Route, RouteRule, Unrouted},
@@ -107,7 +107,7 @@ impl Preview {
             There { here, route: None, treatment: Treatment::Passed, wait: Duration::ZERO, client };
         let index = match self.find(arrival, here) {
             Ok(index) => index,
-            Err(why) => return Some(self.refuse(there, arrival, None, why)),
+            Err(why) => return Some(self.reject(there, arrival, None, why)),
         };
         let route = &self.snapshot.routes[index];
         there.route = u32::try_from(index).ok();
@@ -115,13 +115,18 @@ impl Preview {
         let proven = match identified(route, arrival, identify) {
             Ok(Identified::As(proven)) => proven,
             Ok(Identified::Rejected) => {
-                return Some(self.refuse(there, arrival, Some(route), Refused::Unauthenticated));
+                return Some(self.reject(
+                    there,
+                    arrival,
+                    Some(route),
+                    OwnRejection::Unauthenticated,
+                ));
             }
             Ok(Identified::Unchecked) => {
                 self.tally(arrival.worker).unchecked += 1;
                 return None;
             }
-            Err(why) => return Some(self.refuse(there, arrival, Some(route), why)),
+            Err(why) => return Some(self.reject(there, arrival, Some(route), why)),
         };
         let target = &Target { identity: proven.as_ref(), ..*target };
         let request = RequestContext { seed, target, client };
@@ -139,26 +144,26 @@ impl Preview {
 
     /// Returns the index of the request's route, or why there is none. `here` is that of its route
     /// in force.
-    fn find(&self, arrival: &Arrival<'_>, here: Option<u32>) -> Result<usize, Refused> {
+    fn find(&self, arrival: &Arrival<'_>, here: Option<u32>) -> Result<usize, OwnRejection> {
         if let Some(index) = self.index_without_search(here, arrival.path) {
             return Ok(index);
         }
         let found = self.snapshot.find_index(arrival.request.target, arrival.path);
         found.map_err(|why| match why {
-            Unrouted::NoRoute => Refused::NoRoute,
-            Unrouted::Path(_) => Refused::Path,
+            Unrouted::NoRoute => OwnRejection::NoRoute,
+            Unrouted::Path(_) => OwnRejection::Path,
         })
     }
 
     /// Answers the request before any rule is asked.
-    fn refuse(
+    fn reject(
         &self,
         there: There,
         arrival: &Arrival<'_>,
         route: Option<&Arc<Route>>,
-        why: Refused,
+        why: OwnRejection,
     ) -> Box<Trial> {
-        let there = There { treatment: Treatment::Refused(why), ..there };
+        let there = There { treatment: Treatment::OwnRejection(why), ..there };
         let claims = Claims::new();
         let names = Vec::new();
         let waiting = Some(Box::new(Waiting { preview: self.id, there, claims, names }));
@@ -256,14 +261,14 @@ fn identified(
     route: &Route,
     arrival: &Arrival<'_>,
     identify: impl FnOnce() -> Identified,
-) -> Result<Identified, Refused> {
+) -> Result<Identified, OwnRejection> {
     let options = &route.options;
     let client = arrival.request.client;
     if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
-        return Err(Refused::Denied);
+        return Err(OwnRejection::Denied);
     }
     if arrival.length.is_some_and(|length| length > options.body_limit) {
-        return Err(Refused::TooLong);
+        return Err(OwnRejection::TooLong);
     }
     Ok(options.auth.as_ref().map_or(Identified::As(None), |_| identify()))
 }

@@ -106,7 +106,7 @@ impl LogEntry {
         self.flow = Some(DecisionRecord::admitted(report));
     }
 
-    /// Notes a refusal and the rule that it came from.
+    /// Notes a rejection and the rule that it came from.
     pub(crate) fn rejected(&mut self, rejection: &Rejection) {
         self.flow = Some(DecisionRecord::rejected(rejection));
     }

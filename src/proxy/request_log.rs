@@ -53,7 +53,7 @@ pub(crate) struct FailedAttempt<'a> {
 /// at most.
 #[derive(Debug, Default)]
 pub struct RequestLog {
-    by_reason: Mutex<[LogLimit; meter::Refusal::ALL.len()]>,
+    by_reason: Mutex<[LogLimit; meter::HttpRejection::ALL.len()]>,
     upstream: Mutex<LogLimit>,
     /// By the server's id.
     attempts: Mutex<HashMap<usize, LogLimit>>,
@@ -65,9 +65,9 @@ impl RequestLog {
         &self,
         counters: &Counters,
         now: Instant,
-        reason: meter::Refusal,
+        reason: meter::HttpRejection,
     ) -> Option<u64> {
-        counters.refuse(reason);
+        counters.count_rejection(reason);
         let mut by_reason = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         by_reason[reason as usize].due(now)
     }

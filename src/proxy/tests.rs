@@ -7,7 +7,7 @@ mod extended_connect;
 mod http2_uploads;
 mod idle;
 mod idle_servers;
-mod refusals;
+mod rejections;
 mod simulation;
 mod slow_readers;
 mod streams;
@@ -35,7 +35,7 @@ use crate::{
     clock::Clock,
     config::{self, Live},
     flow::Instant,
-    meter::{Counters, Refusal},
+    meter::{Counters, HttpRejection},
     route::{KeySpec, Part, Seed, Target},
     traces,
 };
@@ -227,9 +227,10 @@ impl TestProxy {
         })
     }
 
-    /// What was refused before a route was found.
-    fn refused(&self) -> Vec<(Refusal, u64)> {
-        let counts = Refusal::ALL.map(|reason| (reason, self.worker.counters.refused(reason)));
+    /// What was rejected before a route was found.
+    fn rejected(&self) -> Vec<(HttpRejection, u64)> {
+        let counts =
+            HttpRejection::ALL.map(|reason| (reason, self.worker.counters.rejections(reason)));
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
@@ -319,7 +320,7 @@ async fn a_client_that_leaves_the_queue_frees_its_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_for_what_is_in_flight_is_told_to_come_back_in_a_second() {
+async fn who_is_rejected_for_what_is_in_flight_is_told_to_come_back_in_a_second() {
     let mut proxy = TestProxy::new(", flow: [{ name: one, concurrency: 1 }]");
     let mut first = proxy.client();
     first.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
@@ -407,15 +408,15 @@ async fn a_slow_head_is_cut_off_in_time() {
     client.served.await.expect("no panic");
     let took = proxy.now().since(begun);
     assert!((secs(10)..secs(11)).contains(&took), "{took:?}");
-    assert_eq!(proxy.refused(), [(Refusal::HeaderTimeout, 1)]);
+    assert_eq!(proxy.rejected(), [(HttpRejection::HeaderTimeout, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_unread_is_counted_by_its_reason() {
+async fn what_is_rejected_unread_is_counted_by_its_reason() {
     for (header, status, reason) in [
-        ("no colon".to_owned(), 400, Refusal::Malformed),
-        (format!("x: {}", "y".repeat(70_000)), 431, Refusal::TooLarge),
-        ("x: y\r\n".repeat(101), 431, Refusal::TooLarge),
+        ("no colon".to_owned(), 400, HttpRejection::Malformed),
+        (format!("x: {}", "y".repeat(70_000)), 431, HttpRejection::TooLarge),
+        ("x: y\r\n".repeat(101), 431, HttpRejection::TooLarge),
     ] {
         let mut proxy = TestProxy::new("");
         let _arrivals = proxy.answer();
@@ -426,14 +427,14 @@ async fn what_is_refused_unread_is_counted_by_its_reason() {
         let _sent = client.stream.write_all(request.as_bytes()).await;
         assert_eq!(client.status().await, Some(status));
         client.served.await.expect("no panic");
-        assert_eq!(proxy.refused(), [(reason, 1)]);
+        assert_eq!(proxy.rejected(), [(reason, 1)]);
     }
     let proxy = TestProxy::new("");
     let mut leaving = proxy.client();
     leaving.send("GET / HT").await;
     drop(leaving.stream);
     leaving.served.await.expect("no panic");
-    assert_eq!(proxy.refused(), [], "who leaves is not refused");
+    assert_eq!(proxy.rejected(), [], "who leaves is not rejected");
 }
 
 #[tokio::test(start_paused = true)]

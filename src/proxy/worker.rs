@@ -73,7 +73,7 @@ pub struct Worker {
 
 impl Worker {
     /// Counts and logs a request of `client` that was rejected before any rule was asked.
-    pub(super) fn rejected(&self, client: IpAddr, reason: meter::Refusal, why: &str) {
+    pub(super) fn rejected(&self, client: IpAddr, reason: meter::HttpRejection, why: &str) {
         if let Some(count) = self.request_log.count(&self.counters, self.clock.now(), reason) {
             let reason = reason.label();
             tracing::info!(%client, reason, count, "request rejected: {why}");
@@ -81,7 +81,7 @@ impl Worker {
     }
 
     /// Counts and logs a connection of `client` that is closed before its first request.
-    pub(super) fn closed(&self, client: IpAddr, reason: meter::Refusal, why: &str) {
+    pub(super) fn closed(&self, client: IpAddr, reason: meter::HttpRejection, why: &str) {
         if let Some(count) = self.request_log.count(&self.counters, self.clock.now(), reason) {
             let reason = reason.label();
             tracing::info!(%client, reason, count, "connection closed: {why}");

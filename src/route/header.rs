@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_name_is_refused() {
+    fn an_empty_name_is_rejected() {
         assert!(FieldPattern::present("").is_err());
         assert!(name("").is_err());
         assert!(name("a b").is_err());

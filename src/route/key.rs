@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_key_is_refused_in_words() {
+    fn what_is_not_a_key_is_rejected_in_words() {
         for (text, word) in [
             ("ip", "client_ip"),
             ("", "client_ip"),

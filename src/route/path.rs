@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_cannot_be_meant_are_refused_in_words() {
+    fn patterns_that_cannot_be_meant_are_rejected_in_words() {
         for (pattern, word) in [
             (PathPattern::exact("a"), "write `/a`"),
             (PathPattern::exact(""), "begin with"),

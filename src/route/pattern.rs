@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_and_costly_expressions_are_refused_in_words() {
+    fn bad_and_costly_expressions_are_rejected_in_words() {
         for (text, word) in [
             ("a)(b", "not a regular expression"),
             ("(", "not a regular expression"),

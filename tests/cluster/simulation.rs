@@ -60,7 +60,7 @@ pub(crate) struct Outcome {
     pub(crate) excess: u64,
     /// The most that could have been.
     pub(crate) bound: u64,
-    /// What was refused in the worst second of what one gateway would have let pass.
+    /// What was rejected in the worst second of what one gateway would have let pass.
     lacking: u64,
     /// Requests that waited for the store, and calls of it, of a thousand requests.
     waited: u64,

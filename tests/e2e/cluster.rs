@@ -242,7 +242,7 @@ fn a_wrong_password_is_reported_and_a_right_one_is_used() {
 }
 
 #[test]
-fn what_is_refused_here_costs_no_round_trip_and_what_is_refused_there_leaves_no_trace_here() {
+fn what_is_rejected_here_costs_no_round_trip_and_what_is_rejected_there_leaves_no_trace_here() {
     let upstream = upstream::echo();
     let server = Server::start();
     let rules = "    flow:\n      - { name: here, algorithm: fixed_window, limit: 3/1000h }\n      - { name: there, algorithm: fixed_window, limit: 2/1000h, scope: cluster }";
@@ -267,7 +267,7 @@ fn what_is_refused_here_costs_no_round_trip_and_what_is_refused_there_leaves_no_
     let key = redis::cmd("KEYS").arg("*there*").query::<Vec<String>>(&mut connection);
     let state: String =
         redis::cmd("GET").arg(&key.expect("a key")[0]).query(&mut connection).expect("it");
-    assert!(state.ends_with(" 1"), "{state}: what was refused here was not asked there");
+    assert!(state.ends_with(" 1"), "{state}: what was rejected here was not asked there");
 }
 
 #[test]

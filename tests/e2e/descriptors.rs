@@ -23,12 +23,12 @@ fn clients_leave_descriptors_for_upstreams_and_the_admin_listener() {
     gateway.wait_log("too few file descriptors");
     assert_eq!(http::ask(gateway.address("admin"), "/healthz").status, 200);
     assert_eq!(clients[0].get("/").status, 200, "one that was accepted is served");
-    let refused = metrics(&gateway, "flowgate_http_rejected_total");
-    assert!(refused[r#"flowgate_http_rejected_total{reason="connections"}"#] > 0.0);
+    let rejected = metrics(&gateway, "flowgate_http_rejected_total");
+    assert!(rejected[r#"flowgate_http_rejected_total{reason="connections"}"#] > 0.0);
     clients.clear();
     eventually("there is room again", || {
         let mut client = Client::new(gateway.web());
-        // It may be refused before it has asked.
+        // It may be rejected before it has asked.
         drop(client.stream.get_mut().write_all(head("GET", "/", &[]).as_bytes()));
         client.try_read("GET").filter(|answer| answer.status == 200)
     });

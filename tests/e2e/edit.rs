@@ -88,8 +88,8 @@ fn a_file_is_edited_without_losing_its_comments_or_its_state() {
     // The hash is that of the text before.
     let late = YAML.replace("5/1h", "9/1h");
     for path in ["POST /edit/save", "POST /edit/check"] {
-        let refused = send(&gateway, path, &[OWN, ("if-match", &tag)], &late);
-        assert_eq!(refused.status, 412, "{}", refused.text());
+        let rejected = send(&gateway, path, &[OWN, ("if-match", &tag)], &late);
+        assert_eq!(rejected.status, 412, "{}", rejected.text());
         assert_eq!(send(&gateway, path, &[OWN], &late).status, 428);
         assert_eq!(send(&gateway, path, &[OWN, ("if-match", "*")], &late).status, 428);
     }

@@ -76,7 +76,7 @@ fn endure(gateways: &[Gateway], (name, kind, begin, end): &Fault<'_>) {
     let logged: Vec<usize> = gateways.iter().map(Gateway::log_len).collect();
     begin();
     let start = Instant::now();
-    let [passed, refused, failed] = hammer(gateways, 100);
+    let [passed, rejected, failed] = hammer(gateways, 100);
     let took = start.elapsed();
     let is_full = *kind == Some("memory");
     if is_full {
@@ -91,7 +91,7 @@ fn endure(gateways: &[Gateway], (name, kind, begin, end): &Fault<'_>) {
         }
     }
     end();
-    assert_eq!((refused, failed, passed), (0, 0, 400), "{name}");
+    assert_eq!((rejected, failed, passed), (0, 0, 400), "{name}");
     // One call each before all know, and those that look for the store meanwhile. If each request
     // waited for its call, a client's hundred would take 30 s.
     assert!(took < Duration::from_secs(20), "{name}: {took:?}");

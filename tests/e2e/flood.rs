@@ -35,7 +35,7 @@ fn new_keys_pass_in_a_full_table_and_nobody_gets_a_fresh_budget() {
         metrics(&gateway, &name)[&format!("{name}{{route=\"all\",rule=\"r\"}}")]
     };
     assert_eq!(of_rule(""), 100.0);
-    // The last request of `junk 0` was refused, and took no place.
+    // The last request of `junk 0` was rejected, and took no place.
     assert_eq!(of_rule("_evicted_total"), 400.0 + 2.0 * 74.0 + 2.0 - 100.0);
     // One that came back, and a few that fell in with four others.
     let restored = of_rule("_restored_total");

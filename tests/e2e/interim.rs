@@ -188,7 +188,7 @@ fn a_client_that_wants_a_small_table_gets_responses_alone() {
 }
 
 #[test]
-fn behind_a_request_that_is_refused_no_stream_gets_the_hints_of_another() {
+fn behind_a_request_that_is_rejected_no_stream_gets_the_hints_of_another() {
     let (server, seen) = hinting();
     let gateway = in_front_of(&server);
     let mut client = Client::new(gateway.web());

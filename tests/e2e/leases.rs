@@ -55,12 +55,12 @@ fn what_is_in_flight_is_one_number_and_a_gateway_that_is_gone_holds_none_of_it()
     let mut first = [begin(gateways[0].web()), begin(gateways[0].web())];
     let second = [begin(gateways[1].web()), begin(gateways[1].web())];
     eventually("four at work", || (working.load(SeqCst) == 4).then_some(()));
-    let refused = || http::get(gateways[2].web(), "/").status == 503;
-    assert!(refused());
+    let rejected = || http::get(gateways[2].web(), "/").status == 503;
+    assert!(rejected());
     // Renewed, they outlast their lease.
     let long = Instant::now() + Duration::from_secs(9);
     eventually("two leases later", || {
-        assert!(refused());
+        assert!(rejected());
         (Instant::now() > long).then_some(())
     });
     gateways.remove(1).signal("KILL");
@@ -101,7 +101,7 @@ fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_sto
     let leases = in_store(&mut store, "all", "r");
     assert_eq!((leases, used(&mut store)), (LIMIT + 1, -8.0), "each has a name of its own");
     // With both workers' connections; the first request finds its own one broken, and is denied.
-    let refused = || (0..4).all(|_| [429, 503].contains(&http::get(gateway.web(), "/").status));
+    let rejected = || (0..4).all(|_| [429, 503].contains(&http::get(gateway.web(), "/").status));
     let lapsed = Instant::now() + Duration::from_secs(6);
     while Instant::now() < lapsed {
         let before = gateway.log_len();
@@ -109,21 +109,21 @@ fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_sto
             .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
             .exec(&mut store)
             .expect("killed");
-        assert!(refused());
+        assert!(rejected());
         gateway.wait_log_after(before, "the store decides");
-        assert!(refused(), "{}", gateway.log());
+        assert!(rejected(), "{}", gateway.log());
     }
     let before = gateway.log_len();
     let pid = pid(&server);
     signal(&pid, "STOP");
     let lapsed = Instant::now() + Duration::from_secs(5);
     eventually("a lease is over", || {
-        assert!(refused());
+        assert!(rejected());
         (Instant::now() > lapsed).then_some(())
     });
     signal(&pid, "CONT");
     eventually("it decides", || {
-        assert!(refused(), "{}", gateway.log());
+        assert!(rejected(), "{}", gateway.log());
         gateway
             .log()
             .lines()
@@ -131,7 +131,7 @@ fn what_is_in_flight_keeps_its_places_however_often_connections_break_or_the_sto
             .any(|line| line.contains("the store decides"))
             .then_some(())
     });
-    assert!(refused());
+    assert!(rejected());
     assert_eq!((working.load(SeqCst), used(&mut store)), (LIMIT, -8.0));
     release.store(true, SeqCst);
     for client in &mut clients {
@@ -210,8 +210,8 @@ fn what_is_in_flight_on_many_routes_keeps_its_places_though_the_store_is_far_awa
     wire.delay.store(25, SeqCst);
     let long = Instant::now() + Duration::from_secs(7);
     eventually("two leases later", || {
-        let refused = |name: &String| http::get(web, &format!("/{name}")).status == 503;
-        assert!(names.iter().all(refused), "{}", gateways[0].log());
+        let rejected = |name: &String| http::get(web, &format!("/{name}")).status == 503;
+        assert!(names.iter().all(rejected), "{}", gateways[0].log());
         (Instant::now() > long).then_some(())
     });
     release.store(true, SeqCst);
@@ -260,7 +260,7 @@ fn what_ends_at_one_node_is_given_back_while_another_hangs() {
 }
 
 #[test]
-fn a_route_whose_keys_are_refused_keeps_no_place_of_another() {
+fn a_route_whose_keys_are_rejected_keeps_no_place_of_another() {
     let upstream = upstream::echo();
     let server = Server::start();
     let mut store = server.connection();
@@ -313,7 +313,7 @@ fn a_gateway_that_ends_gives_back_what_it_held() {
 }
 
 #[test]
-fn what_a_dry_run_would_have_refused_is_not_in_flight_there() {
+fn what_a_dry_run_would_have_rejected_is_not_in_flight_there() {
     let release = Arc::default();
     let working = Arc::default();
     let upstream = held(&release, &working);

@@ -104,7 +104,7 @@ pub(crate) fn two_routes(
 }
 
 /// Has each gateway be asked so often, and returns how many were answered with 200, where all
-/// others are refused.
+/// others are rejected.
 pub(crate) fn passed(gateways: &[Gateway], route: &str, requests: usize) -> usize {
     let ask = |gateway: &Gateway| http::statuses(gateway.web(), &format!("/{route}"), requests);
     let statuses: Vec<u16> = gateways.iter().flat_map(ask).collect();

@@ -196,7 +196,7 @@ fn the_access_log_says_who_was_asked_where_nobody_answered() {
 }
 
 #[test]
-fn the_access_log_says_who_was_refused_and_who_left() {
+fn the_access_log_says_who_was_rejected_and_who_left() {
     let upstream = upstream::Script::start(|_, mut connection| {
         connection.read_head();
         connection.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no");

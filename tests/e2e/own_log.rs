@@ -55,7 +55,7 @@ fn a_log_that_nobody_reads_holds_nothing_up_and_says_how_much_is_lost() {
     for edit in 1..=4 {
         let words: Vec<_> = (0..3_000).map(|at| format!("word-{edit}-{at}: 1\n")).collect();
         replace(&config, &words.concat());
-        eventually("the edit is refused", || {
+        eventually("the edit is rejected", || {
             let page = ask(admin, "/metrics").text();
             page.contains(&format!("reloads_total{{result=\"failed\"}} {edit}")).then_some(())
         });

@@ -53,7 +53,7 @@ fn encoded_slashes_and_single_dots_pass_and_bypass_no_rule() {
 }
 
 #[test]
-fn a_path_that_leads_elsewhere_if_it_is_read_differently_is_refused_with_its_setting() {
+fn a_path_that_leads_elsewhere_if_it_is_read_differently_is_rejected_with_its_setting() {
     let upstream = upstream::echo();
     let text = format!("access_log: access.log\n{}", yaml(upstream.address, ROUTES));
     let gateway = Gateway::start(&text);
@@ -77,8 +77,8 @@ fn a_path_that_leads_elsewhere_if_it_is_read_differently_is_refused_with_its_set
         assert!(detail.contains("relaxed_path"), "{path}: {detail}");
     }
     assert_eq!(upstream.connections(), 0, "none of it reached the upstream");
-    let refused = metrics(&gateway, "flowgate_http_rejected_total");
-    assert_eq!(refused["flowgate_http_rejected_total{reason=\"path\"}"], 11.0, "{refused:?}");
+    let rejected = metrics(&gateway, "flowgate_http_rejected_total");
+    assert_eq!(rejected["flowgate_http_rejected_total{reason=\"path\"}"], 11.0, "{rejected:?}");
     let logged = crate::common::eventually("the access log is written", || {
         let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
         (log.lines().count() == paths.len()).then_some(log)

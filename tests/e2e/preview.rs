@@ -158,9 +158,9 @@ fn a_preview_that_cannot_be_is_not() {
     let seen = gateway.log_len();
     super::common::replace(&gateway.config, &format!("{old}nonsense: 1\n"));
     gateway.wait_log_after(seen, "configuration rejected");
-    let refused = send(&gateway, "POST", "/preview/apply", "");
-    assert_eq!(refused.status, 409);
-    assert!(refused.text().contains("was rejected, which would be lost"), "{}", refused.text());
+    let rejected = send(&gateway, "POST", "/preview/apply", "");
+    assert_eq!(rejected.status, 409);
+    assert!(rejected.text().contains("was rejected, which would be lost"), "{}", rejected.text());
     assert_eq!(send(&gateway, "DELETE", "/preview", "").status, 200);
     assert_eq!(report(&gateway)["ended_because"], "it was stopped");
 }

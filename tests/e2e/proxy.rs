@@ -358,9 +358,9 @@ fn expect_100_continue_is_answered_when_the_body_is_wanted_and_not_before() {
     let answer = client.read("POST");
     assert_eq!(answer.json()["body"], 4);
     assert!(seen(&answer, "expect").is_empty());
-    let mut refused = Client::new(gateway.web());
-    refused.send(head("POST", "/once", &[("Content-Length", "4"), ("Expect", "100-continue")]));
-    assert_eq!(refused.read_head().expect("a final answer").status, 429);
+    let mut rejected = Client::new(gateway.web());
+    rejected.send(head("POST", "/once", &[("Content-Length", "4"), ("Expect", "100-continue")]));
+    assert_eq!(rejected.read_head().expect("a final answer").status, 429);
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn a_cut_answer_never_looks_complete() {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_refused() {
+fn what_could_be_read_in_two_ways_is_rejected() {
     let upstream = upstream::echo();
     let gateway = all_to(&upstream);
     for (what, request) in [
@@ -440,7 +440,7 @@ fn what_could_be_read_in_two_ways_is_refused() {
 }
 
 #[test]
-fn connect_and_trace_are_refused() {
+fn connect_and_trace_are_rejected() {
     let upstream = upstream::echo();
     let gateway = all_to(&upstream);
     for request in
@@ -451,7 +451,7 @@ fn connect_and_trace_are_refused() {
 }
 
 #[test]
-fn oversized_requests_are_refused_with_their_status() {
+fn oversized_requests_are_rejected_with_their_status() {
     let upstream = upstream::echo();
     let text = format!(
         "limits: {{ header_bytes: 8KiB, headers: 20, body: 1KB }}\n{}",

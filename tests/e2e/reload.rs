@@ -217,7 +217,7 @@ fn a_broken_file_is_reported_whole_and_the_old_rules_stay() {
 }
 
 #[test]
-fn the_beginning_of_the_file_in_force_is_refused_until_it_is_confirmed() {
+fn the_beginning_of_the_file_in_force_is_rejected_until_it_is_confirmed() {
     let upstream = upstream::echo();
     let part = yaml(upstream.address, &version("one", 100_000)).trim_end().to_owned() + "\n";
     let login = "  - { name: login, match: { path: /login }, upstream: up, \
@@ -438,7 +438,7 @@ fn large() -> String {
 }
 
 #[test]
-fn a_refused_file_is_tried_again_when_what_was_in_the_way_is_gone() {
+fn a_rejected_file_is_tried_again_when_what_was_in_the_way_is_gone() {
     let upstream = upstream::echo();
     let one = yaml(upstream.address, &version("one", 100_000));
     let gateway = Gateway::start(&one);
@@ -456,7 +456,7 @@ fn a_refused_file_is_tried_again_when_what_was_in_the_way_is_gone() {
 }
 
 #[test]
-fn asking_for_a_refused_file_says_again_what_is_wrong_with_it() {
+fn asking_for_a_rejected_file_says_again_what_is_wrong_with_it() {
     let upstream = upstream::echo();
     let one = yaml(upstream.address, &version("one", 100_000));
     let gateway = Gateway::start(&one);
@@ -524,7 +524,7 @@ fn a_listener_is_renamed_widened_and_swapped_on_its_own_port() {
 }
 
 #[test]
-fn no_connection_is_refused_while_a_listener_is_renamed() {
+fn every_connection_is_accepted_while_a_listener_is_renamed() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(upstream.address, &version("one", 100_000_000)));
     let web = gateway.web();
@@ -552,7 +552,7 @@ fn no_connection_is_refused_while_a_listener_is_renamed() {
 }
 
 #[test]
-fn an_access_log_that_cannot_be_opened_refuses_the_file() {
+fn an_access_log_that_cannot_be_opened_rejects_the_file() {
     let upstream = upstream::echo();
     let text = |name: &str, log: &str| {
         format!("access_log: {log}\n{}", yaml(upstream.address, &version(name, 100_000)))

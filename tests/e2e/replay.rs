@@ -68,7 +68,7 @@ const CLIENTS: usize = 8;
 const EACH: usize = 150;
 
 #[test]
-fn a_gateways_own_log_gives_the_same_verdicts_one_by_one() {
+fn a_gateways_own_log_gives_the_same_decisions_one_by_one() {
     let is_holding = Arc::new(AtomicBool::new(true));
     let holding = Arc::clone(&is_holding);
     let upstream = Script::start(move |_, mut connection| {

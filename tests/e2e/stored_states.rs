@@ -78,7 +78,7 @@ fn cached(gateway: &Gateway) -> f64 {
 }
 
 #[test]
-fn a_blocked_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_that() {
+fn a_rejected_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_that() {
     let upstream = upstream::echo();
     let server = Server::start();
     let yaml = |limit: u32| {
@@ -115,7 +115,7 @@ fn a_blocked_key_costs_the_store_a_call_until_its_time_is_over_and_an_edit_ends_
 }
 
 #[test]
-fn a_burst_on_a_key_that_is_blocked_asks_the_store_about_a_few_and_rejects_the_others() {
+fn a_burst_on_a_key_that_is_rejected_asks_the_store_about_a_few_and_rejects_the_others() {
     const REQUESTS: usize = 300;
     let upstream = upstream::echo();
     let server = Server::start();

@@ -80,8 +80,8 @@ fn three_gateways_pass_no_more_than_check_says_and_the_store_has_counted_each_on
     assert!(description.contains(bound), "{description}");
     let mut gateways = gateways(3, &yaml);
     settled(&gateways, 300);
-    let [passed, refused, failed] = hammer(&gateways, 200);
-    assert_eq!((passed + refused, failed), (1_200, 0));
+    let [passed, rejected, failed] = hammer(&gateways, 200);
+    assert_eq!((passed + rejected, failed), (1_200, 0));
     assert!((300..=300 + 600).contains(&passed), "{passed}");
     eventually("all is sent", || (used(&server) == Some(passed as u64)).then_some(()));
     let bound = metrics(&gateways[0], "flowgate_flow_excess_bound");
@@ -174,7 +174,7 @@ fn a_gateway_that_ends_sends_the_rest_and_notices_between_two_syncs_that_the_sto
     assert_eq!(used(&server), Some(10));
     drop(server);
     gateways[1].wait_log("the store fails");
-    eventually("the rule refuses", || {
+    eventually("the rule rejects", || {
         (http::get(gateways[1].web(), "/").status == 429).then_some(())
     });
 }

@@ -24,7 +24,7 @@ pub(crate) fn count(statuses: &[u16], status: u16) -> usize {
 }
 
 #[test]
-fn a_burst_passes_and_what_is_over_is_refused() {
+fn a_burst_passes_and_what_is_over_is_rejected() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(
         upstream.address,
@@ -95,7 +95,7 @@ fn an_override_gives_its_requests_numbers_of_their_own() {
 }
 
 #[test]
-fn a_refusal_tells_the_client_what_it_needs() {
+fn a_rejection_tells_the_client_what_it_needs() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(
         upstream.address,
@@ -107,15 +107,17 @@ fn a_refusal_tells_the_client_what_it_needs() {
         first.header("ratelimit").is_some_and(|value| value.starts_with("\"per-client\";r=1;t="))
     );
     http::get(gateway.web(), "/");
-    let refused = http::get(gateway.web(), "/");
-    assert_eq!(refused.status, 429);
-    assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+    let rejected = http::get(gateway.web(), "/");
+    assert_eq!(rejected.status, 429);
+    assert_eq!(rejected.header("content-type"), Some("application/problem+json"));
     assert!(
-        refused.header("ratelimit").is_some_and(|value| value.starts_with("\"per-client\";r=0;t="))
+        rejected
+            .header("ratelimit")
+            .is_some_and(|value| value.starts_with("\"per-client\";r=0;t="))
     );
-    let wait: u64 = refused.header("retry-after").expect("there").parse().expect("seconds");
+    let wait: u64 = rejected.header("retry-after").expect("there").parse().expect("seconds");
     assert!((1..=300).contains(&wait), "{wait}");
-    let problem = refused.json();
+    let problem = rejected.json();
     assert_eq!(problem["status"], 429);
     assert!(problem["type"].as_str().is_some_and(|kind| kind.ends_with("quota-exceeded")));
     assert_eq!(problem["violated-policies"][0], "per-client");
@@ -130,10 +132,10 @@ fn whoever_waits_as_told_is_admitted() {
         &route("    flow: [{ name: one, limit: 1/1s, burst: 1 }]"),
     ));
     // A busy machine may take longer than the interval for two requests.
-    let refused = eventually("a rejection", || {
+    let rejected = eventually("a rejection", || {
         Some(http::get(gateway.web(), "/")).filter(|answer| answer.status == 429)
     });
-    let wait: u64 = refused.header("retry-after").expect("there").parse().expect("seconds");
+    let wait: u64 = rejected.header("retry-after").expect("there").parse().expect("seconds");
     let until = Instant::now() + Duration::from_secs(wait);
     eventually("the time has passed", || (Instant::now() >= until).then_some(()));
     assert_eq!(http::get(gateway.web(), "/").status, 200);
@@ -189,9 +191,9 @@ fn grpc_clients_get_a_grpc_status() {
     let call =
         || Client::new(gateway.web()).request("GET", "/", &[("Content-Type", "application/grpc")]);
     assert_eq!(call().header("grpc-status"), None);
-    let refused = call();
-    assert_eq!((refused.status, refused.header("grpc-status")), (200, Some("8")));
-    assert!(refused.body.is_empty());
+    let rejected = call();
+    assert_eq!((rejected.status, rejected.header("grpc-status")), (200, Some("8")));
+    assert!(rejected.body.is_empty());
 }
 
 #[test]
@@ -213,9 +215,9 @@ fn a_custom_answer_replaces_ours() {
                  reject: { status: 420, body: '{\"error\":\"slow down\"}' }";
     let gateway = Gateway::start(&yaml(upstream.address, &route(rules)));
     http::get(gateway.web(), "/");
-    let refused = http::get(gateway.web(), "/");
-    assert_eq!((refused.status, refused.text().as_str()), (420, "{\"error\":\"slow down\"}"));
-    assert_eq!(refused.header("content-type"), Some("application/json"));
+    let rejected = http::get(gateway.web(), "/");
+    assert_eq!((rejected.status, rejected.text().as_str()), (420, "{\"error\":\"slow down\"}"));
+    assert_eq!(rejected.header("content-type"), Some("application/json"));
 }
 
 #[test]
@@ -341,7 +343,7 @@ fn no_more_than_the_limit_are_in_flight() {
 }
 
 #[test]
-fn a_refused_request_costs_the_other_rules_nothing() {
+fn a_rejected_request_costs_the_other_rules_nothing() {
     let upstream = upstream::echo();
     let rules = "    flow:\n      - { name: wide, limit: 10/1h, burst: 10 }\n      \
                  - { name: narrow, limit: 1/1h, burst: 1, key: \"header:x-id\" }";
@@ -353,7 +355,7 @@ fn a_refused_request_costs_the_other_rules_nothing() {
         assert_eq!(ask("a"), 429);
     }
     let passed = (0..20).filter(|i| ask(&i.to_string()) == 200).count();
-    assert_eq!(passed, 9, "twenty refusals by one rule used nothing of the other");
+    assert_eq!(passed, 9, "twenty rejections by one rule used nothing of the other");
 }
 
 #[test]
@@ -409,9 +411,9 @@ fn a_breaker_opens_on_errors_and_closes_when_its_probe_is_answered() {
     ));
     assert_eq!(http::statuses(gateway.web(), "/", 3), [500; 3]);
     gateway.wait_log("breaker opened: of 3 answers 3 failed");
-    let refused = http::get(gateway.web(), "/");
-    assert_eq!(refused.status, 503);
-    assert_eq!(refused.header("retry-after"), Some("1"));
+    let rejected = http::get(gateway.web(), "/");
+    assert_eq!(rejected.status, 503);
+    assert_eq!(rejected.header("retry-after"), Some("1"));
     assert_eq!(metrics(&gateway, "flowgate_breaker_state").into_values().sum::<f64>(), 2.0);
     ill.store(false, SeqCst);
     eventually("the probe", || (http::get(gateway.web(), "/").status == 200).then_some(()));
@@ -438,7 +440,7 @@ fn who_lacks_a_key_is_told_of_no_quota_under_its_rule() {
     let one = http::get(gateway.web(), "/one");
     assert_eq!((one.status, one.header("ratelimit")), (400, None));
     assert!(one.text().contains("`on_missing_key`"), "{}", one.text());
-    assert_eq!(one.header("retry-after"), None, "it would be refused for ever");
+    assert_eq!(one.header("retry-after"), None, "it would be rejected for ever");
     let more = http::get(gateway.web(), "/more");
     assert_eq!(more.status, 400);
     assert_eq!(more.header("ratelimit"), None, "what all share is no reason to come back");

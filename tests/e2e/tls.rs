@@ -93,8 +93,8 @@ fn a_host_of_another_certificate_is_misdirected() {
     };
     assert_eq!(status("plain.test"), "421");
     assert_eq!(status("shop.test"), "200");
-    let refused = crate::common::metrics(&gateway, "flowgate_http_rejected_total");
-    assert_eq!(refused.values().sum::<f64>(), 1.0, "{refused:?}");
+    let rejected = crate::common::metrics(&gateway, "flowgate_http_rejected_total");
+    assert_eq!(rejected.values().sum::<f64>(), 1.0, "{rejected:?}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_certificate_is_replaced_while_the_gateway_runs() {
     let gateway = two_certificates(upstream.address);
     assert!(ask(&gateway, "shop.test", "shop", &[]).is_ok());
     let seen = gateway.log_len();
-    // A pair that does not match is refused; the old one stays.
+    // A pair that does not match is rejected; the old one stays.
     certificate(gateway.dir.path(), "other", &["shop.test"]);
     fs::copy(gateway.dir.path().join("shop.pem"), gateway.dir.path().join("old.pem"))
         .expect("copied");

@@ -9,7 +9,7 @@ use crate::common::{
 
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
 
-fn refused(gateway: &Gateway, reason: &str) -> f64 {
+fn rejected(gateway: &Gateway, reason: &str) -> f64 {
     let all = metrics(gateway, "flowgate_http_rejected_total");
     all.iter().find(|(series, _)| series.contains(reason)).map_or(0.0, |(_, count)| *count)
 }
@@ -63,7 +63,7 @@ fn what_http_1_cannot_be_read_is_answered_counted_and_logged() {
         assert!(client.is_closed());
     }
     // A connection counts when it ends, which its client may see first.
-    let counted = || (refused(&gateway, "malformed"), refused(&gateway, "too_large"));
+    let counted = || (rejected(&gateway, "malformed"), rejected(&gateway, "too_large"));
     eventually("all are counted", || (counted() == (9.0, 3.0)).then_some(()));
     gateway.wait_log("request rejected: ");
     let errors = eventually("the access log is written", || {
@@ -109,7 +109,7 @@ fn what_http_2_cannot_be_read_is_a_400_on_its_stream_and_the_others_go_on() {
         client.get(stream + 2, "/fine", &[]);
         assert!(http2::body(&client.answer(stream + 2)).contains("GET /fine"), "{path}");
     }
-    eventually("all are counted", || (refused(&gateway, "malformed") == 4.0).then_some(()));
+    eventually("all are counted", || (rejected(&gateway, "malformed") == 4.0).then_some(()));
     gateway.wait_log("HTTP/2: ");
 }
 
@@ -131,7 +131,7 @@ fn an_http_2_upload_that_its_client_breaks_off_after_the_answer_is_not_malformed
     client.last_data(3, b"abc");
     assert_eq!(client.answer(3)[0].payload, [0x8c]);
     eventually("the second one is counted", || {
-        (refused(&gateway, "malformed") == 1.0).then_some(())
+        (rejected(&gateway, "malformed") == 1.0).then_some(())
     });
     let log = eventually("the access log is written", || {
         let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
@@ -150,14 +150,14 @@ fn a_large_header_of_http_2_is_answered_counted_and_logged() {
     assert!(http2::body(&client.answer(1)).contains("GET / "));
     client.get(3, "/", &[("x", &"y".repeat(9_000))]);
     assert!(http2::body(&client.answer(3)).contains("`limits.header_bytes`"));
-    eventually("it is counted", || (refused(&gateway, "too_large") == 1.0).then_some(()));
-    // So much that h2 refuses it by itself.
+    eventually("it is counted", || (rejected(&gateway, "too_large") == 1.0).then_some(()));
+    // So much that h2 rejects it by itself.
     for stream in [5, 7] {
         client.get(stream, "/", &[("x", &"y".repeat(30_000))]);
         let frames = client.answer(stream);
         assert_eq!((frames.len(), frames[0].kind), (1, 1), "{frames:?}");
     }
-    eventually("both are counted", || (refused(&gateway, "too_large") == 3.0).then_some(()));
+    eventually("both are counted", || (rejected(&gateway, "too_large") == 3.0).then_some(()));
 }
 
 #[test]

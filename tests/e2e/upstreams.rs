@@ -161,7 +161,7 @@ fn an_answer_that_comes_before_the_upload_is_whole_is_passed_on() {
     for _ in 0..20 {
         let mut client = Client::new(gateway.web());
         client.send(head("POST", "/", &[("Content-Length", "4194304")]));
-        // It may be refused, but not hidden, how it ends.
+        // It may be rejected, but not hidden, how it ends.
         drop(client.stream.get_mut().write_all(&body));
         assert_eq!(client.read("POST").status, 413);
     }

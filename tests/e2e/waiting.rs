@@ -49,9 +49,9 @@ fn a_full_queue_is_a_503_with_a_time_to_come_back() {
         &route("    pacing: { rate: 1/1m, max_wait: 500ms, max_queue: 10 }"),
     ));
     assert_eq!(http::get(gateway.web(), "/").status, 200);
-    let refused = http::get(gateway.web(), "/");
-    assert_eq!(refused.status, 503);
-    assert_eq!(refused.header("retry-after"), Some("60"));
+    let rejected = http::get(gateway.web(), "/");
+    assert_eq!(rejected.status, 503);
+    assert_eq!(rejected.header("retry-after"), Some("60"));
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn each_key_has_a_pace_of_its_own() {
     let mut ask = |path: &str, id: &str| client.request("GET", path, &[("X-Id", id)]);
     for id in ["a", "b"] {
         assert_eq!(ask("/", id).status, 200);
-        let refused = ask("/", id);
-        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("3600")));
+        let rejected = ask("/", id);
+        assert_eq!((rejected.status, rejected.header("retry-after")), (503, Some("3600")));
         assert_eq!(ask("/free", id).status, 200);
     }
 }

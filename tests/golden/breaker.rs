@@ -70,7 +70,7 @@ fn play(path: &Path) -> (usize, usize) {
                 .ok();
             let passed = line["decision"] == "pass";
             different += usize::from(admitted.is_some() != passed);
-            // What Sentinel refused never ends.
+            // What Sentinel rejected never ends.
             live.extend(
                 admitted.filter(|_| passed).map(|admission| (whole(&line["i"]), admission.permit)),
             );

@@ -91,7 +91,7 @@ fn sliding_counter_keeps_the_fraction_that_russellluo_drops() {
 }
 
 #[test]
-fn sliding_counter_does_not_count_what_it_refuses_as_mennanov_does() {
+fn sliding_counter_does_not_count_what_it_rejects_as_mennanov_does() {
     let rules = |params: &Value| {
         let rate = rate(&params["capacity"], &params["rateMs"]);
         one(Algorithm::SlidingCounter(sliding_counter::Config { rate }))

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 /// than one step beside, and the cost that passed, theirs and ours. `docs/comparisons.md`
 /// has the reasons at length.
 ///
-/// - `back`: the clock steps back, and what is counted then is lost or refused.
+/// - `back`: the clock steps back, and what is counted then is lost or rejected.
 /// - `beat`: without a queue, what comes within an interval is lost, and it stays cold.
 /// - `clumps`: a window lets a cold rate's second start at once, a bucket one request.
 /// - `costly`: what costs more than a cold second's rate does not pass a cold window, and

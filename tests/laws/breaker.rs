@@ -73,7 +73,7 @@ struct Day {
 }
 
 impl Day {
-    /// A breaker behind a limit of five in flight, which refuses, too.
+    /// A breaker behind a limit of five in flight, which rejects, too.
     fn new(config: Config) -> Self {
         let gate = Arc::new(Gate::new(MORNING));
         let limit = Algorithm::Concurrency(concurrency::Config { limit: 5 });
@@ -90,7 +90,7 @@ impl Day {
         self.gate.observe(self.now).rules[1].breaker.expect("a breaker")
     }
 
-    /// Returns why it was refused, if it was.
+    /// Returns why it was rejected, if it was.
     fn enter(&mut self) -> Option<Reason> {
         match self.gate.enter(self.now, &self.claims) {
             Ok(admission) => {
@@ -174,10 +174,10 @@ proptest! {
             match step {
                 Step::Wait(millis) => day.now = day.now + Duration::from_millis(millis),
                 Step::Enter => {
-                    let refused = day.enter();
+                    let rejected = day.enter();
                     if before.phase == Phase::Closed {
                         let limit = Reason::Concurrency { limit: 5 };
-                        prop_assert!(refused.is_none_or(|reason| reason == limit));
+                        prop_assert!(rejected.is_none_or(|reason| reason == limit));
                     }
                 }
                 Step::End(which, good) => {
@@ -206,14 +206,14 @@ proptest! {
                 Step::End(which, good) => day.end(which, good),
                 Step::Enter => {
                     let before = format!("{:?}", day.seen());
-                    let refused = day.enter();
-                    if refused.is_some() {
+                    let rejected = day.enter();
+                    if rejected.is_some() {
                         prop_assert_eq!(before, format!("{:?}", day.seen()), "it leaves no trace");
                     }
                     if day.seen().phase == Phase::HalfOpen {
                         prop_assert!(day.probes() <= config.probes as usize);
                     }
-                    if let Some(Reason::BreakerOpen { retry_after: Some(wait) }) = refused {
+                    if let Some(Reason::BreakerOpen { retry_after: Some(wait) }) = rejected {
                         prop_assert!(wait > Duration::ZERO && wait <= config.open_for);
                         day.live.clear();
                         let now = day.now;

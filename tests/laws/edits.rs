@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn edits_leave_no_trace_of_a_blocked_request(
+    fn edits_leave_no_trace_of_a_rejected_request(
         chapters in chapters(true),
         patience in patience(),
     ) {

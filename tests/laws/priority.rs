@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_starts_in_the_first_bucket_that_no_sum_it_counts_in_refuses(
+    fn a_request_starts_in_the_first_bucket_that_no_sum_it_counts_in_rejects(
         (config, arrivals) in (sliding_windows(), arrivals()),
     ) {
         let gate = Arc::new(Gate::new(MORNING));

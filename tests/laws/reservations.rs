@@ -1,5 +1,5 @@
 //! Laws of decisions in two steps: what was promised still fits when it is charged, and
-//! what was refused elsewhere never was.
+//! what was rejected elsewhere never was.
 
 use crate::{
     Expected, Oracle, config,
@@ -14,7 +14,7 @@ enum Act {
     Step(Step),
     Reserve { client: u8, cost: u64 },
     Confirm(usize),
-    Refuse(usize),
+    Reject(usize),
     Abandon(usize),
 }
 
@@ -36,7 +36,7 @@ fn acts(window: u64) -> impl Strategy<Value = Vec<Act>> {
         3 => request().prop_map(|(client, cost)| Act::Step(Step::Enter { client, cost })),
         6 => request().prop_map(|(client, cost)| Act::Reserve { client, cost }),
         4 => any::<usize>().prop_map(Act::Confirm),
-        1 => any::<usize>().prop_map(Act::Refuse),
+        1 => any::<usize>().prop_map(Act::Reject),
         1 => any::<usize>().prop_map(Act::Abandon),
         2 => any::<usize>().prop_map(|which| Act::Step(Step::End(which))),
     ];
@@ -82,7 +82,7 @@ proptest! {
                     assert_eq!(Expected::from(Some(&request)), expected, "by the definitions");
                     request
                 }),
-                Act::Refuse(which) => {
+                Act::Reject(which) => {
                     if let Some(it) = take(&mut waiting, which) {
                         it.reservation.reject(day.now, (day.slots[0], None), ELSEWHERE, &[]);
                     }
@@ -99,18 +99,18 @@ proptest! {
     }
 
     #[test]
-    fn what_is_refused_elsewhere_leaves_no_trace(
+    fn what_is_rejected_elsewhere_leaves_no_trace(
         (rules, steps) in days(),
-        refusals in vec((0..3_u8, cost(), any::<bool>()), 150),
+        rejections in vec((0..3_u8, cost(), any::<bool>()), 150),
     ) {
         let mut day = Day::new(&rules);
         let mut other = Day::new(&rules);
-        for (step, (client, cost, is_refused)) in steps.into_iter().zip(refusals) {
+        for (step, (client, cost, is_rejected)) in steps.into_iter().zip(rejections) {
             // Both know what time it is: a request that is dropped ends at the latest seen.
             drop(day.gate.enter(day.now, &[]));
             let claims = other.claims(client, cost);
             match other.gate.reserve(other.now, &claims) {
-                Ok(it) if is_refused => {
+                Ok(it) if is_rejected => {
                     let rejection = it.reject(other.now, (other.slots[0], None), ELSEWHERE, &[]);
                     prop_assert_eq!((rejection.slot, rejection.reason), (other.slots[0], ELSEWHERE));
                 }

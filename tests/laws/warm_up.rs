@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn a_refused_request_passes_at_retry_after_and_not_earlier_unless_it_can_never(
+    fn a_rejected_request_passes_at_retry_after_and_not_earlier_unless_it_can_never(
         (rules, steps) in days(),
     ) {
         let mut day = Day::new(&rules);
@@ -268,7 +268,7 @@ fn a_service_offered_its_cold_rate_or_more_gets_warm_however_that_is_spread() {
                     "{got} of {offered} in second {second}: {rules:?} {pause:?}"
                 );
             }
-            // What is refused once it is warm: nothing, but where a beat meets no interval.
+            // What is rejected once it is warm: nothing, but where a beat meets no interval.
             let warm = reference.len() as u64 + 4;
             let late: usize = (warm..38).map(|second| in_second(&starts, second)).sum();
             let all = usize::try_from((38 - warm) * offered).expect("few");

@@ -176,7 +176,7 @@ fn only_a_rule_delays() {
 }
 
 #[test]
-fn a_dry_run_that_would_refuse_is_not_what_let_a_request_pass() {
+fn a_dry_run_that_would_reject_is_not_what_let_a_request_pass() {
     let config = one_route(
         "    flow: [{ name: trial, limit: 1/1h, burst: 1, dry_run: true }, { name: real, limit: 9/1h, burst: 9 }]",
     );
@@ -279,7 +279,7 @@ fn certificates_need_not_be_there() {
 }
 
 #[test]
-fn what_is_no_known_format_is_refused() {
+fn what_is_no_known_format_is_rejected() {
     let config = one_route("    flow: [{ name: r, limit: 1/1h }]");
     let unknown = replayed(&config, "hello\nworld\n", |_| {});
     assert!(matches!(unknown, Err(ReplayError::Input(_))), "{unknown:?}");

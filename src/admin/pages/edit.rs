@@ -98,7 +98,7 @@ fn check(admin: Arc<Admin>, ask: Ask) -> Pending {
         match checked.await {
             Ok(Some(checked)) if checked.ok => json(StatusCode::OK, &checked),
             Ok(Some(checked)) => json(StatusCode::UNPROCESSABLE_ENTITY, &checked),
-            Ok(None) => refused(&SaveError::Changed),
+            Ok(None) => rejected(&SaveError::Changed),
             Err(_) => failed(),
         }
     })
@@ -119,7 +119,7 @@ fn save(admin: Arc<Admin>, ask: Ask) -> Pending {
         }
         match replied.await {
             Ok(Ok(summary)) => json(StatusCode::OK, &Saved { summary, hash }),
-            Ok(Err(error)) => refused(&error),
+            Ok(Err(error)) => rejected(&error),
             Err(_) => ends(),
         }
     })
@@ -164,7 +164,7 @@ fn edited(ask: &Ask) -> Result<u64, Box<Reply>> {
     Err(Box::new(plain(StatusCode::PRECONDITION_REQUIRED, text)))
 }
 
-fn refused(error: &SaveError) -> Reply {
+fn rejected(error: &SaveError) -> Reply {
     let status = match error {
         SaveError::Invalid(problems) => {
             return json(StatusCode::UNPROCESSABLE_ENTITY, &Checked::failed(problems));

@@ -13,7 +13,7 @@ use crate::{
     clock::Clock,
     config::{self, AccessLog, Live, Snapshot},
     flow::{Claim, Instant, Key, Outcome},
-    meter::{AdminRejection, Counters, Ended, ExemplarId, Refusal, RouteMeter},
+    meter::{AdminRejection, Counters, Ended, ExemplarId, HttpRejection, RouteMeter},
     route::Seed,
 };
 use bytes::Bytes;
@@ -428,7 +428,7 @@ impl Fixture {
 
     /// Five arrivals at the route `api`, of which three pass: one ends, two do not,
     /// and one of those has yet to start. Two at `rest`: one fails, so that the other
-    /// is refused.
+    /// is rejected.
     async fn serve_a_little(&self) {
         let snapshot = self.snapshot();
         let api = &snapshot.routes[1];
@@ -462,7 +462,7 @@ impl Fixture {
         servers[0].meter.requests.store(7, Relaxed);
         servers[1].in_flight.store(4, Relaxed);
         let counters = &self.router.admin.state.counters;
-        counters.refuse(Refusal::NoRoute);
+        counters.count_rejection(HttpRejection::NoRoute);
         counters.reloads_failed.store(5, Relaxed);
         counters.upload_buffers.store(7, Relaxed);
         drop(counters.connection(1));

@@ -269,16 +269,16 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_given_back_once_unless_the_store_refused_it() {
+    fn a_lease_is_given_back_once_unless_the_store_rejected_it() {
         let leases = Arc::new(Leases::of("a".to_owned()));
         let granted = leases.ask([lease("a"), lease("b")].into_iter()).decided([true; 2]);
-        let refused = leases.ask([lease("c")].into_iter()).decided([false]);
+        let rejected = leases.ask([lease("c")].into_iter()).decided([false]);
         let unasked = leases.ask([lease("c")].into_iter()).decided([]);
         let lost = leases.ask([lease("d")].into_iter());
         assert_eq!(leases.held().len(), 2, "a lease that may not be granted is not renewed");
-        assert!(refused.is_empty() && unasked.is_empty());
+        assert!(rejected.is_empty() && unasked.is_empty());
         assert!(!granted.is_empty() && !lost.is_empty());
-        drop((refused, unasked));
+        drop((rejected, unasked));
         assert_eq!(take_ended(&leases), []);
         drop(lost);
         assert_eq!(take_ended(&leases), [lease("d")], "its answer may have been lost");

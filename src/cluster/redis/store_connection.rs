@@ -153,7 +153,7 @@ impl StoreConnection {
         let ClientState { store, clock, .. } = &*self.client;
         match failure.scope {
             Scope::Call | Scope::Slot | Scope::Late => {
-                store.on_refusal(&failure, clock.now());
+                store.on_rejected_call(&failure, clock.now());
             }
             Scope::Node(node) => self.mark_failed(node, failure),
             Scope::Known => {}

@@ -112,7 +112,7 @@ impl Rule {
     pub(super) fn resume(&mut self, old: Self) {
         let Self { due, number, known, deltas, since, heard, .. } = old;
         let Self { most, source, former, is_gone, is_under_way, called, .. } = old;
-        self.sync.is_refused.store(old.sync.is_refused.load(Relaxed), Relaxed);
+        self.sync.is_rejected.store(old.sync.is_rejected.load(Relaxed), Relaxed);
         self.former = former;
         if is_gone || source.id() != self.source.id() {
             // The slot begins afresh, and needs all states.
@@ -208,7 +208,7 @@ impl Rule {
 
     /// Whether nothing is known to have changed lately.
     fn is_quiet(&self) -> bool {
-        let is_settled = self.source.has_clock && !self.is_gone && !self.is_refused();
+        let is_settled = self.source.has_clock && !self.is_gone && !self.is_rejected();
         is_settled && self.received == 0 && !self.has_unsent()
     }
 
@@ -219,7 +219,7 @@ impl Rule {
 
     /// Takes over the states of an answer, which confirms the deltas.
     pub(super) fn take_over(&mut self, trip: RoundTrip, page: &Page) {
-        self.sync.is_refused.store(false, Relaxed);
+        self.sync.is_rejected.store(false, Relaxed);
         self.deltas.clear();
         self.known = page.known;
         self.heard = trip.came;
@@ -242,15 +242,15 @@ impl Rule {
 
     /// Notes that the store has rejected this rule alone. The deltas are kept, and sent again in
     /// the next sync.
-    pub(super) fn refuse(&mut self) {
-        self.sync.is_refused.store(true, Relaxed);
+    pub(super) fn reject(&mut self) {
+        self.sync.is_rejected.store(true, Relaxed);
         self.is_under_way = false;
         self.received = 0;
     }
 
     /// Whether the store has rejected it in the latest call.
-    pub(super) fn is_refused(&self) -> bool {
-        self.sync.is_refused.load(Relaxed)
+    pub(super) fn is_rejected(&self) -> bool {
+        self.sync.is_rejected.load(Relaxed)
     }
 
     pub(super) const fn has_unsent(&self) -> bool {

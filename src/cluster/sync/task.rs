@@ -242,7 +242,7 @@ impl SyncTask {
         }
         for (name, answer) in asked.names.into_iter().zip(answers) {
             let Some(rule) = self.rules.get_mut(&name) else { continue };
-            let was_refused = rule.is_refused();
+            let was_rejected = rule.is_rejected();
             rule.called = asked.at;
             match answer {
                 Ok(Some(page)) => {
@@ -254,10 +254,10 @@ impl SyncTask {
                     rule.take_over(trip, &page);
                 }
                 Ok(None) => rule.look_closer(),
-                Err(_) => rule.refuse(),
+                Err(_) => rule.reject(),
             }
-            if rule.is_refused() != was_refused {
-                self.store.on_refusals();
+            if rule.is_rejected() != was_rejected {
+                self.store.on_sync_rejection();
             }
             if rule.is_under_way {
                 lane.add(rule.called, name);
@@ -274,10 +274,10 @@ impl SyncTask {
     /// Notes that the store has answered.
     fn heard(&self) {
         let mut rules = self.rules.values().filter(|rule| !rule.is_gone).peekable();
-        let is_refused = rules.peek().is_some() && rules.clone().all(Rule::is_refused);
-        self.store.on_sync(if is_refused {
+        let is_rejected = rules.peek().is_some() && rules.clone().all(Rule::is_rejected);
+        self.store.on_sync(if is_rejected {
             SyncOutcome::Nothing
-        } else if rules.all(|rule| rule.has_learned || rule.is_refused()) {
+        } else if rules.all(|rule| rule.has_learned || rule.is_rejected()) {
             SyncOutcome::All
         } else {
             SyncOutcome::Some
@@ -305,8 +305,8 @@ impl SyncTask {
         for mut rule in rules(&snapshot, now) {
             if let Some(old) = before.remove(&rule.shared.name) {
                 rule.resume(old);
-                if rule.is_refused() {
-                    self.store.on_refusals();
+                if rule.is_rejected() {
+                    self.store.on_sync_rejection();
                 }
             }
             self.rules.insert(Arc::clone(&rule.shared.name), rule);

@@ -63,7 +63,7 @@ impl Live {
         wall: WallOffset,
         gates: HashMap<Arc<str>, Arc<Gate>>,
     ) -> (Self, Summary) {
-        let local_share = LocalShare { gateways: 1, is_cut_off: true, refusals: 0 };
+        let local_share = LocalShare { gateways: 1, is_cut_off: true, sync_rejections: 0 };
         let mut servers = ServerIds::default();
         let builder = Builder::new(None, (local_share, wall), now, &mut servers);
         let (snapshot, summary) = builder.with_gates(gates).snapshot(plan);
@@ -191,8 +191,8 @@ impl Live {
             for route in self.load().routes.iter().filter(|route| route.is_shared) {
                 let pacing = route.paced.is_some();
                 let shared = route.rules.iter().map(|rule| {
-                    let is_refused = |sync: &Arc<RuleSync>| sync.is_refused.load(Relaxed);
-                    rule.shared.is_some().then(|| rule.sync().is_some_and(is_refused))
+                    let is_rejected = |sync: &Arc<RuleSync>| sync.is_rejected.load(Relaxed);
+                    rule.shared.is_some().then(|| rule.sync().is_some_and(is_rejected))
                 });
                 route.gate.install(&divided(&route.flow, shared, pacing, local_share), now);
             }

@@ -8,13 +8,13 @@ pub struct LocalShare {
     pub gateways: u32,
     /// Whether the store cannot be reached, so that synced rules are divided too.
     pub is_cut_off: bool,
-    /// Counts changes of which rules the store [refuses](crate::config::RuleSync::is_refused) to
+    /// Counts changes of which rules the store [rejects](crate::config::RuleSync::is_rejected) to
     /// sync; those are divided in any case.
-    pub refusals: u64,
+    pub sync_rejections: u64,
 }
 
 /// Returns the rules as they hold here while the store fails, with the shared ones divided.
-/// `shared` says of each shared rule whether the store refuses its syncs.
+/// `shared` says of each shared rule whether the store rejects its syncs.
 pub(super) fn divided(
     rules: &flow::Rules,
     shared: impl Iterator<Item = Option<bool>>,
@@ -22,10 +22,10 @@ pub(super) fn divided(
     LocalShare { gateways, is_cut_off, .. }: LocalShare,
 ) -> flow::Rules {
     let mut rules = rules.clone();
-    for (rule, is_refused) in rules.flow.iter_mut().zip(shared) {
-        if let Some(is_refused) = is_refused {
+    for (rule, is_rejected) in rules.flow.iter_mut().zip(shared) {
+        if let Some(is_rejected) = is_rejected {
             let is_synced = matches!(rule.algorithm, Algorithm::Synced(_));
-            let is_whole = is_synced && !is_cut_off && !is_refused;
+            let is_whole = is_synced && !is_cut_off && !is_rejected;
             rule.algorithm = rule.algorithm.among(if is_whole { 1 } else { gateways });
         }
     }

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_file_is_refused_in_words() {
+    fn what_is_no_text_file_is_rejected_in_words() {
         let folder = tempfile::tempdir().unwrap();
         let file = |bytes: &[u8]| {
             let path = folder.path().join("gateway.yaml");

@@ -283,7 +283,7 @@ mod tests {
     };
 
     #[test]
-    fn the_refusal_is_said_in_plain_words_and_marks_its_place() {
+    fn the_rejection_is_said_in_plain_words_and_marks_its_place() {
         check("a: b\n---\nc: d\n", 5, "more than one YAML document");
         check("ä: ü\nb:\n\tc: 1\n", 10, "a tab is used where YAML requires spaces");
         check("a: 1\n  b: 2\n", 7, "deeper than `a`");

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_of_aliases_is_refused() {
+    fn a_bomb_of_aliases_is_rejected() {
         let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
         for i in 1..9 {
             let inner = vec![format!("*a{}", i - 1); 9].join(",");
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tower_of_brackets_is_refused() {
+    fn a_tower_of_brackets_is_rejected() {
         for text in ["[".repeat(100_000), "{a: ".repeat(100_000), "- ".repeat(100_000)] {
             let problem = tree(&text).unwrap_err();
             assert!(problem.message().contains("bound"), "{problem:?}");

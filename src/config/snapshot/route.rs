@@ -92,7 +92,7 @@ pub struct RuleSync {
     pub unseen: AtomicU64,
     /// Whether the store answers the syncs of this rule with an error: then the rule follows its
     /// `on_store_error`, alone.
-    pub is_refused: AtomicBool,
+    pub is_rejected: AtomicBool,
 }
 
 impl Route {

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_without_being_shown() {
+    fn what_is_no_url_is_rejected_without_being_shown() {
         for text in ["collector:4318", "grpc://a", "http://", "http://me:hidden@a", "a b/hidden"] {
             let invalid = CollectorEndpoint::parse(text).unwrap_err();
             assert!(!invalid.message.contains("hidden"), "{}", invalid.message);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_without_being_shown() {
+    fn what_is_no_url_is_rejected_without_being_shown() {
         for text in [
             "http://store",
             "store:6379",
@@ -160,8 +160,8 @@ mod tests {
             "redis://hidden:@store",
             "redis://store?a=b",
         ] {
-            let refused = RedisUrl::parse(text).expect_err(text);
-            assert!(!refused.message.contains("hidden") && !refused.help.contains("hidden"));
+            let rejected = RedisUrl::parse(text).expect_err(text);
+            assert!(!rejected.message.contains("hidden") && !rejected.help.contains("hidden"));
         }
     }
 }

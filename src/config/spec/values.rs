@@ -700,32 +700,32 @@ mod tests {
 
     #[test]
     fn impossible_rates_say_what_to_write() {
-        refused(limit, "0/1s", "a limit of 0 lets nothing pass");
-        refused(limit, "1/0s", "a window of no length");
-        refused(limit, "1/0", "a window of no length");
-        refused(limit, "100", "`100` is not a rate");
-        refused(limit, "100/", "`1` has no unit");
-        refused(limit, "/s", "`` is not a whole number");
-        refused(limit, "1.5/s", "`1.5` is not a whole number");
-        refused(limit, "-1/s", "`-1` is below zero");
-        refused(limit, "1/400d", "`400d` is longer than a year");
-        refused(limit, "2000000000000/s", "2000000000000 is more than a limit can count");
-        refused(limit, "1/2months", "`2months` has no one length");
-        refused(limit, "1/1y", "`1y` has no one length");
-        refused(|text| limit(text)?.steady(), "1/month", "months differ in length");
-        refused(zone, "Europe/Berlinn", "`Europe/Berlinn` is not a time zone");
-        refused(limit, "99999999999999999999/s", "`99999999999999999999` is not a whole number");
+        rejected(limit, "0/1s", "a limit of 0 lets nothing pass");
+        rejected(limit, "1/0s", "a window of no length");
+        rejected(limit, "1/0", "a window of no length");
+        rejected(limit, "100", "`100` is not a rate");
+        rejected(limit, "100/", "`1` has no unit");
+        rejected(limit, "/s", "`` is not a whole number");
+        rejected(limit, "1.5/s", "`1.5` is not a whole number");
+        rejected(limit, "-1/s", "`-1` is below zero");
+        rejected(limit, "1/400d", "`400d` is longer than a year");
+        rejected(limit, "2000000000000/s", "2000000000000 is more than a limit can count");
+        rejected(limit, "1/2months", "`2months` has no one length");
+        rejected(limit, "1/1y", "`1y` has no one length");
+        rejected(|text| limit(text)?.steady(), "1/month", "months differ in length");
+        rejected(zone, "Europe/Berlinn", "`Europe/Berlinn` is not a time zone");
+        rejected(limit, "99999999999999999999/s", "`99999999999999999999` is not a whole number");
     }
 
     #[test]
     fn durations_want_a_unit() {
         assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
-        refused(duration, "5", "`5` has no unit");
-        refused(duration, "5M", "`5M` is not a duration: units are lower-case");
-        refused(duration, "soon", "`soon` is not a duration");
-        refused(duration, "", "`` is not a duration");
-        refused(duration, "99999999999999999y", "`99999999999999999y` is not a duration");
+        rejected(duration, "5", "`5` has no unit");
+        rejected(duration, "5M", "`5M` is not a duration: units are lower-case");
+        rejected(duration, "soon", "`soon` is not a duration");
+        rejected(duration, "", "`` is not a duration");
+        rejected(duration, "99999999999999999y", "`99999999999999999y` is not a duration");
     }
 
     #[test]
@@ -733,8 +733,8 @@ mod tests {
         assert_eq!(size("64KiB"), Ok(65_536));
         assert_eq!(size("10MB"), Ok(10_000_000));
         assert_eq!(size("7"), Ok(7));
-        refused(size, "-1", "`-1` is not a size");
-        refused(size, "big", "`big` is not a size");
+        rejected(size, "-1", "`-1` is not a size");
+        rejected(size, "big", "`big` is not a size");
     }
 
     #[test]
@@ -748,11 +748,11 @@ mod tests {
         assert_eq!(url("https://Shop.internal"), Ok(secured("shop.internal", 443)));
         assert_eq!(url("https://[::1]:8443/"), Ok(secured("::1", 8443)));
         assert_eq!(url("unix:/run/App.sock"), Ok(endpoint("/run/App.sock", 0)));
-        refused(url, "unix:app.sock", "`unix:app.sock` has no absolute path");
+        rejected(url, "unix:app.sock", "`unix:app.sock` has no absolute path");
         let long = format!("unix:/{}", "a".repeat(200));
-        refused(url, &long, &format!("{} has a path that no socket can have", quoted(&long)));
-        refused(url, "10.0.1.5:8000", "`10.0.1.5:8000` is not an http:// or https:// URL");
-        refused(url, "http://a/b", "`http://a/b` has a path; requests keep their own");
+        rejected(url, &long, &format!("{} has a path that no socket can have", quoted(&long)));
+        rejected(url, "10.0.1.5:8000", "`10.0.1.5:8000` is not an http:// or https:// URL");
+        rejected(url, "http://a/b", "`http://a/b` has a path; requests keep their own");
         for (text, help) in [
             ("localhost:8000", "write `http://localhost:8000`"),
             ("$URL", "write braces around a variable, as in `${URL}`"),
@@ -762,12 +762,12 @@ mod tests {
         ] {
             assert_eq!(url(text).unwrap_err().help, help, "{text}");
         }
-        refused(url, "http://u@a", "`http://u@a` holds a user name");
-        refused(url, "http://a:0", "`http://a:0` has an invalid port");
-        refused(url, "http://a:", "`http://a:` has an invalid port");
-        refused(url, "http://a:99999", "`http://a:99999` has an invalid port");
-        refused(url, "http://", "`http://` is not a URL");
-        refused(url, "", "`` is not a URL");
+        rejected(url, "http://u@a", "`http://u@a` holds a user name");
+        rejected(url, "http://a:0", "`http://a:0` has an invalid port");
+        rejected(url, "http://a:", "`http://a:` has an invalid port");
+        rejected(url, "http://a:99999", "`http://a:99999` has an invalid port");
+        rejected(url, "http://", "`http://` is not a URL");
+        rejected(url, "", "`` is not a URL");
     }
 
     #[test]
@@ -776,12 +776,12 @@ mod tests {
         for every in [":81", "81"] {
             assert_eq!(address(every), Ok("[::]:81".parse().unwrap()));
         }
-        refused(address, ":65536", "`:65536` is not an address to listen on");
-        refused(address, ":", "`:` is not an address to listen on");
-        refused(address, "+81", "`+81` is not an address to listen on");
-        refused(address, ":+81", "`:+81` is not an address to listen on");
+        rejected(address, ":65536", "`:65536` is not an address to listen on");
+        rejected(address, ":", "`:` is not an address to listen on");
+        rejected(address, "+81", "`+81` is not an address to listen on");
+        rejected(address, ":+81", "`:+81` is not an address to listen on");
         let mapped = "[::ffff:127.0.0.1]:81";
-        refused(address, mapped, "`[::ffff:127.0.0.1]:81` is an IPv4 address in the form of IPv6");
+        rejected(address, mapped, "`[::ffff:127.0.0.1]:81` is an IPv4 address in the form of IPv6");
         assert_eq!(address(mapped).unwrap_err().help, "write `127.0.0.1:81`");
         for (text, help) in [
             ("127.0.0.1:70000", "write a port from 1 to 65535"),
@@ -796,26 +796,26 @@ mod tests {
     #[test]
     fn words_are_checked() {
         assert_eq!(name("shop.v2/eu-1").as_deref(), Ok("shop.v2/eu-1"));
-        refused(name, "", "the name is empty");
-        refused(name, "a b", "a name cannot hold ` `");
-        refused(name, &"x".repeat(65), "the name is 65 bytes long");
-        refused(method, "get", "`get` is not upper-case, as methods are");
-        refused(method, "G E T", "`G E T` is not a method");
-        refused(header_name, "x y", "`x y` is not the name of a header");
-        refused(header_value, "a\nb", "`a\\nb` is not allowed in a header");
-        refused(status, "200", "`200` is not the status of a rejection");
-        refused(check_path, "healthz", "`healthz` is not a path");
-        refused(check_path, "/a b", "`/a b` is not a path");
-        refused(check_path, "/a#b", "`/a#b` is not a path");
+        rejected(name, "", "the name is empty");
+        rejected(name, "a b", "a name cannot hold ` `");
+        rejected(name, &"x".repeat(65), "the name is 65 bytes long");
+        rejected(method, "get", "`get` is not upper-case, as methods are");
+        rejected(method, "G E T", "`G E T` is not a method");
+        rejected(header_name, "x y", "`x y` is not the name of a header");
+        rejected(header_value, "a\nb", "`a\\nb` is not allowed in a header");
+        rejected(status, "200", "`200` is not the status of a rejection");
+        rejected(check_path, "healthz", "`healthz` is not a path");
+        rejected(check_path, "/a b", "`/a b` is not a path");
+        rejected(check_path, "/a#b", "`/a#b` is not a path");
         assert_eq!(check_path("/a?b=c").as_deref(), Ok("/a?b=c"));
         for text in ["99", "600", "300-200", "0200", "2xx", "200-", "-"] {
-            refused(statuses, text, &format!("`{text}` is not a status or a range of them"));
+            rejected(statuses, text, &format!("`{text}` is not a status or a range of them"));
         }
         assert_eq!((statuses("204"), statuses("200 - 399")), (Ok(204..=204), Ok(200..=399)));
-        refused(network, "10.0.0.0/33", "`10.0.0.0/33` is not a network");
-        refused(integer, "1__", "`1__` is not a whole number");
+        rejected(network, "10.0.0.0/33", "`10.0.0.0/33` is not a network");
+        rejected(integer, "1__", "`1__` is not a whole number");
         for text in ["conect", "200", "600", "0503", "5xx", ""] {
-            refused(
+            rejected(
                 retry_on,
                 text,
                 &format!("`{text}` is not a failure that requests are sent again after"),
@@ -826,7 +826,7 @@ mod tests {
             (Ok(RetryOn::Reset), Ok(RetryOn::Status(429)))
         );
         for text in ["20", "101%", "-1%", "1.5%", "%"] {
-            refused(percent, text, &format!("`{text}` is not a percentage"));
+            rejected(percent, text, &format!("`{text}` is not a percentage"));
         }
         assert_eq!((percent("0%"), percent("100 %")), (Ok(0), Ok(100)));
         assert_eq!(network("::1"), Ok("::1/128".parse().unwrap()));
@@ -839,7 +839,7 @@ mod tests {
             assert_eq!(byte_rate(text), Ok(NonZeroU64::new(1024)), "{text}");
         }
         for text in ["1KiB", "1KiB/m", "0/s", "x/s", "/s", ""] {
-            refused(byte_rate, text, &format!("`{text}` is not a size per second"));
+            rejected(byte_rate, text, &format!("`{text}` is not a size per second"));
         }
     }
 
@@ -876,18 +876,18 @@ mod tests {
             assert_eq!(dns_server(text), Ok(address.parse().expect("an address")), "{text}");
         }
         for text in ["dns.example", "10.0.0.2:0", "10.0.0.2:", "10.0.0.2:99999", "53", ""] {
-            refused(dns_server, text, &format!("`{text}` is not the address of a DNS server"));
+            rejected(dns_server, text, &format!("`{text}` is not the address of a DNS server"));
         }
     }
 
     #[track_caller]
-    fn refused<T: fmt::Debug>(
+    fn rejected<T: fmt::Debug>(
         read: impl Fn(&str) -> Result<T, Invalid>,
         text: &str,
         message: &str,
     ) {
-        let refusal = read(text).unwrap_err();
-        assert_eq!(refusal.message, message);
-        assert!(refusal.help.starts_with("write ") || refusal.help.starts_with("remove "));
+        let rejection = read(text).unwrap_err();
+        assert_eq!(rejection.message, message);
+        assert!(rejection.help.starts_with("write ") || rejection.help.starts_with("remove "));
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates from real files: what is refused, at which value, and which one a name gets.
+//! Certificates from real files: what is rejected, at which value, and which one a name gets.
 
 use crate::config::{Diagnostics, Live, Plan, Retired, Watched, read, read_rules};
 use crate::flow::Instant;
@@ -82,7 +82,7 @@ fn problems_of_a_certificate_and_of_its_key_are_reported_together() {
 }
 
 #[test]
-fn a_certificate_file_that_breaks_off_is_refused_or_must_be_confirmed() {
+fn a_certificate_file_that_breaks_off_is_rejected_or_must_be_confirmed() {
     let folder = Folder::new();
     folder.certificate("a", &["a.example.com"]);
     folder.certificate("b", &["b.example.com"]);
@@ -231,7 +231,7 @@ fn a_missing_file_names_its_whole_path_and_is_listed_before_it_exists() {
 }
 
 #[test]
-fn tls_without_a_certificate_is_refused() {
+fn tls_without_a_certificate_is_rejected() {
     let problems = Folder::new().read("[]").unwrap_err();
     assert_eq!(problems.entries().next().unwrap().message, "`certificates` is empty");
 }

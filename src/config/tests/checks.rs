@@ -1,6 +1,6 @@
-//! Listeners, upstreams and routes that cannot work, each refused in a sentence.
+//! Listeners, upstreams and routes that cannot work, each rejected in a sentence.
 
-use super::{FRAME, messages, parsed, plan, refused};
+use super::{FRAME, messages, parsed, plan, rejected};
 use crate::config;
 
 #[test]
@@ -40,7 +40,7 @@ routes:
 }
 
 #[test]
-fn listeners_that_would_get_the_same_connections_are_refused() {
+fn listeners_that_would_get_the_same_connections_are_rejected() {
     let file = |one: &str, other: &str, admin: &str| {
         format!(
             "listeners: [{{ name: a, listen: '{one}' }}, {{ name: b, listen: '{other}' }}]\n\
@@ -49,7 +49,7 @@ fn listeners_that_would_get_the_same_connections_are_refused() {
              routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
         )
     };
-    refused(
+    rejected(
         &file("0.0.0.0:80", "127.0.0.1:81", "127.0.0.1:80"),
         "
 error: listeners on `0.0.0.0:80` and on `127.0.0.1:80` collide
@@ -225,7 +225,7 @@ fn breakers_are_checked() {
 }
 
 #[test]
-fn patterns_that_cannot_be_are_refused_in_the_words_of_the_router() {
+fn patterns_that_cannot_be_are_rejected_in_the_words_of_the_router() {
     for pattern in [
         "path: no-slash",
         "path: '/a/{'",

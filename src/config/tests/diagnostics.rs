@@ -1,12 +1,12 @@
 //! What a user sees when a file is wrong: the whole drawing for each kind of problem, and all
 //! problems at once.
 
-use super::{FRAME, messages, parsed, refused};
+use super::{FRAME, messages, parsed, rejected};
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a drawing of several problems")]
 fn all_problems_of_a_file_are_drawn_at_once_in_the_order_of_the_file() {
-    refused(
+    rejected(
         "\
 listeners:
   - name: web
@@ -78,7 +78,7 @@ error: a rule has no key `brust`; did you mean `burst`?
 
 #[test]
 fn a_file_that_is_not_yaml_says_where() {
-    refused(
+    rejected(
         "listeners:\n  - name: web\n   listen: 127.0.0.1:8080\n",
         "
 error: the indentation does not fit the lines above
@@ -94,7 +94,7 @@ error: the indentation does not fit the lines above
 
 #[test]
 fn a_tab_and_an_open_quote_are_named_where_they_stand() {
-    refused(
+    rejected(
         "listeners:\n  - name: web\n\tlisten: 127.0.0.1:8080\n",
         "
 error: a tab is used where YAML requires spaces
@@ -106,7 +106,7 @@ error: a tab is used where YAML requires spaces
   = help: indent with spaces
 ",
     );
-    refused(
+    rejected(
         "listeners:\n  - name: \"web\n    listen: 127.0.0.1:8080\nroutes:\n  - name: \"all\"\n",
         "
 error: the quote that opens here is never closed
@@ -122,7 +122,7 @@ error: the quote that opens here is never closed
 
 #[test]
 fn a_key_that_a_quoted_text_contains_is_not_called_missing() {
-    refused(
+    rejected(
         "\
 listeners: [{ name: web, listen: 127.0.0.1:8080 }]
 upstreams:
@@ -195,7 +195,7 @@ fn a_misspelled_key_is_one_problem() {
 
 #[test]
 fn a_missing_dash_is_named() {
-    refused(
+    rejected(
         "\
 listeners: [{ name: web, listen: 8080 }]
 upstreams:
@@ -232,14 +232,14 @@ error: a limit of 0 lets nothing pass
 }
 
 #[test]
-fn an_empty_file_is_refused_and_so_is_one_of_comments_only() {
+fn an_empty_file_is_rejected_and_so_is_one_of_comments_only() {
     let drawing = "
 error: the file is empty
 --> gateway.yaml
  = help: write `listeners`, `upstreams` and `routes`; `flowgate demo` runs an example
 ";
     for text in ["", "\n\n", "# listeners:\n", "---\n", "~\n"] {
-        refused(text, drawing);
+        rejected(text, drawing);
     }
 }
 
@@ -263,7 +263,7 @@ fn a_file_needs_listeners_and_routes() {
 
 #[test]
 fn every_duplicate_key_is_reported_with_its_first() {
-    refused(
+    rejected(
         &format!(
             "{FRAME}routes:\n  - {{ name: r, upstream: app, match: {{ path: / }}, name: r }}\n\
              headers: off\nheaders: draft\nheaders: legacy\n"
@@ -390,7 +390,7 @@ fn the_file_must_be_a_map() {
 
 #[test]
 fn a_value_behind_an_alias_is_marked_at_both_places() {
-    refused(
+    rejected(
         &format!(
             "{FRAME}routes:\n  - name: r\n    match: {{ path: /a, header: {{ a: &p x y }} }}\n    upstream: app\n  - name: *p\n    match: {{ path: / }}\n    upstream: app\n"
         ),
@@ -487,7 +487,7 @@ fn no_error_shows_a_secret_of_its_line() {
     ] {
         let text =
             format!("{FRAME}routes:\n  - name: r\n    match: {{ path_prefix: / }}\n    {line}\n");
-        let problems = parsed(&text).expect_err("the file is refused");
+        let problems = parsed(&text).expect_err("the file is rejected");
         let entries = serde_json::to_string(&problems.entries().collect::<Vec<_>>()).unwrap();
         for shown in [problems.to_string(), problems.draw(true), problems.summary(), entries] {
             assert!(!shown.contains("s3cret"), "{line}:\n{shown}");
@@ -497,7 +497,7 @@ fn no_error_shows_a_secret_of_its_line() {
 
 #[test]
 fn an_error_beside_a_secret_is_still_shown() {
-    refused(
+    rejected(
         &format!(
             "{FRAME}tracing: {{ otlp: {{ endpoint: http://a, headers: {{ authorization: s3cret }}, tmeout: 1s }} }}
 routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app }}]

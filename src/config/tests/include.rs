@@ -41,14 +41,14 @@ impl Folder {
     /// Returns the problems, with names from this folder.
     #[track_caller]
     fn problems(&self) -> String {
-        let problems = self.read().expect_err("it is refused").to_string();
+        let problems = self.read().expect_err("it is rejected").to_string();
         problems.replace(&format!("{}/", self.0.path().display()), "")
     }
 
     /// Returns the problems as `FILE:LINE:COLUMN MESSAGE`.
     #[track_caller]
     fn lines(&self) -> Vec<String> {
-        let problems = self.read().expect_err("it is refused");
+        let problems = self.read().expect_err("it is rejected");
         let name = |path: &Path| path.strip_prefix(self.0.path()).unwrap().display().to_string();
         let line = |entry: crate::config::Entry| {
             format!("{}:{}:{} {}", name(&entry.file), entry.line, entry.column, entry.message)

@@ -48,17 +48,17 @@ fn with_rules(rules: &str) -> String {
     )
 }
 
-/// Asserts that `text` is refused with just this drawing.
+/// Asserts that `text` is rejected with just this drawing.
 #[track_caller]
-fn refused(text: &str, drawing: &str) {
-    let drawn = parsed(text).expect_err("the file is refused").to_string();
+fn rejected(text: &str, drawing: &str) {
+    let drawn = parsed(text).expect_err("the file is rejected").to_string();
     assert!(drawn == drawing.trim_matches('\n'), "drawn:\n{drawn}\n\nexpected:\n{drawing}");
 }
 
-/// Asserts that `text` is refused with just these messages and hints, as `message | hint`.
+/// Asserts that `text` is rejected with just these messages and hints, as `message | hint`.
 #[track_caller]
 fn messages(text: &str, expected: &[&str]) {
-    let problems = parsed(text).expect_err("the file is refused");
+    let problems = parsed(text).expect_err("the file is rejected");
     let found: Vec<_> =
         problems.entries().map(|entry| format!("{} | {}", entry.message, entry.help)).collect();
     assert_eq!(found, expected, "\n{problems}");

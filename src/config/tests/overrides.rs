@@ -1,4 +1,4 @@
-//! Overrides: what is refused, what a good one becomes, and who is asked.
+//! Overrides: what is rejected, what a good one becomes, and who is asked.
 
 use super::{messages, plan, warnings, with_rules};
 use crate::{
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-fn overrides_that_cannot_work_are_refused() {
+fn overrides_that_cannot_work_are_rejected() {
     for (rule, expected) in [
         (
             "limit: 9/1s, overrides: [{ limit: 5/1s }]",

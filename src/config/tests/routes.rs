@@ -1,6 +1,6 @@
 //! What routes do besides limiting: redirects, responses, rewrites and placeholders.
 
-use super::{FRAME, messages, plan, refused, warnings};
+use super::{FRAME, messages, plan, rejected, warnings};
 use crate::config::{Action, Redirect, describe};
 
 /// A file whose route has these keys.
@@ -116,7 +116,7 @@ fn rewrites_and_placeholders_are_checked() {
 
 #[test]
 fn a_placeholder_is_reported_where_it_stands() {
-    refused(
+    rejected(
         &file(
             "upstream: app\n    reject: { body: '{ \"by\": \"{rule}\", \"in\": {retryafter} }' }",
         ),

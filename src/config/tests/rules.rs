@@ -1,4 +1,4 @@
-//! Rules and pacing: what is refused, what is warned of, and what a good rule becomes.
+//! Rules and pacing: what is rejected, what is warned of, and what a good rule becomes.
 
 use super::{FRAME, messages, plan, warnings, with_rules};
 use crate::flow::{
@@ -24,7 +24,7 @@ fn no_rule_is_called_as_the_routes_own() {
 }
 
 #[test]
-fn numbers_that_cannot_work_are_refused() {
+fn numbers_that_cannot_work_are_rejected() {
     for (rule, message) in [
         (
             "limit: 0/1s",
@@ -78,7 +78,7 @@ fn numbers_that_cannot_work_are_refused() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
-fn keys_that_mean_nothing_in_a_rule_are_refused() {
+fn keys_that_mean_nothing_in_a_rule_are_rejected() {
     for (rule, expected) in [
         (
             "limit: 1/1s, concurrency: 1",
@@ -169,7 +169,7 @@ fn keys_that_mean_nothing_in_a_rule_are_refused() {
 }
 
 #[test]
-fn unknown_words_are_refused_with_the_nearest() {
+fn unknown_words_are_rejected_with_the_nearest() {
     messages(
         &with_rules("      - { name: a, limit: 1/1s, algorithm: token_buket }\n"),
         &[
@@ -347,7 +347,7 @@ fn what_can_never_happen_is_warned_of() {
         &with_rules("      - { name: a, concurrency: 5 }\n      - { name: b, concurrency: 5 }\n"),
         &["the rule `b` can never reject anything"],
     );
-    // Each of these can refuse what the other one lets pass.
+    // Each of these can reject what the other one lets pass.
     warnings(
         &with_rules("      - { name: a, limit: 10/1s }\n      - { name: b, limit: 100/1m }\n"),
         &[],

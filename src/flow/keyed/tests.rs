@@ -60,7 +60,7 @@ fn a_new_client_gets_all_that_it_would_have_alone() {
         ",
     );
     let churn = day.gate.observe(Instant::EPOCH).rules[0].keys.expect("keys").churn;
-    // Refused, `b` and `a` took no place.
+    // Rejected, `b` and `a` took no place.
     assert_eq!(churn, Churn { evicted: 4, restored: 1, overflowed: 0 });
 }
 
@@ -230,10 +230,10 @@ fn the_hand_finds_the_one_fresh_state() {
     for n in 1..=2_000 {
         table.set(n, u32::from(n != 1_234), &policy);
     }
-    let refused = (2_001..9_999).find(|&n| {
+    let rejected = (2_001..9_999).find(|&n| {
         let lookup = table.enter(n, &policy);
         table.on_reject(lookup);
         matches!(lookup, Lookup::New { .. })
     });
-    assert!(refused.is_some_and(|n| n - 2_001 <= 2_000 / SEARCH));
+    assert!(rejected.is_some_and(|n| n - 2_001 <= 2_000 / SEARCH));
 }

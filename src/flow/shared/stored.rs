@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_digits_in_a_double_is_refused() {
+    fn what_would_lose_digits_in_a_double_is_rejected() {
         let bucket = |burst, micros| {
             of(&Algorithm::TokenBucket(token_bucket::Config { rate: rate(1, micros), burst }))
         };

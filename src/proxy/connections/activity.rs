@@ -115,7 +115,7 @@ impl Activity {
         self.timeout.get().copied()
     }
 
-    /// Notes whether the client refuses to take more.
+    /// Notes whether the client accepts no more.
     pub(crate) fn on_write(&self, blocked: bool) {
         if blocked {
             self.congested.store(true, Relaxed);
@@ -123,7 +123,7 @@ impl Activity {
         self.write_since.note(blocked, &self.clock);
     }
 
-    /// Whether the client refuses to take more.
+    /// Whether the client accepts no more.
     pub(crate) fn is_blocked(&self) -> bool {
         self.write_since.is_set()
     }

@@ -2,7 +2,7 @@
 //!
 //! hyper cannot send them. So they are written as frames between those of hyper, which needs the id of
 //! a request's stream. hyper does not report it either, but hands requests over in the order in which
-//! their streams were opened. If one of a connection is not handed over, as the h2 crate refuses it,
+//! their streams were opened. If one of a connection is not handed over, as the h2 crate rejects it,
 //! that order is lost, and the connection gets no interim responses any more.
 
 use crate::proxy::message::response::Response;
@@ -178,7 +178,7 @@ mod tests {
         frames.on_opened(3);
         let first = frames.next_opened();
         assert!(frames.push(first, hint("</a>")));
-        // The other one was refused.
+        // The other one was rejected.
         frames.settle();
         assert!(frames.take().is_empty() && !frames.push(first, hint("</a>")));
         frames.on_opened(5);

@@ -45,8 +45,8 @@ const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 /// How often a silent HTTP/2 connection is asked whether it still lives.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// By how much a request's header in HTTP/2 may be larger than the limit to be refused with an
-/// explanation. h2 refuses a larger one with a status alone.
+/// By how much a request's header in HTTP/2 may be larger than the limit to be rejected with an
+/// explanation. h2 rejects a larger one with a status alone.
 const EXPLAINED_BYTES: usize = 16 * 1024;
 
 /// What has come of a connection by the time that its protocol is known.

@@ -231,7 +231,7 @@ impl ListenerTask {
             return Some(stream);
         }
         drop(stream);
-        worker.counters.refuse(meter::Refusal::Connections);
+        worker.counters.count_rejection(meter::HttpRejection::Connections);
         if let Some(count) = log_limit.due(worker.clock.now()) {
             let name = Arc::clone(&listener_config.borrow().name);
             let most = worker.descriptors.most();
@@ -308,7 +308,7 @@ fn admit(
 ) {
     let limit = worker.live.load().settings.limits.connections as u64;
     let Some(open) = worker.counters.connection(limit) else {
-        worker.counters.refuse(meter::Refusal::Connections);
+        worker.counters.count_rejection(meter::HttpRejection::Connections);
         return;
     };
     let handle = ConnectionHandle::new(&worker.clock, open);
@@ -373,7 +373,7 @@ async fn admit_client(
     let counted = worker.clients.open(client, limit);
     if counted.is_none() {
         let why = "the client has as many connections as `limits.connections_per_client` allows";
-        worker.closed(client, meter::Refusal::ConnectionsPerClient, why);
+        worker.closed(client, meter::HttpRejection::ConnectionsPerClient, why);
     }
     Some(Client { address, is_unknown, counted: Some(counted?) })
 }
@@ -390,7 +390,7 @@ async fn proxied_client(
     let peer = address.ip().to_canonical();
     let snapshot = worker.live.load_full();
     let close = |why| {
-        worker.closed(peer, meter::Refusal::ProxyProtocol, why);
+        worker.closed(peer, meter::HttpRejection::ProxyProtocol, why);
         None
     };
     let mut trusted = snapshot.trusted_proxies(Some(listener)).iter();
@@ -439,7 +439,7 @@ async fn greet(
     }
     worker.counters.tls_failures.fetch_add(1, Relaxed);
     let Some(Ok(Ok(Accepted::Cleartext(stream)))) = accepted else { return None };
-    Some(Box::pin(http1::refuse(stream, peer(None, false), options, WITHOUT_TLS)))
+    Some(Box::pin(http1::reject(stream, peer(None, false), options, WITHOUT_TLS)))
 }
 
 /// The same without TLS, where only the client's first bytes show the protocol.

@@ -6,7 +6,7 @@ use crate::proxy::{peer::Peer, response::reply::explained};
 use crate::{
     access_log::{AccessRecord, Ending},
     http1::{FramingError, HeadError},
-    meter::Refusal,
+    meter::HttpRejection,
 };
 use bytes::Bytes;
 use core::time::Duration;
@@ -15,34 +15,34 @@ use http::StatusCode;
 /// Why a request could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnreadableRequest {
-    reason: Refusal,
+    reason: HttpRejection,
     /// What was answered, if anything was.
     pub(crate) status: Option<StatusCode>,
-    /// What was refused, and which setting changes it.
+    /// What was rejected, and which setting changes it.
     pub(crate) why: &'static str,
 }
 
 impl UnreadableRequest {
     /// Its header was not whole in time.
     pub(crate) const LATE: Self = Self {
-        reason: Refusal::HeaderTimeout,
+        reason: HttpRejection::HeaderTimeout,
         status: None,
         why: "the header did not arrive within `timeouts.header_read`",
     };
 
     /// Something in it is not HTTP.
     pub(crate) const fn malformed(why: &'static str) -> Self {
-        Self { reason: Refusal::Malformed, status: Some(StatusCode::BAD_REQUEST), why }
+        Self { reason: HttpRejection::Malformed, status: Some(StatusCode::BAD_REQUEST), why }
     }
 
     /// Its connection ended for it.
     pub(crate) const fn ended(why: &'static str) -> Self {
-        Self { reason: Refusal::Malformed, status: None, why }
+        Self { reason: HttpRejection::Malformed, status: None, why }
     }
 
     /// Its header is too large, in all or in a part.
     pub(crate) const fn too_large(status: StatusCode, why: &'static str) -> Self {
-        Self { reason: Refusal::TooLarge, status: Some(status), why }
+        Self { reason: HttpRejection::TooLarge, status: Some(status), why }
     }
 
     /// Of a head that is none.
@@ -91,7 +91,7 @@ impl UnreadableRequest {
             status,
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG
         );
-        let reason = if is_large { Refusal::TooLarge } else { Refusal::Malformed };
+        let reason = if is_large { HttpRejection::TooLarge } else { HttpRejection::Malformed };
         Self { reason, status: Some(status), why }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     config::{Limits, is_served},
-    meter::Refusal,
+    meter::HttpRejection,
     route::canonical_host,
 };
 use crate::{
@@ -20,69 +20,72 @@ use std::{borrow::Cow, sync::Arc};
 /// understood in more than one way, or asks for what a gateway does not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Invalid {
-    pub(crate) kind: Refusal,
+    pub(crate) kind: HttpRejection,
     pub(crate) why: &'static str,
 }
 
-const METHOD: Invalid = Invalid { kind: Refusal::Method, why: "this method is not served here" };
+const METHOD: Invalid =
+    Invalid { kind: HttpRejection::Method, why: "this method is not served here" };
 
-const TARGET: Invalid =
-    Invalid { kind: Refusal::Malformed, why: "the target is not in a form that this method has" };
+const TARGET: Invalid = Invalid {
+    kind: HttpRejection::Malformed,
+    why: "the target is not in a form that this method has",
+};
 
 const TOO_LARGE: Invalid = Invalid {
-    kind: Refusal::TooLarge,
+    kind: HttpRejection::TooLarge,
     why: "the header is larger than `limits.header_bytes` allows",
 };
 
 const SCHEME: Invalid =
-    Invalid { kind: Refusal::Malformed, why: "only http and https are served here" };
+    Invalid { kind: HttpRejection::Malformed, why: "only http and https are served here" };
 
-const LENGTH: Invalid = Invalid { kind: Refusal::Malformed, why: "Content-Length is empty" };
+const LENGTH: Invalid = Invalid { kind: HttpRejection::Malformed, why: "Content-Length is empty" };
 
 /// Why a redirect cannot say where to.
 pub(crate) const NO_HOST: Invalid =
-    Invalid { kind: Refusal::Host, why: "Host is missing or empty" };
+    Invalid { kind: HttpRejection::Host, why: "Host is missing or empty" };
 
 const NAME: Invalid = Invalid {
-    kind: Refusal::Malformed,
+    kind: HttpRejection::Malformed,
     why: "a header name has a character that names cannot have",
 };
 
 const TOO_MANY_FIELDS: Invalid = Invalid {
-    kind: Refusal::TooLarge,
+    kind: HttpRejection::TooLarge,
     why: "the request has more header fields than `limits.headers` allows",
 };
 
 impl Invalid {
     /// Of a path that servers read differently: for what it has.
     pub(crate) const fn path(why: &'static str) -> Self {
-        Self { kind: Refusal::Path, why }
+        Self { kind: HttpRejection::Path, why }
     }
 
-    /// Says what was refused, and which setting changes it.
+    /// Says what was rejected, and which setting changes it.
     pub(crate) fn detail(self) -> Cow<'static, str> {
         match self.kind {
-            Refusal::Path => {
+            HttpRejection::Path => {
                 let why = self.why;
                 format!("the path has {why}; `relaxed_path: true` of a route lets it pass").into()
             }
-            Refusal::Connections
-            | Refusal::Malformed
-            | Refusal::TooLarge
-            | Refusal::HeaderTimeout
-            | Refusal::Host
-            | Refusal::Method
-            | Refusal::NoRoute
-            | Refusal::Access
-            | Refusal::Auth
-            | Refusal::ConnectionsPerClient
-            | Refusal::ProxyProtocol => self.why.into(),
+            HttpRejection::Connections
+            | HttpRejection::Malformed
+            | HttpRejection::TooLarge
+            | HttpRejection::HeaderTimeout
+            | HttpRejection::Host
+            | HttpRejection::Method
+            | HttpRejection::NoRoute
+            | HttpRejection::Access
+            | HttpRejection::Auth
+            | HttpRejection::ConnectionsPerClient
+            | HttpRejection::ProxyProtocol => self.why.into(),
         }
     }
 }
 
 fn invalid_host(why: &'static str) -> Invalid {
-    Invalid { kind: Refusal::Host, why }
+    Invalid { kind: HttpRejection::Host, why }
 }
 
 /// Checks what hyper lets pass, and finds the authority as it came, with its port;
@@ -170,7 +173,7 @@ pub(crate) fn check_coding(headers: &FieldList) -> Result<(), Invalid> {
         || !coding.is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"))
     {
         return Err(Invalid {
-            kind: Refusal::Malformed,
+            kind: HttpRejection::Malformed,
             why: "the only transfer coding served is chunked, once",
         });
     }
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn what_could_be_read_in_two_ways_is_rejected() {
         for request in [
             request(Version::HTTP_11, "/", &[]),
             request(Version::HTTP_11, "/", &[("host", "")]),

@@ -20,10 +20,10 @@ use crate::proxy::{
     placeholders,
     response::{
         failure::Failure,
+        gateway_error::GatewayError,
         own_answer,
         rate_limit_headers::RateLimitFields,
-        refusal::Refusal,
-        reply::refuse,
+        reply::error_response,
         response_body::ResponseBody,
         tunnel::{Joined, tunnel},
     },
@@ -62,7 +62,7 @@ const NO_CONTENT: StatusCode = StatusCode::NO_CONTENT;
 const UPGRADE_REQUIRED: StatusCode = StatusCode::UPGRADE_REQUIRED;
 
 const NO_PROTOCOL: Invalid = Invalid {
-    kind: meter::Refusal::Method,
+    kind: meter::HttpRejection::Method,
     why: "this route does not allow the protocol that CONNECT asks for",
 };
 
@@ -150,7 +150,11 @@ impl AdmittedRequest {
             discard(unsent.body(), self.forward.fields, &mut self.completion);
         }
         let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
-        refuse(Refusal::Upstream(failure), &FieldList::from_iter(hint), self.completion)
+        error_response(
+            GatewayError::Upstream(failure),
+            &FieldList::from_iter(hint),
+            self.completion,
+        )
     }
 
     /// Answers as the route says, without an upstream.
@@ -179,7 +183,7 @@ impl AdmittedRequest {
     /// Answers a request for a protocol that the route does not allow.
     #[cold]
     fn reject_protocol(self) -> Response<ResponseBody> {
-        refuse(Refusal::Invalid(NO_PROTOCOL), &FieldList::default(), self.completion)
+        error_response(GatewayError::Invalid(NO_PROTOCOL), &FieldList::default(), self.completion)
     }
 
     /// Returns when the whole request must have ended, and whether the client said so, as those of
@@ -270,7 +274,11 @@ impl AdmittedRequest {
         if let Some(lease) = self.completion.lease.take() {
             lease.on_failure();
         }
-        refuse(Refusal::Upstream(Failure::Broken), &FieldList::default(), self.completion)
+        error_response(
+            GatewayError::Upstream(Failure::Broken),
+            &FieldList::default(),
+            self.completion,
+        )
     }
 
     /// Joins the client to the upstream, if both mean the same protocol.

@@ -1,7 +1,7 @@
 //! Whether clients are who they say they are.
 
 use crate::http1::Fields;
-use crate::proxy::response::refusal::{Challenge, Refusal};
+use crate::proxy::response::gateway_error::{Challenge, GatewayError};
 use crate::{
     auth::{Attempts, Credentials, PasswordCheck, TokenSource},
     clock::Clock,
@@ -41,7 +41,7 @@ struct Memory {
 /// What is known about a client at once.
 pub(crate) enum Checked {
     Passed(Identity),
-    Rejected(Refusal),
+    Rejected(GatewayError),
     Later(Attempt),
 }
 
@@ -88,7 +88,7 @@ impl Passwords {
                 }
             }
         };
-        Checked::Rejected(Refusal::Unauthenticated(Challenge::of(auth, why, token.is_some())))
+        Checked::Rejected(GatewayError::Unauthenticated(Challenge::of(auth, why, token.is_some())))
     }
 
     /// Reports for a preview who has sent a request, as far as that is known without checking a
@@ -137,10 +137,10 @@ impl Passwords {
                 running.retain(|_, result| result.strong_count() > 0);
             }
             if running.len() >= MOST_RUNNING {
-                return Checked::Rejected(Refusal::TooManyChecks);
+                return Checked::Rejected(GatewayError::TooManyChecks);
             }
             if let Err(wait) = attempts.begin(client, now) {
-                return Checked::Rejected(Refusal::Guessing(wait));
+                return Checked::Rejected(GatewayError::Guessing(wait));
             }
             let result = Arc::default();
             running.insert(check.print, Arc::downgrade(&result));
@@ -154,7 +154,7 @@ impl Passwords {
         &self,
         attempt: Attempt,
         clock: &Clock,
-    ) -> Result<Identity, Refusal> {
+    ) -> Result<Identity, GatewayError> {
         let Attempt { check, result, client, challenge } = attempt;
         let is_right = *result
             .get_or_init(|| async {
@@ -170,7 +170,7 @@ impl Passwords {
         if is_right {
             return Ok(Identity::of_user(check.user.clone()));
         }
-        Err(Refusal::Unauthenticated(challenge))
+        Err(GatewayError::Unauthenticated(challenge))
     }
 
     async fn run(&self, check: Arc<PasswordCheck>) -> bool {

@@ -26,9 +26,9 @@ use crate::proxy::{
     },
     peer::Peer,
     response::{
+        gateway_error::GatewayError,
         rate_limit_headers::RateLimitFields,
-        refusal::Refusal,
-        reply::{ReplyOptions, refuse, reject},
+        reply::{ReplyOptions, error_response, reject},
         response_body::ResponseBody,
     },
 };
@@ -137,8 +137,8 @@ fn decide(
     let examined = examine(files, &request, &mut completion, (identity, now), &mut claims);
     let Examined { route, forward, trailers, alike } = match examined {
         Ok(examined) => examined,
-        Err(Halt::Refused(refusal)) => {
-            return Ok(refuse_in(snapshot, refusal, request, completion, now));
+        Err(Halt::Error(error)) => {
+            return Ok(answer_error(snapshot, error, request, completion, now));
         }
         Err(Halt::Unverified(attempt)) => {
             let snapshot = Arc::clone(snapshot);
@@ -164,15 +164,15 @@ fn decide(
 
 /// Answers a request that no rule is asked about, in the preview too.
 #[cold]
-fn refuse_in(
+fn answer_error(
     snapshot: &Arc<Snapshot>,
-    refusal: Refusal,
+    error: GatewayError,
     request: Request<ClientBody>,
     mut completion: Box<Completion>,
     now: Instant,
 ) -> Step {
-    preview::refused(snapshot, &request, refusal, &mut completion, now);
-    turn_away(refusal, request, completion)
+    preview::rejected_unasked(snapshot, &request, error, &mut completion, now);
+    turn_away(error, request, completion)
 }
 
 /// Prepares a request that is about to be decided.
@@ -210,19 +210,19 @@ fn admitted(
 /// Answers a request that is not decided about, and whose body is not needed.
 #[inline(never)]
 fn turn_away(
-    refusal: Refusal,
+    error: GatewayError,
     request: Request<ClientBody>,
     mut completion: Box<Completion>,
 ) -> Step {
     let (head, body) = request.into_parts();
-    completion.closes = refusal.closes();
+    completion.closes = error.closes();
     match completion.peer.upload_buffer() {
         Some(buffer) => {
             drain(body, BodyBuffer::new(buffer, &Arc::default()), &completion.peer.worker.clock);
         }
         None => discard(&body, head.headers.set(), &mut completion),
     }
-    Step::Answered(Box::new(refuse(refusal, &head.headers, completion)))
+    Step::Answered(Box::new(error_response(error, &head.headers, completion)))
 }
 
 /// Has the password checked, and decides.
@@ -233,9 +233,9 @@ async fn verify(unverified: Unverified) -> Step {
     let client = attempt.client;
     let step = match worker.passwords.finish(attempt, &worker.clock).await {
         Ok(identity) => decide(&snapshot, request, completion, Some(identity), worker.clock.now()),
-        Err(refusal) => {
-            reject_client(worker, client, refusal);
-            Ok(refuse_in(&snapshot, refusal, request, completion, worker.clock.now()))
+        Err(error) => {
+            reject_client(worker, client, error);
+            Ok(answer_error(&snapshot, error, request, completion, worker.clock.now()))
         }
     };
     match step {
@@ -243,7 +243,7 @@ async fn verify(unverified: Unverified) -> Step {
         // It is not, as the identity is known.
         Err(again) => {
             let Unverified { request, completion, .. } = *again;
-            turn_away(Refusal::TooManyChecks, request, completion)
+            turn_away(GatewayError::TooManyChecks, request, completion)
         }
     }
 }
@@ -292,7 +292,7 @@ impl Arrival {
                 self.admit(permit, &report);
                 Step::Forward(self.admitted)
             }
-            Err(refused) => Step::Answered(self.reject(&refused.with(report))),
+            Err(rejection) => Step::Answered(self.reject(&rejection.with(report))),
         }
     }
 

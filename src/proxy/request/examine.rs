@@ -16,7 +16,7 @@ use crate::proxy::{
     },
     peer::{Peer, is_in},
     placeholders::Values,
-    response::refusal::{DENIED, Refusal},
+    response::gateway_error::{DENIED, GatewayError},
     shown_keys::ShownKeys,
     worker::Worker,
 };
@@ -49,14 +49,14 @@ pub(crate) struct Examined<'p> {
 
 /// Why no rule is asked now.
 pub(crate) enum Halt {
-    Refused(Refusal),
+    Error(GatewayError),
     /// A password must be checked.
     Unverified(Box<Attempt>),
 }
 
-impl From<Refusal> for Halt {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+impl From<GatewayError> for Halt {
+    fn from(error: GatewayError) -> Self {
+        Self::Error(error)
     }
 }
 
@@ -73,17 +73,17 @@ pub(crate) fn examine<'p>(
     let uri = request.uri();
     let fields = request.headers().set();
     let peer = &completion.peer;
-    let refused = |invalid: Invalid| refused(peer, invalid);
+    let rejected = |invalid: Invalid| invalid_request(peer, invalid);
     let authority =
         inspect(request, fields, &snapshot.settings.limits).and_then(|asked| peer.authority(asked));
-    let authority = authority.map_err(refused)?;
+    let authority = authority.map_err(rejected)?;
     let host = &authority.host;
     if let Some(entry) = &mut completion.entry {
         entry.host = Arc::clone(host);
     }
     if !peer.may_ask_for(host) {
-        peer.worker.counters.refuse(meter::Refusal::Host);
-        return Err(Refusal::Misdirected.into());
+        peer.worker.counters.count_rejection(meter::HttpRejection::Host);
+        return Err(GatewayError::Misdirected.into());
     }
     // Empty if the target is a fragment only.
     let written = if uri.path().is_empty() { "/" } else { uri.path() };
@@ -111,19 +111,19 @@ pub(crate) fn examine<'p>(
     }
     completion.route = Some(Arc::clone(&route));
     if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
-        peer.worker.rejected(client, meter::Refusal::Access, DENIED);
-        return Err(Refusal::Denied.into());
+        peer.worker.rejected(client, meter::HttpRejection::Access, DENIED);
+        return Err(GatewayError::Denied.into());
     }
     // Before it has cost anybody anything.
     if is_longer(request.body(), options.body_limit) {
-        return Err(Refusal::TooLong.into());
+        return Err(GatewayError::TooLong.into());
     }
     // A path that is its own form has no segment to leave out.
     let is_own_form = matches!(path, Cow::Borrowed(_)) || options.relaxed_path;
     let sent = match &options.rewrite {
         None if is_own_form => None,
         rewrite => rewritten(&route, rewrite.as_ref(), uri, written, is_own_form)
-            .map_err(|why| refused(Invalid::path(why)))?,
+            .map_err(|why| rejected(Invalid::path(why)))?,
     };
     if options.auth.is_some() {
         let entry = completion.entry.as_deref_mut();
@@ -183,19 +183,19 @@ fn target<'a>(
 
 /// Counts and logs a request that is not valid.
 #[cold]
-fn refused(peer: &Peer, invalid: Invalid) -> Refusal {
+fn invalid_request(peer: &Peer, invalid: Invalid) -> GatewayError {
     peer.worker.rejected(peer.address, invalid.kind, &invalid.detail());
-    Refusal::Invalid(invalid)
+    GatewayError::Invalid(invalid)
 }
 
 /// Counts a request without a route.
 #[cold]
-fn unrouted(peer: &Peer, why: Unrouted) -> Refusal {
+fn unrouted(peer: &Peer, why: Unrouted) -> GatewayError {
     match why {
-        Unrouted::Path(why) => refused(peer, Invalid::path(why)),
+        Unrouted::Path(why) => invalid_request(peer, Invalid::path(why)),
         Unrouted::NoRoute => {
-            peer.worker.counters.refuse(meter::Refusal::NoRoute);
-            Refusal::NoRoute
+            peer.worker.counters.count_rejection(meter::HttpRejection::NoRoute);
+            GatewayError::NoRoute
         }
     }
 }
@@ -227,9 +227,9 @@ fn authenticate(
         let wall = peer.worker.clock.wall(now);
         match peer.worker.passwords.check(auth, request.headers().into(), client, (now, wall)) {
             Checked::Passed(passed) => *identity = Some(passed),
-            Checked::Rejected(refusal) => {
-                reject_client(&peer.worker, client, refusal);
-                return Err(Halt::Refused(refusal));
+            Checked::Rejected(error) => {
+                reject_client(&peer.worker, client, error);
+                return Err(Halt::Error(error));
             }
             Checked::Later(attempt) => return Err(Halt::Unverified(Box::new(attempt))),
         }
@@ -242,8 +242,8 @@ fn authenticate(
 
 /// Counts and logs that a client is not let in.
 #[cold]
-pub(crate) fn reject_client(worker: &Worker, client: IpAddr, refusal: Refusal) {
-    worker.rejected(client, meter::Refusal::Auth, &refusal.detail());
+pub(crate) fn reject_client(worker: &Worker, client: IpAddr, error: GatewayError) {
+    worker.rejected(client, meter::HttpRejection::Auth, &error.detail());
 }
 
 /// Adds to `claims` what the request asks of its route's rules.

@@ -2,13 +2,16 @@
 
 use crate::proxy::message::request::Request;
 use crate::proxy::{
-    completion::Completion, message::validate::Invalid, peer::Peer, response::refusal::Refusal,
+    completion::Completion, message::validate::Invalid, peer::Peer,
+    response::gateway_error::GatewayError,
 };
 use crate::{
     config::{KeySource, RequestContext, Route, RouteRule, Snapshot},
     flow::{Claim, Instant, Rejection, Report},
     meter,
-    preview::{Alike, Arrival, Here, Identified, Known, Refused, RunningPreview, Treatment, Trial},
+    preview::{
+        Alike, Arrival, Here, Identified, Known, OwnRejection, RunningPreview, Treatment, Trial,
+    },
     route::{Identity, Target, client_ip, normal_path},
 };
 use core::net::IpAddr;
@@ -148,36 +151,37 @@ fn keep(mut trial: Option<Box<Trial>>, completion: &mut Completion) {
     completion.trial = trial;
 }
 
-/// Has the new file decide about a request that the file in force refuses, before any rule was asked.
-pub(crate) fn refused<B: Body>(
+/// Has the new file decide about a request that the file in force rejects before any rule was
+/// asked.
+pub(crate) fn rejected_unasked<B: Body>(
     snapshot: &Arc<Snapshot>,
     request: &Request<B>,
-    refusal: Refusal,
+    error: GatewayError,
     completion: &mut Completion,
     now: Instant,
 ) {
     // No file serves the others.
-    let Some(why) = why(refusal) else { return };
+    let Some(why) = why(error) else { return };
     let peer = Arc::clone(&completion.peer);
     let Some(running) = running(&peer, snapshot) else { return };
     let host = request.headers().get(&http::header::HOST);
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let Some(authority) = authority.or(host) else { return };
     let Ok(authority) = peer.authority(authority) else { return };
-    let client = match refusal {
-        Refusal::Unauthenticated(_) | Refusal::Guessing(_) | Refusal::TooManyChecks => {
-            Client::Rejected
-        }
-        Refusal::Invalid(_)
-        | Refusal::NoRoute
-        | Refusal::Misdirected
-        | Refusal::Denied
-        | Refusal::TooLong
-        | Refusal::Upstream(_) => Client::Unasked,
+    let client = match error {
+        GatewayError::Unauthenticated(_)
+        | GatewayError::Guessing(_)
+        | GatewayError::TooManyChecks => Client::Rejected,
+        GatewayError::Invalid(_)
+        | GatewayError::NoRoute
+        | GatewayError::Misdirected
+        | GatewayError::Denied
+        | GatewayError::TooLong
+        | GatewayError::Upstream(_) => Client::Unasked,
     };
     let path = normal_path(written(request));
     decide(&running, request, (&authority.host, &path, client), completion, now);
-    compare(Treatment::Refused(why), request, completion);
+    compare(Treatment::OwnRejection(why), request, completion);
 }
 
 /// Compares an admission with the decision of the new file, if there is one.
@@ -245,16 +249,18 @@ fn identify<B>(
 }
 
 /// Returns why no rule is asked, if another file could serve the request.
-fn why(refusal: Refusal) -> Option<Refused> {
-    match refusal {
-        Refusal::NoRoute => Some(Refused::NoRoute),
-        Refusal::Invalid(Invalid { kind: meter::Refusal::Path, .. }) => Some(Refused::Path),
-        Refusal::Denied => Some(Refused::Denied),
-        Refusal::Unauthenticated(_) | Refusal::Guessing(_) | Refusal::TooManyChecks => {
-            Some(Refused::Unauthenticated)
+fn why(error: GatewayError) -> Option<OwnRejection> {
+    match error {
+        GatewayError::NoRoute => Some(OwnRejection::NoRoute),
+        GatewayError::Invalid(Invalid { kind: meter::HttpRejection::Path, .. }) => {
+            Some(OwnRejection::Path)
         }
-        Refusal::TooLong => Some(Refused::TooLong),
-        Refusal::Invalid(_) | Refusal::Misdirected | Refusal::Upstream(_) => None,
+        GatewayError::Denied => Some(OwnRejection::Denied),
+        GatewayError::Unauthenticated(_)
+        | GatewayError::Guessing(_)
+        | GatewayError::TooManyChecks => Some(OwnRejection::Unauthenticated),
+        GatewayError::TooLong => Some(OwnRejection::TooLong),
+        GatewayError::Invalid(_) | GatewayError::Misdirected | GatewayError::Upstream(_) => None,
     }
 }
 

@@ -204,7 +204,7 @@ fn alone(
 
 /// Whether the states of a rule cannot be synced.
 fn is_cut_off(worker: &Worker, rule: &RuleSync) -> bool {
-    rule.is_refused.load(Relaxed) || worker.store.as_ref().is_none_or(Client::is_cut_off)
+    rule.is_rejected.load(Relaxed) || worker.store.as_ref().is_none_or(Client::is_cut_off)
 }
 
 /// Returns what the store is asked about each claim.

@@ -1,9 +1,9 @@
 //! Answers that a route gives in place of an upstream.
 
 use super::{
+    gateway_error::GatewayError,
     rate_limit_headers::RateLimitFields,
-    refusal::Refusal,
-    reply::{finish, refuse},
+    reply::{error_response, finish},
     response_body::ResponseBody,
 };
 use crate::config::{Action, Redirect, Respond, Route};
@@ -25,7 +25,7 @@ pub(crate) fn answer(
         Action::Respond(respond) => Some(responded(respond, &completion)),
     };
     let Some((mut response, body)) = made else {
-        return refuse(Refusal::Invalid(NO_HOST), &FieldList::default(), completion);
+        return error_response(GatewayError::Invalid(NO_HOST), &FieldList::default(), completion);
     };
     if let Some(quota) = quota {
         quota.write(response.headers_mut(), route);

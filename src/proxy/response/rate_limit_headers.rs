@@ -2,7 +2,7 @@
 //!
 //! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-10.
 
-use super::refusal::whole_seconds;
+use super::gateway_error::whole_seconds;
 use crate::http1::FieldList;
 use crate::{
     config::{RateLimitHeaders, Route, RouteRule},

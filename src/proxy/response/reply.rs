@@ -1,8 +1,8 @@
 //! Answers that the gateway gives itself.
 
 use super::{
+    gateway_error::{GatewayError, HINT, whole_seconds},
     rate_limit_headers::{self, RateLimitFields},
-    refusal::{HINT, Refusal, whole_seconds},
     response_body::ResponseBody,
 };
 use crate::proxy::{
@@ -65,12 +65,12 @@ impl<'a> Problem<'a> {
 }
 
 /// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects.
-pub(crate) fn refuse(
-    refusal: Refusal,
+pub(crate) fn error_response(
+    error: GatewayError,
     request: &FieldList,
     mut completion: Box<Completion>,
 ) -> Response<ResponseBody> {
-    let status = refusal.status();
+    let status = error.status();
     let code = match status {
         StatusCode::NOT_FOUND => Code::Unimplemented,
         StatusCode::FORBIDDEN => Code::PermissionDenied,
@@ -80,16 +80,16 @@ pub(crate) fn refuse(
         _ if status.is_server_error() => Code::Unavailable,
         _ => Code::Internal,
     };
-    let detail = refusal.detail();
+    let detail = error.detail();
     let (mut response, body) = match grpc_error(request, code, &detail) {
         Some(response) => (response, Bytes::new()),
         None => explained(status, &detail),
     };
-    refusal.write(response.headers_mut());
+    error.write(response.headers_mut());
     if let Some(entry) = &mut completion.entry {
         entry.error = Some(detail);
     }
-    completion.closes |= refusal.closes();
+    completion.closes |= error.closes();
     finish(response, body, completion)
 }
 

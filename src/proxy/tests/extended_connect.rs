@@ -1,7 +1,7 @@
 //! `WebSocket` over HTTP/2, and trailers that it does not allow.
 
 use super::{TestProxy, read_head, secs};
-use crate::meter::Refusal;
+use crate::meter::HttpRejection;
 use crate::proxy::connections::options::Protocol;
 use bytes::Bytes;
 use core::sync::atomic::Ordering::Relaxed;
@@ -128,7 +128,7 @@ async fn a_pseudo_header_field_in_trailers_ends_the_connection_and_the_request()
         proxy.pass(secs(1)).await;
     }
     client.served.await.expect("no panic");
-    assert_eq!((proxy.in_flight(), proxy.refused()), (0, vec![(Refusal::Malformed, 1)]));
+    assert_eq!((proxy.in_flight(), proxy.rejected()), (0, vec![(HttpRejection::Malformed, 1)]));
     let mut upstream = proxy.upstream.recv().await.expect("a connection");
     let mut got = String::new();
     upstream.read_to_string(&mut got).await.expect("text");

@@ -215,7 +215,7 @@ async fn a_connection_is_upgraded_after_a_sleep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_upgrade_does_not_keep_a_connection_from_sleeping() {
+async fn a_rejected_upgrade_does_not_keep_a_connection_from_sleeping() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();
     let mut client = proxy.client();

@@ -164,11 +164,11 @@ async fn what_the_store_rejects_is_kept_and_sent_again_and_keeps_no_rule_from_en
             if *name == first { Err(StoreError::Other) } else { Ok(Some(page(now).1)) }
         },
     );
-    let refused = |task: &SyncTask| task.rules[&first].is_refused();
-    assert!(refused(&task));
+    let is_rejected = |task: &SyncTask| task.rules[&first].is_rejected();
+    assert!(is_rejected(&task));
     assert_eq!(task.rules[&first].received, 0, "to ask again is no large question");
     assert!(!task.ask_at(now).contains(&first), "not before the next sync");
-    assert!(task.rules.values().any(|rule| !rule.is_refused()), "the store takes the others");
+    assert!(task.rules.values().any(|rule| !rule.is_rejected()), "the store takes the others");
     let later = now + Duration::from_secs(1);
     task.begin_at(later);
     assert!(task.ask_at(later).contains(&first));
@@ -176,7 +176,7 @@ async fn what_the_store_rejects_is_kept_and_sent_again_and_keeps_no_rule_from_en
     assert_eq!((rule.number, rule.deltas.len()), (7, 1), "the same call again");
     assert!(!rule.question(&task.store).0.is_glance());
     task.answer(later, |_| Ok(Some(page(later).1)));
-    assert!(!refused(&task));
+    assert!(!is_rejected(&task));
 }
 
 #[tokio::test(start_paused = true)]

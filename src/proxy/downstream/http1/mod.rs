@@ -93,7 +93,7 @@ where
 }
 
 /// Answers a client of which no request is read, and closes the connection.
-pub(crate) async fn refuse<T>(
+pub(crate) async fn reject<T>(
     mut io: T,
     peer: Arc<Peer>,
     options: ConnectionOptions,
@@ -105,7 +105,7 @@ pub(crate) async fn refuse<T>(
     let armed = clock.now() + options.timeouts.header_read;
     let sleep = pin!(clock.timer(armed));
     let mut timer = ConnectionTimer::new(clock, sleep, armed);
-    Session::new(&mut io, &mut timer, Arc::clone(&peer), options).refuse(why).await;
+    Session::new(&mut io, &mut timer, Arc::clone(&peer), options).reject_and_close(why).await;
 }
 
 /// How a connection stops being idle.

@@ -61,7 +61,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     }
 
     /// Answers without reading a request, and closes the connection.
-    pub(super) async fn refuse(mut self, why: UnreadableRequest) {
+    pub(super) async fn reject_and_close(mut self, why: UnreadableRequest) {
         if let Next::Close { drains } = self.reject(why) {
             self.close(drains).await;
         }

@@ -1,10 +1,10 @@
-//! A client's stream of HTTP/2, between its socket and hyper: what is refused in frames, and the
+//! A client's stream of HTTP/2, between its socket and hyper: what is rejected in frames, and the
 //! interim responses that are written between them.
 //!
-//! The h2 crate refuses a request that it cannot read by itself: it resets its stream with
+//! The h2 crate rejects a request that it cannot read by itself: it resets its stream with
 //! `PROTOCOL_ERROR`, or answers 431 without a body, and reports nothing. Some clients take such a
 //! reset for a fault of the connection: Go's client opens another one and retries, some thousand
-//! times. So this reads the frames on their way to the client. It counts what h2 refuses, and
+//! times. So this reads the frames on their way to the client. It counts what h2 rejects, and
 //! replaces the reset of a request that has no answer yet by a 400. A reset after the answer, as of
 //! an upload that its client breaks off, passes as it is and is not counted.
 
@@ -99,7 +99,7 @@ impl<T: AsyncWrite + Unpin> Http2Stream<T> {
 
     /// Notes that so many of `bytes` were written.
     fn wrote(&mut self, bytes: &[u8], written: usize) {
-        self.frames.advance(bytes, written, |refused| refused.note(&self.peer));
+        self.frames.advance(bytes, written, |rejected| rejected.note(&self.peer));
     }
 }
 
@@ -255,7 +255,7 @@ impl Frames {
     }
 
     /// Returns what is written in place of the reset at the start of `bytes`: that the request is
-    /// refused, and that the rest of it is not wanted (RFC 9113, 8.1).
+    /// rejected, and that the rest of it is not wanted (RFC 9113, 8.1).
     fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
         let stream = Head::read(bytes).map_or(0, |head| head.stream);
         self.answered = self.answered.max(stream);
@@ -268,12 +268,12 @@ impl Frames {
         answer
     }
 
-    /// Notes that so many of `bytes` were `written`, and what was refused in them.
+    /// Notes that so many of `bytes` were `written`, and what was rejected in them.
     fn advance(
         &mut self,
         bytes: &[u8],
         written: usize,
-        mut refused: impl FnMut(UnreadableRequest),
+        mut rejected: impl FnMut(UnreadableRequest),
     ) {
         let mut at = self.left;
         while at < written {
@@ -285,13 +285,13 @@ impl Frames {
             };
             let payload = rest.get(HEAD..).unwrap_or_default();
             let payload = &payload[..payload.len().min(head.length)];
-            self.note(&head, payload, &mut refused);
+            self.note(&head, payload, &mut rejected);
             at += HEAD + head.length;
         }
         self.left = at - written;
     }
 
-    fn note(&mut self, head: &Head, payload: &[u8], refused: &mut impl FnMut(UnreadableRequest)) {
+    fn note(&mut self, head: &Head, payload: &[u8], rejected: &mut impl FnMut(UnreadableRequest)) {
         if matches!(head.kind, HEADERS | CONTINUATION) {
             self.is_in_header = head.flags & END_HEADERS == 0;
         }
@@ -301,16 +301,16 @@ impl Frames {
                 // The gateway's own have a date at least.
                 let is_last = head.flags & END_STREAM != 0 && head.flags & END_HEADERS != 0;
                 if is_last && is_one_field(payload) {
-                    refused(TOO_LARGE);
+                    rejected(TOO_LARGE);
                 }
             }
             // The body of an answered request is no request: its client may have broken it off.
             RST_STREAM if head.stream > self.answered && code(payload) == Some(PROTOCOL_ERROR) => {
-                refused(MALFORMED);
+                rejected(MALFORMED);
             }
             // Behind the last stream that was served.
             GOAWAY if payload.get(4..).and_then(code).is_some_and(|code| code != NO_ERROR) => {
-                refused(CONNECTION_ENDED);
+                rejected(CONNECTION_ENDED);
             }
             _ => {}
         }
@@ -342,7 +342,7 @@ mod tests {
         [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
     }
 
-    fn refused(frames: &mut Frames, bytes: &[u8]) -> Vec<UnreadableRequest> {
+    fn rejected(frames: &mut Frames, bytes: &[u8]) -> Vec<UnreadableRequest> {
         let mut found = Vec::new();
         frames.advance(bytes, bytes.len(), |unread| found.push(unread));
         found
@@ -357,10 +357,10 @@ mod tests {
         let mut frames = Frames::default();
         let at = settings.len() + answer.len();
         assert_eq!(frames.reset(&all), Some(at));
-        frames.advance(&all, 7, |_| panic!("nothing is refused"));
+        frames.advance(&all, 7, |_| panic!("nothing is rejected"));
         assert_eq!(frames.left, settings.len() - 7);
         assert_eq!(frames.reset(&all[7..]), Some(at - 7));
-        assert_eq!(refused(&mut frames, &all[7..at]), []);
+        assert_eq!(rejected(&mut frames, &all[7..at]), []);
         assert_eq!(frames.reset(&all[at..]), Some(0));
         let expected = [
             frame(HEADERS, END_STREAM | END_HEADERS, 3, &[STATUS_400]),
@@ -380,10 +380,10 @@ mod tests {
         assert!(frames.is_between());
         for (part, is_between) in [(&head, false), (&rest, true), (&data, true)] {
             assert_eq!(frames.until_end(part), part.len());
-            frames.advance(part, 3, |_| panic!("nothing is refused"));
+            frames.advance(part, 3, |_| panic!("nothing is rejected"));
             assert!(!frames.is_between());
             assert_eq!(frames.until_end(&part[3..]), part.len() - 3);
-            frames.advance(&part[3..], part.len() - 3, |_| panic!("nothing is refused"));
+            frames.advance(&part[3..], part.len() - 3, |_| panic!("nothing is rejected"));
             assert_eq!(frames.is_between(), is_between);
         }
     }
@@ -396,27 +396,27 @@ mod tests {
         let all = [&*answer, &late, &cancel].concat();
         let mut frames = Frames::default();
         assert_eq!(frames.reset(&all), None);
-        assert_eq!(refused(&mut frames, &all), [], "the request has its answer");
+        assert_eq!(rejected(&mut frames, &all), [], "the request has its answer");
     }
 
     #[test]
-    fn what_h2_refuses_by_itself_is_counted() {
+    fn what_h2_rejects_by_itself_is_counted() {
         // As its encoder writes the first one and the next ones.
         for block in [&[0x48, 0x82, 0x68, 0x43][..], &[0xbe]] {
             let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block);
-            assert_eq!(refused(&mut Frames::default(), &head), [TOO_LARGE]);
+            assert_eq!(rejected(&mut Frames::default(), &head), [TOO_LARGE]);
         }
         for block in [&[0x88, 0xbe][..], &[0x48, 0x82, 0x68, 0x43, 0xbe]] {
             let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block);
-            assert_eq!(refused(&mut Frames::default(), &head), []);
+            assert_eq!(rejected(&mut Frames::default(), &head), []);
         }
         let mut frames = Frames::default();
         let answer = frame(HEADERS, END_HEADERS, 1, &[0x88]);
         let trailers = frame(HEADERS, END_STREAM | END_HEADERS, 1, &[0xbe]);
-        assert_eq!(refused(&mut frames, &[answer, trailers].concat()), []);
+        assert_eq!(rejected(&mut frames, &[answer, trailers].concat()), []);
         let ended = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 11]);
         let drained = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
-        assert_eq!(refused(&mut frames, &drained), []);
-        assert_eq!(refused(&mut frames, &ended), [CONNECTION_ENDED]);
+        assert_eq!(rejected(&mut frames, &drained), []);
+        assert_eq!(rejected(&mut frames, &ended), [CONNECTION_ENDED]);
     }
 }

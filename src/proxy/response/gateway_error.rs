@@ -41,7 +41,7 @@ const BASIC: HeaderValue =
 
 /// Why the gateway answers a request itself, other than a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum GatewayError {
     /// The request is not one that can be served, whatever the routes say.
     Invalid(Invalid),
     /// No route matches.
@@ -62,13 +62,13 @@ pub(crate) enum Refusal {
     Upstream(Failure),
 }
 
-impl Refusal {
+impl GatewayError {
     pub(crate) fn status(self) -> StatusCode {
         match self {
-            Self::Invalid(invalid) if invalid.kind == meter::Refusal::Method => {
+            Self::Invalid(invalid) if invalid.kind == meter::HttpRejection::Method => {
                 StatusCode::METHOD_NOT_ALLOWED
             }
-            Self::Invalid(invalid) if invalid.kind == meter::Refusal::TooLarge => {
+            Self::Invalid(invalid) if invalid.kind == meter::HttpRejection::TooLarge => {
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
             }
             Self::Invalid(_) | Self::Upstream(Failure::ClientBroken) => StatusCode::BAD_REQUEST,
@@ -87,7 +87,7 @@ impl Refusal {
         }
     }
 
-    /// Says what was refused, and which setting changes it.
+    /// Says what was rejected, and which setting changes it.
     pub(crate) fn detail(self) -> Cow<'static, str> {
         let detail = match self {
             Self::Invalid(invalid) => return invalid.detail(),

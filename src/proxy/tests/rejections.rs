@@ -1,10 +1,10 @@
-//! Requests that are refused: when, and what becomes of their connection.
+//! Requests that are rejected: when, and what becomes of their connection.
 
 use super::{TestProxy, read_head, secs};
 use crate::{
     clock::Clock,
     flow::{Instant, WallOffset},
-    meter::Refusal,
+    meter::HttpRejection,
     proxy::Connector,
 };
 use core::time::Duration;
@@ -48,39 +48,39 @@ async fn a_head_is_due_in_one_time_from_the_first_byte_of_a_connection() {
         client.send(later).await;
         client.served.await.expect("no panic");
         assert_eq!(proxy.now().since(begun).as_secs(), 10, "{first}, {later}");
-        assert_eq!(proxy.refused(), [(Refusal::HeaderTimeout, 1)], "{first}, {later}");
+        assert_eq!(proxy.rejected(), [(HttpRejection::HeaderTimeout, 1)], "{first}, {later}");
     }
     let proxy = TestProxy::new("");
     let silent = proxy.stranger();
     let connected = proxy.now();
     silent.served.await.expect("no panic");
     assert_eq!(proxy.now().since(connected).as_secs(), 10);
-    assert_eq!(proxy.refused(), [], "who says nothing has asked for nothing");
+    assert_eq!(proxy.rejected(), [], "who says nothing has asked for nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_wait_past_the_requests_deadline_is_refused_at_once() {
+async fn what_would_wait_past_the_requests_deadline_is_rejected_at_once() {
     let mut proxy =
         TestProxy::new(", pacing: { rate: 1/2s, max_wait: 10s }, timeouts: { request: 500ms }");
     let _arrivals = proxy.answer();
     let mut client = proxy.client();
     assert_eq!(client.get().await, 200);
-    let refused = proxy.now();
+    let rejected = proxy.now();
     assert_eq!(client.get().await, 503);
-    assert!(proxy.now().since(refused) < Duration::from_millis(10));
+    assert!(proxy.now().since(rejected) < Duration::from_millis(10));
     // The place is at 2 s. To wait for it for more than half of the deadline is too long.
     proxy.pass(Duration::from_millis(1_600)).await;
     assert_eq!(client.get().await, 503);
     proxy.pass(Duration::from_millis(150)).await;
     assert_eq!(client.get().await, 200, "no request has taken the next place");
-    assert!(proxy.now().since(refused) < secs(3));
+    assert!(proxy.now().since(rejected) < secs(3));
 }
 
 /// More than the pipe to the gateway holds.
 const UPLOAD: usize = 1_000_000;
 
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_in_the_middle_of_an_upload_may_send_it_to_its_end() {
+async fn who_is_rejected_in_the_middle_of_an_upload_may_send_it_to_its_end() {
     for (route, framing) in [
         (", body_limit: 10B", "content-length: 1000000"),
         (", body_limit: 10B", "transfer-encoding: chunked\r\n\r\nf4240"),
@@ -94,15 +94,15 @@ async fn who_is_refused_in_the_middle_of_an_upload_may_send_it_to_its_end() {
         client.send(&request.repeat(UPLOAD / request.len())).await;
         let ended = proxy.now();
         let head = read_head(&mut client.stream).await.expect("an answer");
-        let refused = head.starts_with("HTTP/1.1 413") || head.starts_with("HTTP/1.1 400");
-        assert!(refused && head.contains("connection: close\r\n"), "{framing}: {head}");
+        let rejected = head.starts_with("HTTP/1.1 413") || head.starts_with("HTTP/1.1 400");
+        assert!(rejected && head.contains("connection: close\r\n"), "{framing}: {head}");
         let mut rest = String::new();
         client.stream.read_to_string(&mut rest).await.expect("text");
         assert!(!rest.contains("HTTP/"), "what was sent for a body is no request: {rest}");
         drop(client.stream);
         client.served.await.expect("no panic");
         assert!(proxy.now().since(ended) < secs(1), "{framing}");
-        assert_eq!(proxy.refused(), [], "{framing}");
+        assert_eq!(proxy.rejected(), [], "{framing}");
     }
 }
 
@@ -114,7 +114,7 @@ async fn a_head_that_is_too_large_may_be_sent_to_its_end() {
     assert_eq!(client.status().await, Some(431));
     drop(client.stream);
     client.served.await.expect("no panic");
-    assert_eq!(proxy.refused(), [(Refusal::TooLarge, 1)]);
+    assert_eq!(proxy.rejected(), [(HttpRejection::TooLarge, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,19 +123,19 @@ async fn who_goes_on_sending_what_nobody_wants_is_cut_off() {
     let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n").await;
     assert_eq!(client.status().await, Some(413));
-    let refused = proxy.now();
+    let rejected = proxy.now();
     while client.stream.write_all(b"xxxxxxxxxx").await.is_ok() {
         proxy.pass(secs(1)).await;
     }
-    assert!((30..=31).contains(&proxy.now().since(refused).as_secs()));
+    assert!((30..=31).contains(&proxy.now().since(rejected).as_secs()));
     client.served.await.expect("no panic");
 }
 
-/// Rules that refuse every request.
+/// Rules that reject every request.
 const NEVER: &str = ", flow: [{ name: r, limit: 1/1h, key: \"header:x\", on_missing_key: reject }]";
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_outlives_a_refused_request_whose_small_body_comes_late() {
+async fn a_connection_outlives_a_rejected_request_whose_small_body_comes_late() {
     for (framing, body) in [
         ("content-length: 65536", "x".repeat(65_536)),
         ("transfer-encoding: chunked", "1\r\nx\r\n0\r\n\r\n".to_owned()),
@@ -150,13 +150,13 @@ async fn a_connection_outlives_a_refused_request_whose_small_body_comes_late() {
             client.send(&body).await;
             proxy.pass(secs(20)).await;
             assert_eq!(client.get().await, status, "{framing}");
-            assert_eq!(proxy.refused(), [], "what came was no head that is late");
+            assert_eq!(proxy.rejected(), [], "what came was no head that is late");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_body_that_does_not_come_is_waited_for_in_vain_for_15_s() {
+async fn a_rejected_body_that_does_not_come_is_waited_for_in_vain_for_15_s() {
     for expect in ["", "expect: 100-continue\r\n"] {
         let proxy = TestProxy::new(NEVER);
         let mut client = proxy.client();
@@ -188,7 +188,7 @@ async fn a_head_after_a_body_that_nobody_read_is_due_like_any_other() {
     client.send("GET / HT").await;
     client.served.await.expect("no panic");
     assert_eq!(proxy.now().since(begun).as_secs(), 10);
-    assert_eq!(proxy.refused(), [(Refusal::HeaderTimeout, 1)]);
+    assert_eq!(proxy.rejected(), [(HttpRejection::HeaderTimeout, 1)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,7 +78,7 @@ impl RequestKind {
 
 /// What `Connection` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionOptions {
+pub struct ConnectionField {
     /// `close`.
     pub close: bool,
     /// `keep-alive`.
@@ -96,7 +96,7 @@ pub struct Framing {
     /// What `Content-Length` says. A response to HEAD and a 304 have it without a body.
     pub declared: Option<u64>,
     /// What `Connection` says.
-    pub connection: ConnectionOptions,
+    pub connection: ConnectionField,
     /// Whether another message can follow on the connection once the body has ended.
     pub keeps_alive: bool,
 }
@@ -106,7 +106,7 @@ impl Framing {
     pub const NONE: Self = Self {
         body: BodyLength::None,
         declared: None,
-        connection: ConnectionOptions { close: false, keep_alive: false, upgrade: false, count: 0 },
+        connection: ConnectionField { close: false, keep_alive: false, upgrade: false, count: 0 },
         keeps_alive: false,
     };
 }
@@ -177,7 +177,7 @@ enum Lengths {
 struct Facts {
     length: Option<u64>,
     is_chunked: bool,
-    connection: ConnectionOptions,
+    connection: ConnectionField,
 }
 
 impl Facts {
@@ -295,7 +295,7 @@ impl Coding {
     }
 }
 
-impl ConnectionOptions {
+impl ConnectionField {
     fn add(&mut self, value: &[u8]) -> Result<(), FramingError> {
         for option in value.split(|byte| *byte == b',').map(trim) {
             self.count += 1;

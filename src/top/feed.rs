@@ -1,7 +1,7 @@
 //! Receives samples, and connects again when the gateway goes away.
 
 use super::{
-    model::{News, Query},
+    model::{Message, Query},
     sample::{Config, History, Sample},
 };
 use crate::{
@@ -25,11 +25,12 @@ const PAUSES: [Duration; 4] = [
     Duration::from_secs(4),
 ];
 
-/// Sends what comes to `news` until its receiver is dropped. Another query begins another stream.
+/// Sends what comes to `messages` until its receiver is dropped. Another query begins another
+/// stream.
 pub(super) async fn follow(
     client: Client,
     mut queries: watch::Receiver<Query>,
-    news: mpsc::Sender<News>,
+    messages: mpsc::Sender<Message>,
     clock: Clock,
 ) {
     let mut failures = 0;
@@ -42,10 +43,10 @@ pub(super) async fn follow(
                 }
                 continue;
             }
-            ended = stream(&client, &query, &news, &clock, &mut failures) => ended,
+            ended = stream(&client, &query, &messages, &clock, &mut failures) => ended,
         };
         let why = ended.map_or_else(|error| error.to_string(), str::to_owned);
-        if news.send(News::Lost(why)).await.is_err() {
+        if messages.send(Message::Lost(why)).await.is_err() {
             return;
         }
         let pause = PAUSES[failures.min(PAUSES.len() - 1)];
@@ -58,7 +59,7 @@ pub(super) async fn follow(
 async fn stream(
     client: &Client,
     query: &Query,
-    news: &mpsc::Sender<News>,
+    messages: &mpsc::Sender<Message>,
     clock: &Clock,
     failures: &mut usize,
 ) -> Result<&'static str, ClientError> {
@@ -70,19 +71,19 @@ async fn stream(
         let Some(event) = next? else { return Ok("the gateway has closed the connection") };
         let Some(read) = read(&event) else { continue };
         *failures = 0;
-        if news.send(read).await.is_err() {
+        if messages.send(read).await.is_err() {
             return Ok("");
         }
     }
 }
 
 /// Reads an event; `None` for one that is of another version.
-pub(super) fn read(event: &Event) -> Option<News> {
+pub(super) fn read(event: &Event) -> Option<Message> {
     let data = &*event.data;
     match &*event.name {
-        "sample" => serde_json::from_str::<Sample>(data).ok().map(Box::new).map(News::Sample),
-        "config" => serde_json::from_str::<Config>(data).ok().map(Box::new).map(News::Config),
-        "history" => serde_json::from_str::<History>(data).ok().map(Box::new).map(News::History),
+        "sample" => serde_json::from_str::<Sample>(data).ok().map(Box::new).map(Message::Sample),
+        "config" => serde_json::from_str::<Config>(data).ok().map(Box::new).map(Message::Config),
+        "history" => serde_json::from_str::<History>(data).ok().map(Box::new).map(Message::History),
         _ => None,
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Query {
 
 /// What the gateway has sent, or why it has not.
 #[derive(Clone, Debug)]
-pub(super) enum News {
+pub(super) enum Message {
     Sample(Box<Sample>),
     Config(Box<Config>),
     History(Box<History>),
@@ -32,7 +32,7 @@ pub(super) enum News {
 
 /// Whether samples come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum ConnectionState {
     #[default]
     Connecting,
     Live,
@@ -66,7 +66,7 @@ pub(super) struct Series(VecDeque<u64>);
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub query: Query,
-    pub link: Link,
+    pub connection: ConnectionState,
     pub sample: Option<Sample>,
     pub config: Config,
     pub all: Series,
@@ -112,24 +112,24 @@ impl Model {
     }
 
     /// Takes what the gateway has sent. While it is paused, only the connection's state is taken.
-    pub(super) fn take(&mut self, news: News) {
-        match news {
-            News::Lost(why) => self.link = Link::Lost(why),
-            News::Sample(_) | News::Config(_) | News::History(_) if self.is_paused => {
-                self.link = Link::Live;
+    pub(super) fn take(&mut self, message: Message) {
+        match message {
+            Message::Lost(why) => self.connection = ConnectionState::Lost(why),
+            Message::Sample(_) | Message::Config(_) | Message::History(_) if self.is_paused => {
+                self.connection = ConnectionState::Live;
             }
-            News::Config(config) => self.config = *config,
-            News::History(history) => {
+            Message::Config(config) => self.config = *config,
+            Message::History(history) => {
                 self.all = Series::of(&history.all);
                 let routes = history.routes.iter();
                 self.series.extend(routes.map(|(name, at)| (name.clone(), Series::of(at))));
             }
-            News::Sample(sample) => self.show(*sample),
+            Message::Sample(sample) => self.show(*sample),
         }
     }
 
     fn show(&mut self, sample: Sample) {
-        self.link = Link::Live;
+        self.connection = ConnectionState::Live;
         self.all.push(&sample.all);
         let rows = &sample.routes.rows;
         // A route that is gone is sent with its history when it comes back.

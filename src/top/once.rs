@@ -3,7 +3,7 @@
 use super::{
     error::TopError,
     feed::{path, read},
-    model::{Model, News, Query},
+    model::{Message, Model, Query},
     screen::text,
 };
 use crate::{
@@ -35,9 +35,9 @@ async fn receive(client: &Client, query: &Query) -> Result<Option<Model>, Client
     let mut events = client.follow(&path(query)).await?;
     let mut model = Model::new(query.clone());
     while let Some(event) = events.next().await? {
-        let Some(news) = read(&event) else { continue };
-        let is_last = matches!(news, News::Sample(_));
-        model.take(news);
+        let Some(message) = read(&event) else { continue };
+        let is_last = matches!(message, Message::Sample(_));
+        model.take(message);
         if is_last {
             return Ok(Some(model));
         }

@@ -26,7 +26,7 @@ pub(super) async fn run(client: Client, query: Query, has_colours: bool) -> Resu
     // The terminal is taken over only if a gateway is asked that can be asked.
     let mut signals = Signals::listen()?;
     let (ask, queries) = watch::channel(query.clone());
-    let (sender, mut news) = mpsc::channel(4);
+    let (sender, mut messages) = mpsc::channel(4);
     let following = tokio::spawn(feed::follow(client, queries, sender, Clock::start()));
     let terminal = Terminal::take()?;
     let mut pressed = read_keys()?;
@@ -35,8 +35,8 @@ pub(super) async fn run(client: Client, query: Query, has_colours: bool) -> Resu
     loop {
         drawn.draw(|frame| screen::draw(&model, has_colours, frame.area(), frame.buffer_mut()))?;
         let request = tokio::select! {
-            Some(news) = news.recv() => {
-                model.take(news);
+            Some(message) = messages.recv() => {
+                model.take(message);
                 Request::None
             }
             key = pressed.recv() => {

@@ -3,7 +3,7 @@
 use super::{
     feed,
     keys::{self, Key},
-    model::{Link, Model, News, Panel, Query, Request},
+    model::{ConnectionState, Message, Model, Panel, Query, Request},
     screen,
 };
 use crate::{admin::RouteSort, admin_client::Event};
@@ -13,7 +13,7 @@ use ratatui_core::{backend::TestBackend, style::Color, terminal::Terminal};
 /// and an edit had a mistake.
 const RECORDED: &str = include_str!("tests/live.txt");
 
-fn recorded() -> Vec<News> {
+fn recorded() -> Vec<Message> {
     let events = RECORDED.split("\n\n").filter_map(|event| {
         let (name, data) = event.strip_prefix("event: ")?.split_once("\ndata: ")?;
         feed::read(&Event { name: name.to_owned(), data: data.to_owned() })
@@ -23,9 +23,9 @@ fn recorded() -> Vec<News> {
 
 fn model() -> Model {
     let mut model = Model::default();
-    let news = recorded();
-    assert_eq!(news.len(), 5, "every event is read");
-    for one in news {
+    let messages = recorded();
+    assert_eq!(messages.len(), 5, "every event is read");
+    for one in messages {
         model.take(one);
     }
     model
@@ -105,7 +105,7 @@ fn keys_choose_routes_and_panels() {
     // It stays chosen when the order changes.
     let mut sample = model.sample.clone().unwrap();
     sample.routes.rows.reverse();
-    model.take(News::Sample(Box::new(sample)));
+    model.take(Message::Sample(Box::new(sample)));
     assert_eq!((names(&model), model.chosen()), (second, 2));
     press(&mut model, "\x1b[F");
     assert_eq!(model.chosen(), 3);
@@ -163,13 +163,13 @@ fn while_it_is_paused_nothing_moves_but_the_connection() {
     has(&before, &["‖ paused"]);
     let mut sample = model.sample.clone().unwrap();
     sample.all.passed = 77_000;
-    model.take(News::Sample(Box::new(sample.clone())));
+    model.take(Message::Sample(Box::new(sample.clone())));
     assert_eq!(drawn(&model, 100, 30), before);
-    model.take(News::Lost("the gateway is silent".to_owned()));
+    model.take(Message::Lost("the gateway is silent".to_owned()));
     has(&drawn(&model, 100, 30), &["✕ no connection, trying again: the gateway is silent"]);
     press(&mut model, "p");
-    model.take(News::Sample(Box::new(sample)));
-    assert_eq!(model.link, Link::Live);
+    model.take(Message::Sample(Box::new(sample)));
+    assert_eq!(model.connection, ConnectionState::Live);
     has(&drawn(&model, 100, 30), &["passed 77k/s"]);
 }
 
@@ -220,8 +220,8 @@ fn what_a_gateway_sends_cannot_write_to_the_terminal() {
             rule.quota = Some(evil.clone());
         }
     }
-    model.take(News::Sample(Box::new(sample)));
-    model.take(News::Lost(evil));
+    model.take(Message::Sample(Box::new(sample)));
+    model.take(Message::Lost(evil));
     let text = screen::text::page(&model) + &drawn(&model, 80, 24).concat();
     let controls = text.chars().filter(|sign| sign.is_control() && *sign != '\n').count();
     assert_eq!(controls, 0);

@@ -48,7 +48,7 @@ pub(crate) struct Activity {
 
 /// What the connection's task is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum NextAction {
     /// Look again at this instant at the latest.
     LookAgain(Instant),
     /// No request is served: close in good order.
@@ -190,8 +190,8 @@ impl Activity {
         Some(draining.map_or(kept, |since| kept.min(idle.max(since) + GRACE)))
     }
 
-    /// Judges the connection by its notes as of `now`.
-    pub(crate) fn judge(&self, now: Instant, limits: &ClientTimeouts) -> Verdict {
+    /// Returns what the connection's task is to do, by its notes as of `now`.
+    pub(crate) fn next_action(&self, now: Instant, limits: &ClientTimeouts) -> NextAction {
         self.streams.seen();
         let mut next = Instant::FAR_FUTURE;
         let mut expired = |stamp: &AtomicInstant, limit: Duration| {
@@ -201,7 +201,7 @@ impl Activity {
         };
         if expired(&self.write_since, limits.write) {
             self.timeout.get_or_init(|| Timeout::Write);
-            return Verdict::Abort;
+            return NextAction::Abort;
         }
         if self.requests.load(Relaxed) > 0 {
             // A write may begin to block without this being asked.
@@ -211,18 +211,18 @@ impl Activity {
         } else {
             let awaits_preface = self.preface_since.is_set();
             if awaits_preface && expired(&self.preface_since, limits.header_read) {
-                return Verdict::PrefaceLate;
+                return NextAction::PrefaceLate;
             }
             // A preface has a limit of its own, but a drain does not wait for it.
             let is_limited = !awaits_preface || self.handle.is_draining();
             if let Some(deadline) = self.idle_until(limits).filter(|_| is_limited) {
                 if deadline <= now {
-                    return Verdict::Close;
+                    return NextAction::Close;
                 }
                 next = next.min(deadline);
             }
         }
-        Verdict::LookAgain(next)
+        NextAction::LookAgain(next)
     }
 }
 
@@ -238,10 +238,10 @@ mod tests {
         write: Duration::from_mins(1),
     };
 
-    async fn after(activity: &Activity, seconds: u64) -> Verdict {
+    async fn after(activity: &Activity, seconds: u64) -> NextAction {
         let clock = &activity.clock;
         clock.sleep_until(clock.now() + Duration::from_secs(seconds)).await;
-        activity.judge(clock.now(), &LIMITS)
+        activity.next_action(clock.now(), &LIMITS)
     }
 
     fn begun() -> Arc<Activity> {
@@ -260,26 +260,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_preface_that_does_not_end_is_late() {
         let activity = begun();
-        assert!(matches!(after(&activity, 9).await, Verdict::LookAgain(_)));
-        assert_eq!(after(&activity, 1).await, Verdict::PrefaceLate);
+        assert!(matches!(after(&activity, 9).await, NextAction::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, NextAction::PrefaceLate);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_closed_after_keep_alive() {
         let activity = idle();
-        assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
-        assert_eq!(after(&activity, 1).await, Verdict::Close);
+        assert!(matches!(after(&activity, 74).await, NextAction::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, NextAction::Close);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_that_does_not_end_in_a_drain_is_closed_soon() {
         let activity = idle();
-        assert!(matches!(after(&activity, 60).await, Verdict::LookAgain(_)));
+        assert!(matches!(after(&activity, 60).await, NextAction::LookAgain(_)));
         activity.handle.drain();
         let now = activity.clock.now();
         assert_eq!(activity.urgent(&LIMITS), Some(now + GRACE));
-        assert!(matches!(after(&activity, 0).await, Verdict::LookAgain(at) if at == now + GRACE));
-        assert_eq!(after(&activity, 1).await, Verdict::Close);
+        assert!(
+            matches!(after(&activity, 0).await, NextAction::LookAgain(at) if at == now + GRACE)
+        );
+        assert_eq!(after(&activity, 1).await, NextAction::Close);
     }
 
     #[tokio::test(start_paused = true)]
@@ -288,8 +290,8 @@ mod tests {
         activity.handle.drain();
         let now = activity.clock.now();
         assert_eq!(activity.urgent(&LIMITS), Some(now + GRACE));
-        assert_eq!(activity.judge(now, &LIMITS), Verdict::LookAgain(now + GRACE));
-        assert_eq!(after(&activity, 1).await, Verdict::Close);
+        assert_eq!(activity.next_action(now, &LIMITS), NextAction::LookAgain(now + GRACE));
+        assert_eq!(after(&activity, 1).await, NextAction::Close);
     }
 
     #[tokio::test(start_paused = true)]
@@ -297,11 +299,11 @@ mod tests {
         let activity = idle();
         activity.on_request();
         for _ in 0..5 {
-            assert!(matches!(after(&activity, 100).await, Verdict::LookAgain(_)));
+            assert!(matches!(after(&activity, 100).await, NextAction::LookAgain(_)));
         }
         activity.on_answered(None, activity.clock.now());
-        assert!(matches!(after(&activity, 74).await, Verdict::LookAgain(_)));
-        assert_eq!(after(&activity, 1).await, Verdict::Close);
+        assert!(matches!(after(&activity, 74).await, NextAction::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, NextAction::Close);
     }
 
     #[tokio::test(start_paused = true)]
@@ -309,7 +311,7 @@ mod tests {
         let activity = idle();
         activity.on_request();
         activity.on_write(true);
-        assert!(matches!(after(&activity, 59).await, Verdict::LookAgain(_)));
-        assert_eq!(after(&activity, 1).await, Verdict::Abort);
+        assert!(matches!(after(&activity, 59).await, NextAction::LookAgain(_)));
+        assert_eq!(after(&activity, 1).await, NextAction::Abort);
     }
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::proxy::{
     body::{client_body::ClientBody, extended_connect::translate, upload_buffer::UploadBuffer},
     connections::{
-        activity::{Activity, Verdict},
+        activity::{Activity, NextAction},
         options::{ConnectionOptions, Protocol},
         registry::GRACE,
     },
@@ -190,20 +190,20 @@ impl Watch<'_, '_> {
             let Poll::Ready(now) = self.timer.poll(self.look_at, context) else {
                 return Poll::Pending;
             };
-            self.look_at = match self.activity.judge(now, self.timeouts) {
-                Verdict::PrefaceLate => {
+            self.look_at = match self.activity.next_action(now, self.timeouts) {
+                NextAction::PrefaceLate => {
                     return Poll::Ready(Look::Ended(Some(UnreadableRequest::LATE)));
                 }
-                Verdict::Abort => return Poll::Ready(Look::Ended(None)),
-                Verdict::Close if self.is_closing => return Poll::Ready(Look::Ended(None)),
-                Verdict::Close => {
+                NextAction::Abort => return Poll::Ready(Look::Ended(None)),
+                NextAction::Close if self.is_closing => return Poll::Ready(Look::Ended(None)),
+                NextAction::Close => {
                     self.is_closing = true;
                     // The rest of the last answer may be on its way still.
                     let is_blocked = self.activity.is_blocked();
                     self.look_at = now + if is_blocked { self.timeouts.write } else { GRACE };
                     return Poll::Ready(Look::Close);
                 }
-                Verdict::LookAgain(deadline) => deadline,
+                NextAction::LookAgain(deadline) => deadline,
             };
         }
     }

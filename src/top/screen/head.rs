@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        model::{Link, Model},
+        model::{ConnectionState, Model},
         words::{bars, millis, plain, seconds, short},
     },
     look::{Look, strong},
@@ -18,11 +18,11 @@ fn title(model: &Model, look: Look) -> Line<'static> {
     let config = &model.config;
     let mut spans = vec![strong("flowgate ")];
     spans.push(Span::raw(format!("{}  ", plain(&config.flowgate))));
-    spans.push(match &model.link {
-        Link::Live if model.is_paused => Span::styled("‖ paused", look.odd()),
-        Link::Live => Span::styled("● live", look.good()),
-        Link::Connecting => Span::raw("○ connecting"),
-        Link::Lost(_) => Span::styled("✕ no connection", look.bad()),
+    spans.push(match &model.connection {
+        ConnectionState::Live if model.is_paused => Span::styled("‖ paused", look.odd()),
+        ConnectionState::Live => Span::styled("● live", look.good()),
+        ConnectionState::Connecting => Span::raw("○ connecting"),
+        ConnectionState::Lost(_) => Span::styled("✕ no connection", look.bad()),
     });
     if let Some(sample) = &model.sample {
         let ready = if sample.ready { "ready" } else { "not ready" };

@@ -7,7 +7,7 @@ mod panel;
 mod routes;
 pub(super) mod text;
 
-use super::model::{Link, Model};
+use super::model::{ConnectionState, Model};
 use look::{Look, strong};
 use ratatui_core::{
     buffer::Buffer,
@@ -81,7 +81,7 @@ fn heights(height: u16) -> Heights {
 
 /// Returns what is wrong with the connection or the last edit.
 fn alert(model: &Model, look: Look) -> Option<Line<'static>> {
-    if let Link::Lost(why) = &model.link {
+    if let ConnectionState::Lost(why) = &model.connection {
         return Some(look.bad_line(format!("✕ no connection, trying again: {why}")));
     }
     if !model.config.is_behind {

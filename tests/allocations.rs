@@ -174,7 +174,7 @@ fn any_number_of_keys_takes_no_more_memory_than_was_said() {
 }
 
 #[test]
-fn clients_who_borrow_take_no_more_memory_than_was_said() {
+fn clients_that_borrow_take_no_more_memory_than_was_said() {
     const CLIENTS: u32 = 10_000;
     let rate = Rate::new(1, Duration::from_secs(1)).expect("a rate");
     let config = sliding_window::Config { rate, buckets: 10, strict: false };

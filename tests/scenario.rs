@@ -52,7 +52,7 @@ fn a_rule_that_does_not_exist_fails_even_where_it_should_not_decide() {
 }
 
 #[test]
-fn who_waits_is_delayed_by_the_rule_that_asked_for_the_longest_wait() {
+fn a_request_that_waits_is_delayed_by_the_rule_that_asked_for_the_longest_wait() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tests = "  - name: t\n    steps:\n      - at 0s: 3 x GET /a taking 9s -> 1 passed, 2 delayed by pacing\n";
     let paced = CONFIG

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_the_store_is_up_when_it_has_answered_who_asked_since() {
+    fn after_a_failure_the_store_is_up_when_it_has_answered_the_clients_that_asked_since() {
         let mut health = Health::new(2);
         let [one, idle] = [(); 2].map(|()| health.number());
         health.on_up(one, 0);

@@ -387,7 +387,7 @@ proptest! {
 }
 
 #[test]
-fn a_report_names_whom_which_rule_would_reject() {
+fn a_report_names_the_clients_that_a_rule_would_reject() {
     let proxy = TestProxy::new(&all(""));
     proxy.preview(
         &all(", flow: [{ name: per-tenant, limit: 2/1m, key: \"header:x-tenant\" }]"),
@@ -475,7 +475,7 @@ fn a_dry_run_of_the_new_file_rejects_nobody_in_the_preview_either() {
 }
 
 #[test]
-fn who_must_authenticate_by_the_new_file_is_asked_for_what_is_known() {
+fn a_client_that_must_authenticate_by_the_new_file_is_asked_for_what_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users");
     std::fs::write(&users, format!("alice:{}\n", bcrypt::hash("x", 4).unwrap())).unwrap();

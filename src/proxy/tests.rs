@@ -320,7 +320,7 @@ async fn a_client_that_leaves_the_queue_frees_its_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_rejected_for_what_is_in_flight_is_told_to_come_back_in_a_second() {
+async fn a_client_that_is_rejected_for_what_is_in_flight_may_come_back_in_a_second() {
     let mut proxy = TestProxy::new(", flow: [{ name: one, concurrency: 1 }]");
     let mut first = proxy.client();
     first.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;

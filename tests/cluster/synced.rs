@@ -161,7 +161,7 @@ fn a_reset_holds_at_every_gateway_and_no_sync_undoes_it() {
 }
 
 #[test]
-fn who_joins_learns_of_every_client_a_page_at_a_time() {
+fn a_gateway_that_joins_learns_of_every_client_a_page_at_a_time() {
     const CLIENTS: u64 = 100_000;
     let mut store = Store::start();
     let rate = Rate::new(10, Duration::from_secs(10)).expect("a rate");
@@ -186,7 +186,7 @@ fn who_joins_learns_of_every_client_a_page_at_a_time() {
 }
 
 #[test]
-fn the_list_of_what_has_changed_is_cleaned_behind_those_who_live_long() {
+fn the_list_of_what_has_changed_is_cleaned_behind_states_that_live_long() {
     let mut store = Store::start();
     let rate = Rate::new(10, Duration::from_hours(1)).expect("a rate");
     let algorithm = Algorithm::SlidingCounter(sliding_counter::Config { rate });
@@ -213,7 +213,7 @@ fn the_list_of_what_has_changed_is_cleaned_behind_those_who_live_long() {
 }
 
 #[test]
-fn the_list_of_what_has_changed_is_cleaned_beside_one_who_lives_longer_and_by_who_reads_it() {
+fn the_list_of_what_has_changed_is_cleaned_beside_a_state_that_lives_longer_and_by_its_readers() {
     let mut store = Store::start();
     let rate = Rate::new(60, Duration::from_mins(10)).expect("a rate");
     let algorithm = Algorithm::TokenBucket(token_bucket::Config { rate, burst: 60 });

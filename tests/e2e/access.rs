@@ -185,7 +185,7 @@ fn an_edit_of_the_password_file_is_in_force_at_once_and_a_bad_one_is_not() {
 }
 
 #[test]
-fn guessing_is_bounded_and_those_who_are_known_do_not_notice() {
+fn guessing_is_bounded_and_known_clients_do_not_notice() {
     let upstream = upstream::echo();
     let routes = GUARDED.replace("3/1h", "1000/1h") + "trusted_proxies: 127.0.0.0/8\n";
     let dir = tempfile::tempdir().expect("a temporary directory");

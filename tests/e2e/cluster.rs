@@ -343,7 +343,7 @@ fn each_second_lets_three_gateways_pass_its_limit_and_no_more() {
 }
 
 #[test]
-fn who_leaves_while_the_store_is_asked_has_used_up_nothing_here_and_holds_nothing_there() {
+fn a_client_that_leaves_while_the_store_is_asked_uses_nothing_here_and_holds_nothing_there() {
     let upstream = upstream::echo();
     let server = Server::start();
     let wire = Wire::to(&server);

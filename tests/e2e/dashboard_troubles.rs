@@ -122,7 +122,7 @@ const WITHOUT_SIGN: &str = r#"(() => {
 })()"#;
 
 #[test]
-fn what_fails_is_shown_also_to_who_sees_no_colours_and_what_has_passed_too() {
+fn what_fails_is_shown_also_to_users_who_see_no_colours_and_what_has_passed_too() {
     let world = start();
     let _waiting = world.break_down();
     world.send("/login", 60);

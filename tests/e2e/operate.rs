@@ -153,7 +153,7 @@ fn the_access_log_has_a_line_a_request_and_is_reopened() {
 }
 
 #[test]
-fn the_access_log_says_who_was_asked_where_nobody_answered() {
+fn the_access_log_says_which_server_was_asked_where_none_answered() {
     let silent = upstream::Script::start(|_, mut connection| while connection.read().is_some() {});
     let dead = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let gateway = Gateway::start(&format!(
@@ -196,7 +196,7 @@ fn the_access_log_says_who_was_asked_where_nobody_answered() {
 }
 
 #[test]
-fn the_access_log_says_who_was_rejected_and_who_left() {
+fn the_access_log_says_which_client_was_rejected_and_which_left() {
     let upstream = upstream::Script::start(|_, mut connection| {
         connection.read_head();
         connection.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no");

@@ -23,7 +23,7 @@ fn three(server: &Server, yaml: impl Fn(u16) -> String) -> (Vec<Wire>, Vec<Gatew
 }
 
 #[test]
-fn who_is_cut_off_from_the_store_has_its_part_and_the_others_have_the_limit() {
+fn a_gateway_that_is_cut_off_from_the_store_has_its_part_and_the_others_have_the_limit() {
     let upstream = upstream::echo();
     let server = Server::start();
     let rules = "    flow: [{ name: r, algorithm: fixed_window, limit: 90/1000h, scope: cluster }]";

@@ -53,7 +53,7 @@ fn a_target_is_sent_on_without_its_fragment_and_with_a_path() {
 }
 
 #[test]
-fn the_upstream_learns_whom_a_request_is_from_and_lies_are_replaced() {
+fn the_upstream_learns_the_client_of_a_request_and_lies_are_replaced() {
     let upstream = upstream::echo();
     let gateway = all_to(&upstream);
     let answer = Client::new(gateway.web()).request(

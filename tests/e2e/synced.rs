@@ -208,7 +208,7 @@ fn an_edit_that_removes_or_resets_a_rule_loses_nothing_of_what_it_let_pass() {
 }
 
 #[test]
-fn who_starts_knows_what_all_have_used_before_it_takes_a_request() {
+fn a_gateway_that_starts_knows_what_all_have_used_before_it_takes_a_request() {
     let upstream = upstream::echo();
     let server = Server::start();
     let rules = RULE.replace("300/", "30/");

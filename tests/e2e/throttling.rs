@@ -95,7 +95,7 @@ fn an_override_gives_its_requests_numbers_of_their_own() {
 }
 
 #[test]
-fn a_rejection_tells_the_client_what_it_needs() {
+fn a_rejection_gives_the_client_what_it_needs() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(
         upstream.address,
@@ -125,7 +125,7 @@ fn a_rejection_tells_the_client_what_it_needs() {
 }
 
 #[test]
-fn whoever_waits_as_told_is_admitted() {
+fn a_client_that_waits_as_long_as_the_answer_says_is_admitted() {
     let upstream = upstream::echo();
     let gateway = Gateway::start(&yaml(
         upstream.address,
@@ -422,7 +422,7 @@ fn a_breaker_opens_on_errors_and_closes_when_its_probe_is_answered() {
 }
 
 #[test]
-fn who_lacks_a_key_is_told_of_no_quota_under_its_rule() {
+fn a_client_without_a_key_gets_no_quota_of_its_rule() {
     let upstream = upstream::echo();
     let rule = |key: &str| {
         format!(

@@ -98,7 +98,7 @@ fn a_host_of_another_certificate_is_misdirected() {
 }
 
 #[test]
-fn who_sends_no_server_name_may_ask_for_any_host() {
+fn a_client_that_sends_no_server_name_may_ask_for_any_host() {
     let upstream = upstream::echo();
     let gateway = two_certificates(upstream.address);
     // No name is sent for an address.

@@ -179,7 +179,7 @@ fn edited<T: Send + 'static>(
 }
 
 #[test]
-fn who_waits_in_the_queue_of_a_listener_that_is_given_tls_is_spoken_to_in_tls() {
+fn a_client_that_waits_in_the_queue_of_a_listener_that_is_given_tls_is_spoken_to_in_tls() {
     let clock = Clock::start();
     let tls = Acceptor::new(live(&clock), "front".into()).expect("randomness");
     let (before, answered, _) = edited(|listener_config| {
@@ -198,7 +198,7 @@ fn who_waits_in_the_queue_of_a_listener_that_is_given_tls_is_spoken_to_in_tls() 
 }
 
 #[test]
-fn who_waits_in_the_queue_of_a_listener_that_goes_is_answered() {
+fn a_client_that_waits_in_the_queue_of_a_listener_that_goes_is_answered() {
     let (before, answered, address) = edited(drop);
     assert_eq!((before, answered), (8, vec![true; 60]));
     assert!(TcpStream::connect(address).is_err());

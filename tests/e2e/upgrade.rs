@@ -128,7 +128,7 @@ fn only_what_the_route_names_is_tunnelled() {
 }
 
 #[test]
-fn who_gets_a_tunnel_is_told_its_quota_by_the_gateway_alone() {
+fn a_client_with_a_tunnel_gets_its_quota_from_the_gateway_alone() {
     const OWN: &str =
         "RateLimit: \"theirs\";r=1\r\nRateLimit-Policy: \"theirs\";q=1\r\nX-RateLimit-Limit: 1\r\n";
     let upstream = Script::answering(|_| {
@@ -205,7 +205,7 @@ fn a_silent_tunnel_is_closed_after_its_timeout() {
 }
 
 #[test]
-fn who_has_said_all_through_a_tunnel_still_hears() {
+fn a_client_that_has_said_all_through_a_tunnel_still_hears() {
     let upstream = Script::start(|_, mut connection| {
         connection.read().expect("a request");
         let head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";

@@ -160,7 +160,7 @@ fn a_certificate_that_is_listed_itself_is_trusted_even_as_an_authoritys() {
 }
 
 #[test]
-fn without_ca_those_are_trusted_whom_the_system_trusts() {
+fn without_ca_servers_are_trusted_that_the_system_trusts() {
     let folder = folder();
     let server = server_in(folder.path(), &["localhost"], KEPT);
     let trusted = folder.path().join("ca.pem");

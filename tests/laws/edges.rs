@@ -243,7 +243,7 @@ proptest! {
 }
 
 #[test]
-fn whoever_moves_to_a_window_of_others_gets_no_third_one() {
+fn a_client_that_moves_to_a_window_of_others_gets_no_third_one() {
     let second = Duration::from_secs(1);
     let rate = Rate::new(2, second).expect("within its bounds");
     let align = fixed_window::Align::FirstRequest;

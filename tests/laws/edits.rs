@@ -367,7 +367,7 @@ fn a_thousand_edits_of_concurrency_keep_the_latest_limit() {
 }
 
 #[test]
-fn a_thousand_edits_in_a_flood_keep_the_promise_for_those_who_borrow() {
+fn a_thousand_edits_in_a_flood_keep_the_promise_for_clients_that_borrow() {
     for algorithm in [sliding as fn(u64) -> _, strict, fixed, first_request] {
         let past =
             flood_of(|turn| one_rule(algorithm(50 + turn * 37 % 51)), Duration::from_millis(700));

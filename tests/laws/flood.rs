@@ -319,7 +319,7 @@ fn of_74_new_clients_in_a_flood_of_keys_all_pass() {
 }
 
 #[test]
-fn who_has_used_up_all_gets_nothing_by_a_flood_of_keys() {
+fn a_client_that_has_used_up_all_gets_nothing_by_a_flood_of_keys() {
     for (algorithm, room) in slow() {
         let alone = Keyring::new(&algorithm, room);
         let mut passed = 0;

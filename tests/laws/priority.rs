@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn edits_keep_the_larger_promise_to_those_who_borrow(
+    fn edits_keep_the_larger_promise_to_clients_that_borrow(
         morning in mornings(),
         chapters in edited(),
     ) {

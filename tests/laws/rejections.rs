@@ -213,7 +213,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..config() })]
 
     #[test]
-    fn whoever_comes_back_as_told_is_not_rejected_again(
+    fn a_client_that_comes_back_at_the_stated_time_is_not_rejected_again(
         mix in mixes(),
         steps in steps(),
         patience in prop_oneof![Just(0), windows()],

@@ -40,7 +40,7 @@ fn a_line_has_the_rule_and_the_exact_times() {
 }
 
 #[test]
-fn whoever_sends_a_key_twice_is_rejected_for_it() {
+fn a_request_with_a_key_twice_is_rejected_for_it() {
     let config = one_route("    flow: [{ name: r, limit: 9/1s, key: 'query:id' }]");
     let events = "{\"t\":0,\"path\":\"/?id=1\"}\n{\"t\":1,\"path\":\"/?id=2&%69d=1\"}\n";
     assert_eq!(words(&config, events), ["passed", "key"]);
@@ -116,7 +116,7 @@ fn aligned_windows_begin_with_the_first_minute() {
 }
 
 #[test]
-fn who_ends_at_an_arrival_has_ended_before_it() {
+fn a_request_that_ends_at_an_arrival_has_ended_before_it() {
     let config = one_route("    flow: [{ name: c, concurrency: 1 }]");
     let events = "{\"t\":0,\"duration\":10}\n{\"t\":9.999999,\"duration\":5}\n{\"t\":10}\n\
         {\"t\":50}\n{\"t\":60,\"complete\":1}\n{\"t\":60}\n{\"t\":61,\"complete\":2}\n{\"t\":61}\n";
@@ -158,7 +158,7 @@ fn time_that_steps_back_stands_still() {
 }
 
 #[test]
-fn who_is_due_by_the_latest_time_has_ended_though_time_steps_back() {
+fn a_request_that_is_due_by_the_latest_time_has_ended_though_time_steps_back() {
     let config = one_route("    flow: [{ name: c, concurrency: 1 }]");
     let events = "{\"t\":100,\"duration\":0}\n{\"t\":50,\"duration\":0}\n{\"t\":60,\"duration\":9}\n\
         {\"t\":108,\"duration\":0}\n{\"t\":100,\"duration\":0}\n{\"t\":109,\"duration\":0}\n";

@@ -154,7 +154,7 @@ fn a_bearer_token_is_good_under_any_name_and_what_a_browser_sends_is_not() {
 }
 
 #[test]
-fn who_asks_too_often_waits_and_keeps_no_one_else_waiting() {
+fn a_client_that_asks_too_often_waits_and_keeps_no_other_waiting() {
     let guard = Guard::new(Instant::EPOCH);
     let settings = settings(None);
     let ask = |from: &str, access, now| {

@@ -74,7 +74,7 @@ async fn a_body_is_read_up_to_its_bound_and_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_too_often_is_told_when_to_come_again() {
+async fn a_client_that_asks_too_often_learns_when_to_come_again() {
     let fixture = Fixture::new();
     let ask = |path: &str| {
         let mut request = Request::get(path).body(Full::new(Bytes::new())).unwrap();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_for_no_more_is_forgotten() {
+    fn a_rule_that_is_asked_for_no_more_is_forgotten() {
         let offsets = Offsets::default();
         let ask = |name: &str, at| _ = offsets.left(name, call(at, 0, 1), Duration::ZERO);
         ask("a", 1_000);

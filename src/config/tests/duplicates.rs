@@ -39,7 +39,7 @@ fn start(rule: &str) -> Live {
 }
 
 #[test]
-fn whoever_sends_a_key_twice_is_rejected_unless_the_rule_says_which_one_counts() {
+fn a_request_with_a_key_twice_is_rejected_unless_the_rule_says_which_one_counts() {
     for (key, query, fields) in [
         ("query:id", Some("id=junk&id=real"), &[][..]),
         ("query:id", Some("%69d=junk&id=real"), &[]),

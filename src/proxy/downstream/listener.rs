@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_queue_is_taken_to_its_end_past_those_who_left_and_a_want_of_descriptors() {
+    async fn a_queue_is_taken_to_its_end_past_clients_that_left_and_a_want_of_descriptors() {
         let proxy = TestProxy::new("");
         let aborted = || Err(io::ErrorKind::ConnectionAborted.into());
         let full = || Err(Errno::MFILE.into());

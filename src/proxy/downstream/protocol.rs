@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_in_time_has_not_asked() {
+    async fn a_client_that_says_nothing_in_time_has_not_asked() {
         let clock = Clock::start();
         let start = clock.now();
         let (_client, mut stream) = duplex(64);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn one_valid_id_is_passed_on_from_those_who_may_choose_it() {
+    fn one_valid_id_is_passed_on_from_clients_that_may_choose_it() {
         use RequestIds::{Off, On, Trusted};
         let longest = [b'x'; LONGEST];
         for kept in [&b"a"[..], b"0b4f-A_.~:/+=@,", &longest] {

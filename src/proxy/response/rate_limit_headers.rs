@@ -252,7 +252,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     }
 
     #[test]
-    fn who_an_override_is_for_is_told_its_quota() {
+    fn a_client_with_an_override_gets_its_quota() {
         let rules = "{ name: a, limit: 5/1m, overrides: [{ when: { method: PUT }, limit: 9/1m }] }, { name: b, limit: 20/1s }";
         let route = route(rules);
         for (asked, policy) in

@@ -134,7 +134,7 @@ async fn of_requests_at_once_one_waits_for_a_dead_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_address_that_its_name_loses_goes_to_the_new_one() {
+async fn a_request_that_waits_for_an_address_that_its_name_loses_goes_to_the_new_one() {
     for (before, after) in [(&[1][..], &[2][..]), (&[1, 2], &[3]), (&[1], &[2, 3])] {
         let (proxy, dead) = proxy_of(core::iter::once("shop:1".to_owned()), "");
         let resolve = |last: &[u8]| {

@@ -50,7 +50,7 @@ async fn the_beginning_of_a_head_that_comes_before_the_answer_is_due_from_the_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_before_the_answer_or_in_its_midst_is_missed_at_once() {
+async fn a_client_that_leaves_before_the_answer_or_in_its_midst_is_missed_at_once() {
     for begun in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"] {
         let mut proxy = TestProxy::new("");
         let (client, mut upstream) = asking(&mut proxy).await;
@@ -66,7 +66,7 @@ async fn who_leaves_before_the_answer_or_in_its_midst_is_missed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_after_an_upload_is_missed_at_once() {
+async fn a_client_that_leaves_after_an_upload_is_missed_at_once() {
     let chunked = "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     for body in [chunked, "content-length: 3\r\n\r\nabc"] {
         // The body comes with the head, or after it.
@@ -89,7 +89,7 @@ async fn who_leaves_after_an_upload_is_missed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_the_queue_with_a_body_is_missed_at_once_and_asks_nobody() {
+async fn a_client_that_leaves_the_queue_with_a_body_is_missed_at_once_and_asks_no_server() {
     let mut proxy = TestProxy::new(", pacing: { rate: 1/30s, max_wait: 31s }");
     let mut arrivals = proxy.answer();
     assert_eq!(proxy.client().get().await, 200);
@@ -106,7 +106,7 @@ async fn who_leaves_the_queue_with_a_body_is_missed_at_once_and_asks_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_nothing_and_says_that_it_has_said_all_is_missed_at_once() {
+async fn a_client_that_takes_nothing_and_has_closed_its_side_is_missed_at_once() {
     let mut proxy = TestProxy::new("");
     let mut client = proxy.client();
     client.send(GET).await;
@@ -120,7 +120,7 @@ async fn who_takes_nothing_and_says_that_it_has_said_all_is_missed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_in_the_midst_of_a_body_and_listens_is_told() {
+async fn a_client_that_stops_in_the_midst_of_a_body_and_listens_gets_an_answer() {
     let mut proxy = TestProxy::new("");
     let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf").await;
@@ -132,7 +132,7 @@ async fn who_stops_in_the_midst_of_a_body_and_listens_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_while_the_upstream_is_connected_to_is_missed_at_once() {
+async fn a_client_that_leaves_while_the_upstream_is_connected_to_is_missed_at_once() {
     let upload = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
     for request in [GET, upload, &format!("{upload}half"), &format!("{upload}the whole")] {
         let mut proxy = TestProxy::new("");

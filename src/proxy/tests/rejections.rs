@@ -80,7 +80,7 @@ async fn what_would_wait_past_the_requests_deadline_is_rejected_at_once() {
 const UPLOAD: usize = 1_000_000;
 
 #[tokio::test(start_paused = true)]
-async fn who_is_rejected_in_the_middle_of_an_upload_may_send_it_to_its_end() {
+async fn a_client_that_is_rejected_in_the_middle_of_an_upload_may_send_it_to_its_end() {
     for (route, framing) in [
         (", body_limit: 10B", "content-length: 1000000"),
         (", body_limit: 10B", "transfer-encoding: chunked\r\n\r\nf4240"),
@@ -118,7 +118,7 @@ async fn a_head_that_is_too_large_may_be_sent_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_on_sending_what_nobody_wants_is_cut_off() {
+async fn a_client_that_goes_on_sending_what_is_not_read_is_cut_off() {
     let proxy = TestProxy::new(", body_limit: 10B");
     let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n").await;

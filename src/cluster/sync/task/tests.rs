@@ -104,7 +104,7 @@ impl SyncTask {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_failure_who_was_called_longest_ago_goes_first_and_alone() {
+async fn after_a_failure_the_rule_that_was_called_longest_ago_goes_first_and_alone() {
     let mut task = three_rules();
     task.look();
     let now = task.clock.now();
@@ -212,7 +212,7 @@ async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
+async fn a_rule_that_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_again() {
     let mut task = three_rules();
     task.look();
     let rule = task.rules.values_mut().next().unwrap();

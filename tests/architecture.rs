@@ -199,6 +199,31 @@ const LOCKS: &[&str] = &["flow::gate", "config::live::current"];
 const OLD_WORDS: &str =
     r"(^|[^a-z])(refus[a-z]*|blocks?|blocked|sheds?|shedding|broken|verdicts?)($|[^a-z])";
 
+/// Words that names in sources and tests do not have, what to write instead, and where they mean
+/// something else: HTTP has exchanges, and servers refuse streams of HTTP/2.
+const OLD_NAMES: &[(&str, &str, &[&str])] = &[
+    (
+        "exchange exchanged exchanges exchanging periodic",
+        "sync",
+        &["src/proxy/", "src/small_http.rs", "src/traces/", "tests/http1/"],
+    ),
+    (
+        "refuse refused refuses refusing refusal refusals",
+        "reject",
+        &["src/proxy/upstream/", "src/proxy/tests/simulation/", "tests/e2e/upstream_http2.rs"],
+    ),
+    ("tell tells telling told", "report, send or say", &[]),
+    ("fate fates", "outcome", &[]),
+    ("asleep", "idle", &[]),
+    ("attend attends", "maintain", &[]),
+    ("dial dials dialed dialer", "connect", &[]),
+    ("linger lingers lingering", "drain", &[]),
+];
+
+/// Names of other crates.
+const FOREIGN_NAMES: &[&str] =
+    &["compare_exchange", "ConnectionRefused", "REFUSED_STREAM", "set_linger"];
+
 const fn pure(
     name: &'static str,
     inside: &'static [&'static str],
@@ -540,6 +565,58 @@ fn decisions_have_one_vocabulary() {
         (1..).zip(text.lines()).for_each(|(line, text)| search(&page, line, text));
     }
     assert!(found.is_empty(), "say `rejected` and why:\n{}", found.join("\n"));
+}
+
+#[test]
+fn names_have_no_old_words() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for file in ["src", "tests"].iter().flat_map(|folder| rust_files(&root.join(folder))) {
+        let source = read(&file);
+        let file = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        let names = tokens(&source).into_iter();
+        let names = names.filter_map(|(line, name)| Some((line, name, instead_of(&file, name)?)));
+        found.extend(names.map(|(line, name, fix)| format!("{file}:{line}: `{name}`: {fix}")));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_name_with_an_old_word_is_found() {
+    let is_old = |file, name| instead_of(file, name).is_some();
+    for name in ["is_refused", "REFUSED", "Refusal", "LINGER_BYTES", "OnTold", "who_waits"] {
+        assert!(is_old("src/flow/gate.rs", name), "{name}");
+    }
+    for name in ["ConnectionRefused", "retold", "is_known", "who", "Fated", "compare_exchange"] {
+        assert!(!is_old("src/flow/gate.rs", name), "{name}");
+    }
+    assert!(
+        is_old("src/cluster/store.rs", "exchanged") && !is_old("src/small_http.rs", "exchange")
+    );
+}
+
+/// Says what to write instead of `name`, if it has an old word.
+fn instead_of(file: &str, name: &str) -> Option<&'static str> {
+    if FOREIGN_NAMES.contains(&name) {
+        return None;
+    }
+    if name.starts_with("who_") || name.starts_with("whoever_") {
+        return Some("name the client, gateway or request");
+    }
+    let mut snake = String::new();
+    let mut former = '_';
+    for letter in name.chars() {
+        if letter.is_uppercase() && former.is_lowercase() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+        former = letter;
+    }
+    let has = |words: &str| snake.split('_').any(|part| words.split(' ').any(|word| word == part));
+    let (_, instead, _) = OLD_NAMES.iter().find(|(words, _, elsewhere)| {
+        has(words) && !elsewhere.iter().any(|place| file.starts_with(place))
+    })?;
+    Some(instead)
 }
 
 #[test]

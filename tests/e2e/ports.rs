@@ -14,8 +14,8 @@ use std::{
 fn a_free_port_is_kept_from_others_before_between_and_after_its_servers() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     for _ in 0..3 {
-        let refused = TcpStream::connect(address).expect_err("nobody listens");
-        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let error = TcpStream::connect(address).expect_err("nobody listens");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         // As the kernel binds who asks for any port.
         let other = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         let taken = other.bind(&address.into()).expect_err("it is kept");

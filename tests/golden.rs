@@ -1,6 +1,6 @@
 //! Our decisions equal those recorded from reference implementations, one by one.
 //!
-//! `tests/golden/README.md` says what was recorded from whom.
+//! `tests/golden/README.md` says what was recorded, and from which programs.
 
 #[path = "golden/breaker.rs"]
 mod breaker;
@@ -98,7 +98,7 @@ fn pacing_decides_and_waits_as_mennanovs_leaky_bucket() {
     compare("mennanov_leakybucket", (43, 27_996), |params| {
         let interval = nanos(&params["rateNs"]);
         let places = whole(&params["capacity"]);
-        // It rejects whom so many intervals would be waited for.
+        // It rejects a request that would wait for so many intervals.
         let most = interval * u32::try_from(places).expect("few places");
         let max_wait = most.saturating_sub(Duration::from_nanos(1));
         let rate = Rate::new(1, interval).expect("an interval");

@@ -1,6 +1,6 @@
 """A list of the fullest keys of a rule with 1,000,000 live keys (or as many as the first extra arg says): how long
 `/keys` takes, and the latency of requests at 2,000/s without lists and with one every three seconds. A list is made
-anew if 50 times as long as it took has passed"""
+anew if 50 times as long as it took has passed. The second extra arg is the rule (`limit: 10/1d`)"""
 
 import urllib.request
 
@@ -9,9 +9,11 @@ from common import *
 
 RATE, CONNECTIONS, LISTS = 2000, 32, 10
 
-keyed = "\n      - { name: client, limit: 10/1d, key: 'header:x-key', max_keys: 1100000 }"
-a = args(__doc__, 'keyed', rounds=3, secs=3 * LISTS, more=[Flowgate('keyed', flow=keyed)])
+keyed = Flowgate('keyed')
+a = args(__doc__, 'keyed', rounds=3, secs=3 * LISTS, more=[keyed])
 keys = int(a.extra[0]) if a.extra else 1_000_000
+rule = a.extra[1] if len(a.extra) > 1 else 'limit: 10/1d'
+keyed.flow = f"\n      - {{ name: client, {rule}, key: 'header:x-key', max_keys: 1100000 }}"
 u = Up()
 
 

@@ -14,7 +14,7 @@ use std::{
 fn a_free_port_is_kept_from_others_before_between_and_after_its_servers() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     for _ in 0..3 {
-        let error = TcpStream::connect(address).expect_err("nobody listens");
+        let error = TcpStream::connect(address).expect_err("no listener");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         // As the kernel binds who asks for any port.
         let other = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");

@@ -161,7 +161,7 @@ fn queue(longest: Duration, interval: impl Fn(u64) -> u64 + 'static) -> Model {
 pub(crate) fn sentinel_param_throttle(params: &Value, _epoch: u64) -> Model {
     let (base, hot) = counts(params);
     let duration = whole(&params["durationInSec"]) * 1_000;
-    // It rejects whom so long would be waited for.
+    // It rejects a request that would wait for so long.
     let longest = millis(&params["maxQueueingTimeMs"]).saturating_sub(Duration::from_nanos(1));
     let mut queues: HashMap<String, Model> = HashMap::new();
     Box::new(move |now, cost, key| {
@@ -186,7 +186,7 @@ pub(crate) fn counts(params: &Value) -> (u64, u64) {
 pub(crate) fn paced_by_key(params: &Value) -> Rules {
     let (base, hot) = counts(params);
     let window = Duration::from_secs(whole(&params["durationInSec"]));
-    // It rejects whom so long would be waited for.
+    // It rejects a request that would wait for so long.
     let max_wait = millis(&params["maxQueueingTimeMs"]).saturating_sub(Duration::from_nanos(1));
     keyed([base, hot].map(|count| {
         let rate = Rate::new(count, window).expect("a rate");

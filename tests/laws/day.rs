@@ -43,7 +43,7 @@ pub(crate) struct Day {
     pub(crate) slots: Vec<SlotId>,
     pub(crate) now: Instant,
     pub(crate) live: Vec<Live>,
-    /// How long every other client would wait for a window to open; nobody, if not set.
+    /// How long every other client would wait for a window to open; zero, if not set.
     pub(crate) patience: Duration,
 }
 

@@ -371,7 +371,7 @@ fn a_thousand_edits_in_a_flood_keep_the_promise_for_clients_that_borrow() {
     for algorithm in [sliding as fn(u64) -> _, strict, fixed, first_request] {
         let past =
             flood_of(|turn| one_rule(algorithm(50 + turn * 37 % 51)), Duration::from_millis(700));
-        // As of when they start, of whom some have waited.
+        // As of when they start: some have waited.
         let mut starts: Vec<_> = past.starts.iter().map(|&start| (start, 1)).collect();
         let waited =
             past.passed.iter().zip(&past.starts).filter(|(passed, start)| passed.0 < **start);

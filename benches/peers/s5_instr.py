@@ -1,11 +1,13 @@
 """User-space instructions per request, by callgrind: instrumentation is switched on only while a counted
-closed-loop load (32 connections, keep-alive, small body) runs. Says nothing of kernel work."""
+closed-loop load (32 connections, keep-alive, small body) runs. Says nothing of kernel work.
+With `rejected`, a limit rejects nearly all requests"""
 
 from common import *
 
 a = args(__doc__, 'nginx,flowgate,flowgate-3rules', rounds=1, secs=3)
 u = Up()
 raw = []
+limit = {'limit': {'rate': 1}} if 'rejected' in a.extra else {}
 
 
 class V(Adapter):
@@ -31,7 +33,7 @@ class V(Adapter):
 
 
 def f(p, r):
-    i = start(V(a.ad[p]), {'upstream': u.port, 'nomaster': 1, 'mw': False}, wait=60)
+    i = start(V(a.ad[p]), {'upstream': u.port, 'nomaster': 1, 'mw': False, **limit}, wait=60)
     try:
         lg(i.port, '-c', 32, '-d', 1)
         pid = str(max(i.pids(), key=cpu_ns))

@@ -128,7 +128,7 @@ impl FieldList {
     /// Adds a field in place of all others with its name. `parts` are its value, which is valid, and
     /// another one in most messages: HTTP/2 is to keep the room of its table for other fields. (The
     /// h2 crate compares a value with all those of its name in the table.)
-    pub fn insert_changing(&mut self, name: &HeaderName, parts: &[&str]) {
+    pub fn insert_changing(&mut self, name: &HeaderName, parts: &[&[u8]]) {
         self.remove(name);
         self.set.add_name(name.as_str().as_bytes());
         self.added.push(FieldSpan::of_parts(&mut self.lines, name, parts));

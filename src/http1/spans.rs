@@ -83,13 +83,13 @@ impl FieldSpan {
 
     /// Appends a line to `lines` whose value consists of `parts` and should be in no table of HTTP/2,
     /// and returns where it is.
-    pub(super) fn of_parts(lines: &mut Vec<u8>, name: &HeaderName, parts: &[&str]) -> Self {
+    pub(super) fn of_parts(lines: &mut Vec<u8>, name: &HeaderName, parts: &[&[u8]]) -> Self {
         let text = name.as_str().as_bytes();
         let start = to_u32(lines.len());
         lines.extend_from_slice(text);
         lines.extend_from_slice(b": ");
         let value = lines.len();
-        parts.iter().for_each(|part| lines.extend_from_slice(part.as_bytes()));
+        parts.iter().for_each(|part| lines.extend_from_slice(part));
         let is_valid = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~' | 0x80..);
         debug_assert!(lines[value..].iter().all(is_valid), "no field has such a value");
         let value_length = to_u32(lines.len() - value);

@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -193,6 +193,7 @@ impl<'o> Builder<'o> {
             }),
             slot,
             options: rule.options,
+            problem: OnceLock::new(),
         });
         let rules: Vec<RouteRule> = rules.collect();
         let paced = definition.flow.pacing.as_ref().zip(paced).and_then(|(pacing, on_error)| {

@@ -12,7 +12,7 @@ use crate::{
 use std::{
     ops::Deref,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64},
     },
     time::Duration,
@@ -58,6 +58,8 @@ pub struct RouteRule {
     pub options: RuleOptions,
     /// How a store decides about it, if gateways share it.
     pub shared: Option<Shared>,
+    /// How the body begins that says that this rule alone has rejected a request, once there was one.
+    pub problem: OnceLock<Box<[u8]>>,
 }
 
 impl Deref for RouteRule {

@@ -97,7 +97,7 @@ impl UnreadableRequest {
 
     /// Returns what an HTTP/1.1 client is answered; `None`: nothing.
     pub(crate) fn answer(self) -> Option<(Response<()>, Bytes)> {
-        self.status.map(|status| explained(status, self.why))
+        self.status.map(|status| explained(Box::default(), status, self.why))
     }
 
     /// Counts it, logs it, also in the access log if it was answered: without

@@ -2,7 +2,7 @@
 
 use crate::http1::{self, FieldList};
 use core::time::Duration;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 
 /// The field with a call's status, in a head or in trailers.
 pub(crate) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -30,6 +30,11 @@ pub(crate) enum Code {
 /// Reports whether a content type is one of gRPC.
 pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
     content_type.starts_with(b"application/grpc")
+}
+
+/// Returns the content type of a request with these headers, if it is a call.
+pub(crate) fn content_type(headers: &FieldList) -> Option<HeaderValue> {
+    headers.value(&CONTENT_TYPE).filter(|value| is_grpc(value.as_bytes()))
 }
 
 /// Returns how long a call may take, if its client says so: up to eight digits and a unit.

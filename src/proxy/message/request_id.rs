@@ -36,9 +36,13 @@ impl RequestId {
 
     /// Returns it as text.
     pub(crate) fn as_str(&self) -> &str {
+        str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    fn as_bytes(&self) -> &[u8] {
         match self {
-            Self::Made(_, digits) => str::from_utf8(digits).unwrap_or_default(),
-            Self::Given(text) => text.to_str().unwrap_or_default(),
+            Self::Made(_, digits) => digits,
+            Self::Given(text) => text.as_bytes(),
         }
     }
 
@@ -57,7 +61,7 @@ impl RequestId {
 
     /// Writes it into a header.
     pub(crate) fn write(&self, headers: &mut FieldList) {
-        headers.insert_changing(&X_REQUEST_ID, &[self.as_str()]);
+        headers.insert_changing(&X_REQUEST_ID, &[self.as_bytes()]);
     }
 }
 

@@ -21,11 +21,6 @@ pub(crate) struct ResponseHead {
 }
 
 impl<B> Response<B> {
-    /// Returns a 200 without fields.
-    pub(crate) fn new(body: B) -> Self {
-        Self { head: Box::default(), body }
-    }
-
     pub(crate) fn from_parts(head: Box<ResponseHead>, body: B) -> Self {
         Self { head, body }
     }

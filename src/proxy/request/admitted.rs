@@ -33,7 +33,10 @@ use crate::proxy::{
 use crate::{config::Route, flow::Instant, meter};
 use crate::{
     http1::{FieldKind, FieldList},
-    proxy::message::{request::Request, response::Response},
+    proxy::message::{
+        request::{Request, RequestHead},
+        response::Response,
+    },
 };
 use bytes::Bytes;
 use core::time::Duration;
@@ -88,6 +91,7 @@ impl AdmittedRequest {
         let content_type = self.content_type();
         let is_grpc = content_type.as_ref().is_some_and(|value| is_grpc(value.as_bytes()));
         let (deadline, is_clients_deadline) = self.deadline(is_grpc);
+        self.identify();
         if self.completion.entry.is_some() {
             self.note_sent();
         }
@@ -126,6 +130,18 @@ impl AdmittedRequest {
         }
     }
 
+    /// Writes into the request by what logs and traces name it.
+    fn identify(&mut self) {
+        let Some(request) = &mut self.request else { return };
+        let RequestHead { trace, headers, .. } = request.head_mut();
+        if let Some(id) = &self.completion.request_id {
+            id.write(headers);
+        }
+        if let Some(trace) = trace {
+            trace.prepare(headers);
+        }
+    }
+
     /// Notes for the access log that the request is sent.
     #[inline(never)]
     fn note_sent(&mut self) {
@@ -149,12 +165,8 @@ impl AdmittedRequest {
         if let Some(unsent) = self.request.take() {
             discard(unsent.body(), self.forward.fields, &mut self.completion);
         }
-        let hint = content_type.map(|value| (header::CONTENT_TYPE, value));
-        error_response(
-            GatewayError::Upstream(failure),
-            &FieldList::from_iter(hint),
-            self.completion,
-        )
+        let grpc = content_type.filter(|value| is_grpc(value.as_bytes()));
+        error_response(GatewayError::Upstream(failure), grpc, self.completion)
     }
 
     /// Answers as the route says, without an upstream.
@@ -183,7 +195,7 @@ impl AdmittedRequest {
     /// Answers a request for a protocol that the route does not allow.
     #[cold]
     fn reject_protocol(self) -> Response<ResponseBody> {
-        error_response(GatewayError::Invalid(NO_PROTOCOL), &FieldList::default(), self.completion)
+        error_response(GatewayError::Invalid(NO_PROTOCOL), None, self.completion)
     }
 
     /// Returns when the whole request must have ended, and whether the client said so, as those of
@@ -274,11 +286,7 @@ impl AdmittedRequest {
         if let Some(lease) = self.completion.lease.take() {
             lease.on_failure();
         }
-        error_response(
-            GatewayError::Upstream(Failure::Broken),
-            &FieldList::default(),
-            self.completion,
-        )
+        error_response(GatewayError::Upstream(Failure::Broken), None, self.completion)
     }
 
     /// Joins the client to the upstream, if both mean the same protocol.
@@ -327,7 +335,10 @@ impl AdmittedRequest {
 #[inline(never)]
 fn is_event_stream(headers: &FieldList) -> bool {
     const EVENT_STREAM: &[u8] = b"text/event-stream";
-    let value = headers.first(FieldKind::ContentType);
-    let media = value.and_then(|value| value.split(|&byte| byte == b';').next());
-    media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(EVENT_STREAM))
+    let value = headers.first(FieldKind::ContentType).unwrap_or_default();
+    let parts = value.trim_ascii_start().split_at_checked(EVENT_STREAM.len());
+    parts.is_some_and(|(media, rest)| {
+        media.eq_ignore_ascii_case(EVENT_STREAM)
+            && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
+    })
 }

@@ -20,8 +20,8 @@ use crate::proxy::{
     connections::options::Protocol,
     log_entry::LogEntry,
     message::{
-        grpc::is_grpc,
-        request::{Request, RequestHead},
+        grpc::{self, is_grpc},
+        request::Request,
         response::Response,
     },
     peer::Peer,
@@ -35,7 +35,7 @@ use crate::proxy::{
 use crate::{
     config::{Claims, Route, Snapshot},
     flow::{Admission, Instant, Permit, Rejection, Report},
-    http1::{FieldKind, FieldList},
+    http1::FieldKind,
     preview::{Alike, Treatment},
     route::Identity,
 };
@@ -126,7 +126,7 @@ fn note_arrival(
 /// known if it was.
 fn decide(
     snapshot: &Arc<Snapshot>,
-    mut request: Request<ClientBody>,
+    request: Request<ClientBody>,
     mut completion: Box<Completion>,
     identity: Option<Identity>,
     now: Instant,
@@ -148,13 +148,6 @@ fn decide(
     let is_shared = route.is_shared;
     let query = is_shared.then(|| StoreQuery::of(&completion.peer.worker, &route, &claims));
     let query = query.flatten();
-    if let Some(id) = &completion.request_id {
-        id.write(request.headers_mut());
-    }
-    let RequestHead { trace, headers, .. } = request.head_mut();
-    if let Some(trace) = trace {
-        trace.prepare(headers);
-    }
     let settings = &snapshot.settings;
     let options =
         ReplyOptions { headers: settings.rate_limit_headers, explain: settings.explain_headers };
@@ -222,7 +215,9 @@ fn turn_away(
         }
         None => discard(&body, head.headers.set(), &mut completion),
     }
-    Step::Answered(Box::new(error_response(error, &head.headers, completion)))
+    let grpc = grpc::content_type(&head.headers);
+    completion.peer.spare_heads.give_request(head);
+    Step::Answered(Box::new(error_response(error, grpc, completion)))
 }
 
 /// Has the password checked, and decides.
@@ -356,12 +351,14 @@ impl Arrival {
         if let Some(shown) = completion.shown_keys.take() {
             shown.keep(&completion.peer.worker, &rejection.report);
         }
-        let headers = request.map_or_else(FieldList::default, |request| {
+        let grpc = request.and_then(|request| {
             let (head, body) = request.into_parts();
             discard(&body, forward.fields, &mut completion);
-            head.headers
+            let grpc = grpc::content_type(&head.headers);
+            completion.peer.spare_heads.give_request(head);
+            grpc
         });
-        Box::new(reject(rejection, &route, &options, &headers, completion))
+        Box::new(reject(rejection, &route, &options, grpc, completion))
     }
 }
 

@@ -7,7 +7,6 @@ use super::{
     response_body::ResponseBody,
 };
 use crate::config::{Action, Redirect, Respond, Route};
-use crate::http1::FieldList;
 use crate::proxy::message::response::Response;
 use crate::proxy::{completion::Completion, message::validate::NO_HOST, placeholders};
 use bytes::Bytes;
@@ -25,7 +24,7 @@ pub(crate) fn answer(
         Action::Respond(respond) => Some(responded(respond, &completion)),
     };
     let Some((mut response, body)) = made else {
-        return error_response(GatewayError::Invalid(NO_HOST), &FieldList::default(), completion);
+        return error_response(GatewayError::Invalid(NO_HOST), None, completion);
     };
     if let Some(quota) = quota {
         quota.write(response.headers_mut(), route);
@@ -36,7 +35,7 @@ pub(crate) fn answer(
 /// Returns `None` if the redirect needs a host, and the request has none.
 fn redirected(redirect: &Redirect, completion: &Completion) -> Option<(Response<()>, Bytes)> {
     let location: HeaderValue = completion.values.as_ref()?.location(redirect)?;
-    let mut response = Response::new(());
+    let mut response = Response::from_parts(completion.peer.spare_heads.response(), ());
     *response.status_mut() = redirect.status;
     response.headers_mut().insert(header::LOCATION, location);
     Some((response, Bytes::new()))
@@ -44,7 +43,7 @@ fn redirected(redirect: &Redirect, completion: &Completion) -> Option<(Response<
 
 fn responded(respond: &Respond, completion: &Completion) -> (Response<()>, Bytes) {
     let values = completion.values.as_deref();
-    let mut response = Response::new(());
+    let mut response = Response::from_parts(completion.peer.spare_heads.response(), ());
     *response.status_mut() = respond.status;
     let headers = response.headers_mut();
     for (name, text) in &respond.headers {

@@ -131,10 +131,11 @@ impl RateLimitFields {
         let Some(rule) = route.rules.get(tightest.rule) else { return };
         let mut left = itoa::Buffer::new();
         let mut reset = itoa::Buffer::new();
-        let left = left.format(tightest.left);
-        let reset = reset.format(tightest.reset);
+        let left = left.format(tightest.left).as_bytes();
+        let reset = reset.format(tightest.reset).as_bytes();
+        let name = rule.name.as_bytes();
         // The name stands in the policy too, which is valid. `format!` takes five times as long.
-        headers.insert_changing(&RATELIMIT, &["\"", &rule.name, "\";r=", left, ";t=", reset]);
+        headers.insert_changing(&RATELIMIT, &[b"\"", name, b"\";r=", left, b";t=", reset]);
         if legacy {
             headers.insert(X_LIMIT, HeaderValue::from(tightest.limit));
             headers.insert_changing(&X_REMAINING, &[left]);
@@ -180,7 +181,7 @@ fn is_shown(rule: &RouteRule) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         config::{self, Live},
@@ -191,7 +192,7 @@ mod tests {
     use std::sync::Arc;
 
     /// Returns the first route of a gateway with these rules.
-    fn route(rules: &str) -> Arc<Route> {
+    pub(in crate::proxy::response) fn route(rules: &str) -> Arc<Route> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.yaml");
         let text = format!(
@@ -205,7 +206,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
         Arc::clone(&snapshot.routes[0])
     }
 
-    fn claim(route: &Route, at: usize) -> Claim {
+    pub(in crate::proxy::response) fn claim(route: &Route, at: usize) -> Claim {
         let slot = route.rules[at].slot;
         let patience = Duration::ZERO;
         Claim { slot, key: Key::Shared, cost: route.rules[at].cost.default, patience }

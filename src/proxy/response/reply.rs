@@ -5,16 +5,16 @@ use super::{
     rate_limit_headers::{self, RateLimitFields},
     response_body::ResponseBody,
 };
+use crate::proxy::message::response::{Response, ResponseHead};
 use crate::proxy::{
     completion::Completion,
-    message::grpc::{self, Code, is_grpc},
+    message::grpc::{self, Code},
     placeholders::{self, OfRejection},
 };
 use crate::{
     config::{RateLimitHeaders, Route},
     flow::{Reason, Rejection, Verdict},
 };
-use crate::{http1::FieldList, proxy::message::response::Response};
 use bytes::Bytes;
 use core::time::Duration;
 use http::{
@@ -28,6 +28,9 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 
 /// The problem type of a used-up quota, as the rate limit header draft registers it.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// Most bodies have fewer bytes.
+const USUAL_BYTES: usize = 512;
 
 /// The body of an error (RFC 9457).
 #[derive(Serialize)]
@@ -58,16 +61,19 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn written(&self) -> Bytes {
+    fn written(&self) -> Vec<u8> {
+        let mut written = Vec::with_capacity(USUAL_BYTES);
         // Text and numbers can always be written.
-        serde_json::to_vec(self).map(Bytes::from).unwrap_or_default()
+        _ = serde_json::to_writer(&mut written, self);
+        written
     }
 }
 
-/// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects.
+/// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects: `grpc` is the
+/// content type of a call.
 pub(crate) fn error_response(
     error: GatewayError,
-    request: &FieldList,
+    grpc: Option<HeaderValue>,
     mut completion: Box<Completion>,
 ) -> Response<ResponseBody> {
     let status = error.status();
@@ -81,9 +87,10 @@ pub(crate) fn error_response(
         _ => Code::Internal,
     };
     let detail = error.detail();
-    let (mut response, body) = match grpc_error(request, code, &detail) {
-        Some(response) => (response, Bytes::new()),
-        None => explained(status, &detail),
+    let head = completion.peer.spare_heads.response();
+    let (mut response, body) = match grpc {
+        Some(content_type) => (grpc_error(head, content_type, code, &detail), Bytes::new()),
+        None => explained(head, status, &detail),
     };
     error.write(response.headers_mut());
     if let Some(entry) = &mut completion.entry {
@@ -99,22 +106,22 @@ pub(crate) struct ReplyOptions {
     pub(crate) explain: bool,
 }
 
-/// Answers a request that a rule rejected.
+/// Answers a request that a rule rejected. `grpc` is the content type of a call.
 pub(crate) fn reject(
     rejection: &Rejection,
     route: &Route,
     options: &ReplyOptions,
-    request: &FieldList,
+    grpc: Option<HeaderValue>,
     completion: Box<Completion>,
 ) -> Response<ResponseBody> {
     let rule = route.rule_name(rejection.slot);
     let (standard, code, detail) = words(rejection.reason);
-    let (mut response, body) = if let Some(response) = grpc_error(request, code, detail) {
-        (response, Bytes::new())
+    let head = completion.peer.spare_heads.response();
+    let retry_after = retry_after(rejection.reason);
+    let (mut response, body) = if let Some(content_type) = grpc {
+        (grpc_error(head, content_type, code, detail), Bytes::new())
     } else {
-        let violated = violated(rejection, route);
         let custom = route.options.reject.as_ref();
-        let retry_after = retry_after(rejection.reason);
         let own = custom.and_then(|custom| custom.body.as_ref()).map(|body| {
             let values = completion.values.as_deref();
             let of = OfRejection { rule, retry_after };
@@ -123,12 +130,16 @@ pub(crate) fn reject(
                 placeholders::body(body, values, Some(of)),
             )
         });
-        let status = custom.and_then(|custom| custom.status);
-        page((standard, status), &violated, detail, rejection.reason, own)
+        let status = custom.and_then(|custom| custom.status).unwrap_or(standard);
+        match own {
+            Some(own) => page(head, status, own),
+            None => (problem(head, status), rejected(rejection, route, (standard, status), detail)),
+        }
     };
     let headers = response.headers_mut();
-    if let Some(seconds) = retry_after(rejection.reason) {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    if let Some(seconds) = retry_after {
+        let mut digits = itoa::Buffer::new();
+        headers.insert_changing(&RETRY_AFTER, &[digits.format(seconds).as_bytes()]);
     }
     if let Some(quota) = RateLimitFields::rejected(route, rejection, options.headers) {
         quota.write(headers, route);
@@ -187,64 +198,90 @@ fn retry_after(reason: Reason) -> Option<u64> {
     }
 }
 
+/// Answers with a body of the route's own.
 fn page(
-    (standard, status): (StatusCode, Option<StatusCode>),
-    violated: &[&str],
-    detail: &str,
-    reason: Reason,
-    own: Option<(Option<HeaderValue>, Bytes)>,
+    mut head: Box<ResponseHead>,
+    status: StatusCode,
+    (content_type, body): (Option<HeaderValue>, Bytes),
 ) -> (Response<()>, Bytes) {
-    let status = status.unwrap_or(standard);
-    let mut response = problem(status);
-    if let Some((content_type, body)) = own {
-        response.headers_mut().remove(&CONTENT_TYPE);
-        response.headers_mut().extend(content_type.map(|value| (CONTENT_TYPE, value)));
-        return (response, body);
-    }
-    let quota = standard == StatusCode::TOO_MANY_REQUESTS;
+    head.status = status;
+    head.headers.extend(content_type.map(|value| (CONTENT_TYPE, value)));
+    (Response::from_parts(head, ()), body)
+}
+
+/// Returns the body that says which rules rejected a request, and why. `standard` is the status of
+/// the reason.
+fn rejected(
+    rejection: &Rejection,
+    route: &Route,
+    (standard, status): (StatusCode, StatusCode),
+    detail: &str,
+) -> Bytes {
+    let reason = rejection.reason;
+    let violated = violated(rejection, route);
+    let is_quota = standard == StatusCode::TOO_MANY_REQUESTS;
     let body = Problem {
-        kind: if quota { QUOTA_EXCEEDED } else { "about:blank" },
-        violated: Some(violated),
+        kind: if is_quota { QUOTA_EXCEEDED } else { "about:blank" },
+        violated: Some(&violated),
         reason: Some(reason.kind().word()),
         retry_after_ms: reason.retry_after().map(millis),
         ..Problem::of(status, detail)
     };
-    (response, body.written())
+    let rule = route.rules.iter().find(|rule| rule.slot == rejection.slot);
+    match (reason, rule) {
+        // The answer to a flood: only its end is another one each time.
+        (Reason::Rate { retry_after }, Some(rule)) if violated.len() == 1 => {
+            let begin = || Problem { retry_after_ms: None, ..body }.written().into_boxed_slice();
+            let beginning = rule.problem.get_or_init(begin).strip_suffix(b"}").unwrap_or_default();
+            let mut digits = itoa::Buffer::new();
+            let digits = digits.format(millis(retry_after)).as_bytes();
+            [beginning, b",\"retry-after-ms\":", digits, b"}"].concat().into()
+        }
+        _ => body.written().into(),
+    }
 }
 
-pub(crate) fn explained(status: StatusCode, detail: &str) -> (Response<()>, Bytes) {
-    let mut response = problem(status);
+/// Answers with the words of an error. Its head uses the memory of `head`, which has no fields.
+pub(crate) fn explained(
+    head: Box<ResponseHead>,
+    status: StatusCode,
+    detail: &str,
+) -> (Response<()>, Bytes) {
+    let mut response = problem(head, status);
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(
             ALLOW,
             HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
         );
     }
-    (response, Problem::of(status, detail).written())
+    (response, Problem::of(status, detail).written().into())
 }
 
 fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-fn problem(status: StatusCode) -> Response<()> {
-    let mut response = Response::new(());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
-    response
+fn problem(mut head: Box<ResponseHead>, status: StatusCode) -> Response<()> {
+    head.status = status;
+    head.headers.insert(CONTENT_TYPE, PROBLEM);
+    Response::from_parts(head, ())
 }
 
 /// A gRPC client reads its status from a field of a 200 without a body.
-fn grpc_error(request: &FieldList, code: Code, message: &str) -> Option<Response<()>> {
-    let content_type = request.value(&CONTENT_TYPE).filter(|value| is_grpc(value.as_bytes()))?;
-    let mut response = Response::new(());
-    let headers = response.headers_mut();
+fn grpc_error(
+    mut head: Box<ResponseHead>,
+    content_type: HeaderValue,
+    code: Code,
+    message: &str,
+) -> Response<()> {
+    head.status = StatusCode::OK;
+    let headers = &mut head.headers;
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(grpc::STATUS, HeaderValue::from(code as u16));
     if let Ok(message) = HeaderValue::from_str(message) {
         headers.insert(grpc::MESSAGE, message);
     }
-    Some(response)
+    Response::from_parts(head, ())
 }
 
 /// Adds what the route sets in all answers, and the body, of which a HEAD gets only the length, and
@@ -273,7 +310,11 @@ pub(crate) fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::ReasonKind;
+    use crate::{
+        flow::{Instant, ReasonKind},
+        proxy::response::rate_limit_headers::tests::{claim, route},
+    };
+    use serde_json::{Value, json};
 
     #[test]
     fn a_rejection_says_when_to_come_back_unless_it_is_for_ever() {
@@ -285,5 +326,36 @@ mod tests {
         assert_eq!(retry_after(Reason::TooCostly { limit: 1, kind: ReasonKind::Rate }), None);
         assert_eq!(retry_after(Reason::MissingKey), None);
         assert_eq!(retry_after(Reason::DuplicateKey), None);
+    }
+
+    #[test]
+    fn a_rejection_is_explained_alike_whether_it_is_the_first_of_its_rule() {
+        let route = route("{ name: a, limit: 1/1h }, { name: c, limit: 1/1d }");
+        let body = |now, places: &[usize]| -> Value {
+            let claims: Vec<_> = places.iter().map(|place| claim(&route, *place)).collect();
+            let rejection = route.gate.enter(now, &claims).expect_err("it is used up");
+            let quota = StatusCode::TOO_MANY_REQUESTS;
+            let written = super::rejected(&rejection, &route, (quota, quota), "used up");
+            serde_json::from_slice(&written).unwrap()
+        };
+        let expected = |violated: Value, wait: u64| {
+            json!({
+                "type": QUOTA_EXCEEDED,
+                "title": "Too Many Requests",
+                "status": 429,
+                "detail": "used up",
+                "violated-policies": violated,
+                "reason": "rate",
+                "retry-after-ms": wait,
+            })
+        };
+        let start = Instant::EPOCH;
+        drop(route.gate.enter(start, &[claim(&route, 0), claim(&route, 1)]).unwrap());
+        let hour = 3_600_000;
+        assert_eq!(body(start, &[0]), expected(json!(["a"]), hour));
+        let half = start + Duration::from_secs(1800);
+        assert_eq!(body(half, &[0]), expected(json!(["a"]), hour / 2));
+        assert_eq!(body(half, &[0, 1]), expected(json!(["c", "a"]), 24 * hour - hour / 2));
+        assert_eq!(body(half, &[1]), expected(json!(["c"]), 24 * hour - hour / 2));
     }
 }

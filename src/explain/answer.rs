@@ -17,7 +17,7 @@ pub struct Explanation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<RouteView>,
     /// What would become of it.
-    pub decision: Outcome,
+    pub decision: ExpectedDecision,
     /// Why it would be rejected, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -45,7 +45,7 @@ pub struct Explanation {
 /// What would become of a request, or of its part in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ExpectedDecision {
     /// It passes at once.
     Passed,
     /// It passes after a wait.
@@ -118,7 +118,7 @@ pub struct RuleView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// What it decides.
-    pub decision: Outcome,
+    pub decision: ExpectedDecision,
     /// Why it rejects, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -167,7 +167,7 @@ pub struct ServerView {
     pub in_flight: u32,
 }
 
-impl Outcome {
+impl ExpectedDecision {
     /// Returns its word.
     pub const fn word(self) -> &'static str {
         match self {

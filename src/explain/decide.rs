@@ -1,7 +1,7 @@
 //! From a question to its explanation.
 
 use super::{
-    answer::{Explanation, Outcome, RequestView, RouteView, RuleView, RunnerUp, millis},
+    answer::{ExpectedDecision, Explanation, RequestView, RouteView, RuleView, RunnerUp, millis},
     question::{Question, Request},
     server,
     shared::{Local, Seeds},
@@ -108,7 +108,7 @@ fn blank(snapshot: &Snapshot, target: &Target<'_>, client: IpAddr) -> Explanatio
             client: client.to_string(),
         },
         route: None,
-        decision: Outcome::Passed,
+        decision: ExpectedDecision::Passed,
         reason: None,
         rule: None,
         wait_ms: 0.0,
@@ -137,7 +137,7 @@ fn route_view(snapshot: &Snapshot, target: &Target<'_>, index: usize) -> RouteVi
 impl Explanation {
     /// Says that it is answered before any rule is asked.
     fn answered(mut self, status: u16, why: &str) -> Self {
-        self.decision = Outcome::NotAsked;
+        self.decision = ExpectedDecision::NotAsked;
         self.status = Some(status);
         self.notes.push(why.to_owned());
         self
@@ -192,14 +192,14 @@ impl Explanation {
             return self.rejected(route.rule_name(slot), ReasonKind::Store, Some(UNDECIDED));
         }
         self.decision = match wait.is_zero() {
-            _ if local.asks => Outcome::Undecided,
-            true => Outcome::Passed,
-            false => Outcome::Delayed,
+            _ if local.asks => ExpectedDecision::Undecided,
+            true => ExpectedDecision::Passed,
+            false => ExpectedDecision::Delayed,
         };
     }
 
     fn rejected(&mut self, rule: &str, kind: ReasonKind, retry_after: Option<Duration>) {
-        self.decision = Outcome::Rejected;
+        self.decision = ExpectedDecision::Rejected;
         self.rule = Some(rule.to_owned());
         self.reason = Some(kind.word().to_owned());
         self.retry_after_ms = retry_after.map(millis);
@@ -242,7 +242,7 @@ impl RuleView {
             key: None,
             value: None,
             fingerprint: None,
-            decision: Outcome::NotAsked,
+            decision: ExpectedDecision::NotAsked,
             reason: None,
             limit: None,
             used: None,
@@ -283,7 +283,7 @@ impl RuleView {
         }
         let quota = report.quotas.iter().find(|quota| quota.slot == slot);
         let Some(Quota { verdict, limit, used, cost, wait, reset, .. }) = quota else { return };
-        let (decision, kind) = Outcome::of(*verdict);
+        let (decision, kind) = ExpectedDecision::of(*verdict);
         self.decision = decision;
         self.reason = kind.map(|kind| kind.word().to_owned());
         self.cost = Some(*cost);

@@ -11,7 +11,8 @@ mod shared;
 mod text;
 
 pub use answer::{
-    Explanation, Outcome, RequestView, RouteView, RuleView, RunnerUp, ServerView, UpstreamView,
+    ExpectedDecision, Explanation, RequestView, RouteView, RuleView, RunnerUp, ServerView,
+    UpstreamView,
 };
 pub use question::{MAX_HEADERS, Question};
 pub use shared::{Seeds, StoreState};

@@ -1,9 +1,8 @@
 //! Explanations of a snapshot, without a gateway.
 
 use super::{
-    Explanation,
-    Outcome::{self, NotAsked, Passed, Undecided},
-    Question, Seeds, StoreState,
+    ExpectedDecision::{self, NotAsked, Passed, Undecided},
+    Explanation, Question, Seeds, StoreState,
 };
 use crate::{
     config::{self, Live},
@@ -149,7 +148,7 @@ fn of_shared_rules_it_says_that_the_store_was_not_asked() {
         (said.decision, said.reason, said.retry_after_ms)
     };
     assert_eq!(strict(&store(true, false)), (Undecided, None, None));
-    let rejected = (Outcome::Rejected, Some("store".to_owned()), Some(1000.0));
+    let rejected = (ExpectedDecision::Rejected, Some("store".to_owned()), Some(1000.0));
     assert_eq!(strict(&store(false, true)), rejected);
 }
 
@@ -192,7 +191,7 @@ fn a_wait_is_said_and_a_breaker_is_shown() {
     let claim = |slot| Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
     drop(route.gate.enter(NOW, &[claim(route.pacing.unwrap())]));
     let said = explain(&live, &question("/"), &seeds(None));
-    assert_eq!((said.decision, said.wait_ms), (Outcome::Delayed, 1000.0));
+    assert_eq!((said.decision, said.wait_ms), (ExpectedDecision::Delayed, 1000.0));
     let rules: Vec<_> = said.rules.iter().map(|rule| (&*rule.name, rule.limit)).collect();
     assert_eq!(rules, [("breaker", None), ("pacing", Some(10))]);
     assert!(said.to_string().ends_with("→ passed after 1s\n"), "{said}");

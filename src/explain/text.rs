@@ -1,6 +1,6 @@
 //! An explanation as text, for a terminal.
 
-use super::answer::{Explanation, Outcome, RuleView, UpstreamView};
+use super::answer::{ExpectedDecision, Explanation, RuleView, UpstreamView};
 use core::{
     fmt::{self, Display, Formatter},
     time::Duration,
@@ -38,7 +38,7 @@ impl Explanation {
         let rule = self.rule.as_deref();
         let reason = self.reason.as_deref();
         match self.decision {
-            Outcome::Rejected | Outcome::DryRunRejected => {
+            ExpectedDecision::Rejected | ExpectedDecision::DryRunRejected => {
                 let rule = rule.unwrap_or_default();
                 let reason = reason.unwrap_or_default();
                 write!(f, "→ rejected by {rule} ({reason})")?;
@@ -47,12 +47,14 @@ impl Explanation {
                     None => writeln!(f),
                 }
             }
-            Outcome::Delayed => writeln!(f, "→ passed after {}", spelled(self.wait_ms)),
-            Outcome::NotAsked => writeln!(f, "→ answered with {}", self.status.unwrap_or_default()),
-            Outcome::Undecided => {
+            ExpectedDecision::Delayed => writeln!(f, "→ passed after {}", spelled(self.wait_ms)),
+            ExpectedDecision::NotAsked => {
+                writeln!(f, "→ answered with {}", self.status.unwrap_or_default())
+            }
+            ExpectedDecision::Undecided => {
                 writeln!(f, "→ passed by the rules of this gateway; the store was not asked")
             }
-            Outcome::Passed => writeln!(f, "→ passed"),
+            ExpectedDecision::Passed => writeln!(f, "→ passed"),
         }
     }
 }

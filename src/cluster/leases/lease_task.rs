@@ -5,7 +5,7 @@
 
 use super::{
     held::{Lease, Renewal},
-    lease_update::{Batch, Node, Outcome, Update},
+    lease_update::{Batch, BatchResult, Node, Update},
 };
 use crate::cluster::{
     error::Failure,
@@ -101,11 +101,11 @@ impl Lanes {
 async fn give_back(connection: StoreConnection, batches: Vec<Batch<Lease>>) {
     let count = batches.iter().map(Vec::len).sum();
     let leases = Arc::clone(&connection.client.leases);
-    for (batch, outcome) in connection.update(Update::Release, batches).await {
-        match outcome {
-            Outcome::Done => {}
-            Outcome::Later | Outcome::Apart => leases.keep(batch),
-            Outcome::Failed(failure) => {
+    for (batch, result) in connection.update(Update::Release, batches).await {
+        match result {
+            BatchResult::Done => {}
+            BatchResult::Later | BatchResult::Apart => leases.keep(batch),
+            BatchResult::Failed(failure) => {
                 failure.map(|failure| connection.fail(failure));
                 leases.put_back(batch);
             }
@@ -143,9 +143,9 @@ impl StoreConnection {
     /// Renews leases at one node. The error concerns the whole store.
     async fn renew(&self, batches: Vec<Batch<Renewal>>) -> Result<(), Failure> {
         let mut renewed = Ok(());
-        for (batch, outcome) in self.update(Update::Renew, batches).await {
+        for (batch, result) in self.update(Update::Renew, batches).await {
             batch.into_iter().for_each(Renewal::renewed);
-            if let Outcome::Failed(Some(failure)) = outcome {
+            if let BatchResult::Failed(Some(failure)) = result {
                 renewed = Err(failure);
             }
         }

@@ -28,7 +28,7 @@ pub(super) enum Update {
 }
 
 /// What becomes of a batch.
-pub(super) enum Outcome {
+pub(super) enum BatchResult {
     /// The store has done it, or rejected it.
     Done,
     /// The call cannot be made now.
@@ -39,7 +39,7 @@ pub(super) enum Outcome {
     Apart,
 }
 
-impl Outcome {
+impl BatchResult {
     const fn is_failure(&self) -> bool {
         matches!(self, Self::Failed(_))
     }
@@ -92,17 +92,17 @@ impl StoreConnection {
         &self,
         what: Update,
         batches: Vec<Batch<T>>,
-    ) -> Vec<(Batch<T>, Outcome)> {
-        let mut outcomes = few_at_once(batches, |batch| self.clone().ask(what, batch, true)).await;
-        let apart = outcomes.extract_if(.., |(_, outcome)| matches!(outcome, Outcome::Apart));
+    ) -> Vec<(Batch<T>, BatchResult)> {
+        let mut results = few_at_once(batches, |batch| self.clone().ask(what, batch, true)).await;
+        let apart = results.extract_if(.., |(_, result)| matches!(result, BatchResult::Apart));
         let apart = apart.flat_map(|(batch, _)| by_tag(batch)).map(|(_, batch)| batch).collect();
-        if outcomes.iter().any(|(_, outcome)| outcome.is_failure()) {
-            let unasked = |batch| (batch, Outcome::Failed(None));
-            outcomes.extend(Vec::into_iter(apart).map(unasked));
+        if results.iter().any(|(_, result)| result.is_failure()) {
+            let unasked = |batch| (batch, BatchResult::Failed(None));
+            results.extend(Vec::into_iter(apart).map(unasked));
         } else {
-            outcomes.extend(few_at_once(apart, |batch| self.clone().ask(what, batch, false)).await);
+            results.extend(few_at_once(apart, |batch| self.clone().ask(what, batch, false)).await);
         }
-        outcomes
+        results
     }
 
     /// Makes one call. If the store rejects several hash tags together and `or_apart`, each needs a
@@ -112,10 +112,10 @@ impl StoreConnection {
         what: Update,
         mut batch: Batch<T>,
         or_apart: bool,
-    ) -> (Batch<T>, Outcome) {
+    ) -> (Batch<T>, BatchResult) {
         batch.retain(T::is_needed);
         if batch.is_empty() {
-            return (batch, Outcome::Done);
+            return (batch, BatchResult::Done);
         }
         let store = Arc::clone(&self.client.store);
         let (keys, names): (Vec<String>, Vec<String>) =
@@ -128,18 +128,18 @@ impl StoreConnection {
             }
             Update::Release => self.run(&store.scripts.release, &keys, &names).await,
         };
-        let Err(failure) = answer else { return (batch, Outcome::Done) };
+        let Err(failure) = answer else { return (batch, BatchResult::Done) };
         if or_apart && failure.is_of_call() && are_several(&keys) {
-            return (batch, Outcome::Apart);
+            return (batch, BatchResult::Apart);
         }
         let is_of_part = failure.is_of_part();
         // At once, so that the next call does not wait for the same node.
-        let outcome = match self.record(failure) {
-            Err(failure) => Outcome::Failed(Some(failure)),
-            Ok(()) if is_of_part => Outcome::Later,
-            Ok(()) => Outcome::Done,
+        let result = match self.record(failure) {
+            Err(failure) => BatchResult::Failed(Some(failure)),
+            Ok(()) if is_of_part => BatchResult::Later,
+            Ok(()) => BatchResult::Done,
         };
-        (batch, outcome)
+        (batch, result)
     }
 }
 
@@ -171,12 +171,12 @@ fn cut<T>(leases: Vec<T>) -> Vec<Batch<T>> {
 async fn few_at_once<T, F>(
     batches: Vec<Batch<T>>,
     call: impl Fn(Batch<T>) -> F,
-) -> Vec<(Batch<T>, Outcome)>
+) -> Vec<(Batch<T>, BatchResult)>
 where
     T: Send + 'static,
-    F: Future<Output = (Batch<T>, Outcome)> + Send + 'static,
+    F: Future<Output = (Batch<T>, BatchResult)> + Send + 'static,
 {
-    let mut answers: Vec<(Batch<T>, Outcome)> = Vec::with_capacity(batches.len());
+    let mut answers: Vec<(Batch<T>, BatchResult)> = Vec::with_capacity(batches.len());
     let mut running = JoinSet::new();
     let mut leases = 0;
     let mut fails = false;
@@ -186,12 +186,12 @@ where
             // Otherwise, the runtime ends.
             let Some(Ok((done, answer))) = running.join_next().await else { return answers };
             leases -= done;
-            let answer: (_, Outcome) = answer;
+            let answer: (_, BatchResult) = answer;
             fails |= answer.1.is_failure();
             answers.push(answer);
         }
         if fails {
-            answers.push((batch, Outcome::Failed(None)));
+            answers.push((batch, BatchResult::Failed(None)));
         } else {
             leases += count;
             let answer = call(batch);
@@ -233,12 +233,12 @@ mod tests {
                     for at in [0, 1] {
                         now[at].fetch_sub(both[at], SeqCst);
                     }
-                    (batch, Outcome::Done)
+                    (batch, BatchResult::Done)
                 }
             };
             let batches = sizes.iter().map(|size| vec![(); *size]).collect();
-            let outcomes = few_at_once(batches, call).await;
-            let count: usize = outcomes.iter().map(|(batch, _)| batch.len()).sum();
+            let results = few_at_once(batches, call).await;
+            let count: usize = results.iter().map(|(batch, _)| batch.len()).sum();
             assert_eq!(count, sizes.iter().sum::<usize>(), "each is called");
             assert_eq!(met.each_ref().map(|count| count.load(SeqCst)), most, "{sizes:?}");
         }
@@ -251,12 +251,12 @@ mod tests {
             let calls = Arc::clone(&calls);
             async move {
                 calls.fetch_add(1, SeqCst);
-                (batch, Outcome::Failed(Some(Failure::invalid_reply(""))))
+                (batch, BatchResult::Failed(Some(Failure::invalid_reply(""))))
             }
         };
-        let outcomes = few_at_once(vec![vec![(); LEASES]; 9], call).await;
-        assert!(outcomes.len() == 9);
-        assert!(outcomes.iter().all(|(_, outcome)| outcome.is_failure()));
+        let results = few_at_once(vec![vec![(); LEASES]; 9], call).await;
+        assert!(results.len() == 9);
+        assert!(results.iter().all(|(_, result)| result.is_failure()));
         assert_eq!(calls.load(SeqCst), 1);
     }
 

@@ -12,7 +12,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 #[derive(Debug, Default)]
 struct Tally {
     /// By decision and deciding rule.
-    counts: BTreeMap<(Outcome, String), u64>,
+    counts: BTreeMap<(DecisionResult, String), u64>,
     /// By the dry-run rule that would have rejected.
     dry_runs: BTreeMap<String, u64>,
     waits: Vec<Duration>,
@@ -22,7 +22,7 @@ struct Tally {
 }
 
 /// The decision about an arrival, or why it reached no rule.
-type Outcome = Result<Decision, Unreached>;
+type DecisionResult = Result<Decision, Unreached>;
 
 /// Runs a test, and returns its failures as text.
 pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
@@ -162,10 +162,10 @@ impl Tally {
             }
         };
         let route = &engine.snapshot().routes[index];
-        let outcome =
+        let decision =
             result.decided.map_or(Err(Unreached::NoRoute), |decided| Ok(decided.decision));
         let rule = result.rule().map_or("", |slot| route.rule_name(slot));
-        let key = (outcome, rule.to_owned());
+        let key = (decision, rule.to_owned());
         *self.counts.entry(key).or_default() += 1;
         self.waits.extend(result.start.map(|start| start.since(arrival.at)));
         self.retries.extend(result.decided.and_then(|decided| decided.retry_after));
@@ -195,13 +195,14 @@ impl Tally {
                 _ = writeln!(text, "  expected {}, got {got}", in_words(count));
             }
         }
-        let is_expected =
-            |outcome: Outcome, rule: &str| counts.iter().any(|count| fits(count, outcome, rule));
-        let counts_outcomes = counts.iter().any(|count| count.word != Word::DryRun);
+        let is_expected = |decision: DecisionResult, rule: &str| {
+            counts.iter().any(|count| fits(count, decision, rule))
+        };
+        let counts_decisions = counts.iter().any(|count| count.word != Word::DryRun);
         let unexpected =
-            self.counts.iter().filter(|((outcome, rule), _)| !is_expected(*outcome, rule));
-        for ((outcome, rule), count) in unexpected.filter(|_| counts_outcomes) {
-            _ = writeln!(text, "  not expected: {count} {}", describe(*outcome, rule));
+            self.counts.iter().filter(|((decision, rule), _)| !is_expected(*decision, rule));
+        for ((decision, rule), count) in unexpected.filter(|_| counts_decisions) {
+            _ = writeln!(text, "  not expected: {count} {}", describe(*decision, rule));
         }
         for expect in expect {
             if let Expect::Time(measure, bound, time) = expect {
@@ -247,7 +248,7 @@ impl Tally {
                 self.dry_runs.iter().filter(|(rule, _)| wanted.is_none_or(|name| name == *rule));
             return all.map(|(_, count)| count).sum();
         }
-        let all = self.counts.iter().filter(|((outcome, rule), _)| fits(count, *outcome, rule));
+        let all = self.counts.iter().filter(|((decision, rule), _)| fits(count, *decision, rule));
         all.map(|(_, count)| count).sum()
     }
 
@@ -262,15 +263,15 @@ impl Tally {
     }
 }
 
-fn fits(count: &Count, outcome: Outcome, rule: &str) -> bool {
-    let reason = outcome.ok().and_then(Decision::reason);
+fn fits(count: &Count, decision: DecisionResult, rule: &str) -> bool {
+    let reason = decision.ok().and_then(Decision::reason);
     let is_word = match count.word {
-        Word::Passed => outcome == Ok(Decision::Passed),
-        Word::Delayed => outcome == Ok(Decision::Delayed),
-        Word::Admitted => outcome.is_ok() && reason.is_none(),
+        Word::Passed => decision == Ok(Decision::Passed),
+        Word::Delayed => decision == Ok(Decision::Delayed),
+        Word::Admitted => decision.is_ok() && reason.is_none(),
         Word::Rejected => reason.is_some(),
-        Word::Unrouted => outcome.is_err_and(|reason| reason != Unreached::Denied),
-        Word::Denied => outcome == Err(Unreached::Denied),
+        Word::Unrouted => decision.is_err_and(|reason| reason != Unreached::Denied),
+        Word::Denied => decision == Err(Unreached::Denied),
         Word::DryRun => false,
     };
     let is_rule = count.rule.as_deref().is_none_or(|wanted| wanted == rule);
@@ -278,8 +279,8 @@ fn fits(count: &Count, outcome: Outcome, rule: &str) -> bool {
 }
 
 /// Describes an arrival's decision like an expectation.
-fn describe(outcome: Outcome, rule: &str) -> String {
-    match outcome {
+fn describe(decision: DecisionResult, rule: &str) -> String {
+    match decision {
         Err(Unreached::Denied) => Word::Denied.text().to_owned(),
         Err(_) => Word::Unrouted.text().to_owned(),
         Ok(Decision::Passed) => Word::Passed.text().to_owned(),

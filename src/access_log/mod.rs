@@ -19,7 +19,7 @@ pub use decision::{Decision, DecisionRecord};
 pub use output::Output;
 #[cfg(test)]
 pub(crate) use record::sample;
-pub use record::{AccessRecord, Ending, FlowRecord, LoggedKey, PreviewRecord};
+pub use record::{AccessRecord, FlowRecord, LoggedKey, PreviewRecord, ResponseOutcome};
 pub use watch::{StreamEnd, StreamLine, StreamState, Watch, Watching};
 
 use self::{

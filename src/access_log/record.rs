@@ -1,7 +1,7 @@
 //! A line of the access log.
 
 use crate::flow::{Instant, Key};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::{
     net::IpAddr,
     sync::Arc,
@@ -34,7 +34,7 @@ pub struct AccessRecord<'a> {
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: Duration,
     /// How the answer ended.
-    pub outcome: Ending,
+    pub outcome: ResponseOutcome,
     /// The timeout that ended it, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<&'static str>,
@@ -94,9 +94,9 @@ pub struct PreviewRecord<'a> {
 }
 
 /// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ending {
+pub enum ResponseOutcome {
     /// It was sent completely.
     Completed,
     /// It broke off.
@@ -205,7 +205,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
         status: 429,
         answered: Some(Duration::from_nanos(12_000_001)),
         duration: Duration::from_micros(12_345),
-        outcome: Ending::Completed,
+        outcome: ResponseOutcome::Completed,
         timeout: None,
         client_ip: [192, 0, 2, 7].into(),
         user: None,

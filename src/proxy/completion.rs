@@ -14,7 +14,7 @@ use crate::proxy::{
     upstream::{cause::cause, connection::UpstreamConnection, error::UpstreamError, lease::Lease},
 };
 use crate::{
-    access_log,
+    access_log::ResponseOutcome,
     cluster::Held,
     config::{Route, Snapshot, outcome},
     flow::{
@@ -386,11 +386,11 @@ impl Drop for Completion {
                 status,
                 answered: first_byte,
                 duration,
-                ending: match self.ending {
-                    Ending::Cancelled if is_cut_off => access_log::Ending::Cut,
-                    Ending::Cancelled => access_log::Ending::Cancelled,
-                    Ending::Complete { .. } => access_log::Ending::Completed,
-                    Ending::Failed => access_log::Ending::Failed,
+                outcome: match self.ending {
+                    Ending::Cancelled if is_cut_off => ResponseOutcome::Cut,
+                    Ending::Cancelled => ResponseOutcome::Cancelled,
+                    Ending::Complete { .. } => ResponseOutcome::Completed,
+                    Ending::Failed => ResponseOutcome::Failed,
                 },
                 bytes_out: self.bytes_out,
                 timeout: timeout.map(Timeout::setting),

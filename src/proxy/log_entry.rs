@@ -2,7 +2,7 @@
 
 use crate::proxy::{body::upload::Upload, worker::Worker};
 use crate::{
-    access_log::{AccessRecord, DecisionRecord, Ending, LoggedKey},
+    access_log::{AccessRecord, DecisionRecord, LoggedKey, ResponseOutcome},
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Rejection, Report},
     preview::TrialRecord,
@@ -54,7 +54,7 @@ pub(crate) struct End<'a> {
     /// From the arrival to the head of the answer.
     pub(crate) answered: Option<Duration>,
     pub(crate) duration: Duration,
-    pub(crate) ending: Ending,
+    pub(crate) outcome: ResponseOutcome,
     pub(crate) bytes_out: u64,
     /// The setting that ended it.
     pub(crate) timeout: Option<&'static str>,
@@ -157,7 +157,7 @@ impl LogEntry {
             status: end.status.as_u16(),
             answered: end.answered,
             duration: end.duration,
-            outcome: end.ending,
+            outcome: end.outcome,
             timeout: end.timeout,
             client_ip: self.client,
             user: self.user.as_deref(),

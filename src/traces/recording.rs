@@ -5,7 +5,7 @@ use super::{
     span::{Attribute, Decimal, Event, Kind, Link, Span, SpanId, Status, StatusCode, TraceId},
 };
 use crate::{
-    access_log::{AccessRecord, Ending},
+    access_log::{AccessRecord, ResponseOutcome},
     config::Server,
     flow::Instant,
     http1::{self, Fields},
@@ -176,7 +176,7 @@ impl Recording {
                 });
             }
         }
-        let is_error = record.status >= 500 || record.outcome == Ending::Failed;
+        let is_error = record.status >= 500 || record.outcome == ResponseOutcome::Failed;
         let parent = self.caller.filter(|_| self.is_continued);
         let link = self.caller.filter(|_| !self.is_continued);
         let remote = if parent.is_some() { IS_REMOTE } else { 0 };
@@ -298,9 +298,9 @@ impl Attempt {
             return Some("timeout".into());
         }
         match record.outcome {
-            Ending::Cancelled | Ending::Cut => Some(word(record.outcome).into()),
-            Ending::Failed => Some("failed".into()),
-            Ending::Completed => self.cause.is_some().then_some(Cow::from("failed")),
+            ResponseOutcome::Cancelled | ResponseOutcome::Cut => Some(word(record.outcome).into()),
+            ResponseOutcome::Failed => Some("failed".into()),
+            ResponseOutcome::Completed => self.cause.is_some().then_some(Cow::from("failed")),
         }
     }
 }
@@ -355,15 +355,15 @@ fn error_type(record: &AccessRecord<'_>) -> Option<Cow<'static, str>> {
     if record.status >= 500 {
         return Some(record.status.to_string().into());
     }
-    (record.outcome != Ending::Completed).then(|| word(record.outcome).into())
+    (record.outcome != ResponseOutcome::Completed).then(|| word(record.outcome).into())
 }
 
-const fn word(ending: Ending) -> &'static str {
-    match ending {
-        Ending::Completed => "completed",
-        Ending::Failed => "failed",
-        Ending::Cancelled => "cancelled",
-        Ending::Cut => "cut",
+const fn word(outcome: ResponseOutcome) -> &'static str {
+    match outcome {
+        ResponseOutcome::Completed => "completed",
+        ResponseOutcome::Failed => "failed",
+        ResponseOutcome::Cancelled => "cancelled",
+        ResponseOutcome::Cut => "cut",
     }
 }
 

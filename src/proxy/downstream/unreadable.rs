@@ -4,7 +4,7 @@
 use crate::proxy::message::response::Response;
 use crate::proxy::{peer::Peer, response::reply::explained};
 use crate::{
-    access_log::{AccessRecord, Ending},
+    access_log::{AccessRecord, ResponseOutcome},
     http1::{FramingError, HeadError},
     meter::HttpRejection,
 };
@@ -115,7 +115,7 @@ impl UnreadableRequest {
             status: status.as_u16(),
             answered: Some(Duration::ZERO),
             duration: Duration::ZERO,
-            outcome: Ending::Completed,
+            outcome: ResponseOutcome::Completed,
             timeout: None,
             client_ip: peer.address,
             user: None,

@@ -9,7 +9,7 @@ use super::{
     reason::{Reason, json_reason},
 };
 use crate::{
-    access_log::{StreamLine, StreamState},
+    access_log::{ResponseOutcome, StreamLine, StreamState},
     flow::{Instant, Key},
     replay::{
         decimal::scaled,
@@ -41,7 +41,7 @@ struct Line<'a> {
     answered_ms: Option<&'a RawValue>,
     #[serde(borrow)]
     duration_ms: &'a RawValue,
-    outcome: Option<Outcome>,
+    outcome: Option<ResponseOutcome>,
     client_ip: IpAddr,
     upstream: Option<IgnoredAny>,
     #[serde(borrow)]
@@ -58,15 +58,6 @@ struct Flow<'a> {
     keys: BTreeMap<Box<str>, Option<Box<str>>>,
     #[serde(default)]
     priority: Vec<Box<str>>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Outcome {
-    Completed,
-    Failed,
-    Cancelled,
-    Cut,
 }
 
 /// Returns whether an object is of flowgate's log, or of `/requests` of its admin listener.
@@ -101,9 +92,11 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         client: Some(line.client_ip),
     };
     let ending = match line.outcome {
-        None | Some(Outcome::Completed) => Ending::Answered(Some(line.status)),
-        Some(Outcome::Failed) => Ending::Failed,
-        Some(Outcome::Cancelled | Outcome::Cut) => Ending::Cancelled(Duration::from_nanos(whole)),
+        None | Some(ResponseOutcome::Completed) => Ending::Answered(Some(line.status)),
+        Some(ResponseOutcome::Failed) => Ending::Failed,
+        Some(ResponseOutcome::Cancelled | ResponseOutcome::Cut) => {
+            Ending::Cancelled(Duration::from_nanos(whole))
+        }
     };
     let head = line.answered_ms.map(millis).transpose()?;
     let answered = head.map(|head| Answered {

@@ -1,6 +1,6 @@
 //! Draws what gateways let pass beyond a limit.
 
-use crate::simulation::{INTERVALS, LIMIT, Outcome, Traffic};
+use crate::simulation::{INTERVALS, LIMIT, SimulationResult, Traffic};
 use std::fmt::Write as _;
 
 /// Of a panel, in pixels.
@@ -14,7 +14,7 @@ const COLOURS: [&str; 3] = ["#9ecae1", "#4292c6", "#084594"];
 
 /// Draws a panel for each kind of traffic: a column for each number of gateways and interval, and
 /// a line at its bound.
-pub(crate) fn chart(runs: &[(Traffic, usize, Outcome)], gateways: &[usize]) -> String {
+pub(crate) fn chart(runs: &[(Traffic, usize, SimulationResult)], gateways: &[usize]) -> String {
     let mut out = String::new();
     let width = 2 * WIDTH + 70;
     let height = HEIGHT + 100;
@@ -50,8 +50,8 @@ pub(crate) fn chart(runs: &[(Traffic, usize, Outcome)], gateways: &[usize]) -> S
                 HEIGHT + 46
             ));
             let of = mine.iter().filter(|run| run.1 == *count).zip(COLOURS);
-            for (at, ((_, _, outcome), colour)) in of.enumerate() {
-                draw(column(x + 16 * at, outcome, colour));
+            for (at, ((_, _, result), colour)) in of.enumerate() {
+                draw(column(x + 16 * at, result, colour));
             }
         }
     }
@@ -72,10 +72,10 @@ pub(crate) fn chart(runs: &[(Traffic, usize, Outcome)], gateways: &[usize]) -> S
     out
 }
 
-fn column(x: usize, outcome: &Outcome, colour: &str) -> String {
-    let top = y_of(outcome.excess);
+fn column(x: usize, result: &SimulationResult, colour: &str) -> String {
+    let top = y_of(result.excess);
     let bottom = y_of(0);
-    let bound = y_of(outcome.bound);
+    let bound = y_of(result.bound);
     format!(
         "<rect x=\"{x}\" y=\"{top}\" width=\"14\" height=\"{}\" fill=\"{colour}\"/>\
          <path d=\"M{x} {bound}h14\" stroke=\"#d62728\" stroke-width=\"2\"/>",

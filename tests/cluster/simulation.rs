@@ -55,7 +55,7 @@ impl Traffic {
 
 /// What came of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct SimulationResult {
     /// What passed in the worst second beyond the limit.
     pub(crate) excess: u64,
     /// The most that could have been.
@@ -98,12 +98,12 @@ fn arrivals(gateways: usize, traffic: Traffic, a_second: u64) -> Vec<(u64, usize
 }
 
 /// Sums up what passed of what came.
-fn outcome(
+fn measured(
     arrivals: &[(u64, usize)],
     passed: &[(u64, usize)],
     unseen: Duration,
     [waited, calls]: [u64; 2],
-) -> Outcome {
+) -> SimulationResult {
     let in_second = |all: &[(u64, usize)], second: u64| {
         all.iter().filter(|(at, _)| at / SECOND == second).count() as u64
     };
@@ -123,7 +123,7 @@ fn outcome(
         by_gateway.iter().map(|arrivals| most_within(arrivals, unseen)).collect();
     most.sort_unstable();
     let all = arrivals.len() as u64;
-    Outcome {
+    SimulationResult {
         excess: excess.into_iter().max().unwrap_or(0),
         bound: most[1..].iter().map(|unseen| unseen.min(&LIMIT)).sum(),
         lacking: lacking.into_iter().max().unwrap_or(0),
@@ -137,7 +137,7 @@ fn synced(
     store: &mut Store,
     (gateways, interval): (usize, u64),
     arrivals: &[(u64, usize)],
-) -> Outcome {
+) -> SimulationResult {
     let rate = Rate::new(LIMIT, Duration::from_secs(1)).expect("a rate");
     let rule = Algorithm::FixedWindow(fixed_window::Config { rate, align: Align::Clock });
     store.calls += 1;
@@ -161,11 +161,11 @@ fn synced(
             passed.push((now, at));
         }
     }
-    outcome(arrivals, &passed, Duration::from_nanos(2 * interval), [0, store.calls - before])
+    measured(arrivals, &passed, Duration::from_nanos(2 * interval), [0, store.calls - before])
 }
 
 /// Gateways of which the store decides about each request.
-fn atomic(arrivals: &[(u64, usize)]) -> Outcome {
+fn atomic(arrivals: &[(u64, usize)]) -> SimulationResult {
     let mut used = HashMap::new();
     let fits = |(at, _): &&(u64, usize)| {
         let used: &mut u64 = used.entry(at / SECOND).or_default();
@@ -174,13 +174,13 @@ fn atomic(arrivals: &[(u64, usize)]) -> Outcome {
     };
     let passed: Vec<_> = arrivals.iter().filter(fits).copied().collect();
     let all = arrivals.len() as u64;
-    outcome(arrivals, &passed, Duration::ZERO, [all, all])
+    measured(arrivals, &passed, Duration::ZERO, [all, all])
 }
 
 /// Gateways that lease permits of a second, as many as they have used in the latest tenth of
 /// one, and spend them. A gateway that gets none asks no more in that second; what is
 /// not spent at its end is lost.
-fn leases(gateways: usize, arrivals: &[(u64, usize)]) -> Outcome {
+fn leases(gateways: usize, arrivals: &[(u64, usize)]) -> SimulationResult {
     const RECENT: u64 = SECOND / 10;
     let mut second = 0;
     let mut left = 0;
@@ -207,7 +207,7 @@ fn leases(gateways: usize, arrivals: &[(u64, usize)]) -> Outcome {
             recent[at].push_back(now);
         }
     }
-    outcome(arrivals, &passed, Duration::ZERO, [calls, calls])
+    measured(arrivals, &passed, Duration::ZERO, [calls, calls])
 }
 
 const GATEWAYS: [usize; 5] = [1, 2, 8, 100, 1_000];
@@ -216,12 +216,12 @@ const GATEWAYS: [usize; 5] = [1, 2, 8, 100, 1_000];
 pub(crate) const INTERVALS: [u64; 3] = [100, 200, 500];
 
 /// One row of docs/cluster-size.md.
-fn row(table: &mut String, mode: &str, of: &Outcome, under: &Outcome) {
+fn row(table: &mut String, mode: &str, of: &SimulationResult, under: &SimulationResult) {
     let percent = |part: u64| format!("{}.{} %", part * 100 / LIMIT, part * 1_000 / LIMIT % 10);
     let excess = percent(of.excess);
     let lacking = percent(of.lacking);
     let early = percent(under.lacking);
-    let Outcome { waited, calls, .. } = of;
+    let SimulationResult { waited, calls, .. } = of;
     writeln!(table, "| {mode} | {excess} | {lacking} | {early} | {waited} | {calls} |")
         .expect("a string takes it");
 }
@@ -250,10 +250,10 @@ fn the_documentation_has_the_numbers_of_the_simulation() {
         for gateways in GATEWAYS {
             let arrivals = arrivals(gateways, traffic, 2 * LIMIT);
             for interval in INTERVALS {
-                let outcome = synced(&mut store, (gateways, interval * 1_000_000), &arrivals);
-                assert!(outcome.excess <= outcome.bound, "{gateways} {interval} {outcome:?}");
-                assert_eq!(outcome.lacking, 0, "{gateways} {interval}");
-                runs.push((traffic, gateways, outcome));
+                let result = synced(&mut store, (gateways, interval * 1_000_000), &arrivals);
+                assert!(result.excess <= result.bound, "{gateways} {interval} {result:?}");
+                assert_eq!(result.lacking, 0, "{gateways} {interval}");
+                runs.push((traffic, gateways, result));
             }
         }
     }

@@ -48,9 +48,9 @@ fn nothing_is_left_whatever_clients_and_servers_do() {
     let mut answers = 0;
     for seed in seeds {
         let run = panic::catch_unwind(|| simulate(seed, only.is_some()));
-        let outcome = run.unwrap_or_else(|_| panic!("SEED={seed} panicked"));
-        assert!(outcome.violations.is_empty(), "SEED={seed}: {:#?}", outcome.violations);
-        answers += outcome.answers;
+        let result = run.unwrap_or_else(|_| panic!("SEED={seed} panicked"));
+        assert!(result.violations.is_empty(), "SEED={seed}: {:#?}", result.violations);
+        answers += result.answers;
     }
     assert!(only.is_some() || answers > SEEDS * 10, "only {answers} requests were answered");
 }
@@ -65,7 +65,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 /// What came of a run.
-struct Outcome {
+struct RunResult {
     /// Final answers that clients got whole.
     answers: u64,
     exchanges: Vec<Exchange>,
@@ -73,7 +73,7 @@ struct Outcome {
 }
 
 /// Runs one seed from beginning to end.
-fn simulate(seed: u64, verbose: bool) -> Outcome {
+fn simulate(seed: u64, verbose: bool) -> RunResult {
     fastrand::seed(seed);
     let plan = Plan::draw(seed);
     if verbose {
@@ -90,7 +90,7 @@ fn simulate(seed: u64, verbose: bool) -> Outcome {
     runtime.block_on(run(plan))
 }
 
-async fn run(plan: Plan) -> Outcome {
+async fn run(plan: Plan) -> RunResult {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let servers = Servers::new(&plan);
     let log = folder.path().join("access.log");
@@ -129,7 +129,7 @@ async fn run(plan: Plan) -> Outcome {
     verify::verify_log(&log, &exchanges, &mut violations);
     drop(folder);
     let answers = exchanges.iter().filter(|exchange| exchange.is_whole()).count() as u64;
-    Outcome { answers, exchanges, violations }
+    RunResult { answers, exchanges, violations }
 }
 
 /// Puts each of the plan's configurations in force at its time.

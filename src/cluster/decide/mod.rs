@@ -3,5 +3,5 @@
 pub(super) mod call;
 pub(super) mod in_flight;
 pub(super) mod offset;
-pub(super) mod rejections;
+pub(super) mod rejection_cache;
 pub(super) mod request;

@@ -3,7 +3,7 @@
 use super::{
     call::{self, Ask, Verdicts},
     in_flight::DecisionPermit,
-    rejections::Memory,
+    rejection_cache::Memory,
 };
 use crate::{
     cluster::{
@@ -29,7 +29,7 @@ pub struct Decided {
 impl StoreConnection {
     /// Returns the cached rejection of `ask` at `now`: the request is rejected without a call.
     pub fn rejection(&self, ask: &Ask<'_>, now: Instant) -> Option<Judgement> {
-        let found = self.client.rejections.find(ask, self.memory(), now);
+        let found = self.client.rejection_cache.find(ask, self.memory(), now);
         if found.is_some() {
             self.client.store.on_cached_rejection();
         }
@@ -109,7 +109,7 @@ impl StoreConnection {
         let answers = asks.iter().zip(&verdicts.answers).zip(&verdicts.has_grant);
         // A grant may admit what costs less.
         for ((ask, judgement), _) in answers.filter(|(_, has_grant)| !**has_grant) {
-            client.rejections.note(ask, judgement, memory, (asked, came));
+            client.rejection_cache.note(ask, judgement, memory, (asked, came));
         }
         let trip = RoundTrip { asked, given: verdicts.now, came };
         store.offsets.record(trip, asks, &mut verdicts);

@@ -7,7 +7,7 @@ use super::{caller::Caller, nodes::Nodes, sentinels::Primary, servers::Servers};
 use crate::{
     clock::Clock,
     cluster::{
-        decide::{in_flight::InFlight, rejections::Rejections},
+        decide::{in_flight::InFlight, rejection_cache::RejectionCache},
         error::{Failure, Scope, StoreError, within},
         in_time::in_time,
         leases::held::Leases,
@@ -47,7 +47,7 @@ pub(in crate::cluster) struct ClientState {
     /// Rings when nodes must be checked one by one.
     pub(super) check_soon: Notify,
     pub(in crate::cluster) leases: Arc<Leases>,
-    pub(in crate::cluster) rejections: Rejections,
+    pub(in crate::cluster) rejection_cache: RejectionCache,
     pub(in crate::cluster) in_flight: Arc<InFlight>,
     /// The primary that the sentinels name, if it is not the connected one.
     pub(super) primary: Mutex<Option<Primary>>,
@@ -282,7 +282,7 @@ impl ClientState {
             lost: Notify::new(),
             node_failed: Notify::new(),
             check_soon: Notify::new(),
-            rejections: Rejections::default(),
+            rejection_cache: RejectionCache::default(),
             in_flight: Arc::default(),
             primary: Mutex::default(),
         }

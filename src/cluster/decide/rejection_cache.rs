@@ -15,13 +15,13 @@ const WAYS: usize = 4;
 /// How many keys are remembered at most, in each worker: about 0.7 MB, taken with the first.
 const ENTRIES: usize = 1024 * WAYS;
 
-/// The rejections of one worker's requests.
+/// The cached rejections of one worker's requests.
 #[derive(Debug, Default)]
-pub(in crate::cluster) struct Rejections(Mutex<Vec<Option<Entry>>>);
+pub(in crate::cluster) struct RejectionCache(Mutex<Vec<Option<CachedRejection>>>);
 
 /// What the store rejected.
 #[derive(Debug)]
-struct Entry {
+struct CachedRejection {
     /// The rule. An edit makes another one.
     rule: Arc<Stored>,
     key: Option<u128>,
@@ -42,7 +42,7 @@ pub(in crate::cluster) struct Memory {
     pub(in crate::cluster) losses: u64,
 }
 
-impl Rejections {
+impl RejectionCache {
     /// Notes the decision of the store about `ask`, if it is a rejection that only time ends.
     pub(in crate::cluster) fn note(
         &self,
@@ -67,7 +67,7 @@ impl Rejections {
         let free = || set.iter().position(Option::is_none);
         let soonest = || (0..WAYS).min_by_key(|way| set[*way].as_ref().map(|entry| entry.until));
         let Some(way) = same.or_else(free).or_else(soonest) else { return };
-        set[way] = Some(Entry {
+        set[way] = Some(CachedRejection {
             rule: Arc::clone(ask.rule),
             key: ask.key,
             cost: ask.cost,
@@ -95,12 +95,12 @@ impl Rejections {
         (entry.memory == memory && now < entry.until).then(|| entry.at(now))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<CachedRejection>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry {
+impl CachedRejection {
     fn is_about(&self, ask: &Ask<'_>) -> bool {
         Arc::ptr_eq(&self.rule, ask.rule) && (self.key, self.cost) == (ask.key, ask.cost)
     }
@@ -156,33 +156,33 @@ mod tests {
     }
 
     /// Asked at 1,000 ms, answered at 1,004 ms, rejected for 100 ms.
-    fn noted(rejections: &Rejections, ask: &Ask<'_>) {
-        rejections.note(ask, &rejected(100), MEMORY, (millis(1_000), millis(1_004)));
+    fn noted(cache: &RejectionCache, ask: &Ask<'_>) {
+        cache.note(ask, &rejected(100), MEMORY, (millis(1_000), millis(1_004)));
     }
 
     #[test]
     fn a_rejection_holds_until_its_time_and_never_longer_than_in_the_store() {
-        let rejections = Rejections::default();
+        let cache = RejectionCache::default();
         let rule = rule();
         let ask = ask(&rule, 7);
-        assert_eq!(rejections.find(&ask, MEMORY, millis(1_004)), None);
-        noted(&rejections, &ask);
-        let found = rejections.find(&ask, MEMORY, millis(1_054)).expect("a rejection");
+        assert_eq!(cache.find(&ask, MEMORY, millis(1_004)), None);
+        noted(&cache, &ask);
+        let found = cache.find(&ask, MEMORY, millis(1_054)).expect("a rejection");
         let retry_after = Duration::from_millis(50);
         assert_eq!(found.decision, Decision::Reject(Reason::Rate { retry_after }));
         assert_eq!(found.reset, Duration::from_millis(950));
-        assert!(rejections.find(&ask, MEMORY, millis(1_099)).is_some());
+        assert!(cache.find(&ask, MEMORY, millis(1_099)).is_some());
         // The store may have decided at once when it was asked.
-        assert_eq!(rejections.find(&ask, MEMORY, millis(1_100)), None);
+        assert_eq!(cache.find(&ask, MEMORY, millis(1_100)), None);
     }
 
     #[test]
     fn a_rejection_is_of_one_rule_key_and_cost_and_of_what_the_store_remembers() {
-        let rejections = Rejections::default();
+        let cache = RejectionCache::default();
         let edited = rule();
         let rule = rule();
-        noted(&rejections, &ask(&rule, 7));
-        let found = |ask: &Ask<'_>, memory| rejections.find(ask, memory, millis(1_010)).is_some();
+        noted(&cache, &ask(&rule, 7));
+        let found = |ask: &Ask<'_>, memory| cache.find(ask, memory, millis(1_010)).is_some();
         assert!(found(&ask(&rule, 7), MEMORY));
         assert!(!found(&ask(&edited, 7), MEMORY), "an edit");
         assert!(!found(&ask(&rule, 8), MEMORY));
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_time_does_not_end_is_asked_again() {
-        let rejections = Rejections::default();
+        let cache = RejectionCache::default();
         let rule = rule();
         let ask = ask(&rule, 7);
         for decision in [
@@ -204,28 +204,28 @@ mod tests {
             Decision::Reject(Reason::Concurrency { limit: 1 }),
         ] {
             let judgement = Judgement { decision, ..rejected(100) };
-            rejections.note(&ask, &judgement, MEMORY, (millis(1_000), millis(1_004)));
-            assert_eq!(rejections.find(&ask, MEMORY, millis(1_004)), None, "{decision:?}");
+            cache.note(&ask, &judgement, MEMORY, (millis(1_000), millis(1_004)));
+            assert_eq!(cache.find(&ask, MEMORY, millis(1_004)), None, "{decision:?}");
         }
         let dry = Ask { is_dry_run: true, ..ask };
-        noted(&rejections, &dry);
-        assert_eq!(rejections.find(&ask, MEMORY, millis(1_004)), None, "of a dry run");
+        noted(&cache, &dry);
+        assert_eq!(cache.find(&ask, MEMORY, millis(1_004)), None, "of a dry run");
     }
 
     #[test]
     fn however_many_keys_are_rejected_no_more_are_kept_and_most_of_them_are_found() {
-        let rejections = Rejections::default();
+        let cache = RejectionCache::default();
         let rule = rule();
         let fingerprint = |at: u128| at.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
         let found = |count: u128| {
             let keys = (0..count).map(fingerprint);
-            let is_found = |key: &u128| rejections.find(&ask(&rule, *key), MEMORY, millis(1_010));
+            let is_found = |key: &u128| cache.find(&ask(&rule, *key), MEMORY, millis(1_010));
             keys.filter(|key| is_found(key).is_some()).count()
         };
-        (0..1_000).for_each(|at| noted(&rejections, &ask(&rule, fingerprint(at))));
+        (0..1_000).for_each(|at| noted(&cache, &ask(&rule, fingerprint(at))));
         assert!(found(1_000) > 950, "{}", found(1_000));
-        (0..100_000).for_each(|at| noted(&rejections, &ask(&rule, fingerprint(at))));
-        assert_eq!(rejections.lock().len(), ENTRIES);
+        (0..100_000).for_each(|at| noted(&cache, &ask(&rule, fingerprint(at))));
+        assert_eq!(cache.lock().len(), ENTRIES);
         assert!((ENTRIES * 9 / 10..=ENTRIES).contains(&found(100_000)), "{}", found(100_000));
     }
 }

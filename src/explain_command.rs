@@ -5,7 +5,7 @@ use crate::{
     admin_client::{Client, ClientError, run},
     cli::{ExplainOptions, Format, RejectionsOptions},
     explain::{Explanation, Question},
-    rejections::List,
+    rejections::RejectionList,
 };
 use http::Method;
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub fn rejections(
         .collect();
     let path = format!("/rejections?limit={limit}{filters}");
     let client = Client::find(config, admin)?;
-    let list: List = run(client.ask(Method::GET, &path, ""))?;
+    let list: RejectionList = run(client.ask(Method::GET, &path, ""))?;
     print(&list, *output, out)
 }
 

@@ -1,6 +1,6 @@
 //! The last rejections as the admin listener shows them.
 
-use super::ring::{Entry, KEPT, Rejections};
+use super::ring::{KEPT, RejectionRecord, Rejections};
 use crate::flow::{Key, ReasonKind};
 use core::{
     cmp::Reverse,
@@ -26,7 +26,7 @@ const USUAL: usize = 100;
 
 /// The last rejections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct List {
+pub struct RejectionList {
     /// How many there were since the process started.
     pub total: u64,
     /// Those of them that came while the list was read, and are not in it.
@@ -82,28 +82,28 @@ pub struct RejectedRequest {
 
 impl Rejections {
     /// Returns the last rejections that `filter` takes, of the last [`KEPT`].
-    pub fn list(&self, filter: &Filter) -> List {
+    pub fn list(&self, filter: &Filter) -> RejectionList {
         let (mut all, total, missed) = self.read();
-        all.sort_by_key(|entry| Reverse(entry.at));
+        all.sort_by_key(|record| Reverse(record.at));
         all.truncate(KEPT);
-        all.retain(|entry| filter.takes(entry));
+        all.retain(|record| filter.takes(record));
         let rules = counts(&all);
         all.truncate(filter.limit.unwrap_or(USUAL));
         let rejections = all.iter().map(RejectedRequest::of).collect();
-        List { total, missed, rules, rejections }
+        RejectionList { total, missed, rules, rejections }
     }
 }
 
 impl Filter {
-    fn takes(&self, entry: &Entry) -> bool {
+    fn takes(&self, record: &RejectionRecord) -> bool {
         let is = |wanted: &Option<String>, name: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == name)
         };
-        is(&self.route, &entry.route) && is(&self.rule, entry.rule())
+        is(&self.route, &record.route) && is(&self.rule, record.rule())
     }
 }
 
-impl Entry {
+impl RejectionRecord {
     fn rule(&self) -> &str {
         self.rule.as_deref().unwrap_or(self.part)
     }
@@ -113,10 +113,10 @@ impl Entry {
     }
 }
 
-fn counts(all: &[Entry]) -> Vec<RuleCount> {
+fn counts(all: &[RejectionRecord]) -> Vec<RuleCount> {
     let mut counts: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
-    for entry in all {
-        *counts.entry((&entry.route, entry.rule(), entry.reason())).or_default() += 1;
+    for record in all {
+        *counts.entry((&record.route, record.rule(), record.reason())).or_default() += 1;
     }
     let mut counts: Vec<RuleCount> = counts
         .into_iter()
@@ -133,32 +133,32 @@ fn counts(all: &[Entry]) -> Vec<RuleCount> {
 
 impl RejectedRequest {
     #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
-    fn of(entry: &Entry) -> Self {
-        let time = UNIX_EPOCH + Duration::from_nanos(entry.at.as_nanos());
-        let quota = entry.decided.quota;
+    fn of(record: &RejectionRecord) -> Self {
+        let time = UNIX_EPOCH + Duration::from_nanos(record.at.as_nanos());
+        let quota = record.decided.quota;
         let counted = quota.filter(|quota| quota.limit > 0);
         Self {
             ts: humantime::format_rfc3339_millis(time).to_string(),
-            route: entry.route.to_string(),
-            rule: entry.rule().to_owned(),
-            reason: entry.reason().to_owned(),
-            key: match entry.key {
+            route: record.route.to_string(),
+            rule: record.rule().to_owned(),
+            reason: record.reason().to_owned(),
+            key: match record.key {
                 Some(Key::Of(fingerprint)) => Some(format!("{fingerprint:032x}")),
                 Some(Key::Missing) => Some("missing".to_owned()),
                 Some(Key::Duplicate) => Some("duplicate".to_owned()),
                 Some(Key::Shared) | None => None,
             },
-            client: entry.client.map(|client| client.to_string()),
+            client: record.client.map(|client| client.to_string()),
             limit: counted.map(|quota| quota.limit),
             used: counted.map(|quota| quota.used),
             cost: quota.map_or(0, |quota| quota.cost),
-            retry_after_ms: entry.decided.retry_after.map(|wait| wait.as_nanos() as f64 / 1e6),
+            retry_after_ms: record.decided.retry_after.map(|wait| wait.as_nanos() as f64 / 1e6),
         }
     }
 }
 
 /// Lines for a terminal.
-impl Display for List {
+impl Display for RejectionList {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "rejections since the start: {}", self.total)?;
         if self.missed > 0 {
@@ -209,7 +209,7 @@ mod tests {
         let rejections = Rejections::default();
         let recorders = [rejections.recorder(), rejections.recorder()];
         for at in 0..count {
-            let entry = Entry {
+            let record = RejectionRecord {
                 at: Instant::from_nanos(at),
                 route: if at % 3 == 0 { "a" } else { "b" }.into(),
                 rule: (at % 2 == 0).then(|| "r".into()),
@@ -223,7 +223,7 @@ mod tests {
                     retry_after: None,
                 },
             };
-            recorders[usize::from(at % 7 == 0)].push(entry);
+            recorders[usize::from(at % 7 == 0)].push(record);
         }
         rejections
     }

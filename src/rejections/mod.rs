@@ -6,5 +6,5 @@
 mod list;
 mod ring;
 
-pub use list::{Filter, List, RejectedRequest, RuleCount};
+pub use list::{Filter, RejectedRequest, RejectionList, RuleCount};
 pub use ring::{KEPT, Recorder, Rejections};

@@ -26,22 +26,22 @@ pub struct Recorder(Arc<Ring>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    entries: Mutex<Entries>,
+    records: Mutex<Records>,
     /// Those that came while the ring was read.
     missed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct Records {
     /// In a circle: `next` is the oldest once there are [`KEPT`].
-    list: Vec<Entry>,
+    list: Vec<RejectionRecord>,
     next: usize,
     total: u64,
 }
 
 /// One rejection. It holds names only, so that no configuration lives on for it.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct RejectionRecord {
     /// By the wall clock.
     pub(super) at: Instant,
     pub(super) route: Arc<str>,
@@ -61,18 +61,18 @@ impl Rejections {
         Recorder(ring)
     }
 
-    /// Returns a copy of all entries in any order, how many rejections there were, and how many of
+    /// Returns a copy of all records in any order, how many rejections there were, and how many of
     /// them were missed.
-    pub(super) fn read(&self) -> (Vec<Entry>, u64, u64) {
+    pub(super) fn read(&self) -> (Vec<RejectionRecord>, u64, u64) {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut all = Vec::new();
         let mut total = 0;
         let mut missed = 0;
         for ring in rings {
-            let entries = ring.entries.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend_from_slice(&entries.list);
-            total += entries.total;
-            drop(entries);
+            let records = ring.records.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend_from_slice(&records.list);
+            total += records.total;
+            drop(records);
             missed += ring.missed.load(Relaxed);
         }
         (all, total + missed, missed)
@@ -91,7 +91,7 @@ impl Recorder {
     ) {
         let rule = route.rules.iter().find(|rule| rule.slot == rejection.slot);
         let is_breaker = route.breaker == Some(rejection.slot);
-        let entry = Entry {
+        let record = RejectionRecord {
             at,
             route: Arc::clone(&route.name),
             rule: rule.map(|rule| Arc::clone(&rule.name)),
@@ -100,12 +100,12 @@ impl Recorder {
             client,
             decided: DecisionRecord::rejected(rejection),
         };
-        self.push(entry);
+        self.push(record);
     }
 
-    pub(super) fn push(&self, entry: Entry) {
-        match self.0.entries.try_lock() {
-            Ok(mut entries) => entries.push(entry),
+    pub(super) fn push(&self, record: RejectionRecord) {
+        match self.0.records.try_lock() {
+            Ok(mut records) => records.push(record),
             Err(_) => {
                 self.0.missed.fetch_add(1, Relaxed);
             }
@@ -113,18 +113,18 @@ impl Recorder {
     }
 }
 
-impl Entries {
-    fn push(&mut self, entry: Entry) {
+impl Records {
+    fn push(&mut self, record: RejectionRecord) {
         self.total += 1;
         if self.list.len() < KEPT {
             if self.list.capacity() == 0 {
                 // Once, so that later rejections allocate nothing.
                 self.list.reserve_exact(KEPT);
             }
-            self.list.push(entry);
+            self.list.push(record);
             return;
         }
-        self.list[self.next] = entry;
+        self.list[self.next] = record;
         self.next = (self.next + 1) % KEPT;
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     certs,
     cli::{CheckOptions, Format},
     clock,
-    config::{self, Diagnostics, Entry, Plan, RoutePromises},
+    config::{self, Diagnostic, Diagnostics, Plan, RoutePromises},
 };
 use serde::Serialize;
 use std::{
@@ -37,7 +37,7 @@ struct Findings {
 struct JsonReport<'a> {
     file: &'a Path,
     ok: bool,
-    problems: Vec<Entry>,
+    problems: Vec<Diagnostic>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub fn run(
             let report = JsonReport {
                 file: path,
                 ok: result == CheckResult::Fine,
-                problems: findings.problems.iter().flat_map(Diagnostics::entries).collect(),
+                problems: findings.problems.iter().flat_map(Diagnostics::list).collect(),
                 note: findings.note.as_deref(),
                 promises: findings.plan.as_ref().map(config::promises),
             };

@@ -1,6 +1,6 @@
 //! Readiness for requests, and the results of the latest edits.
 
-use crate::{config::Entry, flow::Instant};
+use crate::{config::Diagnostic, flow::Instant};
 use std::{
     collections::VecDeque,
     sync::{
@@ -47,7 +47,7 @@ pub struct RejectedReload {
     /// When it was rejected.
     pub at: Instant,
     /// The first problems.
-    pub problems: Vec<Entry>,
+    pub problems: Vec<Diagnostic>,
     /// How many there are.
     pub count: usize,
     /// All of them, drawn.
@@ -74,7 +74,7 @@ impl Readiness {
     }
 
     /// Records a rejected edit with its problems, and as they are drawn.
-    pub fn rejected(&self, at: Instant, drawing: &str, problems: &[Entry]) {
+    pub fn rejected(&self, at: Instant, drawing: &str, problems: &[Diagnostic]) {
         let mut edits = self.edits();
         edits.rejected = Some(Arc::new(RejectedReload {
             at,

@@ -40,7 +40,7 @@ mod vocabulary;
 mod watched;
 
 pub use compile::overlap;
-pub use diagnostics::{Diagnostics, Entry, Lint, Problem, Severity, line_of_secret};
+pub use diagnostics::{Diagnostic, Diagnostics, Lint, Problem, Severity, line_of_secret};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_admin, read_rules, reference, schema};
 pub use plan::{

@@ -2,7 +2,7 @@
 
 use super::{reading::RejectedEdit, replace_file::replace_file};
 use crate::{
-    config::{Entry, Snapshot},
+    config::{Diagnostic, Snapshot},
     preview::{EndCause, Preview},
 };
 use std::{path::PathBuf, sync::Arc};
@@ -31,7 +31,7 @@ impl Adoption {
         };
         replace_file(&self.path, text).map_err(|error| {
             let line = format!("cannot replace the file {}: {error}", self.path.display());
-            let problems = vec![Entry::about(line.clone())];
+            let problems = vec![Diagnostic::about(line.clone())];
             RejectedEdit { drawing: format!("error: {line}"), line, problems, is_outside: true }
         })
     }

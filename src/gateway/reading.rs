@@ -4,14 +4,14 @@ use super::{
     error::{StartError, chain},
     files::{FileStates, make_certificates},
 };
-use crate::config::{Diagnostics, Entry, Plan, watch};
+use crate::config::{Diagnostic, Diagnostics, Plan, watch};
 
 /// Why a configuration was not applied.
 pub(super) struct RejectedEdit {
     pub(super) line: String,
     pub(super) drawing: String,
     /// For the dashboard.
-    pub(super) problems: Vec<Entry>,
+    pub(super) problems: Vec<Diagnostic>,
     /// Whether the cause may disappear without an edit.
     pub(super) is_outside: bool,
 }
@@ -24,7 +24,7 @@ impl RejectedEdit {
             StartError::System { .. } | StartError::Upgrade(_) => Self {
                 line: error.to_string(),
                 drawing: format!("error: {}", chain(&error)),
-                problems: vec![Entry::about(error.to_string())],
+                problems: vec![Diagnostic::about(error.to_string())],
                 is_outside: true,
             },
         };
@@ -36,7 +36,7 @@ impl From<Diagnostics> for RejectedEdit {
     fn from(problems: Diagnostics) -> Self {
         let line = problems.summary();
         let drawing = problems.to_string();
-        let problems = problems.entries().collect();
+        let problems = problems.list().collect();
         Self { line, drawing, problems, is_outside: false }
     }
 }

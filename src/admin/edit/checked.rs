@@ -2,7 +2,7 @@
 
 use crate::{
     access_log::Output,
-    config::{self, Diagnostics, Entry, Live, Plan, Text},
+    config::{self, Diagnostic, Diagnostics, Live, Plan, Text},
     flow::Instant,
 };
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub(crate) struct Checked {
     /// How many problems there are: errors, or warnings and notes.
     count: usize,
     /// The first ones, in the order of the file.
-    problems: Vec<Entry>,
+    problems: Vec<Diagnostic>,
     /// How it differs from the file in force, as `flowgate diff` prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<String>,
@@ -49,7 +49,7 @@ impl Checked {
     /// Returns the result of a check that found errors.
     pub(crate) fn failed(problems: &Diagnostics) -> Self {
         let count = problems.count();
-        let problems = problems.entries().take(MOST_PROBLEMS).collect();
+        let problems = problems.list().take(MOST_PROBLEMS).collect();
         Self { ok: false, count, problems, diff: None }
     }
 }

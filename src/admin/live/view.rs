@@ -15,7 +15,7 @@ use crate::{
         readiness::{Readiness, RejectedReload},
     },
     cluster::Store,
-    config::{Entry, Route, RouteRule, Snapshot},
+    config::{Diagnostic, Route, RouteRule, Snapshot},
     flow::{Instant, ReasonKind, RuleObservation, rule_of},
 };
 use serde::Serialize;
@@ -208,7 +208,7 @@ pub(super) struct ConfigView {
 struct RejectedView {
     at: u64,
     count: usize,
-    problems: Vec<Entry>,
+    problems: Vec<Diagnostic>,
     drawing: String,
 }
 

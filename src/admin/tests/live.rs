@@ -73,22 +73,22 @@ async fn a_rejected_edit_is_shown_with_its_problems_until_another_is_applied() {
     let mut pieces = fixture.follow("brief=true");
     next(&mut pieces).await;
     let problems = fixture.read("listeners: []\nroute: 1\n").unwrap_err();
-    let entries: Vec<_> = problems.entries().collect();
+    let diagnostics: Vec<_> = problems.list().collect();
     let state = &fixture.router.admin.state;
-    state.readiness.rejected(state.clock.wall_now(), &problems.to_string(), &entries);
+    state.readiness.rejected(state.clock.wall_now(), &problems.to_string(), &diagnostics);
     fixture.sample().await;
     let (name, config) = next(&mut pieces).await.swap_remove(0);
     assert_eq!((name.as_str(), &config["is_behind"]), ("config", &true.into()));
     let problem = &config["rejected"]["problems"][0];
-    assert_eq!(problem["line"], entries[0].line);
-    assert_eq!(problem["message"], entries[0].message);
+    assert_eq!(problem["line"], diagnostics[0].line);
+    assert_eq!(problem["message"], diagnostics[0].message);
     state.readiness.reloaded(state.clock.wall_now(), "reloaded v2");
     let plan = fixture.read(&CONFIG.replace("3/1h", "4/1h")).unwrap();
     state.live.apply(plan, state.clock.now(), &mut config::Retired::default());
     fixture.sample().await;
     let (_, config) = next(&mut pieces).await.swap_remove(0);
     assert_eq!((&config["is_behind"], &config["version"]), (&false.into(), &2.into()));
-    assert_eq!(config["rejected"]["problems"][0]["line"], entries[0].line);
+    assert_eq!(config["rejected"]["problems"][0]["line"], diagnostics[0].line);
 }
 
 #[tokio::test(start_paused = true)]

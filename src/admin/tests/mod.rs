@@ -266,8 +266,8 @@ fn a_rejected_edit_is_reported_completely_and_does_not_make_unready() {
     let broken =
         CONFIG.replace("limit: 3/1h", "limitt: 3/1h").replace("max_wait: 10s", "max_wait: ten");
     let problems = fixture.read(&broken).unwrap_err();
-    let entries: Vec<_> = problems.entries().collect();
-    readiness.rejected(at, &problems.to_string(), &entries);
+    let diagnostics: Vec<_> = problems.list().collect();
+    readiness.rejected(at, &problems.to_string(), &diagnostics);
     let (status, page) = fixture.get("/readyz?verbose");
     assert_eq!(status, StatusCode::OK);
     for part in

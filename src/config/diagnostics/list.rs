@@ -41,7 +41,7 @@ struct NamedFiles {
 /// Lines and columns count from 1, columns in characters. They are 0 where the problem is about
 /// the file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct Diagnostic {
     /// `error`, `warning` or `note`.
     pub severity: Severity,
     /// The name of a warning or a note, as `docs/checks.md` lists them.
@@ -63,7 +63,7 @@ pub struct Entry {
     pub help: String,
 }
 
-impl Entry {
+impl Diagnostic {
     /// Returns an error that is not about a place of a file.
     pub fn about(message: String) -> Self {
         Self {
@@ -170,7 +170,7 @@ impl Diagnostics {
 
     /// Returns one line for a log: the first problem with its place, and how many more there are.
     pub fn summary(&self) -> String {
-        let Some(first) = self.entries().next() else { return "no problems".to_owned() };
+        let Some(first) = self.list().next() else { return "no problems".to_owned() };
         let file = first.file.display();
         let mut line = match first.line {
             0 => format!("{file}: {}", first.message),
@@ -184,14 +184,14 @@ impl Diagnostics {
     }
 
     /// Returns the problems for machines.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub fn list(&self) -> impl Iterator<Item = Diagnostic> + '_ {
         let lines = Lines::of(&self.source, &self.source.text);
         self.list.iter().map(move |problem| {
             let range = problem.place.map(Place::range);
             let position = |at: Option<usize>| at.map_or((0, 0), |at| lines.position(at));
             let (line, column) = position(range.as_ref().map(|range| range.start));
             let (end_line, end_column) = position(range.map(|range| range.end));
-            Entry {
+            Diagnostic {
                 severity: problem.severity,
                 name: problem.lint,
                 file: self.source.file_at(problem.place.unwrap_or_default()).path.to_path_buf(),
@@ -378,7 +378,7 @@ error: a limit of 0 lets nothing pass
         let diagnostics = diagnostics(problems);
         assert_eq!(diagnostics.count(), 2);
         assert_eq!(diagnostics.summary(), "gateway.yaml:2:11: first (and 1 more)");
-        let places: Vec<_> = diagnostics.entries().map(|e| (e.line, e.column)).collect();
+        let places: Vec<_> = diagnostics.list().map(|d| (d.line, d.column)).collect();
         assert_eq!(places, [(2, 11), (3, 5)]);
     }
 

@@ -13,7 +13,7 @@ mod substitutions;
 
 pub(super) use allowed::{Allow, Allowed};
 pub use lint::Lint;
-pub use list::{Diagnostics, Entry};
+pub use list::{Diagnostic, Diagnostics};
 pub use literal::line_of_secret;
 pub(super) use place::Place;
 pub use problem::{Problem, Severity};

@@ -15,9 +15,12 @@ fn problems(step: &str) -> String {
     match read_scenario(&path, None) {
         Ok(scenario) => format!("{:?}", scenario.tests[0].steps[0].what),
         Err(problems) => problems
-            .entries()
-            .map(|entry| {
-                format!("{}:{}: {} | {}", entry.line, entry.column, entry.message, entry.help)
+            .list()
+            .map(|diagnostic| {
+                format!(
+                    "{}:{}: {} | {}",
+                    diagnostic.line, diagnostic.column, diagnostic.message, diagnostic.help
+                )
             })
             .collect::<Vec<_>>()
             .join("\n"),
@@ -30,9 +33,11 @@ fn a_configuration_in_place_of_a_scenario_is_one_error() {
     let path = folder.path().join("gateway.yaml");
     std::fs::write(&path, "admin: {}\nlisteners: []\nroutes: []\nend: true\n").unwrap();
     let problems = read_scenario(&path, None).unwrap_err();
-    let entries: Vec<_> =
-        problems.entries().map(|entry| format!("{}: {}", entry.line, entry.message)).collect();
-    assert_eq!(entries, ["2: the file is a configuration, not a scenario"]);
+    let diagnostics: Vec<_> = problems
+        .list()
+        .map(|diagnostic| format!("{}: {}", diagnostic.line, diagnostic.message))
+        .collect();
+    assert_eq!(diagnostics, ["2: the file is a configuration, not a scenario"]);
 }
 
 #[test]

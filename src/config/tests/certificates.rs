@@ -54,10 +54,10 @@ fn each_file_that_does_not_serve_is_reported_at_its_value() {
         ("cert: ., key: a.key", 35, "it is a folder"),
     ] {
         let problems = folder.read(&format!("[{{ {certificate} }}]")).unwrap_err();
-        let entries: Vec<_> = problems.entries().collect();
-        assert_eq!(entries.len(), 1, "{problems}");
-        assert!(entries[0].message.contains(message), "{problems}");
-        assert_eq!((entries[0].line, entries[0].column), (4, column), "{problems}");
+        let diagnostics: Vec<_> = problems.list().collect();
+        assert_eq!(diagnostics.len(), 1, "{problems}");
+        assert!(diagnostics[0].message.contains(message), "{problems}");
+        assert_eq!((diagnostics[0].line, diagnostics[0].column), (4, column), "{problems}");
     }
 }
 
@@ -70,7 +70,7 @@ fn problems_of_a_certificate_and_of_its_key_are_reported_together() {
     let problems = folder
         .read("[{ cert: none.pem, key: junk.key }, { cert: a.pem, key: b.key }]")
         .unwrap_err();
-    let found: Vec<_> = problems.entries().map(|entry| entry.message).collect();
+    let found: Vec<_> = problems.list().map(|diagnostic| diagnostic.message).collect();
     assert_eq!(found.len(), 3, "{problems}");
     for (message, words) in found.iter().zip([
         "cannot read the certificate",
@@ -144,9 +144,13 @@ fn what_a_store_is_trusted_by_is_reported_at_its_value_unless_only_rules_are_rea
     ] {
         let path = named(ca);
         let problems = read(&path).unwrap_err();
-        let entries: Vec<_> = problems.entries().collect();
-        assert_eq!((entries[0].line, entries[0].column, entries.len()), (3, 7, 1), "{problems}");
-        assert!(entries[0].message.contains(message), "{problems}");
+        let diagnostics: Vec<_> = problems.list().collect();
+        assert_eq!(
+            (diagnostics[0].line, diagnostics[0].column, diagnostics.len()),
+            (3, 7, 1),
+            "{problems}"
+        );
+        assert!(diagnostics[0].message.contains(message), "{problems}");
         assert!(!problems.are_missing_files(), "no command makes it");
         assert!(read_rules(&path).is_ok(), "{ca}");
     }
@@ -177,10 +181,10 @@ fn what_is_wrong_with_the_tls_of_an_upstream_is_reported_at_its_value() {
     ] {
         let path = file(scheme, tls);
         let problems = read(&path).unwrap_err();
-        let entries: Vec<_> = problems.entries().collect();
-        assert_eq!((entries[0].line, entries[0].column), (5, column), "{problems}");
-        assert_eq!(entries.len(), 1, "{problems}");
-        assert!(entries[0].message.contains(message), "{problems}");
+        let diagnostics: Vec<_> = problems.list().collect();
+        assert_eq!((diagnostics[0].line, diagnostics[0].column), (5, column), "{problems}");
+        assert_eq!(diagnostics.len(), 1, "{problems}");
+        assert!(diagnostics[0].message.contains(message), "{problems}");
         assert!(!problems.are_missing_files(), "no command makes it");
         assert!(read_rules(&path).is_ok(), "{tls}");
     }
@@ -189,7 +193,7 @@ fn what_is_wrong_with_the_tls_of_an_upstream_is_reported_at_its_value() {
     let names = ["gateway.yaml", "a.pem", "b.pem", "b.key"].map(|name| folder.path(name));
     assert_eq!(plan.files, Watched::files(names), "watched");
     let plan = read(&file("https://", "insecure: true")).unwrap();
-    let warnings: Vec<_> = plan.warnings_at(Instant::EPOCH).entries().collect();
+    let warnings: Vec<_> = plan.warnings_at(Instant::EPOCH).list().collect();
     assert_eq!((warnings[0].line, warnings[0].column, warnings.len()), (5, 22, 1));
     assert_eq!(warnings[0].message, "the servers' certificates are not verified");
 }
@@ -233,7 +237,7 @@ fn a_missing_file_names_its_whole_path_and_is_listed_before_it_exists() {
 #[test]
 fn tls_without_a_certificate_is_rejected() {
     let problems = Folder::new().read("[]").unwrap_err();
-    assert_eq!(problems.entries().next().unwrap().message, "`certificates` is empty");
+    assert_eq!(problems.list().next().unwrap().message, "`certificates` is empty");
 }
 
 #[test]
@@ -246,7 +250,7 @@ fn a_certificate_out_of_date_is_warned_of_at_its_value() {
         (981_158_399, "the certificate is not valid before 2001-02-03T00:00:00Z"),
         (1_795_219_201, "the certificate has expired: it was valid until 2026-11-21T00:00:00Z"),
     ] {
-        let found: Vec<_> = warnings(now).entries().collect();
+        let found: Vec<_> = warnings(now).list().collect();
         assert_eq!(found.len(), 1);
         assert_eq!((&*found[0].message, found[0].line, found[0].column), (expected, 4, 35));
     }
@@ -260,7 +264,7 @@ fn a_certificate_that_ends_before_it_begins_is_warned_of_at_any_time() {
     let plan = folder.read("[{ cert: a.pem, key: a.key }]").unwrap();
     for seconds in [0, 981_158_400, 1_795_219_201] {
         let found = plan.warnings_at(Instant::from_nanos(seconds * 1_000_000_000));
-        let found: Vec<_> = found.entries().map(|entry| entry.message).collect();
+        let found: Vec<_> = found.list().map(|diagnostic| diagnostic.message).collect();
         assert_eq!(found, ["the certificate is never valid: its time ends before it begins"]);
     }
 }

@@ -238,9 +238,9 @@ fn patterns_that_cannot_be_are_rejected_in_the_words_of_the_router() {
             format!("{FRAME}routes:\n  - name: r\n    upstream: app\n    match: {{ {pattern} }}\n");
         let problems = parsed(&text).unwrap_err();
         assert_eq!(problems.count(), 1, "{problems}");
-        let entry = problems.entries().next().unwrap();
-        assert_eq!(entry.line, 6, "{problems}");
-        assert!(!entry.help.is_empty(), "{problems}");
+        let diagnostic = problems.list().next().unwrap();
+        assert_eq!(diagnostic.line, 6, "{problems}");
+        assert!(!diagnostic.help.is_empty(), "{problems}");
     }
 }
 

@@ -488,8 +488,8 @@ fn no_error_shows_a_secret_of_its_line() {
         let text =
             format!("{FRAME}routes:\n  - name: r\n    match: {{ path_prefix: / }}\n    {line}\n");
         let problems = parsed(&text).expect_err("the file is rejected");
-        let entries = serde_json::to_string(&problems.entries().collect::<Vec<_>>()).unwrap();
-        for shown in [problems.to_string(), problems.draw(true), problems.summary(), entries] {
+        let json = serde_json::to_string(&problems.list().collect::<Vec<_>>()).unwrap();
+        for shown in [problems.to_string(), problems.draw(true), problems.summary(), json] {
             assert!(!shown.contains("s3cret"), "{line}:\n{shown}");
         }
     }

@@ -59,7 +59,7 @@ fn load(name: &str) -> Plan {
     let plan = read(&path).unwrap_or_else(|problems| panic!("{problems}"));
     let remarks = plan.remarks_at(Instant::EPOCH);
     let notes: Vec<_> =
-        remarks.entries().filter(|entry| entry.severity == Severity::Note).collect();
+        remarks.list().filter(|diagnostic| diagnostic.severity == Severity::Note).collect();
     assert!(plan.warnings.is_empty() && notes.is_empty(), "{name}: {remarks}");
     plan
 }

@@ -50,10 +50,16 @@ impl Folder {
     fn lines(&self) -> Vec<String> {
         let problems = self.read().expect_err("it is rejected");
         let name = |path: &Path| path.strip_prefix(self.0.path()).unwrap().display().to_string();
-        let line = |entry: crate::config::Entry| {
-            format!("{}:{}:{} {}", name(&entry.file), entry.line, entry.column, entry.message)
+        let line = |diagnostic: crate::config::Diagnostic| {
+            format!(
+                "{}:{}:{} {}",
+                name(&diagnostic.file),
+                diagnostic.line,
+                diagnostic.column,
+                diagnostic.message
+            )
         };
-        problems.entries().map(line).collect()
+        problems.list().map(line).collect()
     }
 }
 

@@ -11,8 +11,10 @@ const STORE: &str = "store: { redis: redis://127.0.0.1 }\n";
 /// Returns `name line` of each remark, but for those that tests of other checks would have.
 fn found(plan: &Plan) -> Vec<String> {
     let remarks = plan.remarks_at(Instant::EPOCH);
-    let entries = remarks.entries().filter(|entry| entry.name != Some(Lint::MissingEnd));
-    entries.map(|entry| format!("{} {}", entry.name.expect("a name"), entry.line)).collect()
+    let diagnostics = remarks.list().filter(|diagnostic| diagnostic.name != Some(Lint::MissingEnd));
+    diagnostics
+        .map(|diagnostic| format!("{} {}", diagnostic.name.expect("a name"), diagnostic.line))
+        .collect()
 }
 
 /// Asserts that `faulty` has just this remark, that `sound` has none, and that a comment above the
@@ -21,25 +23,25 @@ fn found(plan: &Plan) -> Vec<String> {
 fn check(lint: Lint, faulty: &str, sound: &str) {
     let plan_of = |text: &str| plan(text);
     let remarks = plan_of(faulty).remarks_at(Instant::EPOCH);
-    let entry = remarks.entries().find(|entry| entry.name == Some(lint));
-    let entry = entry.unwrap_or_else(|| panic!("{lint} is not found: {remarks}"));
-    assert!(!entry.help.is_empty(), "{lint} has a hint");
-    assert_eq!(found(&plan_of(faulty)), [format!("{lint} {}", entry.line)], "{faulty}");
+    let diagnostic = remarks.list().find(|diagnostic| diagnostic.name == Some(lint));
+    let diagnostic = diagnostic.unwrap_or_else(|| panic!("{lint} is not found: {remarks}"));
+    assert!(!diagnostic.help.is_empty(), "{lint} has a hint");
+    assert_eq!(found(&plan_of(faulty)), [format!("{lint} {}", diagnostic.line)], "{faulty}");
     assert_eq!(found(&plan_of(sound)), Vec::<String>::new(), "{lint}: {sound}");
     let drawn = remarks.to_string();
     assert!(drawn.contains(&format!("[{lint}]: ")), "{drawn}");
     let lines: Vec<_> = faulty.lines().map(str::to_owned).collect();
     let comment = format!("# flowgate: allow({lint}) as discussed");
     let mut above = lines.clone();
-    above.insert(entry.line - 1, comment.clone());
+    above.insert(diagnostic.line - 1, comment.clone());
     let mut behind = lines.clone();
-    behind[entry.line - 1] = format!("{} {comment}", lines[entry.line - 1]);
+    behind[diagnostic.line - 1] = format!("{} {comment}", lines[diagnostic.line - 1]);
     let mut elsewhere = lines;
-    elsewhere.insert(entry.line.saturating_sub(2), comment);
+    elsewhere.insert(diagnostic.line.saturating_sub(2), comment);
     for silent in [above, behind] {
         assert_eq!(found(&plan_of(&silent.join("\n"))), Vec::<String>::new(), "{silent:#?}");
     }
-    if entry.line > 1 {
+    if diagnostic.line > 1 {
         assert_eq!(found(&plan_of(&elsewhere.join("\n"))).len(), 1, "{elsewhere:#?}");
     }
 }

@@ -59,8 +59,10 @@ fn rejected(text: &str, drawing: &str) {
 #[track_caller]
 fn messages(text: &str, expected: &[&str]) {
     let problems = parsed(text).expect_err("the file is rejected");
-    let found: Vec<_> =
-        problems.entries().map(|entry| format!("{} | {}", entry.message, entry.help)).collect();
+    let found: Vec<_> = problems
+        .list()
+        .map(|diagnostic| format!("{} | {}", diagnostic.message, diagnostic.help))
+        .collect();
     assert_eq!(found, expected, "\n{problems}");
 }
 
@@ -68,6 +70,6 @@ fn messages(text: &str, expected: &[&str]) {
 #[track_caller]
 fn warnings(text: &str, expected: &[&str]) {
     let plan = plan(text);
-    let found: Vec<_> = plan.warnings.entries().map(|entry| entry.message).collect();
+    let found: Vec<_> = plan.warnings.list().map(|diagnostic| diagnostic.message).collect();
     assert_eq!(found, expected, "\n{}", plan.warnings);
 }

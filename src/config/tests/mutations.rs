@@ -99,7 +99,7 @@ fn check(bytes: &[u8]) {
             assert!(problems.count() > 0);
             assert!(!problems.to_string().is_empty() && !problems.draw(true).is_empty());
             assert!(!problems.summary().is_empty());
-            assert_eq!(problems.entries().count().min(1), 1);
+            assert_eq!(problems.list().count().min(1), 1);
         }
     }
 }

@@ -218,7 +218,7 @@ fn a_hard_cap_is_suggested_once_where_a_bucket_doubles_a_long_window() {
         let text = format!("{}end: true\n", with_rules(rules));
         let remarks = plan(&text).remarks_at(Instant::EPOCH);
         let notes: Vec<_> =
-            remarks.entries().filter(|entry| entry.severity == Severity::Note).collect();
+            remarks.list().filter(|diagnostic| diagnostic.severity == Severity::Note).collect();
         assert!(notes.len() < 2, "{remarks}");
         notes
             .first()

@@ -68,7 +68,7 @@ routes:
 fn a_variable_that_is_not_set_is_an_error_where_it_stands_and_the_only_one() {
     let text = file("workers: ${A}\ndrain_timeout: 1${B}s\ntrusted_proxies: [ \"${C}\" ]\n");
     let problems = parsed(&text).unwrap_err();
-    let found: Vec<_> = problems.entries().map(|e| (e.line, e.column, e.end_column)).collect();
+    let found: Vec<_> = problems.list().map(|d| (d.line, d.column, d.end_column)).collect();
     assert_eq!(found, [(3, 10, 14), (4, 17, 21), (5, 21, 25)], "{problems}");
     let first = problems.to_string();
     assert!(
@@ -99,9 +99,9 @@ fn a_wrong_value_is_described_and_not_shown() {
     ] {
         let problems = parsed(&file(&format!("{line}\n"))).unwrap_err();
         let text = problems.to_string();
-        let entry = problems.entries().next().unwrap();
-        assert!(entry.message.starts_with("the value of `"), "{text}");
-        assert!(entry.message.contains(message) && entry.help.contains(help), "{text}");
+        let diagnostic = problems.list().next().unwrap();
+        assert!(diagnostic.message.starts_with("the value of `"), "{text}");
+        assert!(diagnostic.message.contains(message) && diagnostic.help.contains(help), "{text}");
         assert!(!text.contains("s3cret"), "{text}");
     }
 }

@@ -38,6 +38,6 @@ pub use recorded::Recorded;
 pub use redis::StoreConnection;
 pub use store::{ROUND_TRIP_BOUNDS, Reading, Store};
 pub use sync::{
-    call::{MOST_STATES, Page, Push, line, most_deltas},
+    call::{MOST_STATES, Push, SyncReply, line, most_deltas},
     task::SyncTask,
 };

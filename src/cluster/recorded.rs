@@ -49,7 +49,7 @@ impl Recorded {
     }
 
     /// Returns the call that syncs a rule's states at `now`.
-    /// [`Page::read`](super::Page::read) reads the answer.
+    /// [`SyncReply::read`](super::SyncReply::read) reads the answer.
     pub fn sync(&self, push: &Push<'_>, now: Instant) -> Cmd {
         let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);
         self.scripts.sync.call(true, &push.keys(""), push.arguments(&time))

@@ -3,7 +3,7 @@
 use crate::server::Server;
 use core::time::Duration;
 use flowgate::{
-    cluster::{MOST_STATES, Page, Push, Recorded, line, most_deltas},
+    cluster::{MOST_STATES, Push, Recorded, SyncReply, line, most_deltas},
     flow::{
         Algorithm, Claim, Gate, Instant, Key, Keyed, RoundTrip, Rule, Rules, SlotId, StateName,
         Stored, limiter::SyncedConfig,
@@ -65,13 +65,13 @@ impl Store {
     }
 
     /// Has it take a call at `now`.
-    pub(crate) fn sync(&mut self, push: &Push<'_>, now: Instant) -> Page {
+    pub(crate) fn sync(&mut self, push: &Push<'_>, now: Instant) -> SyncReply {
         let call = self.recorded.sync(push, now - self.behind);
         self.calls += 1;
-        let page = call.query(&mut self.connection).expect("an answer");
-        let page = Page::read(&page).expect("a page");
-        self.was_set_back |= page.is_set_back;
-        page
+        let answer = call.query(&mut self.connection).expect("an answer");
+        let reply = SyncReply::read(&answer).expect("a reply");
+        self.was_set_back |= reply.is_set_back;
+        reply
     }
 }
 
@@ -195,19 +195,19 @@ impl Gateways {
                 most: MOST_STATES,
                 deltas: &it.deltas,
             };
-            let page = store.sync(&push, now);
+            let reply = store.sync(&push, now);
             if outcome == CallOutcome::AnswerLost {
                 return;
             }
-            assert_eq!(page.now, now - store.behind);
+            assert_eq!(reply.now, now - store.behind);
             it.deltas.clear();
-            it.known = page.known;
-            let way = RoundTrip { asked: now, given: page.now, came: now };
-            if it.gate.adopt(it.slot, way, &page.states) {
+            it.known = reply.known;
+            let way = RoundTrip { asked: now, given: reply.now, came: now };
+            if it.gate.adopt(it.slot, way, &reply.states) {
                 it.known = 0;
                 continue;
             }
-            if !page.is_full && from.is_none() {
+            if !reply.is_full && from.is_none() {
                 return;
             }
         }

@@ -169,7 +169,7 @@ fn a_gateway_that_joins_learns_of_every_client_a_page_at_a_time() {
     let mut two = Gateways::start("all", &algorithm, 2);
     let now = Instant::from_nanos(TODAY);
     assert!((0..CLIENTS).all(|client| two.passes(0, now, client, 1 + client % 3)));
-    let pages = |store: &mut Store, two: &mut Gateways, at| {
+    let calls = |store: &mut Store, two: &mut Gateways, at| {
         let before = store.calls;
         two.sync(store, at, now, CallOutcome::Answered);
         store.calls - before
@@ -177,12 +177,12 @@ fn a_gateway_that_joins_learns_of_every_client_a_page_at_a_time() {
     let stored = Stored::new(&algorithm).expect("a store can decide about it");
     for (at, most) in [(0, most_deltas(&stored)), (1, MOST_STATES)] {
         let all = CLIENTS.div_ceil(most as u64);
-        assert!((all..=all + 1).contains(&pages(&mut store, &mut two, at)));
+        assert!((all..=all + 1).contains(&calls(&mut store, &mut two, at)));
     }
     assert!((0..CLIENTS).all(|client| two.used(1, now, client) == two.used(0, now, client)));
     assert_eq!(two.used(1, now, 2).0, 3);
     // What has not changed is not sent again.
-    assert_eq!(pages(&mut store, &mut two, 1), 1);
+    assert_eq!(calls(&mut store, &mut two, 1), 1);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn the_list_of_what_has_changed_is_cleaned_beside_a_state_that_lives_longer_and_
         store.expire(&others);
     }
     assert!(listed < 100, "{listed} of 781 are named, of which 14 live");
-    let pages = |store: &mut Store, one: &mut Gateways, at| {
+    let calls = |store: &mut Store, one: &mut Gateways, at| {
         let before = store.calls;
         one.sync(store, at, now, CallOutcome::Answered);
         store.calls - before
@@ -245,8 +245,8 @@ fn the_list_of_what_has_changed_is_cleaned_beside_a_state_that_lives_longer_and_
     store.expire(&gone);
     one.join();
     one.join();
-    assert!(pages(&mut store, &mut one, 1) > 1);
-    assert_eq!((pages(&mut store, &mut one, 2), store.listed(&one)), (1, 0));
+    assert!(calls(&mut store, &mut one, 1) > 1);
+    assert_eq!((calls(&mut store, &mut one, 2), store.listed(&one)), (1, 0));
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn what_a_clock_ahead_has_counted_in_the_next_window_takes_nothing_from_this_one
             most: MOST_STATES,
             deltas: &[delta],
         };
-        let page = store.sync(&push, Instant::from_nanos(begin + now * 1_000_000));
-        let numbers = &page.states[0].numbers;
+        let reply = store.sync(&push, Instant::from_nanos(begin + now * 1_000_000));
+        let numbers = &reply.states[0].numbers;
         ((numbers[0] - begin / 1_000) / 1_000, numbers[2])
     };
     assert_eq!(send(95, 100, 5), (100, 5));

@@ -60,7 +60,7 @@ fn merging(rule: &Stored) -> usize {
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct SyncReply {
     /// When, by its clock.
     pub now: Instant,
     /// The latest version in this answer.
@@ -150,7 +150,7 @@ impl Question {
     }
 
     /// Returns what a glance has found at `time`, if there is nothing new.
-    pub(super) fn glanced(&self, time: &Value, latest: &Value) -> Option<Page> {
+    pub(super) fn glanced(&self, time: &Value, latest: &Value) -> Option<SyncReply> {
         let Self::Glance { known, .. } = *self else { return None };
         let (seconds, micros): (u64, u64) = FromRedisValue::from_redis_value(time.clone()).ok()?;
         let now = seconds.checked_mul(1_000_000)?.checked_add(micros)?;
@@ -161,7 +161,7 @@ impl Question {
             _ => return None,
         };
         // A store that forgot its states begins again: that needs a call.
-        (latest <= known && known <= latest.max(now)).then(|| Page {
+        (latest <= known && known <= latest.max(now)).then(|| SyncReply {
             now: Instant::from_nanos(now.saturating_mul(1000)),
             known,
             is_full: false,
@@ -180,7 +180,7 @@ pub fn line(delta: &Delta) -> String {
     line
 }
 
-impl Page {
+impl SyncReply {
     /// Reads the answer to a call.
     ///
     /// # Errors
@@ -265,9 +265,9 @@ mod tests {
             glance.glanced(&time, &Value::Array(latest.to_vec()))
         };
         let version = |version| [text("-"), text(version)];
-        let page = glance(9, &version("9")).expect("nothing new");
-        assert_eq!((page.now, page.known), (Instant::from_nanos(7_000_005_000), 9));
-        assert!(!page.is_full && page.states.is_empty());
+        let reply = glance(9, &version("9")).expect("nothing new");
+        assert_eq!((reply.now, reply.known), (Instant::from_nanos(7_000_005_000), 9));
+        assert!(!reply.is_full && reply.states.is_empty());
         assert_eq!(glance(0, &[]).expect("nothing yet").known, 0);
         assert!(glance(9, &version("8")).is_some(), "the latest state has expired");
         assert!(glance(8_000_000, &version("8000000")).is_some(), "versions may be ahead");
@@ -288,10 +288,10 @@ mod tests {
         let text = |text: &str| Value::BulkString(text.into());
         let answer =
             |states: &[Value]| Value::Array([&[1, 2, 3, 0].map(number)[..], states].concat());
-        let page = Page::read(&answer(&[text("-"), text("7 8")])).expect("a page");
-        assert_eq!((page.now, page.known, page.is_full), (Instant::from_nanos(1_002), 3, false));
+        let reply = SyncReply::read(&answer(&[text("-"), text("7 8")])).expect("a reply");
+        assert_eq!((reply.now, reply.known, reply.is_full), (Instant::from_nanos(1_002), 3, false));
         assert_eq!(
-            (page.states[0].name, &page.states[0].numbers[..]),
+            (reply.states[0].name, &reply.states[0].numbers[..]),
             (StateName::All, &[7, 8][..])
         );
         for wrong in [
@@ -304,7 +304,7 @@ mod tests {
             answer(&[text("-"), text("")]),
             answer(&[text("-")]),
         ] {
-            assert_eq!(Page::read(&wrong), Err(StoreError::InvalidReply), "{wrong:?}");
+            assert_eq!(SyncReply::read(&wrong), Err(StoreError::InvalidReply), "{wrong:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Questions about the states of several rules, over one connection.
 
-use super::call::{Page, Question};
+use super::call::{Question, SyncReply};
 use crate::cluster::{
     error::{Failure, Scope, StoreError, within},
     redis::{StoreConnection, query_all},
@@ -10,7 +10,7 @@ use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
 use tokio::task::JoinSet;
 
 /// The answer to a question: `None` if a glance found something new.
-pub(super) type Answer = Result<Option<Page>, StoreError>;
+pub(super) type Answer = Result<Option<SyncReply>, StoreError>;
 
 impl StoreConnection {
     /// Returns the node that has the states of a rule, in a Redis Cluster.
@@ -88,11 +88,11 @@ impl StoreConnection {
             None => self.push_each(pushes).await,
         };
         let read = |answer: Result<Value, Failure>| {
-            Page::read(&answer?).map_err(|_| Failure::invalid_reply("to a sync"))
+            SyncReply::read(&answer?).map_err(|_| Failure::invalid_reply("to a sync"))
         };
         let heard = |answer| match read(answer) {
             Err(failure) if failure.scope == Scope::Store => Err(self.fail(failure)),
-            page => Ok(page.map(Some).map_err(|failure| self.fail(failure))),
+            reply => Ok(reply.map(Some).map_err(|failure| self.fail(failure))),
         };
         answers.into_iter().map(heard).collect()
     }

@@ -1,6 +1,6 @@
 //! One rule with `sync_interval`: what it has to send, what it has sent, and what it knows.
 
-use super::call::{GLANCE_COST, MOST_STATES, Page, Push, Question, line, most_deltas};
+use super::call::{GLANCE_COST, MOST_STATES, Push, Question, SyncReply, line, most_deltas};
 use crate::{
     cluster::store::Store,
     config::{RuleSync, Shared, Snapshot},
@@ -189,7 +189,7 @@ impl Rule {
             number: self.number,
             known: self.known,
             late: late(self.sync.interval),
-            // Twice as many as in the last answer, so that a long list soon has large pages.
+            // Twice as many as in the last answer, so that a long list soon has large replies.
             most: (2 * self.received + 4).min(MOST_STATES),
             deltas: &self.deltas,
         }
@@ -218,24 +218,24 @@ impl Rule {
     }
 
     /// Takes over the states of an answer, which confirms the deltas.
-    pub(super) fn take_over(&mut self, trip: RoundTrip, page: &Page) {
+    pub(super) fn take_over(&mut self, trip: RoundTrip, reply: &SyncReply) {
         self.sync.is_rejected.store(false, Relaxed);
         self.deltas.clear();
-        self.known = page.known;
+        self.known = reply.known;
         self.heard = trip.came;
-        // Many states of a long list may have expired: the next page is a whole one.
-        self.received = if page.is_full { MOST_STATES } else { page.states.len() };
+        // Many states of a long list may have expired: the next reply may be a full one.
+        self.received = if reply.is_full { MOST_STATES } else { reply.states.len() };
         for source in &mut self.former {
             if !source.has_clock {
                 source.adopt(trip, &[]);
             }
         }
         self.former.retain(|source| source.from.is_some());
-        let has_forgotten = !self.is_gone && self.source.adopt(trip, &page.states);
+        let has_forgotten = !self.is_gone && self.source.adopt(trip, &reply.states);
         if has_forgotten {
             self.known = 0;
         }
-        let has_to_ask = has_forgotten || (page.is_full && !self.is_gone);
+        let has_to_ask = has_forgotten || (reply.is_full && !self.is_gone);
         self.is_under_way = self.has_unsent() || has_to_ask;
         self.has_learned |= !has_to_ask;
     }

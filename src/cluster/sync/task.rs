@@ -245,13 +245,13 @@ impl SyncTask {
             let was_rejected = rule.is_rejected();
             rule.called = asked.at;
             match answer {
-                Ok(Some(page)) => {
-                    self.store.on_states(rule.deltas.len(), page.states.len());
-                    if page.is_set_back {
+                Ok(Some(reply)) => {
+                    self.store.on_states(rule.deltas.len(), reply.states.len());
+                    if reply.is_set_back {
                         self.store.on_stale(&name, came);
                     }
-                    let trip = RoundTrip { asked: asked.at, given: page.now, came };
-                    rule.take_over(trip, &page);
+                    let trip = RoundTrip { asked: asked.at, given: reply.now, came };
+                    rule.take_over(trip, &reply);
                 }
                 Ok(None) => rule.look_closer(),
                 Err(_) => rule.reject(),

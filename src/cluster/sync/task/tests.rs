@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::sync::{
-    call::{BUDGET, GLANCE_COST, Page},
+    call::{BUDGET, GLANCE_COST, SyncReply},
     rule,
 };
 use crate::{
@@ -67,9 +67,9 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
 }
 
 /// Returns an answer without states.
-fn page(now: Instant) -> (RoundTrip, Page) {
+fn reply(now: Instant) -> (RoundTrip, SyncReply) {
     let trip = RoundTrip { asked: now, given: now, came: now };
-    (trip, Page { now, known: 0, is_full: false, is_set_back: false, states: Vec::new() })
+    (trip, SyncReply { now, known: 0, is_full: false, is_set_back: false, states: Vec::new() })
 }
 
 impl SyncTask {
@@ -129,7 +129,7 @@ async fn after_a_failure_the_rule_that_was_called_longest_ago_goes_first_and_alo
                 let rule = task.rules.get_mut(&names[0]).unwrap();
                 rule.source.has_clock = true;
                 rule.source.from = None;
-                task.answer(now, |_| Ok(Some(page(now).1)));
+                task.answer(now, |_| Ok(Some(reply(now).1)));
                 answered.push(names[0].clone());
             }
         }
@@ -161,7 +161,7 @@ async fn what_the_store_rejects_is_kept_and_sent_again_and_keeps_no_rule_from_en
     task.answer(
         now,
         |name| {
-            if *name == first { Err(StoreError::Other) } else { Ok(Some(page(now).1)) }
+            if *name == first { Err(StoreError::Other) } else { Ok(Some(reply(now).1)) }
         },
     );
     let is_rejected = |task: &SyncTask| task.rules[&first].is_rejected();
@@ -175,7 +175,7 @@ async fn what_the_store_rejects_is_kept_and_sent_again_and_keeps_no_rule_from_en
     let rule = &task.rules[&first];
     assert_eq!((rule.number, rule.deltas.len()), (7, 1), "the same call again");
     assert!(!rule.question(&task.store).0.is_glance());
-    task.answer(later, |_| Ok(Some(page(later).1)));
+    task.answer(later, |_| Ok(Some(reply(later).1)));
     assert!(!is_rejected(&task));
 }
 
@@ -195,14 +195,14 @@ async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
                 |name: &&Arc<str>| task.rules[*name].question(&task.store).0.is_glance();
             let quiet: Vec<_> = names.iter().filter(is_glance).cloned().collect();
             glances.push(quiet.len());
-            let (way, page) = page(now);
+            let (way, reply) = reply(now);
             let state = RemoteState { name: StateName::All, numbers: vec![0, 0, 1].into() };
             task.answer(way.came, |name| {
                 if quiet.contains(name) {
-                    return Ok((turn != 3).then(|| page.clone()));
+                    return Ok((turn != 3).then(|| reply.clone()));
                 }
                 let states = if turn == 3 { vec![state.clone()] } else { Vec::new() };
-                Ok(Some(Page { states, ..page.clone() }))
+                Ok(Some(SyncReply { states, ..reply.clone() }))
             });
         }
     }
@@ -219,9 +219,14 @@ async fn a_rule_that_forgets_as_the_clock_of_the_store_steps_back_asks_for_all_a
     let came = rule.due + Duration::from_hours(1);
     for (back, asks_again) in [(0, false), (100, false), (5_000, true), (5_000, false)] {
         let given = came - Duration::from_millis(back);
-        let page =
-            Page { now: given, known: 9, is_full: false, is_set_back: false, states: Vec::new() };
-        rule.take_over(RoundTrip { asked: came, given, came }, &page);
+        let reply = SyncReply {
+            now: given,
+            known: 9,
+            is_full: false,
+            is_set_back: false,
+            states: Vec::new(),
+        };
+        rule.take_over(RoundTrip { asked: came, given, came }, &reply);
         // It sends what it has when it learns the clock.
         rule.source.from = None;
         rule.deltas = Vec::new();

@@ -5,7 +5,7 @@
 
 use super::{
     query::Query,
-    view::{Around, ConfigView, HistoryView, Page, SampleView},
+    view::{Around, ConfigView, HistoryView, RoutesPage, SampleView},
 };
 use crate::admin::{context::Admin, keys::Names};
 use bytes::Bytes;
@@ -24,7 +24,7 @@ const STEADY: u64 = 5;
 struct Client {
     admin: Arc<Admin>,
     query: Query,
-    page: Page,
+    page: RoutesPage,
     /// Under which version of the configuration the page was made.
     version: u64,
     /// The routes whose history it has.
@@ -40,7 +40,7 @@ pub(crate) async fn send(admin: Arc<Admin>, query: Query, events: mpsc::Sender<B
     let mut client = Client {
         admin,
         query,
-        page: Page::default(),
+        page: RoutesPage::default(),
         version: 0,
         sent: HashSet::new(),
         edits: None,
@@ -66,7 +66,7 @@ impl Client {
         let board = self.admin.sampler.board();
         let Some((snapshot, _)) = board.routes() else { return };
         if self.events.is_multiple_of(STEADY) || snapshot.version != self.version {
-            self.page = Page::of(&board, &self.query);
+            self.page = RoutesPage::of(&board, &self.query);
             self.version = snapshot.version;
         }
     }
@@ -90,7 +90,7 @@ impl Client {
         let board = admin.sampler.board();
         let Some((snapshot, tracks)) = board.routes() else { return text + ": no sample yet\n\n" };
         if snapshot.version != self.version {
-            self.page = Page::of(&board, &self.query);
+            self.page = RoutesPage::of(&board, &self.query);
             self.version = snapshot.version;
         }
         let around = Around {

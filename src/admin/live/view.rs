@@ -228,14 +228,14 @@ impl PointView {
 
 /// The routes that a client sees, by their indexes in the snapshot.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct RoutesPage {
     found: usize,
     number: usize,
     count: usize,
     pub indexes: Vec<usize>,
 }
 
-impl Page {
+impl RoutesPage {
     /// Returns the page that `query` asks for.
     pub(super) fn of(board: &Board, query: &Query) -> Self {
         let Some((snapshot, tracks)) = board.routes() else { return Self::default() };
@@ -293,7 +293,7 @@ impl SampleView {
     pub(super) fn of(
         board: &Board,
         snapshot: &Snapshot,
-        page: &Page,
+        page: &RoutesPage,
         query: &Query,
         around: Around<'_>,
     ) -> Self {
@@ -344,7 +344,7 @@ fn rejecting(board: &Board) -> Vec<RejectingView> {
 }
 
 impl RoutesView {
-    fn of(board: &Board, snapshot: &Snapshot, page: &Page, around: Around<'_>) -> Self {
+    fn of(board: &Board, snapshot: &Snapshot, page: &RoutesPage, around: Around<'_>) -> Self {
         let tracks = board.routes().map_or(&[][..], |(_, tracks)| tracks);
         let rows = page.indexes.iter().filter_map(|index| {
             Some(RouteView::of(snapshot.routes.get(*index)?, tracks.get(*index)?, around))

@@ -1,6 +1,9 @@
 //! `flowgate suggest`: from traffic to limits.
 
-use super::{options::Options, page::Page, recording::Recording, study::Study, traffic::Traffic};
+use super::{
+    options::Options, recording::Recording, study::Study, suggested_config::SuggestedConfig,
+    traffic::Traffic,
+};
 use crate::{
     admin_client::{Client, ClientError},
     config::{self, Diagnostics, Text},
@@ -101,7 +104,7 @@ pub fn run(
     let mut source =
         if options.live.live { record(options, files.gateway)? } else { read(options)? };
     let traffic = Traffic::read(&mut source.inputs, &engine, &key, files.routes.is_none());
-    write_page(options, source, &traffic, files.routes.is_some(), out)
+    write_config(options, source, &traffic, files.routes.is_some(), out)
 }
 
 /// Reads files.
@@ -130,7 +133,7 @@ fn record(options: &Options, config: &Path) -> Result<Source, SuggestError> {
     Ok(Source { inputs, name, kind: "recording", notes })
 }
 
-fn write_page(
+fn write_config(
     options: &Options,
     Source { inputs, name, kind, notes: own }: Source,
     traffic: &Traffic,
@@ -158,7 +161,7 @@ fn write_page(
     let found = routes.iter().any(|route| route.proposal.is_ok());
     let clock =
         inputs.times().span(first, last).map_or_else(String::new, |span| format!(", {span}"));
-    let page = Page {
+    let config = SuggestedConfig {
         inputs: name,
         source: kind,
         span: format!("{} long{clock}", spelled(Duration::from_secs(study.length.as_secs()))),
@@ -168,7 +171,7 @@ fn write_page(
         routes,
         is_for_file,
     };
-    out.write_all(page.write().as_bytes())?;
+    out.write_all(config.write().as_bytes())?;
     out.flush()?;
     Ok(if found { SuggestResult::Proposed } else { SuggestResult::Nothing })
 }

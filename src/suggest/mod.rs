@@ -1,7 +1,7 @@
 //! Limits proposed from recorded traffic.
 //!
 //! ```text
-//!  replay::Inputs ──▶ traffic ──▶ peaks ──▶ proposal ──▶ trial ──▶ page
+//!  replay::Inputs ──▶ traffic ──▶ peaks ──▶ proposal ──▶ trial ──▶ suggested config
 //!  files, or a        by route    of each   a limit      by the    YAML
 //!  recording          and key     key                    gates
 //! ```
@@ -11,12 +11,12 @@
 
 mod command;
 mod options;
-mod page;
 mod peaks;
 mod percent;
 mod proposal;
 mod recording;
 mod study;
+mod suggested_config;
 mod traffic;
 mod trial;
 

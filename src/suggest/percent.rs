@@ -1,4 +1,4 @@
-//! Shares, as the command line takes them and the page shows them.
+//! Shares, as the command line takes them and the suggestion shows them.
 
 use core::fmt;
 use std::str::FromStr;

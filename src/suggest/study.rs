@@ -2,10 +2,10 @@
 
 use super::{
     options::Options,
-    page::{self, RouteResult},
     peaks::{Peaks, WINDOWS},
     percent::Percent,
     proposal::{self, Basis, MARGIN, Proposal},
+    suggested_config::{self, RouteResult},
     traffic::{LEAST_REQUESTS, Request, Traffic},
     trial::{self, Limits, Tried, words},
 };
@@ -193,5 +193,5 @@ fn share(tried: &Tried) -> Percent {
 
 fn is_steady(tried: &Tried) -> bool {
     let halves = [0, 1].map(|half| Percent::of(tried.rejected[half], tried.offered[half]));
-    tried.rejected.iter().sum::<u64>() >= LEAST_REJECTED && !page::varies(halves)
+    tried.rejected.iter().sum::<u64>() >= LEAST_REJECTED && !suggested_config::varies(halves)
 }

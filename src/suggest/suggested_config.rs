@@ -29,7 +29,7 @@ pub(super) struct RouteResult {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Page<'a> {
+pub(super) struct SuggestedConfig<'a> {
     /// The names of the inputs.
     pub inputs: String,
     /// What they are: a `log` or a `recording`.
@@ -44,7 +44,7 @@ pub(super) struct Page<'a> {
     pub is_for_file: bool,
 }
 
-impl Page<'_> {
+impl SuggestedConfig<'_> {
     pub(super) fn write(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.

@@ -127,13 +127,13 @@ fn suggest(options: &Options) -> (SuggestResult, String) {
     (result, String::from_utf8(out).unwrap())
 }
 
-/// Returns the share that a page states, and that of the log at `path` with its rules.
-fn shares(page: &str, path: &Path) -> (f64, f64) {
+/// Returns the share that a config states, and that of the log at `path` with its rules.
+fn shares(config: &str, path: &Path) -> (f64, f64) {
     let stated =
-        page.lines().find_map(|line| line.split_once("would have rejected ")?.1.split_once(" %"));
-    let stated: f64 = stated.unwrap_or_else(|| panic!("{page}")).0.parse().unwrap();
-    let plan = Text::new(Path::new("suggested.yaml"), page).rules();
-    let plan = plan.unwrap_or_else(|problems| panic!("{problems}\n{page}"));
+        config.lines().find_map(|line| line.split_once("would have rejected ")?.1.split_once(" %"));
+    let stated: f64 = stated.unwrap_or_else(|| panic!("{config}")).0.parse().unwrap();
+    let plan = Text::new(Path::new("suggested.yaml"), config).rules();
+    let plan = plan.unwrap_or_else(|problems| panic!("{problems}\n{config}"));
     let mut engine = Engine::new(plan, Instant::EPOCH, None);
     let mut inputs = Inputs::open(&[path.to_owned()], None, &mut |_| {}).unwrap();
     let mut counts = [0_u32; 2];
@@ -147,7 +147,7 @@ fn shares(page: &str, path: &Path) -> (f64, f64) {
 }
 
 /// Suggests from one half of a log and tries the other one, in both directions. Returns what was
-/// stated, and the pages.
+/// stated, and the configs.
 #[track_caller]
 fn hold_out(
     shape: fn(&mut Rng) -> Vec<Line>,
@@ -164,19 +164,19 @@ fn hold_out(
     let paths = [folder.path().join("first"), folder.path().join("second")];
     write(&paths[0], &first);
     write(&paths[1], &second);
-    let mut pages = Vec::new();
+    let mut configs = Vec::new();
     for [known, held_out] in [[0, 1], [1, 0]] {
         let mut options = options(paths[known].clone());
         change(&mut options);
-        let (result, page) = suggest(&options);
-        assert_eq!(result, SuggestResult::Proposed, "{page}");
-        let (stated, found) = shares(&page, &paths[held_out]);
+        let (result, config) = suggest(&options);
+        assert_eq!(result, SuggestResult::Proposed, "{config}");
+        let (stated, found) = shares(&config, &paths[held_out]);
         // A share of a hundredth of a percent is next to nothing, whatever the ratio.
         let is_near = (stated - found).abs() <= (0.2 * stated).max(0.01);
-        assert!(is_near, "seed {seed}: stated {stated} %, found {found} %\n{page}");
-        pages.push((stated, page));
+        assert!(is_near, "seed {seed}: stated {stated} %, found {found} %\n{config}");
+        configs.push((stated, config));
     }
-    pages
+    configs
 }
 
 const SEEDS: [u64; 2] = [1, 2];
@@ -185,8 +185,8 @@ const SEEDS: [u64; 2] = [1, 2];
 fn like_clients_are_left_alone() {
     for shape in [steady, diurnal, bursts] {
         for seed in SEEDS {
-            for (stated, page) in hold_out(shape, seed, |_| {}) {
-                assert!(stated < 0.01, "{page}");
+            for (stated, config) in hold_out(shape, seed, |_| {}) {
+                assert!(stated < 0.01, "{config}");
             }
         }
     }
@@ -195,11 +195,11 @@ fn like_clients_are_left_alone() {
 #[test]
 fn a_scraper_is_limited_and_nobody_else() {
     for seed in SEEDS {
-        for (stated, page) in hold_out(with_scraper, seed, |_| {}) {
-            assert!((10.0..40.0).contains(&stated), "{page}");
+        for (stated, config) in hold_out(with_scraper, seed, |_| {}) {
+            assert!((10.0..40.0).contains(&stated), "{config}");
             assert!(
-                page.contains("of 1 of 151 clients") && page.contains("192.0.2.200 with"),
-                "{page}"
+                config.contains("of 1 of 151 clients") && config.contains("192.0.2.200 with"),
+                "{config}"
             );
         }
     }
@@ -215,9 +215,9 @@ fn a_few_large_clients_are_stated_as_they_are() {
 #[test]
 fn a_target_is_kept_and_stated() {
     for shape in [with_scraper, heavy_tailed] {
-        let pages = hold_out(shape, 1, |options| options.target = "5%".parse().ok());
-        for (stated, page) in pages {
-            assert!((3.0..=5.0).contains(&stated), "{page}");
+        let configs = hold_out(shape, 1, |options| options.target = "5%".parse().ok());
+        for (stated, config) in configs {
+            assert!((3.0..=5.0).contains(&stated), "{config}");
         }
     }
 }
@@ -227,9 +227,9 @@ fn what_happened_once_is_no_reason_for_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     write(&path, &visited_once(&mut Rng::with_seed(1)));
-    let (_, page) = suggest(&options(path));
-    assert!(page.contains("no client stands out for long"), "{page}");
-    assert!(page.contains("would have rejected 0 % of the requests"), "{page}");
+    let (_, config) = suggest(&options(path));
+    assert!(config.contains("no client stands out for long"), "{config}");
+    assert!(config.contains("would have rejected 0 % of the requests"), "{config}");
 }
 
 #[test]
@@ -238,29 +238,29 @@ fn a_log_that_is_too_short_is_named_as_such() {
     let path = folder.path().join("log");
     let lines: Vec<Line> = (0..2000).map(|n| (f64::from(n), 1)).collect();
     write(&path, &lines);
-    let (result, page) = suggest(&options(path.clone()));
+    let (result, config) = suggest(&options(path.clone()));
     assert_eq!(result, SuggestResult::Nothing);
     assert!(
-        page.contains(
+        config.contains(
             "no limit is suggested: the log is too short; for a window of 1s it must be 10s long"
         ),
-        "{page}"
+        "{config}"
     );
     write(&path, &lines[..20]);
-    let (result, page) = suggest(&options(path.clone()));
+    let (result, config) = suggest(&options(path.clone()));
     assert_eq!(result, SuggestResult::Nothing);
-    assert!(page.contains("20 requests are too few; 1000 are needed"), "{page}");
+    assert!(config.contains("20 requests are too few; 1000 are needed"), "{config}");
     write(&path, &[]);
-    let (result, page) = suggest(&options(path.clone()));
+    let (result, config) = suggest(&options(path.clone()));
     assert_eq!(result, SuggestResult::Nothing);
     assert!(
-        Text::new(Path::new("page"), &page).rules().is_ok() || page.contains("0 requests"),
-        "{page}"
+        Text::new(Path::new("config"), &config).rules().is_ok() || config.contains("0 requests"),
+        "{config}"
     );
     let longer = Options { window: Some(Duration::from_hours(1)), ..options(path.clone()) };
     write(&path, &steady(&mut Rng::with_seed(1)));
-    let (_, page) = suggest(&longer);
-    assert!(page.contains("for a window of 1h it must be 10h long"), "{page}");
+    let (_, config) = suggest(&longer);
+    assert!(config.contains("for a window of 1h it must be 10h long"), "{config}");
 }
 
 #[test]
@@ -273,9 +273,9 @@ fn windows_and_margins_are_those_that_are_asked_for() {
     let limit = |window: &str, margin: Option<&str>| {
         let window = humantime::parse_duration(window).ok();
         let margin = margin.map(|margin| margin.parse::<Percent>().unwrap());
-        let (_, page) = suggest(&Options { window, margin, ..options(path.clone()) });
-        let line = page.lines().find(|line| line.contains("        limit: "));
-        line.unwrap_or_else(|| panic!("{page}")).trim().to_owned()
+        let (_, config) = suggest(&Options { window, margin, ..options(path.clone()) });
+        let line = config.lines().find(|line| line.contains("        limit: "));
+        line.unwrap_or_else(|| panic!("{config}")).trim().to_owned()
     };
     assert_eq!(limit("1m", None), "limit: 15/1m");
     assert_eq!(limit("1m", Some("0%")), "limit: 10/1m");
@@ -294,22 +294,22 @@ fn routes_are_those_of_the_file_or_first_segments() {
         writeln!(text, "{{\"t\":{at},\"client_ip\":\"192.0.2.{client}\",\"path\":\"{place}\",\"host\":\"shop.example\"}}").unwrap();
     }
     fs::write(&path, text).unwrap();
-    let (_, page) = suggest(&options(path.clone()));
+    let (_, config) = suggest(&options(path.clone()));
     for part in [
         "  - name: api\n    match: { path_prefix: /api }",
         "  - name: img\n",
         "  - name: rest\n    match: { path_prefix: / }",
     ] {
-        assert!(page.contains(part), "{page}");
+        assert!(config.contains(part), "{config}");
     }
     let file = folder.path().join("gateway.yaml");
     fs::write(&file, ALL_BUT_IMAGES).unwrap();
     let mut out = Vec::new();
     run(&options(path), Files { routes: Some(&file), gateway: &file }, &mut out).unwrap();
-    let page = String::from_utf8(out).unwrap();
-    assert!(page.contains("  - name: shop\n    # with the `match`"), "{page}");
-    assert!(page.contains("1000 requests that reach no route are left out"), "{page}");
-    assert!(!page.contains("listeners"), "{page}");
+    let config = String::from_utf8(out).unwrap();
+    assert!(config.contains("  - name: shop\n    # with the `match`"), "{config}");
+    assert!(config.contains("1000 requests that reach no route are left out"), "{config}");
+    assert!(!config.contains("listeners"), "{config}");
 }
 
 const ALL_BUT_IMAGES: &str = "\
@@ -381,7 +381,7 @@ fn the_same_traffic_in_every_format_gives_the_same_limit() {
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut pages: Vec<(String, Vec<String>)> = Vec::new();
+    let mut configs: Vec<(String, Vec<String>)> = Vec::new();
     for (name, line) in FORMATS {
         let lines = requests.iter().map(|(client, minute, second)| line(*client, *minute, *second));
         let text = lines.collect::<Vec<_>>().join("\n") + "\n";
@@ -393,16 +393,16 @@ fn the_same_traffic_in_every_format_gives_the_same_limit() {
         ] {
             let path = folder.path().join(&name);
             fs::write(&path, bytes).unwrap();
-            let (result, page) = suggest(&options(path));
-            assert_eq!(result, SuggestResult::Proposed, "{name}: {page}");
+            let (result, config) = suggest(&options(path));
+            assert_eq!(result, SuggestResult::Proposed, "{name}: {config}");
             let rules: Vec<String> =
-                page.lines().filter(|line| line.contains("limit:")).map(str::to_owned).collect();
-            assert!(!rules.is_empty(), "{name}: {page}");
-            pages.push((name, rules));
+                config.lines().filter(|line| line.contains("limit:")).map(str::to_owned).collect();
+            assert!(!rules.is_empty(), "{name}: {config}");
+            configs.push((name, rules));
         }
     }
-    let (_, expected) = &pages[0];
-    for (name, rules) in &pages {
+    let (_, expected) = &configs[0];
+    for (name, rules) in &configs {
         assert_eq!(rules, expected, "{name}");
     }
 }

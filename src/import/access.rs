@@ -1,9 +1,9 @@
 //! Who may use a location: `allow` and `deny`, and passwords.
 
 use super::{
+    converted_config::Fields,
     guards::is_guarded,
     networks::{listed, network},
-    page::Fields,
     report::Report,
     scope::Scope,
     tree::Directive,

@@ -1,9 +1,9 @@
 //! `flowgate import`: from `nginx.conf` to `gateway.yaml`.
 
 use super::{
+    converted_config::ConvertedConfig,
     limits::Zones,
     listeners,
-    page::Page,
     read::{self, ReadError},
     reasons::reason,
     report::Report,
@@ -97,14 +97,14 @@ pub fn run(
     let folder = options.input.parent().unwrap_or_else(|| Path::new(""));
     let folder =
         path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
-    let (page, lines) = convert(&tree, &folder?, report);
+    let (config, lines) = convert(&tree, &folder?, report);
     for line in &lines {
         writeln!(err, "{line}")?;
     }
-    if page.listeners.is_empty() || page.routes.is_empty() {
+    if config.listeners.is_empty() || config.routes.is_empty() {
         return Err(ImportError::Nothing(options.input.display().to_string()));
     }
-    let text = page.write();
+    let text = config.write();
     let checked = Text::new(Path::new("gateway.yaml"), &text).rules();
     checked.map_err(|problems| ImportError::Invalid(Box::new(problems)))?;
     match &options.output {
@@ -120,19 +120,23 @@ fn write_new(path: &Path, text: &str) -> Result<(), ImportError> {
 }
 
 /// Returns the result, and a line for each directive that is not in it as it was.
-pub(super) fn convert(tree: &Tree, folder: &Path, mut report: Report) -> (Page, Vec<String>) {
+pub(super) fn convert(
+    tree: &Tree,
+    folder: &Path,
+    mut report: Report,
+) -> (ConvertedConfig, Vec<String>) {
     let http = http(tree, &mut report);
-    let mut page = converted(tree, &http, folder, &mut report);
+    let mut config = converted(tree, &http, folder, &mut report);
     take_usual(&tree.directives, &mut report);
     report.note_the_rest(&tree.directives, reason);
     let lines = report.lines(tree);
     let name = tree.files.first().map_or("", String::as_str);
-    page.comments.push(format!("{name}, converted by `flowgate import`"));
+    config.comments.push(format!("{name}, converted by `flowgate import`"));
     if !lines.is_empty() {
-        page.comments.push(format!("Not converted, or with a difference ({}):", lines.len()));
-        page.comments.extend(lines.iter().map(|line| format!("  {line}")));
+        config.comments.push(format!("Not converted, or with a difference ({}):", lines.len()));
+        config.comments.extend(lines.iter().map(|line| format!("  {line}")));
     }
-    (page, lines)
+    (config, lines)
 }
 
 /// Returns the block `http`, or the whole file if its servers are in none.
@@ -146,7 +150,7 @@ fn http(tree: &Tree, report: &mut Report) -> Directive {
     Directive { id: usize::MAX, file: 0, line: 1, name: "http".into(), args: Vec::new(), block }
 }
 
-fn converted(tree: &Tree, http: &Directive, folder: &Path, report: &mut Report) -> Page {
+fn converted(tree: &Tree, http: &Directive, folder: &Path, report: &mut Report) -> ConvertedConfig {
     let servers: Vec<_> = http.all("server").collect();
     let maps: Vec<_> = http
         .inner()
@@ -156,11 +160,14 @@ fn converted(tree: &Tree, http: &Directive, folder: &Path, report: &mut Report) 
     let zones = Zones::read(http, &maps, report);
     let upstreams = Upstreams::read(http);
     let mut listeners = listeners::read(&servers, report);
-    let mut page = Page { settings: settings(&tree.directives, http, report), ..Page::default() };
+    let mut config = ConvertedConfig {
+        settings: settings(&tree.directives, http, report),
+        ..ConvertedConfig::default()
+    };
     listeners.retain(|listener| {
         let item = listener.item(http, &servers, folder, report);
         let is_usable = item.is_some();
-        page.listeners.extend(item);
+        config.listeners.extend(item);
         is_usable
     });
     let all_hosts: Vec<_> = servers.iter().map(|server| hosts(server, report)).collect();
@@ -194,7 +201,7 @@ fn converted(tree: &Tree, http: &Directive, folder: &Path, report: &mut Report) 
         }
     }
     routes.zones.note_shared(report);
-    page.routes = routes.items;
-    page.upstreams = routes.upstreams.into_items();
-    page
+    config.routes = routes.items;
+    config.upstreams = routes.upstreams.into_items();
+    config
 }

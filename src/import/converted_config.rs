@@ -46,7 +46,7 @@ pub(super) struct Item {
 
 /// The whole file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Page {
+pub(super) struct ConvertedConfig {
     pub comments: Vec<String>,
     pub listeners: Vec<Item>,
     pub upstreams: Vec<Item>,
@@ -61,7 +61,7 @@ impl Item {
     }
 }
 
-impl Page {
+impl ConvertedConfig {
     pub(super) fn write(&self) -> String {
         let mut out = String::new();
         comment(&mut out, "", &self.comments);

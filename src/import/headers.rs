@@ -1,7 +1,7 @@
 //! Header fields that nginx sets, hides and adds.
 
 use super::{
-    page::Fields,
+    converted_config::Fields,
     report::Report,
     scope::Scope,
     template::{Known, template},

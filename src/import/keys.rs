@@ -1,8 +1,8 @@
 //! What a limit of nginx counts by.
 
 use super::{
+    converted_config::Fields,
     networks::{listed, network},
-    page::Fields,
     report::Report,
     template::{Piece, pieces},
     tree::Directive,

@@ -1,9 +1,9 @@
 //! `limit_req` and `limit_conn` as rules.
 
 use super::{
+    converted_config::Fields,
     keys::Key,
     numbers::{Rate, size, spelled},
-    page::Fields,
     report::Report,
     scope::Scope,
     tree::Directive,

@@ -1,7 +1,7 @@
 //! `listen`: the listeners, and which servers each has.
 
 use super::{
-    page::{Fields, Item},
+    converted_config::{Fields, Item},
     report::Report,
     scope::Scope,
     tree::Directive,

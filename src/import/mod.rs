@@ -1,7 +1,7 @@
 //! A configuration of nginx as `gateway.yaml`.
 //!
 //! ```text
-//! words ──▶ read ──▶ tree of directives ──▶ servers, locations, limits, … ──▶ page
+//! words ──▶ read ──▶ tree of directives ──▶ servers, locations, limits, … ──▶ converted config
 //!                    with its includes       each takes what it converts       YAML
 //! ```
 //!
@@ -10,6 +10,7 @@
 
 mod access;
 mod command;
+mod converted_config;
 mod guards;
 mod headers;
 mod include;
@@ -23,7 +24,6 @@ mod nested;
 mod networks;
 mod numbers;
 mod order;
-mod page;
 mod pattern;
 mod proxied;
 mod read;

@@ -1,9 +1,9 @@
 //! `proxy_pass`: the upstream of a location, and what it is asked for.
 
 use super::{
+    converted_config::Fields,
     headers,
     numbers::{spelled, time},
-    page::Fields,
     report::Report,
     scope::Scope,
     template::Known,

@@ -1,7 +1,7 @@
 //! `return` and `rewrite … permanent` as answers of flowgate.
 
 use super::{
-    page::Fields,
+    converted_config::Fields,
     report::Report,
     scope::Scope,
     template::{Known, template},

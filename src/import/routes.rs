@@ -2,6 +2,7 @@
 
 use super::{
     access::{access, no_client},
+    converted_config::{Fields, Item},
     guards::is_rejecting,
     headers,
     limits::Zones,
@@ -9,7 +10,6 @@ use super::{
     matched::Matched,
     numbers::{size, sized},
     order::ordered,
-    page::{Fields, Item},
     proxied::{Place, proxied},
     report::Report,
     returns::{NOT_CONVERTED, answer, redirect, respond},

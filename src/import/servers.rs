@@ -1,6 +1,6 @@
 //! Which requests a server gets: its listeners and its names.
 
-use super::{listeners::Listener, page::Fields, report::Report, tree::Directive};
+use super::{converted_config::Fields, listeners::Listener, report::Report, tree::Directive};
 use serde_json::{Value, json};
 
 /// A part of what a server gets: some listeners, and some hosts or all.

@@ -1,9 +1,9 @@
 //! What holds for the whole file.
 
 use super::{
+    converted_config::Fields,
     networks::{listed, network},
     numbers::{size, sized, spelled, time},
-    page::Fields,
     report::Report,
     routes::USUAL_BODY,
     scope::Scope,

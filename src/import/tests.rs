@@ -47,11 +47,11 @@ fn import(text: &str) -> Result<(String, Vec<String>), String> {
     let path = folder.path().join("nginx.conf");
     fs::write(&path, text).unwrap();
     let (tree, report) = read(&path).map_err(|error| error.to_string())?;
-    let (mut page, lines) = convert(&tree, Path::new("/etc/nginx"), report);
-    page.comments.clear();
+    let (mut config, lines) = convert(&tree, Path::new("/etc/nginx"), report);
+    config.comments.clear();
     let folder = folder.path().display().to_string() + "/";
     let short = |text: &str| text.replace(&folder, "");
-    Ok((short(&page.write()), lines.iter().map(|line| short(line)).collect()))
+    Ok((short(&config.write()), lines.iter().map(|line| short(line)).collect()))
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn files_are_included_within_bounds() {
     write("conf.d/.c.conf", "nothing");
     write("nginx.conf", "http { include conf.d/*.conf; include none/*; include missing.conf; }");
     let (tree, report) = read(&path).unwrap();
-    let (page, lines) = convert(&tree, folder.path(), report);
-    let listeners: Vec<_> = page.listeners.iter().map(|item| item.text("listen")).collect();
+    let (config, lines) = convert(&tree, folder.path(), report);
+    let listeners: Vec<_> = config.listeners.iter().map(|item| item.text("listen")).collect();
     assert_eq!(listeners, ["0.0.0.0:81", "0.0.0.0:82"]);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("missing.conf cannot be read"), "{lines:?}");

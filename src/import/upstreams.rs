@@ -1,8 +1,8 @@
 //! `upstream` blocks and the addresses that `proxy_pass` names.
 
 use super::{
+    converted_config::{Fields, Item},
     numbers::{spelled, time},
-    page::{Fields, Item},
     report::Report,
     scope::Scope,
     tree::Directive,

@@ -169,7 +169,7 @@ fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnos
 /// Returns what is wrong with the mark `end`, which means nothing unless it is the last key.
 fn misplaced_end(spec: &FileSpec, root: &Node<'_>) -> Option<Problem> {
     let Content::Map(entries) = &root.content else { return None };
-    let last = entries.last()?.0.place;
-    let place = spec.end.place.filter(|place| *place != last)?;
-    Some(include::misplaced_end(place, Some(last)))
+    let last = entries.last()?.0.span;
+    let span = spec.end.span.filter(|span| *span != last)?;
+    Some(include::misplaced_end(span, Some(last)))
 }

@@ -22,14 +22,14 @@ impl Compiler {
         let spec = &at.value;
         if !spec.allow.is_written() && !spec.deny.is_written() {
             self.error(
-                Problem::error(at.place, "`access` without `allow` and `deny`").help(
+                Problem::error(at.span, "`access` without `allow` and `deny`").help(
                     "write `allow: [10.0.0.0/8]`, or remove it: all clients may use the route",
                 ),
             );
         }
         if let Some(at) = spec.allow.as_ref().filter(|at| at.written && at.value.0.0.is_empty()) {
             self.warn(
-                Problem::warning(Lint::AccessForNobody, at.place, "no client may use the route")
+                Problem::warning(Lint::AccessForNobody, at.span, "no client may use the route")
                     .help("write an address or a range, as in `10.0.0.0/8`, or remove `allow`"),
             );
         }
@@ -39,9 +39,9 @@ impl Compiler {
             if let Some(denied) = denied.iter().find(covers) {
                 let message = format!("`{}` is allowed and denied", allowed.value.0);
                 self.warn(
-                    Problem::warning(Lint::AllowedAndDenied, allowed.place, message)
+                    Problem::warning(Lint::AllowedAndDenied, allowed.span, message)
                         .label("never allowed")
-                        .also(denied.place, "`deny` wins, whatever the order")
+                        .also(denied.span, "`deny` wins, whatever the order")
                         .help("remove one; `allow` alone denies all other clients"),
                 );
             }
@@ -58,9 +58,9 @@ impl Compiler {
         rules: &[RulePlan],
         files: &Files,
     ) -> (Option<Auth>, u64) {
-        let Some(At { value: spec, place, .. }) = key.as_ref() else { return (None, 0) };
+        let Some(At { value: spec, span, .. }) = key.as_ref() else { return (None, 0) };
         if !spec.basic.is_written() && !spec.jwt.is_written() {
-            self.error(Problem::error(*place, "`auth` without `basic` or `jwt`").help(
+            self.error(Problem::error(*span, "`auth` without `basic` or `jwt`").help(
                 "write `auth: { basic: FILE }` or `auth: { jwt: { jwks: FILE } }`, or remove it",
             ));
         }
@@ -81,9 +81,9 @@ impl Compiler {
         let source = match (&spec.header.at, &spec.cookie.at) {
             (Some(header), Some(cookie)) => {
                 self.error(
-                    Problem::error(cookie.place, "a token in a header and in a cookie")
+                    Problem::error(cookie.span, "a token in a header and in a cookie")
                         .label("here")
-                        .also(header.place, "and here")
+                        .also(header.span, "and here")
                         .help("write one of `header` and `cookie`"),
                 );
                 return None;
@@ -162,7 +162,7 @@ impl Compiler {
                 continue;
             };
             let message = format!("the rule `{}` counts by `{}`, and {lacks}", rule.name, rule.key);
-            self.error(Problem::error(rule.place, message).help(help));
+            self.error(Problem::error(rule.span, message).help(help));
         }
     }
 }
@@ -184,7 +184,7 @@ fn read<T>(
     parse: impl FnOnce(&str) -> Result<T, (String, &'static str)>,
 ) -> Result<(T, u64), Problem> {
     let shown = quoted(&file.value.to_string_lossy());
-    let problem = |message: String, help: &str| Problem::error(file.place, message).help(help);
+    let problem = |message: String, help: &str| Problem::error(file.span, message).help(help);
     let bytes = match files.get(&file.value) {
         Some(Ok(bytes)) => bytes,
         Some(Err(why)) => {

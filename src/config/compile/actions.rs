@@ -7,7 +7,7 @@ use super::{
 use crate::{
     config::{
         decode::{At, Either, Key},
-        diagnostics::{Lint, Place, Problem, quoted},
+        diagnostics::{Lint, Problem, SourceSpan, quoted},
         plan::{Action, Piece, Placeholder, Redirect, Respond, RoutePlan},
         spec::{
             RedirectSpec, RespondSpec, RewriteSpec, RouteSpec,
@@ -23,32 +23,32 @@ use std::collections::HashMap;
 const HTTPS: &str = "https://{host}{path}";
 
 impl Compiler {
-    /// Compiles what the route at `place` does. `upstreams` has their indexes.
+    /// Compiles what the route at `span` does. `upstreams` has their indexes.
     pub(super) fn action(
         &mut self,
         spec: &RouteSpec,
-        place: Place,
+        span: SourceSpan,
         upstreams: &HashMap<&str, usize>,
     ) -> Option<Action<usize>> {
         let upstream = spec.upstream.as_ref();
         let keys = [
-            ("upstream", spec.upstream.place),
-            ("redirect", spec.redirect.place),
-            ("respond", spec.respond.place),
+            ("upstream", spec.upstream.span),
+            ("redirect", spec.redirect.span),
+            ("respond", spec.respond.span),
         ];
-        let mut written = keys.into_iter().filter_map(|(name, place)| Some((name, place?)));
+        let mut written = keys.into_iter().filter_map(|(name, span)| Some((name, span?)));
         match (written.next(), written.next()) {
             (None, _) => {
                 let name = upstreams.keys().min().map_or("checkout", |name| *name);
                 let help = format!("write `upstream: {name}`, `redirect: https` or `respond: 204`");
                 let message = "a route needs one of `upstream`, `redirect` and `respond`";
-                self.error(Problem::error(place, message).help(help));
+                self.error(Problem::error(span, message).help(help));
                 return None;
             }
-            (Some((first, at)), Some((second, place))) => {
+            (Some((first, at)), Some((second, span))) => {
                 let message = format!("a route has `{first}` or `{second}`, not both");
                 self.error(
-                    Problem::error(place, message)
+                    Problem::error(span, message)
                         .label("a second one")
                         .also(at, "the first")
                         .help("remove one of the two, or write two routes"),
@@ -56,13 +56,13 @@ impl Compiler {
             }
             (Some(_), None) => {}
         }
-        if spec.upstream.place.is_none() {
+        if spec.upstream.span.is_none() {
             self.without_upstream(spec);
         }
         let upstream = upstream.and_then(|name| self.upstream_of(name, upstreams));
         let redirect = spec.redirect.at.as_ref().and_then(|at| match &*at.value {
             Either::Plain(to) => {
-                self.redirect(&At { value: to, place: at.place, written: true }, None)
+                self.redirect(&At { value: to, span: at.span, written: true }, None)
             }
             Either::Map(RedirectSpec { to, status }) => {
                 self.redirect(&to.as_ref()?.as_ref(), status.value().map(|status| status.0))
@@ -87,7 +87,7 @@ impl Compiler {
                 suggestion(&name.value.0, by_name.keys().copied().collect(), "upstream")
             };
             let message = format!("there is no upstream {}", quoted(&name.value.0));
-            self.error(Problem::error(name.place, message).help(help));
+            self.error(Problem::error(name.span, message).help(help));
         }
         found
     }
@@ -95,24 +95,24 @@ impl Compiler {
     /// Warns of keys that only requests to an upstream need.
     fn without_upstream(&mut self, spec: &RouteSpec) {
         let keys = [
-            ("breaker", spec.breaker.place),
-            ("request_headers", spec.request_headers.place),
-            ("request_trailers", spec.request_trailers.place),
-            ("retry", spec.retry.place),
-            ("rewrite", spec.rewrite.place),
-            ("upgrades", spec.upgrades.place),
+            ("breaker", spec.breaker.span),
+            ("request_headers", spec.request_headers.span),
+            ("request_trailers", spec.request_trailers.span),
+            ("retry", spec.retry.span),
+            ("rewrite", spec.rewrite.span),
+            ("upgrades", spec.upgrades.span),
         ];
-        for (name, place) in keys {
-            let Some(place) = place else { continue };
+        for (name, span) in keys {
+            let Some(span) = span else { continue };
             let message = format!("`{name}` does nothing in a route without `upstream`");
-            self.warn(Problem::warning(Lint::KeyWithoutEffect, place, message).help("remove it"));
+            self.warn(Problem::warning(Lint::KeyWithoutEffect, span, message).help("remove it"));
         }
     }
 
     fn redirect(&mut self, to: &At<&RedirectTo>, status: Option<StatusCode>) -> Option<Redirect> {
         let is_https = to.value.0 == "https";
         let text = if is_https { HTTPS } else { &to.value.0 };
-        let mut template = self.template(text, to.place, Use::Request);
+        let mut template = self.template(text, to.span, Use::Request);
         let has_query = |piece: &Piece| match piece {
             Piece::Text(text) => text.contains(['?', '#']),
             Piece::Value(value) => *value == Placeholder::Query,
@@ -141,11 +141,11 @@ impl Compiler {
         if !is_whole {
             let message = format!("{} is neither a URL nor a path", quoted(&to.value.0));
             let help = "write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`";
-            self.error(Problem::error(to.place, message).help(help));
+            self.error(Problem::error(to.span, message).help(help));
             return None;
         }
         let default = if is_https { StatusCode::PERMANENT_REDIRECT } else { StatusCode::FOUND };
-        let written = self.substitutions.at(to.place).map(|one| one.written.clone());
+        let written = self.substitutions.at(to.span).map(|one| one.written.clone());
         let words = written.unwrap_or_else(|| template.to_string()).into();
         Some(Redirect { status: status.unwrap_or(default), to: template, words, keeps_query })
     }
@@ -159,52 +159,48 @@ impl Compiler {
         {
             let message = format!("a response with status {} has no body", status.as_u16());
             self.error(
-                Problem::error(at.place, message).help("remove `body`, or write another status"),
+                Problem::error(at.span, message).help("remove `body`, or write another status"),
             );
         }
         let body = spec.body.as_ref().map(|at| {
             let content_type = given.map(|at| headers.remove(at).1);
-            self.body(&at.value.0, at.place, (content_type, Use::Request))
+            self.body(&at.value.0, at.span, (content_type, Use::Request))
         });
         Some(Respond { status, headers, body })
     }
 
     /// Compiles what the upstream is asked for in place of the path.
     pub(super) fn rewrite(&mut self, key: &Key<Box<RewriteSpec>>) -> Option<Rewrite> {
-        let At { value: spec, place, .. } = key.at.as_ref()?;
-        let keys = [
-            spec.strip_prefix.place,
-            spec.add_prefix.place,
-            spec.path_regex.place,
-            spec.host.place,
-        ];
+        let At { value: spec, span, .. } = key.at.as_ref()?;
+        let keys =
+            [spec.strip_prefix.span, spec.add_prefix.span, spec.path_regex.span, spec.host.span];
         if keys.iter().all(Option::is_none) {
             self.error(
-                Problem::error(*place, "a rewrite that changes nothing")
+                Problem::error(*span, "a rewrite that changes nothing")
                     .help("write `rewrite: { strip_prefix: /api }`, or remove it"),
             );
         }
         let mut rewrite = Rewrite::default();
         if let Some(at) = spec.strip_prefix.as_ref() {
-            self.pattern(rewrite.strip(&at.value.0), at.place);
+            self.pattern(rewrite.strip(&at.value.0), at.span);
         }
         if let Some(at) = spec.add_prefix.as_ref() {
-            self.pattern(rewrite.add(&at.value.0), at.place);
+            self.pattern(rewrite.add(&at.value.0), at.span);
         }
         if let Some(regex) = spec.path_regex.value()
             && let (Some(pattern), Some(replace)) = (regex.pattern.as_ref(), regex.replace.as_ref())
-            && self.pattern(rewrite.replace(&pattern.value.0), pattern.place).is_some()
+            && self.pattern(rewrite.replace(&pattern.value.0), pattern.span).is_some()
         {
-            self.pattern(rewrite.by(&replace.value.0), replace.place);
+            self.pattern(rewrite.by(&replace.value.0), replace.span);
         }
         rewrite.host = spec.host.value().map(|host| host.0.clone());
-        self.patterns.extend(spec.host.as_ref().map(|at| at.place));
+        self.patterns.extend(spec.host.as_ref().map(|at| at.span));
         rewrite.words = self.conceal(rewrite.to_string()).into();
         Some(rewrite)
     }
 
-    /// Warns of a route at `place` that sends clients round in circles: those of TLS to https.
-    pub(super) fn circle(&mut self, route: &RoutePlan, matcher: &Matcher, place: Place) {
+    /// Warns of a route at `span` that sends clients round in circles: those of TLS to https.
+    pub(super) fn circle(&mut self, route: &RoutePlan, matcher: &Matcher, span: SourceSpan) {
         let Action::Redirect(redirect) = &route.action else { return };
         let takes = |name| matcher.listeners.is_empty() || matcher.listeners.contains(name);
         let mut by_tls = self.listeners.iter().filter(|(name, is_tls)| *is_tls && takes(name));
@@ -215,7 +211,7 @@ impl Compiler {
             let message =
                 format!("requests of the listener `{name}` are redirected to their own URL");
             self.warn(
-                Problem::warning(Lint::RedirectLoop, place, message)
+                Problem::warning(Lint::RedirectLoop, span, message)
                     .label("takes them too")
                     .help("write `match: { listener: … }` with a listener that has no `tls`"),
             );

@@ -34,7 +34,7 @@ impl Compiler {
                  or listen on this machine only: `127.0.0.1:{}`",
                 at.value.port()
             );
-            self.error(Problem::error(at.place, message).help(help));
+            self.error(Problem::error(at.span, message).help(help));
         }
         let edit = spec.edit.is_true();
         let show_keys = spec.show_keys.is_true();
@@ -44,7 +44,7 @@ impl Compiler {
     /// Warns of a token that other machines can only send in cleartext.
     fn token_in_cleartext(&mut self, at: &At<SocketAddr>) {
         let what = "the admin token crosses the network in cleartext";
-        let warning = Problem::warning(Lint::AdminWithoutTls, at.place, what);
+        let warning = Problem::warning(Lint::AdminWithoutTls, at.span, what);
         let help = format!(
             "write `tls: {{ cert: FILE, key: FILE }}`, or listen on this machine only: \
              `127.0.0.1:{}`",
@@ -54,7 +54,7 @@ impl Compiler {
     }
 
     fn admin_token(&mut self, spec: &AdminSpec, files: &Files) -> Option<Secret> {
-        if let (Some(token), Some(file)) = (spec.token.place, spec.token_file.place) {
+        if let (Some(token), Some(file)) = (spec.token.span, spec.token_file.span) {
             self.error(
                 Problem::error(file, "the admin listener has two tokens")
                     .label("here")
@@ -74,7 +74,7 @@ impl Compiler {
                 let message = format!("cannot read the token file {shown}: {why}");
                 let help = "write the name of a file that the gateway's user may read; relative \
                             names are meant from this file's folder";
-                self.error(Problem::error(file.place, message).help(help));
+                self.error(Problem::error(file.span, message).help(help));
                 return None;
             }
         };
@@ -82,7 +82,7 @@ impl Compiler {
             Ok(token) => Some(token),
             Err(wrong) => {
                 let message = format!("the token file {shown} cannot be used: {}", wrong.message);
-                self.error(Problem::error(file.place, message).help(wrong.help));
+                self.error(Problem::error(file.span, message).help(wrong.help));
                 None
             }
         }

@@ -47,7 +47,7 @@ impl Compiler {
         if word == AlgorithmWord::FixedWindow {
             return self.fixed_window(rule, limit, costs);
         }
-        let rate = self.keep(limit.value.steady(), limit.place)?;
+        let rate = self.keep(limit.value.steady(), limit.span)?;
         if !matches!(
             word,
             AlgorithmWord::TokenBucket | AlgorithmWord::LeakyBucket | AlgorithmWord::Pacing
@@ -103,7 +103,7 @@ impl Compiler {
         let rate = if align.calendar().is_some() {
             limit.map(|limit| limit.rate)
         } else {
-            self.keep(limit.value.steady(), limit.place)?
+            self.keep(limit.value.steady(), limit.span)?
         };
         self.cost(costs, rate.map(Rate::count), "limit");
         Some(Algorithm::FixedWindow(fixed_window::Config { rate: rate.value, align }))
@@ -123,7 +123,7 @@ impl Compiler {
             return Some(fixed_window::Align::Calendar(calendar));
         }
         if zone.written {
-            self.error(Problem::error(zone.place, "`tz` without windows of a calendar").help(
+            self.error(Problem::error(zone.span, "`tz` without windows of a calendar").help(
                 "write `limit: 100/day`, `/week` or `/month` with `align: clock`, or remove it",
             ));
             return None;
@@ -159,8 +159,8 @@ impl Compiler {
                 burst.value,
                 spelled(filled_in)
             );
-            let problem = Problem::warning(Lint::BurstOutweighsLimit, burst.place, message)
-                .also(rate.place, "the limit");
+            let problem = Problem::warning(Lint::BurstOutweighsLimit, burst.span, message)
+                .also(rate.span, "the limit");
             self.warn(problem.help("write a smaller burst: all of it can be used at once"));
         }
     }
@@ -172,7 +172,7 @@ impl Compiler {
             let shown = spelled(rate.window());
             let message = format!("{} buckets of {shown} are shorter than 1ns", buckets.value);
             let help = format!("write `buckets: {nanos}`, or fewer");
-            self.error(Problem::error(buckets.place, message).help(help));
+            self.error(Problem::error(buckets.span, message).help(help));
         }
         u32::try_from(buckets.value.min(nanos)).ok()
     }
@@ -185,8 +185,8 @@ impl Compiler {
         let help = format!("write a cost of at most {}, or a larger {what}", limit.value);
         if cost.default.value > limit.value {
             let (at, message) = never(cost.default, "a request");
-            let problem = Problem::error(at.place, format!("nothing can ever pass: {message}"));
-            self.error(problem.also(limit.place, "the bound").help(help));
+            let problem = Problem::error(at.span, format!("nothing can ever pass: {message}"));
+            self.error(problem.also(limit.span, "the bound").help(help));
             return;
         }
         for (method, at) in &cost.by_method {
@@ -194,17 +194,17 @@ impl Compiler {
                 let (at, message) = never(*at, method.as_str());
                 let problem = Problem::warning(
                     Lint::CostAboveLimit,
-                    at.place,
+                    at.span,
                     format!("no {method} can ever pass: {message}"),
                 );
-                self.warn(problem.also(limit.place, "the bound").help(help.clone()));
+                self.warn(problem.also(limit.span, "the bound").help(help.clone()));
             }
         }
     }
 
     pub(super) fn route_pacing(&mut self, spec: &PacingSpec) -> Option<pacing::Config> {
         let limit = self.limit(&spec.rate)?;
-        let rate = self.keep(limit.value.steady(), limit.place)?;
+        let rate = self.keep(limit.value.steady(), limit.span)?;
         let max_wait = spec.max_wait.duration()?;
         self.far_apart(rate, max_wait, 1);
         Some(self.pacing(rate, max_wait, spec.max_queue.number(), &spec.warm_up))
@@ -224,7 +224,7 @@ impl Compiler {
         let message =
             format!("starts are {shown} apart, and no request waits longer than {longest}");
         self.warn(
-            Problem::warning(Lint::PacingAboveMaxWait, rate.place, message)
+            Problem::warning(Lint::PacingAboveMaxWait, rate.span, message)
                 .label("of two requests at once the second is rejected")
                 .help(format!(
                     "write `max_wait: {shown}` or longer, or `max_wait: 0s` to space starts by \
@@ -237,7 +237,7 @@ impl Compiler {
     /// the limit's window if that is longer.
     fn cold(&mut self, rate: At<Rate>, key: &Key<Box<WarmUpSpec>>) {
         const SECOND: u64 = 1_000_000_000;
-        let Some((place, warm_up)) = key.place.zip(warm_up(key)) else { return };
+        let Some((span, warm_up)) = key.span.zip(warm_up(key)) else { return };
         let window = rate.value.window_nanos();
         let count = u128::from(rate.value.count());
         let in_window = count * u128::from(window.max(SECOND)) / u128::from(window);
@@ -249,9 +249,9 @@ impl Compiler {
         let cold = spelled(Duration::from_nanos(cold)).replace(' ', "");
         let message = format!("a cold service gets one request every {cold}");
         self.warn(
-            Problem::warning(Lint::WarmUpBelowFactor, place, message)
+            Problem::warning(Lint::WarmUpBelowFactor, span, message)
                 .label(format!("the limit is divided by {factor} at first"))
-                .also(rate.place, "the limit")
+                .also(rate.span, "the limit")
                 .help("write a smaller `cold_factor`, or a higher limit"),
         );
     }
@@ -272,8 +272,8 @@ impl Compiler {
             if at.value > most {
                 let message = format!("no more than {fitting} requests can ever wait");
                 self.warn(
-                    Problem::warning(Lint::QueueNeverFull, at.place, message)
-                        .also(max_wait.place, "what would wait longer is rejected")
+                    Problem::warning(Lint::QueueNeverFull, at.span, message)
+                        .also(max_wait.span, "what would wait longer is rejected")
                         .help("remove it, or write a longer `max_wait`"),
                 );
             }

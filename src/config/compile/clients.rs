@@ -4,7 +4,7 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::{At, Key, List, Several},
-        diagnostics::{Lint, Place, Problem},
+        diagnostics::{Lint, Problem, SourceSpan},
         plan::{Access, RoutePlan, RulePlan},
         spec::{ListenerSpec, leaf::Network},
     },
@@ -25,7 +25,7 @@ impl Compiler {
         }
         let by_address = |route: &RoutePlan| {
             let counts = |rule: &&RulePlan| rule.key.parts().iter().any(is_address);
-            route.rules.iter().find(counts).map(|rule| (rule.place, rule.name.clone()))
+            route.rules.iter().find(counts).map(|rule| (rule.span, rule.name.clone()))
         };
         for at in listeners.items() {
             let spec = &at.value;
@@ -39,8 +39,8 @@ impl Compiler {
                 table.matcher(index).is_some_and(|matcher| of(&matcher.listeners))
             };
             let mut served = routes.iter().enumerate().filter(|(index, _)| is_for(*index));
-            if let Some((place, rule)) = served.find_map(|(_, route)| by_address(route)) {
-                self.warn(behind_proxy(place, &rule, address));
+            if let Some((span, rule)) = served.find_map(|(_, route)| by_address(route)) {
+                self.warn(behind_proxy(span, &rule, address));
                 return;
             }
         }
@@ -75,11 +75,11 @@ fn is_private(at: &At<SocketAddr>) -> bool {
     }
 }
 
-fn behind_proxy(rule: Place, name: &str, listener: At<SocketAddr>) -> Problem {
+fn behind_proxy(rule: SourceSpan, name: &str, listener: At<SocketAddr>) -> Problem {
     let message = format!("`{name}` counts by address, and no proxy in front is trusted");
     Problem::warning(Lint::NoTrustedProxies, rule, message)
         .label("behind a proxy all clients are one")
-        .also(listener.place, "a private address")
+        .also(listener.span, "a private address")
         .help(
             "write the proxy's network, as in `trusted_proxies: [10.0.0.0/24]`, or \
              `trusted_proxies: []` if clients connect directly",
@@ -116,7 +116,7 @@ fn chosen(rule: &RulePlan) -> Problem {
         "write a rule with `key: client_ip` beside it, or one without a key, or prove who clients \
          are by `auth`"
     };
-    Problem::warning(Lint::ClientChosenKey, rule.place, message)
+    Problem::warning(Lint::ClientChosenKey, rule.span, message)
         .label(format!("counts by {}", rule.key))
         .help(help)
 }

@@ -4,7 +4,7 @@ use crate::{
     auth::Users,
     config::{
         decode::At,
-        diagnostics::{Place, Problem, Problems, Substitutions},
+        diagnostics::{Problem, Problems, SourceSpan, Substitutions},
         spec::{calendar::Unit, leaf::Name, values::Invalid},
         vocabulary::nearest,
     },
@@ -38,7 +38,7 @@ pub(super) struct Compiler {
     /// The values that variables are in.
     pub(super) substitutions: Arc<Substitutions>,
     /// Where the patterns stand whose words are not concealed yet.
-    pub(super) patterns: Vec<Place>,
+    pub(super) patterns: Vec<SourceSpan>,
 }
 
 impl Compiler {
@@ -52,16 +52,16 @@ impl Compiler {
 
     /// Conceals in `words` what variables put into the patterns compiled since it was last called.
     pub(super) fn conceal(&mut self, words: String) -> String {
-        let places = core::mem::take(&mut self.patterns).into_iter();
-        let substitutions = places.filter_map(|place| self.substitutions.at(place));
+        let spans = core::mem::take(&mut self.patterns).into_iter();
+        let substitutions = spans.filter_map(|span| self.substitutions.at(span));
         substitutions.fold(words, |words, one| one.conceal(&words))
     }
 
-    pub(super) fn keep<T>(&mut self, value: Result<T, Invalid>, place: Place) -> Option<At<T>> {
+    pub(super) fn keep<T>(&mut self, value: Result<T, Invalid>, span: SourceSpan) -> Option<At<T>> {
         match value {
-            Ok(value) => Some(At { value, place, written: true }),
+            Ok(value) => Some(At { value, span, written: true }),
             Err(Invalid { message, help }) => {
-                self.error(Problem::error(place, message).help(help));
+                self.error(Problem::error(span, message).help(help));
                 None
             }
         }
@@ -69,16 +69,16 @@ impl Compiler {
 
     pub(super) fn unique<K: Eq + Hash>(
         &mut self,
-        values: impl Iterator<Item = (K, Place)>,
+        values: impl Iterator<Item = (K, SourceSpan)>,
         message: impl Fn(&K) -> String,
         help: &str,
     ) {
         let mut seen = AHashMap::with_capacity(values.size_hint().1.unwrap_or_default());
-        for (value, place) in values {
+        for (value, span) in values {
             match seen.entry(value) {
-                Entry::Vacant(free) => _ = free.insert(place),
+                Entry::Vacant(free) => _ = free.insert(span),
                 Entry::Occupied(taken) => self.error(
-                    Problem::error(place, message(taken.key()))
+                    Problem::error(span, message(taken.key()))
                         .label("again here")
                         .also(*taken.get(), "first here")
                         .help(help),
@@ -89,7 +89,7 @@ impl Compiler {
 
     pub(super) fn names<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n At<Name>>) {
         self.unique(
-            names.map(|at| (&at.value.0, at.place)),
+            names.map(|at| (&at.value.0, at.span)),
             |name| format!("two {what}s share the name `{name}`"),
             "write another name: it distinguishes them in logs, metrics and reloads",
         );

@@ -4,7 +4,7 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::{At, Either, Entries, Key, List, Several},
-        diagnostics::{Place, Problem, quoted},
+        diagnostics::{Problem, SourceSpan, quoted},
         plan::{Except, Priority, When},
         spec::{
             ExceptSpec, FieldSpec, PrioritySpec,
@@ -63,7 +63,7 @@ impl Compiler {
         let Entries(entries) = &at.value;
         if entries.is_empty() {
             self.error(
-                Problem::error(at.place, "an override needs at least one condition")
+                Problem::error(at.span, "an override needs at least one condition")
                     .help("write `when: { header:x-tenant: gold }`"),
             );
             return None;
@@ -102,10 +102,10 @@ impl Compiler {
             ("method", "") => to.methods = self.each(value, values::method),
             ("path_prefix", "") => {
                 let texts = self.texts(value).iter();
-                to.paths = self.paths(texts.map(|at| (&at.value.0, at.place)));
+                to.paths = self.paths(texts.map(|at| (&at.value.0, at.span)));
             }
             ("header", header) if !header.is_empty() => {
-                if self.keep(values::header_name(header), name.place).is_some() {
+                if self.keep(values::header_name(header), name.span).is_some() {
                     to.headers.extend(self.when_field(&header.to_ascii_lowercase(), value));
                 }
             }
@@ -114,7 +114,7 @@ impl Compiler {
             }
             _ => {
                 let message = format!("{} is not a condition", quoted(&name.value.0));
-                self.error(Problem::error(name.place, message).help(CONDITIONS));
+                self.error(Problem::error(name.span, message).help(CONDITIONS));
             }
         }
     }
@@ -126,16 +126,16 @@ impl Compiler {
         read: impl Fn(&str) -> Result<T, values::Invalid>,
     ) -> Vec<T> {
         let texts = self.texts(value);
-        let kept = texts.iter().filter_map(|at| self.keep(read(&at.value.0), at.place));
+        let kept = texts.iter().filter_map(|at| self.keep(read(&at.value.0), at.span));
         kept.map(|at| at.value).collect()
     }
 
     fn texts<'k>(&mut self, value: &'k WhenValue) -> &'k [At<Text>] {
         match &value.at {
             Some(At { value: Either::Plain(list), .. }) => &list.0.0,
-            Some(At { place, .. }) => {
+            Some(At { span, .. }) => {
                 self.error(
-                    Problem::error(*place, "expected a text, or a list of them, not a map")
+                    Problem::error(*span, "expected a text, or a list of them, not a map")
                         .help("write `[some text]`"),
                 );
                 &[]
@@ -145,16 +145,16 @@ impl Compiler {
     }
 
     fn when_field(&mut self, name: &str, value: &WhenValue) -> Option<FieldPattern> {
-        let At { value, place, .. } = value.at.as_ref()?;
+        let At { value, span, .. } = value.at.as_ref()?;
         match value {
-            Either::Map(spec) => self.field(name, spec, *place),
+            Either::Map(spec) => self.field(name, spec, *span),
             Either::Plain(Several(List(values))) => match &values[..] {
-                [one] => self.pattern(FieldPattern::equals(name, &one.value.0), one.place),
+                [one] => self.pattern(FieldPattern::equals(name, &one.value.0), one.span),
                 // A value that could not be read has been reported.
                 [] => None,
                 _ => {
                     self.error(
-                        Problem::error(*place, "a field can equal only one text")
+                        Problem::error(*span, "a field can equal only one text")
                             .help("write an override for each, or `{ regex: 'one|other' }`"),
                     );
                     None
@@ -165,11 +165,11 @@ impl Compiler {
 
     fn paths<'p>(
         &mut self,
-        texts: impl IntoIterator<Item = (&'p String, Place)>,
+        texts: impl IntoIterator<Item = (&'p String, SourceSpan)>,
     ) -> Vec<(String, PathPattern)> {
         let texts = texts.into_iter();
-        let paths = texts.filter_map(|(text, place)| {
-            Some((text.clone(), self.pattern(PathPattern::prefix(text), place)?))
+        let paths = texts.filter_map(|(text, span)| {
+            Some((text.clone(), self.pattern(PathPattern::prefix(text), span)?))
         });
         paths.collect()
     }
@@ -178,8 +178,8 @@ impl Compiler {
         let header = spec.header.at.as_ref()?;
         let name = header.value.0.as_str();
         let field = match &spec.equals.at {
-            Some(at) => self.pattern(FieldPattern::equals(name, &at.value.0), at.place)?,
-            None => self.pattern(FieldPattern::present(name), header.place)?,
+            Some(at) => self.pattern(FieldPattern::equals(name, &at.value.0), at.span)?,
+            None => self.pattern(FieldPattern::present(name), header.span)?,
         };
         let words = self.conceal(format!("header:{field}")).into();
         let repeated = Repeated::Every;
@@ -187,13 +187,12 @@ impl Compiler {
         Some(Priority::new(words, matcher, spec.max_wait.duration()?.value))
     }
 
-    /// Compiles which requests are exempt, of an exception at `place`.
-    pub(super) fn except(&mut self, spec: &ExceptSpec, place: Place) -> Option<Arc<Except>> {
-        let keys =
-            [spec.client_ip.place, spec.method.place, spec.path_prefix.place, spec.header.place];
+    /// Compiles which requests are exempt, of an exception at `span`.
+    pub(super) fn except(&mut self, spec: &ExceptSpec, span: SourceSpan) -> Option<Arc<Except>> {
+        let keys = [spec.client_ip.span, spec.method.span, spec.path_prefix.span, spec.header.span];
         if keys.iter().all(Option::is_none) {
             self.error(
-                Problem::error(place, "an exception needs at least one condition")
+                Problem::error(span, "an exception needs at least one condition")
                     .help("write `except: { client_ip: [10.0.0.0/8] }`, or remove it"),
             );
         }
@@ -201,7 +200,7 @@ impl Compiler {
         let conditions = Conditions {
             client_ip: spec.client_ip.plain(|network| network.0),
             methods: spec.method.plain(|method| method.0.clone()),
-            paths: self.paths(paths.map(|at| (&at.value.0, at.place))),
+            paths: self.paths(paths.map(|at| (&at.value.0, at.span))),
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: Vec::new(),
         };

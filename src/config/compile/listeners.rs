@@ -51,7 +51,7 @@ fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
         };
         (format!("listeners on `{there}` and on `{here}` collide"), "here", help)
     };
-    Problem::error(at.place, message).label(label).also(other.place, "first here").help(help)
+    Problem::error(at.span, message).label(label).also(other.span, "first here").help(help)
 }
 
 impl Compiler {
@@ -84,7 +84,7 @@ impl Compiler {
         let trusted = if own.is_written() { own.items() } else { file.trusted_proxies.items() };
         if let Some(at) = spec.proxy_protocol.as_ref().filter(|at| at.value && trusted.is_empty()) {
             self.error(
-                Problem::error(at.place, "`proxy_protocol` without `trusted_proxies`")
+                Problem::error(at.span, "`proxy_protocol` without `trusted_proxies`")
                     .help("write `trusted_proxies: [10.0.0.0/8]`: the load balancers in front of this listener"),
             );
         }
@@ -104,8 +104,8 @@ impl Compiler {
             };
             let message = format!("the server `{endpoint}` is a listener of this gateway");
             self.warn(
-                Problem::warning(Lint::UpstreamIsListener, url.place, message)
-                    .also(own.place, "listens here")
+                Problem::warning(Lint::UpstreamIsListener, url.span, message)
+                    .also(own.span, "listens here")
                     .help("write the address of the service, or another port at the listener"),
             );
         }
@@ -132,7 +132,7 @@ impl Compiler {
         let list = named.iter().filter_map(|named| self.certificate(named, files)).collect();
         let tls = Certificates::new(list).map(Arc::new);
         let name = spec.name.as_ref()?.value.0.clone();
-        let At { value: address, place, .. } = spec.listen.address()?;
+        let At { value: address, span, .. } = spec.listen.address()?;
         // As they are written.
         let path = |named: &CertificateFiles| {
             let path = &named.cert.value;
@@ -149,7 +149,7 @@ impl Compiler {
             trusted_proxies,
             proxy_protocol,
             certificates,
-            place,
+            span,
         }))
     }
 
@@ -167,7 +167,7 @@ impl Compiler {
             self.warn(
                 Problem::warning(
                     Lint::CertificateWithoutName,
-                    spec.cert.place,
+                    spec.cert.span,
                     "the certificate names no host",
                 )
                 .help("clients reject it unless it has the name that they request"),

@@ -4,7 +4,7 @@ use super::compiler::{Compiler, suggestion};
 use crate::{
     config::{
         decode::{At, Either, Entries, Key},
-        diagnostics::{Lint, Place, Problem, quoted},
+        diagnostics::{Lint, Problem, SourceSpan, quoted},
         spec::{FieldConditions, FieldSpec, MatchSpec, leaf::Name},
     },
     route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated},
@@ -23,17 +23,17 @@ fn has_one_anchor(pattern: &str) -> bool {
 impl Compiler {
     pub(super) fn matcher(&mut self, at: &At<MatchSpec>) -> Matcher {
         let spec = &at.value;
-        let paths = [spec.path.place, spec.path_prefix.place, spec.path_regex.place];
+        let paths = [spec.path.span, spec.path_prefix.span, spec.path_regex.span];
         let others = [
-            spec.host.place,
-            spec.method.place,
-            spec.listener.place,
-            spec.header.place,
-            spec.query.place,
+            spec.host.span,
+            spec.method.span,
+            spec.listener.span,
+            spec.header.span,
+            spec.query.span,
         ];
         if paths.iter().chain(&others).all(Option::is_none) {
             self.error(
-                Problem::error(at.place, "a match needs at least one condition")
+                Problem::error(at.span, "a match needs at least one condition")
                     .help("write `match: { path_prefix: / }` for a route that takes every request"),
             );
         }
@@ -51,7 +51,7 @@ impl Compiler {
         let regex = self.optional(&spec.path_regex, |regex| PathPattern::regex(&regex.0));
         if let Some(at) = spec.path_regex.as_ref().filter(|at| has_one_anchor(&at.value.0)) {
             let message = "`path_regex` must match the whole path, not a part of it";
-            self.warn(Problem::warning(Lint::RegexWithOneAnchor, at.place, message).help(
+            self.warn(Problem::warning(Lint::RegexWithOneAnchor, at.span, message).help(
                 "write `.*` where anything may stand, as in `/api/.*` or `.*[.]php`, and no `^` and `$`",
             ));
         }
@@ -69,12 +69,12 @@ impl Compiler {
 
     /// Returns the names of listeners that exist, and reports others.
     fn listeners_of(&mut self, names: &[At<Name>]) -> Vec<Arc<str>> {
-        for At { value: Name(name), place, .. } in names {
+        for At { value: Name(name), span, .. } in names {
             let known: Vec<&str> = self.listeners.iter().map(|(name, _)| &**name).collect();
             if !known.contains(&&**name) {
                 let help = suggestion(name, known, "listener");
                 let message = format!("there is no listener {}", quoted(name));
-                self.error(Problem::error(*place, message).help(help));
+                self.error(Problem::error(*span, message).help(help));
             }
         }
         names.iter().map(|at| Arc::clone(&at.value.0)).collect()
@@ -89,11 +89,11 @@ impl Compiler {
         let Some(Entries(entries)) = key.value() else { return Vec::new() };
         let mut patterns = Vec::with_capacity(entries.len());
         for (field, value) in entries {
-            let Some(At { value, place, .. }) = &value.at else { continue };
+            let Some(At { value, span, .. }) = &value.at else { continue };
             let name = name(&field.value);
             patterns.extend(match value {
-                Either::Plain(text) => self.pattern(FieldPattern::equals(name, &text.0), *place),
-                Either::Map(spec) => self.field(name, spec, *place),
+                Either::Plain(text) => self.pattern(FieldPattern::equals(name, &text.0), *span),
+                Either::Map(spec) => self.field(name, spec, *span),
             });
         }
         patterns
@@ -104,19 +104,19 @@ impl Compiler {
         &mut self,
         name: &str,
         spec: &FieldSpec,
-        place: Place,
+        span: SourceSpan,
     ) -> Option<FieldPattern> {
         if let Some(at) = spec.present.filter(|at| !at.value) {
             self.error(
-                Problem::error(at.place, "a field that must be absent cannot be matched").help(
+                Problem::error(at.span, "a field that must be absent cannot be matched").help(
                     "write `present: true`, and a more specific route for requests that have it",
                 ),
             );
         }
-        let written = [spec.equals.place, spec.regex.place, spec.present.place];
+        let written = [spec.equals.span, spec.regex.span, spec.present.span];
         if written.into_iter().flatten().count() != 1 {
             self.error(
-                Problem::error(place, "a field's pattern takes exactly one condition")
+                Problem::error(span, "a field's pattern takes exactly one condition")
                     .help("write one of `equals`, `regex` and `present: true`"),
             );
         }
@@ -124,7 +124,7 @@ impl Compiler {
         let regex = self.optional(&spec.regex, |regex| FieldPattern::regex(name, &regex.0));
         equals.or(regex).or_else(|| {
             let at = spec.present.filter(|at| at.value)?;
-            self.pattern(FieldPattern::present(name), at.place)
+            self.pattern(FieldPattern::present(name), at.span)
         })
     }
 
@@ -133,7 +133,7 @@ impl Compiler {
         values: &[At<T>],
         make: impl Fn(&T) -> Result<P, route::Invalid>,
     ) -> Vec<P> {
-        values.iter().filter_map(|at| self.pattern(make(&at.value), at.place)).collect()
+        values.iter().filter_map(|at| self.pattern(make(&at.value), at.span)).collect()
     }
 
     fn optional<T, P>(
@@ -141,18 +141,18 @@ impl Compiler {
         key: &Key<T>,
         make: impl Fn(&T) -> Result<P, route::Invalid>,
     ) -> Option<P> {
-        key.as_ref().and_then(|at| self.pattern(make(&at.value), at.place))
+        key.as_ref().and_then(|at| self.pattern(make(&at.value), at.span))
     }
 
-    /// Returns the pattern, or reports at `place` what is wrong with it.
+    /// Returns the pattern, or reports at `span` what is wrong with it.
     pub(super) fn pattern<T>(
         &mut self,
         pattern: Result<T, route::Invalid>,
-        place: Place,
+        span: SourceSpan,
     ) -> Option<T> {
-        if self.substitutions.at(place).is_some() {
-            self.patterns.push(place);
+        if self.substitutions.at(span).is_some() {
+            self.patterns.push(span);
         }
-        pattern.map_err(|e| self.error(Problem::error(place, e.message).help(e.help))).ok()
+        pattern.map_err(|e| self.error(Problem::error(span, e.message).help(e.help))).ok()
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn compile(
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
     compiler.own_listeners(&spec);
     let watched = watched(source, &spec);
-    let access_log = spec.access_log.as_ref().map(|at| at.place);
+    let access_log = spec.access_log.as_ref().map(|at| at.span);
     let specs = spec.routes.into_items();
     let (routes, table) = compiler.routes(specs, &upstreams, &settings.limits, files);
     compiler.unused(&upstreams, &routes);
@@ -74,7 +74,7 @@ pub(super) fn compile(
         table,
         deciding_headers,
         warnings: Diagnostics::new(source, compiler.warnings),
-        admin: admin.map(|at| at.place),
+        admin: admin.map(|at| at.span),
         access_log,
         files: watched,
     };

@@ -5,7 +5,7 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::{At, Either, Entries, Key},
-        diagnostics::{Place, Problem},
+        diagnostics::{Problem, SourceSpan},
         plan::Cost,
         spec::{
             AlgorithmWord, CostSpec, LimitSpec, OverrideSpec, RuleSpec, WarmUpSpec,
@@ -41,7 +41,7 @@ impl Compiler {
     /// Returns the numbers of a rule, and reports the keys that another kind of rule takes.
     pub(super) fn numbers(&mut self, at: &At<RuleSpec>) -> Option<Numbers> {
         let rule = &at.value;
-        match (rule.limit.place, rule.concurrency.place) {
+        match (rule.limit.span, rule.concurrency.span) {
             (Some(limit), Some(concurrency)) => {
                 self.error(
                     Problem::error(concurrency, "a rule takes one of `limit` and `concurrency`")
@@ -53,22 +53,22 @@ impl Compiler {
             }
             (None, None) => {
                 self.error(
-                    Problem::error(at.place, "a rule needs `limit` or `concurrency`")
+                    Problem::error(at.span, "a rule needs `limit` or `concurrency`")
                         .help("write `limit: 100/1s`, or `concurrency: 64`"),
                 );
                 None
             }
             (None, Some(_)) => {
-                self.foreign("algorithm", rule.algorithm.place, "`concurrency` takes none");
-                for (name, place, ..) in owned(rule) {
-                    self.foreign(name, place, "`concurrency` takes none");
+                self.foreign("algorithm", rule.algorithm.span, "`concurrency` takes none");
+                for (name, span, ..) in owned(rule) {
+                    self.foreign(name, span, "`concurrency` takes none");
                 }
                 Some(Numbers::Concurrency(rule.concurrency.number()))
             }
             (Some(_), None) => {
-                for (name, place, owners, takes) in owned(rule) {
+                for (name, span, owners, takes) in owned(rule) {
                     if rule.algorithm.is_some_and(|word| !owners.contains(&word.value)) {
-                        self.foreign(name, place, takes);
+                        self.foreign(name, span, takes);
                     }
                 }
                 let limit = self.limit(&rule.limit);
@@ -78,9 +78,9 @@ impl Compiler {
     }
 
     /// Reports a key that means nothing in this kind of rule.
-    fn foreign(&mut self, name: &str, place: Option<Place>, why: &str) {
-        if let Some(place) = place {
-            let problem = Problem::error(place, format!("`{name}` has no effect in this rule"));
+    fn foreign(&mut self, name: &str, span: Option<SourceSpan>, why: &str) {
+        if let Some(span) = span {
+            let problem = Problem::error(span, format!("`{name}` has no effect in this rule"));
             self.error(problem.help(format!("remove it: {why}")));
         }
     }
@@ -95,7 +95,7 @@ impl Compiler {
                 values::rate_of(count, window).map(|rate| Limit { rate, unit: None })
             }
         };
-        self.keep(limit, at.place)
+        self.keep(limit, at.span)
     }
 
     pub(super) fn override_numbers(
@@ -107,27 +107,27 @@ impl Compiler {
         let spec = &at.value;
         match base {
             Numbers::Concurrency(_) => {
-                let limit = self.misplaced(spec.limit.place, "the rule has `concurrency`");
-                let burst = self.misplaced(spec.burst.place, "the rule has `concurrency`");
+                let limit = self.misplaced(spec.limit.span, "the rule has `concurrency`");
+                let burst = self.misplaced(spec.burst.span, "the rule has `concurrency`");
                 if limit || burst {
                     return None;
                 }
                 if !spec.concurrency.is_written() {
-                    return self.changes_nothing(at.place, "concurrency: 64");
+                    return self.changes_nothing(at.span, "concurrency: 64");
                 }
                 Some(Numbers::Concurrency(spec.concurrency.number()))
             }
             Numbers::Limit { limit, burst } => {
-                let in_flight = self.misplaced(spec.concurrency.place, "the rule has `limit`");
+                let in_flight = self.misplaced(spec.concurrency.span, "the rule has `limit`");
                 let has_burst = rule.algorithm.is_some_and(|word| {
                     [AlgorithmWord::TokenBucket, AlgorithmWord::LeakyBucket].contains(&word.value)
                 });
                 let why = "its algorithm has no `burst`";
-                if (!has_burst && self.misplaced(spec.burst.place, why)) || in_flight {
+                if (!has_burst && self.misplaced(spec.burst.span, why)) || in_flight {
                     return None;
                 }
                 if !spec.limit.is_written() && !spec.burst.is_written() {
-                    return self.changes_nothing(at.place, "limit: 100/1s");
+                    return self.changes_nothing(at.span, "limit: 100/1s");
                 }
                 let limit = if spec.limit.is_written() { self.limit(&spec.limit) } else { limit };
                 let burst =
@@ -138,25 +138,25 @@ impl Compiler {
     }
 
     /// Reports a number that the rule does not have; returns whether it is written.
-    fn misplaced(&mut self, place: Option<Place>, why: &str) -> bool {
-        if let Some(place) = place {
+    fn misplaced(&mut self, span: Option<SourceSpan>, why: &str) -> bool {
+        if let Some(span) = span {
             let message = "an override changes the numbers that its rule has";
-            self.error(Problem::error(place, message).help(format!("remove it: {why}")));
+            self.error(Problem::error(span, message).help(format!("remove it: {why}")));
         }
-        place.is_some()
+        span.is_some()
     }
 
-    fn changes_nothing(&mut self, place: Place, example: &str) -> Option<Numbers> {
+    fn changes_nothing(&mut self, span: SourceSpan, example: &str) -> Option<Numbers> {
         self.error(
-            Problem::error(place, "an override that changes nothing")
+            Problem::error(span, "an override that changes nothing")
                 .help(format!("write a number beside `when`, as in `{example}`")),
         );
         None
     }
 }
 
-/// A key that only some algorithms take: its name, its place, which algorithms, and that in words.
-type Owned = (&'static str, Option<Place>, &'static [AlgorithmWord], &'static str);
+/// A key that only some algorithms take: its name, its span, which algorithms, and that in words.
+type Owned = (&'static str, Option<SourceSpan>, &'static [AlgorithmWord], &'static str);
 
 /// Returns the keys of a rule that only some algorithms take.
 fn owned(rule: &RuleSpec) -> [Owned; 9] {
@@ -168,15 +168,15 @@ fn owned(rule: &RuleSpec) -> [Owned; 9] {
     const SLIDING: &str = "only `algorithm: sliding_window` takes it";
     const FIXED: &str = "only `algorithm: fixed_window` takes it";
     [
-        ("burst", rule.burst.place, &[TokenBucket, LeakyBucket], BURST),
-        ("warm_up", rule.warm_up.place, &[TokenBucket, Pacing], WARM_UP),
-        ("max_wait", rule.max_wait.place, &[Pacing], WAITS),
-        ("max_queue", rule.max_queue.place, &[Pacing], WAITS),
-        ("priority", rule.priority.place, &[SlidingWindow, FixedWindow], LENDS),
-        ("buckets", rule.buckets.place, &[SlidingWindow], SLIDING),
-        ("strict", rule.strict.place, &[SlidingWindow], SLIDING),
-        ("align", rule.align.place, &[FixedWindow], FIXED),
-        ("tz", rule.tz.place, &[FixedWindow], FIXED),
+        ("burst", rule.burst.span, &[TokenBucket, LeakyBucket], BURST),
+        ("warm_up", rule.warm_up.span, &[TokenBucket, Pacing], WARM_UP),
+        ("max_wait", rule.max_wait.span, &[Pacing], WAITS),
+        ("max_queue", rule.max_queue.span, &[Pacing], WAITS),
+        ("priority", rule.priority.span, &[SlidingWindow, FixedWindow], LENDS),
+        ("buckets", rule.buckets.span, &[SlidingWindow], SLIDING),
+        ("strict", rule.strict.span, &[SlidingWindow], SLIDING),
+        ("align", rule.align.span, &[FixedWindow], FIXED),
+        ("tz", rule.tz.span, &[FixedWindow], FIXED),
     ]
 }
 
@@ -187,9 +187,9 @@ pub(super) fn warm_up(key: &Key<Box<WarmUpSpec>>) -> Option<WarmUp> {
     Some(WarmUp { period, cold_factor })
 }
 
-/// Returns how much requests of a rule at `place` count.
-pub(super) fn costs(key: &Key<CostSpec>, place: Place) -> Costs {
-    let one = At { value: 1, place, written: false };
+/// Returns how much requests of a rule at `span` count.
+pub(super) fn costs(key: &Key<CostSpec>, span: SourceSpan) -> Costs {
+    let one = At { value: 1, span, written: false };
     let mut costs = Costs { default: one, by_method: Vec::new() };
     let Some(at) = &key.at else { return costs };
     match &at.value {

@@ -21,7 +21,7 @@ impl Compiler {
             let method = &at.value.0;
             if [Method::POST, Method::PATCH].contains(method) {
                 self.error(
-                    Problem::error(at.place, format!("`{method}` cannot be sent again"))
+                    Problem::error(at.span, format!("`{method}` cannot be sent again"))
                         .label("a server may do twice what it asks for")
                         .help("remove it; flowgate always sends a request again that no server can have acted on"),
                 );

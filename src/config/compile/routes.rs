@@ -4,7 +4,7 @@ use super::{compiler::Compiler, templates::Use, upstreams};
 use crate::{
     config::{
         decode::{At, Printed},
-        diagnostics::{Lint, Place, Problem},
+        diagnostics::{Lint, Problem, SourceSpan},
         plan::{
             Action, Auth, Body, Limits, Reject, RouteDefinition, RouteOptions, RoutePlan,
             RouteTimeouts,
@@ -34,20 +34,20 @@ impl Compiler {
             upstreams.iter().enumerate().map(|(index, u)| (&*u.name, index)).collect();
         let mut plans = Vec::with_capacity(specs.len());
         let mut matchers = Vec::with_capacity(specs.len());
-        let mut places = Vec::with_capacity(specs.len());
+        let mut spans = Vec::with_capacity(specs.len());
         for at in specs {
             let spec = &at.value.1;
-            let action = self.action(spec, at.place, &by_name);
+            let action = self.action(spec, at.span, &by_name);
             let conditions = spec.matcher.as_ref();
-            let place = conditions.map_or(at.place, |at| at.place);
+            let span = conditions.map_or(at.span, |at| at.span);
             let matcher = conditions.map(|at| self.matcher(at));
             let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
             let plan = self.route(at, action, words, (limits, files));
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
-                self.circle(&plan, &matcher, place);
+                self.circle(&plan, &matcher, span);
                 plans.push(plan);
                 matchers.push(matcher);
-                places.push(place);
+                spans.push(span);
             }
         }
         let table = Table::build(matchers);
@@ -58,9 +58,9 @@ impl Compiler {
         for (first, later) in shadowed {
             let message = format!("the route `{}` can never be reached", plans[later].name);
             self.warn(
-                Problem::warning(Lint::UnreachableRoute, places[later], message)
+                Problem::warning(Lint::UnreachableRoute, spans[later], message)
                     .label("matches what the other one matches")
-                    .also(places[first], format!("`{}` comes first", plans[first].name))
+                    .also(spans[first], format!("`{}` comes first", plans[first].name))
                     .help("remove one of the two, or write a more specific `match`"),
             );
         }
@@ -80,7 +80,7 @@ impl Compiler {
             self.shorten_waits(&mut spec, timeouts.request);
         }
         let (mut flow, rules, paced) = self.rules(&spec.flow, spec.pacing.at.as_ref());
-        flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.place));
+        flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.span));
         let (auth, auth_print) = self.auth(&spec.auth, &rules, files);
         self.needs_auth(&spec.auth, &rules);
         let mut options = RouteOptions {
@@ -121,9 +121,9 @@ impl Compiler {
         let request = long.request.duration();
         if let (Some(short), Some(long)) = (short, request.filter(|at| at.written)) {
             self.error(
-                Problem::error(long.place, "the whole request has two timeouts")
+                Problem::error(long.span, "the whole request has two timeouts")
                     .label("here")
-                    .also(short.place, "and here")
+                    .also(short.span, "and here")
                     .help("write one of `timeout` and `timeouts: { request: … }`"),
             );
         }
@@ -139,15 +139,15 @@ impl Compiler {
     fn reject(&mut self, spec: &RejectSpec) -> Reject {
         if let (Some(at), None) = (&spec.content_type.at, &spec.body.at) {
             self.error(
-                Problem::error(at.place, "`content_type` without `body`")
+                Problem::error(at.span, "`content_type` without `body`")
                     .help("write the `body` that it is the type of, or remove it"),
             );
         }
         let content_type = spec.content_type.as_ref();
         let content_type =
-            content_type.map(|at| self.header_text(&at.value, at.place, Use::Rejection));
+            content_type.map(|at| self.header_text(&at.value, at.span, Use::Rejection));
         let body = spec.body.as_ref();
-        let body = body.map(|at| self.body(&at.value.0, at.place, (content_type, Use::Rejection)));
+        let body = body.map(|at| self.body(&at.value.0, at.span, (content_type, Use::Rejection)));
         Reject { status: spec.status.value().map(|status| status.0), body }
     }
 }
@@ -173,23 +173,23 @@ pub(super) fn deciding_headers(table: &Table, routes: &[RoutePlan]) -> Arc<[Box<
 const MIN_ANSWERS: u64 = 20;
 
 impl Compiler {
-    /// Returns the breaker at `place`, or `None` if a part of it could not be read.
-    fn breaker(&mut self, spec: &BreakerSpec, place: Place) -> Option<breaker::Config> {
-        let slow = [spec.slow_after.place, spec.slow_ratio.place];
+    /// Returns the breaker at `span`, or `None` if a part of it could not be read.
+    fn breaker(&mut self, spec: &BreakerSpec, span: SourceSpan) -> Option<breaker::Config> {
+        let slow = [spec.slow_after.span, spec.slow_ratio.span];
         if !spec.error_ratio.is_written() && !spec.errors.is_written() && slow == [None, None] {
             self.error(
-                Problem::error(place, "a breaker without a condition to open").help(
+                Problem::error(span, "a breaker without a condition to open").help(
                     "write `error_ratio: 0.5`, `slow_after` with `slow_ratio`, or `errors: 10`",
                 ),
             );
         }
         match slow {
-            [Some(place), None] => self.error(
-                Problem::error(place, "`slow_after` without `slow_ratio`")
+            [Some(span), None] => self.error(
+                Problem::error(span, "`slow_after` without `slow_ratio`")
                     .help("write how many may be slow, as in `slow_ratio: 0.5`"),
             ),
-            [None, Some(place)] => self.error(
-                Problem::error(place, "`slow_ratio` without `slow_after`")
+            [None, Some(span)] => self.error(
+                Problem::error(span, "`slow_ratio` without `slow_after`")
                     .help("write what is slow, as in `slow_after: 1s`"),
             ),
             [Some(_), Some(_)] | [None, None] => {}

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     config::{
         decode::{At, Key, List},
-        diagnostics::{Lint, Place, Problem, quoted},
+        diagnostics::{Lint, Problem, SourceSpan, quoted},
         plan::{BREAKER, Cost, PACING, RuleOptions, RulePlan, When},
         spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
@@ -28,12 +28,12 @@ impl Compiler {
         let specs = self.at_most_16(key);
         self.names("rule", specs.iter().filter_map(|at| at.value.name.as_ref()));
         self.own_names(specs.iter().filter_map(|at| at.value.name.as_ref()));
-        let mut places = Vec::with_capacity(specs.len());
+        let mut spans = Vec::with_capacity(specs.len());
         let mut rules = flow::Rules::default();
         let mut plans: Vec<RulePlan> = Vec::with_capacity(specs.len());
         for at in specs {
             for (rule, plan) in self.rule(at).into_iter().flatten() {
-                places.push(at.place);
+                spans.push(at.span);
                 rules.flow.push(rule);
                 plans.push(plan);
             }
@@ -41,9 +41,9 @@ impl Compiler {
         for (idle, busy) in idle_rules(&rules.flow, &plans) {
             let message = format!("the rule `{}` can never reject anything", plans[idle].name);
             self.warn(
-                Problem::warning(Lint::NeverRejects, places[idle], message)
+                Problem::warning(Lint::NeverRejects, spans[idle], message)
                     .label("allows what the other one rejects first")
-                    .also(places[busy], format!("`{}` is as strict or stricter", plans[busy].name))
+                    .also(spans[busy], format!("`{}` is as strict or stricter", plans[busy].name))
                     .help("remove it, or write a lower limit"),
             );
         }
@@ -55,7 +55,7 @@ impl Compiler {
         let is_shared = shared.is_some() || plans.iter().any(|plan| plan.shared.is_some());
         if let Some(at) = plans.iter().position(|plan| is_shared && plan.priority.is_some()) {
             self.error(
-                Problem::error(places[at], "`priority` beside a rule with `scope: cluster`")
+                Problem::error(spans[at], "`priority` beside a rule with `scope: cluster`")
                     .help("remove one: a loan here cannot wait for the decision of other gateways"),
             );
         }
@@ -71,7 +71,7 @@ impl Compiler {
             return specs;
         }
         self.error(
-            Problem::error(key.place.unwrap_or_default(), format!("{count} rules are too many"))
+            Problem::error(key.span.unwrap_or_default(), format!("{count} rules are too many"))
                 .help(format!("write at most {MAX_RULES} rules a route")),
         );
         &specs[..specs.len().min(MAX_RULES)]
@@ -81,7 +81,7 @@ impl Compiler {
     fn own_names<'n>(&mut self, names: impl Iterator<Item = &'n At<Name>>) {
         for name in names.filter(|name| [BREAKER, PACING].contains(&&*name.value.0)) {
             self.error(
-                Problem::error(name.place, format!("no rule can be called `{}`", name.value.0))
+                Problem::error(name.span, format!("no rule can be called `{}`", name.value.0))
                     .label("this name is reserved for the route's own")
                     .help("write another name: it distinguishes them in logs, metrics and reloads"),
             );
@@ -98,13 +98,13 @@ impl Compiler {
         let max_keys = spec.max_keys.number();
         if let Some(at) = max_keys.filter(|at| at.written && !is_keyed) {
             self.error(
-                Problem::error(at.place, "`max_keys` without a `key`")
+                Problem::error(at.span, "`max_keys` without a `key`")
                     .help("write `key: client_ip`, or remove it: all requests share one count"),
             );
         }
-        let costs = costs(&spec.cost, at.place);
+        let costs = costs(&spec.cost, at.span);
         let algorithm = numbers.and_then(|numbers| self.algorithm(spec, numbers, &costs));
-        let except = spec.except.as_ref().and_then(|at| self.except(&at.value, at.place));
+        let except = spec.except.as_ref().and_then(|at| self.except(&at.value, at.span));
         let priority = spec.priority.value().and_then(|spec| self.priority(spec)).map(Arc::new);
         let mut versions = self.alternatives(spec, &overrides, &costs);
         let named = spec.name.at.as_ref()?;
@@ -135,13 +135,13 @@ impl Compiler {
                 quota: quotas::quota(&name, &algorithm),
                 dry_run,
             };
-            let plan = RulePlan { place: named.place, options, shared, sync_interval };
+            let plan = RulePlan { span: named.span, options, shared, sync_interval };
             let name = identity.unwrap_or_else(|| name.clone());
             let keyed = keyed.clone();
             (flow::Rule { name, algorithm, keyed, dry_run }, plan)
         };
         let versions: Vec<_> = versions.into_iter().map(version).collect();
-        self.memory(&versions, max_keys.map_or(at.place, |at| at.place));
+        self.memory(&versions, max_keys.map_or(at.span, |at| at.span));
         Some(versions)
     }
 
@@ -152,7 +152,7 @@ impl Compiler {
         costs: &Costs,
     ) -> Vec<(Algorithm, Option<Arc<When>>)> {
         self.unique(
-            overrides.iter().map(|(when, _)| (when.value.words(), when.place)),
+            overrides.iter().map(|(when, _)| (when.value.words(), when.span)),
             |words| format!("two overrides when {}", quoted(words)),
             "remove one: the first that fits a request is the one that counts",
         );
@@ -181,7 +181,7 @@ impl Compiler {
     }
 
     /// Warns of a rule that may take more memory than anyone means to give.
-    fn memory(&mut self, versions: &[(flow::Rule, RulePlan)], place: Place) {
+    fn memory(&mut self, versions: &[(flow::Rule, RulePlan)], span: SourceSpan) {
         let each = versions.iter().map(|(rule, plan)| rule.most_bytes(plan.priority.is_some()));
         let most = each.fold(0, u64::saturating_add);
         let Some((rule, plan)) = versions.last().filter(|_| most > MUCH_MEMORY) else { return };
@@ -197,7 +197,7 @@ impl Compiler {
         }
         let message = format!("the rule `{}` may take {:.1} of memory", plan.name, ByteSize(most));
         self.warn(
-            Problem::warning(Lint::MuchMemory, place, message)
+            Problem::warning(Lint::MuchMemory, span, message)
                 .help(format!("write {}", help.join(", or "))),
         );
     }
@@ -214,17 +214,17 @@ impl Compiler {
         let words = spec.key.items();
         let mut parts: Vec<Part> = Vec::with_capacity(words.len());
         for at in words {
-            let Some(part) = self.pattern(Part::parse(&at.value.0, v6_prefix), at.place) else {
+            let Some(part) = self.pattern(Part::parse(&at.value.0, v6_prefix), at.span) else {
                 continue;
             };
             if parts.contains(&part) {
                 let message = format!("{} is in the key twice", quoted(&at.value.0));
-                self.error(Problem::error(at.place, message).help("remove one"));
+                self.error(Problem::error(at.span, message).help("remove one"));
                 continue;
             }
             if part == Part::Route && words.len() > 1 {
                 self.error(
-                    Problem::error(at.place, "`route` has no effect beside other parts")
+                    Problem::error(at.span, "`route` has no effect beside other parts")
                         .help("remove it: every rule counts for its own route"),
                 );
             }
@@ -237,13 +237,13 @@ impl Compiler {
         let may_lack = may_repeat || has(|part| matches!(part, Part::User | Part::Jwt(_)));
         if let Some(at) = ipv6_prefix.filter(|at| at.written && !from_client) {
             self.error(
-                Problem::error(at.place, "`ipv6_prefix` without `client_ip` in the key")
+                Problem::error(at.span, "`ipv6_prefix` without `client_ip` in the key")
                     .help("write `key: client_ip`, or remove it"),
             );
         }
         if let Some(at) = spec.on_missing_key.filter(|at| at.written && !may_lack) {
             self.error(
-                Problem::error(at.place, "`on_missing_key` with a key that is never missing")
+                Problem::error(at.span, "`on_missing_key` with a key that is never missing")
                     .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
             );
         }
@@ -252,7 +252,7 @@ impl Compiler {
         if let Some(at) = spec.on_duplicate_key.filter(|at| at.written && !may_repeat) {
             self.error(
                 Problem::error(
-                    at.place,
+                    at.span,
                     "`on_duplicate_key` with a key that no client can send twice",
                 )
                 .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
@@ -261,7 +261,7 @@ impl Compiler {
         if parts.len() < words.len() {
             return None;
         }
-        let key = self.pattern(KeySpec::new(parts), spec.key.place.unwrap_or(at.place))?;
+        let key = self.pattern(KeySpec::new(parts), spec.key.span.unwrap_or(at.span))?;
         let on_duplicate = spec.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
         Some(key.with_duplicates(on_duplicate))
     }

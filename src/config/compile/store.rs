@@ -4,7 +4,7 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::{At, Key},
-        diagnostics::{Lint, Place, Problem},
+        diagnostics::{Lint, Problem, SourceSpan},
         plan::{Store, StoreKind, certificate},
         read::source::Files,
         spec::{
@@ -26,10 +26,10 @@ impl Compiler {
             if !belongs(&first.value.0, &other.value.0) {
                 self.error(
                     Problem::error(
-                        other.place,
+                        other.span,
                         "the URLs of one store differ in more than the node",
                     )
-                    .also(first.place, "the first one")
+                    .also(first.span, "the first one")
                     .help("write the same scheme, user, password and database in each"),
                 );
             }
@@ -38,7 +38,7 @@ impl Compiler {
         let RedisUrl { is_tls, user, password, database, .. } = first.value.0.clone();
         if kind == StoreKind::Cluster && database != 0 {
             self.error(
-                Problem::error(first.place, "a Redis Cluster has one database")
+                Problem::error(first.span, "a Redis Cluster has one database")
                     .help("remove the database from the URL"),
             );
         }
@@ -71,7 +71,7 @@ impl Compiler {
         } else {
             "what gateways share crosses the network in cleartext"
         };
-        self.warn(Problem::warning(Lint::StoreWithoutTls, at.place, what).help(
+        self.warn(Problem::warning(Lint::StoreWithoutTls, at.span, what).help(
             "write `rediss://…`, with `ca: FILE` if the system does not trust its certificate",
         ));
     }
@@ -80,8 +80,8 @@ impl Compiler {
         let kind = match (&spec.sentinel.at, spec.cluster.filter(|at| at.value)) {
             (Some(name), Some(cluster)) => {
                 self.error(
-                    Problem::error(cluster.place, "a store is one of `sentinel` and `cluster`")
-                        .also(name.place, "the other one")
+                    Problem::error(cluster.span, "a store is one of `sentinel` and `cluster`")
+                        .also(name.span, "the other one")
                         .help("remove one: a Redis Cluster needs no sentinels"),
                 );
                 return None;
@@ -96,7 +96,7 @@ impl Compiler {
         };
         if let (StoreKind::Single, Some(second)) = (&kind, spec.redis.items().get(1)) {
             self.error(
-                Problem::error(second.place, "one store has one URL")
+                Problem::error(second.span, "one store has one URL")
                     .help("remove it, or write `sentinel: NAME` or `cluster: true`"),
             );
         }
@@ -105,18 +105,18 @@ impl Compiler {
     }
 
     fn sentinel_login(&mut self, spec: &StoreSpec) {
-        let user = spec.sentinel_user.as_ref().map(|at| (at.place, "sentinel_user"));
-        let password = spec.sentinel_password.as_ref().map(|at| (at.place, "sentinel_password"));
+        let user = spec.sentinel_user.as_ref().map(|at| (at.span, "sentinel_user"));
+        let password = spec.sentinel_password.as_ref().map(|at| (at.span, "sentinel_password"));
         if spec.sentinel.is_none() {
-            for (place, key) in user.into_iter().chain(password) {
+            for (span, key) in user.into_iter().chain(password) {
                 self.error(
-                    Problem::error(place, format!("`{key}` without `sentinel`"))
+                    Problem::error(span, format!("`{key}` without `sentinel`"))
                         .help("write `sentinel: NAME`, or the login into the URL of `redis`"),
                 );
             }
-        } else if let (Some((place, _)), None) = (user, password) {
+        } else if let (Some((span, _)), None) = (user, password) {
             self.error(
-                Problem::error(place, "`sentinel_user` without `sentinel_password`")
+                Problem::error(span, "`sentinel_user` without `sentinel_password`")
                     .help("write both, or remove it"),
             );
         }
@@ -130,10 +130,10 @@ impl Compiler {
         on_store_error: &Key<OnStoreError>,
         stored: impl IntoIterator<Item = Result<Stored, Unstorable>>,
     ) -> Option<OnStoreError> {
-        let Some(place) = cluster(scope) else {
+        let Some(span) = cluster(scope) else {
             if let Some(at) = on_store_error.filter(|at| at.written) {
                 self.error(
-                    Problem::error(at.place, "`on_store_error` without `scope: cluster`")
+                    Problem::error(at.span, "`on_store_error` without `scope: cluster`")
                         .help("write `scope: cluster`, or remove it"),
                 );
             }
@@ -141,13 +141,13 @@ impl Compiler {
         };
         if !self.has_store {
             self.error(
-                Problem::error(place, "`scope: cluster` without a `store`")
+                Problem::error(span, "`scope: cluster` without a `store`")
                     .help("write `store: { redis: redis://HOST:6379 }` at the top of the file"),
             );
         }
         let cannot = stored.into_iter().find_map(Result::err);
         if let Some(why) = cannot {
-            self.error(unstorable(why, place));
+            self.error(unstorable(why, span));
         }
         on_store_error.value().copied()
     }
@@ -161,21 +161,21 @@ impl Compiler {
         scope: &Key<Scope>,
         versions: &mut [(Algorithm, T)],
     ) -> Option<Duration> {
-        let At { value: interval, place, .. } = key.duration()?;
+        let At { value: interval, span, .. } = key.duration()?;
         if cluster(scope).is_none() {
             self.error(
-                Problem::error(place, "`sync_interval` without `scope: cluster`")
+                Problem::error(span, "`sync_interval` without `scope: cluster`")
                     .help("write `scope: cluster`, or remove it"),
             );
             return None;
         }
         for (algorithm, _) in &mut *versions {
             if let Some(config) = SyncedConfig::new(algorithm.clone(), 1) {
-                self.seldom(&config, interval, place);
+                self.seldom(&config, interval, span);
                 *algorithm = Algorithm::Synced(config);
             } else if Stored::new(algorithm).is_ok() {
                 self.error(
-                    Problem::error(place, "`sync_interval` with `concurrency`")
+                    Problem::error(span, "`sync_interval` with `concurrency`")
                         .help("remove it: a request may end before the other gateways learn of it"),
                 );
                 return None;
@@ -185,7 +185,7 @@ impl Compiler {
     }
 
     /// Warns of a sync so rare that a window is over when other gateways learn of it.
-    fn seldom(&mut self, config: &SyncedConfig, interval: Duration, place: Place) {
+    fn seldom(&mut self, config: &SyncedConfig, interval: Duration, span: SourceSpan) {
         let Some((_, window)) = config.whole().most_in_a_window() else { return };
         if 2 * interval > window {
             let often = spelled(window / 20).replace(' ', "");
@@ -197,7 +197,7 @@ impl Compiler {
             self.warn(
                 Problem::warning(
                     Lint::SyncIntervalTooLong,
-                    place,
+                    span,
                     "gateways learn of a window when it is over",
                 )
                 .label("each of them lets a whole limit pass")
@@ -208,8 +208,8 @@ impl Compiler {
 }
 
 /// Returns where `cluster` stands, if it does.
-fn cluster(scope: &Key<Scope>) -> Option<Place> {
-    scope.filter(|at| at.value == Scope::Cluster).map(|at| at.place)
+fn cluster(scope: &Key<Scope>) -> Option<SourceSpan> {
+    scope.filter(|at| at.value == Scope::Cluster).map(|at| at.span)
 }
 
 /// Finds what is wrong with whose certificates are trusted.
@@ -217,10 +217,10 @@ fn trusted(ca: &At<PathBuf>, is_tls: bool, files: &Files) -> Result<(), Problem>
     if is_tls {
         return certificate::authorities(ca, files).map(drop);
     }
-    Err(Problem::error(ca.place, "`ca` without TLS").help("write `rediss://…`, or remove it"))
+    Err(Problem::error(ca.span, "`ca` without TLS").help("write `rediss://…`, or remove it"))
 }
 
-fn unstorable(why: Unstorable, place: Place) -> Problem {
+fn unstorable(why: Unstorable, span: SourceSpan) -> Problem {
     let help = match why {
         Unstorable::Log => {
             "write `algorithm: sliding_window` with `strict: true`, whose bound is as hard"
@@ -232,7 +232,7 @@ fn unstorable(why: Unstorable, place: Place) -> Problem {
             "write smaller numbers: fewer `buckets`, a shorter window or a smaller `burst`"
         }
     };
-    Problem::error(place, format!("this rule cannot be shared: {why}")).help(help)
+    Problem::error(span, format!("this rule cannot be shared: {why}")).help(help)
 }
 
 /// Whether two URLs may name nodes of one store.

@@ -3,7 +3,7 @@
 use super::compiler::Compiler;
 use crate::config::{
     decode::{At, Entries, Key},
-    diagnostics::{Place, Problem, quoted},
+    diagnostics::{Problem, SourceSpan, quoted},
     plan::{
         Body, HeaderEdits, HeaderText, Piece, Placeholder, Syntax, Template, Text, Token, tokens,
     },
@@ -27,7 +27,7 @@ pub(super) enum Use {
 
 impl Compiler {
     /// Compiles a text; what is wrong with its placeholders has been reported then.
-    pub(super) fn template(&mut self, text: &str, place: Place, used: Use) -> Template {
+    pub(super) fn template(&mut self, text: &str, span: SourceSpan, used: Use) -> Template {
         let mut pieces: Vec<Piece> = Vec::new();
         for token in tokens(text) {
             match token {
@@ -39,7 +39,7 @@ impl Compiler {
                     _ => pieces.push(Piece::Text(text[range].into())),
                 },
                 Token::Word(range) => {
-                    let value = self.placeholder(&text[range], place, used);
+                    let value = self.placeholder(&text[range], span, used);
                     pieces.extend(value.map(Piece::Value));
                 }
             }
@@ -47,8 +47,8 @@ impl Compiler {
         Template(pieces.into())
     }
 
-    fn placeholder(&mut self, word: &str, place: Place, used: Use) -> Option<Placeholder> {
-        let place = self.place_of(&format!("{{{word}}}"), place);
+    fn placeholder(&mut self, word: &str, span: SourceSpan, used: Use) -> Option<Placeholder> {
+        let span = self.span_of(&format!("{{{word}}}"), span);
         let literally = format!("write `{{{{{word}}}}}` for the text itself");
         let all = || {
             Placeholder::ALL
@@ -59,7 +59,7 @@ impl Compiler {
             Some((_, value)) if used == Use::Request && value.is_of_rejection() => {
                 let message = format!("`{{{word}}}` is known only in the `body` of `reject`");
                 self.error(
-                    Problem::error(place, message).help(format!("remove it, or {literally}")),
+                    Problem::error(span, message).help(format!("remove it, or {literally}")),
                 );
                 None
             }
@@ -72,31 +72,31 @@ impl Compiler {
                     format!("write one of {}; {literally}", known.join(", "))
                 };
                 let message = format!("there is no placeholder {}", quoted(&format!("{{{word}}}")));
-                self.error(Problem::error(place, message).help(help));
+                self.error(Problem::error(span, message).help(help));
                 None
             }
         }
     }
 
-    /// Returns where `part` stands in the value at `place`, or that place if it is written
+    /// Returns where `part` stands in the value at `span`, or that span if it is written
     /// in another way there.
-    fn place_of(&self, part: &str, place: Place) -> Place {
-        if self.substitutions.at(place).is_some() {
-            return place;
+    fn span_of(&self, part: &str, span: SourceSpan) -> SourceSpan {
+        if self.substitutions.at(span).is_some() {
+            return span;
         }
-        let range = place.range();
+        let range = span.range();
         let found = self.text.get(range.clone()).and_then(|text| text.find(part));
-        found.map_or(place, |at| Place::of(range.start + at..range.start + at + part.len()))
+        found.map_or(span, |at| SourceSpan::of(range.start + at..range.start + at + part.len()))
     }
 
     pub(super) fn header_text(
         &mut self,
         value: &FieldValue,
-        place: Place,
+        span: SourceSpan,
         used: Use,
     ) -> HeaderText {
         let Ok(text) = value.0.to_str() else { return Text::Plain(value.0.clone()) };
-        let template = self.template(text, place, used);
+        let template = self.template(text, span, used);
         plain(template, |text| HeaderValue::try_from(text).unwrap_or_else(|_| value.0.clone()))
     }
 
@@ -108,15 +108,15 @@ impl Compiler {
         let entries = key.value().map_or(&[][..], |Entries(entries)| entries);
         let mut set: Vec<(HeaderName, HeaderText)> = Vec::with_capacity(entries.len());
         for (name, value) in entries {
-            let Some(At { value, place, .. }) = &value.at else { continue };
+            let Some(At { value, span, .. }) = &value.at else { continue };
             if set.iter().any(|(known, _)| *known == name.value.0) {
                 let message = format!("`{}` is set twice", name.value.0);
                 self.error(
-                    Problem::error(name.place, message)
+                    Problem::error(name.span, message)
                         .help("header names are the same in either case; remove one"),
                 );
             }
-            set.push((name.value.0.clone(), self.header_text(value, *place, Use::Request)));
+            set.push((name.value.0.clone(), self.header_text(value, *span, Use::Request)));
         }
         set
     }
@@ -131,10 +131,10 @@ impl Compiler {
     pub(super) fn body(
         &mut self,
         text: &str,
-        place: Place,
+        span: SourceSpan,
         (content_type, used): (Option<HeaderText>, Use),
     ) -> Body {
-        let template = self.template(text, place, used);
+        let template = self.template(text, span, used);
         let is_json =
             matches!(template.0.first(), Some(Piece::Text(text)) if text.starts_with(['{', '[']));
         let guessed = || {

@@ -3,7 +3,7 @@
 use super::compiler::Compiler;
 use crate::config::{
     decode::{At, Entries, Key},
-    diagnostics::{Place, Problem},
+    diagnostics::{Problem, SourceSpan},
     plan::{Collector, Tracing, UpstreamTls},
     read::source::Files,
     spec::{
@@ -29,7 +29,7 @@ impl Compiler {
         let service_name = spec.service_name.as_ref()?;
         if service_name.value.0.is_empty() {
             let message = "the name of the service is empty";
-            let problem = Problem::error(service_name.place, message);
+            let problem = Problem::error(service_name.span, message);
             self.error(problem.help("write it, or remove the key"));
         }
         Some(Arc::new(Tracing {
@@ -45,7 +45,7 @@ impl Compiler {
     fn resource(&mut self, key: &Key<Entries<Text, Text>>) -> Vec<(String, String)> {
         let entries = key.value().map_or(&[][..], |entries| &entries.0);
         self.unique(
-            entries.iter().map(|(name, _)| (&name.value.0, name.place)),
+            entries.iter().map(|(name, _)| (&name.value.0, name.span)),
             |_| "the attribute is in the map already".to_owned(),
             "remove one of them",
         );
@@ -54,7 +54,7 @@ impl Compiler {
             if OWN.contains(&&*name.value.0) || name.value.0.is_empty() {
                 let message = "flowgate sets this attribute itself";
                 let help = "remove it; `tracing.service_name` is the name of the service";
-                self.error(Problem::error(name.place, message).help(help));
+                self.error(Problem::error(name.span, message).help(help));
             }
             if let Some(value) = value.value() {
                 resource.push((name.value.0.clone(), value.0.clone()));
@@ -84,8 +84,8 @@ impl Compiler {
     ) -> Option<Arc<UpstreamTls>> {
         let tls = spec.tls.value();
         if !endpoint.value.is_tls {
-            if let Some(place) = spec.tls.place {
-                let problem = Problem::error(place, "`tls` with an endpoint without TLS");
+            if let Some(span) = spec.tls.span {
+                let problem = Problem::error(span, "`tls` with an endpoint without TLS");
                 self.error(problem.help("write `https://…` at the endpoint, or remove it"));
             }
             return None;
@@ -95,8 +95,8 @@ impl Compiler {
             self.error(problem.help("write both, or remove it"));
         }
         let options = tls.map(UpstreamTlsSpec::options).unwrap_or_default();
-        let place: Place = endpoint.place;
-        let loaded = UpstreamTls::load(&options, UpstreamProtocol::H1, files, place);
+        let span: SourceSpan = endpoint.span;
+        let loaded = UpstreamTls::load(&options, UpstreamProtocol::H1, files, span);
         let loaded = loaded.map_err(|problems| {
             for problem in problems {
                 self.error(problem);
@@ -104,7 +104,7 @@ impl Compiler {
         });
         let loaded = loaded.ok()?;
         if loaded.name_of(&endpoint.value.host).is_none() {
-            let problem = Problem::error(place, "no certificate can be for this host");
+            let problem = Problem::error(span, "no certificate can be for this host");
             self.error(
                 problem.help("write `tls: { server_name: NAME }` with the name of its certificate"),
             );

@@ -4,7 +4,7 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::At,
-        diagnostics::{Lint, Place, Problem},
+        diagnostics::{Lint, Problem, SourceSpan},
         plan::{
             AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan, UpstreamTls,
             schedule,
@@ -27,7 +27,7 @@ const HASHED_V6_PREFIX: u8 = 64;
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub name: Arc<str>,
-    pub place: Place,
+    pub span: SourceSpan,
     pub plan: UpstreamPlan,
 }
 
@@ -59,7 +59,7 @@ impl Compiler {
             })
             .collect();
         self.unique(
-            servers.iter().map(|(at, _)| ((&at.value.host, at.value.port), at.place)),
+            servers.iter().map(|(at, _)| ((&at.value.host, at.value.port), at.span)),
             |_| "the server is in the list already".to_owned(),
             "write `weight: 2` at the first to send it more",
         );
@@ -68,7 +68,7 @@ impl Compiler {
         let weights: Vec<u64> = servers.iter().map(|(_, weight)| *weight).collect();
         if schedule(&weights).is_none() {
             self.error(
-                Problem::error(at.place, "the cycle of the weights is too long")
+                Problem::error(at.span, "the cycle of the weights is too long")
                     .help("write weights whose sum, divided by what they share, is at most 1000"),
             );
         }
@@ -104,27 +104,27 @@ impl Compiler {
                 tls,
             },
         };
-        Some(Compiled { name: plan.name.clone(), place: name.place, plan })
+        Some(Compiled { name: plan.name.clone(), span: name.span, plan })
     }
 
     /// Returns what decides about a request's server, if something does.
     fn hash_key(&mut self, spec: &UpstreamSpec) -> Option<KeySpec> {
         let is_hash = *spec.balance.value()? == Balance::Hash;
-        if let Some(place) = spec.hash_key.place.filter(|_| !is_hash) {
+        if let Some(span) = spec.hash_key.span.filter(|_| !is_hash) {
             self.error(
-                Problem::error(place, "`hash_key` without `balance: hash`")
+                Problem::error(span, "`hash_key` without `balance: hash`")
                     .help("write `balance: hash`, or remove it"),
             );
         }
         let mut parts = Vec::new();
         for at in spec.hash_key.items() {
-            parts.extend(self.pattern(Part::parse(&at.value.0, HASHED_V6_PREFIX), at.place));
+            parts.extend(self.pattern(Part::parse(&at.value.0, HASHED_V6_PREFIX), at.span));
         }
         if !spec.hash_key.is_written() {
             parts.push(Part::ClientIp { v6_prefix: HASHED_V6_PREFIX, v4_prefix: 32 });
         }
-        let place = spec.hash_key.place.unwrap_or_default();
-        let key = self.pattern(KeySpec::new(parts), place)?.with_duplicates(OnDuplicate::First);
+        let span = spec.hash_key.span.unwrap_or_default();
+        let key = self.pattern(KeySpec::new(parts), span)?.with_duplicates(OnDuplicate::First);
         is_hash.then_some(key)
     }
 
@@ -138,9 +138,9 @@ impl Compiler {
     ) -> Option<Arc<UpstreamTls>> {
         let secured: Vec<At<&Endpoint>> = servers.filter(|at| at.value.is_tls).collect();
         let Some(first) = secured.first() else {
-            if let Some(place) = spec.tls.place {
+            if let Some(span) = spec.tls.span {
                 self.error(
-                    Problem::error(place, "`tls` without a server that speaks TLS")
+                    Problem::error(span, "`tls` without a server that speaks TLS")
                         .help("write `https://…` at the servers, or remove it"),
                 );
             }
@@ -157,7 +157,7 @@ impl Compiler {
             self.warn(
                 Problem::warning(
                     Lint::InsecureUpstream,
-                    at.place,
+                    at.span,
                     "the servers' certificates are not verified",
                 )
                 .label("any server that answers in their place is trusted")
@@ -165,7 +165,7 @@ impl Compiler {
             );
         }
         let options = tls.map(UpstreamTlsSpec::options).unwrap_or_default();
-        let tls = match UpstreamTls::load(&options, protocol, files, first.place) {
+        let tls = match UpstreamTls::load(&options, protocol, files, first.span) {
             Ok(tls) => tls,
             Err(problems) => {
                 for problem in problems {
@@ -176,7 +176,7 @@ impl Compiler {
         };
         for nameless in secured.iter().filter(|at| tls.name_of(&at.value.host).is_none()) {
             self.error(
-                Problem::error(nameless.place, "no certificate can be for this host")
+                Problem::error(nameless.span, "no certificate can be for this host")
                     .help("write `tls: { server_name: NAME }` with the name of its certificate"),
             );
         }
@@ -191,7 +191,7 @@ impl Compiler {
         for (upstream, _) in upstreams.iter().zip(used).filter(|(_, used)| !used) {
             let message = format!("no route uses the upstream `{}`", upstream.name);
             self.warn(
-                Problem::warning(Lint::UnusedUpstream, upstream.place, message)
+                Problem::warning(Lint::UnusedUpstream, upstream.span, message)
                     .help("write `upstream: …` in a route, or remove it"),
             );
         }

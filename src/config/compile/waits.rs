@@ -35,7 +35,7 @@ impl Compiler {
         if max_wait.written {
             let message = "such a wait leaves too little time for the response";
             self.warn(
-                Problem::warning(Lint::WaitAboveTimeout, max_wait.place, message)
+                Problem::warning(Lint::WaitAboveTimeout, max_wait.span, message)
                     .label("longer than half of the route's `timeouts.request`")
                     .help("write a shorter `max_wait`, or a longer `timeouts.request`"),
             );

@@ -3,7 +3,7 @@
 
 use super::{error::Stop, keys::NOWHERE, shape::Shape, value::Value};
 use crate::config::{
-    diagnostics::{Place, Problem, quoted},
+    diagnostics::{Problem, SourceSpan, quoted},
     read::{Content, Name, Node},
     vocabulary::{self, Section},
 };
@@ -25,7 +25,7 @@ pub(super) struct Parts<'n, 's, I> {
 impl<'n, 's> Parts<'n, 's, std::array::IntoIter<u128, 2>> {
     /// Where a key stands, where its value does, and the value.
     pub(super) fn of_key(value: Value<'n, 's>) -> Self {
-        let key = value.key_place.map_or(NOWHERE, Place::bits);
+        let key = value.key_span.map_or(NOWHERE, SourceSpan::bits);
         let written = (!matches!(value.shape, Shape::Missing)).then_some(value);
         Self { numbers: [key, value.start().bits()].into_iter(), value: written, is_key: true }
     }
@@ -59,7 +59,7 @@ impl<'de, I: Iterator<Item = u128>> SeqAccess<'de> for Parts<'_, '_, I> {
     }
 }
 
-/// Hashes what a value says, without its place, its layout and its comments.
+/// Hashes what a value says, without its span, its layout and its comments.
 fn hash(shape: Shape<'_, '_>, hasher: &mut AHasher) {
     match shape {
         Shape::Missing | Shape::Empty | Shape::Unset => 0u8.hash(hasher),
@@ -99,10 +99,10 @@ impl<'de> MapAccess<'de> for OwnEntries<'_, '_> {
             self.next += 1;
             if let Some((first, _)) = before.into_iter().find(|(known, _)| known.text == name.text)
             {
-                self.map.add(Problem::duplicate(&name.text, first.place, name.place));
+                self.map.add(Problem::duplicate(&name.text, first.span, name.span));
                 continue;
             }
-            let key = Value { shape: Shape::Scalar(&name.text), place: name.place, ..self.map };
+            let key = Value { shape: Shape::Scalar(&name.text), span: name.span, ..self.map };
             return seed.deserialize(key).map(Some);
         }
         Ok(None)
@@ -111,12 +111,12 @@ impl<'de> MapAccess<'de> for OwnEntries<'_, '_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Stop> {
         let entry = self.next.checked_sub(1).and_then(|last| self.all.get(last));
         let (name, value) = entry.ok_or_else(|| Stop::custom("a value before its key"))?;
-        seed.deserialize(Value { key_place: Some(name.place), ..self.map.item(value) })
+        seed.deserialize(Value { key_span: Some(name.span), ..self.map.item(value) })
     }
 }
 
 /// The value of a key that has been reported.
-static UNSET: Node<'static> = Node { place: Place::START, content: Content::Unset };
+static UNSET: Node<'static> = Node { span: SourceSpan::START, content: Content::Unset };
 
 /// The keys of a map that `section` describes, each once, those that are not written with their
 /// defaults.
@@ -124,7 +124,7 @@ pub(super) struct Fields<'n, 's> {
     pub(super) map: Value<'n, 's>,
     pub(super) section: &'n Section,
     /// In the order of the section's keys.
-    pub(super) written: Vec<Option<(Place, &'n Node<'s>)>>,
+    pub(super) written: Vec<Option<(SourceSpan, &'n Node<'s>)>>,
     pub(super) next: usize,
 }
 
@@ -157,8 +157,8 @@ impl<'n, 's> Fields<'n, 's> {
     fn take(&mut self, name: &Name<'s>, node: &'n Node<'s>) {
         let Some(index) = self.index(&name.text) else { return };
         match &mut self.written[index] {
-            Some((first, _)) => self.map.add(Problem::duplicate(&name.text, *first, name.place)),
-            empty => *empty = Some((name.place, node)),
+            Some((first, _)) => self.map.add(Problem::duplicate(&name.text, *first, name.span)),
+            empty => *empty = Some((name.span, node)),
         }
     }
 
@@ -166,7 +166,7 @@ impl<'n, 's> Fields<'n, 's> {
     fn unknown(&mut self, name: &Name<'s>, node: &'n Node<'s>) {
         let section = self.section;
         let title = &section.title;
-        let error = |message: String| Problem::error(name.place, message);
+        let error = |message: String| Problem::error(name.span, message);
         let other = section.instead.iter().find(|(known, _)| *known == name.text);
         if let Some((_, help)) = other {
             // The hint names the key where it belongs: that this one is missing is the same mistake.
@@ -174,13 +174,13 @@ impl<'n, 's> Fields<'n, 's> {
                 ["`", ":"].iter().any(|end| help.contains(&format!("`{}{end}", key.name)))
             };
             if let Some(index) = section.keys.iter().position(is_named) {
-                self.written[index].get_or_insert((name.place, &UNSET));
+                self.written[index].get_or_insert((name.span, &UNSET));
             }
             let message = format!("{title} {} no `{}`", section.verb("takes", "take"), name.text);
             return self.map.add(error(message).help(help));
         }
         if let Some((key, problem)) = self.without_blank(name) {
-            self.written[key].get_or_insert((name.place, &UNSET));
+            self.written[key].get_or_insert((name.span, &UNSET));
             return self.map.add(problem);
         }
         let message =
@@ -196,7 +196,7 @@ impl<'n, 's> Fields<'n, 's> {
         let message = format!("{message}; did you mean `{meant}`?");
         self.map.add(error(message).help(format!("write `{meant}`")));
         if let Some(index) = self.index(meant) {
-            self.written[index].get_or_insert((name.place, node));
+            self.written[index].get_or_insert((name.span, node));
         }
     }
 
@@ -212,7 +212,7 @@ impl<'n, 's> Fields<'n, 's> {
         };
         let index = self.index(key)?;
         let message = format!("a space is missing after the `{mark}` in {}", quoted(&name.text));
-        let problem = Problem::error(name.place, message);
+        let problem = Problem::error(name.span, message);
         Some((index, problem.help(format!("write {}", quoted(&meant)))))
     }
 
@@ -246,9 +246,9 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Stop> {
         let key = &self.section.keys[self.next];
-        let value = Value { key: Some(key), place: self.map.start(), key_place: None, ..self.map };
+        let value = Value { key: Some(key), span: self.map.start(), key_span: None, ..self.map };
         let value = match (self.written[self.next], &key.default) {
-            (Some((place, node)), _) => Value { key_place: Some(place), ..value.item(node) },
+            (Some((span, node)), _) => Value { key_span: Some(span), ..value.item(node) },
             (None, vocabulary::Default::Text(text)) => {
                 Value { shape: Shape::Scalar(text), ..value }
             }

@@ -1,7 +1,7 @@
 //! Why a value could not be read, in serde's terms, and as a problem of the file.
 
 use super::shape::Shape;
-use crate::config::diagnostics::{Place, Problem};
+use crate::config::diagnostics::{Problem, SourceSpan};
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 
@@ -39,13 +39,13 @@ impl Stop {
         }
     }
 
-    /// Returns the problem of the value at `place` under the key `name`.
-    pub(super) fn problem(self, place: Place, name: &str, shape: Shape<'_, '_>) -> Problem {
+    /// Returns the problem of the value at `span` under the key `name`.
+    pub(super) fn problem(self, span: SourceSpan, name: &str, shape: Shape<'_, '_>) -> Problem {
         match self {
-            Self::Invalid { message, help } => Problem::error(place, message).help(help),
+            Self::Invalid { message, help } => Problem::error(span, message).help(help),
             Self::Bound { found, wanted } => {
                 let message = format!("`{name}` cannot be {found}");
-                Problem::error(place, message).help(format!("write {wanted}"))
+                Problem::error(span, message).help(format!("write {wanted}"))
             }
             Self::Kind { found, wanted, of, example } => {
                 let of = of.unwrap_or_else(|| format!("`{name}`"));
@@ -57,7 +57,7 @@ impl Stop {
                 } else {
                     format!("write `{example}`")
                 };
-                Problem::error(place, message).help(help)
+                Problem::error(span, message).help(help)
             }
         }
     }

@@ -1,7 +1,7 @@
-//! What the types of `spec` are made of: keys with their places, lists, maps, and either of two
+//! What the types of `spec` are made of: keys with their spans, lists, maps, and either of two
 //! forms.
 
-use crate::config::{diagnostics::Place, spec::values::Wrong};
+use crate::config::{diagnostics::SourceSpan, spec::values::Wrong};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, SeqAccess, Unexpected, Visitor},
@@ -13,27 +13,27 @@ pub(super) const KEY: &str = "$key";
 pub(super) const SEVERAL: &str = "$several";
 pub(super) const EITHER: &str = "$either";
 
-/// What stands for the place of a key that is not written.
+/// What stands for the span of a key that is not written.
 pub(super) const NOWHERE: u128 = u128::MAX;
 
 /// A value and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::config) struct At<T> {
     pub value: T,
-    pub place: Place,
+    pub span: SourceSpan,
     /// `false` if the value is the key's default.
     pub written: bool,
 }
 
 impl<T> At<T> {
-    /// Returns the value changed, at the same place.
+    /// Returns the value changed, at the same span.
     pub(in crate::config) fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
-        At { value: change(self.value), place: self.place, written: self.written }
+        At { value: change(self.value), span: self.span, written: self.written }
     }
 
-    /// Returns the value by reference, at the same place.
+    /// Returns the value by reference, at the same span.
     pub(in crate::config) const fn as_ref(&self) -> At<&T> {
-        At { value: &self.value, place: self.place, written: self.written }
+        At { value: &self.value, span: self.span, written: self.written }
     }
 }
 
@@ -43,17 +43,17 @@ impl<T> At<T> {
 #[serde(from = "Parts<T>", bound = "T: Deserialize<'de>")]
 pub(in crate::config) struct Key<T> {
     /// Where the key itself stands, if it is written.
-    pub place: Option<Place>,
+    pub span: Option<SourceSpan>,
     pub at: Option<At<T>>,
 }
 
 impl<T> Key<T> {
     /// Reports whether it is written, be it right or wrong.
     pub(in crate::config) const fn is_written(&self) -> bool {
-        self.place.is_some()
+        self.span.is_some()
     }
 
-    /// Returns what `read` takes of the value, with its place.
+    /// Returns what `read` takes of the value, with its span.
     pub(in crate::config) fn read<U>(&self, read: impl FnOnce(&T) -> U) -> Option<At<U>> {
         self.at.as_ref().map(|at| at.as_ref().map(read))
     }
@@ -65,7 +65,7 @@ impl<T> Key<T> {
 
 impl<T> Default for Key<T> {
     fn default() -> Self {
-        Self { place: None, at: None }
+        Self { span: None, at: None }
     }
 }
 
@@ -77,18 +77,18 @@ impl<T> Deref for Key<T> {
     }
 }
 
-/// What a [`Key`] is made of: its place, that of its value, and the value if it can be read.
+/// What a [`Key`] is made of: its span, that of its value, and the value if it can be read.
 #[derive(Deserialize)]
 #[serde(rename = "$key", bound = "T: Deserialize<'de>")]
 struct Parts<T>(u128, u128, #[serde(default)] Option<T>);
 
 impl<T> From<Parts<T>> for Key<T> {
-    fn from(Parts(key, place, value): Parts<T>) -> Self {
+    fn from(Parts(key, span, value): Parts<T>) -> Self {
         let written = key != NOWHERE;
-        let place = Place::of_bits(place);
+        let span = SourceSpan::of_bits(span);
         Self {
-            place: written.then(|| Place::of_bits(key)),
-            at: value.map(|value| At { value, place, written }),
+            span: written.then(|| SourceSpan::of_bits(key)),
+            at: value.map(|value| At { value, span, written }),
         }
     }
 }
@@ -118,7 +118,7 @@ impl<T> Key<Several<T>> {
         self.value().map_or(&[], |list| &list.0.0)
     }
 
-    /// Returns the values that could be read, without their places.
+    /// Returns the values that could be read, without their spans.
     pub(in crate::config) fn plain<U>(&self, plain: impl Fn(&T) -> U) -> Vec<U> {
         self.items().iter().map(|at| plain(&at.value)).collect()
     }

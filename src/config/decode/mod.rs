@@ -1,6 +1,6 @@
 //! From the tree to the types of `spec`, by serde, without stopping at an error.
 //!
-//! A value that cannot be read is reported at its place, its [`Key`] is left empty, and the rest is
+//! A value that cannot be read is reported with its span, its [`Key`] is left empty, and the rest is
 //! read: all problems of a file come in one run.
 
 mod access;
@@ -44,8 +44,8 @@ pub(super) fn read<T: Document>(root: &Node<'_>, source: &Source) -> Decoded<T> 
     };
     let root = Value {
         shape: Shape::of(root),
-        place: root.place,
-        key_place: Some(root.place),
+        span: root.span,
+        key_span: Some(root.span),
         key: None,
         stands_for_list: false,
         reader: &reader,

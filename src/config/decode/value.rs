@@ -2,7 +2,7 @@
 
 use super::{error::Stop, shape::Shape};
 use crate::config::{
-    diagnostics::{Place, Problem, Problems, Substitution, Substitutions, quoted},
+    diagnostics::{Problem, Problems, SourceSpan, Substitution, Substitutions, quoted},
     read::{Name, Node},
     vocabulary::{self, Vocabulary, nearest},
 };
@@ -23,9 +23,9 @@ pub(super) struct Reader<'r> {
 #[derive(Clone, Copy)]
 pub(super) struct Value<'n, 's> {
     pub(super) shape: Shape<'n, 's>,
-    pub(super) place: Place,
+    pub(super) span: SourceSpan,
     /// Where its key stands; `None` if the value is a default.
-    pub(super) key_place: Option<Place>,
+    pub(super) key_span: Option<SourceSpan>,
     /// Its key, or that of the list or the map that it is in.
     pub(super) key: Option<&'n vocabulary::Key>,
     /// Whether it is one item where a list may stand.
@@ -49,12 +49,12 @@ impl<'n, 's> Value<'n, 's> {
             }
             _ => stop,
         };
-        self.add(stop.problem(self.place, self.key_name(), self.shape));
+        self.add(stop.problem(self.span, self.key_name(), self.shape));
     }
 
     /// Returns the substitution in it, if a variable is in it.
     fn substitution(self) -> Option<&'n Substitution> {
-        self.key_place.and_then(|_| self.reader.substitutions.at(self.place))
+        self.key_span.and_then(|_| self.reader.substitutions.at(self.span))
     }
 
     pub(super) fn key_name(self) -> &'n str {
@@ -63,25 +63,25 @@ impl<'n, 's> Value<'n, 's> {
 
     /// Reports whether it is text and never a number. A variable may need quotes in any case.
     pub(super) fn is_quoted(self) -> bool {
-        self.key_place.is_some()
-            && self.place.is_quoted(self.reader.text)
+        self.key_span.is_some()
+            && self.span.is_quoted(self.reader.text)
             && self.substitution().is_none()
     }
 
     pub(super) fn item(self, node: &'n Node<'s>) -> Self {
-        Self { shape: Shape::of(node), place: node.place, ..self }
+        Self { shape: Shape::of(node), span: node.span, ..self }
     }
 
     /// Returns where it is said to be: a map where its first key is.
-    pub(super) fn start(self) -> Place {
-        if let Shape::Map([(first, _), ..]) = self.shape { first.place } else { self.place }
+    pub(super) fn start(self) -> SourceSpan {
+        if let Shape::Map([(first, _), ..]) = self.shape { first.span } else { self.span }
     }
 
     /// Reports a list or a map with more than `most` items.
     pub(super) fn fits(self, count: usize, most: usize) -> bool {
         if count > most {
             let message = format!("`{}` holds {count} values", self.key_name());
-            let problem = Problem::error(self.place, message);
+            let problem = Problem::error(self.span, message);
             self.add(problem.help(format!("write at most {most}")));
         }
         count <= most
@@ -91,7 +91,7 @@ impl<'n, 's> Value<'n, 's> {
     pub(super) fn demand_one(self) {
         let Some(key) = self.key.filter(|key| key.is_required) else { return };
         let example = self.reader.vocabulary.example(&key.schema);
-        let problem = Problem::error(self.place, format!("`{}` is empty", key.name))
+        let problem = Problem::error(self.span, format!("`{}` is empty", key.name))
             .help(format!("write at least one: `{}: {example}`", key.name));
         self.add(problem);
     }
@@ -104,7 +104,7 @@ impl<'n, 's> Value<'n, 's> {
             return;
         }
         let name = self.key_name();
-        let is_in_braces = self.reader.text[self.place.range().start..].starts_with('{');
+        let is_in_braces = self.reader.text[self.span.range().start..].starts_with('{');
         let (mark, help) = if is_in_braces {
             ("`[` and `]` are", format!("write `{name}: [{{ {first}: … }}]`"))
         } else {

@@ -1,6 +1,6 @@
 //! Which checks a file silences, and where.
 
-use super::{Lint, Place, Problem};
+use super::{Lint, Problem, SourceSpan};
 use std::ops::Range;
 
 /// What the comments `# flowgate: allow(NAME)` of a file silence.
@@ -25,8 +25,8 @@ impl Allowed {
     /// Reports whether a comment silences this problem.
     pub(in crate::config) fn covers(&self, problem: &Problem) -> bool {
         let Some(lint) = problem.lint else { return false };
-        let start = problem.place.map_or(0, |place| place.range().start);
-        let alias = problem.place.and_then(Place::alias).map(|range| range.start);
+        let start = problem.span.map_or(0, |span| span.range().start);
+        let alias = problem.span.and_then(SourceSpan::alias).map(|range| range.start);
         self.allows.iter().filter(|allow| allow.lint == lint).any(|allow| {
             if lint.is_of_whole_file() {
                 return holds(&allow.file, start);

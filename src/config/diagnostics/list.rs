@@ -1,6 +1,8 @@
-//! What is wrong with a file, all of it, each at its place.
+//! What is wrong with a file, all of it, each with its span.
 
-use super::{Lint, Place, Problem, Problems, Severity, Source, secrets::Secrets, source::File};
+use super::{
+    Lint, Problem, Problems, Severity, Source, SourceSpan, secrets::Secrets, source::File,
+};
 use crate::config::watched::Watched;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde::Serialize;
@@ -64,7 +66,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// Returns an error that is not about a place of a file.
+    /// Returns an error without a span.
     pub fn about(message: String) -> Self {
         Self {
             severity: Severity::Error,
@@ -168,7 +170,7 @@ impl Diagnostics {
         self.beyond == 0 && self.list.iter().all(|problem| problem.is_missing_file)
     }
 
-    /// Returns one line for a log: the first problem with its place, and how many more there are.
+    /// Returns one line for a log: the first problem with its span, and how many more there are.
     pub fn summary(&self) -> String {
         let Some(first) = self.list().next() else { return "no problems".to_owned() };
         let file = first.file.display();
@@ -187,14 +189,14 @@ impl Diagnostics {
     pub fn list(&self) -> impl Iterator<Item = Diagnostic> + '_ {
         let lines = Lines::of(&self.source, &self.source.text);
         self.list.iter().map(move |problem| {
-            let range = problem.place.map(Place::range);
+            let range = problem.span.map(SourceSpan::range);
             let position = |at: Option<usize>| at.map_or((0, 0), |at| lines.position(at));
             let (line, column) = position(range.as_ref().map(|range| range.start));
             let (end_line, end_column) = position(range.map(|range| range.end));
             Diagnostic {
                 severity: problem.severity,
                 name: problem.lint,
-                file: self.source.file_at(problem.place.unwrap_or_default()).path.to_path_buf(),
+                file: self.source.file_at(problem.span.unwrap_or_default()).path.to_path_buf(),
                 line,
                 column,
                 end_line,
@@ -232,9 +234,9 @@ impl Diagnostics {
             Some(lint) => title.id(lint.name()),
             None => title,
         };
-        let group = match problem.place {
+        let group = match problem.span {
             None => group.element(Origin::path(self.source.path.to_string_lossy())),
-            Some(place) => group.elements(self.snippets(problem, place, lines)),
+            Some(span) => group.elements(self.snippets(problem, span, lines)),
         };
         if problem.help.is_empty() {
             return group;
@@ -246,11 +248,11 @@ impl Diagnostics {
     fn snippets<'a>(
         &'a self,
         problem: &'a Problem,
-        place: Place,
+        span: SourceSpan,
         lines: &Lines<'a>,
     ) -> Vec<Element<'a>> {
-        let mut marks = vec![(AnnotationKind::Primary, place.range(), problem.label.as_str())];
-        marks.extend(place.alias().map(|range| (AnnotationKind::Context, range, "used here")));
+        let mut marks = vec![(AnnotationKind::Primary, span.range(), problem.label.as_str())];
+        marks.extend(span.alias().map(|range| (AnnotationKind::Context, range, "used here")));
         let also = problem.also.iter();
         marks.extend(also.map(|(at, text)| (AnnotationKind::Context, at.range(), text.as_str())));
 
@@ -372,23 +374,23 @@ error: a limit of 0 lets nothing pass
     }
 
     #[test]
-    fn problems_are_sorted_by_place_and_counted() {
+    fn problems_are_sorted_by_span_and_counted() {
         let problems =
             vec![Problem::error(at("limit"), "second"), Problem::error(at("ä shop"), "first")];
         let diagnostics = diagnostics(problems);
         assert_eq!(diagnostics.count(), 2);
         assert_eq!(diagnostics.summary(), "gateway.yaml:2:11: first (and 1 more)");
-        let places: Vec<_> = diagnostics.list().map(|d| (d.line, d.column)).collect();
-        assert_eq!(places, [(2, 11), (3, 5)]);
+        let positions: Vec<_> = diagnostics.list().map(|d| (d.line, d.column)).collect();
+        assert_eq!(positions, [(2, 11), (3, 5)]);
     }
 
     #[test]
     fn marks_far_apart_are_shown_in_two_pieces() {
         let text = format!("first: 1\n{}second: 2\n", "# filler\n".repeat(2000));
         let second = text.find("second").unwrap();
-        let problem = Problem::error(Place::of(second..second + 6), "twice")
+        let problem = Problem::error(SourceSpan::of(second..second + 6), "twice")
             .label("again here")
-            .also(Place::of(0..5), "first here");
+            .also(SourceSpan::of(0..5), "first here");
         let drawn = Diagnostics::new(&source(&text), problem).to_string();
         assert_eq!(
             drawn,
@@ -410,7 +412,8 @@ error: twice
     fn a_line_without_end_is_named_not_shown() {
         let text = format!("a: [{}b]", "x, ".repeat(10_000));
         let at = text.find('b').unwrap();
-        let drawn = Diagnostics::new(&source(&text), Problem::error(Place::of(at..at + 1), "odd"));
+        let drawn =
+            Diagnostics::new(&source(&text), Problem::error(SourceSpan::of(at..at + 1), "odd"));
         assert_eq!(drawn.to_string(), "error: odd\n--> gateway.yaml:1:30005");
     }
 
@@ -425,9 +428,9 @@ error: twice
         assert!(drawn.ends_with("… and 10000 more"));
     }
 
-    fn at(word: &str) -> Place {
+    fn at(word: &str) -> SourceSpan {
         let start = TEXT.find(word).unwrap();
-        Place::of(start..start + word.len())
+        SourceSpan::of(start..start + word.len())
     }
 
     fn source(text: &str) -> Source {

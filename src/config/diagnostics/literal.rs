@@ -37,7 +37,7 @@ pub(super) fn logins(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
-/// Returns the place behind the colon of each key whose value is a secret.
+/// Returns the span behind the colon of each key whose value is a secret.
 pub(super) fn values(text: &str) -> impl Iterator<Item = usize> + '_ {
     lines(text).flat_map(move |line| {
         let colons = text[line.clone()].match_indices(':').map(move |(at, _)| line.start + at);

@@ -1,6 +1,6 @@
 //! One thing that is wrong with a file, and the collection of them.
 
-use super::{Lint, Place};
+use super::{Lint, SourceSpan};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -30,22 +30,22 @@ pub struct Problem {
     pub(in crate::config) lint: Option<Lint>,
     pub(in crate::config) message: String,
     /// `None`: about the file as a whole.
-    pub(in crate::config) place: Option<Place>,
+    pub(in crate::config) span: Option<SourceSpan>,
     pub(in crate::config) label: String,
-    pub(in crate::config) also: Vec<(Place, String)>,
+    pub(in crate::config) also: Vec<(SourceSpan, String)>,
     pub(in crate::config) help: String,
     /// Whether it is that a file does not exist.
     pub(in crate::config) is_missing_file: bool,
 }
 
 impl Problem {
-    /// Begins an error about the value at `place`.
-    pub(in crate::config) fn error(place: Place, message: impl Into<String>) -> Self {
+    /// Begins an error about the value at `span`.
+    pub(in crate::config) fn error(span: SourceSpan, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             lint: None,
             message: message.into(),
-            place: Some(place),
+            span: Some(span),
             label: String::new(),
             also: Vec::new(),
             help: String::new(),
@@ -55,12 +55,16 @@ impl Problem {
 
     /// Begins an error about the file as a whole.
     pub(in crate::config) fn about_file(message: impl Into<String>) -> Self {
-        Self { place: None, ..Self::error(Place::default(), message) }
+        Self { span: None, ..Self::error(SourceSpan::default(), message) }
     }
 
     /// Begins a warning: the file can be used.
-    pub(in crate::config) fn warning(lint: Lint, place: Place, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, lint: Some(lint), ..Self::error(place, message) }
+    pub(in crate::config) fn warning(
+        lint: Lint,
+        span: SourceSpan,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { severity: Severity::Warning, lint: Some(lint), ..Self::error(span, message) }
     }
 
     /// Begins a note about the file as a whole.
@@ -70,23 +74,23 @@ impl Problem {
 
     /// Marks the value that it is about.
     #[must_use]
-    pub(in crate::config) const fn at(mut self, place: Place) -> Self {
-        self.place = Some(place);
+    pub(in crate::config) const fn at(mut self, span: SourceSpan) -> Self {
+        self.span = Some(span);
         self
     }
 
     /// Returns the same problem of a text that begins `base` bytes later.
     #[must_use]
     pub(in crate::config) fn shifted(mut self, base: usize) -> Self {
-        self.place = self.place.map(|place| place.shifted(base));
-        for (place, _) in &mut self.also {
-            *place = place.shifted(base);
+        self.span = self.span.map(|span| span.shifted(base));
+        for (span, _) in &mut self.also {
+            *span = span.shifted(base);
         }
         self
     }
 
     /// Returns that the key `name` is written twice.
-    pub(in crate::config) fn duplicate(name: &str, first: Place, again: Place) -> Self {
+    pub(in crate::config) fn duplicate(name: &str, first: SourceSpan, again: SourceSpan) -> Self {
         Self::error(again, format!("{} is written twice", quoted(name)))
             .label("again here")
             .also(first, "first here")
@@ -106,8 +110,8 @@ impl Problem {
 
     /// Marks another value that has a part in it.
     #[must_use]
-    pub(in crate::config) fn also(mut self, place: Place, label: impl Into<String>) -> Self {
-        self.also.push((place, label.into()));
+    pub(in crate::config) fn also(mut self, span: SourceSpan, label: impl Into<String>) -> Self {
+        self.also.push((span, label.into()));
         self
     }
 
@@ -131,8 +135,8 @@ impl Problem {
 
     /// Returns where, or `None` where it is about the file as a whole.
     #[cfg(test)]
-    pub(in crate::config) fn place(&self) -> Option<Place> {
-        self.place
+    pub(in crate::config) fn span(&self) -> Option<SourceSpan> {
+        self.span
     }
 }
 
@@ -183,13 +187,13 @@ impl Problems {
         self
     }
 
-    /// Sorts them by place, and says once what an alias repeats. Returns also how many more were
+    /// Sorts them by span, and says once what an alias repeats. Returns also how many more were
     /// found than are kept.
     pub(in crate::config) fn sorted(mut self) -> (Vec<Problem>, usize) {
-        self.list.sort_by_key(|problem| problem.place);
+        self.list.sort_by_key(|problem| problem.span);
         let mut said = HashSet::new();
         self.list.retain(|problem| {
-            said.insert((problem.place.map(Place::range), problem.message.clone()))
+            said.insert((problem.span.map(SourceSpan::range), problem.message.clone()))
         });
         (self.list, self.beyond)
     }

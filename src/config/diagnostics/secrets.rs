@@ -53,8 +53,8 @@ impl<'a> Secrets<'a> {
 
     /// Conceals what a problem quotes of the secrets that it marks.
     pub(super) fn conceal(&self, problem: &mut Problem) {
-        let places = problem.place.into_iter().chain(problem.also.iter().map(|(place, _)| *place));
-        let marked: Vec<_> = places.flat_map(|place| self.overlapping(place.range())).collect();
+        let spans = problem.span.into_iter().chain(problem.also.iter().map(|(span, _)| *span));
+        let marked: Vec<_> = spans.flat_map(|span| self.overlapping(span.range())).collect();
         for secret in marked {
             let is_of_secret = |quote: &str| is_of_secret(secret, quote);
             conceal_quotes(&mut problem.message, is_of_secret);
@@ -67,10 +67,10 @@ impl<'a> Secrets<'a> {
         }
     }
 
-    fn overlapping(&self, place: Range<usize>) -> impl Iterator<Item = &'a str> {
+    fn overlapping(&self, span: Range<usize>) -> impl Iterator<Item = &'a str> {
         // A mark may be the blank before a secret.
         let is_marked =
-            move |range: &&Range<usize>| range.start <= place.end && place.start <= range.end;
+            move |range: &&Range<usize>| range.start <= span.end && span.start <= range.end;
         self.ranges.iter().filter(is_marked).map(|range| &self.text[range.clone()])
     }
 }
@@ -109,7 +109,7 @@ fn conceal_quotes(message: &mut String, is_concealed: impl Fn(&str) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::diagnostics::Place;
+    use crate::config::diagnostics::SourceSpan;
 
     #[test]
     fn secrets_are_hidden_where_they_stand_and_nothing_moves() {
@@ -149,7 +149,8 @@ mod tests {
             ("sentinel_password: pass", "pass", "`sentinel_password`", "`sentinel_password`"),
         ] {
             let start = text.rfind(marked).unwrap();
-            let mut problem = Problem::error(Place::of(start..start + 8), message).label(message);
+            let mut problem =
+                Problem::error(SourceSpan::of(start..start + 8), message).label(message);
             Secrets::of(text).conceal(&mut problem);
             assert_eq!((&*problem.message, &*problem.label), (expected, expected), "{text}");
         }
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_hint_keeps_its_examples_and_shows_no_secret() {
-        let mut problem = Problem::error(Place::of(0..20), "a `user`")
+        let mut problem = Problem::error(SourceSpan::of(0..20), "a `user`")
             .help("write `redis://USER:PASSWORD@HOST`, not `redis://user`");
         Secrets::of("redis: redis://user@a").conceal(&mut problem);
         assert_eq!(problem.message, "a `***`");

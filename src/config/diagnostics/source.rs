@@ -1,6 +1,6 @@
 //! The files of a configuration as they were read.
 
-use super::{Allowed, Place, Problem, Substitutions};
+use super::{Allowed, Problem, SourceSpan, Substitutions};
 use crate::config::watched::Watched;
 use std::{ffi::OsString, ops::Range, path::Path, sync::Arc};
 
@@ -12,7 +12,7 @@ pub(in crate::config) type Environment = fn(&str) -> Option<OsString>;
 pub(in crate::config) struct Source {
     /// The file that was named.
     pub path: Arc<Path>,
-    /// The texts of all files, a line end between two of them. Every place counts from its start.
+    /// The texts of all files, a line end between two of them. Every span counts from its start.
     pub text: Arc<str>,
     /// The file, and those that it includes, in the order of their texts.
     pub files: Arc<[File]>,
@@ -55,9 +55,9 @@ impl Source {
         }
     }
 
-    /// Returns the file that `place` is in.
-    pub(in crate::config) fn file_at(&self, place: Place) -> &File {
-        let start = place.range().start;
+    /// Returns the file that `span` is in.
+    pub(in crate::config) fn file_at(&self, span: SourceSpan) -> &File {
+        let start = span.range().start;
         let after = self.files.partition_point(|file| file.range.start <= start);
         &self.files[after.saturating_sub(1)]
     }
@@ -67,13 +67,13 @@ impl Source {
         &self.text[file.range.clone()]
     }
 
-    /// Returns the folder from which relative names at `place` are meant.
-    pub(in crate::config) fn folder_at(&self, place: Place) -> &Path {
-        self.file_at(place).path.parent().unwrap_or_else(|| Path::new(""))
+    /// Returns the folder from which relative names at `span` are meant.
+    pub(in crate::config) fn folder_at(&self, span: SourceSpan) -> &Path {
+        self.file_at(span).path.parent().unwrap_or_else(|| Path::new(""))
     }
 
     /// Returns the folder of the file that was named.
     pub(in crate::config) fn folder(&self) -> &Path {
-        self.folder_at(Place::default())
+        self.folder_at(SourceSpan::default())
     }
 }

@@ -1,6 +1,6 @@
 //! What the environment put into values, which must not be shown.
 
-use super::{Place, Problem};
+use super::{Problem, SourceSpan};
 use std::{fmt, ops::Range};
 
 /// The values of a file that variables are in.
@@ -16,8 +16,8 @@ pub(in crate::config) struct Substitution {
 }
 
 impl Substitution {
-    pub(in crate::config) fn new(place: Place, value: String, written: String) -> Self {
-        Self { range: place.range(), value, written }
+    pub(in crate::config) fn new(span: SourceSpan, value: String, written: String) -> Self {
+        Self { range: span.range(), value, written }
     }
 
     /// Returns `text` with what the file has in place of the value, in either case of letters.
@@ -85,9 +85,9 @@ impl Substitutions {
         Self(list)
     }
 
-    /// Returns the substitution in the value at `place`, if there is one.
-    pub(in crate::config) fn at(&self, place: Place) -> Option<&Substitution> {
-        let start = place.range().start;
+    /// Returns the substitution in the value at `span`, if there is one.
+    pub(in crate::config) fn at(&self, span: SourceSpan) -> Option<&Substitution> {
+        let start = span.range().start;
         let found = self.0.binary_search_by_key(&start, |one| one.range.start).ok()?;
         Some(&self.0[found])
     }
@@ -99,8 +99,8 @@ impl Substitutions {
 
     /// Removes from a problem the values that it marks.
     pub(in crate::config) fn conceal(&self, problem: &mut Problem) {
-        let places = problem.place.into_iter().chain(problem.also.iter().map(|(place, _)| *place));
-        let marked: Vec<_> = places.filter_map(|place| self.at(place)).collect();
+        let spans = problem.span.into_iter().chain(problem.also.iter().map(|(span, _)| *span));
+        let marked: Vec<_> = spans.filter_map(|span| self.at(span)).collect();
         for substitution in marked {
             substitution.conceal_quoted(&mut problem.message);
             substitution.conceal_quoted(&mut problem.label);
@@ -119,11 +119,11 @@ mod tests {
     #[test]
     fn a_value_is_concealed_in_part_escaped_and_cut_short() {
         let value = format!("Bearer s3CRET\n{}", "x".repeat(100));
-        let place = Place::of(4..20);
+        let span = SourceSpan::of(4..20);
         let written = "Bearer ${TOKEN}".to_owned();
-        let all = Substitutions::new(vec![Substitution::new(place, value.clone(), written)]);
+        let all = Substitutions::new(vec![Substitution::new(span, value.clone(), written)]);
         let concealed = |message: String| {
-            let mut problem = Problem::error(place, message).help("write `secret`").label("odd");
+            let mut problem = Problem::error(span, message).help("write `secret`").label("odd");
             all.conceal(&mut problem);
             (problem.message, problem.help)
         };
@@ -133,7 +133,7 @@ mod tests {
         }
         assert_eq!(concealed(format!("no {value}")).0, "no Bearer ${TOKEN}");
         assert_eq!(concealed("`limit` is odd".to_owned()).1, "write `secret`");
-        let elsewhere = Problem::error(Place::of(5..6), "`s3cret`");
+        let elsewhere = Problem::error(SourceSpan::of(5..6), "`s3cret`");
         let mut same = elsewhere.clone();
         all.conceal(&mut same);
         assert_eq!(same, elsewhere, "another value of the file");

@@ -4,7 +4,7 @@
 //! in force, the operator has to confirm it. Each included file is compared in the same way.
 
 use crate::config::{
-    diagnostics::{Diagnostics, File, Place, Problem, Source},
+    diagnostics::{Diagnostics, File, Problem, Source, SourceSpan},
     plan::{Certificate, Plan, certificates},
     read::{
         Masked, Node,
@@ -48,7 +48,7 @@ pub(in crate::config) fn unsealed(old: &Snapshot, plan: &Plan) -> Option<Diagnos
     let problem = Problem::about_file(message);
     let problem = match file.range.start {
         0 => problem,
-        start => problem.at(Place::of(start..start)),
+        start => problem.at(SourceSpan::of(start..start)),
     };
     let help = "write the rest of the file; to take the mark away, write `end: false`";
     Some(Diagnostics::new(source, problem.help(help)))
@@ -97,7 +97,7 @@ fn beginning(old: &str, source: &Source, file: &File) -> Diagnostics {
     let message = format!(
         "the file looks cut short: it is the beginning of the file in force, and lacks {lost}"
     );
-    let problem = Problem::error(Place::of(end..end), message)
+    let problem = Problem::error(SourceSpan::of(end..end), message)
         .label("the file in force continues here")
         .help(
             "write the rest of the file; if you removed it on purpose, add the line `end: true` \

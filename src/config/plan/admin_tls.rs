@@ -46,7 +46,7 @@ impl AdminTls {
             }
         };
         let config = server_config(&certificate, &authorities).map_err(|error| {
-            vec![Problem::error(named.cert.place, format!("TLS cannot be used: {error}"))]
+            vec![Problem::error(named.cert.span, format!("TLS cannot be used: {error}"))]
         })?;
         Ok(Self { config: Arc::new(config), certificate: Arc::new(certificate), authorities })
     }

@@ -3,7 +3,7 @@
 use crate::{
     config::{
         decode::At,
-        diagnostics::{Lint, Place, Problem, quoted},
+        diagnostics::{Lint, Problem, SourceSpan, quoted},
         read::source::Files,
         spec::CertificateFiles,
     },
@@ -35,7 +35,7 @@ pub struct Certificate {
     /// The file of the chain.
     pub path: PathBuf,
     /// Where the file names it.
-    place: Place,
+    span: SourceSpan,
 }
 
 /// The certificates of a listener, at least one.
@@ -101,19 +101,19 @@ impl Certificate {
                 names,
                 key: Arc::new(key),
                 path: spec.cert.value.clone(),
-                place: spec.cert.place,
+                span: spec.cert.span,
             }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 let problem =
-                    Problem::error(spec.key.place, "the key belongs to another certificate")
+                    Problem::error(spec.key.span, "the key belongs to another certificate")
                         .label("this key")
-                        .also(spec.cert.place, "is not that of this certificate")
+                        .also(spec.cert.span, "is not that of this certificate")
                         .help("write a certificate and its own key");
                 Err(vec![problem])
             }
             Err(error) => {
                 let message = format!("{} cannot be used: {error}", shown(&spec.key.value));
-                let problem = Problem::error(spec.key.place, message);
+                let problem = Problem::error(spec.key.span, message);
                 Err(vec![problem.help("use an RSA, ECDSA or Ed25519 key")])
             }
         }
@@ -126,7 +126,7 @@ impl Certificate {
              certificates in force",
             self.key.cert.len() + missing
         );
-        Problem::error(self.place, message).help(
+        Problem::error(self.span, message).help(
             "write the whole chain; if you removed a part on purpose, send SIGHUP, or POST /reload \
              to the admin listener",
         )
@@ -151,7 +151,7 @@ impl Certificate {
             return None;
         };
         Some(
-            Problem::warning(Lint::CertificateOutOfDate, self.place, message)
+            Problem::warning(Lint::CertificateOutOfDate, self.span, message)
                 .help(format!("{peers} reject it; get another one")),
         )
     }
@@ -169,8 +169,8 @@ fn chain(
     file: &At<PathBuf>,
     files: &Files,
 ) -> Result<(Vec<CertificateDer<'static>>, Vec<String>), Problem> {
-    let pem = contents(files, &file.value, "certificate").map_err(|at| at(file.place))?;
-    let wrong = |message: String, help: &str| Err(Problem::error(file.place, message).help(help));
+    let pem = contents(files, &file.value, "certificate").map_err(|at| at(file.span))?;
+    let wrong = |message: String, help: &str| Err(Problem::error(file.span, message).help(help));
     let chain: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(pem).collect();
     let chain = match chain {
         Ok(chain) if !chain.is_empty() => chain,
@@ -196,10 +196,10 @@ fn chain(
 }
 
 fn private_key(file: &At<PathBuf>, files: &Files) -> Result<PrivateKeyDer<'static>, Problem> {
-    let pem = contents(files, &file.value, "key").map_err(|at| at(file.place))?;
+    let pem = contents(files, &file.value, "key").map_err(|at| at(file.span))?;
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
         let message = format!("{} has no private key", shown(&file.value));
-        Problem::error(file.place, message)
+        Problem::error(file.span, message)
             .help("write a PEM file with `-----BEGIN PRIVATE KEY-----`, without a passphrase")
     })
 }
@@ -214,7 +214,7 @@ pub(in crate::config) fn authorities(
 ) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let pem = contents(files, &file.value, "certificate")
         // It is none of those that are made where they are missing.
-        .map_err(|problem| problem(file.place).missing_file(false))?;
+        .map_err(|problem| problem(file.span).missing_file(false))?;
     let list: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(pem).collect();
     let is_fit =
         |authority: &CertificateDer<'_>| RootCertStore::empty().add(authority.clone()).is_ok();
@@ -225,24 +225,24 @@ pub(in crate::config) fn authorities(
         return Ok(list);
     }
     let message = format!("{} has no certificate to trust", shown(&file.value));
-    Err(Problem::error(file.place, message)
+    Err(Problem::error(file.span, message)
         .help("write a PEM file with `-----BEGIN CERTIFICATE-----`"))
 }
 
-/// Returns what the file holds, or what is wrong with it, still without its place.
+/// Returns what the file holds, or what is wrong with it, still without its span.
 fn contents<'f>(
     files: &'f Files,
     path: &Path,
     what: &str,
-) -> Result<&'f [u8], impl FnOnce(Place) -> Problem> {
+) -> Result<&'f [u8], impl FnOnce(SourceSpan) -> Problem> {
     let (why, is_missing) = match files.get(path) {
         Some(Ok(bytes)) => return Ok(bytes),
         Some(Err(why)) => (why.to_string(), why.kind() == io::ErrorKind::NotFound),
         None => ("it was not read".to_owned(), false),
     };
     let message = format!("cannot read the {what} {}: {why}", shown(path));
-    Err(move |place| {
-        Problem::error(place, message)
+    Err(move |span| {
+        Problem::error(span, message)
             .help("write the name of a PEM file; relative names start from this file's folder")
             .missing_file(is_missing)
     })

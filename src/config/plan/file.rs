@@ -3,7 +3,7 @@
 use super::{Certificate, Certificates, RoutePlan, Settings, UpstreamPlan};
 use crate::{
     config::{
-        diagnostics::{Diagnostics, Place, Problem, Source, quoted},
+        diagnostics::{Diagnostics, Problem, Source, SourceSpan, quoted},
         spec::{AccessLog, values::Endpoint},
         watched::Watched,
     },
@@ -34,9 +34,9 @@ pub struct Plan {
     /// What to look at for changes: this file, those that it includes, certificates and keys.
     pub files: Vec<Watched>,
     /// Where the file has the admin listener's address.
-    pub(in crate::config) admin: Option<Place>,
+    pub(in crate::config) admin: Option<SourceSpan>,
     /// Where the file has the access log's.
-    pub(in crate::config) access_log: Option<Place>,
+    pub(in crate::config) access_log: Option<SourceSpan>,
     pub(in crate::config) upstreams: Vec<UpstreamPlan>,
     /// In the order of the file; at least one.
     pub(in crate::config) routes: Vec<RoutePlan>,
@@ -62,7 +62,7 @@ impl Plan {
 
     /// Returns, as the problem of the file's line, that `listener` cannot listen at its address.
     pub fn cannot_listen(&self, listener: &Listener, error: &io::Error) -> Diagnostics {
-        self.no_listener(&listener.name, listener.address, listener.place, error)
+        self.no_listener(&listener.name, listener.address, listener.span, error)
     }
 
     /// Returns, as the problem of the file's line, that the admin listener cannot listen at
@@ -81,15 +81,15 @@ impl Plan {
         };
         let help = "write a file in a folder that is there and that this user may write to; \
                     relative names start from this file's folder";
-        let place = self.access_log.unwrap_or_default();
-        self.warnings.instead(Problem::error(place, message).help(help))
+        let span = self.access_log.unwrap_or_default();
+        self.warnings.instead(Problem::error(span, message).help(help))
     }
 
     fn no_listener(
         &self,
         name: &str,
         address: SocketAddr,
-        place: Place,
+        span: SourceSpan,
         error: &io::Error,
     ) -> Diagnostics {
         let message = format!("listener {name} cannot listen on {address}: {error}");
@@ -98,7 +98,7 @@ impl Plan {
         } else {
             "write an address of this machine and a port that this user may listen on"
         };
-        self.warnings.instead(Problem::error(place, message).help(help))
+        self.warnings.instead(Problem::error(span, message).help(help))
     }
 
     /// Returns what is odd about it, though not wrong, as of `now`; so are certificates that
@@ -136,7 +136,7 @@ pub struct Listener {
     /// The files of its certificates as the configuration names them.
     pub(in crate::config) certificates: Vec<PathBuf>,
     /// Where the file has the address.
-    pub(in crate::config) place: Place,
+    pub(in crate::config) span: SourceSpan,
 }
 
 pub(in crate::config) fn certificates(

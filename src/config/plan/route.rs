@@ -3,7 +3,7 @@
 use super::{Access, Action, Auth, Body, Except, HeaderText, Priority, When};
 use crate::{
     config::{
-        diagnostics::Place,
+        diagnostics::SourceSpan,
         spec::{OnMissing, OnStoreError},
     },
     flow,
@@ -77,7 +77,7 @@ impl RoutePlan {
 #[derive(Clone, Debug)]
 pub(in crate::config) struct RulePlan {
     /// Where the file names it.
-    pub place: Place,
+    pub span: SourceSpan,
     pub options: RuleOptions,
     /// What holds while the store fails, if the rule is shared.
     pub shared: Option<OnStoreError>,

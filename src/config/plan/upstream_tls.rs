@@ -6,7 +6,7 @@ use super::{
 };
 use crate::config::{
     decode::At,
-    diagnostics::{Place, Problem, quoted},
+    diagnostics::{Problem, SourceSpan, quoted},
     read::source::Files,
     spec::{TlsOptions, UpstreamProtocol},
 };
@@ -53,7 +53,7 @@ impl UpstreamTls {
         options: &TlsOptions,
         protocol: UpstreamProtocol,
         files: &Files,
-        https: Place,
+        https: SourceSpan,
     ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let trusted = trusted(options, files, https).map_err(|problem| problems.push(problem));
@@ -117,7 +117,7 @@ enum Trusted {
     Anyone,
 }
 
-fn trusted(options: &TlsOptions, files: &Files, https: Place) -> Result<Trusted, Problem> {
+fn trusted(options: &TlsOptions, files: &Files, https: SourceSpan) -> Result<Trusted, Problem> {
     if options.is_insecure {
         return Ok(Trusted::Anyone);
     }
@@ -143,7 +143,7 @@ fn trusted(options: &TlsOptions, files: &Files, https: Place) -> Result<Trusted,
 fn server_name(text: &At<String>) -> Result<ServerName<'static>, Problem> {
     ServerName::try_from(text.value.clone()).map_err(|_| {
         let message = format!("{} is not a name that a certificate can have", quoted(&text.value));
-        Problem::error(text.place, message).help("write a host, as in `shop.internal`")
+        Problem::error(text.span, message).help("write a host, as in `shop.internal`")
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Content, Node};
 use crate::config::{
-    diagnostics::{Allow, Allowed, Lint, Place, Problem, Source, quoted},
+    diagnostics::{Allow, Allowed, Lint, Problem, Source, SourceSpan, quoted},
     vocabulary::nearest,
 };
 use std::ops::Range;
@@ -20,28 +20,28 @@ pub(in crate::config) fn allowed(source: &Source, root: &Node<'_>) -> Allowed {
     leave_out_texts(root, &mut comments);
     for comment in comments {
         let covered = covered(&source.text, comment.start);
-        let file = source.file_at(Place::of(comment.clone())).range.clone();
+        let file = source.file_at(SourceSpan::of(comment.clone())).range.clone();
         for name in names(&source.text, comment) {
             let word = &source.text[name.clone()];
             match Lint::named(word) {
                 Some(lint) => {
                     allowed.allows.push(Allow { lint, lines: covered.clone(), file: file.clone() });
                 }
-                None => allowed.unknown.push(unknown(word, Place::of(name))),
+                None => allowed.unknown.push(unknown(word, SourceSpan::of(name))),
             }
         }
     }
     allowed
 }
 
-fn unknown(word: &str, place: Place) -> Problem {
+fn unknown(word: &str, span: SourceSpan) -> Problem {
     let known = Lint::ALL.iter().map(|lint| lint.name());
     let help = nearest(word, known).map_or_else(
         || "write a name that `check` prints in brackets; docs/checks.md lists them".to_owned(),
         |name| format!("did you mean `{name}`?"),
     );
     let message = format!("there is no check {}", quoted(word));
-    Problem::warning(Lint::UnknownCheck, place, message).help(help)
+    Problem::warning(Lint::UnknownCheck, span, message).help(help)
 }
 
 /// Returns where `# flowgate: allow(…` may stand, from the `#` to the line's end.
@@ -58,8 +58,8 @@ fn comments(text: &str) -> Vec<Range<usize>> {
 
 /// Removes what is no comment: a part of a key or of a value.
 fn leave_out_texts(node: &Node<'_>, comments: &mut Vec<Range<usize>>) {
-    let mut leave_out = |place: Place| {
-        let range = place.range();
+    let mut leave_out = |span: SourceSpan| {
+        let range = span.range();
         let first = comments.partition_point(|comment| comment.start < range.start);
         while comments.get(first).is_some_and(|comment| comment.start < range.end) {
             comments.remove(first);
@@ -67,7 +67,7 @@ fn leave_out_texts(node: &Node<'_>, comments: &mut Vec<Range<usize>>) {
     };
     match &node.content {
         Content::Empty | Content::Unset => {}
-        Content::Scalar(_) => leave_out(node.place),
+        Content::Scalar(_) => leave_out(node.span),
         Content::List(items) => {
             for item in items {
                 leave_out_texts(item, comments);
@@ -75,7 +75,7 @@ fn leave_out_texts(node: &Node<'_>, comments: &mut Vec<Range<usize>>) {
         }
         Content::Map(entries) => {
             for (name, _) in entries {
-                leave_out(name.place);
+                leave_out(name.span);
             }
             for (_, value) in entries {
                 leave_out_texts(value, comments);

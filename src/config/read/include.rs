@@ -6,7 +6,7 @@ use super::{
     yaml::{self, Budget, Tree},
 };
 use crate::config::{
-    diagnostics::{File, Place, Problem, Problems, Source, quoted},
+    diagnostics::{File, Problem, Problems, Source, SourceSpan, quoted},
     watched::{NamePattern, Watched},
 };
 use std::{
@@ -67,19 +67,19 @@ impl Gathered {
         let file = self.files[index].clone();
         let folder = file.path.parent().unwrap_or_else(|| Path::new("")).to_owned();
         let text = &self.text[file.range.clone()];
-        for (word, place) in includes(text, &self.main) {
-            let place = place.shifted(file.range.start);
+        for (word, span) in includes(text, &self.main) {
+            let span = span.shifted(file.range.start);
             if depth == MAX_DEPTH {
                 let message = format!("files include each other more than {MAX_DEPTH} deep");
-                self.lose(place, message, "include these files from the first one");
+                self.lose(span, message, "include these files from the first one");
                 return;
             }
-            self.include(&folder.join(word), place, depth + 1);
+            self.include(&folder.join(word), span, depth + 1);
         }
     }
 
     /// Adds the file `path`, or the files of a folder or a pattern.
-    fn include(&mut self, path: &Path, place: Place, depth: usize) {
+    fn include(&mut self, path: &Path, span: SourceSpan, depth: usize) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
         let (folder, pattern) = if NamePattern::is_in(&name) {
@@ -87,29 +87,29 @@ impl Gathered {
         } else if path.is_dir() {
             (path, NamePattern::new("*.yaml"))
         } else {
-            return self.add(path.to_owned(), place, depth, true);
+            return self.add(path.to_owned(), span, depth, true);
         };
         self.watched.push(Watched::Names(folder.to_owned(), pattern.clone()));
         match pattern.files(folder) {
             Ok(files) => {
                 for file in files {
-                    self.add(file, place, depth, false);
+                    self.add(file, span, depth, false);
                 }
             }
             Err(error) => {
                 let message = format!("cannot read the folder {}: {error}", shown(folder));
-                self.lose(place, message, "create the folder, or remove it from `include`");
+                self.lose(span, message, "create the folder, or remove it from `include`");
             }
         }
     }
 
     /// Adds one file. What a folder or a pattern finds again is left out.
-    fn add(&mut self, path: PathBuf, place: Place, depth: usize, is_named: bool) {
+    fn add(&mut self, path: PathBuf, span: SourceSpan, depth: usize, is_named: bool) {
         let resolved = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         if !self.known.insert(resolved) {
             if is_named {
                 let message = format!("the file {} is included already", shown(&path));
-                self.lose(place, message, "remove it here; a file counts once");
+                self.lose(span, message, "remove it here; a file counts once");
             }
             return;
         }
@@ -119,16 +119,16 @@ impl Gathered {
         let text = match read {
             _ if self.files.len() > MAX_FILES => {
                 let message = format!("more than {MAX_FILES} files are included");
-                return self.lose(place, message, "join some of them");
+                return self.lose(span, message, "join some of them");
             }
             Ok(bytes) => String::from_utf8(bytes),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 let message = "the files are larger than 16 MiB together";
-                return self.lose(place, message, "split the routes among several gateways");
+                return self.lose(span, message, "split the routes among several gateways");
             }
             Err(error) => {
                 let message = format!("cannot read the included file {}: {error}", shown(&path));
-                return self.lose(place, message, "write the file, or remove it from `include`");
+                return self.lose(span, message, "write the file, or remove it from `include`");
             }
         };
         let invalid = text.as_ref().err().map(|error| error.utf8_error().valid_up_to());
@@ -143,8 +143,8 @@ impl Gathered {
         }
     }
 
-    fn lose(&mut self, place: Place, message: impl Into<String>, help: &str) {
-        self.lost.push(Problem::error(place, message).help(help));
+    fn lose(&mut self, span: SourceSpan, message: impl Into<String>, help: &str) {
+        self.lost.push(Problem::error(span, message).help(help));
     }
 }
 
@@ -154,7 +154,7 @@ fn shown(path: &Path) -> String {
 
 /// Returns what the file `text` includes. A file that is no YAML includes nothing, and is reported
 /// when it is read.
-fn includes(text: &str, source: &Source) -> Vec<(String, Place)> {
+fn includes(text: &str, source: &Source) -> Vec<(String, SourceSpan)> {
     if !text.contains("include") {
         return Vec::new();
     }
@@ -171,7 +171,7 @@ fn includes(text: &str, source: &Source) -> Vec<(String, Place)> {
     };
     let word = |node: &Node<'_>| {
         let Content::Scalar(word) = &node.content else { return None };
-        (!word.is_empty()).then(|| (word.to_string(), node.place))
+        (!word.is_empty()).then(|| (word.to_string(), node.span))
     };
     words.iter().filter_map(word).collect()
 }
@@ -224,7 +224,7 @@ fn truth(node: &Node<'_>) -> Option<bool> {
 
 /// Adds the lists of an included file to those of the first.
 fn merge<'m>(main: &mut Tree<'m>, root: Node<'m>, file: &File, is_blank: bool) {
-    let start = Place::of(file.range.start..file.range.start);
+    let start = SourceSpan::of(file.range.start..file.range.start);
     let problems = &mut main.problems;
     let entries = match root.content {
         Content::Map(entries) => entries,
@@ -234,45 +234,43 @@ fn merge<'m>(main: &mut Tree<'m>, root: Node<'m>, file: &File, is_blank: bool) {
         }
         Content::Empty => return,
         Content::Scalar(_) | Content::List(_) | Content::Unset => {
-            let problem = Problem::error(root.place, "an included file is a map");
+            let problem = Problem::error(root.span, "an included file is a map");
             return problems.add(problem.help("write `routes:` before the list"));
         }
     };
-    let final_key = entries.last().map(|(name, _)| name.place);
+    let final_key = entries.last().map(|(name, _)| name.span);
     let mut seen: Vec<Name<'m>> = Vec::new();
     for (name, node) in entries {
         if let Some(first) = seen.iter().find(|known| known.text == name.text) {
-            problems.add(Problem::duplicate(&name.text, first.place, name.place));
+            problems.add(Problem::duplicate(&name.text, first.span, name.span));
             continue;
         }
         seen.push(name.clone());
         let wrong = match (&*name.text, node.content) {
             (list, Content::List(items)) if LISTS.contains(&list) => {
-                append(&mut main.root, &name, node.place, items);
+                append(&mut main.root, &name, node.span, items);
                 None
             }
             (list, _) if LISTS.contains(&list) => {
                 let message = format!("expected a list for `{list}`");
-                Some(Problem::error(node.place, message).help("write `- name: …` for each"))
+                Some(Problem::error(node.span, message).help("write `- name: …` for each"))
             }
             ("include", Content::Scalar(_) | Content::List(_)) => None,
             ("include", _) => {
                 let message = "expected a file name for `include`, or a list of them";
-                Some(Problem::error(node.place, message).help("write `include: conf.d`"))
+                Some(Problem::error(node.span, message).help("write `include: conf.d`"))
             }
             ("end", _) if file.end.is_none() => {
                 let message = "`end` is neither true nor false";
-                Some(Problem::error(node.place, message).help("write `end: true`"))
+                Some(Problem::error(node.span, message).help("write `end: true`"))
             }
-            ("end", _) if final_key != Some(name.place) => {
-                Some(misplaced_end(name.place, final_key))
-            }
+            ("end", _) if final_key != Some(name.span) => Some(misplaced_end(name.span, final_key)),
             ("end", _) => None,
             (other, _) => {
                 let message = format!("an included file takes no {}", quoted(other));
                 let help = "write `listeners`, `upstreams`, `routes`, `include` or `end` here, \
                             and all else into the file that includes this one";
-                Some(Problem::error(name.place, message).help(help))
+                Some(Problem::error(name.span, message).help(help))
             }
         };
         if let Some(wrong) = wrong {
@@ -281,15 +279,15 @@ fn merge<'m>(main: &mut Tree<'m>, root: Node<'m>, file: &File, is_blank: bool) {
     }
 }
 
-/// Returns that the key `end` at `place` means nothing, as `last` comes after it.
-pub(in crate::config) fn misplaced_end(place: Place, last: Option<Place>) -> Problem {
-    Problem::error(place, "`end` is not the last key of the file")
-        .also(last.unwrap_or(place), "this comes after it")
+/// Returns that the key `end` at `span` means nothing, as `last` comes after it.
+pub(in crate::config) fn misplaced_end(span: SourceSpan, last: Option<SourceSpan>) -> Problem {
+    Problem::error(span, "`end` is not the last key of the file")
+        .also(last.unwrap_or(span), "this comes after it")
         .help("move it to the last line: it marks the end of the file")
 }
 
 /// Adds `items` to the list `name` of the first file.
-fn append<'m>(root: &mut Node<'m>, name: &Name<'m>, place: Place, items: Vec<Node<'m>>) {
+fn append<'m>(root: &mut Node<'m>, name: &Name<'m>, span: SourceSpan, items: Vec<Node<'m>>) {
     let Content::Map(entries) = &mut root.content else { return };
     match entries.iter_mut().find(|(known, _)| known.text == name.text) {
         Some((_, Node { content: Content::List(list), .. })) => list.extend(items),
@@ -298,7 +296,7 @@ fn append<'m>(root: &mut Node<'m>, name: &Name<'m>, place: Place, items: Vec<Nod
         // The first key of the first file remains the first, and `end` the last.
         None => {
             let at = entries.len().saturating_sub(1).max(1).min(entries.len());
-            entries.insert(at, (name.clone(), Node { place, content: Content::List(items) }));
+            entries.insert(at, (name.clone(), Node { span, content: Content::List(items) }));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files to text, and text to a tree of values with their places.
+//! Files to text, and text to a tree of values with their spans.
 
 mod cause;
 pub(super) mod comments;

@@ -2,7 +2,7 @@
 //! within it are missing.
 
 use super::{Content, Node};
-use crate::config::diagnostics::{Place, Problem};
+use crate::config::diagnostics::{Problem, SourceSpan};
 
 /// Finds a quoted text that contains one of the `missing` keys.
 pub(in crate::config) fn find(text: &str, root: &Node<'_>, missing: &[String]) -> Option<Problem> {
@@ -11,26 +11,26 @@ pub(in crate::config) fn find(text: &str, root: &Node<'_>, missing: &[String]) -
     }
     match &root.content {
         Content::Empty | Content::Unset => None,
-        Content::Scalar(_) => within(text, root.place, missing),
+        Content::Scalar(_) => within(text, root.span, missing),
         Content::List(items) => items.iter().find_map(|item| find(text, item, missing)),
         Content::Map(entries) => entries.iter().find_map(|(name, value)| {
-            within(text, name.place, missing).or_else(|| find(text, value, missing))
+            within(text, name.span, missing).or_else(|| find(text, value, missing))
         }),
     }
 }
 
-fn within(text: &str, place: Place, missing: &[String]) -> Option<Problem> {
-    if !place.is_quoted(text) {
+fn within(text: &str, span: SourceSpan, missing: &[String]) -> Option<Problem> {
+    if !span.is_quoted(text) {
         return None;
     }
-    let range = place.range();
+    let range = span.range();
     let scalar = text.get(range.clone())?;
     let found = |key: &String| Some((position(scalar, key)?, key.len()));
     let (at, length) = missing.iter().filter_map(found).min()?;
-    let key = Place::of(range.start + at..range.start + at + length);
+    let key = SourceSpan::of(range.start + at..range.start + at + length);
     let message = format!("the missing key `{}` is within a quoted text", &text[key.range()]);
     Some(
-        Problem::error(Place::of(range.start..range.start + 1), message)
+        Problem::error(SourceSpan::of(range.start..range.start + 1), message)
             .label("the text begins here")
             .also(key, "and has this in it")
             .help("close the quote before the key"),

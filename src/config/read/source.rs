@@ -1,7 +1,7 @@
 //! Files to text: the only reads of the configuration, each of bounded size.
 
 use crate::config::{
-    diagnostics::{Diagnostics, Place, Problem, Source},
+    diagnostics::{Diagnostics, Problem, Source, SourceSpan},
     watched::Watched,
 };
 use std::{
@@ -77,7 +77,7 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
         Ok(text) => text,
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
-            // What comes before is text already, so that its places hold.
+            // What comes before is text already, so that its spans hold.
             let text = String::from_utf8_lossy(error.as_bytes());
             return Err(Diagnostics::new(&Source::new(path, &text), no_text(at)));
         }
@@ -89,7 +89,7 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
 
 /// Returns that there is no text from the byte `at` on.
 pub(super) fn no_text(at: usize) -> Problem {
-    Problem::error(Place::of(at..at + '\u{fffd}'.len_utf8()), "the file is not UTF-8")
+    Problem::error(SourceSpan::of(at..at + '\u{fffd}'.len_utf8()), "the file is not UTF-8")
         .label("these bytes are not a valid character")
         .help("save the file as UTF-8")
 }

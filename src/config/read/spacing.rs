@@ -1,6 +1,6 @@
 //! The slip behind a `:` that no key precedes: blanks that are missing, or too many.
 
-use crate::config::diagnostics::{Place, Problem};
+use crate::config::diagnostics::{Problem, SourceSpan};
 use std::ops::Range;
 
 /// Returns the slip behind a `:` at the byte `error` of `text`, or behind a key there that has
@@ -24,10 +24,10 @@ pub(super) fn split_key(text: &str, error: usize) -> Option<Problem> {
     if !matches!(word, "header" | "cookie" | "query" | "jwt") {
         return None;
     }
-    let place = Place::of(error + 1..error + 2);
+    let span = SourceSpan::of(error + 1..error + 2);
     let name = if name.is_empty() { "NAME" } else { name };
     Some(
-        Problem::error(place, format!("no space is allowed within `{word}:{name}`"))
+        Problem::error(span, format!("no space is allowed within `{word}:{name}`"))
             .help(format!("write `{word}:{name}`")),
     )
 }
@@ -45,8 +45,11 @@ fn missing_blank(text: &str, line: &Range<usize>) -> Option<Problem> {
     let colon = (word > 0 && is_glued && !is_address).then_some((":", start + word));
     let (mark, at) = dash.filter(|_| word > 0).or(colon)?;
     Some(
-        Problem::error(Place::of(at..at + 1), format!("a space is missing after this `{mark}`"))
-            .help(format!("write a blank between `{mark}` and what follows")),
+        Problem::error(
+            SourceSpan::of(at..at + 1),
+            format!("a space is missing after this `{mark}`"),
+        )
+        .help(format!("write a blank between `{mark}` and what follows")),
     )
 }
 
@@ -64,7 +67,7 @@ fn too_deep(text: &str, line: &Range<usize>, above: &Range<usize>) -> Option<Pro
     let start = line.start + indent(line, &[' ']);
     let message = format!("the line begins deeper than `{name}` above, which has a value already");
     Some(
-        Problem::error(Place::of(start..start + 1), message)
+        Problem::error(SourceSpan::of(start..start + 1), message)
             .help(format!("begin it in the column of `{name}`")),
     )
 }
@@ -94,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_slip_with_blanks_is_marked_at_its_place() {
-        for (text, error, place, words) in [
+        for (text, error, span, words) in [
             ("- name:web\n  listen: 1\n", ": 1", 6, "a space is missing after this `:`"),
             ("a: 1\nlisten:8080\n", "listen", 11, "a space is missing after this `:`"),
             ("-name: a\n # b\n\n  b: 1\n", ": 1", 0, "a space is missing after this `-`"),
@@ -104,7 +107,7 @@ mod tests {
         ] {
             let problem = problem(text, text.find(error).unwrap()).expect(text);
             assert!(problem.message().starts_with(words), "{text:?}: {problem:?}");
-            assert_eq!(problem.place().unwrap().range().start, place, "{text:?}");
+            assert_eq!(problem.span().unwrap().range().start, span, "{text:?}");
         }
     }
 

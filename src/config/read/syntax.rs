@@ -4,14 +4,14 @@ use super::{
     cause::{Cause, cause},
     spacing,
 };
-use crate::config::diagnostics::{Place, Problem, quoted};
+use crate::config::diagnostics::{Problem, SourceSpan, quoted};
 use serde_yaml::{
     Error, ExternalMessageSource, Location,
     budget::BudgetBreach,
     granit_parser::{ErrorKind, Marker, ScanError},
 };
 
-/// Returns the parser's error as a problem: its place as bytes, its reason in the words of a
+/// Returns the parser's error as a problem: its span as bytes, its reason in the words of a
 /// person who edits the file, and what to do about it.
 #[expect(clippy::wildcard_enum_match_arm, reason = "most are of typed reads, and more may come")]
 pub(in crate::config) fn problem(text: &str, error: &Error) -> Problem {
@@ -38,7 +38,7 @@ pub(in crate::config) fn problem(text: &str, error: &Error) -> Problem {
             bound(at(location), "too much comes through aliases")
         }
         Error::Budget { location, .. } => bound(at(location), "it holds too many values"),
-        other => unknown(other.location().map_or_else(|| mark(text, 0), |place| at(&place)), other),
+        other => unknown(other.location().map_or_else(|| mark(text, 0), |span| at(&span)), other),
     }
 }
 
@@ -50,31 +50,31 @@ fn byte_at(text: &str, location: &Location) -> usize {
     span.byte_offset().map(small).or_else(by_character).unwrap_or(text.len())
 }
 
-/// Returns the place of the character at the byte `at`, so that a caret has one to stand under.
-fn mark(text: &str, at: usize) -> Place {
+/// Returns the span of the character at the byte `at`, so that a caret has one to stand under.
+fn mark(text: &str, at: usize) -> SourceSpan {
     let rest = text.get(at..).unwrap_or_default();
     let width = rest.chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
-    Place::of(at..at + width)
+    SourceSpan::of(at..at + width)
 }
 
-fn unknown(place: Place, why: &Error) -> Problem {
-    Problem::error(place, format!("the file is not YAML: {why}"))
+fn unknown(span: SourceSpan, why: &Error) -> Problem {
+    Problem::error(span, format!("the file is not YAML: {why}"))
         .help("check the indentation and the brackets on this line and the lines above")
 }
 
-fn no_anchor(text: &str, place: Place) -> Problem {
+fn no_anchor(text: &str, span: SourceSpan) -> Problem {
     // As in a host: a name that an anchor has begins with no point.
-    if text[place.range().start..].starts_with("*.") {
-        return Problem::error(place, "a value that begins with `*` needs quotes")
+    if text[span.range().start..].starts_with("*.") {
+        return Problem::error(span, "a value that begins with `*` needs quotes")
             .help("put it in quotes, as in `\"*.example.com\"`");
     }
-    Problem::error(place, "the alias names no anchor")
+    Problem::error(span, "the alias names no anchor")
         .help("write `&name` before the value that `*name` stands for")
 }
 
 fn scan_problem(text: &str, error: &ScanError) -> Problem {
     let at = byte_of(text, error.marker());
-    let place = mark(text, at);
+    let span = mark(text, at);
     if let Some(blank) = odd_blank(text, at) {
         return Problem::error(
             blank,
@@ -85,10 +85,10 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
     }
     if is_brace_in_text(text, at) {
         let message = "a bracket in the middle of a text ends it here";
-        return Problem::error(place, message).help(QUOTE);
+        return Problem::error(span, message).help(QUOTE);
     }
     if *error.kind() == ErrorKind::RecursionLimitExceeded {
-        return bound(place, "it is nested too deeply");
+        return bound(span, "it is nested too deeply");
     }
     if let Some(cause) = cause(text, at) {
         return slip(text, cause);
@@ -101,16 +101,16 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
     // Within braces, the parser expects a `,` here.
     if !is_key && text[at..].starts_with(':') {
         return spacing::split_key(text, at).unwrap_or_else(|| {
-            Problem::error(place, "a second `:` where no key is allowed")
+            Problem::error(span, "a second `:` where no key is allowed")
                 .help("write a `,` between two keys, and put a value that contains `:` in quotes")
         });
     }
     let (message, help) = words(error.kind());
-    Problem::error(place, message).help(help)
+    Problem::error(span, message).help(help)
 }
 
 /// Returns the first character of an indentation, no further than `until`, that looks like a space.
-fn odd_blank(text: &str, until: usize) -> Option<Place> {
+fn odd_blank(text: &str, until: usize) -> Option<SourceSpan> {
     let mut start = 0;
     for line in text[..until].split_inclusive('\n') {
         let indent = line.chars().take_while(|c| c.is_whitespace()).map(char::len_utf8).sum();
@@ -125,17 +125,17 @@ fn odd_blank(text: &str, until: usize) -> Option<Place> {
 
 fn slip(text: &str, cause: Cause) -> Problem {
     let (Cause::Tab(at) | Cause::Quote(at) | Cause::Bracket(at)) = cause;
-    let place = Place::of(at..at + 1);
+    let span = SourceSpan::of(at..at + 1);
     match cause {
-        Cause::Tab(_) => Problem::error(place, "a tab is used where YAML requires spaces")
+        Cause::Tab(_) => Problem::error(span, "a tab is used where YAML requires spaces")
             .label("this is a tab")
             .help("indent with spaces"),
-        Cause::Quote(_) => Problem::error(place, "the quote that opens here is never closed")
+        Cause::Quote(_) => Problem::error(span, "the quote that opens here is never closed")
             .help("close it on the same line"),
         Cause::Bracket(_) => {
-            let open = &text[place.range()];
+            let open = &text[span.range()];
             let close = if open == "[" { "]" } else { "}" };
-            Problem::error(place, format!("the `{open}` that opens here is never closed"))
+            Problem::error(span, format!("the `{open}` that opens here is never closed"))
                 .help(format!("write `{close}` at its end"))
         }
     }
@@ -243,35 +243,35 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
     ),
 ];
 
-/// Returns that the file passes a bound at `place`.
-pub(in crate::config) fn bound(place: Place, how: &str) -> Problem {
-    Problem::error(place, format!("the file exceeds a bound that protects the gateway: {how}"))
+/// Returns that the file passes a bound at `span`.
+pub(in crate::config) fn bound(span: SourceSpan, how: &str) -> Problem {
+    Problem::error(span, format!("the file exceeds a bound that protects the gateway: {how}"))
         .help("aliases may add 500,000 values and nesting may be 24 deep; write the values out")
 }
 
 /// Returns that an alias stands within its own value.
-pub(in crate::config) fn recursive(place: Place) -> Problem {
-    Problem::error(place, "the alias is within the value that it names")
+pub(in crate::config) fn recursive(span: SourceSpan) -> Problem {
+    Problem::error(span, "the alias is within the value that it names")
         .help("write the value out where the alias is")
 }
 
-/// Returns that there is a second document, which has something at `place`.
-fn several_documents(text: &str, place: Place) -> Problem {
-    let before = text.get(..place.range().start).unwrap_or(text);
-    let place = before.rfind("---").map_or(place, |at| Place::of(at..at + 3));
-    Problem::error(place, "the file holds more than one YAML document")
+/// Returns that there is a second document, which has something at `span`.
+fn several_documents(text: &str, span: SourceSpan) -> Problem {
+    let before = text.get(..span.range().start).unwrap_or(text);
+    let span = before.rfind("---").map_or(span, |at| SourceSpan::of(at..at + 3));
+    Problem::error(span, "the file holds more than one YAML document")
         .help("remove the line `---` and what follows it")
 }
 
-/// Returns that the key at `place` is not a text.
-pub(in crate::config) fn no_word(place: Place) -> Problem {
-    Problem::error(place, "a key must be a word")
+/// Returns that the key at `span` is not a text.
+pub(in crate::config) fn no_word(span: SourceSpan) -> Problem {
+    Problem::error(span, "a key must be a word")
         .help("write a word before the `:`, in quotes if it is `null` or `~`")
 }
 
 /// Returns that the text ends too early.
 pub(in crate::config) fn ended(text: &str) -> Problem {
-    Problem::error(Place::of(text.len()..text.len()), "the file ends in the middle of a value")
+    Problem::error(SourceSpan::of(text.len()..text.len()), "the file ends in the middle of a value")
         .help("write the rest of it")
 }
 
@@ -314,6 +314,6 @@ mod tests {
     fn check(text: &str, at: usize, words: &str) {
         let problem = read(&Masked::of(text), None, &mut Budget::default()).unwrap_err();
         assert!(problem.message().contains(words), "{problem:?}");
-        assert_eq!(problem.place().unwrap().range().start, at, "{problem:?}");
+        assert_eq!(problem.span().unwrap().range().start, at, "{problem:?}");
     }
 }

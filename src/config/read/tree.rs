@@ -1,15 +1,15 @@
-//! The file as a tree, which keeps every value's place.
+//! The file as a tree, which keeps every value's span.
 //!
 //! It is untyped because a typed parse stops at its first error. Scalars keep their text, so that
 //! `1.10`, `0x10` and `no` reach a text field as written.
 
-use crate::config::diagnostics::Place;
+use crate::config::diagnostics::SourceSpan;
 use std::borrow::Cow;
 
-/// One value of the file and its place.
+/// One value of the file and its span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct Node<'s> {
-    pub place: Place,
+    pub span: SourceSpan,
     pub content: Content<'s>,
 }
 
@@ -31,7 +31,7 @@ pub(in crate::config) enum Content<'s> {
 /// The key of a map's entry, which is always a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct Name<'s> {
-    pub place: Place,
+    pub span: SourceSpan,
     pub text: Cow<'s, str>,
 }
 
@@ -49,7 +49,7 @@ impl Node<'_> {
     }
 
     fn shift(&mut self, base: usize) {
-        self.place = self.place.shifted(base);
+        self.span = self.span.shifted(base);
         match &mut self.content {
             Content::Empty | Content::Scalar(_) | Content::Unset => {}
             Content::List(items) => {
@@ -59,7 +59,7 @@ impl Node<'_> {
             }
             Content::Map(entries) => {
                 for (name, value) in entries {
-                    name.place = name.place.shifted(base);
+                    name.span = name.span.shifted(base);
                     value.shift(base);
                 }
             }

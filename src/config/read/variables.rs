@@ -4,7 +4,7 @@
 //! To the parser a brace ends a plain value within `{ … }`, so it is given a mark of the same length
 //! in place of each variable, and every value stays at its place.
 
-use crate::config::diagnostics::{Environment, Place, Problem, quoted};
+use crate::config::diagnostics::{Environment, Problem, SourceSpan, quoted};
 use std::{borrow::Cow, ffi::OsString, ops::Range};
 
 /// What begins a variable.
@@ -20,50 +20,55 @@ pub(in crate::config) struct Masked<'s> {
     pub(super) text: Cow<'s, str>,
     mark: char,
     /// The variables that are masked.
-    spans: Vec<Range<usize>>,
+    variables: Vec<Range<usize>>,
 }
 
 impl<'s> Masked<'s> {
     pub(in crate::config) fn of(original: &'s str) -> Self {
         // Characters for private use, of three bytes as `${}`.
         let mut marks = '\u{e000}'..='\u{f8ff}';
-        let spans = spans(original);
-        let free = marks.find(|mark| spans.is_empty() || !original.contains(*mark));
-        let Some(mark) = free.filter(|_| !spans.is_empty()) else {
-            return Self { original, text: Cow::Borrowed(original), mark: '\0', spans: Vec::new() };
+        let variables = variables(original);
+        let free = marks.find(|mark| variables.is_empty() || !original.contains(*mark));
+        let Some(mark) = free.filter(|_| !variables.is_empty()) else {
+            return Self {
+                original,
+                text: Cow::Borrowed(original),
+                mark: '\0',
+                variables: Vec::new(),
+            };
         };
         let mut text = String::with_capacity(original.len());
         let mut end = 0;
-        for span in &spans {
-            text.push_str(&original[end..span.start]);
+        for variable in &variables {
+            text.push_str(&original[end..variable.start]);
             text.push(mark);
-            text.extend(std::iter::repeat_n('x', span.len() - mark.len_utf8()));
-            end = span.end;
+            text.extend(std::iter::repeat_n('x', variable.len() - mark.len_utf8()));
+            end = variable.end;
         }
         text.push_str(&original[end..]);
-        Self { original, text: Cow::Owned(text), mark, spans }
+        Self { original, text: Cow::Owned(text), mark, variables }
     }
 
-    /// Returns the text that was parsed at `place` with its variables.
-    pub(super) fn restored<'m>(&'m self, parsed: Cow<'m, str>, place: Place) -> Cow<'m, str> {
-        if self.spans.is_empty() || !parsed.contains(self.mark) {
+    /// Returns the text that was parsed at `span` with its variables.
+    pub(super) fn restored<'m>(&'m self, parsed: Cow<'m, str>, span: SourceSpan) -> Cow<'m, str> {
+        if self.variables.is_empty() || !parsed.contains(self.mark) {
             return parsed;
         }
-        let first = self.spans.partition_point(|span| span.start < place.range().start);
+        let first = self.variables.partition_point(|variable| variable.start < span.range().start);
         let mut text = String::new();
         let mut rest = &*parsed;
-        for span in &self.spans[first..] {
+        for variable in &self.variables[first..] {
             let Some((before, after)) = rest.split_once(self.mark) else { break };
             text.push_str(before);
-            text.push_str(&self.original[span.clone()]);
-            rest = after.get(span.len() - self.mark.len_utf8()..).unwrap_or_default();
+            text.push_str(&self.original[variable.clone()]);
+            rest = after.get(variable.len() - self.mark.len_utf8()..).unwrap_or_default();
         }
         Cow::Owned(text + rest)
     }
 }
 
 /// Returns where variables stand, but for those that only a text in quotes can have.
-fn spans(text: &str) -> Vec<Range<usize>> {
+fn variables(text: &str) -> Vec<Range<usize>> {
     let variables = text.match_indices(BEGIN).filter_map(|(start, _)| {
         let inside = start + BEGIN.len();
         let length = text[inside..].find(['}', '{', '\n', '"', '\'', '\\'])?;
@@ -106,7 +111,7 @@ pub(super) fn expand(
 
 /// Returns the value of the variable that `inside` of its braces names.
 fn variable(inside: &str, is_closed: bool, environment: Environment) -> Result<String, Problem> {
-    let error = |message: String| Err(Problem::error(Place::default(), message));
+    let error = |message: String| Err(Problem::error(SourceSpan::default(), message));
     if !is_closed {
         return error("a `${` without its `}`".to_owned()).map_err(|problem| problem.help(FORMS));
     }
@@ -148,8 +153,8 @@ mod tests {
         assert!(!masked.text.contains(BEGIN), "{masked:?}");
         for line in masked.text.lines() {
             let start = line.as_ptr() as usize - masked.text.as_ptr() as usize;
-            let place = Place::of(start..start + line.len());
-            assert_eq!(masked.restored(line.into(), place), text[start..start + line.len()]);
+            let span = SourceSpan::of(start..start + line.len());
+            assert_eq!(masked.restored(line.into(), span), text[start..start + line.len()]);
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
     variables::{BEGIN, expand},
 };
 use crate::config::diagnostics::{
-    Environment, Place, Problem, Problems, Substitution, Substitutions,
+    Environment, Problem, Problems, SourceSpan, Substitution, Substitutions,
 };
 use serde::{
     Deserialize, Deserializer,
@@ -112,7 +112,7 @@ fn options(Budget { nodes, aliased, .. }: Budget) -> Options {
         alias_limits: serde_yaml::alias_limits! { max_total_replayed_events: 2 * aliased },
         // The decoder reports every duplicate, with the first.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
-        // Merged below, so that each value keeps its place.
+        // Merged below, so that each value keeps its span.
         merge_keys: MergeKeyPolicy::AsOrdinary,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         with_snippet: false,
@@ -121,7 +121,7 @@ fn options(Budget { nodes, aliased, .. }: Budget) -> Options {
 
 /// A value as `serde_yaml` reads it.
 struct Raw<'s> {
-    place: Place,
+    span: SourceSpan,
     content: RawContent<'s>,
 }
 
@@ -137,8 +137,8 @@ enum RawContent<'s> {
 impl<'de> Deserialize<'de> for Raw<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let read = Spanned::<RawContent<'de>>::deserialize(deserializer)?;
-        let place = Place::used_at(bytes(read.defined), bytes(read.referenced));
-        Ok(Self { place, content: read.value })
+        let span = SourceSpan::used_at(bytes(read.defined), bytes(read.referenced));
+        Ok(Self { span, content: read.value })
     }
 }
 
@@ -224,12 +224,12 @@ struct Builder<'s> {
 
 impl<'s> Builder<'s> {
     fn node(&mut self, raw: Raw<'s>) -> Result<Node<'s>, Problem> {
-        let Raw { place, content } = raw;
-        self.count(place)?;
+        let Raw { span, content } = raw;
+        self.count(span)?;
         let content = match content {
             RawContent::Empty => Content::Empty,
-            RawContent::Text(text) => self.scalar(self.text.restored(text, place), place)?,
-            RawContent::AsWritten => Content::Scalar(Cow::Borrowed(self.written(place))),
+            RawContent::Text(text) => self.scalar(self.text.restored(text, span), span)?,
+            RawContent::AsWritten => Content::Scalar(Cow::Borrowed(self.written(span))),
             RawContent::List(items) => {
                 let items: Result<_, _> = items.into_iter().map(|item| self.node(item)).collect();
                 Content::List(items?)
@@ -241,33 +241,33 @@ impl<'s> Builder<'s> {
                 Content::Map(entries)
             }
         };
-        Ok(Node { place, content })
+        Ok(Node { span, content })
     }
 
     fn entry(&mut self, key: Raw<'s>, value: Raw<'s>) -> Result<(Name<'s>, Node<'s>), Problem> {
-        self.count(key.place)?;
+        self.count(key.span)?;
         let text = match key.content {
-            RawContent::Text(text) => self.text.restored(text, key.place),
-            RawContent::AsWritten => Cow::Borrowed(self.written(key.place)),
+            RawContent::Text(text) => self.text.restored(text, key.span),
+            RawContent::AsWritten => Cow::Borrowed(self.written(key.span)),
             RawContent::Empty | RawContent::List(_) | RawContent::Map(_) => {
-                return Err(syntax::no_word(key.place));
+                return Err(syntax::no_word(key.span));
             }
         };
-        Ok((Name { place: key.place, text }, self.node(value)?))
+        Ok((Name { span: key.span, text }, self.node(value)?))
     }
 
     /// Returns a plain scalar as it stands in the text.
-    fn written(&self, place: Place) -> &'s str {
-        self.text.original.get(place.range()).unwrap_or_default()
+    fn written(&self, span: SourceSpan) -> &'s str {
+        self.text.original.get(span.range()).unwrap_or_default()
     }
 
     /// Returns a text with the values of its variables.
-    fn scalar(&mut self, text: Cow<'s, str>, place: Place) -> Result<Content<'s>, Problem> {
+    fn scalar(&mut self, text: Cow<'s, str>, span: SourceSpan) -> Result<Content<'s>, Problem> {
         let Some(environment) = self.environment.filter(|_| text.contains(BEGIN)) else {
             return Ok(Content::Scalar(text));
         };
         // Where an escape makes a `${` it is meant as it is.
-        let written = self.written(place);
+        let written = self.written(span);
         if !written.contains(BEGIN) {
             return Ok(Content::Scalar(text));
         }
@@ -276,28 +276,28 @@ impl<'s> Builder<'s> {
             Err(problems) => {
                 for (index, problem) in problems {
                     let found = written.match_indices(BEGIN).nth(index).map(|(at, _)| {
-                        let start = place.range().start + at;
+                        let start = span.range().start + at;
                         let length = written[at..].find('}').map_or(BEGIN.len(), |end| end + 1);
-                        Place::of(start..start + length)
+                        SourceSpan::of(start..start + length)
                     });
-                    self.problems.add(problem.at(found.unwrap_or(place)));
+                    self.problems.add(problem.at(found.unwrap_or(span)));
                 }
                 return Ok(Content::Unset);
             }
         };
         let left = self.left.substituted.checked_sub(value.len());
-        let too_much = || syntax::bound(place, "variables add more than 16 MiB");
+        let too_much = || syntax::bound(span, "variables add more than 16 MiB");
         self.left.substituted = left.ok_or_else(too_much)?;
-        self.substitutions.push(Substitution::new(place, value.clone(), text.into_owned()));
+        self.substitutions.push(Substitution::new(span, value.clone(), text.into_owned()));
         Ok(Content::Scalar(Cow::Owned(value)))
     }
 
-    fn count(&mut self, place: Place) -> Result<(), Problem> {
-        let (left, what) = match place.alias() {
+    fn count(&mut self, span: SourceSpan) -> Result<(), Problem> {
+        let (left, what) = match span.alias() {
             Some(_) => (&mut self.left.aliased, "too much comes through aliases"),
             None => (&mut self.left.nodes, "it holds too many values"),
         };
-        *left = left.checked_sub(1).ok_or_else(|| syntax::bound(place, what))?;
+        *left = left.checked_sub(1).ok_or_else(|| syntax::bound(span, what))?;
         Ok(())
     }
 }
@@ -305,7 +305,7 @@ impl<'s> Builder<'s> {
 /// Puts what a key `<<` names into the map around it: what the map says itself wins, then what is
 /// named first.
 fn merge<'s>(entries: &mut Vec<(Name<'s>, Node<'s>)>, text: &str) -> Result<(), Problem> {
-    let is_merge = |key: &Name<'_>| key.text == "<<" && !key.place.is_quoted(text);
+    let is_merge = |key: &Name<'_>| key.text == "<<" && !key.span.is_quoted(text);
     if !entries.iter().any(|(key, _)| is_merge(key)) {
         return Ok(());
     }
@@ -319,7 +319,7 @@ fn merge<'s>(entries: &mut Vec<(Name<'s>, Node<'s>)>, text: &str) -> Result<(), 
         };
         for source in sources {
             let Content::Map(inherited) = source.content else {
-                return Err(Problem::error(source.place, "`<<` takes maps only")
+                return Err(Problem::error(source.span, "`<<` takes maps only")
                     .label("this is not a map")
                     .help("write `<<: *anchor` where the anchor stands before a map"));
             };
@@ -365,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_keeps_both_of_its_places() {
+    fn an_alias_keeps_both_of_its_spans() {
         let text = "a: &x 10\nb: *x\n";
         let Content::Map(entries) = tree(text).unwrap().content else { panic!("a map") };
-        let place = entries[1].1.place;
-        assert_eq!(&text[place.range()], "10");
-        assert_eq!(place.alias().map(|r| &text[r]), Some("*x"));
-        assert_eq!(entries[0].1.place.alias(), None);
+        let span = entries[1].1.span;
+        assert_eq!(&text[span.range()], "10");
+        assert_eq!(span.alias().map(|r| &text[r]), Some("*x"));
+        assert_eq!(entries[0].1.span.alias(), None);
     }
 
     #[test]
@@ -426,9 +426,9 @@ mod tests {
             format!("{{a: {x}, b: {{c: {x}/1m, ${{X}}: ${{X}}}}, d: {x}\n${{X}}\n}}")
         );
         let Content::Map(entries) = &read.root.content else { panic!("a map") };
-        let place = entries[0].1.place;
-        assert_eq!(&text[place.range()], "${X}");
-        assert_eq!(read.substitutions.at(place).map(|one| &*one.written), Some("${X}"));
+        let span = entries[0].1.span;
+        assert_eq!(&text[span.range()], "${X}");
+        assert_eq!(read.substitutions.at(span).map(|one| &*one.written), Some("${X}"));
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
             .sorted()
             .0
             .iter()
-            .map(|problem| &text[problem.place().unwrap().range()])
+            .map(|problem| &text[problem.span().unwrap().range()])
             .collect::<Vec<_>>();
         assert_eq!(found, ["${A}", "${C}"]);
     }

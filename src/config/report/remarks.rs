@@ -3,7 +3,7 @@
 use super::promise::{bucket_numbers, short};
 use crate::{
     config::{
-        diagnostics::{Diagnostics, Lint, Place, Problem},
+        diagnostics::{Diagnostics, Lint, Problem, SourceSpan},
         plan::Plan,
     },
     flow::Instant,
@@ -24,7 +24,7 @@ fn end_note(plan: &Plan) -> Option<Problem> {
          `end: false` says that you do not want that",
     );
     let end = file.range.start + plan.source().text_of(file).trim_end().len();
-    Some(if file.range.start == 0 { note } else { note.at(Place::of(end..end)) })
+    Some(if file.range.start == 0 { note } else { note.at(SourceSpan::of(end..end)) })
 }
 
 /// Says, once for the file, how to get a hard cap where a bucket admits twice its limit in a window
@@ -51,5 +51,5 @@ fn bucket_note(plan: &Plan) -> Option<Problem> {
     );
     let help =
         format!("for a hard cap of {limit} write `algorithm: sliding_window` and `strict: true`");
-    Some(Problem::note(Lint::BurstDoublesLimit, message).at(rule.place).help(help))
+    Some(Problem::note(Lint::BurstDoublesLimit, message).at(rule.span).help(help))
 }

@@ -15,7 +15,7 @@ pub use sentence::{Arrivals, Bound, Count, Expect, Measure, Numbered, Spread, Wh
 
 use crate::config::{
     decode::{self, At, Either, Entries, List},
-    diagnostics::{Diagnostics, Place, Problem, Problems, Source},
+    diagnostics::{Diagnostics, Problem, Problems, Source, SourceSpan},
     load,
     plan::Plan,
     read::{
@@ -121,26 +121,26 @@ impl Document for ScenarioSpec {
 }
 
 /// Returns where a file without tests lists what a gateway has.
-fn configuration(root: &Node<'_>) -> Option<Place> {
+fn configuration(root: &Node<'_>) -> Option<SourceSpan> {
     let Content::Map(entries) = &root.content else { return None };
     let find = |key: &str| entries.iter().find(|(name, _)| name.text == key);
     let listed = ["listeners", "upstreams", "routes"].into_iter().find_map(find);
-    listed.filter(|_| find("tests").is_none()).map(|(name, _)| name.place)
+    listed.filter(|_| find("tests").is_none()).map(|(name, _)| name.span)
 }
 
 /// Reads the scenario at `path`; the configuration that it tests is the file `instead`, if
 /// one is named.
 ///
 /// # Errors
-/// Everything that is wrong with it, each at its place.
+/// Everything that is wrong with it, each with its span.
 pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Diagnostics> {
     let source = source::read(path)?;
     let masked = Masked::of(&source.text);
     let tree = yaml::read(&masked, None, &mut Budget::default())
         .map_err(|problem| Diagnostics::new(&source, problem))?;
     let root = tree.root;
-    if let Some(place) = configuration(&root) {
-        let problem = Problem::error(place, "the file is a configuration, not a scenario")
+    if let Some(span) = configuration(&root) {
+        let problem = Problem::error(span, "the file is a configuration, not a scenario")
             .help("check it with `flowgate check FILE`; a scenario has `config` and `tests`");
         return Err(Diagnostics::new(&source, problem));
     }
@@ -148,7 +148,7 @@ pub fn read_scenario(path: &Path, instead: Option<&Path>) -> Result<Scenario, Di
     let mut problems = decoded.problems;
     let read = decoded.value.and_then(|spec| {
         let tests = tests(&spec, &source, &mut problems);
-        Some((config(&spec, root.place, &source, instead, &mut problems)?, tests))
+        Some((config(&spec, root.span, &source, instead, &mut problems)?, tests))
     });
     let (config, tests) = match read {
         Some(read) if problems.is_empty() => read,
@@ -187,8 +187,8 @@ impl Scenario {
             problems.extend(decoded.problems);
             decoded.value
         });
-        if let Some(place) = spec.as_ref().and_then(|spec| spec.include.place) {
-            let problem = Problem::error(place, "`include` works only in a separate file");
+        if let Some(span) = spec.as_ref().and_then(|spec| spec.include.span) {
+            let problem = Problem::error(span, "`include` works only in a separate file");
             problems.add(problem.help("write `config: FILE`, and `include` in that file"));
         }
         let spec = spec.map(|spec| spec.resolved(source).without_files());
@@ -198,7 +198,7 @@ impl Scenario {
 
 fn config(
     spec: &ScenarioSpec,
-    start: Place,
+    start: SourceSpan,
     source: &Source,
     instead: Option<&Path>,
     problems: &mut Problems,
@@ -239,54 +239,57 @@ fn step(at: &At<StepSpec>, source: &Source, problems: &mut Problems) -> Option<S
             return None;
         }
     };
-    let [(at, when), (place, what)] = parts;
+    let [(at, when), (span, what)] = parts;
     let line = text[..at.range().start].matches('\n').count() + 1;
     let whole = format!("{when}: {what}");
     let time = mark(problems, text, at, when, sentence::when(when));
-    let what = mark(problems, text, place, what, sentence::what(what, source.folder()));
+    let what = mark(problems, text, span, what, sentence::what(what, source.folder()));
     Some(Step { line, text: whole, when: time?, what: what? })
 }
 
 /// Parts a step into time and sentence; there are none if one could not be read.
-fn parts<'n>(at: &'n At<StepSpec>, text: &str) -> Result<Option<[(Place, &'n str); 2]>, Problem> {
+fn parts<'n>(
+    at: &'n At<StepSpec>,
+    text: &str,
+) -> Result<Option<[(SourceSpan, &'n str); 2]>, Problem> {
     match &at.value {
         Either::Map(Entries(entries)) => match &entries[..] {
             [(when, what)] => Ok(what
                 .as_ref()
-                .map(|what| [(when.place, &*when.value.0), (what.place, &*what.value.0)])),
-            [] => Err(no_step(at.place)),
-            _ => Err(no_step(at.place).label("more than one")),
+                .map(|what| [(when.span, &*when.value.0), (what.span, &*what.value.0)])),
+            [] => Err(no_step(at.span)),
+            _ => Err(no_step(at.span).label("more than one")),
         },
         Either::Plain(Sentence(sentence)) => {
             let Some((when, what)) = sentence.split_once(": ") else {
-                return Err(no_step(at.place));
+                return Err(no_step(at.span));
             };
-            let written = text.get(at.place.range()).unwrap_or_default();
+            let written = text.get(at.span.range()).unwrap_or_default();
             // Where there are escapes all of it is marked.
-            let place = |part: &str| {
-                let start = at.place.range().start + written.find(part)?;
-                Some(Place::of(start..start + part.len()))
+            let span = |part: &str| {
+                let start = at.span.range().start + written.find(part)?;
+                Some(SourceSpan::of(start..start + part.len()))
             };
             let parts = [when, what].map(str::trim);
-            Ok(Some(parts.map(|part| (place(part).unwrap_or(at.place), part))))
+            Ok(Some(parts.map(|part| (span(part).unwrap_or(at.span), part))))
         }
     }
 }
 
-/// Returns what was found, or reports what is wrong with the `text` at `place`.
+/// Returns what was found, or reports what is wrong with the `text` at `span`.
 fn mark<T>(
     problems: &mut Problems,
     file: &str,
-    place: Place,
+    span: SourceSpan,
     text: &str,
     found: Result<T, words::Wrong>,
 ) -> Option<T> {
-    let as_written = file.get(place.range()) == Some(text);
-    found.map_err(|wrong| problems.add(wrong.problem(place, as_written))).ok()
+    let as_written = file.get(span.range()) == Some(text);
+    found.map_err(|wrong| problems.add(wrong.problem(span, as_written))).ok()
 }
 
-fn no_step(place: Place) -> Problem {
-    Problem::error(place, "a step is a time and a sentence")
+fn no_step(span: SourceSpan) -> Problem {
+    Problem::error(span, "a step is a time and a sentence")
         .help("write `- at 0s: 120 x GET /a -> 100 passed, 20 rejected by per-client`")
 }
 

@@ -1,7 +1,7 @@
 //! The words of a sentence, read one after the other.
 
 use crate::config::{
-    diagnostics::{Place, Problem, quoted},
+    diagnostics::{Problem, SourceSpan, quoted},
     spec::values,
 };
 use core::ops::Range;
@@ -16,13 +16,16 @@ pub(super) struct Wrong {
 }
 
 impl Wrong {
-    /// Returns the problem of a text at `place`; if it stands there as it was read, only
+    /// Returns the problem of a text at `span`; if it stands there as it was read, only
     /// the wrong word is marked.
-    pub(super) fn problem(self, place: Place, as_written: bool) -> Problem {
-        let start = place.range().start;
-        let place =
-            if as_written { Place::of(start + self.at.start..start + self.at.end) } else { place };
-        Problem::error(place, self.message).help(self.help)
+    pub(super) fn problem(self, span: SourceSpan, as_written: bool) -> Problem {
+        let start = span.range().start;
+        let span = if as_written {
+            SourceSpan::of(start + self.at.start..start + self.at.end)
+        } else {
+            span
+        };
+        Problem::error(span, self.message).help(self.help)
     }
 }
 
@@ -86,8 +89,8 @@ impl<'t> Words<'t> {
         while word.is_some_and(is_amount) && self.peek().is_some_and(is_amount) {
             word = self.take();
         }
-        let place = |at: usize| self.all.get(at).cloned().unwrap_or_default();
-        let at = place(first).start..place(self.next.saturating_sub(1)).end;
+        let span = |at: usize| self.all.get(at).cloned().unwrap_or_default();
+        let at = span(first).start..span(self.next.saturating_sub(1)).end;
         values::duration(&self.text[at.clone()]).map_err(|invalid| Wrong {
             at,
             message: invalid.message,

@@ -332,7 +332,7 @@ impl Key<FileName> {
     /// Has a relative name meant from the folder of the file that it stands in.
     pub(in crate::config) fn resolve(&mut self, source: &Source) {
         if let Some(at) = &mut self.at {
-            at.value.0 = source.folder_at(at.place).join(&at.value.0);
+            at.value.0 = source.folder_at(at.span).join(&at.value.0);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::config::{
     decode::{At, Key, List, Several},
-    diagnostics::{Place, Source},
+    diagnostics::{Source, SourceSpan},
 };
 use std::path::PathBuf;
 
@@ -173,10 +173,10 @@ impl UpstreamTlsSpec {
     }
 
     /// Returns where one of `cert` and `key` stands that lacks the other, with both names.
-    pub(in crate::config) fn lone_file(&self) -> Option<(Place, &'static str, &'static str)> {
-        match (self.cert.place, self.key.place) {
-            (Some(place), None) => Some((place, "cert", "key")),
-            (None, Some(place)) => Some((place, "key", "cert")),
+    pub(in crate::config) fn lone_file(&self) -> Option<(SourceSpan, &'static str, &'static str)> {
+        match (self.cert.span, self.key.span) {
+            (Some(span), None) => Some((span, "cert", "key")),
+            (None, Some(span)) => Some((span, "key", "cert")),
             (None, None) | (Some(_), Some(_)) => None,
         }
     }

@@ -1,21 +1,21 @@
-//! Where a value stands in the text.
+//! The span of a value in the text.
 
 use std::ops::Range;
 
-/// Where a value stands in the text, as byte offsets.
+/// The bytes of the text that a value stands in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::config) struct Place {
+pub(in crate::config) struct SourceSpan {
     start: u32,
     end: u32,
-    /// The alias through which the value came here, or the value's own place.
+    /// The alias through which the value came here, or the value's own span.
     used: (u32, u32),
 }
 
-impl Place {
+impl SourceSpan {
     /// Before the first byte of the text.
     pub(in crate::config) const START: Self = Self { start: 0, end: 0, used: (0, 0) };
 
-    /// Returns the place of the bytes `range` of the text.
+    /// Returns the span of the bytes `range` of the text.
     pub(in crate::config) fn of(range: Range<usize>) -> Self {
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let start = small(range.start);
@@ -23,14 +23,14 @@ impl Place {
         Self { start, end, used: (start, end) }
     }
 
-    /// Returns the place of the bytes `range` of the text, which an alias at `used` stands for if
-    /// that is another place.
+    /// Returns the span of the bytes `range` of the text, which an alias at `used` stands for if
+    /// that is another span.
     pub(in crate::config) fn used_at(range: Range<usize>, used: Range<usize>) -> Self {
         let Self { start, end, .. } = Self::of(used);
         Self { used: (start, end), ..Self::of(range) }
     }
 
-    /// Returns the same place of a text that begins `base` bytes later.
+    /// Returns the same span of a text that begins `base` bytes later.
     pub(in crate::config) fn shifted(self, base: usize) -> Self {
         let base = u32::try_from(base).unwrap_or(u32::MAX);
         let by = |at: u32| at.saturating_add(base);
@@ -38,13 +38,13 @@ impl Place {
         Self { start: by(self.start), end: by(self.end), used }
     }
 
-    /// Returns the place in one number, as serde passes it on.
+    /// Returns the span in one number, as serde passes it on.
     pub(in crate::config) fn bits(self) -> u128 {
         let parts = [self.start, self.end, self.used.0, self.used.1];
         parts.into_iter().fold(0, |bits, part| bits << 32 | u128::from(part))
     }
 
-    /// Returns the place that [`Self::bits`] made a number of.
+    /// Returns the span that [`Self::bits`] made a number of.
     pub(in crate::config) fn of_bits(bits: u128) -> Self {
         let part =
             |shift: u32| u32::try_from(bits >> shift & u128::from(u32::MAX)).unwrap_or_default();

@@ -10,7 +10,7 @@ use super::{
     routes::{Routes, Server},
     servers::{hosts, shares},
     settings::{settings, take_usual},
-    template::Known,
+    template::ServerVariables,
     tree::{Directive, Tree},
     upstreams::Upstreams,
 };
@@ -181,23 +181,23 @@ fn converted(tree: &Tree, http: &Directive, folder: &Path, report: &mut Report) 
         servers: servers.len(),
         items: Vec::new(),
     };
-    for (place, block) in servers.iter().enumerate() {
+    for (index, block) in servers.iter().enumerate() {
         report.take(block);
-        let own = listeners.iter().filter(|listener| listener.servers.contains(&place));
+        let own = listeners.iter().filter(|listener| listener.servers.contains(&index));
         let mut ports: Vec<_> = own.map(listeners::Listener::port).collect();
         ports.dedup();
-        let known = Known {
+        let variables = ServerVariables {
             server_name: block.all("server_name").next().map_or("", |names| names.arg(0)),
             port: if let [port] = ports[..] { Some(port) } else { None },
         };
-        let shares = shares(place, &all_hosts, &listeners);
+        let shares = shares(index, &all_hosts, &listeners);
         if shares.is_empty() {
             report.note(block, "no request comes to it: it has no address and no name here");
         }
-        let usual = format!("server-{}", place + 1);
-        let name = all_hosts[place].first().map_or(usual, |host| host.replace('*', "any"));
+        let usual = format!("server-{}", index + 1);
+        let name = all_hosts[index].first().map_or(usual, |host| host.replace('*', "any"));
         for share in &shares {
-            routes.add(Server { block, known: &known, name: &name, share }, report);
+            routes.add(Server { block, variables: &variables, name: &name, share }, report);
         }
     }
     routes.zones.note_shared(report);

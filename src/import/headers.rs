@@ -4,7 +4,7 @@ use super::{
     converted_config::Fields,
     report::Report,
     scope::Scope,
-    template::{Known, template},
+    template::{ServerVariables, template},
     tree::Directive,
 };
 use serde_json::{Value, json};
@@ -42,11 +42,16 @@ impl Edits {
         }
     }
 
-    fn set(&mut self, name: &str, value: &str, known: &Known<'_>) -> Result<(), String> {
+    fn set(
+        &mut self,
+        name: &str,
+        value: &str,
+        variables: &ServerVariables<'_>,
+    ) -> Result<(), String> {
         if !is_field(name) {
             return Err("this is not a field that a route may change".into());
         }
-        let value = template(value, known)?;
+        let value = template(value, variables)?;
         if !value.chars().all(|sign| sign == ' ' || sign.is_ascii_graphic()) {
             return Err("the value has signs that no field has".into());
         }
@@ -67,7 +72,7 @@ pub(super) struct Passed {
 pub(super) fn to_upstream(
     scope: &Scope<'_>,
     usual: &str,
-    known: &Known<'_>,
+    variables: &ServerVariables<'_>,
     fields: &mut Fields,
     report: &mut Report,
 ) -> Passed {
@@ -78,7 +83,7 @@ pub(super) fn to_upstream(
         let value = directive.arg(1);
         report.take(directive);
         match (name.as_str(), value) {
-            ("host", _) => host(directive, known, &mut passed, report),
+            ("host", _) => host(directive, variables, &mut passed, report),
             ("upgrade", "$http_upgrade") => passed.upgrades = true,
             // What flowgate writes by itself.
             ("connection", "" | "upgrade" | "Upgrade" | "$connection_upgrade" | "keep-alive")
@@ -91,7 +96,7 @@ pub(super) fn to_upstream(
             ),
             (_, "") if is_field(&name) => edits.remove.push(json!(name)),
             _ => {
-                if let Err(why) = edits.set(&name, value, known) {
+                if let Err(why) = edits.set(&name, value, variables) {
                     report.note(directive, why);
                 }
             }
@@ -101,17 +106,22 @@ pub(super) fn to_upstream(
     passed
 }
 
-fn host(directive: &Directive, known: &Known<'_>, passed: &mut Passed, report: &mut Report) {
+fn host(
+    directive: &Directive,
+    variables: &ServerVariables<'_>,
+    passed: &mut Passed,
+    report: &mut Report,
+) {
     match directive.arg(1) {
         "$http_host" => passed.host = None,
         "$proxy_host" => {}
         "$host" => {
             passed.host = None;
-            if !matches!(known.port, Some(80 | 443)) {
+            if !matches!(variables.port, Some(80 | 443)) {
                 report.note(directive, "the upstream also receives the port that the client wrote");
             }
         }
-        other => match template(other, known) {
+        other => match template(other, variables) {
             Ok(host) if !host.contains('{') => passed.host = Some(host),
             _ => {
                 passed.host = None;
@@ -124,7 +134,7 @@ fn host(directive: &Directive, known: &Known<'_>, passed: &mut Passed, report: &
 /// Adds the changes to what the client receives.
 pub(super) fn to_client(
     scope: &Scope<'_>,
-    known: &Known<'_>,
+    variables: &ServerVariables<'_>,
     fields: &mut Fields,
     report: &mut Report,
 ) {
@@ -139,7 +149,7 @@ pub(super) fn to_client(
     }
     for directive in scope.all(&["add_header"]) {
         report.take(directive);
-        if let Err(why) = edits.set(directive.arg(0), directive.arg(1), known) {
+        if let Err(why) = edits.set(directive.arg(0), directive.arg(1), variables) {
             report.note(directive, why);
         } else if directive.arg(2) != "always" {
             report.note(directive, "errors get the field too, as with `always`");

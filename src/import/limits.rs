@@ -83,7 +83,7 @@ impl<'a> Zones<'a> {
         zones
     }
 
-    /// Returns the rules that hold at a place, which is the route `route`.
+    /// Returns the rules that hold in a location, which is the route `route`.
     pub(super) fn rules(&mut self, scope: &Scope<'a>, route: &str, report: &mut Report) -> Rules {
         let mut rules = Rules { route: route.to_owned(), ..Rules::default() };
         let mut statuses = Statuses { is_usual: true, ..Statuses::default() };

@@ -20,9 +20,9 @@ pub(super) struct Listener<'a> {
     /// It takes IPv4 and IPv6.
     is_dual: bool,
     has_tls: bool,
-    /// The places of its servers.
+    /// The indexes of its servers.
     pub servers: Vec<usize>,
-    /// The place of the server for hosts that none has.
+    /// The index of the server for hosts that none has.
     pub default: usize,
     has_named_default: bool,
     directives: Vec<&'a Directive>,
@@ -31,16 +31,16 @@ pub(super) struct Listener<'a> {
 /// Reads the listeners of all servers.
 pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut Report) -> Vec<Listener<'a>> {
     let mut all: Vec<Listener<'a>> = Vec::new();
-    for (place, server) in servers.iter().enumerate() {
+    for (index, server) in servers.iter().enumerate() {
         for directive in server.all("listen") {
             match address(directive.arg(0)) {
-                Ok(address) => add(&mut all, address, place, directive, report),
+                Ok(address) => add(&mut all, address, index, directive, report),
                 Err(why) => report.note(directive, why),
             }
         }
         if server.all("listen").next().is_none() {
             let usual = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 80));
-            add(&mut all, usual, place, server, report);
+            add(&mut all, usual, index, server, report);
         }
     }
     merge(&mut all, report);
@@ -60,7 +60,7 @@ pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut Report) -> Vec<Li
 fn add<'a>(
     all: &mut Vec<Listener<'a>>,
     address: SocketAddr,
-    place: usize,
+    index: usize,
     directive: &'a Directive,
     report: &mut Report,
 ) {
@@ -71,15 +71,15 @@ fn add<'a>(
             is_dual: false,
             has_tls: false,
             servers: Vec::new(),
-            default: place,
+            default: index,
             has_named_default: false,
             directives: Vec::new(),
         });
         all.len() - 1
     });
     let listener = &mut all[at];
-    if !listener.servers.contains(&place) {
-        listener.servers.push(place);
+    if !listener.servers.contains(&index) {
+        listener.servers.push(index);
     }
     report.take(directive);
     if directive.name != "listen" {
@@ -90,7 +90,7 @@ fn add<'a>(
         match parameter.as_str() {
             "ssl" => listener.has_tls = true,
             "default_server" | "default" if !listener.has_named_default => {
-                listener.default = place;
+                listener.default = index;
                 listener.has_named_default = true;
             }
             "ipv6only=off" => listener.is_dual = address.ip() == Ipv6Addr::UNSPECIFIED,
@@ -165,10 +165,10 @@ impl Listener<'_> {
         let listen = if self.is_dual { format!(":{port}") } else { self.address.to_string() };
         fields.set("listen", json!(listen));
         if self.has_tls {
-            let others = self.servers.iter().filter(|place| **place != self.default);
+            let others = self.servers.iter().filter(|index| **index != self.default);
             let mut all = Vec::new();
-            for place in [&self.default].into_iter().chain(others) {
-                let scope = Scope(vec![http, servers[*place]]);
+            for index in [&self.default].into_iter().chain(others) {
+                let scope = Scope(vec![http, servers[*index]]);
                 for pair in certificates(&scope, folder, report) {
                     if !all.contains(&pair) {
                         all.push(pair);

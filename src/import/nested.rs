@@ -13,7 +13,7 @@ use core::cmp::Reverse;
 use serde_json::Value;
 
 /// Returns where the route of a regular expression belongs among those of prefixes.
-pub(super) fn place(regex: &Location<'_>, routes: &[Matched<'_>]) -> Option<usize> {
+pub(super) fn index_among(regex: &Location<'_>, routes: &[Matched<'_>]) -> Option<usize> {
     routes.iter().position(|route| is_behind(&route.location, regex))
 }
 
@@ -25,7 +25,7 @@ pub(super) fn insert<'a>(
     report: &mut Report,
 ) -> Vec<Matched<'a>> {
     for regex in innermost_first(regexes) {
-        let at = place(regex, &routes).unwrap_or(routes.len());
+        let at = index_among(regex, &routes).unwrap_or(routes.len());
         let behind = routes.split_off(at);
         let (before, behind): (Vec<_>, Vec<_>) =
             behind.into_iter().partition(|route| is_before(&route.location, regex));

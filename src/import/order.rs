@@ -53,7 +53,7 @@ pub(super) fn ordered<'a>(
         Vec::new()
     } else {
         let (own, other): (Vec<_>, Vec<_>) =
-            inner.into_iter().partition(|regex| nested::place(regex, &first).is_some());
+            inner.into_iter().partition(|regex| nested::index_among(regex, &first).is_some());
         first = nested::insert(&own, first, server, report);
         nested::between(&other, &first, server, report)
     };

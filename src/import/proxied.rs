@@ -6,7 +6,7 @@ use super::{
     numbers::{spelled, time},
     report::Report,
     scope::Scope,
-    template::Known,
+    template::ServerVariables,
     tree::Directive,
     upstreams::{Target, Upstreams},
 };
@@ -16,9 +16,9 @@ use std::path::Path;
 
 /// A location that passes requests on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a, 's> {
+pub(super) struct LocationContext<'a, 's> {
     pub scope: &'s Scope<'a>,
-    pub known: &'s Known<'a>,
+    pub variables: &'s ServerVariables<'a>,
     /// The beginning of its paths; `None` for a regular expression.
     pub prefix: Option<&'a str>,
     /// It takes this path only.
@@ -32,7 +32,7 @@ pub(super) struct Place<'a, 's> {
 /// Why no upstream is asked for the same.
 pub(super) fn proxied<'a>(
     pass: &'a Directive,
-    place: Place<'a, '_>,
+    context: LocationContext<'a, '_>,
     upstreams: &mut Upstreams<'_>,
     report: &mut Report,
 ) -> Result<Fields, String> {
@@ -47,18 +47,18 @@ pub(super) fn proxied<'a>(
     let (authority, path) = parted(rest);
     let target = Target { scheme, authority };
     let mut fields = Fields::default();
-    let mut rewrite = rewritten(place, path)?;
-    let own = idiom(place, pass, report);
+    let mut rewrite = rewritten(context, path)?;
+    let own = idiom(context, pass, report);
     if !own.is_empty() {
         rewrite = own;
     }
-    let upstream = upstreams.name(target, place.scope, place.folder, report)?;
+    let upstream = upstreams.name(target, context.scope, context.folder, report)?;
     fields.set("upstream", json!(upstream));
     let usual = authority.strip_suffix(if scheme == "https" { ":443" } else { ":80" });
     let usual = usual.unwrap_or(authority);
     let usual = if usual.starts_with("unix:") { "localhost" } else { usual };
-    let passed = headers::to_upstream(place.scope, usual, place.known, &mut fields, report);
-    note_redirects(place.scope, pass, passed.host.is_some() || !rewrite.is_empty(), report);
+    let passed = headers::to_upstream(context.scope, usual, context.variables, &mut fields, report);
+    note_redirects(context.scope, pass, passed.host.is_some() || !rewrite.is_empty(), report);
     if let Some(host) = passed.host {
         rewrite.set("host", json!(host));
     }
@@ -68,8 +68,8 @@ pub(super) fn proxied<'a>(
     if !passed.upgrades {
         fields.set("upgrades", json!([]));
     }
-    timeouts(place.scope, &mut fields, report);
-    always(place.scope, report);
+    timeouts(context.scope, &mut fields, report);
+    always(context.scope, report);
     Ok(fields)
 }
 
@@ -84,19 +84,19 @@ fn parted(rest: &str) -> (&str, Option<&str>) {
 }
 
 /// Returns how the path changes if `proxy_pass` has one.
-fn rewritten(place: Place<'_, '_>, path: Option<&str>) -> Result<Fields, String> {
+fn rewritten(context: LocationContext<'_, '_>, path: Option<&str>) -> Result<Fields, String> {
     let mut rewrite = Fields::default();
     let Some(path) = path else { return Ok(rewrite) };
     if path.contains(['?', '#']) || !path.starts_with('/') {
         return Err("the upstream's path has a query".into());
     }
-    let Some(prefix) = place.prefix else {
+    let Some(prefix) = context.prefix else {
         return Err("nginx does not take a path behind a regular expression".into());
     };
     if prefix == path {
         return Ok(rewrite);
     }
-    if place.is_exact {
+    if context.is_exact {
         let replace = path.replace('$', "$$");
         rewrite.set("path_regex", json!({ "match": "^.*$", "replace": replace }));
         return Ok(rewrite);
@@ -114,12 +114,12 @@ fn rewritten(place: Place<'_, '_>, path: Option<&str>) -> Result<Fields, String>
 }
 
 /// Converts `rewrite ^/api/(.*)$ /v1/$1 break;` in a location whose paths all begin with `/api/`.
-fn idiom(place: Place<'_, '_>, pass: &Directive, report: &mut Report) -> Fields {
+fn idiom(context: LocationContext<'_, '_>, pass: &Directive, report: &mut Report) -> Fields {
     let mut fields = Fields::default();
-    let Some(location) = place.scope.0.last() else { return fields };
+    let Some(location) = context.scope.0.last() else { return fields };
     let rewrites: Vec<_> = location.all("rewrite").collect();
     let has_path = pass.arg(0).splitn(4, '/').nth(3).is_some();
-    let ([rewrite], Some(prefix), false) = (&rewrites[..], place.prefix, has_path) else {
+    let ([rewrite], Some(prefix), false) = (&rewrites[..], context.prefix, has_path) else {
         return fields;
     };
     let pattern = rewrite.arg(0).strip_prefix('^');

@@ -4,7 +4,7 @@ use super::{
     converted_config::Fields,
     report::Report,
     scope::Scope,
-    template::{Known, template},
+    template::{ServerVariables, template},
     tree::Directive,
 };
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub(super) const NOT_CONVERTED: u16 = 501;
 pub(super) fn answer(
     block: &Directive,
     scope: &Scope<'_>,
-    known: &Known<'_>,
+    variables: &ServerVariables<'_>,
     report: &mut Report,
 ) -> Option<Fields> {
     let answers = |directive: &&Directive| {
@@ -24,9 +24,9 @@ pub(super) fn answer(
     };
     let directive = block.inner().iter().find(answers)?;
     let read = if directive.name == "return" {
-        returned(directive, scope, known, report)
+        returned(directive, scope, variables, report)
     } else {
-        rewritten(directive, known)
+        rewritten(directive, variables)
     };
     Some(match read {
         Ok(fields) => {
@@ -57,21 +57,21 @@ pub(super) fn redirect(to: &str, status: u16) -> Fields {
 fn returned(
     directive: &Directive,
     scope: &Scope<'_>,
-    known: &Known<'_>,
+    variables: &ServerVariables<'_>,
     report: &mut Report,
 ) -> Result<Fields, String> {
     let first = directive.arg(0);
     let text = directive.args.get(1);
-    let Ok(status) = first.parse::<u16>() else { return elsewhere(first, 302, known) };
+    let Ok(status) = first.parse::<u16>() else { return elsewhere(first, 302, variables) };
     match (status, text) {
-        (301 | 302 | 303 | 307 | 308, Some(url)) => elsewhere(url, status, known),
+        (301 | 302 | 303 | 307 | 308, Some(url)) => elsewhere(url, status, variables),
         (301 | 302 | 303 | 307 | 308, None) => Err("a redirect needs a URL".into()),
         (444, _) => Err("no answer closes the connection without one".into()),
         (200..600, None) => Ok(respond(json!({ "status": status }))),
         (204 | 205 | 304, Some(_)) => Err("this status has no body".into()),
         (200..600, Some(text)) => {
             let usual = scope.word("default_type", report).unwrap_or("text/plain");
-            let body = template(text, known)?;
+            let body = template(text, variables)?;
             let headers = json!({ "content-type": usual });
             Ok(respond(json!({ "status": status, "headers": headers, "body": body })))
         }
@@ -79,12 +79,12 @@ fn returned(
     }
 }
 
-fn elsewhere(url: &str, status: u16, known: &Known<'_>) -> Result<Fields, String> {
+fn elsewhere(url: &str, status: u16, variables: &ServerVariables<'_>) -> Result<Fields, String> {
     let begins = ["/", "http://", "https://", "$scheme://", "${scheme}://"];
     if !begins.iter().any(|begin| url.starts_with(begin)) {
         return Err("the beginning of the URL is invalid".into());
     }
-    let to = template(url, known)?;
+    let to = template(url, variables)?;
     // nginx adds no query by itself.
     let to = if to.contains('?') || to.contains("{query}") { to } else { to + "?" };
     Ok(redirect(&to, status))
@@ -95,7 +95,7 @@ fn is_redirect(flag: &str) -> bool {
 }
 
 /// Converts a `rewrite` that sends all requests elsewhere.
-fn rewritten(directive: &Directive, known: &Known<'_>) -> Result<Fields, String> {
+fn rewritten(directive: &Directive, variables: &ServerVariables<'_>) -> Result<Fields, String> {
     let status = if directive.arg(2) == "permanent" { 301 } else { 302 };
     let path = match directive.arg(0) {
         "^" | ".*" | "^.*" | "^.*$" => None,
@@ -109,5 +109,5 @@ fn rewritten(directive: &Directive, known: &Known<'_>) -> Result<Fields, String>
     }
     // Its own mark cannot be in the file: it is no variable's name.
     let to = path.map_or_else(|| to.clone(), |path| to.replace(path, "\u{1}"));
-    Ok(redirect(&template(&to, known)?.replace('\u{1}', "{path}"), status))
+    Ok(redirect(&template(&to, variables)?.replace('\u{1}', "{path}"), status))
 }

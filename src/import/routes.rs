@@ -10,12 +10,12 @@ use super::{
     matched::Matched,
     numbers::{size, sized},
     order::ordered,
-    proxied::{Place, proxied},
+    proxied::{LocationContext, proxied},
     report::Report,
     returns::{NOT_CONVERTED, answer, redirect, respond},
     scope::Scope,
     servers::Share,
-    template::Known,
+    template::ServerVariables,
     tree::{Directive, Tree},
     upstreams::Upstreams,
 };
@@ -46,7 +46,7 @@ pub(super) struct Routes<'a, 's> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Server<'a, 's> {
     pub block: &'a Directive,
-    pub known: &'s Known<'a>,
+    pub variables: &'s ServerVariables<'a>,
     /// What its routes are called by.
     pub name: &'s str,
     pub share: &'s Share,
@@ -57,7 +57,7 @@ impl<'a> Routes<'a, '_> {
     pub(super) fn add(&mut self, server: Server<'a, '_>, report: &mut Report) {
         let scope = Scope(vec![self.http, server.block]);
         let any = ("path_prefix", json!("/"));
-        if let Some(mut fields) = answer(server.block, &scope, server.known, report) {
+        if let Some(mut fields) = answer(server.block, &scope, server.variables, report) {
             if is_rejecting(&scope, report) {
                 fields.set("access", no_client());
             }
@@ -65,7 +65,7 @@ impl<'a> Routes<'a, '_> {
                 report
                     .note(location, "nothing comes here: the server's `return` answers everything");
             }
-            let comments = vec![self.place(server.block)];
+            let comments = vec![self.position(server.block)];
             return self.push(server, "all", any, Item { comments, fields });
         }
         let locations = locations::read(server.block, &scope, report);
@@ -79,7 +79,7 @@ impl<'a> Routes<'a, '_> {
             let route = self.name(server, "other");
             self.conditions(&scope, &route, &mut fields, report);
             let comments =
-                vec![format!("{}: no location takes these paths", self.place(server.block))];
+                vec![format!("{}: no location takes these paths", self.position(server.block))];
             self.push(server, "other", any, Item { comments, fields });
         }
     }
@@ -88,7 +88,7 @@ impl<'a> Routes<'a, '_> {
         let Location { kind, block, .. } = &matched.location;
         let label = label(*kind);
         if let Some(path) = &matched.redirects {
-            let comments = vec![format!("{}: adds the slash", self.place(block))];
+            let comments = vec![format!("{}: adds the slash", self.position(block))];
             let fields = redirect("{path}/", 301);
             self.push(
                 server,
@@ -97,7 +97,7 @@ impl<'a> Routes<'a, '_> {
                 Item { comments, fields },
             );
         }
-        let mut comments = vec![self.place(block)];
+        let mut comments = vec![self.position(block)];
         if matched.is_closed {
             let fields = respond(json!({ "status": 403 }));
             return self.push(server, &label, matched.path.clone(), Item { comments, fields });
@@ -111,7 +111,7 @@ impl<'a> Routes<'a, '_> {
             fields.set("access", no_client());
         }
         self.body_limit(&scope, &mut fields, report);
-        headers::to_client(&scope, server.known, &mut fields, report);
+        headers::to_client(&scope, server.variables, &mut fields, report);
         self.push(server, &label, matched.path.clone(), Item { comments, fields });
     }
 
@@ -129,7 +129,7 @@ impl<'a> Routes<'a, '_> {
             unasked.for_each(|directive| report.take(directive));
             return (respond(json!({ "status": 404 })), false);
         }
-        if let Some(fields) = answer(block, scope, server.known, report) {
+        if let Some(fields) = answer(block, scope, server.variables, report) {
             return (fields, false);
         }
         let own = Scope(vec![block]);
@@ -148,8 +148,14 @@ impl<'a> Routes<'a, '_> {
             Kind::Prefix(path, _) => (Some(*path), false),
             Kind::Regex(..) => (None, false),
         };
-        let place = Place { scope, known: server.known, prefix, is_exact, folder: self.folder };
-        match proxied(pass, place, &mut self.upstreams, report) {
+        let context = LocationContext {
+            scope,
+            variables: server.variables,
+            prefix,
+            is_exact,
+            folder: self.folder,
+        };
+        match proxied(pass, context, &mut self.upstreams, report) {
             Ok(fields) => (fields, true),
             Err(why) => {
                 report.note(pass, format!("{why}. Its requests get {NOT_CONVERTED}"));
@@ -190,7 +196,7 @@ impl<'a> Routes<'a, '_> {
     }
 
     /// Returns where a block is, with its words.
-    fn place(&self, block: &Directive) -> String {
+    fn position(&self, block: &Directive) -> String {
         let file = self.tree.files.get(block.file).map_or("", String::as_str);
         format!("{file}:{} {}", block.line, block.words())
     }

@@ -1,8 +1,8 @@
-//! What holds at a place: its own directives, or those that it inherits.
+//! What holds in a block: its own directives, or those that it inherits.
 
 use super::{report::Report, tree::Directive};
 
-/// The blocks around a place, the outermost first: `http`, `server`, `location`.
+/// The blocks around a directive, the outermost first: `http`, `server`, `location`.
 #[derive(Clone, Debug)]
 pub(super) struct Scope<'a>(pub Vec<&'a Directive>);
 

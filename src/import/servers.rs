@@ -39,9 +39,9 @@ fn is_host(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_sign) && !name.starts_with('.') && !name.contains("..")
 }
 
-/// Returns what the server at `place` gets. `hosts` are those of all servers.
+/// Returns what the server at `index` gets. `hosts` are those of all servers.
 pub(super) fn shares(
-    place: usize,
+    index: usize,
     hosts: &[Vec<String>],
     listeners: &[Listener<'_>],
 ) -> Vec<Share> {
@@ -53,12 +53,12 @@ pub(super) fn shares(
             None => shares.push(Share { listeners: vec![listener.name.clone()], hosts }),
         }
     };
-    for listener in listeners.iter().filter(|listener| listener.servers.contains(&place)) {
-        let own = &hosts[place];
-        let others = listener.servers.iter().filter(|other| **other != place);
+    for listener in listeners.iter().filter(|listener| listener.servers.contains(&index)) {
+        let own = &hosts[index];
+        let others = listener.servers.iter().filter(|other| **other != index);
         // A wildcard of another server would come before every host.
         let is_covered = others.flat_map(|other| &hosts[*other]).any(|host| host.starts_with('*'));
-        let is_default = listener.default == place;
+        let is_default = listener.default == index;
         if !own.is_empty() && (!is_default || is_covered) {
             add(listener, Some(own.clone()));
         }

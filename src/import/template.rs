@@ -2,9 +2,9 @@
 
 use core::iter::once;
 
-/// What is known at a place of the file.
+/// The values of variables of nginx that hold in a server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known<'a> {
+pub(super) struct ServerVariables<'a> {
     /// The first name of the server.
     pub server_name: &'a str,
     /// The port, if the server has one.
@@ -46,17 +46,17 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
 ///
 /// # Errors
 /// A variable has no placeholder.
-pub(super) fn template(text: &str, known: &Known<'_>) -> Result<String, String> {
+pub(super) fn template(text: &str, variables: &ServerVariables<'_>) -> Result<String, String> {
     let text = text.replace("$is_args$args", "${is_args_args}");
     let text = text.replace("$is_args$query_string", "${is_args_args}");
     let parts = pieces(&text)?.into_iter().map(|piece| match piece {
         Piece::Text(text) => Ok(literal(text)),
-        Piece::Variable(name) => placeholder(name, known),
+        Piece::Variable(name) => placeholder(name, variables),
     });
     parts.collect()
 }
 
-fn placeholder(name: &str, known: &Known<'_>) -> Result<String, String> {
+fn placeholder(name: &str, variables: &ServerVariables<'_>) -> Result<String, String> {
     Ok(match name {
         "host" => "{host}".into(),
         "scheme" => "{scheme}".into(),
@@ -64,10 +64,11 @@ fn placeholder(name: &str, known: &Known<'_>) -> Result<String, String> {
         "remote_addr" => "{client_ip}".into(),
         "request_uri" => "{path}{query}".into(),
         "is_args_args" => "{query}".into(),
-        "server_name" => literal(known.server_name),
-        "server_port" => {
-            known.port.ok_or("$server_port is not one port: the server has several")?.to_string()
-        }
+        "server_name" => literal(variables.server_name),
+        "server_port" => variables
+            .port
+            .ok_or("$server_port is not one port: the server has several")?
+            .to_string(),
         other => return Err(format!("no placeholder stands for ${other}")),
     })
 }
@@ -96,17 +97,17 @@ mod tests {
 
     #[test]
     fn variables_become_placeholders_or_an_error() {
-        let known = Known { server_name: "a.test", port: Some(80) };
+        let variables = ServerVariables { server_name: "a.test", port: Some(80) };
         for (text, expected) in [
             ("https://$host$request_uri", "https://{host}{path}{query}"),
             ("${scheme}://$server_name:$server_port/$is_args$args", "{scheme}://a.test:80/{query}"),
             ("{ \"a\": {} } {x}", "{ \"a\": {} } {{x}}"),
             ("plain", "plain"),
         ] {
-            assert_eq!(template(text, &known).as_deref(), Ok(expected), "{text}");
+            assert_eq!(template(text, &variables).as_deref(), Ok(expected), "{text}");
         }
         for text in ["$", "a$ b", "${", "${}", "$uri", "$1"] {
-            assert!(template(text, &known).is_err(), "{text}");
+            assert!(template(text, &variables).is_err(), "{text}");
         }
     }
 }

@@ -3,9 +3,9 @@
 /// A directive, such as `listen 80;` or `location / { … }`.
 #[derive(Clone, Debug)]
 pub(super) struct Directive {
-    /// Its place among all directives, which identifies it.
+    /// Its index among all directives, which identifies it.
     pub id: usize,
-    /// The place of its file's name in [`Tree::files`].
+    /// The index of its file's name in [`Tree::files`].
     pub file: usize,
     pub line: usize,
     pub name: String,

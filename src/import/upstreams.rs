@@ -36,7 +36,7 @@ impl<'a> Upstreams<'a> {
         self.items
     }
 
-    /// Returns the name of the upstream for a target, at a place with its settings.
+    /// Returns the name of the upstream for a target, in a location with its settings.
     ///
     /// # Errors
     /// Why there is none.

@@ -241,10 +241,10 @@ impl Chain {
         let entry = self.slots.iter_mut().find(|entry| Some(entry.id) == queue);
         if let Some(entry) = entry {
             if let Some(journal) = &self.journal
-                && let Some(place) = entry.slot.exported(KeySlot::Shared)
+                && let Some(owner) = entry.slot.exported(KeySlot::Shared)
                 && !entry.wanted.is_keyed()
             {
-                journal.left(entry.id, place, now, start);
+                journal.left(entry.id, owner, now, start);
             }
             entry.slot.abandon(start, now);
         }
@@ -270,9 +270,9 @@ impl Chain {
         let entry = self.slots.iter_mut().find(|entry| entry.id == slot)?;
         let end = End { now, start, outcome, token };
         if let Some(journal) = &self.journal
-            && let Some(place) = entry.slot.exported(key_slot)
+            && let Some(owner) = entry.slot.exported(key_slot)
         {
-            journal.released(slot, place, &end, cost);
+            journal.released(slot, owner, &end, cost);
         }
         entry.slot.on_done(key_slot, &end, cost)
     }
@@ -419,9 +419,9 @@ impl Chain {
                 let Charge { key_slot, hold, usage, limit } =
                     slot.on_pass(times, cost, lookup, &mut report.transition);
                 if let Some(journal) = &self.journal
-                    && let Some(place) = slot.exported(key_slot)
+                    && let Some(owner) = slot.exported(key_slot)
                 {
-                    journal.charged(*id, place, times, cost);
+                    journal.charged(*id, owner, times, cost);
                 }
                 if let Some(hold) = hold {
                     held.push(HeldSlot { slot: *id, hold, cost });

@@ -18,7 +18,7 @@ use super::{
     shared::{Delta, RemoteState, RoundTrip},
     time::Instant,
     traits::{End, Times, Token, Until, Usage},
-    transfer::{LateChange, Part, Place},
+    transfer::{LateChange, Part, StateOwner},
 };
 use core::{any::Any, fmt::Debug};
 pub(super) use limiter_slot::LimiterSlot;
@@ -131,13 +131,13 @@ pub(super) trait Transfers {
     fn end_export(&mut self);
 
     /// Returns the name of a state if it was exported.
-    fn exported(&self, key_slot: KeySlot) -> Option<Place>;
+    fn exported(&self, key_slot: KeySlot) -> Option<StateOwner>;
 
     /// Takes a part of an equal slot. Returns whether it is one.
     fn import(&mut self, now: Instant, part: Part) -> bool;
 
     /// Applies a change that another process sends.
-    fn apply(&mut self, now: Instant, place: Place, change: LateChange);
+    fn apply(&mut self, now: Instant, owner: StateOwner, change: LateChange);
 }
 
 /// What logs, metrics and `/routes` show of a slot.

@@ -7,7 +7,7 @@ use crate::{
 use core::time::Duration;
 use flowgate::flow::{
     Claim, Gate, Instant, Outcome, Permit, Quota, Reason, Rules, SlotId,
-    transfer::{Changes, ExportedRule, GateExport, Journal, Late, LateChange, Part, Place},
+    transfer::{Changes, ExportedRule, GateExport, Journal, Late, LateChange, Part, StateOwner},
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -123,8 +123,8 @@ fn received(export: &GateExport, rules: &Rules) -> GateExport {
 /// Applies what changed.
 fn apply(changes: &Changes, gate: &Gate, slots: &flowgate::flow::ImportedSlots) {
     while let Some(late) = changes.next() {
-        let Late { slot, place, change, .. } = sent(&late);
-        gate.apply(slots.find(slot).expect("a slot"), place, change);
+        let Late { slot, owner, change, .. } = sent(&late);
+        gate.apply(slots.find(slot).expect("a slot"), owner, change);
     }
 }
 
@@ -181,15 +181,15 @@ proptest! {
     fn numbers_that_are_no_state_change_nothing(
         (rules, steps) in all_days(),
         numbers in prop::collection::vec(prop_oneof![any::<u64>(), 0..9_u64], 0..20),
-        place in prop_oneof![
-            Just(Place::All),
-            (any::<u64>(), any::<u64>()).prop_map(|(high, low)| Place::Key(high, low)),
-            (0..99_u32).prop_map(Place::Overflow),
+        owner in prop_oneof![
+            Just(StateOwner::All),
+            (any::<u64>(), any::<u64>()).prop_map(|(high, low)| StateOwner::Key(high, low)),
+            (0..99_u32).prop_map(StateOwner::Overflow),
         ],
     ) {
         let side = Side::new(&rules);
         let parts = [
-            Part::State(place, numbers.clone()),
+            Part::State(owner, numbers.clone()),
             Part::Summary { cells: 4096, used: numbers.iter().map(|at| (*at, *at)).collect() },
             Part::Hand(u32::try_from(numbers.len()).unwrap_or(0)),
         ];
@@ -198,7 +198,7 @@ proptest! {
                 // Whether it is one or not: neither panics, nor does what follows.
                 side.gate.import_part(*slot, MORNING, part.clone());
             }
-            side.gate.apply(*slot, place, LateChange::Abandon { cost: 3 });
+            side.gate.apply(*slot, owner, LateChange::Abandon { cost: 3 });
         }
         let mut now = MORNING;
         for step in steps {

@@ -4,7 +4,7 @@ use super::{Chain, slots::Wanted};
 use crate::flow::{
     claim::SlotId,
     time::Instant,
-    transfer::{ExportedRule, GateExport, Journal, LateChange, Part, Place},
+    transfer::{ExportedRule, GateExport, Journal, LateChange, Part, StateOwner},
 };
 
 impl Chain {
@@ -46,13 +46,13 @@ impl Chain {
     }
 
     /// Applies what another process sends.
-    pub(in crate::flow) fn apply(&mut self, slot: SlotId, place: Place, change: LateChange) {
+    pub(in crate::flow) fn apply(&mut self, slot: SlotId, owner: StateOwner, change: LateChange) {
         if change == LateChange::Lent {
             return self.set_lent(true);
         }
         let now = self.clamp(change.now());
         if let Some(slot) = self.slot_mut(slot) {
-            slot.apply(now, place, change);
+            slot.apply(now, owner, change);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Gate;
 use crate::flow::{
     claim::SlotId,
     time::Instant,
-    transfer::{GateExport, Journal, LateChange, Part, Place},
+    transfer::{GateExport, Journal, LateChange, Part, StateOwner},
 };
 
 /// The slots of an imported gate, by their numbers in the old process.
@@ -46,8 +46,8 @@ impl Gate {
     }
 
     /// Applies what another process sends.
-    pub fn apply(&self, slot: SlotId, place: Place, change: LateChange) {
-        self.lock().apply(slot, place, change);
+    pub fn apply(&self, slot: SlotId, owner: StateOwner, change: LateChange) {
+        self.lock().apply(slot, owner, change);
     }
 }
 

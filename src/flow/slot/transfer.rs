@@ -11,7 +11,7 @@ use crate::flow::{
     shared::StoreClock,
     time::Instant,
     traits::{Evictable, Times},
-    transfer::{Exporting, LateChange, Part, Place},
+    transfer::{Exporting, LateChange, Part, StateOwner},
 };
 
 /// States to export under one lock: some ten microseconds.
@@ -46,35 +46,37 @@ impl<F: Evictable> Transfers for LimiterSlot<F> {
         self.exporting = Exporting::Nothing;
     }
 
-    fn exported(&self, key_slot: KeySlot) -> Option<Place> {
+    fn exported(&self, key_slot: KeySlot) -> Option<StateOwner> {
         if !self.exporting.has(key_slot) {
             return None;
         }
         Some(match (key_slot, &self.states) {
-            (KeySlot::Own(at), States::Keyed { table, .. }) => Place::of_key(table.key_of(at)),
-            (KeySlot::Overflow(at), _) => Place::Overflow(at),
-            (KeySlot::Shared | KeySlot::Own(_), _) => Place::All,
+            (KeySlot::Own(at), States::Keyed { table, .. }) => StateOwner::of_key(table.key_of(at)),
+            (KeySlot::Overflow(at), _) => StateOwner::Overflow(at),
+            (KeySlot::Shared | KeySlot::Own(_), _) => StateOwner::All,
         })
     }
 
     fn import(&mut self, now: Instant, part: Part) -> bool {
         match part {
-            Part::State(place, numbers) => {
+            Part::State(owner, numbers) => {
                 let Some(state) = self.limiter.import(&numbers) else { return false };
-                match (&mut self.states, place) {
-                    (States::One(one), Place::All) => *one = state,
-                    (States::Keyed { table, .. }, Place::All) => {
+                match (&mut self.states, owner) {
+                    (States::One(one), StateOwner::All) => *one = state,
+                    (States::Keyed { table, .. }, StateOwner::All) => {
                         *table.get_mut(KeySlot::Shared) = state;
                     }
-                    (States::Keyed { table, .. }, Place::Key(high, low)) => {
+                    (States::Keyed { table, .. }, StateOwner::Key(high, low)) => {
                         let key = u128::from(high) << 64 | u128::from(low);
                         return table.import_client(key, state);
                     }
-                    (States::Keyed { table, .. }, Place::Overflow(at)) => {
-                        let Some(place) = Place::overflow(at) else { return false };
-                        *table.get_mut(place) = state;
+                    (States::Keyed { table, .. }, StateOwner::Overflow(at)) => {
+                        let Some(key_slot) = StateOwner::overflow(at) else { return false };
+                        *table.get_mut(key_slot) = state;
                     }
-                    (States::One(_), Place::Key(..) | Place::Overflow(_)) => return false,
+                    (States::One(_), StateOwner::Key(..) | StateOwner::Overflow(_)) => {
+                        return false;
+                    }
                 }
                 true
             }
@@ -94,8 +96,8 @@ impl<F: Evictable> Transfers for LimiterSlot<F> {
         }
     }
 
-    fn apply(&mut self, now: Instant, place: Place, change: LateChange) {
-        let Some(key_slot) = self.place(now, place, change) else { return };
+    fn apply(&mut self, now: Instant, owner: StateOwner, change: LateChange) {
+        let Some(key_slot) = self.key_slot(now, owner, change) else { return };
         self.refresh(key_slot);
         let state = self.states.get_mut(key_slot);
         match change {
@@ -125,21 +127,21 @@ impl<F: Evictable> LimiterSlot<F> {
     fn export_clients(&self, next: u32, into: &mut Vec<Part>) -> Exporting {
         let export = |state: &F::State| self.limiter.export(state);
         let States::Keyed { table, .. } = &self.states else {
-            into.push(Part::State(Place::All, export(self.states.shared())));
+            into.push(Part::State(StateOwner::All, export(self.states.shared())));
             self.export_clock(into);
             return Exporting::Done;
         };
         let to = table.len().min(next.saturating_add(STEP));
         for at in next..to {
             let (key, state) = table.client(at);
-            into.push(Part::State(Place::of_key(key), export(state)));
+            into.push(Part::State(StateOwner::of_key(key), export(state)));
         }
         if to < table.len() {
             return Exporting::Clients(to);
         }
-        into.push(Part::State(Place::All, export(self.states.shared())));
+        into.push(Part::State(StateOwner::All, export(self.states.shared())));
         for (at, state) in (0..).zip(table.overflows()) {
-            into.push(Part::State(Place::Overflow(at), export(state)));
+            into.push(Part::State(StateOwner::Overflow(at), export(state)));
         }
         into.push(Part::Hand(table.hand()));
         self.export_clock(into);
@@ -154,11 +156,11 @@ impl<F: Evictable> LimiterSlot<F> {
     }
 
     /// Returns where a change belongs. A charge gives its client a place; a release does not.
-    fn place(&mut self, now: Instant, place: Place, change: LateChange) -> Option<KeySlot> {
-        match (&self.states, place) {
-            (States::One(_), _) | (_, Place::All) => Some(KeySlot::Shared),
-            (States::Keyed { .. }, Place::Overflow(at)) => Place::overflow(at),
-            (States::Keyed { .. }, Place::Key(high, low)) => {
+    fn key_slot(&mut self, now: Instant, owner: StateOwner, change: LateChange) -> Option<KeySlot> {
+        match (&self.states, owner) {
+            (States::One(_), _) | (_, StateOwner::All) => Some(KeySlot::Shared),
+            (States::Keyed { .. }, StateOwner::Overflow(at)) => StateOwner::overflow(at),
+            (States::Keyed { .. }, StateOwner::Key(high, low)) => {
                 let key = Key::Of(u128::from(high) << 64 | u128::from(low));
                 self.prepare(now, key);
                 let lookup = self.find(now, key);

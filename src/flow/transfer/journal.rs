@@ -1,6 +1,6 @@
 //! What changes in states that another process has already.
 
-use super::Place;
+use super::StateOwner;
 use crate::flow::{
     claim::SlotId,
     decision::Outcome,
@@ -24,8 +24,9 @@ pub struct Late {
     pub gate: u32,
     /// The slot's number in the old process.
     pub slot: u32,
-    /// The state.
-    pub place: Place,
+    /// Whose state it is.
+    #[serde(rename = "place")]
+    pub owner: StateOwner,
     /// The change.
     pub change: LateChange,
 }
@@ -109,31 +110,43 @@ impl Journal {
         Self { gate, ..self.clone() }
     }
 
-    pub(in crate::flow) fn charged(&self, slot: SlotId, place: Place, times: Times, cost: u64) {
+    pub(in crate::flow) fn charged(
+        &self,
+        slot: SlotId,
+        owner: StateOwner,
+        times: Times,
+        cost: u64,
+    ) {
         let Times { now, own, start } = times;
-        self.send(slot, place, LateChange::Charge { now, own, start, cost });
+        self.send(slot, owner, LateChange::Charge { now, own, start, cost });
     }
 
-    pub(in crate::flow) fn released(&self, slot: SlotId, place: Place, end: &End, cost: u64) {
+    pub(in crate::flow) fn released(&self, slot: SlotId, owner: StateOwner, end: &End, cost: u64) {
         let End { now, start, outcome, token } = *end;
-        self.send(slot, place, LateChange::Release { now, start, outcome, token, cost });
+        self.send(slot, owner, LateChange::Release { now, start, outcome, token, cost });
     }
 
-    pub(in crate::flow) fn left(&self, slot: SlotId, place: Place, now: Instant, start: Instant) {
-        self.send(slot, place, LateChange::Leave { now, start });
+    pub(in crate::flow) fn left(
+        &self,
+        slot: SlotId,
+        owner: StateOwner,
+        now: Instant,
+        start: Instant,
+    ) {
+        self.send(slot, owner, LateChange::Leave { now, start });
     }
 
     pub(in crate::flow) fn lent(&self, slot: SlotId) {
-        self.send(slot, Place::All, LateChange::Lent);
+        self.send(slot, StateOwner::All, LateChange::Lent);
     }
 
-    fn send(&self, SlotId(slot): SlotId, place: Place, change: LateChange) {
+    fn send(&self, SlotId(slot): SlotId, owner: StateOwner, change: LateChange) {
         if self.backlog.waiting.fetch_add(1, Relaxed) >= MAX_WAITING {
             self.backlog.is_lost.store(true, Relaxed);
             return;
         }
         // Without a reader nobody needs to know.
-        _ = self.changes.send(Late { gate: self.gate, slot, place, change });
+        _ = self.changes.send(Late { gate: self.gate, slot, owner, change });
     }
 }
 

@@ -13,7 +13,7 @@ mod part;
 mod rule;
 
 pub use journal::{Changes, Journal, Late, LateChange};
-pub use part::{Part, Place};
+pub use part::{Part, StateOwner};
 pub use rule::{ExportedRule, GateExport};
 
 pub(super) use part::Exporting;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// A state's numbers.
-    State(Place, Vec<u64>),
+    State(StateOwner, Vec<u64>),
     /// Used cells of the summary of evicted clients, with their numbers; and the number of all.
     Summary {
         /// All cells, used or not.
@@ -26,7 +26,7 @@ pub enum Part {
 
 /// Whose state it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
+pub enum StateOwner {
     /// Of all, or of all without a key.
     All,
     /// Of the client with this fingerprint, in halves: the high one first.
@@ -51,7 +51,7 @@ pub(in crate::flow) enum Exporting {
 }
 
 impl Exporting {
-    /// Returns whether the state at this place is exported.
+    /// Returns whether the state at this key slot is exported.
     pub(in crate::flow) const fn has(self, key_slot: KeySlot) -> bool {
         match (self, key_slot) {
             (Self::Nothing, _) | (Self::Clients(_), KeySlot::Shared | KeySlot::Overflow(_)) => {
@@ -63,14 +63,14 @@ impl Exporting {
     }
 }
 
-impl Place {
-    /// Returns the place of the client with this fingerprint.
+impl StateOwner {
+    /// Returns the client with this fingerprint.
     pub(in crate::flow) const fn of_key(key: u128) -> Self {
         let [high, low] = super::halves(key);
         Self::Key(high, low)
     }
 
-    /// Returns the place of an overflow state, if there are so many.
+    /// Returns the key slot of an overflow state, if there are so many.
     pub(in crate::flow) fn overflow(at: u32) -> Option<KeySlot> {
         (at < OVERFLOWS).then_some(KeySlot::Overflow(at))
     }

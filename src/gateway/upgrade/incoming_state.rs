@@ -3,7 +3,7 @@
 use crate::flow::{
     Gate, ImportedSlots, Instant, WallOffset,
     calendar::Calendar,
-    transfer::{ExportedRule, GateExport, Late, LateChange, Part, Place},
+    transfer::{ExportedRule, GateExport, Late, LateChange, Part, StateOwner},
 };
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,7 +18,7 @@ pub(crate) struct IncomingState {
     /// By their number.
     gates: Vec<IncomingGate>,
     /// What requests of the old process hold: the cost in flight of each state that counts it.
-    held: HashMap<(u32, u32, Place), u64>,
+    held: HashMap<(u32, u32, StateOwner), u64>,
     states: usize,
     /// Rules that this process does not know, as `route/slot`, or whose states it cannot read.
     unknown: Vec<String>,
@@ -74,10 +74,10 @@ impl IncomingState {
         let Some(here) = slots.find(slot) else { return };
         let rule = rules.iter().find(|(other, _)| *other == slot).map(|(_, rule)| rule);
         for part in parts {
-            if let (Part::State(place, numbers), Some(rule)) = (&part, rule) {
+            if let (Part::State(owner, numbers), Some(rule)) = (&part, rule) {
                 self.states += 1;
                 if rule.holds() {
-                    self.held.insert((number, slot, *place), rule.in_flight(numbers));
+                    self.held.insert((number, slot, *owner), rule.in_flight(numbers));
                 }
             }
             if !gate.import_part(here, self.now, part) {
@@ -91,15 +91,15 @@ impl IncomingState {
 
     /// Applies what the old process sends.
     pub(super) fn apply(&mut self, changes: Vec<Late>) {
-        for Late { gate: number, slot, place, change } in changes {
+        for Late { gate: number, slot, owner, change } in changes {
             let Some(gate) = self.gates.get(number as usize) else { continue };
             let Some(here) = gate.slots.find(slot) else { continue };
-            gate.gate.apply(here, place, change);
+            gate.gate.apply(here, owner, change);
             let rule = gate.rules.iter().find(|(other, _)| *other == slot);
             if !rule.is_some_and(|(_, rule)| rule.holds()) {
                 continue;
             }
-            let held = self.held.entry((number, slot, place)).or_default();
+            let held = self.held.entry((number, slot, owner)).or_default();
             match change {
                 LateChange::Charge { cost, .. } => *held = held.saturating_add(cost),
                 LateChange::Release { cost, .. } => *held = held.saturating_sub(cost),
@@ -111,11 +111,11 @@ impl IncomingState {
 
     /// Ends what requests of the old process hold, after that has ended without a report.
     pub(super) fn abandon(&mut self) {
-        for ((number, slot, place), cost) in core::mem::take(&mut self.held) {
+        for ((number, slot, owner), cost) in core::mem::take(&mut self.held) {
             if let Some(gate) = self.gates.get(number as usize)
                 && let Some(here) = gate.slots.find(slot)
             {
-                gate.gate.apply(here, place, LateChange::Abandon { cost });
+                gate.gate.apply(here, owner, LateChange::Abandon { cost });
             }
         }
     }

@@ -60,7 +60,7 @@ pub struct Store {
     /// How far its clock is from ours.
     pub(super) offsets: Offsets,
     pub(super) leases: AllLeases,
-    known: Mutex<Known>,
+    status: Mutex<StoreStatus>,
     /// How often the store, or some of its nodes, began to fail. Each change has all clients check
     /// it.
     failures: watch::Sender<u64>,
@@ -80,9 +80,9 @@ pub struct Store {
     cached_rejections: AtomicU64,
 }
 
-/// What its clients have found out.
+/// What its clients have found out about the store.
 #[derive(Debug)]
-struct Known {
+struct StoreStatus {
     health: Health,
     /// When a call that failed alone was last logged, by the kind of the error.
     logged_rejections: [Option<Instant>; StoreError::COUNTED.len()],
@@ -137,7 +137,7 @@ impl Store {
             name: format!("{:016x}", fastrand::u64(..)),
             offsets: Offsets::default(),
             leases: AllLeases::default(),
-            known: Mutex::new(Known {
+            status: Mutex::new(StoreStatus {
                 health: Health::new(workers.get()),
                 logged_rejections: Default::default(),
                 stale: None,
@@ -162,7 +162,7 @@ impl Store {
     /// Returns the divisor of rules that go by `local`, and whether rules with `sync_interval` do.
     pub fn local_share(&self) -> LocalShare {
         LocalShare {
-            gateways: self.known().gateways.divisor(),
+            gateways: self.status().gateways.divisor(),
             is_cut_off: self.is_cut_off(),
             sync_rejections: self.sync_rejections.load(Relaxed),
         }
@@ -180,24 +180,24 @@ impl Store {
 
     /// Notes that there is a sync. Only the first call counts.
     pub fn want_states(&self) {
-        self.note(|known| known.health.on_wanted());
+        self.note(|status| status.health.on_wanted());
     }
 
     /// Notes the outcome of a sync.
     pub(super) fn on_sync(&self, came: SyncOutcome) {
-        self.note(|known| known.health.on_sync(came));
+        self.note(|status| status.health.on_sync(came));
     }
 
     /// Whether states are awaited, and nothing has failed.
     pub(super) fn is_asking(&self) -> bool {
-        self.known().health.is_asking()
+        self.status().health.is_asking()
     }
 
     /// Waits until it has answered all clients, with all states if `is_synced`, or has failed.
     /// Takes as long as connecting and a call at most.
     pub async fn heard(&self, is_synced: bool, clock: &Clock) {
         let heard = async {
-            while !self.known().health.is_settled(is_synced) {
+            while !self.status().health.is_settled(is_synced) {
                 self.turned().await;
             }
         };
@@ -236,19 +236,19 @@ impl Store {
 
     /// Reads all numbers.
     pub fn read(&self) -> Reading {
-        let known = self.known();
+        let status = self.status();
         let words = StoreError::COUNTED.map(StoreError::word);
         Reading {
-            is_up: known.health.is_up() && known.health.is_whole(),
-            gateways: known.gateways.count(),
-            divisor: known.gateways.divisor(),
+            is_up: status.health.is_up() && status.health.is_whole(),
+            gateways: status.gateways.count(),
+            divisor: status.gateways.divisor(),
             errors: words
                 .into_iter()
                 .zip(self.errors.iter().map(|count| count.load(Relaxed)))
                 .collect(),
             round_trips: self.round_trips.iter().map(|count| count.load(Relaxed)).collect(),
             waited: Duration::from_nanos(self.waited_nanos.load(Relaxed)),
-            is_syncing: known.health.is_syncing(),
+            is_syncing: status.health.is_syncing(),
             synced_states: [0, 1].map(|at| self.synced_states[at].load(Relaxed)),
             cached_rejections: self.cached_rejections.load(Relaxed),
         }
@@ -256,29 +256,29 @@ impl Store {
 
     /// Returns the secret of the fingerprints, as far as it is known.
     pub fn seed(&self) -> Seed {
-        Seed::new(self.known().secret)
+        Seed::new(self.status().secret)
     }
 
     /// Returns what this gateway proposes as the secret of all, in hexadecimal digits.
     pub(super) fn secret(&self) -> String {
-        let [high, low] = self.known().secret;
+        let [high, low] = self.status().secret;
         format!("{high:016x}{low:016x}")
     }
 
     /// Takes the answer to a greeting, `is_first` over a connection. Returns the secret of the
     /// fingerprints.
     pub(super) fn learn(&self, reply: &HelloReply, is_first: bool, now: Instant) -> Seed {
-        let mut known = self.known();
-        known.secret = reply.secret;
-        known.has_secret = true;
-        let is_changed = known.change != reply.change;
-        known.change.clone_from(&reply.change);
+        let mut status = self.status();
+        status.secret = reply.secret;
+        status.has_secret = true;
+        let is_changed = status.change != reply.change;
+        status.change.clone_from(&reply.change);
         if reply.is_unknown || is_changed {
             self.losses.fetch_add(1, Relaxed);
         }
-        let before = known.gateways.divisor();
-        known.gateways.update(reply.gateways, is_first || reply.is_unknown, now);
-        if known.gateways.divisor() != before {
+        let before = status.gateways.divisor();
+        status.gateways.update(reply.gateways, is_first || reply.is_unknown, now);
+        if status.gateways.divisor() != before {
             self.turned.notify_one();
         }
         Seed::new(reply.secret)
@@ -286,7 +286,7 @@ impl Store {
 
     /// Whether the store has returned the secret of the fingerprints.
     pub(super) fn has_learned(&self) -> bool {
-        self.known().has_secret
+        self.status().has_secret
     }
 
     /// Returns the key of what all gateways share under this name.
@@ -296,7 +296,7 @@ impl Store {
 
     /// Returns a number for a client, or a connection.
     pub(super) fn number(&self) -> u64 {
-        self.known().health.number()
+        self.status().health.number()
     }
 
     /// Returns the number of failures, to be watched.
@@ -306,9 +306,9 @@ impl Store {
 
     /// Notes that it has answered a call that a client made after so many failures.
     pub(super) fn on_up(&self, client: u64, failures: u64) {
-        self.note(|known| {
-            if known.health.on_up(client, failures) {
-                tracing::info!(gateways = known.gateways.count(), "the store decides");
+        self.note(|status| {
+            if status.health.on_up(client, failures) {
+                tracing::info!(gateways = status.gateways.count(), "the store decides");
                 self.turned.notify_one();
             }
         });
@@ -316,20 +316,20 @@ impl Store {
 
     /// Notes that a client has lost its connection.
     pub(super) fn on_down(&self, client: u64) {
-        self.note(|known| known.health.on_down(client));
+        self.note(|status| status.health.on_down(client));
     }
 
     /// Notes that a client has ended.
     pub(super) fn on_end(&self, client: u64) {
-        self.note(|known| known.health.on_end(client));
+        self.note(|status| status.health.on_end(client));
     }
 
     /// Counts a failure, and logs it if the store did not fail before.
     pub(super) fn on_error(&self, failure: &Failure) {
         let Failure { error, detail, call, .. } = failure;
         self.count_once(failure);
-        self.note(|known| {
-            if let Some(failures) = known.health.on_error() {
+        self.note(|status| {
+            if let Some(failures) = status.health.on_error() {
                 tracing::warn!(call, %error, detail, "the store fails; `on_store_error` decides until it is back");
                 self.failures.send_replace(failures);
                 self.turned.notify_one();
@@ -340,8 +340,8 @@ impl Store {
     /// Notes which nodes of a Redis Cluster fail for a client. If some failed for no client before,
     /// logs them and has all clients check.
     pub(super) fn on_nodes(&self, client: u64, failed: FailedNodes) {
-        let mut known = self.known();
-        if let Some((lost, failures)) = known.health.on_nodes(client, failed) {
+        let mut status = self.status();
+        if let Some((lost, failures)) = status.health.on_nodes(client, failed) {
             tracing::warn!(%lost, "nodes of the store fail; `on_store_error` decides for their routes");
             self.failures.send_replace(failures);
         }
@@ -350,8 +350,8 @@ impl Store {
     /// Notes that a client has checked its other nodes after so many failures. Logs the nodes that
     /// now fail for no client.
     pub(super) fn on_checked(&self, client: u64, failures: u64) {
-        let mut known = self.known();
-        let back = known.health.on_checked(client, failures);
+        let mut status = self.status();
+        let back = status.health.on_checked(client, failures);
         if !back.is_empty() {
             tracing::info!(%back, "nodes of the store decide again");
         }
@@ -362,7 +362,7 @@ impl Store {
     pub(super) fn on_rejected_call(&self, failure: &Failure, now: Instant) {
         let Failure { error, detail, call, .. } = failure;
         let Some(at) = self.count(*error) else { return };
-        let last = &mut self.known().logged_rejections[at];
+        let last = &mut self.status().logged_rejections[at];
         if last.is_none_or(|last| now.since(last) >= REJECTION_PAUSE) {
             *last = Some(now);
             if failure.scope == Scope::Late {
@@ -376,7 +376,7 @@ impl Store {
     /// Notes that a state of this rule was further ahead than a window. Logs it once for each step
     /// of the clock.
     pub(super) fn on_stale(&self, rule: &str, now: Instant) {
-        let last = self.known().stale.replace(now);
+        let last = self.status().stale.replace(now);
         if last.is_none_or(|last| now.since(last) >= STALE_PAUSE) {
             tracing::warn!(
                 rule,
@@ -408,20 +408,21 @@ impl Store {
     }
 
     /// Notes what a client has found out, and wakes those that wait for it.
-    fn note(&self, note: impl FnOnce(&mut Known)) {
-        let mut known = self.known();
-        let of_states = |known: &Known| (known.health.is_cut_off(), known.health.is_syncing());
-        let before = of_states(&known);
-        note(&mut known);
-        let after = of_states(&known);
+    fn note(&self, note: impl FnOnce(&mut StoreStatus)) {
+        let mut status = self.status();
+        let of_states =
+            |status: &StoreStatus| (status.health.is_cut_off(), status.health.is_syncing());
+        let before = of_states(&status);
+        note(&mut status);
+        let after = of_states(&status);
         self.is_cut_off.store(after.0, Relaxed);
         if after != before {
             self.turned.notify_one();
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn status(&self) -> MutexGuard<'_, StoreStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

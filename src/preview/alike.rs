@@ -24,9 +24,9 @@ pub struct Alike<'a> {
     pub client: IpAddr,
 }
 
-/// What the file in force has found out.
+/// The request as the file in force has decided about it.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct LiveRequest<'a> {
     /// What the request claims there.
     pub claims: &'a [Claim],
     /// What became of it.
@@ -55,13 +55,13 @@ impl Alike<'_> {
     /// and the method, and `show` what the key of a rule is.
     pub fn decide(
         &self,
-        known: &Known<'_>,
+        live: &LiveRequest<'_>,
         by_client: impl Fn(&RouteRule) -> Option<Claim>,
         show: impl FnOnce(&RouteRule) -> Option<String>,
         now: Instant,
     ) -> Option<Box<Trial>> {
         let Self { preview, index, route: AlikeRoute { sources, are_same }, client } = *self;
-        let Known { claims, here, is_logged, wall, worker } = *known;
+        let LiveRequest { claims, here, is_logged, wall, worker } = *live;
         let route = &preview.snapshot().routes[index];
         let mut own = Claims::new();
         let claims = if *are_same {

@@ -20,7 +20,7 @@ mod text;
 mod treatment;
 mod trial;
 
-pub use alike::{Alike, Known};
+pub use alike::{Alike, LiveRequest};
 pub use ask::TrialRecord;
 pub use command::{Command, CommandError, Cost};
 pub use end_cause::EndCause;

@@ -1,7 +1,7 @@
 //! Previews beside gateways of their own, in virtual time.
 
 use super::{
-    Arrival, Change, EndCause, Here, Identified, Known, OwnRejection, Previews, Report,
+    Arrival, Change, EndCause, Here, Identified, LiveRequest, OwnRejection, Previews, Report,
     RunningPreview, Start, State, Treatment, Trial, UNREAD,
 };
 use crate::{
@@ -163,10 +163,10 @@ impl TestProxy {
             self.alike.set(self.alike.get() + 1);
             let claims = &claims;
             let is_logged = self.is_logged;
-            let known = Known { claims, here, is_logged, wall: now, worker: worker.worker() };
+            let live = LiveRequest { claims, here, is_logged, wall: now, worker: worker.worker() };
             let by_client = |rule: &RouteRule| rule.claim_by_client(request, KeySource::Request);
             let show = |rule: &RouteRule| rule.key.show(&target, sent.client);
-            trial = alike.decide(&known, by_client, show, now);
+            trial = alike.decide(&live, by_client, show, now);
         }
         Decided { result, permit, trial }
     }

@@ -10,7 +10,8 @@ use crate::{
     flow::{Claim, Instant, Rejection, Report},
     meter,
     preview::{
-        Alike, Arrival, Here, Identified, Known, OwnRejection, RunningPreview, Treatment, Trial,
+        Alike, Arrival, Here, Identified, LiveRequest, OwnRejection, RunningPreview, Treatment,
+        Trial,
     },
     route::{Identity, Target, client_ip, normal_path},
 };
@@ -96,7 +97,7 @@ pub(crate) fn decide_alike<B>(
     let Some(request) = request else { return };
     let peer = &completion.peer;
     let worker = &peer.worker;
-    let known = Known {
+    let live = LiveRequest {
         claims,
         here: here(treatment, request, completion),
         is_logged: completion.entry.is_some(),
@@ -139,7 +140,7 @@ pub(crate) fn decide_alike<B>(
         };
         rule.key.show(&target, alike.client)
     };
-    let trial = alike.decide(&known, by_client, show, now);
+    let trial = alike.decide(&live, by_client, show, now);
     keep(trial, completion);
 }
 

@@ -1,4 +1,5 @@
-//! What a page is to the router: its path and methods, who may ask for it, and how it answers.
+//! What a page is to the router: its path and methods, which clients may request it, and its
+//! answer.
 
 use super::{context::Admin, reply::Reply};
 use crate::small_http::Stopping;
@@ -20,14 +21,14 @@ pub(super) struct Endpoint {
     pub answer: Answer,
 }
 
-/// Who may ask for a page.
+/// Which clients may request a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everyone who reaches the listener. For health checks and for files that reveal nothing.
+    /// Every client that reaches the listener. For health checks and for files that reveal nothing.
     Everyone,
     /// The same, unless the request has a query, which asks for more.
     EveryoneWithoutQuery,
-    /// Those who prove to be operators, if the listener asks for proof.
+    /// Clients with an operator's credentials, if the listener requires credentials.
     Operators,
 }
 

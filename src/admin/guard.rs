@@ -1,7 +1,7 @@
-//! Who may ask the admin listener.
+//! Which requests the admin listener answers.
 //!
 //! Three things are checked, in this order: that the client does not ask too often, that no web
-//! page of another site asks through an operator's browser, and that the client proves who it is.
+//! page of another site asks through an operator's browser, and that the client is authenticated.
 //!
 //! A page of another site can make a browser send requests, but not choose `Origin`, `Host` and
 //! `Sec-Fetch-Site`. By DNS rebinding it can point its own name to this listener: then `Host` has

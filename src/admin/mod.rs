@@ -1,7 +1,7 @@
 //! The admin listener: health, metrics, and pages for operators.
 //!
 //! It runs on the control thread and holds a route's lock as briefly as a request does. `guard.rs`
-//! decides who may ask. A page is a file in `pages/`.
+//! decides which requests it answers. A page is a file in `pages/`.
 
 mod context;
 mod edit;

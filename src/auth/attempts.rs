@@ -1,4 +1,4 @@
-//! What the process remembers of passwords: those that were right, and who guesses.
+//! What the process remembers of passwords: those that were right, and clients that guess.
 
 use super::recent::Recent;
 use crate::{flow::Instant, route::client_network};

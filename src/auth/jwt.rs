@@ -112,7 +112,7 @@ impl JwtKeys {
         self.keys.len()
     }
 
-    /// Returns who a token is for, at `now` since the Unix epoch.
+    /// Returns the user of a token that is valid at `now`, since the Unix epoch.
     ///
     /// # Errors
     /// Why it is not valid.

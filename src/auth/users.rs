@@ -14,7 +14,7 @@ const MOST_COST: u32 = 15;
 pub struct Users {
     hashes: HashMap<Arc<str>, Box<str>>,
     /// What passwords of unknown users are compared with, one for each user and at its cost, so that
-    /// time does not show who is a user.
+    /// the time does not reveal which names are users.
     decoys: Box<[Box<str>]>,
 }
 

@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(health.on_error(), Some(1));
         health.on_down(one);
         assert_eq!(health.on_error(), None, "it still fails");
-        assert!(!health.on_up(one, 1), "who has not asked since may have lost it, too");
+        assert!(!health.on_up(one, 1), "a client that has not asked since may have lost it, too");
         assert!(!health.on_up(idle, 0), "that was asked before");
         assert!(health.on_up(idle, 1));
         assert_eq!(health.on_error(), Some(2));

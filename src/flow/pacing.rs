@@ -541,7 +541,7 @@ mod tests {
             1        wait 59
             ",
         );
-        // Two that are next to each other are one, and who comes late starts at once.
+        // Two free starts next to each other are one, and a request that comes late starts at once.
         check(
             &paced(rate(100, 1000), 1000, 9),
             "

@@ -264,7 +264,7 @@ impl Statistic {
         });
     }
 
-    /// Takes the place of `old`: all but who is in flight here is what was counted there.
+    /// Takes over what `old` has counted, all but its requests in flight: those here stay.
     pub(super) fn take_history(&mut self, old: &mut Self, now: Instant) {
         self.totals = old.totals;
         self.waits = old.waits;

@@ -26,7 +26,7 @@ enum Who {
     Net(IpNet),
 }
 
-/// Returns who may use a location. Relative names are meant from `folder`.
+/// Returns which clients may use a location. Relative names are meant from `folder`.
 pub(super) fn access(scope: &Scope<'_>, folder: &Path, report: &mut Report) -> Access {
     let mut access = addresses(scope, report);
     let is_closed = passwords(scope, folder, &mut access.fields, report).is_none();

@@ -164,7 +164,7 @@ impl<'a> Routes<'a, '_> {
         }
     }
 
-    /// Adds who may use a route and what limits it. Returns what to know of the rules.
+    /// Adds which clients may use a route and what limits it. Returns what to know of the rules.
     fn conditions(
         &mut self,
         scope: &Scope<'a>,

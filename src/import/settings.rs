@@ -80,7 +80,7 @@ pub(super) fn take_usual(all: &[Directive], report: &mut Report) {
     }
 }
 
-/// Returns the proxies that say who the client is, if they say it in the same way.
+/// Returns the proxies that are trusted to name the client, if all name it in the same way.
 fn trusted_proxies(scope: &Scope<'_>, report: &mut Report) -> Vec<IpNet> {
     let from = scope.all(&["set_real_ip_from"]);
     let header = scope.find("real_ip_header").map(|directive| directive.arg(0));

@@ -5,7 +5,7 @@
 //! force. At most one preview runs. It ends when its time is over, when nobody reads its report any
 //! more, and when the file in force is replaced.
 //!
-//! Workers count by themselves; who reads the report takes what each has counted, in an instant.
+//! Each worker has its own counts. A reader of the report adds them up, which takes an instant.
 
 mod alike;
 mod alike_routes;

@@ -27,7 +27,7 @@ pub enum OwnRejection {
     Path,
     /// The route does not allow the client's address.
     Denied,
-    /// The client has not proved who it is.
+    /// The client is not authenticated.
     Unauthenticated,
     /// Its body is longer than the route takes.
     TooLong,

@@ -32,7 +32,7 @@ pub struct Arrival<'a> {
     pub worker: usize,
 }
 
-/// Whether a client is who it says it is, by a route of the new file.
+/// Whether a client is authenticated, by a route of the new file.
 #[derive(Debug)]
 pub enum Identified {
     /// It is, or need not be.
@@ -91,7 +91,7 @@ pub struct Here<'a> {
 
 impl Preview {
     /// Decides about a request that arrives at `now`, and charges the new file's rules. `identify`
-    /// says who its client is by a route of the new file, which may ask for the same as the route
+    /// returns its client's user by a route of the new file, which may ask for the same as the route
     /// in force, and `known` where its key comes from.
     /// `None` if that would take long, which is counted.
     pub fn decide(
@@ -256,7 +256,7 @@ impl Preview {
     }
 }
 
-/// Returns who the client of a request is, or why its route is not for it, whoever it is.
+/// Returns the user of a request, or why its route is for no such client.
 fn identified(
     route: &Route,
     arrival: &Arrival<'_>,

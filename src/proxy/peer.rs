@@ -73,7 +73,7 @@ pub(crate) struct Authority {
     pub(super) value: HeaderValue,
     /// The host that routes know it by.
     pub(super) host: Arc<str>,
-    /// What says to a server who asks, and for what.
+    /// The fields that name the client and what it requested to a server.
     pub(super) forwarded: FieldList,
 }
 

@@ -434,7 +434,7 @@ async fn what_is_rejected_unread_is_counted_by_its_reason() {
     leaving.send("GET / HT").await;
     drop(leaving.stream);
     leaving.served.await.expect("no panic");
-    assert_eq!(proxy.rejected(), [], "who leaves is not rejected");
+    assert_eq!(proxy.rejected(), [], "a client that leaves is not rejected");
 }
 
 #[tokio::test(start_paused = true)]

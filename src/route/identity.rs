@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Who a client has proved to be.
+/// What an authenticated client is: its user, and the claims of its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     user: Option<Arc<str>>,

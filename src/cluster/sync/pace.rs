@@ -3,8 +3,8 @@
 //! On a long way several are under way, as many as keep the store busy while one is answered: one
 //! begins no sooner after another than that takes of the store, so that they do not come there at
 //! once and others are served between them. All gateways together have no more under way than what
-//! a request can wait behind, even if the store was held up and finds all of them at once; and who
-//! had to wait for long has one, and then one more with each answer.
+//! a request can wait behind, even if the store was held up and finds all of them at once. A
+//! gateway that had to wait for long has one, and then one more with each answer.
 
 use super::{call::BUDGET, rest::Rest};
 use crate::flow::Instant;

@@ -214,8 +214,8 @@ end
 local function merge_all()
   local whose, deltas, changed, longest = {}, {}, {}, 0
   for at = 4, #ARGV do
-    local who, delta = string.match(ARGV[at], '(%S+)(.*)')
-    whose[#whose + 1], deltas[#deltas + 1] = who, numbers(delta)
+    local name, delta = string.match(ARGV[at], '(%S+)(.*)')
+    whose[#whose + 1], deltas[#deltas + 1] = name, numbers(delta)
   end
   for at, state in ipairs(read_all(whose)) do
     local merged, ttl
@@ -270,11 +270,11 @@ for at = 1, #moved, 2 do
   answer[3] = tonumber(moved[at + 1])
 end
 -- Returns a bucket's state as a gateway takes it: TAT in a bucket of this call's size.
-local function bucket_state(who, state)
+local function bucket_state(name, state)
   state = numbers(state)
   local tat, tat_parts = tat_of(state, terms)
   if state[3] ~= terms[2] or state[4] ~= terms[3] then
-    write(key_of(who), { tat, tat_parts, terms[2], terms[3], now }, tat - now + late)
+    write(key_of(name), { tat, tat_parts, terms[2], terms[3], now }, tat - now + late)
   end
   return digits(tat) .. ' ' .. digits(tat_parts)
 end

@@ -1,4 +1,4 @@
-//! The admin listener: where it is, and who may ask it.
+//! The admin listener: its address, and how its clients are authenticated.
 
 use super::AdminTls;
 use crate::config::spec::Secret;
@@ -20,13 +20,13 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Returns whether clients must prove who they are.
+    /// Returns whether clients must authenticate.
     pub fn asks_for_proof(&self) -> bool {
         self.token.is_some() || self.tls.as_ref().is_some_and(AdminTls::knows_clients)
     }
 }
 
-/// The address, and how clients prove who they are.
+/// The address, and how clients authenticate.
 impl fmt::Display for Admin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let knows_clients = self.tls.as_ref().is_some_and(AdminTls::knows_clients);

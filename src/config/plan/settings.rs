@@ -20,7 +20,7 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
-    /// Who resolves the names of servers; if empty, those that the system asks.
+    /// The DNS servers that resolve the names of servers; if empty, those of the system.
     pub dns_servers: Vec<SocketAddr>,
     /// Deadlines of a client's connection.
     pub timeouts: ClientTimeouts,

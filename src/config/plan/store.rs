@@ -17,7 +17,7 @@ pub struct Store {
     pub is_tls: bool,
     /// Whose certificates are trusted, PEM; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// Who we are there; `None` is the default user.
+    /// The user of the store; `None` is the default one.
     pub user: Option<String>,
     /// `None`: none is asked for.
     pub password: Option<Secret>,
@@ -44,7 +44,7 @@ pub enum StoreKind {
     Sentinel {
         /// Its name.
         primary: String,
-        /// Who we are to the sentinels; `None` is the default user.
+        /// The user of the sentinels; `None` is the default one.
         user: Option<String>,
         /// `None`: they ask for none.
         password: Option<Secret>,

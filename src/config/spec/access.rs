@@ -1,4 +1,4 @@
-//! Who may use a route: by address, and by what a client proves to be.
+//! Which clients may use a route: by address, and by their credentials.
 
 use super::{
     keys::keys,

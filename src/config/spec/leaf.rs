@@ -187,7 +187,7 @@ leaves! {
     /// The name of the primary that sentinels know.
     Primary(String), "a text", "some text", |text| word("the name of the primary", text),
         { "type": ["string", "number", "boolean"] };
-    /// Who asks sentinels.
+    /// The user of the sentinels.
     User(String), "a text", "some text", |text| word("the user", text),
         { "type": ["string", "number", "boolean"] };
     /// A password, which is never shown.

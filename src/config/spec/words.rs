@@ -26,7 +26,7 @@ pub(in crate::config) enum Align {
     FirstRequest,
 }
 
-/// Who shares a count.
+/// Which gateways share a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]

@@ -1,4 +1,4 @@
-//! Who may use a route.
+//! Which clients may use a route.
 
 use super::{FRAME, messages, plan, warnings};
 use crate::config::{Live, Retired, Watched, describe, diff, read, read_rules};

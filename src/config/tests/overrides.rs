@@ -1,4 +1,4 @@
-//! Overrides: what is rejected, what a good one becomes, and who is asked.
+//! Overrides: what is rejected, what a good one becomes, and which override a request gets.
 
 use super::{messages, plan, warnings, with_rules};
 use crate::{

@@ -13,7 +13,7 @@ use crate::{
 use http::{HeaderMap, HeaderName, header::CONTENT_TYPE};
 use std::sync::Arc;
 
-/// Fields that say who asks, for what, and how it is to be handled.
+/// Fields that name the client, what it requests, and how to handle that.
 const HANDLING: &[&str] = &[
     "age",
     "authorization",

@@ -60,8 +60,7 @@ pub struct Bound {
 }
 
 /// What a listener is to its clients. An edit may change it while the socket stays: from then on
-/// all that are accepted see the new one, those who connected before but were not accepted yet
-/// among them.
+/// all connections that are accepted see the new one, also those that clients opened before.
 #[derive(Clone, Debug)]
 pub struct ListenerConfig {
     /// As configured.
@@ -466,8 +465,8 @@ where
     }
 }
 
-/// `None` if the gateway is to end: who has not asked for anything yet need not be
-/// waited for.
+/// `None` if the gateway is to end: it need not wait for a client that has not sent a
+/// request yet.
 async fn unless_drained<F: Future>(handle: &ConnectionHandle, future: F) -> Option<F::Output> {
     tokio::select! {
         biased;

@@ -296,7 +296,7 @@ impl UpstreamAttempt<'_> {
         }
     }
 
-    /// Notes who is asked before it is, as the client may leave at any time.
+    /// Notes the server before it is asked, as the client may leave at any time.
     fn turn_to(&mut self, server: &Arc<Server>, request: &mut Option<Request<RequestBody>>) {
         self.attempts += 1;
         self.timeout = None;
@@ -305,7 +305,7 @@ impl UpstreamAttempt<'_> {
         }
     }
 
-    /// Notes for the access log and the trace who is asked.
+    /// Notes the server for the access log and the trace.
     #[inline(never)]
     fn note_turn(&mut self, server: &Arc<Server>, request: &mut Option<Request<RequestBody>>) {
         let Some(entry) = &mut self.entry else { return };

@@ -1,4 +1,4 @@
-//! Whether clients are who they say they are.
+//! Authenticates clients: passwords and tokens.
 
 use crate::http1::Fields;
 use crate::proxy::response::gateway_error::{Challenge, GatewayError};
@@ -61,7 +61,7 @@ impl Passwords {
         Self { memory: Mutex::default(), seed: Seed::random(), turns }
     }
 
-    /// Reports who has sent a request with these `headers`, which came at `now`, by the wall's clock
+    /// Reports which user has sent a request with these `headers`, which came at `now`, by the wall's clock
     /// at `wall`.
     pub(crate) fn check(
         &self,
@@ -91,7 +91,7 @@ impl Passwords {
         Checked::Rejected(GatewayError::Unauthenticated(Challenge::of(auth, why, token.is_some())))
     }
 
-    /// Reports for a preview who has sent a request, as far as that is known without checking a
+    /// Reports for a preview which user has sent a request, if that is known without checking a
     /// password.
     pub(crate) fn known(
         &self,

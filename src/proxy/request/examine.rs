@@ -208,7 +208,7 @@ fn is_longer(body: &ClientBody, limit: u64) -> bool {
     }
 }
 
-/// Finds out who the client is, unless that is known.
+/// Authenticates the client, unless that is done.
 ///
 /// # Errors
 ///

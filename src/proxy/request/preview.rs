@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(crate) enum Client<'a> {
     /// It is this one, if the route asks for that.
     Known(Option<&'a Identity>),
-    /// It is not who it must be.
+    /// The route rejects its credentials, or it has none.
     Rejected,
     /// Not read yet.
     Unasked,
@@ -230,7 +230,7 @@ fn here<'a, B>(
     Here { route, treatment, method: request.method(), path: written(request) }
 }
 
-/// Says who the client is by a route of the new file.
+/// Returns the client's user by a route of the new file.
 fn identify<B>(
     route: &Route,
     is_same: bool,

@@ -50,7 +50,7 @@ pub(crate) enum GatewayError {
     Misdirected,
     /// The client's address may not use the route.
     Denied,
-    /// The client has not proved who it is.
+    /// The client is not authenticated.
     Unauthenticated(Challenge),
     /// The client has tried too many passwords. It has to wait so long.
     Guessing(Duration),

@@ -123,7 +123,7 @@ struct Activity {
     /// In nanoseconds.
     last: AtomicU64,
     is_half_closed: AtomicBool,
-    /// Wakes who waits for silence.
+    /// Wakes the task that waits for silence.
     half_closed: Notify,
 }
 

@@ -55,7 +55,7 @@ async fn a_head_is_due_in_one_time_from_the_first_byte_of_a_connection() {
     let connected = proxy.now();
     silent.served.await.expect("no panic");
     assert_eq!(proxy.now().since(connected).as_secs(), 10);
-    assert_eq!(proxy.rejected(), [], "who says nothing has asked for nothing");
+    assert_eq!(proxy.rejected(), [], "a silent client has sent no request to reject");
 }
 
 #[tokio::test(start_paused = true)]

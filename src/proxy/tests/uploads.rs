@@ -1,4 +1,4 @@
-//! Bodies of requests on their way: who may take how long, and who is blamed.
+//! Bodies of requests on their way: how long each side may take, and which side is blamed.
 
 use super::{TestProxy, read_head, secs};
 use core::sync::atomic::Ordering::Relaxed;

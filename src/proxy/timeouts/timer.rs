@@ -88,7 +88,7 @@ impl RequestTimer {
         Poll::Pending
     }
 
-    /// Forgets all deadlines, before those who wait are polled.
+    /// Forgets all deadlines, before the tasks that wait are polled.
     pub(crate) fn begin(&self) {
         self.next.store(u64::MAX, Relaxed);
     }

@@ -219,7 +219,7 @@ fn compare(
     words.value(&at("sync_interval"), from.sync_interval, to.sync_interval, interval);
 }
 
-/// Says what differs of who shares `what`, and of how it decides while the store fails.
+/// Adds whether `what` is shared by the cluster or local, and how it decides while the store fails.
 fn shared(what: &str, old: Option<OnStoreError>, new: Option<OnStoreError>, words: &mut Words) {
     let scope = |shared: &Option<_>| if shared.is_some() { "cluster" } else { "process" };
     words.value(&format!("{what} scope"), scope(&old), scope(&new), |word| (*word).to_owned());

@@ -17,12 +17,12 @@ use std::sync::{Arc, PoisonError};
 use tokio::task::JoinHandle;
 
 /// A worker's client of the store.
-pub struct Client {
+pub struct StoreClient {
     client: Arc<ClientState>,
     tasks: [JoinHandle<()>; 2],
 }
 
-impl Client {
+impl StoreClient {
     /// Returns a client, and has its task connect. To be called on the worker's runtime.
     pub fn start(store: Arc<Store>, clock: Clock) -> Self {
         let limit = store.settings.timeout;
@@ -87,7 +87,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for StoreClient {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.client.connection().take();
@@ -95,9 +95,9 @@ impl Drop for Client {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for StoreClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
+        f.debug_struct("StoreClient")
             .field("is_up", &self.client.connection().is_some())
             .finish_non_exhaustive()
     }

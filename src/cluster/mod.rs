@@ -5,7 +5,7 @@
 //! [`flow`](crate::flow) does. The gateway derives the reason and the wait from the state in the
 //! answer, by the same formulas ([`Stored`](crate::flow::Stored)).
 //!
-//! Each worker has a [`Client`], which gives a request a [`StoreConnection`], or none while the
+//! Each worker has a [`StoreClient`], which gives a request a [`StoreConnection`], or none while the
 //! store fails: no request waits for a connection, nor for an answer longer than the limit of a
 //! call. All workers share a [`Store`], which counts and logs.
 
@@ -26,7 +26,7 @@ mod store;
 mod sync;
 
 pub use change::{SharedState, StateChange, SyncTerms};
-pub use client::Client;
+pub use client::StoreClient;
 pub use decide::{
     call::{Ask, Lease, Verdicts},
     in_flight::DecisionPermit,

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     access_log,
     clock::Clock,
-    cluster::{Client, Store},
+    cluster::{Store, StoreClient},
     config::Live,
     key_names::KeyNames,
     meter::Counters,
@@ -63,7 +63,7 @@ pub(super) fn start_workers(
                 connector: Connector::default(),
                 tasks: TaskTracker::new(),
                 counters,
-                store: store.map(|store| Client::start(store, clock.clone())),
+                store: store.map(|store| StoreClient::start(store, clock.clone())),
                 clock,
                 access_log: log,
                 descriptors,

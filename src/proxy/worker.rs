@@ -11,7 +11,7 @@ use crate::proxy::{
 use crate::{
     access_log,
     clock::Clock,
-    cluster::Client,
+    cluster::StoreClient,
     config::Live,
     key_names::KeyNames,
     meter::{self, Counters},
@@ -58,7 +58,7 @@ pub struct Worker {
     /// The key of clients' fingerprints: the same for all workers.
     pub seed: Seed,
     /// The way to the store, if there is one.
-    pub store: Option<Client>,
+    pub store: Option<StoreClient>,
     /// The passwords that the process checks: the same for all workers.
     pub passwords: Arc<Passwords>,
     /// How many connections each client has: the same for all workers.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     clock::Clock,
     cluster::{
-        client::Client, error::StoreError, health::SyncOutcome, redis::StoreConnection,
+        client::StoreClient, error::StoreError, health::SyncOutcome, redis::StoreConnection,
         store::Store,
     },
     config::Live,
@@ -33,7 +33,7 @@ use tokio::task::{JoinError, JoinSet};
 #[derive(Debug)]
 pub struct SyncTask {
     store: Arc<Store>,
-    client: Client,
+    client: StoreClient,
     live: Arc<Live>,
     clock: Clock,
     /// The version of the snapshot that has `rules`.
@@ -77,7 +77,7 @@ struct Answered {
 impl SyncTask {
     /// Returns a task without a connection. To be called on its runtime.
     pub fn new(store: Arc<Store>, live: Arc<Live>, clock: Clock) -> Self {
-        let client = Client::start_patient(Arc::clone(&store), clock.clone());
+        let client = StoreClient::start_patient(Arc::clone(&store), clock.clone());
         Self {
             store,
             client,

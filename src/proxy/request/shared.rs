@@ -3,7 +3,7 @@
 
 use crate::proxy::worker::Worker;
 use crate::{
-    cluster::{Ask, Client, DecisionPermit, Held, StoreConnection, Verdicts},
+    cluster::{Ask, DecisionPermit, Held, StoreClient, StoreConnection, Verdicts},
     config::{Claims, OnStoreError, Route, RuleSync, Shared},
     flow::{
         Admission, Claim, Decision, Instant, Judgement, Key, Quota, Reason, Rejection, Reservation,
@@ -204,7 +204,7 @@ fn alone(
 
 /// Whether the states of a rule cannot be synced.
 fn is_cut_off(worker: &Worker, rule: &RuleSync) -> bool {
-    rule.is_rejected.load(Relaxed) || worker.store.as_ref().is_none_or(Client::is_cut_off)
+    rule.is_rejected.load(Relaxed) || worker.store.as_ref().is_none_or(StoreClient::is_cut_off)
 }
 
 /// Returns what the store is asked about each claim.

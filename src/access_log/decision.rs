@@ -7,9 +7,9 @@ use crate::{
 };
 use core::time::Duration;
 
-/// A decision in the words of logs, metrics and reports.
+/// The kind of a decision, in the words of logs, metrics and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Decision {
+pub enum DecisionKind {
     /// It started at once.
     Passed,
     /// It passed after a wait.
@@ -18,7 +18,7 @@ pub enum Decision {
     Rejected(ReasonKind),
 }
 
-impl Decision {
+impl DecisionKind {
     /// Returns its word: `passed`, `delayed` or `rejected`.
     pub const fn word(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionRecord {
     /// The decision.
-    pub decision: Decision,
+    pub decision: DecisionKind,
     /// That rule's quota; `None` if no rule with a limit passed the request.
     pub quota: Option<Quota>,
     /// How long the request was delayed.
@@ -57,7 +57,7 @@ impl DecisionRecord {
             |quota: &&Quota| counts(quota) && !matches!(quota.verdict, Verdict::DryRunRejected(_));
         let tightest = report.quotas.iter().filter(passed).min_by_key(|quota| quota.tightness());
         let wait = report.wait();
-        let decision = if wait.is_zero() { Decision::Passed } else { Decision::Delayed };
+        let decision = if wait.is_zero() { DecisionKind::Passed } else { DecisionKind::Delayed };
         Self { decision, quota: tightest.copied(), wait, retry_after: None }
     }
 
@@ -75,7 +75,7 @@ impl DecisionRecord {
             reset: Duration::ZERO,
         };
         Self {
-            decision: Decision::Rejected(kind),
+            decision: DecisionKind::Rejected(kind),
             quota: quotas
                 .iter()
                 .find(|quota| quota.slot == rejection.slot)

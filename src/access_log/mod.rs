@@ -15,7 +15,7 @@ mod watch;
 mod watchers;
 mod writer;
 
-pub use decision::{Decision, DecisionRecord};
+pub use decision::{DecisionKind, DecisionRecord};
 pub use output::Output;
 #[cfg(test)]
 pub(crate) use record::sample;

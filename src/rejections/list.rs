@@ -200,7 +200,7 @@ impl Display for RejectedRequest {
 mod tests {
     use super::*;
     use crate::{
-        access_log::{Decision, DecisionRecord},
+        access_log::{DecisionKind, DecisionRecord},
         flow::Instant,
     };
 
@@ -217,7 +217,7 @@ mod tests {
                 key: Some(Key::Of(u128::from(at))),
                 client: None,
                 decided: DecisionRecord {
-                    decision: Decision::Rejected(ReasonKind::Rate),
+                    decision: DecisionKind::Rejected(ReasonKind::Rate),
                     quota: None,
                     wait: Duration::ZERO,
                     retry_after: None,

@@ -7,7 +7,7 @@ use super::{
     times::Times,
     times::millis,
 };
-use crate::access_log::Decision;
+use crate::access_log::DecisionKind;
 use core::{cmp::Reverse, fmt::Write};
 use std::collections::BTreeMap;
 
@@ -140,7 +140,7 @@ impl Comparison {
     }
 }
 
-fn decision(result: &ArrivalResult) -> Option<Decision> {
+fn decision(result: &ArrivalResult) -> Option<DecisionKind> {
     result.decided.map(|decided| decided.decision)
 }
 
@@ -157,9 +157,9 @@ fn in_words((engine, result): ResultOf<'_>) -> String {
     let name = &route.name;
     let by = result.rule().map_or("", |rule| route.rule_name(rule));
     match decision(result) {
-        None | Some(Decision::Passed) => format!("{name}: passed"),
-        Some(Decision::Delayed) => format!("{name}: delayed by {by}"),
-        Some(Decision::Rejected(kind)) => format!("{name}: rejected by {by} ({})", kind.word()),
+        None | Some(DecisionKind::Passed) => format!("{name}: passed"),
+        Some(DecisionKind::Delayed) => format!("{name}: delayed by {by}"),
+        Some(DecisionKind::Rejected(kind)) => format!("{name}: rejected by {by} ({})", kind.word()),
     }
 }
 

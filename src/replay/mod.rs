@@ -22,7 +22,7 @@ mod times;
 mod traffic_options;
 mod unmatched;
 
-pub use crate::access_log::Decision;
+pub use crate::access_log::DecisionKind;
 pub use command::{Options, Output, ReplayError, run};
 pub use decimal::Millis;
 pub use engine::{ArrivalResult, Engine, Unreached};

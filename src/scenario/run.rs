@@ -3,7 +3,7 @@
 use crate::{
     config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
     flow::{Instant, Verdict},
-    replay::{Arrival, ArrivalResult, Decision, Ending, Engine, Id, Request, Unreached},
+    replay::{Arrival, ArrivalResult, DecisionKind, Ending, Engine, Id, Request, Unreached},
 };
 use core::{fmt::Write, net::IpAddr, time::Duration};
 use http::{HeaderMap, HeaderValue};
@@ -22,7 +22,7 @@ struct Tally {
 }
 
 /// The decision about an arrival, or why it reached no rule.
-type DecisionResult = Result<Decision, Unreached>;
+type DecisionResult = Result<DecisionKind, Unreached>;
 
 /// Runs a test, and returns its failures as text.
 pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
@@ -264,10 +264,10 @@ impl Tally {
 }
 
 fn fits(count: &Count, decision: DecisionResult, rule: &str) -> bool {
-    let reason = decision.ok().and_then(Decision::reason);
+    let reason = decision.ok().and_then(DecisionKind::reason);
     let is_word = match count.word {
-        Word::Passed => decision == Ok(Decision::Passed),
-        Word::Delayed => decision == Ok(Decision::Delayed),
+        Word::Passed => decision == Ok(DecisionKind::Passed),
+        Word::Delayed => decision == Ok(DecisionKind::Delayed),
         Word::Admitted => decision.is_ok() && reason.is_none(),
         Word::Rejected => reason.is_some(),
         Word::Unrouted => decision.is_err_and(|reason| reason != Unreached::Denied),
@@ -283,9 +283,9 @@ fn describe(decision: DecisionResult, rule: &str) -> String {
     match decision {
         Err(Unreached::Denied) => Word::Denied.text().to_owned(),
         Err(_) => Word::Unrouted.text().to_owned(),
-        Ok(Decision::Passed) => Word::Passed.text().to_owned(),
-        Ok(Decision::Delayed) => format!("delayed by {rule}"),
-        Ok(Decision::Rejected(kind)) => format!("rejected by {rule} for {}", kind.word()),
+        Ok(DecisionKind::Passed) => Word::Passed.text().to_owned(),
+        Ok(DecisionKind::Delayed) => format!("delayed by {rule}"),
+        Ok(DecisionKind::Rejected(kind)) => format!("rejected by {rule} for {}", kind.word()),
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Control {
 }
 
 /// What the control thread has to do.
-pub(super) enum Event {
+pub(super) enum EditEvent {
     Save(Save),
     Ready(Box<Ready>),
 }
@@ -39,10 +39,10 @@ impl Default for Control {
 
 impl Control {
     /// Waits for the next event.
-    pub(super) async fn event(&mut self) -> Event {
+    pub(super) async fn event(&mut self) -> EditEvent {
         tokio::select! {
-            Some(save) = self.saves.recv() => Event::Save(save),
-            Some(ready) = self.ready.recv() => Event::Ready(Box::new(ready)),
+            Some(save) = self.saves.recv() => EditEvent::Save(save),
+            Some(ready) = self.ready.recv() => EditEvent::Ready(Box::new(ready)),
             else => core::future::pending().await,
         }
     }

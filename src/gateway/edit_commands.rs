@@ -4,7 +4,7 @@
 use super::{
     Gateway,
     adoption::{Adoption, NewFile},
-    edit::{Event, Ready},
+    edit::{EditEvent, Ready},
     files::FileStates,
 };
 use crate::{
@@ -16,10 +16,10 @@ use tokio::task::spawn_blocking;
 
 impl Gateway {
     /// Does what a client wants saved. The text is read on a thread of its own.
-    pub(super) fn on_edit(&mut self, event: Event) {
+    pub(super) fn on_edit(&mut self, event: EditEvent) {
         match event {
-            Event::Save(save) => self.read_edit(save),
-            Event::Ready(ready) => {
+            EditEvent::Save(save) => self.read_edit(save),
+            EditEvent::Ready(ready) => {
                 let Ready { save: Save { text, of, reply }, plan } = *ready;
                 // The client may have left.
                 drop(reply.send(self.save(plan, text, of)));

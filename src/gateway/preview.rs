@@ -29,7 +29,7 @@ pub(super) struct Control {
 }
 
 /// What the control thread has to do for previews.
-pub(super) enum Event {
+pub(super) enum PreviewEvent {
     /// A client asks for it.
     Command(Command),
     /// A file is to be put in force.
@@ -61,10 +61,10 @@ impl Control {
     }
 
     /// Waits for the next event.
-    pub(super) async fn event(&mut self) -> Event {
+    pub(super) async fn event(&mut self) -> PreviewEvent {
         tokio::select! {
-            Some(command) = self.commands.recv() => Event::Command(command),
-            Some(ready) = self.ready.recv() => Event::Ready(Box::new(ready)),
+            Some(command) = self.commands.recv() => PreviewEvent::Command(command),
+            Some(ready) = self.ready.recv() => PreviewEvent::Ready(Box::new(ready)),
             else => core::future::pending().await,
         }
     }

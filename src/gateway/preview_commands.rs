@@ -4,7 +4,7 @@ use super::{
     Gateway,
     adoption::{Adoption, NewFile},
     files::FileStates,
-    preview::{Event, Ready, begin, end, failed, prepare},
+    preview::{PreviewEvent, Ready, begin, end, failed, prepare},
 };
 use crate::{
     config::{self, Text, Watched},
@@ -15,10 +15,10 @@ use tokio::{sync::oneshot, task::spawn_blocking};
 
 impl Gateway {
     /// Does what a client asks for. Files are read on a thread of their own.
-    pub(super) fn on_preview(&mut self, event: Event) {
+    pub(super) fn on_preview(&mut self, event: PreviewEvent) {
         match event {
-            Event::Command(command) => self.preview(command),
-            Event::Ready(ready) => self.apply_preview(*ready),
+            PreviewEvent::Command(command) => self.preview(command),
+            PreviewEvent::Ready(ready) => self.apply_preview(*ready),
         }
     }
 

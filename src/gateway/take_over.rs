@@ -2,7 +2,7 @@
 
 use super::{
     End, Gateway,
-    upgrade::{ClockReading, Event, Hello, Job, PROTOCOL},
+    upgrade::{ClockReading, Hello, Job, PROTOCOL, SuccessorEvent},
 };
 use crate::flow::transfer::FORM;
 use std::{io, process, sync::Arc};
@@ -44,19 +44,19 @@ impl Gateway {
     }
 
     /// Does the part of the control thread. Returns the end if the new process serves.
-    pub(super) async fn on_upgrade(&mut self, event: Event) -> Option<End> {
+    pub(super) async fn on_upgrade(&mut self, event: SuccessorEvent) -> Option<End> {
         match event {
-            Event::Stop(listeners, done) => {
+            SuccessorEvent::Stop(listeners, done) => {
                 self.stop_accepting(&listeners).await;
                 // It may have given up, which the next event says.
                 _ = done.send(());
                 None
             }
-            Event::Failed(why) => {
+            SuccessorEvent::Failed(why) => {
                 self.resume(&why);
                 None
             }
-            Event::Serves(pid, done) => {
+            SuccessorEvent::Serves(pid, done) => {
                 self.notify.main_process(pid);
                 _ = done.send(());
                 Some(End::HandedOver(pid))

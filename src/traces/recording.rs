@@ -2,7 +2,7 @@
 
 use super::{
     context::{TraceContext, TraceParent},
-    span::{Attribute, Decimal, Event, Kind, Link, Span, SpanId, Status, StatusCode, TraceId},
+    span::{Attribute, Decimal, Kind, Link, Span, SpanEvent, SpanId, Status, StatusCode, TraceId},
 };
 use crate::{
     access_log::{AccessRecord, ResponseOutcome},
@@ -169,7 +169,7 @@ impl Recording {
             );
             attributes.push(Attribute::millis("flowgate.wait_ms", flow.wait));
             if !flow.wait.is_zero() {
-                events.push(Event {
+                events.push(SpanEvent {
                     time_unix_nano: Decimal(times.ts),
                     name: "flowgate.delayed",
                     attributes: vec![Attribute::millis("flowgate.wait_ms", flow.wait)],

@@ -24,7 +24,7 @@ pub(super) struct Span<'a> {
     pub end_time_unix_nano: Decimal,
     pub attributes: Vec<Attribute<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<Event<'a>>,
+    pub events: Vec<SpanEvent<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<Link>,
     pub status: Status<'a>,
@@ -33,7 +33,7 @@ pub(super) struct Span<'a> {
 /// Something that happened while a span lasted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Event<'a> {
+pub(super) struct SpanEvent<'a> {
     pub time_unix_nano: Decimal,
     pub name: &'static str,
     pub attributes: Vec<Attribute<'a>>,

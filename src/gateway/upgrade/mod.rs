@@ -29,7 +29,7 @@ pub(super) use inherited::Inherited;
 pub(super) use message::{ClockReading, Hello, PROTOCOL, SocketName};
 pub(super) use predecessor::{Predecessor, TakeoverError};
 pub(super) use program::Program;
-pub(super) use successor::{Event, Job, Successor};
+pub(super) use successor::{Job, Successor, SuccessorEvent};
 
 /// Returns the old process, if this one is to take over, and the sockets of that or of systemd.
 pub(super) fn find() -> Result<(Option<Predecessor>, Inherited), TakeoverError> {

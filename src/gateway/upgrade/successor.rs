@@ -39,7 +39,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Successor {
     jobs: Sender<Job>,
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<SuccessorEvent>,
     is_busy: bool,
     /// Disconnected when the thread has sent everything.
     finished: Receiver<()>,
@@ -59,7 +59,7 @@ pub(crate) struct Job {
 
 /// What happened, for the control thread.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum SuccessorEvent {
     /// The new process takes these listeners' sockets: stop accepting there, then answer.
     Stop(Vec<Option<String>>, Sender<()>),
     /// The new process with this id serves. Answer when the service manager knows it.
@@ -119,16 +119,16 @@ impl Successor {
     }
 
     /// Waits for the next event. Cancel-safe.
-    pub(crate) async fn event(&mut self) -> Event {
+    pub(crate) async fn event(&mut self) -> SuccessorEvent {
         let Some(event) = self.events.recv().await else {
             return core::future::pending().await;
         };
-        self.is_busy = !matches!(event, Event::Failed(_));
+        self.is_busy = !matches!(event, SuccessorEvent::Failed(_));
         event
     }
 }
 
-fn run(jobs: Receiver<Job>, events: &UnboundedSender<Event>) {
+fn run(jobs: Receiver<Job>, events: &UnboundedSender<SuccessorEvent>) {
     for mut job in jobs {
         if let Some(before) = job.before.take() {
             // A panic there changes nothing here.
@@ -138,13 +138,13 @@ fn run(jobs: Receiver<Job>, events: &UnboundedSender<Event>) {
             // A process hands over once.
             Ok(()) => return,
             // The process may be ending.
-            Err(error) => drop(events.send(Event::Failed(error.to_string()))),
+            Err(error) => drop(events.send(SuccessorEvent::Failed(error.to_string()))),
         }
     }
 }
 
 /// Starts the program, and ends it unless it takes over.
-fn start(job: &Job, events: &UnboundedSender<Event>) -> Result<(), HandoverError> {
+fn start(job: &Job, events: &UnboundedSender<SuccessorEvent>) -> Result<(), HandoverError> {
     let failed = |source| HandoverError::Start { program: job.program.to_string(), source };
     let (channel, theirs) = Channel::pair().map_err(failed)?;
     channel.limit(Some(PATIENCE)).map_err(failed)?;
@@ -173,7 +173,7 @@ fn hand_over(
     channel: &Channel,
     pid: u32,
     job: &Job,
-    events: &UnboundedSender<Event>,
+    events: &UnboundedSender<SuccessorEvent>,
 ) -> Result<(), HandoverError> {
     channel.send(&job.hello)?;
     send_sockets(channel, &job.sockets)?;
@@ -184,14 +184,14 @@ fn hand_over(
     let Answer::Imported { listeners } = answer(channel)? else {
         return Err(HandoverError::OutOfTurn);
     };
-    notify(events, |done| Event::Stop(listeners, done))?;
+    notify(events, |done| SuccessorEvent::Stop(listeners, done))?;
     state.send_changes(channel)?;
     if state.is_lost() {
         return Err(HandoverError::TooBusy);
     }
     channel.send(&Handover::Stopped)?;
     let Answer::Serving = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
-    notify(events, |done| Event::Serves(pid, done))?;
+    notify(events, |done| SuccessorEvent::Serves(pid, done))?;
     let followed = channel.send(&Handover::Released).and_then(|()| {
         channel.limit(None)?;
         state.follow(channel)
@@ -224,8 +224,8 @@ fn send_sockets(
 
 /// Sends an event to the control thread, and waits until it has done its part.
 fn notify(
-    events: &UnboundedSender<Event>,
-    event: impl FnOnce(Sender<()>) -> Event,
+    events: &UnboundedSender<SuccessorEvent>,
+    event: impl FnOnce(Sender<()>) -> SuccessorEvent,
 ) -> Result<(), HandoverError> {
     let (done, wait) = channel();
     // Without a receiver the wait ends.

@@ -2,7 +2,7 @@
 //! listener.
 
 use crate::{
-    admin_client::{Client, ClientError, run},
+    admin_client::{AdminClient, ClientError, run},
     cli::{ExplainOptions, Format, RejectionsOptions},
     explain::{Explanation, Question},
     rejections::RejectionList,
@@ -36,7 +36,7 @@ pub fn explain(
     out: &mut impl Write,
 ) -> Result<(), ExplainError> {
     let question = question(options)?;
-    let client = Client::find(config, &options.admin)?;
+    let client = AdminClient::find(config, &options.admin)?;
     let said: Explanation = run(client.post("/explain", &question))?;
     print(&said, options.output, out)
 }
@@ -60,7 +60,7 @@ pub fn rejections(
         })
         .collect();
     let path = format!("/rejections?limit={limit}{filters}");
-    let client = Client::find(config, admin)?;
+    let client = AdminClient::find(config, admin)?;
     let list: RejectionList = run(client.ask(Method::GET, &path, ""))?;
     print(&list, *output, out)
 }

@@ -1,7 +1,7 @@
 //! `flowgate keys`, `reset` and `grant`: they ask a running gateway through its admin listener.
 
 use crate::{
-    admin_client::{AdminOptions, Client, ClientError, run},
+    admin_client::{AdminClient, AdminOptions, ClientError, run},
     cli::{Format, GrantOptions, KeysOptions, ResetOptions},
 };
 use bytes::Bytes;
@@ -97,7 +97,7 @@ pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Resul
             _ = write!(query, "&{name}={}", encoded(value));
         }
     }
-    let client = Client::find(config, &options.admin)?;
+    let client = AdminClient::find(config, &options.admin)?;
     let text = run(client.text(Method::GET, &format!("/keys?{query}"), Bytes::new()))?;
     match options.output {
         Format::Json => out.write_all(&text)?,
@@ -143,7 +143,7 @@ fn change(
     path: &str,
     out: &mut impl Write,
 ) -> Result<(), KeysError> {
-    let client = Client::find(config, admin)?;
+    let client = AdminClient::find(config, admin)?;
     let done: Done = run(client.ask(Method::POST, path, Bytes::new()))?;
     writeln!(out, "{}", done.summary)?;
     Ok(out.flush()?)

@@ -1,7 +1,7 @@
 //! `flowgate preview` and `flowgate apply`: they ask a running gateway through its admin listener.
 
 use crate::{
-    admin_client::{AdminOptions, Client, ClientError, run},
+    admin_client::{AdminClient, AdminOptions, ClientError, run},
     cli::{Format, PreviewOptions},
     clock::Clock,
     config,
@@ -63,7 +63,7 @@ pub fn preview(
     out: &mut impl Write,
 ) -> Result<(), PreviewError> {
     let text = Bytes::from(read(new)?);
-    let client = Client::find(config, &options.admin)?;
+    let client = AdminClient::find(config, &options.admin)?;
     run(async {
         let cost: Cost = client.ask(Method::POST, "/preview?check", text.clone()).await?;
         say_cost(new, &cost);
@@ -101,7 +101,7 @@ pub fn apply(
     options: &AdminOptions,
     out: &mut impl Write,
 ) -> Result<(), PreviewError> {
-    let client = Client::find(config, options)?;
+    let client = AdminClient::find(config, options)?;
     run(async {
         let summary = put_in_force(&client).await?;
         writeln!(out, "{summary}")?;
@@ -110,7 +110,7 @@ pub fn apply(
 }
 
 /// Reads the report until the preview is over.
-async fn follow(client: &Client, options: &PreviewOptions) -> Result<Report, PreviewError> {
+async fn follow(client: &AdminClient, options: &PreviewOptions) -> Result<Report, PreviewError> {
     let clock = Clock::start();
     let mut signals = Signals::listen()?;
     // Unless the file is put in force then, the gateway ends the preview by itself.
@@ -183,7 +183,7 @@ fn read(path: &Path) -> Result<Vec<u8>, PreviewError> {
     read.map_err(|source| PreviewError::Unreadable { path, source })
 }
 
-async fn put_in_force(client: &Client) -> Result<String, PreviewError> {
+async fn put_in_force(client: &AdminClient) -> Result<String, PreviewError> {
     let applied: serde_json::Value = client.ask(Method::POST, "/preview/apply", "").await?;
     Ok(applied["summary"].as_str().unwrap_or_default().to_owned())
 }

@@ -2,7 +2,7 @@
 
 use super::{
     error::{ClientError, TOKEN_VARIABLE},
-    events::{Events, Received},
+    events::{Received, ServerSentEvents},
     options::AdminOptions,
     pieces::Pieces,
     target::Target,
@@ -40,13 +40,13 @@ const MOST: usize = 256 << 20;
 
 /// A client of one admin listener.
 #[derive(Debug)]
-pub struct Client {
+pub struct AdminClient {
     target: Target,
     token: Option<Secret>,
     tls: Option<Arc<ClientConfig>>,
 }
 
-impl Client {
+impl AdminClient {
     /// Returns a client of the listener that the options name, or of the one of the configuration,
     /// with its token. Another listener gets no token of the configuration: it may belong to
     /// another gateway.
@@ -148,9 +148,9 @@ impl Client {
     ///
     /// # Errors
     /// As for [`ask`](Self::ask).
-    pub async fn follow(&self, path: &str) -> Result<Events, ClientError> {
+    pub async fn follow(&self, path: &str) -> Result<ServerSentEvents, ClientError> {
         let pieces = self.stream(path).await?;
-        Ok(Events { pieces, received: Received::default() })
+        Ok(ServerSentEvents { pieces, received: Received::default() })
     }
 
     /// Reads a page while it comes.

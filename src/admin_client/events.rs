@@ -8,7 +8,7 @@ const MOST: usize = 16 << 20;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct ServerSentEvent {
     /// What kind of event it is; `message` if it does not say.
     pub name: String,
     /// Its data, lines joined by `\n`.
@@ -17,17 +17,17 @@ pub struct Event {
 
 /// The events of one request. Dropping it ends the request.
 #[derive(Debug)]
-pub struct Events {
+pub struct ServerSentEvents {
     pub(super) pieces: Pieces,
     pub(super) received: Received,
 }
 
-impl Events {
+impl ServerSentEvents {
     /// Waits for the next event; `None` if the gateway has ended the stream.
     ///
     /// # Errors
     /// Nothing came for 30 s, the connection broke, or an event is longer than 16 MiB.
-    pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<ServerSentEvent>, ClientError> {
         loop {
             if let Some(event) = self.received.event() {
                 return Ok(Some(event));
@@ -47,11 +47,11 @@ pub(super) struct Received(BytesMut);
 
 impl Received {
     /// Takes the next whole event.
-    fn event(&mut self) -> Option<Event> {
+    fn event(&mut self) -> Option<ServerSentEvent> {
         loop {
             let end = self.0.windows(2).position(|pair| pair == b"\n\n")?;
             let text = self.0.split_to(end + 2);
-            let event = Event::read(&String::from_utf8_lossy(&text));
+            let event = ServerSentEvent::read(&String::from_utf8_lossy(&text));
             if event.is_some() {
                 return event;
             }
@@ -59,7 +59,7 @@ impl Received {
     }
 }
 
-impl Event {
+impl ServerSentEvent {
     /// Reads the lines of one; `None` if there is no data, as in comments.
     fn read(text: &str) -> Option<Self> {
         let mut name = "message";
@@ -92,7 +92,7 @@ mod tests {
             received.0.extend_from_slice(piece.as_bytes());
             found.extend(std::iter::from_fn(|| received.event()));
         }
-        found.into_iter().map(|Event { name, data }| (name, data)).collect()
+        found.into_iter().map(|ServerSentEvent { name, data }| (name, data)).collect()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The client of the admin listener, for every command that asks a running gateway.
 //!
-//! A command has [`AdminOptions`] among its options, makes a [`Client`] of them, and asks within
+//! A command has [`AdminOptions`] among its options, makes a [`AdminClient`] of them, and asks within
 //! [`run`]. Every wait has an end, and every answer a greatest size.
 
 mod client;
@@ -11,9 +11,9 @@ mod pieces;
 mod target;
 mod tls;
 
-pub use client::Client;
+pub use client::AdminClient;
 pub use error::ClientError;
-pub use events::{Event, Events};
+pub use events::{ServerSentEvent, ServerSentEvents};
 pub use options::AdminOptions;
 pub use pieces::Pieces;
 pub use target::Target;

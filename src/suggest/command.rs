@@ -5,7 +5,7 @@ use super::{
     traffic::Traffic,
 };
 use crate::{
-    admin_client::{Client, ClientError},
+    admin_client::{AdminClient, ClientError},
     config::{self, Diagnostics, Text},
     flow::{Instant, time::spelled},
     replay::{Engine, Format, InputError, Inputs, TrafficOptions},
@@ -117,7 +117,7 @@ fn read(options: &Options) -> Result<Source, SuggestError> {
 
 /// Records what a running gateway does.
 fn record(options: &Options, config: &Path) -> Result<Source, SuggestError> {
-    let client = Client::find(config, &options.live.admin)?;
+    let client = AdminClient::find(config, &options.live.admin)?;
     let recording = Recording::start(&client, options.live.time())?;
     let cut = recording.cut();
     let name = format!("the gateway at {}", client.target());

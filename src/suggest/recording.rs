@@ -1,7 +1,7 @@
 //! The requests of a running gateway as they end, read like a file.
 
 use crate::{
-    admin_client::{Client, ClientError, Pieces},
+    admin_client::{AdminClient, ClientError, Pieces},
     clock::Clock,
     flow::{Instant, time::spelled},
     shutdown::Signals,
@@ -80,7 +80,7 @@ impl Recording {
     ///
     /// # Errors
     /// The gateway does not answer, or says no and why.
-    pub(super) fn start(client: &Client, time: Duration) -> Result<Self, ClientError> {
+    pub(super) fn start(client: &AdminClient, time: Duration) -> Result<Self, ClientError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let path = format!("/requests?for={}ms", time.as_millis());
         let (pieces, signals, clock) = runtime.block_on(async {

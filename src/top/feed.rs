@@ -5,7 +5,7 @@ use super::{
     sample::{Config, History, Sample},
 };
 use crate::{
-    admin_client::{Client, ClientError, Event},
+    admin_client::{AdminClient, ClientError, ServerSentEvent},
     clock::Clock,
 };
 use core::{fmt::Write, time::Duration};
@@ -28,7 +28,7 @@ const PAUSES: [Duration; 4] = [
 /// Sends what comes to `messages` until its receiver is dropped. Another query begins another
 /// stream.
 pub(super) async fn follow(
-    client: Client,
+    client: AdminClient,
     mut queries: watch::Receiver<Query>,
     messages: mpsc::Sender<Message>,
     clock: Clock,
@@ -57,7 +57,7 @@ pub(super) async fn follow(
 
 /// Follows one stream to its end. Returns why it ended.
 async fn stream(
-    client: &Client,
+    client: &AdminClient,
     query: &Query,
     messages: &mpsc::Sender<Message>,
     clock: &Clock,
@@ -78,7 +78,7 @@ async fn stream(
 }
 
 /// Reads an event; `None` for one that is of another version.
-pub(super) fn read(event: &Event) -> Option<Message> {
+pub(super) fn read(event: &ServerSentEvent) -> Option<Message> {
     let data = &*event.data;
     match &*event.name {
         "sample" => serde_json::from_str::<Sample>(data).ok().map(Box::new).map(Message::Sample),

@@ -19,7 +19,7 @@ mod words;
 pub use error::TopError;
 
 use crate::{
-    admin_client::{self, AdminOptions, Client},
+    admin_client::{self, AdminClient, AdminOptions},
     cli::TopOptions,
 };
 use std::{
@@ -40,7 +40,7 @@ pub fn run(
     options: &TopOptions,
     out: &mut impl Write,
 ) -> Result<(), TopError> {
-    let client = Client::find(config, admin)?;
+    let client = AdminClient::find(config, admin)?;
     let query = model::Query::new(options.sort.unwrap_or_default(), options.filter.clone());
     admin_client::run(async {
         if options.once || !is_interactive() {

@@ -7,7 +7,7 @@ use super::{
     screen::text,
 };
 use crate::{
-    admin_client::{Client, ClientError},
+    admin_client::{AdminClient, ClientError},
     clock::Clock,
 };
 use core::time::Duration;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes the latest sample that the gateway has.
 pub(super) async fn write(
-    client: &Client,
+    client: &AdminClient,
     query: &Query,
     out: &mut impl Write,
 ) -> Result<(), TopError> {
@@ -31,7 +31,7 @@ pub(super) async fn write(
     Ok(out.flush()?)
 }
 
-async fn receive(client: &Client, query: &Query) -> Result<Option<Model>, ClientError> {
+async fn receive(client: &AdminClient, query: &Query) -> Result<Option<Model>, ClientError> {
     let mut events = client.follow(&path(query)).await?;
     let mut model = Model::new(query.clone());
     while let Some(event) = events.next().await? {

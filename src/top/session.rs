@@ -10,7 +10,7 @@ use super::{
     signals::{SignalEvent, Signals},
     terminal::{self, Terminal},
 };
-use crate::{admin_client::Client, clock::Clock};
+use crate::{admin_client::AdminClient, clock::Clock};
 use rustix::process::{Signal, getpid, kill_process};
 use std::{
     io::{self, Read, Stdout},
@@ -22,7 +22,11 @@ use tokio::sync::{mpsc, watch};
 type Drawn = ratatui_core::terminal::Terminal<Screen<Stdout>>;
 
 /// Shows the gateway until a key or a signal ends it.
-pub(super) async fn run(client: Client, query: Query, has_colours: bool) -> Result<(), TopError> {
+pub(super) async fn run(
+    client: AdminClient,
+    query: Query,
+    has_colours: bool,
+) -> Result<(), TopError> {
     // The terminal is taken over only if a gateway is asked that can be asked.
     let mut signals = Signals::listen()?;
     let (ask, queries) = watch::channel(query.clone());

@@ -6,7 +6,7 @@ use super::{
     model::{ConnectionState, Message, Model, Panel, Query, Request},
     screen,
 };
-use crate::{admin::RouteSort, admin_client::Event};
+use crate::{admin::RouteSort, admin_client::ServerSentEvent};
 use ratatui_core::{backend::TestBackend, style::Color, terminal::Terminal};
 
 /// What a gateway has sent while one route rejected, one had an open breaker, one a rule in dry run,
@@ -16,7 +16,7 @@ const RECORDED: &str = include_str!("tests/live.txt");
 fn recorded() -> Vec<Message> {
     let events = RECORDED.split("\n\n").filter_map(|event| {
         let (name, data) = event.strip_prefix("event: ")?.split_once("\ndata: ")?;
-        feed::read(&Event { name: name.to_owned(), data: data.to_owned() })
+        feed::read(&ServerSentEvent { name: name.to_owned(), data: data.to_owned() })
     });
     events.collect()
 }
@@ -246,7 +246,7 @@ fn the_plain_text_has_all_sections() {
 #[test]
 fn fields_and_events_of_other_versions_are_left_out() {
     let read = |name: &str, data: &str| {
-        feed::read(&Event { name: name.to_owned(), data: data.to_owned() })
+        feed::read(&ServerSentEvent { name: name.to_owned(), data: data.to_owned() })
     };
     assert!(read("later", "{}").is_none());
     assert!(read("sample", "no JSON").is_none());

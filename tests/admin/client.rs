@@ -1,7 +1,7 @@
 //! The client that commands use, against the real listener.
 
 use super::{CONFIG, DEADLINE, Served};
-use flowgate::admin_client::{AdminOptions, Client, ClientError};
+use flowgate::admin_client::{AdminClient, AdminOptions, ClientError};
 use http::Method;
 use serde_json::Value;
 use std::{fs, path::Path};
@@ -14,7 +14,7 @@ fn options(url: &str, folder: &Path, token: &str, ca: &str) -> AdminOptions {
 }
 
 async fn routes(folder: &Path, options: &AdminOptions) -> Result<Value, ClientError> {
-    let client = Client::find(&folder.join("gateway.yaml"), options)?;
+    let client = AdminClient::find(&folder.join("gateway.yaml"), options)?;
     timeout(DEADLINE, client.ask(Method::GET, "/routes", "")).await.unwrap()
 }
 
@@ -84,7 +84,7 @@ async fn a_listener_that_is_not_there_or_lacks_the_page_is_named() {
     let served = Served::start().await;
     let config = Path::new("none.yaml");
     let address = served.address.to_string();
-    let client = Client::find(config, &options(&address, config, "", "")).unwrap();
+    let client = AdminClient::find(config, &options(&address, config, "", "")).unwrap();
     let missing = client.text(Method::GET, "/none?of=it", "").await.unwrap_err().to_string();
     assert!(missing.contains("has no page /none:"), "{missing}");
     let rejected = client.text(Method::PUT, "/metrics", "").await.unwrap_err();
@@ -97,7 +97,7 @@ async fn a_listener_that_is_not_there_or_lacks_the_page_is_named() {
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = unused.local_addr().unwrap().to_string();
     drop(unused);
-    let client = Client::find(config, &options(&address, config, "", "")).unwrap();
+    let client = AdminClient::find(config, &options(&address, config, "", "")).unwrap();
     let said = client.text(Method::GET, "/routes", "").await.unwrap_err().to_string();
     assert!(said.contains("is the gateway running"), "{said}");
 }
@@ -107,7 +107,7 @@ async fn a_file_without_the_listener_says_what_to_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.yaml");
     fs::write(&path, CONFIG).unwrap();
-    let said = Client::find(&path, &AdminOptions::default()).unwrap_err().to_string();
+    let said = AdminClient::find(&path, &AdminOptions::default()).unwrap_err().to_string();
     assert!(said.contains("write `admin: { listen: 127.0.0.1:9901 }`"), "{said}");
 }
 
@@ -115,7 +115,7 @@ async fn a_file_without_the_listener_says_what_to_write() {
 async fn events_are_followed() {
     let (served, files) = guarded().await;
     let config = files.path().join("gateway.yaml");
-    let client = Client::find(&config, &AdminOptions::default()).unwrap();
+    let client = AdminClient::find(&config, &AdminOptions::default()).unwrap();
     let mut events = timeout(DEADLINE, client.follow("/live")).await.unwrap().unwrap();
     let mut names = Vec::new();
     while !names.iter().any(|name| name == "sample") {

@@ -16,5 +16,5 @@ mod window;
 
 pub use budget::RetryBudget;
 pub use ejection_turn::EjectionTurn;
-pub use server::{Change, Failure, ServerHealth};
+pub use server::{HealthChange, ServerFailure, ServerHealth};
 pub use settings::{Check, Ejection};

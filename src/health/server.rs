@@ -70,7 +70,7 @@ struct Ejected {
 
 /// How a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum ServerFailure {
     /// No connection could be opened.
     Connect,
     /// The server gave no valid response in time.
@@ -79,7 +79,7 @@ pub enum Failure {
 
 /// A change of a server's health, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum HealthChange {
     /// It gets no requests for this long.
     Ejected(Duration),
     /// It cannot be reached, and gets no requests for this long while another server may. As many are
@@ -93,14 +93,14 @@ pub enum Change {
     Passing,
 }
 
-impl Change {
+impl HealthChange {
     /// Returns whether requests go to the server again.
     pub const fn is_good(self) -> bool {
         matches!(self, Self::Returned(_) | Self::Passing)
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for HealthChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ejected(period) => write!(f, "server ejected for {}", spelled(*period)),
@@ -204,7 +204,7 @@ impl ServerHealth {
     }
 
     /// Notes that the server answered a request.
-    pub fn succeeded(&self, now: Instant) -> Option<Change> {
+    pub fn succeeded(&self, now: Instant) -> Option<HealthChange> {
         let mut state = self.lock();
         state.failures = 0;
         // One that was sent before the ejection says nothing about the time after it.
@@ -220,16 +220,16 @@ impl ServerHealth {
     pub fn failed(
         &self,
         now: Instant,
-        failure: Failure,
+        failure: ServerFailure,
         ejection: &Ejection,
         out: impl FnOnce() -> (usize, usize),
-    ) -> Option<Change> {
+    ) -> Option<HealthChange> {
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
-        if failure == Failure::Connect {
+        if failure == ServerFailure::Connect {
             state.connecting = None;
         }
-        let is_enough = failure == Failure::Connect || state.failures >= ejection.failures;
+        let is_enough = failure == ServerFailure::Connect || state.failures >= ejection.failures;
         let change = match state.ejected {
             Some(Ejected { trial: Some(_), is_beyond, .. }) => {
                 Some(state.eject(now, ejection, is_beyond))
@@ -239,7 +239,7 @@ impl ServerHealth {
             None => {
                 let (out, all) = if is_enough { out() } else { (0, 0) };
                 let is_beyond = !ejection.allows(out, all);
-                let is_passed_over = failure == Failure::Connect && ejection.passes_over(all);
+                let is_passed_over = failure == ServerFailure::Connect && ejection.passes_over(all);
                 (!is_beyond || is_passed_over).then(|| state.eject(now, ejection, is_beyond))
             }
         };
@@ -254,7 +254,7 @@ impl ServerHealth {
         (requests, failures): (u64, u64),
         ejection: &Ejection,
         out: impl FnOnce() -> (usize, usize),
-    ) -> Option<Change> {
+    ) -> Option<HealthChange> {
         let mut state = self.lock();
         let percent = state.window.percent(now, Totals { requests, failures });
         let is_enough = percent.is_some_and(|percent| percent >= ejection.failure_percent);
@@ -264,7 +264,7 @@ impl ServerHealth {
     }
 
     /// Notes the result of an active check.
-    pub fn checked(&self, now: Instant, passed: bool, check: &Check) -> Option<Change> {
+    pub fn checked(&self, now: Instant, passed: bool, check: &Check) -> Option<HealthChange> {
         let mut state = self.lock();
         let change = state.checked(now, passed, check);
         self.after(&state, change)
@@ -278,8 +278,8 @@ impl ServerHealth {
         self.publish(&state);
     }
 
-    fn after(&self, state: &State, change: Option<Change>) -> Option<Change> {
-        if matches!(change, Some(Change::Ejected(_))) {
+    fn after(&self, state: &State, change: Option<HealthChange>) -> Option<HealthChange> {
+        if matches!(change, Some(HealthChange::Ejected(_))) {
             self.ejections.fetch_add(1, Relaxed);
         }
         self.publish(state);
@@ -341,7 +341,7 @@ impl State {
         u32::try_from(percent).unwrap_or(100).max(LEAST_SHARE)
     }
 
-    fn eject(&mut self, now: Instant, ejection: &Ejection, is_beyond: bool) -> Change {
+    fn eject(&mut self, now: Instant, ejection: &Ejection, is_beyond: bool) -> HealthChange {
         if self.returned.is_some_and(|returned| now.since(returned) >= FORGET) {
             self.ejections = 0;
         }
@@ -350,14 +350,14 @@ impl State {
         self.failures = 0;
         let since = self.ejected.map_or(now, |ejected| ejected.since);
         self.ejected = Some(Ejected { since, until: now + period, is_beyond, trial: None });
-        if is_beyond { Change::Unreachable(period) } else { Change::Ejected(period) }
+        if is_beyond { HealthChange::Unreachable(period) } else { HealthChange::Ejected(period) }
     }
 
     /// Ends an ejection.
-    fn readmit(&mut self, now: Instant) -> Option<Change> {
+    fn readmit(&mut self, now: Instant) -> Option<HealthChange> {
         let ejected = self.ejected.take()?;
         self.start(now);
-        Some(Change::Returned(now.since(ejected.since)))
+        Some(HealthChange::Returned(now.since(ejected.since)))
     }
 
     fn start(&mut self, now: Instant) {
@@ -366,7 +366,7 @@ impl State {
         self.failures = 0;
     }
 
-    fn checked(&mut self, now: Instant, passed: bool, check: &Check) -> Option<Change> {
+    fn checked(&mut self, now: Instant, passed: bool, check: &Check) -> Option<HealthChange> {
         if passed != self.is_failing_checks {
             self.checks = 0;
             return None;
@@ -381,7 +381,7 @@ impl State {
         if passed {
             self.start(now);
         }
-        Some(if passed { Change::Passing } else { Change::Failing })
+        Some(if passed { HealthChange::Passing } else { HealthChange::Failing })
     }
 }
 
@@ -406,7 +406,7 @@ mod tests {
     }
 
     /// One of two servers, of which the other one is well.
-    fn failed(health: &ServerHealth, millis: u64, failure: Failure) -> Option<Change> {
+    fn failed(health: &ServerHealth, millis: u64, failure: ServerFailure) -> Option<HealthChange> {
         health.failed(at(millis), failure, &EJECTION, || (0, 2))
     }
 
@@ -418,8 +418,11 @@ mod tests {
     fn a_server_that_cannot_be_reached_is_ejected_at_once_and_tried_by_one_request() {
         let health = ServerHealth::default();
         assert!(admits(&health, 0) && !health.is_out());
-        assert_eq!(failed(&health, 0, Failure::Connect), Some(Change::Ejected(secs(10))));
-        assert_eq!(failed(&health, 1, Failure::Connect), None, "one that was under way");
+        assert_eq!(
+            failed(&health, 0, ServerFailure::Connect),
+            Some(HealthChange::Ejected(secs(10)))
+        );
+        assert_eq!(failed(&health, 1, ServerFailure::Connect), None, "one that was under way");
         assert!(health.is_out() && !admits(&health, 9_999));
         assert_eq!(health.word(), "ejected");
         assert!(admits(&health, 10_000), "one request tries it");
@@ -427,7 +430,7 @@ mod tests {
         assert!(admits(&health, 20_000), "the first one has not been answered");
         assert_eq!(
             health.succeeded(at(20_100)),
-            Some(Change::Returned(Duration::from_millis(20_100)))
+            Some(HealthChange::Returned(Duration::from_millis(20_100)))
         );
         assert!(!health.is_out() && admits(&health, 20_100) && !health.is_suspect());
         assert_eq!((health.word(), health.ejections()), ("healthy", 1));
@@ -438,38 +441,45 @@ mod tests {
         let health = ServerHealth::default();
         let mut now = 0;
         for expected in [10, 20, 30, 30] {
-            let ejected = failed(&health, now, Failure::Connect);
-            assert_eq!(ejected, Some(Change::Ejected(secs(expected))));
+            let ejected = failed(&health, now, ServerFailure::Connect);
+            assert_eq!(ejected, Some(HealthChange::Ejected(secs(expected))));
             now += expected * 1000;
             assert!(!admits(&health, now - 1) && admits(&health, now));
         }
         health.succeeded(at(now));
-        let ejected = failed(&health, now + 299_999, Failure::Connect);
-        assert_eq!(ejected, Some(Change::Ejected(secs(30))), "it was back for less than 5 minutes");
+        let ejected = failed(&health, now + 299_999, ServerFailure::Connect);
+        assert_eq!(
+            ejected,
+            Some(HealthChange::Ejected(secs(30))),
+            "it was back for less than 5 minutes"
+        );
         assert!(admits(&health, now + 330_000));
         health.succeeded(at(now + 330_000));
-        let ejected = failed(&health, now + 630_000, Failure::Connect);
-        assert_eq!(ejected, Some(Change::Ejected(secs(10))));
+        let ejected = failed(&health, now + 630_000, ServerFailure::Connect);
+        assert_eq!(ejected, Some(HealthChange::Ejected(secs(10))));
     }
 
     #[test]
     fn only_failures_in_a_row_eject() {
         let health = ServerHealth::default();
         for millis in 0..10 {
-            assert_eq!(failed(&health, millis, Failure::Response), None);
-            assert_eq!(failed(&health, millis, Failure::Response), None);
+            assert_eq!(failed(&health, millis, ServerFailure::Response), None);
+            assert_eq!(failed(&health, millis, ServerFailure::Response), None);
             assert_eq!(health.succeeded(at(millis)), None);
             assert!(!health.is_suspect());
         }
-        assert_eq!(failed(&health, 10, Failure::Response), None);
-        assert_eq!(failed(&health, 10, Failure::Response), None);
-        assert_eq!(failed(&health, 10, Failure::Response), Some(Change::Ejected(secs(10))));
+        assert_eq!(failed(&health, 10, ServerFailure::Response), None);
+        assert_eq!(failed(&health, 10, ServerFailure::Response), None);
+        assert_eq!(
+            failed(&health, 10, ServerFailure::Response),
+            Some(HealthChange::Ejected(secs(10)))
+        );
     }
 
     #[test]
     fn an_answer_to_a_request_from_before_the_ejection_does_not_end_it() {
         let health = ServerHealth::default();
-        failed(&health, 0, Failure::Connect);
+        failed(&health, 0, ServerFailure::Connect);
         assert_eq!(health.succeeded(at(1)), None);
         assert!(!admits(&health, 2));
     }
@@ -478,9 +488,9 @@ mod tests {
     fn an_answer_after_an_ejection_ends_it_also_if_no_request_was_to_try_the_server() {
         // The only server of an upstream is asked whatever is known of it.
         let health = ServerHealth::default();
-        failed(&health, 0, Failure::Connect);
+        failed(&health, 0, ServerFailure::Connect);
         assert_eq!(health.succeeded(at(9_999)), None);
-        assert_eq!(health.succeeded(at(10_000)), Some(Change::Returned(secs(10))));
+        assert_eq!(health.succeeded(at(10_000)), Some(HealthChange::Returned(secs(10))));
         assert!(!health.is_out());
     }
 
@@ -491,27 +501,28 @@ mod tests {
             let failed = || health.failed(at(0), failure, &EJECTION, || out);
             (0..3).filter_map(|_| failed()).next()
         };
-        assert_eq!(failed(Failure::Response, (1, 2)), None);
-        assert_eq!(failed(Failure::Response, (0, 1)), None);
-        assert_eq!(failed(Failure::Connect, (0, 1)), None);
+        assert_eq!(failed(ServerFailure::Response, (1, 2)), None);
+        assert_eq!(failed(ServerFailure::Response, (0, 1)), None);
+        assert_eq!(failed(ServerFailure::Connect, (0, 1)), None);
         assert!(admits(&health, 0));
-        assert_eq!(failed(Failure::Connect, (1, 4)), Some(Change::Ejected(secs(10))));
+        assert_eq!(failed(ServerFailure::Connect, (1, 4)), Some(HealthChange::Ejected(secs(10))));
     }
 
     #[test]
     fn a_server_that_cannot_be_reached_is_passed_over_also_if_no_more_may_be_ejected() {
         let health = ServerHealth::default();
-        let failed = |millis| health.failed(at(millis), Failure::Connect, &EJECTION, || (1, 2));
-        assert_eq!(failed(0), Some(Change::Unreachable(secs(10))));
+        let failed =
+            |millis| health.failed(at(millis), ServerFailure::Connect, &EJECTION, || (1, 2));
+        assert_eq!(failed(0), Some(HealthChange::Unreachable(secs(10))));
         assert_eq!((health.word(), health.is_out(), health.ejections()), ("unreachable", true, 0));
         assert!(!admits(&health, 9_999) && admits(&health, 10_000) && !admits(&health, 10_001));
-        assert_eq!(failed(10_002), Some(Change::Unreachable(secs(20))));
+        assert_eq!(failed(10_002), Some(HealthChange::Unreachable(secs(20))));
         assert!(!admits(&health, 30_001) && admits(&health, 30_002));
         let back = Duration::from_millis(30_003);
-        assert_eq!(health.succeeded(at(30_003)), Some(Change::Returned(back)));
+        assert_eq!(health.succeeded(at(30_003)), Some(HealthChange::Returned(back)));
         assert_eq!((health.word(), health.is_out()), ("healthy", false));
         let off = Ejection { most_percent: 0, ..EJECTION };
-        assert_eq!(health.failed(at(40_000), Failure::Connect, &off, || (0, 2)), None);
+        assert_eq!(health.failed(at(40_000), ServerFailure::Connect, &off, || (0, 2)), None);
     }
 
     #[test]
@@ -521,7 +532,7 @@ mod tests {
             |secs: u64, counts| health.observe(at(secs * 1000), counts, &EJECTION, || (0, 2));
         assert_eq!(observe(0, (0, 0)), None);
         assert_eq!(observe(10, (100, 49)), None);
-        assert_eq!(observe(20, (200, 99)), Some(Change::Ejected(secs(10))));
+        assert_eq!(observe(20, (200, 99)), Some(HealthChange::Ejected(secs(10))));
         assert_eq!(observe(30, (300, 199)), None, "it is ejected already");
     }
 
@@ -562,7 +573,7 @@ mod tests {
     #[test]
     fn its_share_grows_after_it_returned() {
         let health = ServerHealth::default();
-        failed(&health, 0, Failure::Connect);
+        failed(&health, 0, ServerFailure::Connect);
         assert!(admits(&health, 10_000));
         health.succeeded(at(10_000));
         let share = |millis: u64| {
@@ -590,7 +601,7 @@ mod tests {
         for passed in [true, false, false, true, false, false] {
             assert_eq!(checked(passed), None);
         }
-        assert_eq!(checked(false), Some(Change::Failing));
+        assert_eq!(checked(false), Some(HealthChange::Failing));
         assert_eq!(
             (admits(&health, 0), health.is_out(), health.word()),
             (false, true, "unhealthy")
@@ -598,7 +609,7 @@ mod tests {
         for passed in [false, true, false, true] {
             assert_eq!(checked(passed), None);
         }
-        assert_eq!(checked(true), Some(Change::Passing));
+        assert_eq!(checked(true), Some(HealthChange::Passing));
         assert!(admits(&health, 0) && !health.is_out());
         for _ in 0..3 {
             checked(false);

@@ -385,7 +385,7 @@ impl UpstreamAttempt<'_> {
         lease.on_failure();
         let failure = Self::blame(lease.upload.as_deref());
         if !failure.is_of_client() {
-            self.note_failure(server, Some(health::Failure::Response), &cause(&error));
+            self.note_failure(server, Some(health::ServerFailure::Response), &cause(&error));
         }
         let state = lease.upload.as_deref().map(Upload::state);
         self.timeout = state.and_then(upload::timeout);
@@ -394,7 +394,12 @@ impl UpstreamAttempt<'_> {
 
     /// Notes that an attempt failed, for `cause`. `failure` is what it says of the server's health.
     #[cold]
-    fn note_failure(&mut self, server: &Server, failure: Option<health::Failure>, cause: &str) {
+    fn note_failure(
+        &mut self,
+        server: &Server,
+        failure: Option<health::ServerFailure>,
+        cause: &str,
+    ) {
         let worker = &self.peer.worker;
         let route = self.route;
         let now = worker.clock.now();
@@ -493,7 +498,7 @@ impl UpstreamAttempt<'_> {
         }
         lease.on_timeout();
         server.meter.failures.fetch_add(1, Relaxed);
-        let failure = (timeout == Timeout::FirstByte).then_some(health::Failure::Response);
+        let failure = (timeout == Timeout::FirstByte).then_some(health::ServerFailure::Response);
         self.note_failure(server, failure, &format!("no answer within {}", timeout.setting()));
         Failure::Timeout
     }
@@ -522,7 +527,7 @@ impl UpstreamAttempt<'_> {
         } else {
             format!("cannot connect: {}", cause(error))
         };
-        self.note_failure(server, is_servers.then_some(health::Failure::Connect), &cause);
+        self.note_failure(server, is_servers.then_some(health::ServerFailure::Connect), &cause);
         if is_over { Err(Failure::Timeout) } else { Ok(()) }
     }
 

@@ -1,10 +1,10 @@
 //! What requests find out about servers: it changes their health, and each change is logged.
 
-pub(crate) use crate::health::Failure;
+pub(crate) use crate::health::ServerFailure;
 use crate::{
     config::{Server, Upstream},
     flow::Instant,
-    health::{Change, ServerHealth},
+    health::{HealthChange, ServerHealth},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ pub(crate) fn failed(
     upstream: &Upstream,
     server: &Server,
     now: Instant,
-    failure: Failure,
+    failure: ServerFailure,
     cause: &str,
 ) {
     let ejection = &upstream.options.ejection;
@@ -67,7 +67,7 @@ fn out(upstream: &Upstream) -> (usize, usize) {
     (servers.iter().filter(|server| server.health.is_out()).count(), servers.len())
 }
 
-pub(crate) fn log(upstream: &Upstream, server: &Server, change: Change, cause: &str) {
+pub(crate) fn log(upstream: &Upstream, server: &Server, change: HealthChange, cause: &str) {
     let upstream = &upstream.name;
     let server = server.address();
     if change.is_good() {
@@ -131,7 +131,7 @@ mod tests {
                 for server in &servers {
                     scope.spawn(|| {
                         begin.wait();
-                        failed(upstream, server, now, Failure::Connect, "a test");
+                        failed(upstream, server, now, ServerFailure::Connect, "a test");
                     });
                 }
             });

@@ -2,7 +2,7 @@
 
 use super::{
     decide::call::key_of,
-    error::{Failure, StoreError},
+    error::{CallFailure, StoreError},
     limits::PATIENCE,
     redis::{ClientState, StoreConnection},
     store::Store,
@@ -96,7 +96,7 @@ impl Store {
         let limit = self.settings.timeout.max(PATIENCE);
         let client = ClientState::new(Arc::clone(self), clock.clone(), limit, self.number());
         let client = Arc::new(client);
-        let error = |failure: Failure| failure.error;
+        let error = |failure: CallFailure| failure.error;
         let mut connection = StoreConnection::open(&client).await.map_err(error)?;
         let mut had_state = false;
         let calls = states.iter().map(|state| state.call(change, self));

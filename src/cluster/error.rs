@@ -91,18 +91,18 @@ impl From<&RedisError> for StoreError {
 
 /// A call that failed.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CallFailure {
     pub(super) error: StoreError,
     /// For the log.
     pub(super) detail: String,
-    pub(super) scope: Scope,
+    pub(super) scope: FailureScope,
     /// The name of the call for the log, if known.
     pub(super) call: Option<&'static str>,
 }
 
 /// What a failure concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum FailureScope {
     /// This call: the store has answered, for example that a key has another type or a command is
     /// forbidden.
     Call,
@@ -113,21 +113,21 @@ pub(super) enum Scope {
     /// This node of a Redis Cluster.
     Node(usize),
     /// The same, and the failure is counted already.
-    Known,
+    Counted,
     /// The store.
     Store,
 }
 
-impl Failure {
+impl CallFailure {
     /// Returns the failure of a call that took too long.
     pub(super) const fn timeout(detail: String) -> Self {
-        Self { error: StoreError::Timeout, detail, scope: Scope::Store, call: None }
+        Self { error: StoreError::Timeout, detail, scope: FailureScope::Store, call: None }
     }
 
     /// Returns the failure of an answer that does not fit `what`.
     pub(super) fn invalid_reply(what: &str) -> Self {
         let detail = what.to_owned();
-        Self { error: StoreError::InvalidReply, detail, scope: Scope::Call, call: None }
+        Self { error: StoreError::InvalidReply, detail, scope: FailureScope::Call, call: None }
     }
 
     /// Returns the failure to connect in time.
@@ -137,7 +137,7 @@ impl Failure {
 
     /// Returns the failure of a call that was not made, because its node fails for this reason.
     pub(super) const fn known(error: StoreError, detail: String) -> Self {
-        Self { error, detail, scope: Scope::Known, call: None }
+        Self { error, detail, scope: FailureScope::Counted, call: None }
     }
 
     /// Adds the name of the call.
@@ -148,12 +148,12 @@ impl Failure {
     /// Adds the names of two nodes, of which the first redirected the call to the second.
     pub(super) fn of_two(self, [one, other]: [String; 2]) -> Self {
         let detail = format!("{}, over two nodes: {one} and {other}", self.detail);
-        Self { scope: Scope::Slot, detail, ..self }
+        Self { scope: FailureScope::Slot, detail, ..self }
     }
 
     /// Returns it as the failure of a call that was late while others were in time.
     pub(super) fn late(self) -> Self {
-        Self { scope: Scope::Late, ..self }
+        Self { scope: FailureScope::Late, ..self }
     }
 
     /// Adds the name of the node.
@@ -169,18 +169,18 @@ impl Failure {
     /// Returns it as the failure of this node, unless it concerns only the call.
     pub(super) fn of_node(self, node: usize) -> Self {
         let scope = match self.scope {
-            Scope::Call => Scope::Call,
-            Scope::Slot => Scope::Slot,
-            Scope::Late => Scope::Late,
-            Scope::Known => Scope::Known,
-            Scope::Node(_) | Scope::Store => Scope::Node(node),
+            FailureScope::Call => FailureScope::Call,
+            FailureScope::Slot => FailureScope::Slot,
+            FailureScope::Late => FailureScope::Late,
+            FailureScope::Counted => FailureScope::Counted,
+            FailureScope::Node(_) | FailureScope::Store => FailureScope::Node(node),
         };
         Self { scope, ..self }
     }
 
     /// Whether it concerns only the call or its slot.
     pub(super) fn is_of_call(&self) -> bool {
-        matches!(self.scope, Scope::Call | Scope::Slot)
+        matches!(self.scope, FailureScope::Call | FailureScope::Slot)
     }
 
     /// Whether the call took too long: the next call to the node would, too.
@@ -191,27 +191,33 @@ impl Failure {
     /// Whether no script has run: the call was not made, or redirected.
     pub(super) fn has_done_nothing(&self) -> bool {
         match self.scope {
-            Scope::Slot => !self.is_late(),
-            Scope::Known => true,
-            Scope::Call | Scope::Late | Scope::Node(_) | Scope::Store => false,
+            FailureScope::Slot => !self.is_late(),
+            FailureScope::Counted => true,
+            FailureScope::Call
+            | FailureScope::Late
+            | FailureScope::Node(_)
+            | FailureScope::Store => false,
         }
     }
 
     /// Whether the store decides about other keys as before.
     pub(super) fn is_of_part(&self) -> bool {
-        matches!(self.scope, Scope::Node(_) | Scope::Known | Scope::Slot | Scope::Late)
+        matches!(
+            self.scope,
+            FailureScope::Node(_) | FailureScope::Counted | FailureScope::Slot | FailureScope::Late
+        )
     }
 }
 
 /// Returns the answer to a call that had a limit of time.
-pub(super) fn within<T>(answer: Result<RedisResult<T>, Elapsed>) -> Result<T, Failure> {
+pub(super) fn within<T>(answer: Result<RedisResult<T>, Elapsed>) -> Result<T, CallFailure> {
     match answer {
-        Ok(answer) => answer.map_err(|error| Failure::from(&error)),
-        Err(elapsed) => Err(Failure::timeout(elapsed.to_string())),
+        Ok(answer) => answer.map_err(|error| CallFailure::from(&error)),
+        Err(elapsed) => Err(CallFailure::timeout(elapsed.to_string())),
     }
 }
 
-impl From<&RedisError> for Failure {
+impl From<&RedisError> for CallFailure {
     fn from(error: &RedisError) -> Self {
         let detail = error.to_string();
         let of_slot = [
@@ -224,8 +230,8 @@ impl From<&RedisError> for Failure {
         let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         let error = StoreError::from(error);
         let scope = match error {
-            StoreError::Denied | StoreError::Other if is_of_slot => Scope::Slot,
-            StoreError::Denied | StoreError::Other if is_answer => Scope::Call,
+            StoreError::Denied | StoreError::Other if is_of_slot => FailureScope::Slot,
+            StoreError::Denied | StoreError::Other if is_answer => FailureScope::Call,
             StoreError::Down
             | StoreError::Timeout
             | StoreError::Connection
@@ -233,7 +239,7 @@ impl From<&RedisError> for Failure {
             | StoreError::ReadOnly
             | StoreError::Memory
             | StoreError::Other
-            | StoreError::InvalidReply => Scope::Store,
+            | StoreError::InvalidReply => FailureScope::Store,
         };
         Self { error, detail, scope, call: None }
     }
@@ -249,30 +255,50 @@ mod tests {
             (
                 "WRONGTYPE Operation against a key holding the wrong kind of value",
                 "other",
-                Scope::Call,
+                FailureScope::Call,
             ),
-            ("TRYAGAIN Multiple keys request during rehashing of slot", "other", Scope::Slot),
-            ("CLUSTERDOWN Hash slot not served", "other", Scope::Slot),
-            ("MOVED 7 127.0.0.1:1", "other", Scope::Slot),
-            ("ASK 7 127.0.0.1:1", "other", Scope::Slot),
-            ("CLUSTERDOWN The cluster is down", "read_only", Scope::Store),
-            ("NOPERM User few has no permissions to run the 'eval' command", "denied", Scope::Call),
-            ("ERR The user executing the script can't run this command", "denied", Scope::Call),
-            ("OOM command not allowed when used memory > 'maxmemory'", "memory", Scope::Store),
-            ("READONLY You can't write against a read only replica.", "read_only", Scope::Store),
-            ("LOADING Redis is loading the dataset in memory", "read_only", Scope::Store),
-            ("MASTERDOWN StoreConnection with MASTER is down", "read_only", Scope::Store),
-            ("NOREPLICAS Not enough good replicas to write.", "read_only", Scope::Store),
+            (
+                "TRYAGAIN Multiple keys request during rehashing of slot",
+                "other",
+                FailureScope::Slot,
+            ),
+            ("CLUSTERDOWN Hash slot not served", "other", FailureScope::Slot),
+            ("MOVED 7 127.0.0.1:1", "other", FailureScope::Slot),
+            ("ASK 7 127.0.0.1:1", "other", FailureScope::Slot),
+            ("CLUSTERDOWN The cluster is down", "read_only", FailureScope::Store),
+            (
+                "NOPERM User few has no permissions to run the 'eval' command",
+                "denied",
+                FailureScope::Call,
+            ),
+            (
+                "ERR The user executing the script can't run this command",
+                "denied",
+                FailureScope::Call,
+            ),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'",
+                "memory",
+                FailureScope::Store,
+            ),
+            (
+                "READONLY You can't write against a read only replica.",
+                "read_only",
+                FailureScope::Store,
+            ),
+            ("LOADING Redis is loading the dataset in memory", "read_only", FailureScope::Store),
+            ("MASTERDOWN StoreConnection with MASTER is down", "read_only", FailureScope::Store),
+            ("NOREPLICAS Not enough good replicas to write.", "read_only", FailureScope::Store),
         ] {
             let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
             let answer = answer.and_then(redis::Value::extract_error);
-            let failure = Failure::from(&answer.unwrap_err());
+            let failure = CallFailure::from(&answer.unwrap_err());
             assert_eq!((failure.error.word(), failure.scope), (error, scope), "{line}");
-            let scope = if scope == Scope::Store { Scope::Node(7) } else { scope };
+            let scope = if scope == FailureScope::Store { FailureScope::Node(7) } else { scope };
             assert_eq!(failure.of_node(7).scope, scope, "{line}");
         }
         let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
-        let broken = Failure::from(&broken);
-        assert_eq!((broken.error, broken.scope), (StoreError::Connection, Scope::Store));
+        let broken = CallFailure::from(&broken);
+        assert_eq!((broken.error, broken.scope), (StoreError::Connection, FailureScope::Store));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     decide::offset::Offsets,
-    error::{Failure, Scope, StoreError},
+    error::{CallFailure, FailureScope, StoreError},
     gateways::Gateways,
     health::{Health, SyncOutcome},
     hello::HelloReply,
@@ -325,8 +325,8 @@ impl Store {
     }
 
     /// Counts a failure, and logs it if the store did not fail before.
-    pub(super) fn on_error(&self, failure: &Failure) {
-        let Failure { error, detail, call, .. } = failure;
+    pub(super) fn on_error(&self, failure: &CallFailure) {
+        let CallFailure { error, detail, call, .. } = failure;
         self.count_once(failure);
         self.note(|status| {
             if let Some(failures) = status.health.on_error() {
@@ -359,13 +359,13 @@ impl Store {
 
     /// Counts the failure of one call, while the store may decide about others. Logs it once in ten
     /// seconds per kind.
-    pub(super) fn on_rejected_call(&self, failure: &Failure, now: Instant) {
-        let Failure { error, detail, call, .. } = failure;
+    pub(super) fn on_rejected_call(&self, failure: &CallFailure, now: Instant) {
+        let CallFailure { error, detail, call, .. } = failure;
         let Some(at) = self.count(*error) else { return };
         let last = &mut self.status().logged_rejections[at];
         if last.is_none_or(|last| now.since(last) >= REJECTION_PAUSE) {
             *last = Some(now);
-            if failure.scope == Scope::Late {
+            if failure.scope == FailureScope::Late {
                 tracing::warn!(call, %error, detail, "the store replied too late to a call, and in time to others; `on_store_error` decided that request");
             } else {
                 tracing::warn!(call, %error, detail, "the store rejected a call; `on_store_error` decided that request");
@@ -386,8 +386,8 @@ impl Store {
     }
 
     /// Counts a failure, unless it is counted already.
-    pub(super) fn count_once(&self, failure: &Failure) {
-        if failure.scope != Scope::Known {
+    pub(super) fn count_once(&self, failure: &CallFailure) {
+        if failure.scope != FailureScope::Counted {
             self.count(failure.error);
         }
     }
@@ -449,8 +449,8 @@ mod tests {
         Store::new(settings, NonZeroUsize::new(workers).unwrap())
     }
 
-    fn failure() -> Failure {
-        Failure::timeout("to a question".to_owned())
+    fn failure() -> CallFailure {
+        CallFailure::timeout("to a question".to_owned())
     }
 
     #[test]
@@ -459,7 +459,7 @@ mod tests {
         store.on_up(store.number(), 0);
         for seconds in 0..3 {
             let now = Instant::EPOCH + Duration::from_secs(seconds);
-            store.on_rejected_call(&Failure { error: StoreError::Other, ..failure() }, now);
+            store.on_rejected_call(&CallFailure { error: StoreError::Other, ..failure() }, now);
         }
         let reading = store.read();
         let counted = reading.errors.iter().find(|(word, _)| *word == "other");
@@ -478,7 +478,7 @@ mod tests {
             store.on_error(&failure());
             assert!(failures.has_changed().unwrap());
             assert_eq!(*failures.borrow_and_update(), count);
-            store.on_error(&Failure { error: StoreError::Connection, ..failure() });
+            store.on_error(&CallFailure { error: StoreError::Connection, ..failure() });
             assert!(!failures.has_changed().unwrap(), "it still fails");
             assert!(!store.read().is_up);
         }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        error::{Failure, StoreError},
+        error::{CallFailure, StoreError},
         leases::held::Held,
         redis::{ClientState, StoreConnection, tag},
     },
@@ -53,7 +53,7 @@ impl StoreConnection {
             asks.first().map(|ask| call::key(&store.settings.prefix, ask)).unwrap_or_default();
         in_flight.acquire(tag(&key), *limit / 2, clock).await.map_err(|elapsed| {
             let failure =
-                Failure::timeout(format!("{elapsed} before the call")).of_call("decision");
+                CallFailure::timeout(format!("{elapsed} before the call")).of_call("decision");
             self.fail(failure.late())
         })
     }
@@ -91,8 +91,9 @@ impl StoreConnection {
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
         let limit = client.limit.saturating_sub(permit.waited()).max(client.limit / 2);
         let answer = self.run_within(limit, &store.scripts.decide, &keys, &arguments).await;
-        let read =
-            |answer| call::read(asks, &answer).map_err(|_| Failure::invalid_reply("to a question"));
+        let read = |answer| {
+            call::read(asks, &answer).map_err(|_| CallFailure::invalid_reply("to a question"))
+        };
         let mut verdicts = match answer.and_then(read) {
             Ok(verdicts) => verdicts,
             Err(failure) => {

@@ -8,7 +8,7 @@ use super::{
     lease_update::{Batch, BatchResult, Node, Update},
 };
 use crate::cluster::{
-    error::Failure,
+    error::CallFailure,
     redis::{ClientState, StoreConnection},
 };
 use std::{collections::HashSet, sync::Arc};
@@ -124,7 +124,7 @@ async fn renew_own(connection: StoreConnection, batches: Vec<Batch<Renewal>>) {
 impl StoreConnection {
     /// Renews the leases of all workers at nodes with new connections. It must come before any
     /// request: the store would grant a lease that has run out to another.
-    pub(in crate::cluster) async fn renew_anew(&self) -> Result<(), Failure> {
+    pub(in crate::cluster) async fn renew_anew(&self) -> Result<(), CallFailure> {
         let mut held = self.client.store.leases.held();
         held.retain(|renewal| !self.is_kept(&renewal.lease.0));
         let mut nodes = JoinSet::new();
@@ -141,7 +141,7 @@ impl StoreConnection {
     }
 
     /// Renews leases at one node. The error concerns the whole store.
-    async fn renew(&self, batches: Vec<Batch<Renewal>>) -> Result<(), Failure> {
+    async fn renew(&self, batches: Vec<Batch<Renewal>>) -> Result<(), CallFailure> {
         let mut renewed = Ok(());
         for (batch, result) in self.update(Update::Renew, batches).await {
             batch.into_iter().for_each(Renewal::renewed);

@@ -2,7 +2,7 @@
 
 use super::held::{Lease, Renewal};
 use crate::cluster::{
-    error::Failure,
+    error::CallFailure,
     redis::{StoreConnection, tag},
 };
 use std::{collections::HashMap, sync::Arc};
@@ -34,7 +34,7 @@ pub(super) enum BatchResult {
     /// The call cannot be made now.
     Later,
     /// The store fails, for this reason if the call was made.
-    Failed(Option<Failure>),
+    Failed(Option<CallFailure>),
     /// Each hash tag needs a call of its own, because the user may not use one of them.
     Apart,
 }
@@ -251,7 +251,7 @@ mod tests {
             let calls = Arc::clone(&calls);
             async move {
                 calls.fetch_add(1, SeqCst);
-                (batch, BatchResult::Failed(Some(Failure::invalid_reply(""))))
+                (batch, BatchResult::Failed(Some(CallFailure::invalid_reply(""))))
             }
         };
         let results = few_at_once(vec![vec![(); LEASES]; 9], call).await;

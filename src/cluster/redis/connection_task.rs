@@ -9,7 +9,7 @@ use super::{
     store_connection::{ClientState, StoreConnection},
 };
 use crate::cluster::{
-    error::Failure,
+    error::CallFailure,
     hello::HelloReply,
     limits::{PATIENCE, PAUSES},
 };
@@ -64,7 +64,7 @@ fn install(connection: &StoreConnection) {
 async fn begin(
     client: &Arc<ClientState>,
     former: Option<&Nodes>,
-) -> Result<StoreConnection, Failure> {
+) -> Result<StoreConnection, CallFailure> {
     let connection = connect(client, former).await?;
     connection.renew_anew().await?;
     Ok(connection)
@@ -143,7 +143,7 @@ async fn greet_again(
     connection: &mut StoreConnection,
     probe: &mut Probe,
     failures: u64,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     connection.greet(false).await?;
     connection.confirm(failures);
     probe.begin_anew(connection, failures);
@@ -155,7 +155,7 @@ async fn beat_and_probe(
     connection: &mut StoreConnection,
     probe: &mut Probe,
     failures: u64,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     let beaten = connection.beat().await;
     probe.begin(connection, failures);
     beaten
@@ -165,7 +165,7 @@ async fn beat_and_probe(
 /// given up.
 async fn adopt(
     connection: &StoreConnection,
-    found: Result<StoreConnection, Failure>,
+    found: Result<StoreConnection, CallFailure>,
 ) -> Option<StoreConnection> {
     let renewed = async {
         let new = found?;
@@ -183,7 +183,7 @@ async fn adopt(
 impl StoreConnection {
     /// Announces this gateway to the store, and learns the number of gateways and the secret.
     /// `is_first` over this connection.
-    pub(super) async fn greet(&mut self, is_first: bool) -> Result<(), Failure> {
+    pub(super) async fn greet(&mut self, is_first: bool) -> Result<(), CallFailure> {
         let store = Arc::clone(&self.client.store);
         let keys = ["gateways", "secret", "change"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();
@@ -193,7 +193,7 @@ impl StoreConnection {
         let answer = self.run_within(limit, &store.scripts.hello, &keys, &arguments).await;
         let now = self.client.clock.now();
         let read = |answer| {
-            HelloReply::read(&answer).ok_or_else(|| Failure::invalid_reply("to a greeting"))
+            HelloReply::read(&answer).ok_or_else(|| CallFailure::invalid_reply("to a greeting"))
         };
         let reply = match answer.and_then(read) {
             Ok(reply) => reply,
@@ -216,7 +216,7 @@ impl StoreConnection {
     }
 
     /// Greets the store, and has requests use the secret that it returns.
-    async fn beat(&mut self) -> Result<(), Failure> {
+    async fn beat(&mut self) -> Result<(), CallFailure> {
         self.greet(false).await?;
         self.share_seed();
         Ok(())
@@ -228,7 +228,7 @@ impl StoreConnection {
     }
 
     /// Gives the connection up.
-    async fn end(&self, failure: &Failure) {
+    async fn end(&self, failure: &CallFailure) {
         self.client.store.on_error(failure);
         self.give_up();
         // Takes the ring of `give_up`, or of a request that came first.

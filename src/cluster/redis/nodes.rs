@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock::Clock,
     cluster::{
-        error::{Failure, within},
+        error::{CallFailure, within},
         limits::PATIENCE,
         script::is_unknown,
     },
@@ -49,7 +49,7 @@ struct All {
     /// By the index of the node in `slots`.
     connections: BTreeMap<usize, NodeConnection>,
     /// The nodes that fail, and why.
-    failed: Mutex<BTreeMap<usize, Failure>>,
+    failed: Mutex<BTreeMap<usize, CallFailure>>,
     /// Whether slots have moved.
     is_outdated: AtomicBool,
 }
@@ -82,7 +82,7 @@ impl Nodes {
             reached.spawn(async move {
                 let reach = reach(&caller, (&host, port), former, key);
                 let reached = caller.clock.timeout(patience(&caller.store.settings), reach).await;
-                (at, reached.unwrap_or_else(|elapsed| Err(Failure::unreached(elapsed))))
+                (at, reached.unwrap_or_else(|elapsed| Err(CallFailure::unreached(elapsed))))
             });
         }
         let mut connections = BTreeMap::new();
@@ -202,7 +202,7 @@ impl Nodes {
     }
 
     /// Sends no more calls to a node.
-    pub(super) fn mark_failed(&self, node: usize, why: Failure) {
+    pub(super) fn mark_failed(&self, node: usize, why: CallFailure) {
         self.lock().entry(node).or_insert(why);
     }
 
@@ -218,7 +218,7 @@ impl Nodes {
 
     /// Returns the nodes that fail, and why.
     pub(super) fn failed(&self) -> FailedNodes {
-        let why = |(at, why): (&usize, &Failure)| (self.name(*at), why.detail.clone());
+        let why = |(at, why): (&usize, &CallFailure)| (self.name(*at), why.detail.clone());
         self.lock().iter().map(why).collect()
     }
 
@@ -233,13 +233,13 @@ impl Nodes {
     }
 
     /// Returns the result of a call to a node that fails, without a call.
-    pub(super) fn failure_of(&self, node: usize) -> Option<Failure> {
+    pub(super) fn failure_of(&self, node: usize) -> Option<CallFailure> {
         let failed = self.lock();
-        let Failure { error, detail, .. } = failed.get(&node)?;
-        Some(Failure::known(*error, detail.clone()).named(&self.name(node)))
+        let CallFailure { error, detail, .. } = failed.get(&node)?;
+        Some(CallFailure::known(*error, detail.clone()).named(&self.name(node)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Failure>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, CallFailure>> {
         self.0.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -290,7 +290,7 @@ async fn reach(
     (host, port): (&str, u16),
     former: Option<MultiplexedConnection>,
     key: String,
-) -> Result<NodeConnection, Failure> {
+) -> Result<NodeConnection, CallFailure> {
     let keys = [key];
     if let Some(former) = former
         && let Ok(connection) = checked(caller, former, &keys, caller.limit.max(PATIENCE)).await
@@ -298,7 +298,7 @@ async fn reach(
         return Ok(NodeConnection { connection, is_new: false });
     }
     let opened = open(&caller.store.settings, host, port).await;
-    let opened = opened.map_err(|error| Failure::from(&error))?;
+    let opened = opened.map_err(|error| CallFailure::from(&error))?;
     let connection = checked(caller, opened, &keys, caller.limit).await?;
     Ok(NodeConnection { connection, is_new: true })
 }
@@ -308,7 +308,7 @@ async fn checked(
     mut connection: MultiplexedConnection,
     keys: &[String],
     limit: Duration,
-) -> Result<MultiplexedConnection, Failure> {
+) -> Result<MultiplexedConnection, CallFailure> {
     let script = &caller.store.scripts.decide;
     let check = async {
         match script.call(true, keys, CHECK).exec_async(&mut connection).await {

@@ -5,7 +5,7 @@ use super::{
     servers::connect_servers,
     store_connection::{ClientState, StoreConnection},
 };
-use crate::cluster::{error::Failure, limits::PAUSES};
+use crate::cluster::{error::CallFailure, limits::PAUSES};
 use crate::flow::Instant;
 use core::time::Duration;
 use std::sync::{Arc, PoisonError};
@@ -31,7 +31,7 @@ impl Pause {
 pub(super) struct Search {
     pause: Pause,
     next: Option<Instant>,
-    running: JoinSet<Result<StoreConnection, Failure>>,
+    running: JoinSet<Result<StoreConnection, CallFailure>>,
 }
 
 impl Search {
@@ -60,7 +60,7 @@ impl Search {
     }
 
     /// Returns the connection that an attempt has made; `None` if no attempt is running.
-    pub(super) async fn end(&mut self) -> Option<Result<StoreConnection, Failure>> {
+    pub(super) async fn end(&mut self) -> Option<Result<StoreConnection, CallFailure>> {
         // A task ends otherwise only with the runtime.
         self.running.join_next().await?.ok()
     }
@@ -78,13 +78,13 @@ impl Search {
 }
 
 /// Connects to nodes that failed or are new. Meanwhile, and if that fails, `connection` is used.
-async fn reconnect(connection: StoreConnection) -> Result<StoreConnection, Failure> {
+async fn reconnect(connection: StoreConnection) -> Result<StoreConnection, CallFailure> {
     connect(&connection.client, connection.servers.nodes()).await
 }
 
 impl StoreConnection {
     /// Returns a new connection over which the store has answered.
-    pub(in crate::cluster) async fn open(client: &Arc<ClientState>) -> Result<Self, Failure> {
+    pub(in crate::cluster) async fn open(client: &Arc<ClientState>) -> Result<Self, CallFailure> {
         connect(client, None).await
     }
 }
@@ -94,15 +94,15 @@ impl StoreConnection {
 pub(super) async fn connect(
     client: &Arc<ClientState>,
     former: Option<&Nodes>,
-) -> Result<StoreConnection, Failure> {
+) -> Result<StoreConnection, CallFailure> {
     let store = &client.store;
     let limit = store.settings.connect_timeout;
     let caller = client.caller();
     let known = client.primary.lock().unwrap_or_else(PoisonError::into_inner).take();
     let servers = match client.clock.timeout(limit, connect_servers(&caller, known, former)).await {
         Ok(Ok(servers)) => servers,
-        Ok(Err(error)) => return Err(Failure::from(&error)),
-        Err(elapsed) => return Err(Failure::unreached(elapsed)),
+        Ok(Err(error)) => return Err(CallFailure::from(&error)),
+        Err(elapsed) => return Err(CallFailure::unreached(elapsed)),
     };
     let mut connection = StoreConnection {
         client: Arc::clone(client),

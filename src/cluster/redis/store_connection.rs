@@ -8,7 +8,7 @@ use crate::{
     clock::Clock,
     cluster::{
         decide::{in_flight::InFlight, rejection_cache::RejectionCache},
-        error::{Failure, Scope, StoreError, within},
+        error::{CallFailure, FailureScope, StoreError, within},
         in_time::in_time,
         leases::held::Leases,
         limits::BEAT,
@@ -80,7 +80,7 @@ impl StoreConnection {
         script: &Lua,
         keys: &[String],
         arguments: &[String],
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, CallFailure> {
         self.run_within(self.client.limit, script, keys, arguments).await
     }
 
@@ -91,7 +91,7 @@ impl StoreConnection {
         script: &Lua,
         keys: &[String],
         arguments: &[String],
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, CallFailure> {
         let node = keys.first().and_then(|key| self.node_of(key));
         let nodes = self.servers.nodes();
         if let Some(failure) = node.and_then(|node| nodes?.failure_of(node)) {
@@ -149,20 +149,20 @@ impl StoreConnection {
 
     /// Counts a failure. No more calls are sent to a node that failed. A failure of the whole store
     /// is returned and not counted.
-    pub(in crate::cluster) fn record(&self, failure: Failure) -> Result<(), Failure> {
+    pub(in crate::cluster) fn record(&self, failure: CallFailure) -> Result<(), CallFailure> {
         let ClientState { store, clock, .. } = &*self.client;
         match failure.scope {
-            Scope::Call | Scope::Slot | Scope::Late => {
+            FailureScope::Call | FailureScope::Slot | FailureScope::Late => {
                 store.on_rejected_call(&failure, clock.now());
             }
-            Scope::Node(node) => self.mark_failed(node, failure),
-            Scope::Known => {}
-            Scope::Store => return Err(failure),
+            FailureScope::Node(node) => self.mark_failed(node, failure),
+            FailureScope::Counted => {}
+            FailureScope::Store => return Err(failure),
         }
         Ok(())
     }
 
-    fn mark_failed(&self, node: usize, failure: Failure) {
+    fn mark_failed(&self, node: usize, failure: CallFailure) {
         let ClientState { store, number, node_failed, .. } = &*self.client;
         store.count(failure.error);
         let Some(nodes) = self.servers.nodes() else { return };
@@ -176,7 +176,7 @@ impl StoreConnection {
     }
 
     /// Counts a failure, and gives the connection up if the whole store failed.
-    pub(in crate::cluster) fn fail(&self, failure: Failure) -> StoreError {
+    pub(in crate::cluster) fn fail(&self, failure: CallFailure) -> StoreError {
         let error = failure.error;
         if let Err(failure) = self.record(failure) {
             self.client.store.on_error(&failure);
@@ -231,9 +231,9 @@ impl CallRoute {
         &self,
         client: &ClientState,
         nodes: &Nodes,
-        failure: Failure,
+        failure: CallFailure,
         is_late: bool,
-    ) -> Failure {
+    ) -> CallFailure {
         let Some(first) = self.first else { return failure };
         let Some(last) = self.last else { return failure };
         let other = self.redirected.unwrap_or(last);

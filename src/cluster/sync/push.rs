@@ -2,7 +2,7 @@
 
 use super::call::{Question, SyncReply};
 use crate::cluster::{
-    error::{Failure, Scope, StoreError, within},
+    error::{CallFailure, FailureScope, StoreError, within},
     redis::{StoreConnection, query_all},
     script::is_unknown,
 };
@@ -74,7 +74,7 @@ impl StoreConnection {
                     Some(node) => failure.of_node(node),
                     None => failure,
                 };
-                let is_of_store = failure.scope == Scope::Store;
+                let is_of_store = failure.scope == FailureScope::Store;
                 let error = self.fail(failure);
                 if is_of_store { Err(error) } else { Ok(nothing()) }
             }
@@ -87,18 +87,18 @@ impl StoreConnection {
             Some(only) => self.push_all(only, pushes).await?,
             None => self.push_each(pushes).await,
         };
-        let read = |answer: Result<Value, Failure>| {
-            SyncReply::read(&answer?).map_err(|_| Failure::invalid_reply("to a sync"))
+        let read = |answer: Result<Value, CallFailure>| {
+            SyncReply::read(&answer?).map_err(|_| CallFailure::invalid_reply("to a sync"))
         };
         let heard = |answer| match read(answer) {
-            Err(failure) if failure.scope == Scope::Store => Err(self.fail(failure)),
+            Err(failure) if failure.scope == FailureScope::Store => Err(self.fail(failure)),
             reply => Ok(reply.map(Some).map_err(|failure| self.fail(failure))),
         };
         answers.into_iter().map(heard).collect()
     }
 
     /// Makes all calls at once, each of which may be sent to another node.
-    async fn push_each(&self, pushes: &[&Question]) -> Vec<Result<Value, Failure>> {
+    async fn push_each(&self, pushes: &[&Question]) -> Vec<Result<Value, CallFailure>> {
         let mut calls = JoinSet::new();
         for (at, push) in pushes.iter().enumerate() {
             let Question::Push { keys, arguments } = push else { continue };
@@ -114,7 +114,7 @@ impl StoreConnection {
                     connection
                         .record(failure)
                         .err()
-                        .unwrap_or_else(|| Failure::known(error, String::new()))
+                        .unwrap_or_else(|| CallFailure::known(error, String::new()))
                 });
                 (at, recorded)
             });
@@ -129,7 +129,7 @@ impl StoreConnection {
         &self,
         connection: MultiplexedConnection,
         pushes: &[&Question],
-    ) -> Result<Vec<Result<Value, Failure>>, StoreError> {
+    ) -> Result<Vec<Result<Value, CallFailure>>, StoreError> {
         if pushes.is_empty() {
             return Ok(Vec::new());
         }
@@ -138,10 +138,10 @@ impl StoreConnection {
         let answers = client.clock.timeout(client.limit, self.ask_all(connection, pushes)).await;
         match within(answers) {
             Ok(answers) if answers.len() == pushes.len() => {
-                let failed = |error| Failure::from(&error).of_call(name);
+                let failed = |error| CallFailure::from(&error).of_call(name);
                 Ok(answers.into_iter().map(|answer| answer.map_err(failed)).collect())
             }
-            Ok(_) => Err(self.fail(Failure::invalid_reply("to a sync"))),
+            Ok(_) => Err(self.fail(CallFailure::invalid_reply("to a sync"))),
             Err(failure) => Err(self.fail(failure.of_call(name))),
         }
     }

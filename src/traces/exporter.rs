@@ -2,7 +2,7 @@
 //! room for.
 
 use super::{
-    post::{Again, Failure, Post, Taken},
+    post::{Again, ExportFailure, Post, Taken},
     recorder::{SpanQueue, Spans},
     resource,
 };
@@ -130,13 +130,13 @@ impl Exporter {
     }
 
     /// Sends a batch once.
-    async fn post(&mut self, tracing: &Tracing, spans: &[Vec<u8>]) -> Result<Taken, Failure> {
+    async fn post(&mut self, tracing: &Tracing, spans: &[Vec<u8>]) -> Result<Taken, ExportFailure> {
         let collector = &tracing.collector;
         let body = resource::body(tracing, &self.instance, spans);
         let posted = self.post.send(collector, body.into());
         let Ok(posted) = self.clock.timeout(collector.timeout, posted).await else {
             self.post.disconnect();
-            return Err(Failure::again("no answer within tracing.otlp.timeout"));
+            return Err(ExportFailure::again("no answer within tracing.otlp.timeout"));
         };
         posted
     }
@@ -160,7 +160,7 @@ impl Exporter {
     }
 
     /// Logs the first of several failures.
-    fn note_failure(&mut self, tracing: &Tracing, failure: &Failure) {
+    fn note_failure(&mut self, tracing: &Tracing, failure: &ExportFailure) {
         if !core::mem::replace(&mut self.is_failing, true) {
             let cause = &failure.cause;
             tracing::warn!(collector = %tracing.collector.endpoint, "cannot export traces: {cause}");

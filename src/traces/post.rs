@@ -41,7 +41,7 @@ pub(super) struct Taken {
 
 /// Why an export failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct ExportFailure {
     pub cause: String,
     pub again: Again,
 }
@@ -55,7 +55,7 @@ pub(super) enum Again {
     After(Duration),
 }
 
-impl Failure {
+impl ExportFailure {
     pub(super) fn again(cause: impl Into<String>) -> Self {
         Self { cause: cause.into(), again: Again::Later }
     }
@@ -71,7 +71,7 @@ impl Post {
         &mut self,
         collector: &Collector,
         body: Bytes,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<Taken, ExportFailure> {
         let kept = self.connection.take().filter(|(to, _)| *to == collector.endpoint);
         // A collector closes what is idle: then the export goes over a new connection.
         if let Some((_, mut sender)) = kept
@@ -82,9 +82,9 @@ impl Post {
         }
         let sender = connect(collector)
             .await
-            .map_err(|error| Failure::again(format!("cannot connect: {error}")))?;
+            .map_err(|error| ExportFailure::again(format!("cannot connect: {error}")))?;
         let answer = self.exchange(collector, sender, body).await;
-        answer.map_err(|error| Failure::again(format!("no answer: {error}")))?
+        answer.map_err(|error| ExportFailure::again(format!("no answer: {error}")))?
     }
 
     /// Gives up the connection.
@@ -98,7 +98,7 @@ impl Post {
         collector: &Collector,
         mut sender: SendRequest<Full<Bytes>>,
         body: Bytes,
-    ) -> hyper::Result<Result<Taken, Failure>> {
+    ) -> hyper::Result<Result<Taken, ExportFailure>> {
         let response = sender.send_request(request(collector, body)).await?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, MOST_ANSWER).collect().await;
@@ -127,7 +127,7 @@ fn request(collector: &Collector, body: Bytes) -> Request<Full<Bytes>> {
 }
 
 /// Says what an answer means (OTLP, "OTLP/HTTP Response").
-fn answered(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<Taken, Failure> {
+fn answered(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<Taken, ExportFailure> {
     if status.is_success() {
         return Ok(taken(body));
     }
@@ -139,7 +139,7 @@ fn answered(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<Take
         }
         _ => Again::Never,
     };
-    Err(Failure { cause: format!("status {}", status.as_u16()), again })
+    Err(ExportFailure { cause: format!("status {}", status.as_u16()), again })
 }
 
 /// Reads what the collector did not take. An answer that is no JSON says nothing.

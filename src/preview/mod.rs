@@ -29,7 +29,7 @@ pub use report::{
     ChangeReport, ClientReport, Example, Report, RequestCounts, RouteReport, RuleReport, State,
 };
 pub use running::{Preview, Start};
-pub use treatment::{Change, OwnRejection, Treatment};
+pub use treatment::{OwnRejection, Treatment, TreatmentChange};
 pub use trial::{Arrival, Here, Identified, Trial};
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use super::{
     end_cause::EndCause,
     running::Preview,
-    tally::{Changes, Client, ClientCount, Example as Request, Kind, KindCount, Side, Tally},
-    treatment::{Change, Treatment},
+    tally::{ChangeCounts, Client, ClientCount, Example as Request, Kind, KindCount, Side, Tally},
+    treatment::{Treatment, TreatmentChange},
 };
 use crate::{
     config::Route,
@@ -206,7 +206,7 @@ impl Preview {
     }
 
     fn changes(&self, total: &Tally) -> (Vec<ChangeReport>, usize) {
-        let kinds = total.kinds.iter().filter(|(kind, _)| kind.change != Change::Same);
+        let kinds = total.kinds.iter().filter(|(kind, _)| kind.change != TreatmentChange::Same);
         let mut kinds: Vec<_> = kinds.collect();
         kinds.sort_by_key(|(kind, count)| (Reverse(count.count), kind.change, kind.here.route));
         let more = kinds.len().saturating_sub(MOST_CHANGES);
@@ -253,18 +253,19 @@ impl Preview {
     }
 
     fn routes(&self, total: &Tally, now: Instant) -> (Vec<RouteReport>, usize) {
-        let mut counts: BTreeMap<u32, Changes> = BTreeMap::new();
+        let mut counts: BTreeMap<u32, ChangeCounts> = BTreeMap::new();
         for (kind, count) in &total.kinds {
             if let Some(route) = kind.there.route {
                 counts.entry(route).or_default().add(kind.change, count.count);
             }
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
-        let differing = |changes: &Changes| changes.total() - changes.of(Change::Same);
+        let differing =
+            |changes: &ChangeCounts| changes.total() - changes.of(TreatmentChange::Same);
         counts.sort_by_key(|(route, changes)| (Reverse(differing(changes)), *route));
         let more = counts.len().saturating_sub(MOST_ROUTES);
         counts.truncate(MOST_ROUTES);
-        let report = |(index, changes): (u32, Changes)| {
+        let report = |(index, changes): (u32, ChangeCounts)| {
             let route = self.snapshot.routes.get(index as usize)?;
             Some(RouteReport {
                 route: route.name.to_string(),
@@ -349,14 +350,14 @@ fn rules(route: &Route, now: Instant) -> Vec<RuleReport> {
 
 impl RequestCounts {
     /// Returns the count of a change.
-    pub const fn of(&self, change: Change) -> u64 {
+    pub const fn of(&self, change: TreatmentChange) -> u64 {
         match change {
-            Change::WouldBeRejected => self.would_be_rejected,
-            Change::WouldPass => self.would_pass,
-            Change::WouldBeDelayed => self.would_be_delayed,
-            Change::NoLongerDelayed => self.no_longer_delayed,
-            Change::OtherAnswer => self.other_answer,
-            Change::Same => self.same,
+            TreatmentChange::WouldBeRejected => self.would_be_rejected,
+            TreatmentChange::WouldPass => self.would_pass,
+            TreatmentChange::WouldBeDelayed => self.would_be_delayed,
+            TreatmentChange::NoLongerDelayed => self.no_longer_delayed,
+            TreatmentChange::OtherAnswer => self.other_answer,
+            TreatmentChange::Same => self.same,
         }
     }
 
@@ -366,24 +367,26 @@ impl RequestCounts {
             1 => "1 request".to_owned(),
             all => format!("{all} requests"),
         };
-        let counts =
-            [Change::Same].into_iter().chain(Change::ALL).filter(|change| self.of(*change) > 0);
+        let counts = [TreatmentChange::Same]
+            .into_iter()
+            .chain(TreatmentChange::ALL)
+            .filter(|change| self.of(*change) > 0);
         let counts: Vec<_> =
             counts.map(|change| format!("{} {}", self.of(change), change.words())).collect();
         if counts.is_empty() { all } else { format!("{all}: {}", counts.join(", ")) }
     }
 }
 
-impl From<Changes> for RequestCounts {
-    fn from(changes: Changes) -> Self {
+impl From<ChangeCounts> for RequestCounts {
+    fn from(changes: ChangeCounts) -> Self {
         Self {
             compared: changes.total(),
-            same: changes.of(Change::Same),
-            would_be_rejected: changes.of(Change::WouldBeRejected),
-            would_pass: changes.of(Change::WouldPass),
-            would_be_delayed: changes.of(Change::WouldBeDelayed),
-            no_longer_delayed: changes.of(Change::NoLongerDelayed),
-            other_answer: changes.of(Change::OtherAnswer),
+            same: changes.of(TreatmentChange::Same),
+            would_be_rejected: changes.of(TreatmentChange::WouldBeRejected),
+            would_pass: changes.of(TreatmentChange::WouldPass),
+            would_be_delayed: changes.of(TreatmentChange::WouldBeDelayed),
+            no_longer_delayed: changes.of(TreatmentChange::NoLongerDelayed),
+            other_answer: changes.of(TreatmentChange::OtherAnswer),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a worker has counted of a preview.
 
-use super::treatment::{Change, Treatment};
+use super::treatment::{Treatment, TreatmentChange};
 use crate::flow::{Instant, SlotId, Top};
 use ahash::AHashMap;
 use core::{net::IpAddr, time::Duration};
@@ -21,8 +21,8 @@ const MOST_CLIENTS: usize = 256;
 /// Counts of requests.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// By [`Change`], `Same` last.
-    pub(super) changes: Changes,
+    /// By [`TreatmentChange`], `Same` last.
+    pub(super) changes: ChangeCounts,
     /// Requests that the new file did not decide about, as a password would have to be checked.
     pub(super) unchecked: u64,
     /// Requests whose kind had no room.
@@ -33,16 +33,16 @@ pub(super) struct Tally {
     pub(super) clients: Top<Client, ClientCount>,
 }
 
-/// Counts by [`Change`].
+/// Counts by [`TreatmentChange`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes([u64; Change::ALL.len() + 1]);
+pub(super) struct ChangeCounts([u64; TreatmentChange::ALL.len() + 1]);
 
 /// What becomes of requests by both files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub(super) here: Side,
     pub(super) there: Side,
-    pub(super) change: Change,
+    pub(super) change: TreatmentChange,
 }
 
 /// What becomes of requests by one file.
@@ -84,7 +84,7 @@ pub(super) struct Client {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientCount {
-    pub(super) changes: Changes,
+    pub(super) changes: ChangeCounts,
     /// Of its last request.
     pub(super) address: Option<IpAddr>,
     /// Its key in words, if keys may be shown.
@@ -106,7 +106,7 @@ pub(super) struct Compared<'a> {
 impl Default for Tally {
     fn default() -> Self {
         Self {
-            changes: Changes::default(),
+            changes: ChangeCounts::default(),
             unchecked: 0,
             other_kinds: 0,
             kinds: AHashMap::new(),
@@ -116,12 +116,12 @@ impl Default for Tally {
     }
 }
 
-impl Changes {
-    pub(super) const fn of(&self, change: Change) -> u64 {
+impl ChangeCounts {
+    pub(super) const fn of(&self, change: TreatmentChange) -> u64 {
         self.0[change as usize]
     }
 
-    pub(super) const fn add(&mut self, change: Change, count: u64) {
+    pub(super) const fn add(&mut self, change: TreatmentChange, count: u64) {
         self.0[change as usize] += count;
     }
 
@@ -140,7 +140,7 @@ impl Tally {
     /// Counts a request that both files treat alike, and that neither delays.
     #[inline]
     pub(super) fn note_same(&mut self, kind: Kind) {
-        self.changes.add(Change::Same, 1);
+        self.changes.add(TreatmentChange::Same, 1);
         match &mut self.run {
             Some((latest, count)) if *latest == kind => *count += 1,
             _ => {
@@ -158,12 +158,12 @@ impl Tally {
         if let Some(count) = self.kind(kind, 1) {
             count.wait_sum += wait;
             count.wait_max = count.wait_max.max(wait);
-            if change != Change::Same && count.examples.len() < MOST_EXAMPLES {
+            if change != TreatmentChange::Same && count.examples.len() < MOST_EXAMPLES {
                 let path = shortened(path).into();
                 count.examples.push(Example { at, method: method.clone(), path, client: address });
             }
         }
-        if change != Change::Same {
+        if change != TreatmentChange::Same {
             let count = self.clients.add(client, 1, ClientCount::default);
             count.changes.add(change, 1);
             count.address = Some(address);

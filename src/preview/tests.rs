@@ -1,8 +1,8 @@
 //! Previews beside gateways of their own, in virtual time.
 
 use super::{
-    Arrival, Change, EndCause, Here, Identified, LiveRequest, OwnRejection, Previews, Report,
-    RunningPreview, Start, State, Treatment, Trial, UNREAD,
+    Arrival, EndCause, Here, Identified, LiveRequest, OwnRejection, Previews, Report,
+    RunningPreview, Start, State, Treatment, TreatmentChange, Trial, UNREAD,
 };
 use crate::{
     access_log::DecisionRecord,
@@ -634,5 +634,5 @@ fn another_preview_takes_the_place_of_the_first() {
     let here = Here { route: None, treatment: Treatment::Passed, method: &Method::GET, path: "/" };
     proxy.previews.handle(0).compare(&mut old, &here, START);
     assert_eq!(proxy.report(START).requests.compared, 0, "it is of the first");
-    assert_eq!(Change::ALL.len(), 5);
+    assert_eq!(TreatmentChange::ALL.len(), 5);
 }

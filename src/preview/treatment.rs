@@ -35,7 +35,7 @@ pub enum OwnRejection {
 
 /// How a request fares by the new file, beside the file in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Change {
+pub enum TreatmentChange {
     /// It passes, and would be rejected.
     WouldBeRejected,
     /// It is rejected, and would pass.
@@ -82,16 +82,20 @@ impl Treatment {
 
     /// Returns how a request fares that is treated like this, and like `there` by the new file.
     /// `is_same_route`: the routes have the same name and answer alike.
-    pub fn change(self, there: Self, is_same_route: bool) -> Change {
+    pub fn change(self, there: Self, is_same_route: bool) -> TreatmentChange {
         match (self, there) {
-            _ if self.is_let_through() && !there.is_let_through() => Change::WouldBeRejected,
-            _ if !self.is_let_through() && there.is_let_through() => Change::WouldPass,
-            (Self::Passed, Self::Delayed(_)) => Change::WouldBeDelayed,
-            (Self::Delayed(_), Self::Passed) => Change::NoLongerDelayed,
-            (Self::OwnRejection(here), Self::OwnRejection(there)) if here == there => Change::Same,
-            (Self::OwnRejection(_), _) | (_, Self::OwnRejection(_)) => Change::OtherAnswer,
-            _ if is_same_route => Change::Same,
-            _ => Change::OtherAnswer,
+            _ if self.is_let_through() && !there.is_let_through() => {
+                TreatmentChange::WouldBeRejected
+            }
+            _ if !self.is_let_through() && there.is_let_through() => TreatmentChange::WouldPass,
+            (Self::Passed, Self::Delayed(_)) => TreatmentChange::WouldBeDelayed,
+            (Self::Delayed(_), Self::Passed) => TreatmentChange::NoLongerDelayed,
+            (Self::OwnRejection(here), Self::OwnRejection(there)) if here == there => {
+                TreatmentChange::Same
+            }
+            (Self::OwnRejection(_), _) | (_, Self::OwnRejection(_)) => TreatmentChange::OtherAnswer,
+            _ if is_same_route => TreatmentChange::Same,
+            _ => TreatmentChange::OtherAnswer,
         }
     }
 
@@ -137,7 +141,7 @@ impl OwnRejection {
     }
 }
 
-impl Change {
+impl TreatmentChange {
     /// Every change but none, the most important first.
     pub const ALL: [Self; 5] = [
         Self::WouldBeRejected,

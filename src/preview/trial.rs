@@ -4,7 +4,7 @@ use super::{
     ask::{Asked, TrialRecord, ask},
     running::Preview,
     tally::{Client, Compared, Kind, Side},
-    treatment::{Change, OwnRejection, Treatment},
+    treatment::{OwnRejection, Treatment, TreatmentChange},
 };
 use crate::{
     config::{Claims, KeySource, RequestContext, Route, RouteRule, Unrouted},
@@ -205,10 +205,10 @@ impl Preview {
             there: Side { route: there.route, treatment: there.treatment },
             change,
         };
-        if change == Change::Same && there.wait.is_zero() {
+        if change == TreatmentChange::Same && there.wait.is_zero() {
             return self.tally(worker).note_same(kind);
         }
-        let (client, name) = if change == Change::Same {
+        let (client, name) = if change == TreatmentChange::Same {
             (there.by_address(), None)
         } else {
             self.client(there, here, claims, name)

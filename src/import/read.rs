@@ -4,7 +4,7 @@ use super::{
     include,
     report::Report,
     tree::{Directive, Tree},
-    words::{Part, Words},
+    words::{Token, Words},
 };
 use std::{
     fs::File,
@@ -97,13 +97,13 @@ impl Reader {
                 };
             };
             match (part, begun.take()) {
-                (Part::Word(word), None) => begun = Some((line, vec![word])),
-                (Part::Word(word), Some((line, mut before))) => {
+                (Token::Word(word), None) => begun = Some((line, vec![word])),
+                (Token::Word(word), Some((line, mut before))) => {
                     before.push(word);
                     begun = Some((line, before));
                 }
-                (Part::Close, None) if depth > 0 => return Ok(all),
-                (Part::End, Some((line, named))) => {
+                (Token::Close, None) if depth > 0 => return Ok(all),
+                (Token::End, Some((line, named))) => {
                     let directive = self.directive(file, line, named)?;
                     if directive.name == "include" {
                         self.include(&directive, &mut all)?;
@@ -111,16 +111,16 @@ impl Reader {
                         all.push(directive);
                     }
                 }
-                (Part::Open, Some((line, named))) => {
+                (Token::Open, Some((line, named))) => {
                     let mut directive = self.directive(file, line, named)?;
                     directive.block = Some(self.inner(&directive, words, depth)?);
                     all.push(directive);
                 }
                 (part, _) => {
                     let sign = match part {
-                        Part::Open => "{",
-                        Part::Close => "}",
-                        Part::End | Part::Word(_) => ";",
+                        Token::Open => "{",
+                        Token::Close => "}",
+                        Token::End | Token::Word(_) => ";",
                     };
                     return Err(self.fault(file, line, format!("unexpected `{sign}`")));
                 }

@@ -4,7 +4,7 @@ use core::{iter::Peekable, str::Chars};
 
 /// A part of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Token {
     /// A word without its quotes.
     Word(String),
     /// `;`
@@ -34,16 +34,16 @@ impl<'a> Words<'a> {
     ///
     /// # Errors
     /// A quote is not closed, or something follows a closed one directly.
-    pub(super) fn next_part(&mut self) -> Result<Option<(usize, Part)>, Fault> {
+    pub(super) fn next_part(&mut self) -> Result<Option<(usize, Token)>, Fault> {
         self.skip_blanks();
         let line = self.line;
         let Some(&first) = self.rest.peek() else { return Ok(None) };
         let part = match first {
-            ';' => self.sign(Part::End),
-            '{' => self.sign(Part::Open),
-            '}' => self.sign(Part::Close),
-            '"' | '\'' => Part::Word(self.quoted(first)?),
-            _ => Part::Word(self.bare()),
+            ';' => self.sign(Token::End),
+            '{' => self.sign(Token::Open),
+            '}' => self.sign(Token::Close),
+            '"' | '\'' => Token::Word(self.quoted(first)?),
+            _ => Token::Word(self.bare()),
         };
         Ok(Some((line, part)))
     }
@@ -61,7 +61,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn sign(&mut self, part: Part) -> Part {
+    fn sign(&mut self, part: Token) -> Token {
         self.advance();
         part
     }
@@ -142,10 +142,10 @@ mod tests {
         let mut all = Vec::new();
         while let Some((_, part)) = words.next_part()? {
             all.push(match part {
-                Part::Word(word) => word,
-                Part::End => ";".into(),
-                Part::Open => "{".into(),
-                Part::Close => "}".into(),
+                Token::Word(word) => word,
+                Token::End => ";".into(),
+                Token::Open => "{".into(),
+                Token::Close => "}".into(),
             });
         }
         Ok(all)

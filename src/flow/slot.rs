@@ -18,7 +18,7 @@ use super::{
     shared::{Delta, RemoteState, RoundTrip},
     time::Instant,
     traits::{End, Times, Token, Until, Usage},
-    transfer::{LateChange, Part, StateOwner},
+    transfer::{LateChange, StateOwner, StatePart},
 };
 use core::{any::Any, fmt::Debug};
 pub(super) use limiter_slot::LimiterSlot;
@@ -125,7 +125,7 @@ pub(super) trait Sync {
 /// How a slot's state moves to another process.
 pub(super) trait Transfers {
     /// Exports the next parts. Returns whether there are more. No edit may come until the end.
-    fn export(&mut self, now: Instant, into: &mut Vec<Part>) -> bool;
+    fn export(&mut self, now: Instant, into: &mut Vec<StatePart>) -> bool;
 
     /// Begins anew.
     fn end_export(&mut self);
@@ -134,7 +134,7 @@ pub(super) trait Transfers {
     fn exported(&self, key_slot: KeySlot) -> Option<StateOwner>;
 
     /// Takes a part of an equal slot. Returns whether it is one.
-    fn import(&mut self, now: Instant, part: Part) -> bool;
+    fn import(&mut self, now: Instant, part: StatePart) -> bool;
 
     /// Applies a change that another process sends.
     fn apply(&mut self, now: Instant, owner: StateOwner, change: LateChange);

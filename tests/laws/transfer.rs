@@ -7,7 +7,9 @@ use crate::{
 use core::time::Duration;
 use flowgate::flow::{
     Claim, Gate, Instant, Outcome, Permit, Quota, Reason, Rules, SlotId,
-    transfer::{Changes, ExportedRule, GateExport, Journal, Late, LateChange, Part, StateOwner},
+    transfer::{
+        Changes, ExportedRule, GateExport, Journal, Late, LateChange, StateOwner, StatePart,
+    },
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -189,9 +191,9 @@ proptest! {
     ) {
         let side = Side::new(&rules);
         let parts = [
-            Part::State(owner, numbers.clone()),
-            Part::Summary { cells: 4096, used: numbers.iter().map(|at| (*at, *at)).collect() },
-            Part::Hand(u32::try_from(numbers.len()).unwrap_or(0)),
+            StatePart::State(owner, numbers.clone()),
+            StatePart::Summary { cells: 4096, used: numbers.iter().map(|at| (*at, *at)).collect() },
+            StatePart::Hand(u32::try_from(numbers.len()).unwrap_or(0)),
         ];
         for slot in &side.slots {
             for part in &parts {

@@ -4,7 +4,7 @@ use super::{Chain, slots::Wanted};
 use crate::flow::{
     claim::SlotId,
     time::Instant,
-    transfer::{ExportedRule, GateExport, Journal, LateChange, Part, StateOwner},
+    transfer::{ExportedRule, GateExport, Journal, LateChange, StateOwner, StatePart},
 };
 
 impl Chain {
@@ -24,7 +24,7 @@ impl Chain {
     }
 
     /// Exports parts of a slot. Returns whether there are more.
-    pub(in crate::flow) fn export(&mut self, slot: SlotId, into: &mut Vec<Part>) -> bool {
+    pub(in crate::flow) fn export(&mut self, slot: SlotId, into: &mut Vec<StatePart>) -> bool {
         let now = self.latest;
         self.slot_mut(slot).is_some_and(|slot| slot.export(now, into))
     }
@@ -36,7 +36,7 @@ impl Chain {
     }
 
     /// Takes a part of the slot's state. Returns whether it is one.
-    pub(in crate::flow) fn import(&mut self, slot: SlotId, now: Instant, part: Part) -> bool {
+    pub(in crate::flow) fn import(&mut self, slot: SlotId, now: Instant, part: StatePart) -> bool {
         let now = self.clamp(now);
         self.slot_mut(slot).is_some_and(|slot| slot.import(now, part))
     }

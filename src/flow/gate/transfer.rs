@@ -4,7 +4,7 @@ use super::Gate;
 use crate::flow::{
     claim::SlotId,
     time::Instant,
-    transfer::{GateExport, Journal, LateChange, Part, StateOwner},
+    transfer::{GateExport, Journal, LateChange, StateOwner, StatePart},
 };
 
 /// The slots of an imported gate, by their numbers in the old process.
@@ -22,7 +22,7 @@ impl Gate {
 
     /// Exports the next parts of the state of the slot with this number. Returns whether there are
     /// more. It holds the lock for some ten microseconds.
-    pub fn export(&self, slot: u32, into: &mut Vec<Part>) -> bool {
+    pub fn export(&self, slot: u32, into: &mut Vec<StatePart>) -> bool {
         self.lock().export(SlotId(slot), into)
     }
 
@@ -41,7 +41,7 @@ impl Gate {
     }
 
     /// Imports a part of the state of `slot`. Returns whether it is one; else nothing changes.
-    pub fn import_part(&self, slot: SlotId, now: Instant, part: Part) -> bool {
+    pub fn import_part(&self, slot: SlotId, now: Instant, part: StatePart) -> bool {
         self.lock().import(slot, now, part)
     }
 

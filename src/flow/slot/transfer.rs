@@ -11,14 +11,14 @@ use crate::flow::{
     shared::StoreClock,
     time::Instant,
     traits::{Evictable, Times},
-    transfer::{Exporting, LateChange, Part, StateOwner},
+    transfer::{Exporting, LateChange, StateOwner, StatePart},
 };
 
 /// States to export under one lock: some ten microseconds.
 const STEP: u32 = 128;
 
 impl<F: Evictable> Transfers for LimiterSlot<F> {
-    fn export(&mut self, now: Instant, into: &mut Vec<Part>) -> bool {
+    fn export(&mut self, now: Instant, into: &mut Vec<StatePart>) -> bool {
         match self.exporting {
             Exporting::Nothing => {
                 while self.catch_up(now) {}
@@ -33,7 +33,7 @@ impl<F: Evictable> Transfers for LimiterSlot<F> {
                 };
                 let (used, more, cells) = table.summary(next, &policy);
                 if !used.is_empty() {
-                    into.push(Part::Summary { cells, used });
+                    into.push(StatePart::Summary { cells, used });
                 }
                 self.exporting = more.map_or(Exporting::Done, Exporting::Summary);
             }
@@ -57,9 +57,9 @@ impl<F: Evictable> Transfers for LimiterSlot<F> {
         })
     }
 
-    fn import(&mut self, now: Instant, part: Part) -> bool {
+    fn import(&mut self, now: Instant, part: StatePart) -> bool {
         match part {
-            Part::State(owner, numbers) => {
+            StatePart::State(owner, numbers) => {
                 let Some(state) = self.limiter.import(&numbers) else { return false };
                 match (&mut self.states, owner) {
                     (States::One(one), StateOwner::All) => *one = state,
@@ -80,13 +80,15 @@ impl<F: Evictable> Transfers for LimiterSlot<F> {
                 }
                 true
             }
-            Part::Summary { cells, used } => {
+            StatePart::Summary { cells, used } => {
                 let work = self
                     .on_table(now, |table, policy, _| table.import_summary(cells, &used, policy));
                 work.unwrap_or(false)
             }
-            Part::Hand(hand) => self.on_table(now, |table, _, _| table.set_hand(hand)).is_some(),
-            Part::StoreClock(offset, least) => match self.limiter.syncs_mut() {
+            StatePart::Hand(hand) => {
+                self.on_table(now, |table, _, _| table.set_hand(hand)).is_some()
+            }
+            StatePart::StoreClock(offset, least) => match self.limiter.syncs_mut() {
                 Some(limiter) => {
                     limiter.set_clock(StoreClock::of_numbers(offset, least));
                     true
@@ -124,34 +126,34 @@ impl<F: Evictable> Transfers for LimiterSlot<F> {
 }
 
 impl<F: Evictable> LimiterSlot<F> {
-    fn export_clients(&self, next: u32, into: &mut Vec<Part>) -> Exporting {
+    fn export_clients(&self, next: u32, into: &mut Vec<StatePart>) -> Exporting {
         let export = |state: &F::State| self.limiter.export(state);
         let States::Keyed { table, .. } = &self.states else {
-            into.push(Part::State(StateOwner::All, export(self.states.shared())));
+            into.push(StatePart::State(StateOwner::All, export(self.states.shared())));
             self.export_clock(into);
             return Exporting::Done;
         };
         let to = table.len().min(next.saturating_add(STEP));
         for at in next..to {
             let (key, state) = table.client(at);
-            into.push(Part::State(StateOwner::of_key(key), export(state)));
+            into.push(StatePart::State(StateOwner::of_key(key), export(state)));
         }
         if to < table.len() {
             return Exporting::Clients(to);
         }
-        into.push(Part::State(StateOwner::All, export(self.states.shared())));
+        into.push(StatePart::State(StateOwner::All, export(self.states.shared())));
         for (at, state) in (0..).zip(table.overflows()) {
-            into.push(Part::State(StateOwner::Overflow(at), export(state)));
+            into.push(StatePart::State(StateOwner::Overflow(at), export(state)));
         }
-        into.push(Part::Hand(table.hand()));
+        into.push(StatePart::Hand(table.hand()));
         self.export_clock(into);
         Exporting::Summary(0)
     }
 
-    fn export_clock(&self, into: &mut Vec<Part>) {
+    fn export_clock(&self, into: &mut Vec<StatePart>) {
         if let Some(limiter) = self.limiter.syncs() {
             let (offset, least) = limiter.clock().numbers();
-            into.push(Part::StoreClock(offset, least));
+            into.push(StatePart::StoreClock(offset, least));
         }
     }
 

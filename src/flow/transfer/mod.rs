@@ -13,7 +13,7 @@ mod part;
 mod rule;
 
 pub use journal::{Changes, Journal, Late, LateChange};
-pub use part::{Part, StateOwner};
+pub use part::{StateOwner, StatePart};
 pub use rule::{ExportedRule, GateExport};
 
 pub(super) use part::Exporting;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A part of a rule's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Part {
+pub enum StatePart {
     /// A state's numbers.
     State(StateOwner, Vec<u64>),
     /// Used cells of the summary of evicted clients, with their numbers; and the number of all.

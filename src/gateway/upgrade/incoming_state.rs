@@ -3,7 +3,7 @@
 use crate::flow::{
     Gate, ImportedSlots, Instant, WallOffset,
     calendar::Calendar,
-    transfer::{ExportedRule, GateExport, Late, LateChange, Part, StateOwner},
+    transfer::{ExportedRule, GateExport, Late, LateChange, StateOwner, StatePart},
 };
 use std::{collections::HashMap, sync::Arc};
 
@@ -66,7 +66,7 @@ impl IncomingState {
     }
 
     /// Adds parts of a state.
-    pub(super) fn import(&mut self, number: u32, slot: u32, parts: Vec<Part>) {
+    pub(super) fn import(&mut self, number: u32, slot: u32, parts: Vec<StatePart>) {
         let Some(IncomingGate { route, gate, rules, slots }) = self.gates.get(number as usize)
         else {
             return;
@@ -74,7 +74,7 @@ impl IncomingState {
         let Some(here) = slots.find(slot) else { return };
         let rule = rules.iter().find(|(other, _)| *other == slot).map(|(_, rule)| rule);
         for part in parts {
-            if let (Part::State(owner, numbers), Some(rule)) = (&part, rule) {
+            if let (StatePart::State(owner, numbers), Some(rule)) = (&part, rule) {
                 self.states += 1;
                 if rule.holds() {
                     self.held.insert((number, slot, *owner), rule.in_flight(numbers));

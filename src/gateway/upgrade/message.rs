@@ -8,7 +8,7 @@ use crate::{
     clock::{Clock, SharedReading},
     flow::{
         Instant, WallOffset,
-        transfer::{Late, Part},
+        transfer::{Late, StatePart},
     },
 };
 use core::net::SocketAddr;
@@ -95,7 +95,7 @@ pub(super) enum Handover {
     /// The rules of the next gate. The new process may not know the algorithm of a rule.
     Gate { route: String, rules: Vec<(u32, serde_json::Value)>, has_lent: bool },
     /// Parts of the state of the slot with this number in a gate.
-    Parts { gate: u32, slot: u32, parts: Vec<Part> },
+    Parts { gate: u32, slot: u32, parts: Vec<StatePart> },
     /// Changes to states that were sent already.
     Late(Vec<Late>),
     /// All states were sent.

@@ -7,7 +7,7 @@
 
 use core::{hint::black_box, net::IpAddr, time::Duration};
 use flowgate::route::{
-    FieldPattern, HostPattern, KeySpec, Matcher, Part, PathPattern, Seed, Table, Target,
+    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, PathPattern, Seed, Table, Target,
     canonical_host, client_ip, dangerous_path,
 };
 use http::{HeaderMap, HeaderValue, Method};
@@ -167,7 +167,7 @@ fn around_a_request() {
         each_ns(|| client_ip(black_box(peer), (&headers).into(), &trusted) == client),
     );
     for parts in [&["client_ip"][..], &["header:x-tenant"], &["header:x-tenant", "path"]] {
-        let parts = parts.iter().map(|part| Part::parse(part, 64).expect("a key")).collect();
+        let parts = parts.iter().map(|part| KeyPart::parse(part, 64).expect("a key")).collect();
         let key = KeySpec::new(parts).expect("a key");
         let seed = Seed::new([1, 2]);
         print(

@@ -3,7 +3,7 @@
 
 use core::{cmp::Reverse, net::IpAddr};
 use flowgate::route::{
-    FieldPattern, HostPattern, KeySpec, Matcher, Part, PathPattern, Seed, Table, Target,
+    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, PathPattern, Seed, Table, Target,
     canonical_host, client_ip, dangerous_path, method, normal_path,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -126,10 +126,10 @@ proptest! {
         let target = Target { listener: None, identity: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: (&headers).into() };
         let found = table.find(&target);
         prop_assert!(found.is_none_or(|route| table.matcher(route).is_some()));
-        let parts: Vec<Part> = patterns
+        let parts: Vec<KeyPart> = patterns
             .iter()
-            .filter_map(|(name, _)| Part::parse(name, 64).ok())
-            .chain([Part::Path, Part::Header(HeaderName::from_static("x-a")), Part::Cookie("a".into()), Part::Query("a".into())])
+            .filter_map(|(name, _)| KeyPart::parse(name, 64).ok())
+            .chain([KeyPart::Path, KeyPart::Header(HeaderName::from_static("x-a")), KeyPart::Cookie("a".into()), KeyPart::Query("a".into())])
             .collect();
         for part in parts {
             let key = KeySpec::new(vec![part]).unwrap();
@@ -157,7 +157,7 @@ fn a_usual_request_takes_no_heap_memory() {
     ]);
     let key = ["client_ip", "host", "path", "header:x-tenant", "cookie:sid", "query:q"];
     let key =
-        KeySpec::new(key.iter().map(|part| Part::parse(part, 64).unwrap()).collect()).unwrap();
+        KeySpec::new(key.iter().map(|part| KeyPart::parse(part, 64).unwrap()).collect()).unwrap();
     let trusted = ["10.0.0.0/8".parse().unwrap()];
     let mut headers = HeaderMap::new();
     headers.insert("x-tenant", HeaderValue::from_static("gold"));

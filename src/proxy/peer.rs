@@ -16,7 +16,7 @@ use crate::{
     config::{Certificates, Snapshot},
     flow::Instant,
     http1::FieldList,
-    route::{KeySpec, Part, Target},
+    route::{KeyPart, KeySpec, Target},
 };
 use core::{
     net::{IpAddr, SocketAddr},
@@ -55,7 +55,7 @@ pub(super) struct Peer {
     asked: Mutex<Option<Arc<Authority>>>,
     /// The fingerprint of `address` by the first key that was that alone: most rules have
     /// the same, and it costs four hundred instructions.
-    print: OnceLock<Option<(Part, u128)>>,
+    print: OnceLock<Option<(KeyPart, u128)>>,
 }
 
 /// The name that a TLS client asked for, and what its listener chose from. They stay
@@ -192,7 +192,7 @@ impl Peer {
         target: &Target<'_>,
         client: IpAddr,
     ) -> Option<u128> {
-        let [part @ Part::ClientIp { .. }] = key.parts() else { return None };
+        let [part @ KeyPart::ClientIp { .. }] = key.parts() else { return None };
         if client != self.address {
             return None;
         }

@@ -36,7 +36,7 @@ use crate::{
     config::{self, Live},
     flow::Instant,
     meter::{Counters, HttpRejection},
-    route::{KeySpec, Part, Seed, Target},
+    route::{KeyPart, KeySpec, Seed, Target},
     traces,
 };
 use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
@@ -366,7 +366,7 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
         method: &method,
         headers: (&headers).into(),
     };
-    let own = |v4_prefix| vec![Part::ClientIp { v6_prefix: 64, v4_prefix }];
+    let own = |v4_prefix| vec![KeyPart::ClientIp { v6_prefix: 64, v4_prefix }];
     let known = |parts, client: [u8; 4]| {
         let key = KeySpec::new(parts).expect("a key");
         let client = IpAddr::from(client);
@@ -374,13 +374,13 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
         known.map(|print| Ok(print) == key.fingerprint(&proxy.worker.seed, &target, client))
     };
     for (parts, client, expected) in [
-        (vec![Part::Host], [192, 0, 2, 1], None),
+        (vec![KeyPart::Host], [192, 0, 2, 1], None),
         (own(24), [192, 0, 2, 7], None),
         (own(32), [192, 0, 2, 1], Some(true)),
         (own(32), [192, 0, 2, 1], Some(true)),
         (own(32), [192, 0, 2, 7], None),
         (own(24), [192, 0, 2, 1], None),
-        ([own(32), vec![Part::Host]].concat(), [192, 0, 2, 1], None),
+        ([own(32), vec![KeyPart::Host]].concat(), [192, 0, 2, 1], None),
     ] {
         assert_eq!(known(parts.clone(), client), expected, "{parts:?} {client:?}");
     }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     config::{OnMissing, RouteRule},
-    route::Part,
+    route::KeyPart,
 };
 use http::header::COOKIE;
 use std::collections::BTreeMap;
@@ -69,14 +69,14 @@ impl AbsentKeys {
 fn is_absent(rule: &RouteRule, arrival: &Arrival) -> bool {
     let headers = arrival.request.headers.as_deref();
     rule.key.parts().iter().any(|part| match part {
-        Part::Header(name) => !headers.is_some_and(|headers| headers.contains_key(name)),
-        Part::Cookie(_) => !headers.is_some_and(|headers| headers.contains_key(COOKIE)),
-        Part::User | Part::Jwt(_) => true,
-        Part::Query(_)
-        | Part::Route
-        | Part::ClientIp { .. }
-        | Part::Host
-        | Part::Path
-        | Part::Method => false,
+        KeyPart::Header(name) => !headers.is_some_and(|headers| headers.contains_key(name)),
+        KeyPart::Cookie(_) => !headers.is_some_and(|headers| headers.contains_key(COOKIE)),
+        KeyPart::User | KeyPart::Jwt(_) => true,
+        KeyPart::Query(_)
+        | KeyPart::Route
+        | KeyPart::ClientIp { .. }
+        | KeyPart::Host
+        | KeyPart::Path
+        | KeyPart::Method => false,
     })
 }

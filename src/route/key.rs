@@ -14,7 +14,7 @@ pub(super) const MAX_SHOWN_PARTS: usize = MAX_PARTS + 1;
 
 /// A part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum KeyPart {
     /// Constant: all requests of a route count together.
     Route,
     /// The client's network.
@@ -77,7 +77,7 @@ pub enum NoKey {
     Duplicate,
 }
 
-impl Part {
+impl KeyPart {
     /// Reads `route`, `client_ip`, `host`, `path`, `method`, `user`, `header:NAME`, `cookie:NAME`,
     /// `query:NAME` or `jwt:NAME`. `v6_prefix` are the significant bits of an IPv6 client's address.
     ///
@@ -278,8 +278,8 @@ fn part_name(text: &str) -> Result<String, Invalid> {
     Ok(text.into())
 }
 
-/// Writes what [`Part::parse`] reads, with the prefix of `client_ip/64`.
-impl fmt::Display for Part {
+/// Writes what [`KeyPart::parse`] reads, with the prefix of `client_ip/64`.
+impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Route => f.write_str("route"),
@@ -303,7 +303,7 @@ impl fmt::Display for Part {
 /// leaves out `on_duplicate`, because clients without duplicates keep their key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeySpec {
-    parts: Vec<Part>,
+    parts: Vec<KeyPart>,
     on_duplicate: OnDuplicate,
 }
 
@@ -313,7 +313,7 @@ impl KeySpec {
     /// # Errors
     ///
     /// No parts, more than eight, or one part twice.
-    pub fn new(parts: Vec<Part>) -> Result<Self, Invalid> {
+    pub fn new(parts: Vec<KeyPart>) -> Result<Self, Invalid> {
         if parts.is_empty() || parts.len() > MAX_PARTS {
             return Err(Invalid::new(
                 format!("the key has {} parts", parts.len()),
@@ -344,52 +344,54 @@ impl KeySpec {
     }
 
     /// Returns the parts, one or more.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[KeyPart] {
         &self.parts
     }
 
     /// Returns whether all requests of a route count together.
     pub fn is_shared(&self) -> bool {
-        matches!(*self.parts, [Part::Route])
+        matches!(*self.parts, [KeyPart::Route])
     }
 
     /// Returns whether a part is taken from header fields or the query.
     pub fn looks_at_fields(&self) -> bool {
         self.needs_identity()
-            || self
-                .parts
-                .iter()
-                .any(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)))
+            || self.parts.iter().any(|part| {
+                matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
+            })
     }
 
     /// Returns whether a part is what the client has proved to be.
     pub fn needs_identity(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::User | Part::Jwt(_)))
+        self.parts.iter().any(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_)))
     }
 
     /// Returns the names of the claims that it looks at.
     pub fn claims(&self) -> impl Iterator<Item = &str> {
-        self.parts
-            .iter()
-            .filter_map(|part| if let Part::Jwt(name) = part { Some(name.as_str()) } else { None })
+        self.parts.iter().filter_map(|part| {
+            if let KeyPart::Jwt(name) = part { Some(name.as_str()) } else { None }
+        })
     }
 
     /// Returns the header names that it looks at, without cookies.
     pub fn header_names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| {
-            if let Part::Header(name) = part { Some(name.as_str()) } else { None }
+            if let KeyPart::Header(name) = part { Some(name.as_str()) } else { None }
         })
     }
 
     /// Whether the request itself has all that [`Self::show`] needs: it needs no client's identity, and
     /// not the host as routes know it.
     pub fn is_shown_by_request(&self) -> bool {
-        !self.parts.iter().any(|part| matches!(part, Part::Host | Part::User | Part::Jwt(_)))
+        !self
+            .parts
+            .iter()
+            .any(|part| matches!(part, KeyPart::Host | KeyPart::User | KeyPart::Jwt(_)))
     }
 
     /// Whether the client's address by itself is the key.
     pub fn is_address(&self) -> bool {
-        matches!(&*self.parts, [Part::ClientIp { .. }])
+        matches!(&*self.parts, [KeyPart::ClientIp { .. }])
     }
 
     /// Returns a request's key as text, if it has one.
@@ -428,7 +430,7 @@ impl KeySpec {
 /// The key that all requests of a route share.
 impl Default for KeySpec {
     fn default() -> Self {
-        Self { parts: vec![Part::Route], on_duplicate: OnDuplicate::default() }
+        Self { parts: vec![KeyPart::Route], on_duplicate: OnDuplicate::default() }
     }
 }
 
@@ -462,10 +464,13 @@ mod tests {
             ("cookie:Sid", "cookie:Sid"),
             ("query:filter[a:b]", "query:filter[a:b]"),
         ] {
-            assert_eq!(Part::parse(text, 56).unwrap().to_string(), expected);
+            assert_eq!(KeyPart::parse(text, 56).unwrap().to_string(), expected);
         }
         assert_eq!(key(&["header:x-tenant", "path"]).to_string(), "header:x-tenant,path");
-        assert_eq!(Part::ClientIp { v6_prefix: 64, v4_prefix: 24 }.to_string(), "client_ip/64/24");
+        assert_eq!(
+            KeyPart::ClientIp { v6_prefix: 64, v4_prefix: 24 }.to_string(),
+            "client_ip/64/24"
+        );
     }
 
     #[test]
@@ -480,13 +485,13 @@ mod tests {
             ("cookie:", "a name without"),
             ("query:a,path", "a name without"),
         ] {
-            let help = Part::parse(text, 64).unwrap_err().help;
+            let help = KeyPart::parse(text, 64).unwrap_err().help;
             assert!(help.contains(word), "{text}: {help}");
         }
-        assert!(Part::parse("client_ip", 129).is_err());
+        assert!(KeyPart::parse("client_ip", 129).is_err());
         assert!(KeySpec::new(vec![]).is_err());
-        assert!(KeySpec::new(vec![Part::Path, Part::Path]).is_err());
-        assert!(KeySpec::new((0..9).map(|n| Part::Query(n.to_string())).collect()).is_err());
+        assert!(KeySpec::new(vec![KeyPart::Path, KeyPart::Path]).is_err());
+        assert!(KeySpec::new((0..9).map(|n| KeyPart::Query(n.to_string())).collect()).is_err());
     }
 
     #[test]
@@ -576,8 +581,8 @@ mod tests {
             let key = |on_duplicate, request| {
                 // No file can name a parameter with a blank.
                 let part = match part {
-                    "query:a b" => Part::Query("a b".into()),
-                    part => Part::parse(part, 64).unwrap(),
+                    "query:a b" => KeyPart::Query("a b".into()),
+                    part => KeyPart::parse(part, 64).unwrap(),
                 };
                 let key = KeySpec::new(vec![part]).unwrap().with_duplicates(on_duplicate);
                 of_key(&key, request)
@@ -647,6 +652,6 @@ mod tests {
     }
 
     fn key(parts: &[&str]) -> KeySpec {
-        KeySpec::new(parts.iter().map(|part| Part::parse(part, 64).unwrap()).collect()).unwrap()
+        KeySpec::new(parts.iter().map(|part| KeyPart::parse(part, 64).unwrap()).collect()).unwrap()
     }
 }

@@ -1,7 +1,7 @@
 //! A client's key as operators write it, and its fingerprint.
 
 use super::{
-    Invalid, KeySpec, Part, Seed,
+    Invalid, KeyPart, KeySpec, Seed,
     fingerprint::Fingerprint,
     key::{MAX_SHOWN_PARTS, add_client},
     normal_path,
@@ -54,23 +54,23 @@ impl KeySpec {
 }
 
 /// Adds the value of a part as a request with it does.
-fn add(part: &Part, value: &str, fingerprint: &mut Fingerprint) -> Result<(), Invalid> {
+fn add(part: &KeyPart, value: &str, fingerprint: &mut Fingerprint) -> Result<(), Invalid> {
     if value.is_empty() {
         return Err(Invalid::new(format!("`{part}` has no value"), "no client has an empty key"));
     }
     match part {
-        Part::Route => {}
-        Part::ClientIp { v6_prefix, v4_prefix } => {
+        KeyPart::Route => {}
+        KeyPart::ClientIp { v6_prefix, v4_prefix } => {
             add_client(address(value)?, [*v6_prefix, *v4_prefix], fingerprint);
         }
-        Part::Host => fingerprint.add(value.to_ascii_lowercase().as_bytes()),
-        Part::Path => fingerprint.add(normal_path(value).as_bytes()),
-        Part::Method
-        | Part::Header(_)
-        | Part::Cookie(_)
-        | Part::Query(_)
-        | Part::User
-        | Part::Jwt(_) => fingerprint.add(value.as_bytes()),
+        KeyPart::Host => fingerprint.add(value.to_ascii_lowercase().as_bytes()),
+        KeyPart::Path => fingerprint.add(normal_path(value).as_bytes()),
+        KeyPart::Method
+        | KeyPart::Header(_)
+        | KeyPart::Cookie(_)
+        | KeyPart::Query(_)
+        | KeyPart::User
+        | KeyPart::Jwt(_) => fingerprint.add(value.as_bytes()),
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ mod tests {
     use http::{HeaderMap, Method};
 
     fn key(parts: &[&str]) -> KeySpec {
-        let parts = parts.iter().map(|part| Part::parse(part, 64).unwrap());
+        let parts = parts.iter().map(|part| KeyPart::parse(part, 64).unwrap());
         KeySpec::new(parts.collect()).unwrap()
     }
 

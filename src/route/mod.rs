@@ -42,7 +42,7 @@ pub use fingerprint::{Seed, low_bits};
 pub use header::{FieldPattern, folded_name};
 pub use host::{BadHost, HostPattern, canonical_host};
 pub use identity::Identity;
-pub use key::{KeySpec, NoKey, OnDuplicate, Part, cookie};
+pub use key::{KeyPart, KeySpec, NoKey, OnDuplicate, cookie};
 pub use key_text::fingerprint_text;
 pub use matcher::{Matcher, Repeated};
 pub use path::PathPattern;

@@ -9,7 +9,7 @@ use crate::{
     config::{self, Diagnostics, Text},
     flow::{Instant, time::spelled},
     replay::{Engine, Format, InputError, Inputs, TrafficOptions},
-    route::{KeySpec, Part, canonical_host},
+    route::{KeyPart, KeySpec, canonical_host},
 };
 use core::time::Duration;
 use std::{
@@ -99,7 +99,7 @@ pub fn run(
         engine.assume_host(host);
     }
     let parts: Result<_, _> =
-        options.key.split(',').map(|part| Part::parse(part.trim(), 64)).collect();
+        options.key.split(',').map(|part| KeyPart::parse(part.trim(), 64)).collect();
     let key = parts.and_then(KeySpec::new).map_err(SuggestError::Key)?;
     let mut source =
         if options.live.live { record(options, files.gateway)? } else { read(options)? };

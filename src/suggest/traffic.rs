@@ -169,7 +169,7 @@ impl Reader {
 }
 
 fn is_by_address(key: &KeySpec) -> bool {
-    key.parts().iter().any(|part| matches!(part, crate::route::Part::ClientIp { .. }))
+    key.parts().iter().any(|part| matches!(part, crate::route::KeyPart::ClientIp { .. }))
 }
 
 /// The first segments of paths, from 1; 0 is every other path.

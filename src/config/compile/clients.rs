@@ -8,7 +8,7 @@ use crate::{
         plan::{Access, RoutePlan, RulePlan},
         spec::{ListenerSpec, leaf::Network},
     },
-    route::{Part, Table},
+    route::{KeyPart, Table},
 };
 use std::net::{IpAddr, SocketAddr};
 
@@ -63,8 +63,8 @@ impl Compiler {
     }
 }
 
-const fn is_address(part: &Part) -> bool {
-    matches!(part, Part::ClientIp { .. })
+const fn is_address(part: &KeyPart) -> bool {
+    matches!(part, KeyPart::ClientIp { .. })
 }
 
 /// Whether a network that is not the Internet leads to the address. Loopback is for trials.
@@ -88,9 +88,17 @@ fn behind_proxy(rule: SourceSpan, name: &str, listener: At<SocketAddr>) -> Probl
 
 /// Whether a client cannot get more of a rule by sending something else.
 fn holds_for_all(rule: &RulePlan) -> bool {
-    let is_fixed = |part: &Part| match part {
-        Part::Route | Part::ClientIp { .. } | Part::Method | Part::User | Part::Jwt(_) => true,
-        Part::Host | Part::Path | Part::Header(_) | Part::Cookie(_) | Part::Query(_) => false,
+    let is_fixed = |part: &KeyPart| match part {
+        KeyPart::Route
+        | KeyPart::ClientIp { .. }
+        | KeyPart::Method
+        | KeyPart::User
+        | KeyPart::Jwt(_) => true,
+        KeyPart::Host
+        | KeyPart::Path
+        | KeyPart::Header(_)
+        | KeyPart::Cookie(_)
+        | KeyPart::Query(_) => false,
     };
     !rule.dry_run && rule.key.parts().iter().all(is_fixed)
 }
@@ -98,15 +106,17 @@ fn holds_for_all(rule: &RulePlan) -> bool {
 /// Whether a client chooses under which key it counts: each new value has a new count.
 fn is_chosen(rule: &RulePlan) -> bool {
     let parts = rule.key.parts();
-    let is_sent = |part: &Part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_));
-    let is_proven = |part: &Part| matches!(part, Part::User | Part::Jwt(_));
+    let is_sent = |part: &KeyPart| {
+        matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
+    };
+    let is_proven = |part: &KeyPart| matches!(part, KeyPart::User | KeyPart::Jwt(_));
     parts.iter().any(is_sent) && !parts.iter().any(is_proven)
 }
 
 fn chosen(rule: &RulePlan) -> Problem {
     let message = format!("a client gets more of `{}` by sending another key", rule.name);
     let names_client = rule.key.parts().iter().any(|part| {
-        let Part::Header(name) = part else { return false };
+        let KeyPart::Header(name) = part else { return false };
         ["x-forwarded-for", "x-real-ip", "forwarded"].contains(&name.as_str())
     });
     let help = if names_client {

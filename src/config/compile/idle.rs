@@ -3,7 +3,7 @@
 use crate::{
     config::plan::RulePlan,
     flow::{self, Algorithm, Rate, limiter::fixed_window},
-    route::{KeySpec, Part},
+    route::{KeyPart, KeySpec},
 };
 
 /// Reports whether all that `busy` lets pass fits into `idle`: the same algorithm with numbers no
@@ -65,8 +65,16 @@ fn holds(bucket: Rate, burst: u64, window: Rate) -> bool {
 /// clients together may use is then more than enough for one.
 fn is_always_there(key: &KeySpec) -> bool {
     key.parts().iter().all(|part| match part {
-        Part::Route | Part::ClientIp { .. } | Part::Host | Part::Path | Part::Method => true,
-        Part::Header(_) | Part::Cookie(_) | Part::Query(_) | Part::User | Part::Jwt(_) => false,
+        KeyPart::Route
+        | KeyPart::ClientIp { .. }
+        | KeyPart::Host
+        | KeyPart::Path
+        | KeyPart::Method => true,
+        KeyPart::Header(_)
+        | KeyPart::Cookie(_)
+        | KeyPart::Query(_)
+        | KeyPart::User
+        | KeyPart::Jwt(_) => false,
     })
 }
 

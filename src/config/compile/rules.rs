@@ -14,7 +14,7 @@ use crate::{
         spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
     flow::{self, Algorithm, Keyed, Stored},
-    route::{KeySpec, Part},
+    route::{KeyPart, KeySpec},
 };
 use bytesize::ByteSize;
 use std::sync::Arc;
@@ -212,9 +212,9 @@ impl Compiler {
         // Where it could not be read, which has been reported, the stand-in is never used.
         let v6_prefix = ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or_default();
         let words = spec.key.items();
-        let mut parts: Vec<Part> = Vec::with_capacity(words.len());
+        let mut parts: Vec<KeyPart> = Vec::with_capacity(words.len());
         for at in words {
-            let Some(part) = self.pattern(Part::parse(&at.value.0, v6_prefix), at.span) else {
+            let Some(part) = self.pattern(KeyPart::parse(&at.value.0, v6_prefix), at.span) else {
                 continue;
             };
             if parts.contains(&part) {
@@ -222,7 +222,7 @@ impl Compiler {
                 self.error(Problem::error(at.span, message).help("remove one"));
                 continue;
             }
-            if part == Part::Route && words.len() > 1 {
+            if part == KeyPart::Route && words.len() > 1 {
                 self.error(
                     Problem::error(at.span, "`route` has no effect beside other parts")
                         .help("remove it: every rule counts for its own route"),
@@ -230,11 +230,11 @@ impl Compiler {
             }
             parts.push(part);
         }
-        let has = |test: fn(&Part) -> bool| parts.iter().any(test);
-        let from_client = has(|part| matches!(part, Part::ClientIp { .. }));
+        let has = |test: fn(&KeyPart) -> bool| parts.iter().any(test);
+        let from_client = has(|part| matches!(part, KeyPart::ClientIp { .. }));
         let may_repeat =
-            has(|part| matches!(part, Part::Header(_) | Part::Cookie(_) | Part::Query(_)));
-        let may_lack = may_repeat || has(|part| matches!(part, Part::User | Part::Jwt(_)));
+            has(|part| matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)));
+        let may_lack = may_repeat || has(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_)));
         if let Some(at) = ipv6_prefix.filter(|at| at.written && !from_client) {
             self.error(
                 Problem::error(at.span, "`ipv6_prefix` without `client_ip` in the key")

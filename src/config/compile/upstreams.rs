@@ -16,7 +16,7 @@ use crate::{
         },
     },
     health::{Check, Ejection},
-    route::{KeySpec, OnDuplicate, Part},
+    route::{KeyPart, KeySpec, OnDuplicate},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -118,10 +118,10 @@ impl Compiler {
         }
         let mut parts = Vec::new();
         for at in spec.hash_key.items() {
-            parts.extend(self.pattern(Part::parse(&at.value.0, HASHED_V6_PREFIX), at.span));
+            parts.extend(self.pattern(KeyPart::parse(&at.value.0, HASHED_V6_PREFIX), at.span));
         }
         if !spec.hash_key.is_written() {
-            parts.push(Part::ClientIp { v6_prefix: HASHED_V6_PREFIX, v4_prefix: 32 });
+            parts.push(KeyPart::ClientIp { v6_prefix: HASHED_V6_PREFIX, v4_prefix: 32 });
         }
         let span = spec.hash_key.span.unwrap_or_default();
         let key = self.pattern(KeySpec::new(parts), span)?.with_duplicates(OnDuplicate::First);

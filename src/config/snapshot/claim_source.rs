@@ -1,7 +1,7 @@
 //! How what a request claims on one route follows from what it claims on another.
 
 use super::{Route, RouteRule};
-use crate::{flow::SlotId, route::Part};
+use crate::{flow::SlotId, route::KeyPart};
 
 /// Where a claim comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl RouteRule {
 
     /// Returns whether a claim depends on the client's address and the method only.
     fn is_by_client(&self) -> bool {
-        let is_client = |part: &Part| matches!(part, Part::ClientIp { .. });
+        let is_client = |part: &KeyPart| matches!(part, KeyPart::ClientIp { .. });
         self.when.is_none()
             && self.priority.is_none()
             && self.except.as_ref().is_none_or(|except| except.is_by_client())

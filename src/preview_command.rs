@@ -5,7 +5,7 @@ use crate::{
     cli::{Format, PreviewOptions},
     clock::Clock,
     config,
-    preview::{Cost, Report, State},
+    preview::{Cost, PreviewReport, State},
     shutdown::Signals,
 };
 use bytes::Bytes;
@@ -110,7 +110,10 @@ pub fn apply(
 }
 
 /// Reads the report until the preview is over.
-async fn follow(client: &AdminClient, options: &PreviewOptions) -> Result<Report, PreviewError> {
+async fn follow(
+    client: &AdminClient,
+    options: &PreviewOptions,
+) -> Result<PreviewReport, PreviewError> {
     let clock = Clock::start();
     let mut signals = Signals::listen()?;
     // Unless the file is put in force then, the gateway ends the preview by itself.
@@ -119,7 +122,7 @@ async fn follow(client: &AdminClient, options: &PreviewOptions) -> Result<Report
     let is_terminal = io::stderr().is_terminal();
     let mut looks = 0;
     loop {
-        let report: Report = client.ask(Method::GET, "/preview", "").await?;
+        let report: PreviewReport = client.ask(Method::GET, "/preview", "").await?;
         looks += 1;
         if is_terminal {
             eprint!("\r\x1b[2K{}", report.line());

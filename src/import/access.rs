@@ -4,7 +4,7 @@ use super::{
     converted_config::Fields,
     guards::is_guarded,
     networks::{listed, network},
-    report::Report,
+    report::ImportReport,
     scope::Scope,
     tree::Directive,
 };
@@ -27,7 +27,7 @@ enum Who {
 }
 
 /// Returns which clients may use a location. Relative names are meant from `folder`.
-pub(super) fn access(scope: &Scope<'_>, folder: &Path, report: &mut Report) -> Access {
+pub(super) fn access(scope: &Scope<'_>, folder: &Path, report: &mut ImportReport) -> Access {
     let mut access = addresses(scope, report);
     let is_closed = passwords(scope, folder, &mut access.fields, report).is_none();
     if is_closed || is_guarded(scope, report) {
@@ -42,7 +42,7 @@ pub(super) fn no_client() -> Value {
     json!({ "deny": ["0.0.0.0/0", "::/0"] })
 }
 
-fn addresses(scope: &Scope<'_>, report: &mut Report) -> Access {
+fn addresses(scope: &Scope<'_>, report: &mut ImportReport) -> Access {
     let mut allow: Vec<IpNet> = Vec::new();
     let mut deny: Vec<IpNet> = Vec::new();
     let mut rest = None;
@@ -98,7 +98,7 @@ fn passwords(
     scope: &Scope<'_>,
     folder: &Path,
     fields: &mut Fields,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Option<()> {
     let realm = scope.take("auth_basic", report).filter(|realm| realm.arg(0) != "off");
     let Some(realm) = realm else { return Some(()) };

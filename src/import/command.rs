@@ -6,7 +6,7 @@ use super::{
     listeners,
     read::{self, ReadError},
     reasons::reason,
-    report::Report,
+    report::ImportReport,
     routes::{Routes, Server},
     servers::{hosts, shares},
     settings::{settings, take_usual},
@@ -123,7 +123,7 @@ fn write_new(path: &Path, text: &str) -> Result<(), ImportError> {
 pub(super) fn convert(
     tree: &Tree,
     folder: &Path,
-    mut report: Report,
+    mut report: ImportReport,
 ) -> (ConvertedConfig, Vec<String>) {
     let http = http(tree, &mut report);
     let mut config = converted(tree, &http, folder, &mut report);
@@ -140,7 +140,7 @@ pub(super) fn convert(
 }
 
 /// Returns the block `http`, or the whole file if its servers are in none.
-fn http(tree: &Tree, report: &mut Report) -> Directive {
+fn http(tree: &Tree, report: &mut ImportReport) -> Directive {
     let found = tree.directives.iter().find(|directive| directive.name == "http");
     if let Some(http) = found {
         report.take(http);
@@ -150,7 +150,12 @@ fn http(tree: &Tree, report: &mut Report) -> Directive {
     Directive { id: usize::MAX, file: 0, line: 1, name: "http".into(), args: Vec::new(), block }
 }
 
-fn converted(tree: &Tree, http: &Directive, folder: &Path, report: &mut Report) -> ConvertedConfig {
+fn converted(
+    tree: &Tree,
+    http: &Directive,
+    folder: &Path,
+    report: &mut ImportReport,
+) -> ConvertedConfig {
     let servers: Vec<_> = http.all("server").collect();
     let maps: Vec<_> = http
         .inner()

@@ -1,6 +1,6 @@
 //! What keeps clients out of a location, and what of it has no counterpart here.
 
-use super::{report::Report, scope::Scope, tree::Directive};
+use super::{report::ImportReport, scope::Scope, tree::Directive};
 use std::collections::BTreeSet;
 
 /// What keeps clients out in nginx and has no counterpart here. A route with one of these stays
@@ -31,7 +31,7 @@ pub(super) fn guards(scope: &Scope<'_>) -> BTreeSet<usize> {
 }
 
 /// Notes what keeps clients out and does not convert. Returns whether that closes the route.
-pub(super) fn is_guarded(scope: &Scope<'_>, report: &mut Report) -> bool {
+pub(super) fn is_guarded(scope: &Scope<'_>, report: &mut ImportReport) -> bool {
     let mut is_closed = is_rejecting(scope, report);
     for (name, why) in GUARDS {
         if let Some(guard) = scope.find(name) {
@@ -47,7 +47,7 @@ pub(super) fn is_guarded(scope: &Scope<'_>, report: &mut Report) -> bool {
 }
 
 /// Notes each `if` that rejects requests before a location does anything. Returns whether one does.
-pub(super) fn is_rejecting(scope: &Scope<'_>, report: &mut Report) -> bool {
+pub(super) fn is_rejecting(scope: &Scope<'_>, report: &mut ImportReport) -> bool {
     let ifs = rejecting_ifs(scope);
     for block in &ifs {
         report.take_all(block);

@@ -2,7 +2,7 @@
 
 use super::{
     converted_config::Fields,
-    report::Report,
+    report::ImportReport,
     scope::Scope,
     template::{ServerVariables, template},
     tree::Directive,
@@ -74,7 +74,7 @@ pub(super) fn to_upstream(
     usual: &str,
     variables: &ServerVariables<'_>,
     fields: &mut Fields,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Passed {
     let mut passed = Passed { host: Some(usual.into()), upgrades: false };
     let mut edits = Edits::default();
@@ -110,7 +110,7 @@ fn host(
     directive: &Directive,
     variables: &ServerVariables<'_>,
     passed: &mut Passed,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) {
     match directive.arg(1) {
         "$http_host" => passed.host = None,
@@ -136,7 +136,7 @@ pub(super) fn to_client(
     scope: &Scope<'_>,
     variables: &ServerVariables<'_>,
     fields: &mut Fields,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) {
     let mut edits = Edits::default();
     for directive in scope.all(&["proxy_hide_header"]) {

@@ -3,7 +3,7 @@
 use super::{
     converted_config::Fields,
     networks::{listed, network},
-    report::Report,
+    report::ImportReport,
     template::{Piece, pieces},
     tree::Directive,
 };
@@ -70,7 +70,7 @@ impl<'a> Key<'a> {
     }
 
     /// Takes the blocks that it is read from.
-    pub(super) fn take(&self, report: &mut Report) {
+    pub(super) fn take(&self, report: &mut ImportReport) {
         for block in &self.blocks {
             report.take_all(block);
         }

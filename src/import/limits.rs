@@ -4,7 +4,7 @@ use super::{
     converted_config::Fields,
     keys::Key,
     numbers::{Rate, size, spelled},
-    report::Report,
+    report::ImportReport,
     scope::Scope,
     tree::Directive,
 };
@@ -59,7 +59,11 @@ struct Statuses {
 }
 
 impl<'a> Zones<'a> {
-    pub(super) fn read(http: &'a Directive, maps: &[&'a Directive], report: &mut Report) -> Self {
+    pub(super) fn read(
+        http: &'a Directive,
+        maps: &[&'a Directive],
+        report: &mut ImportReport,
+    ) -> Self {
         let mut zones = Self::default();
         for directive in http.inner() {
             let is_rate = directive.name == "limit_req_zone";
@@ -84,7 +88,12 @@ impl<'a> Zones<'a> {
     }
 
     /// Returns the rules that hold in a location, which is the route `route`.
-    pub(super) fn rules(&mut self, scope: &Scope<'a>, route: &str, report: &mut Report) -> Rules {
+    pub(super) fn rules(
+        &mut self,
+        scope: &Scope<'a>,
+        route: &str,
+        report: &mut ImportReport,
+    ) -> Rules {
         let mut rules = Rules { route: route.to_owned(), ..Rules::default() };
         let mut statuses = Statuses { is_usual: true, ..Statuses::default() };
         for directive in scope.all(&["limit_req"]) {
@@ -114,7 +123,7 @@ impl<'a> Zones<'a> {
     }
 
     /// Notes the limits whose zone is one count in nginx and several here.
-    pub(super) fn note_shared(&self, report: &mut Report) {
+    pub(super) fn note_shared(&self, report: &mut ImportReport) {
         for (zone, directive) in &self.users {
             let routes = self.uses.get(zone).map_or(0, BTreeSet::len);
             if routes > 1 {
@@ -131,7 +140,7 @@ impl<'a> Zones<'a> {
         scope: &Scope<'a>,
         directive: &'a Directive,
         rules: &mut Rules,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> bool {
         let name = directive.named("zone").unwrap_or_default();
         let Some((zone, key)) = self.zone(name, directive, rules, report) else { return false };
@@ -174,7 +183,7 @@ impl<'a> Zones<'a> {
         scope: &Scope<'a>,
         directive: &'a Directive,
         rules: &mut Rules,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> bool {
         let name = directive.arg(0);
         let Some((zone, key)) = self.zone(name, directive, rules, report) else { return false };
@@ -199,7 +208,7 @@ impl<'a> Zones<'a> {
         name: &str,
         directive: &Directive,
         rules: &Rules,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> Option<(&Zone<'a>, Key<'a>)> {
         let why = match self.by_name.get(name) {
             None => format!("there is no zone `{name}`"),
@@ -228,7 +237,7 @@ impl<'a> Zones<'a> {
 
 impl Statuses {
     /// Adds the status of a rule, which would be `usual` if the route did not say.
-    fn add(&mut self, scope: &Scope<'_>, name: &str, usual: u16, report: &mut Report) {
+    fn add(&mut self, scope: &Scope<'_>, name: &str, usual: u16, report: &mut ImportReport) {
         let written = scope.take(name, report);
         let status = written.and_then(|directive| directive.arg(0).parse::<u16>().ok());
         let status = status.filter(|status| (400..600).contains(status));

@@ -2,7 +2,7 @@
 
 use super::{
     converted_config::{Fields, Item},
-    report::Report,
+    report::ImportReport,
     scope::Scope,
     tree::Directive,
 };
@@ -29,7 +29,7 @@ pub(super) struct Listener<'a> {
 }
 
 /// Reads the listeners of all servers.
-pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut Report) -> Vec<Listener<'a>> {
+pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut ImportReport) -> Vec<Listener<'a>> {
     let mut all: Vec<Listener<'a>> = Vec::new();
     for (index, server) in servers.iter().enumerate() {
         for directive in server.all("listen") {
@@ -62,7 +62,7 @@ fn add<'a>(
     address: SocketAddr,
     index: usize,
     directive: &'a Directive,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) {
     let at = all.iter().position(|listener| listener.address == address).unwrap_or_else(|| {
         all.push(Listener {
@@ -121,7 +121,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Makes one listener of `[::]:80` and `0.0.0.0:80` with the same servers, and notes where `[::]`
 /// alone takes more than in nginx.
-fn merge(all: &mut Vec<Listener<'_>>, report: &mut Report) {
+fn merge(all: &mut Vec<Listener<'_>>, report: &mut ImportReport) {
     let mut at = 0;
     while at < all.len() {
         let six = all[at].clone();
@@ -157,7 +157,7 @@ impl Listener<'_> {
         http: &Directive,
         servers: &[&Directive],
         folder: &Path,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> Option<Item> {
         let mut fields = Fields::default();
         fields.set("name", json!(self.name));
@@ -191,7 +191,7 @@ impl Listener<'_> {
     }
 }
 
-fn certificates(scope: &Scope<'_>, folder: &Path, report: &mut Report) -> Vec<Value> {
+fn certificates(scope: &Scope<'_>, folder: &Path, report: &mut ImportReport) -> Vec<Value> {
     let keys = scope.all(&["ssl_certificate_key"]);
     let pairs = scope.all(&["ssl_certificate"]).into_iter().zip(keys);
     let mut all = Vec::new();

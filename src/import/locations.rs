@@ -6,7 +6,7 @@
 //! within a prefix are as good as beside it, but for paths that another location of the outer level
 //! takes first. Regular expressions within a prefix are asked before those of the server.
 
-use super::{guards::guards, report::Report, scope::Scope, tree::Directive};
+use super::{guards::guards, report::ImportReport, scope::Scope, tree::Directive};
 
 /// What decides that a location takes a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ struct Level<'a> {
 pub(super) fn read<'a>(
     server: &'a Directive,
     scope: &Scope<'a>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Vec<Location<'a>> {
     let mut all = Vec::new();
     read_level(server, &Level::default(), &mut all, report);
@@ -64,7 +64,7 @@ pub(super) fn read<'a>(
 
 /// Closes the regular expressions within which another location keeps clients out: nothing within
 /// them is a route.
-fn close<'a>(all: &mut [Location<'a>], scope: &Scope<'a>, report: &mut Report) {
+fn close<'a>(all: &mut [Location<'a>], scope: &Scope<'a>, report: &mut ImportReport) {
     for location in all.iter_mut().filter(|location| matches!(location.kind, Kind::Regex(..))) {
         let scope = location.scope(scope);
         let open = guards(&scope);
@@ -83,7 +83,7 @@ fn read_level<'a>(
     block: &'a Directive,
     level: &Level<'a>,
     all: &mut Vec<Location<'a>>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) {
     let own: Vec<_> =
         block.all("location").filter_map(|location| Some((kind(location)?, location))).collect();

@@ -4,7 +4,7 @@ use super::{
     guards::guards,
     locations::{Kind, Location},
     pattern::{at_least, begins_with, encoded, path_regex, path_regex_within},
-    report::Report,
+    report::ImportReport,
     scope::Scope,
 };
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl<'a> Locations<'a, '_> {
     pub(super) fn anywhere(
         self,
         location: &Location<'a>,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> Option<Matched<'a>> {
         let Kind::Regex(text, ignores_case) = location.kind else { return None };
         match path_regex(text, ignores_case) {
@@ -55,7 +55,7 @@ impl<'a> Locations<'a, '_> {
         self,
         location: &Location<'a>,
         path: &str,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> Option<Matched<'a>> {
         let Kind::Regex(text, ignores_case) = location.kind else { return None };
         match path_regex_within(path, text, ignores_case) {
@@ -75,7 +75,7 @@ impl<'a> Locations<'a, '_> {
         location: &Location<'a>,
         regex: String,
         why: &str,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> Option<Matched<'a>> {
         // One line for all of it.
         report.take_all(location.block);

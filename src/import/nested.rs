@@ -7,7 +7,7 @@ use super::{
     locations::{Kind, Location, kind},
     matched::{Locations, Matched},
     pattern::{begins_with, encoded},
-    report::Report,
+    report::ImportReport,
 };
 use core::cmp::Reverse;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(super) fn insert<'a>(
     regexes: &[&Location<'a>],
     mut routes: Vec<Matched<'a>>,
     server: Locations<'a, '_>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Vec<Matched<'a>> {
     for regex in innermost_first(regexes) {
         let at = index_among(regex, &routes).unwrap_or(routes.len());
@@ -42,7 +42,7 @@ pub(super) fn between<'a>(
     regexes: &[&Location<'a>],
     first: &[Matched<'a>],
     server: Locations<'a, '_>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Vec<Matched<'a>> {
     let all = innermost_first(regexes).into_iter();
     let routes = all.map(|regex| Matched::new(regex, "path_regex", Value::Null));
@@ -60,7 +60,7 @@ fn with_paths<'a>(
     first: &[Matched<'a>],
     routes: Vec<Matched<'a>>,
     server: Locations<'a, '_>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Vec<Matched<'a>> {
     let places = first.iter().chain(&routes).map(|route| route.location.block.id);
     let places: Vec<_> = places.collect();

@@ -9,7 +9,7 @@ use super::{
     matched::{Locations, Matched},
     nested,
     pattern::{begins_with, encoded},
-    report::Report,
+    report::ImportReport,
     scope::Scope,
     tree::Directive,
 };
@@ -19,7 +19,7 @@ use serde_json::json;
 pub(super) fn ordered<'a>(
     all: &[Location<'a>],
     scope: &Scope<'a>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Vec<Matched<'a>> {
     let mut routes: Vec<_> = all
         .iter()

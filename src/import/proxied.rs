@@ -4,7 +4,7 @@ use super::{
     converted_config::Fields,
     headers,
     numbers::{spelled, time},
-    report::Report,
+    report::ImportReport,
     scope::Scope,
     template::ServerVariables,
     tree::Directive,
@@ -34,7 +34,7 @@ pub(super) fn proxied<'a>(
     pass: &'a Directive,
     context: LocationContext<'a, '_>,
     upstreams: &mut Upstreams<'_>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Result<Fields, String> {
     let text = pass.arg(0);
     if text.contains('$') {
@@ -114,7 +114,7 @@ fn rewritten(context: LocationContext<'_, '_>, path: Option<&str>) -> Result<Fie
 }
 
 /// Converts `rewrite ^/api/(.*)$ /v1/$1 break;` in a location whose paths all begin with `/api/`.
-fn idiom(context: LocationContext<'_, '_>, pass: &Directive, report: &mut Report) -> Fields {
+fn idiom(context: LocationContext<'_, '_>, pass: &Directive, report: &mut ImportReport) -> Fields {
     let mut fields = Fields::default();
     let Some(location) = context.scope.0.last() else { return fields };
     let rewrites: Vec<_> = location.all("rewrite").collect();
@@ -147,7 +147,12 @@ fn idiom(context: LocationContext<'_, '_>, pass: &Directive, report: &mut Report
 }
 
 /// Notes that nginx changes the redirects of an upstream that does not know its public name.
-fn note_redirects(scope: &Scope<'_>, pass: &Directive, is_renamed: bool, report: &mut Report) {
+fn note_redirects(
+    scope: &Scope<'_>,
+    pass: &Directive,
+    is_renamed: bool,
+    report: &mut ImportReport,
+) {
     let written = scope.find("proxy_redirect");
     if let Some(off) = written.filter(|redirect| redirect.arg(0) == "off") {
         report.take(off);
@@ -159,7 +164,7 @@ fn note_redirects(scope: &Scope<'_>, pass: &Directive, is_renamed: bool, report:
     }
 }
 
-fn timeouts(scope: &Scope<'_>, fields: &mut Fields, report: &mut Report) {
+fn timeouts(scope: &Scope<'_>, fields: &mut Fields, report: &mut ImportReport) {
     const USUAL: Duration = Duration::from_mins(1);
     let mut limit = |name: &str| {
         let directive = scope.take(name, report)?;
@@ -188,7 +193,7 @@ fn timeouts(scope: &Scope<'_>, fields: &mut Fields, report: &mut Report) {
 }
 
 /// Takes what flowgate always does.
-fn always(scope: &Scope<'_>, report: &mut Report) {
+fn always(scope: &Scope<'_>, report: &mut ImportReport) {
     let ways = [
         ("proxy_http_version", "1.1"),
         ("proxy_buffering", "off"),

@@ -2,7 +2,7 @@
 
 use super::{
     include,
-    report::Report,
+    report::ImportReport,
     tree::{Directive, Tree},
     words::{Token, Words},
 };
@@ -37,7 +37,7 @@ pub(super) enum ReadError {
 
 /// Reads the file at `path` and those that it includes. An include that finds no file is a line of
 /// the report.
-pub(super) fn read(path: &Path) -> Result<(Tree, Report), ReadError> {
+pub(super) fn read(path: &Path) -> Result<(Tree, ImportReport), ReadError> {
     let folder = path.parent().unwrap_or_else(|| Path::new("")).to_path_buf();
     let mut reader = Reader { folder, ..Reader::default() };
     let text = read_text(path, &mut reader.bytes);
@@ -45,7 +45,7 @@ pub(super) fn read(path: &Path) -> Result<(Tree, Report), ReadError> {
         text.map_err(|source| ReadError::File { path: path.display().to_string(), source })?;
     let directives = reader.file(path, &text)?;
     let tree = Tree { files: reader.files, directives };
-    Ok((tree, Report::new(reader.missing)))
+    Ok((tree, ImportReport::new(reader.missing)))
 }
 
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of each directive so far.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct ImportReport {
     /// Those that something has converted or looked into.
     taken: BTreeSet<usize>,
     /// Reasons by directive, in the order of the files.
@@ -20,7 +20,7 @@ struct Note {
     reasons: Vec<String>,
 }
 
-impl Report {
+impl ImportReport {
     pub(super) fn new(missing: Vec<(Directive, String)>) -> Self {
         let mut report = Self::default();
         for (directive, why) in missing {

@@ -2,7 +2,7 @@
 
 use super::{
     converted_config::Fields,
-    report::Report,
+    report::ImportReport,
     scope::Scope,
     template::{ServerVariables, template},
     tree::Directive,
@@ -17,7 +17,7 @@ pub(super) fn answer(
     block: &Directive,
     scope: &Scope<'_>,
     variables: &ServerVariables<'_>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Option<Fields> {
     let answers = |directive: &&Directive| {
         directive.name == "return" || (directive.name == "rewrite" && is_redirect(directive.arg(2)))
@@ -58,7 +58,7 @@ fn returned(
     directive: &Directive,
     scope: &Scope<'_>,
     variables: &ServerVariables<'_>,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Result<Fields, String> {
     let first = directive.arg(0);
     let text = directive.args.get(1);

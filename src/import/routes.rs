@@ -11,7 +11,7 @@ use super::{
     numbers::{size, sized},
     order::ordered,
     proxied::{LocationContext, proxied},
-    report::Report,
+    report::ImportReport,
     returns::{NOT_CONVERTED, answer, redirect, respond},
     scope::Scope,
     servers::Share,
@@ -54,7 +54,7 @@ pub(super) struct Server<'a, 's> {
 
 impl<'a> Routes<'a, '_> {
     /// Adds the routes of a server for one share of its requests.
-    pub(super) fn add(&mut self, server: Server<'a, '_>, report: &mut Report) {
+    pub(super) fn add(&mut self, server: Server<'a, '_>, report: &mut ImportReport) {
         let scope = Scope(vec![self.http, server.block]);
         let any = ("path_prefix", json!("/"));
         if let Some(mut fields) = answer(server.block, &scope, server.variables, report) {
@@ -84,7 +84,12 @@ impl<'a> Routes<'a, '_> {
         }
     }
 
-    fn location(&mut self, server: Server<'a, '_>, matched: &Matched<'a>, report: &mut Report) {
+    fn location(
+        &mut self,
+        server: Server<'a, '_>,
+        matched: &Matched<'a>,
+        report: &mut ImportReport,
+    ) {
         let Location { kind, block, .. } = &matched.location;
         let label = label(*kind);
         if let Some(path) = &matched.redirects {
@@ -121,7 +126,7 @@ impl<'a> Routes<'a, '_> {
         server: Server<'a, '_>,
         scope: &Scope<'a>,
         location: &Location<'a>,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> (Fields, bool) {
         let Location { kind, block, .. } = location;
         if scope.find("internal").is_some() {
@@ -170,7 +175,7 @@ impl<'a> Routes<'a, '_> {
         scope: &Scope<'a>,
         route: &str,
         fields: &mut Fields,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> Vec<String> {
         fields.append(access(scope, self.folder, report).fields);
         let rules = self.zones.rules(scope, route, report);
@@ -183,7 +188,7 @@ impl<'a> Routes<'a, '_> {
         rules.comments
     }
 
-    fn body_limit(&self, scope: &Scope<'_>, fields: &mut Fields, report: &mut Report) {
+    fn body_limit(&self, scope: &Scope<'_>, fields: &mut Fields, report: &mut ImportReport) {
         let usual = Scope(vec![self.http]).find("client_max_body_size");
         let usual = usual.and_then(|directive| size(directive.arg(0))).unwrap_or(USUAL_BODY);
         let Some(directive) = scope.take("client_max_body_size", report) else { return };

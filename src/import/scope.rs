@@ -1,6 +1,6 @@
 //! What holds in a block: its own directives, or those that it inherits.
 
-use super::{report::Report, tree::Directive};
+use super::{report::ImportReport, tree::Directive};
 
 /// The blocks around a directive, the outermost first: `http`, `server`, `location`.
 #[derive(Clone, Debug)]
@@ -30,19 +30,19 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns the directive of this name that holds, taken.
-    pub(super) fn take(&self, name: &str, report: &mut Report) -> Option<&'a Directive> {
+    pub(super) fn take(&self, name: &str, report: &mut ImportReport) -> Option<&'a Directive> {
         let found = self.find(name)?;
         report.take(found);
         Some(found)
     }
 
     /// Returns the first argument of the directive of this name that holds, taken.
-    pub(super) fn word(&self, name: &str, report: &mut Report) -> Option<&'a str> {
+    pub(super) fn word(&self, name: &str, report: &mut ImportReport) -> Option<&'a str> {
         self.take(name, report).map(|found| found.arg(0))
     }
 
     /// Reports whether a switch is `on`. One that is `off` is the default, and taken too.
-    pub(super) fn is_on(&self, name: &str, report: &mut Report) -> bool {
+    pub(super) fn is_on(&self, name: &str, report: &mut ImportReport) -> bool {
         let Some(switch) = self.take(name, report) else { return false };
         if !matches!(switch.arg(0), "on" | "off") {
             report.note(switch, "it is neither `on` nor `off`");

@@ -1,6 +1,6 @@
 //! Which requests a server gets: its listeners and its names.
 
-use super::{converted_config::Fields, listeners::Listener, report::Report, tree::Directive};
+use super::{converted_config::Fields, listeners::Listener, report::ImportReport, tree::Directive};
 use serde_json::{Value, json};
 
 /// A part of what a server gets: some listeners, and some hosts or all.
@@ -13,7 +13,7 @@ pub(super) struct Share {
 }
 
 /// Returns the hosts of a server.
-pub(super) fn hosts(server: &Directive, report: &mut Report) -> Vec<String> {
+pub(super) fn hosts(server: &Directive, report: &mut ImportReport) -> Vec<String> {
     let mut all = Vec::new();
     for directive in server.all("server_name") {
         report.take(directive);

@@ -4,7 +4,7 @@ use super::{
     converted_config::Fields,
     networks::{listed, network},
     numbers::{size, sized, spelled, time},
-    report::Report,
+    report::ImportReport,
     routes::USUAL_BODY,
     scope::Scope,
     tree::Directive,
@@ -27,7 +27,7 @@ const ALWAYS: [(&str, &str); 10] = [
 ];
 
 /// Returns the keys of the file beside its lists.
-pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Report) -> Fields {
+pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut ImportReport) -> Fields {
     let mut fields = Fields::default();
     let scope = Scope(vec![http]);
     let written = scope.take("client_max_body_size", report);
@@ -70,7 +70,7 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Report
 }
 
 /// Takes everywhere what flowgate does in any case.
-pub(super) fn take_usual(all: &[Directive], report: &mut Report) {
+pub(super) fn take_usual(all: &[Directive], report: &mut ImportReport) {
     for directive in all {
         let is_usual = ALWAYS.contains(&(directive.name.as_str(), directive.arg(0)));
         if is_usual || directive.name == "events" {
@@ -81,7 +81,7 @@ pub(super) fn take_usual(all: &[Directive], report: &mut Report) {
 }
 
 /// Returns the proxies that are trusted to name the client, if all name it in the same way.
-fn trusted_proxies(scope: &Scope<'_>, report: &mut Report) -> Vec<IpNet> {
+fn trusted_proxies(scope: &Scope<'_>, report: &mut ImportReport) -> Vec<IpNet> {
     let from = scope.all(&["set_real_ip_from"]);
     let header = scope.find("real_ip_header").map(|directive| directive.arg(0));
     let is_forwarded = header.is_some_and(|name| name.eq_ignore_ascii_case("x-forwarded-for"));

@@ -3,7 +3,7 @@
 use super::{
     converted_config::{Fields, Item},
     numbers::{spelled, time},
-    report::Report,
+    report::ImportReport,
     scope::Scope,
     tree::Directive,
 };
@@ -45,7 +45,7 @@ impl<'a> Upstreams<'a> {
         target: Target<'_>,
         scope: &Scope<'_>,
         folder: &Path,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> Result<String, String> {
         let mut fields = Fields::default();
         let block = self.blocks.get(target.authority).copied();
@@ -119,7 +119,7 @@ fn url(scheme: &str, authority: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{authority}{port}"))
 }
 
-fn servers(block: &Directive, scheme: &str, report: &mut Report) -> Vec<Value> {
+fn servers(block: &Directive, scheme: &str, report: &mut ImportReport) -> Vec<Value> {
     let mut all = Vec::new();
     for server in block.all("server") {
         report.take(server);
@@ -144,7 +144,7 @@ fn servers(block: &Directive, scheme: &str, report: &mut Report) -> Vec<Value> {
 }
 
 /// Adds the parameters of a server, and returns whether it is used.
-fn parameters(server: &Directive, fields: &mut Fields, report: &mut Report) -> bool {
+fn parameters(server: &Directive, fields: &mut Fields, report: &mut ImportReport) -> bool {
     let mut is_used = true;
     for parameter in server.args.iter().skip(1) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -169,7 +169,7 @@ fn parameters(server: &Directive, fields: &mut Fields, report: &mut Report) -> b
 }
 
 /// Adds the settings of an `upstream` block that has `count` servers.
-fn settings(block: &Directive, count: usize, fields: &mut Fields, report: &mut Report) {
+fn settings(block: &Directive, count: usize, fields: &mut Fields, report: &mut ImportReport) {
     for directive in block.inner().iter().filter(|directive| directive.name != "server") {
         let first = directive.arg(0);
         report.take(directive);
@@ -221,7 +221,7 @@ fn tls(
     scope: &Scope<'_>,
     folder: &Path,
     fields: &mut Fields,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) {
     let mut tls = Fields::default();
     let files = [

@@ -26,7 +26,8 @@ pub use command::{Command, CommandError, Cost};
 pub use end_cause::EndCause;
 pub use previews::{Handle, Previews, RunningPreview, UNREAD};
 pub use report::{
-    ChangeReport, ClientReport, Example, Report, RequestCounts, RouteReport, RuleReport, State,
+    ChangeReport, ClientReport, Example, PreviewReport, RequestCounts, RouteReport, RuleReport,
+    State,
 };
 pub use running::{Preview, Start};
 pub use treatment::{OwnRejection, Treatment, TreatmentChange};

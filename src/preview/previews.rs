@@ -2,7 +2,7 @@
 
 use super::{
     end_cause::EndCause,
-    report::Report,
+    report::PreviewReport,
     running::{Preview, Start},
     trial::{Here, Trial},
 };
@@ -34,7 +34,7 @@ struct Ended {
     /// Counts previews.
     count: u64,
     /// The report of the last one.
-    last: Option<Report>,
+    last: Option<PreviewReport>,
     /// Previews that workers may still look at. Their memory must not be freed by a worker.
     retired: Vec<Arc<Preview>>,
 }
@@ -89,7 +89,7 @@ impl Previews {
 
     /// Returns the report at `now`: of the preview that runs, or of the last one. Who reads it
     /// keeps the preview going.
-    pub fn report(&self, now: Instant) -> Option<Report> {
+    pub fn report(&self, now: Instant) -> Option<PreviewReport> {
         if let Some(preview) = self.running() {
             preview.read_at.fetch_max(now.as_nanos(), Relaxed);
             return Some(preview.report(now, None));

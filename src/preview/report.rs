@@ -26,7 +26,7 @@ const MOST_CLIENTS: usize = 20;
 
 /// What a preview has found so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct PreviewReport {
     /// Whether it runs.
     pub state: State,
     /// Why it does not.
@@ -171,7 +171,7 @@ pub struct ClientReport {
 
 impl Preview {
     /// Returns the report at `now`.
-    pub(super) fn report(&self, now: Instant, cause: Option<EndCause>) -> Report {
+    pub(super) fn report(&self, now: Instant, cause: Option<EndCause>) -> PreviewReport {
         let mut total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in 0..self.tallies.len() {
             // A statement of its own: the worker waits no longer than this takes.
@@ -181,7 +181,7 @@ impl Preview {
         let (changes, more_changes) = self.changes(&total);
         let (routes, more_routes) = self.routes(&total, now);
         let seconds = |until: Instant| until.since(now).as_secs_f64();
-        Report {
+        PreviewReport {
             state: if cause.is_none() { State::Running } else { State::Ended },
             ended_because: cause.map(|cause| cause.words().to_owned()),
             config_hash: self.snapshot.hash.clone(),

@@ -1,7 +1,7 @@
 //! Previews beside gateways of their own, in virtual time.
 
 use super::{
-    Arrival, EndCause, Here, Identified, LiveRequest, OwnRejection, Previews, Report,
+    Arrival, EndCause, Here, Identified, LiveRequest, OwnRejection, PreviewReport, Previews,
     RunningPreview, Start, State, Treatment, TreatmentChange, Trial, UNREAD,
 };
 use crate::{
@@ -120,7 +120,7 @@ impl TestProxy {
         self.previews.begin(start, now);
     }
 
-    fn report(&self, now: Instant) -> Report {
+    fn report(&self, now: Instant) -> PreviewReport {
         self.previews.report(now).expect("a preview")
     }
 
@@ -335,7 +335,7 @@ fn check(old: &str, new: &str, steps: Vec<Step>) -> Result<u64, TestCaseError> {
     }
     end_until(&mut ends, u64::MAX / 2_000_000);
     let [logged, unlogged] = [&logging, &silent].map(|proxy| proxy.report(after(now)));
-    let shown = |report: &Report| {
+    let shown = |report: &PreviewReport| {
         let mut changes: Vec<_> =
             report.changes.iter().map(|change| format!("{change:?}")).collect();
         changes.sort_unstable();

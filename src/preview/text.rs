@@ -1,19 +1,19 @@
 //! The report of a preview as text, for a terminal.
 
-use super::report::{ChangeReport, ClientReport, Report, RouteReport, RuleReport, State};
+use super::report::{ChangeReport, ClientReport, PreviewReport, RouteReport, RuleReport, State};
 use core::{
     fmt::{self, Display, Formatter},
     time::Duration,
 };
 
-impl Report {
+impl PreviewReport {
     /// Returns one line: how long the preview has run, and how requests would fare.
     pub fn line(&self) -> String {
         format!("{}  {}", seconds(self.elapsed_s), self.requests.in_words())
     }
 }
 
-impl Display for Report {
+impl Display for PreviewReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let state = match (&self.state, &self.ended_because) {
             (State::Ended, Some(cause)) => format!("ended because {cause}"),

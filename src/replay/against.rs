@@ -3,7 +3,7 @@
 use super::{
     engine::{ArrivalResult, ResultOf},
     event::Arrival,
-    report::{Report, RouteReport},
+    report::{ReplayReport, RouteReport},
     times::Times,
     times::millis,
 };
@@ -31,7 +31,7 @@ pub(super) struct Comparison {
 pub(super) struct Against {
     /// Its file.
     pub(super) config: String,
-    pub(super) report: Report,
+    pub(super) report: ReplayReport,
     pub(super) comparison: Comparison,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct ChangeKind<'a> {
 impl Against {
     /// Returns the comparison as text: differing decisions, and waits per route that differ from
     /// `here`.
-    pub(super) fn write(&self, here: &Report) -> String {
+    pub(super) fn write(&self, here: &ReplayReport) -> String {
         let mut out = self.comparison.write(&self.config);
         for route in &here.routes {
             let there = self.report.routes.iter().find(|there| there.name == route.name);

@@ -8,7 +8,7 @@ use super::{
     event::{Arrival, Event},
     input::{InputError, Inputs, STDIN},
     progress::Progress,
-    report::{self, Collector, HtmlReport, Report},
+    report::{self, Collector, HtmlReport, ReplayReport},
     times::Times,
     traffic_options::TrafficOptions,
     unmatched::Unmatched,
@@ -108,7 +108,7 @@ struct Run {
 }
 
 struct Results {
-    report: Report,
+    report: ReplayReport,
     against: Option<Against>,
     /// The format of times.
     times: Times,
@@ -264,7 +264,7 @@ impl Run {
         result
     }
 
-    fn report(self, origin: Instant) -> Report {
+    fn report(self, origin: Instant) -> ReplayReport {
         self.collector.unwrap_or_else(|| Collector::new(&self.engine, origin)).report()
     }
 }

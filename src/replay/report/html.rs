@@ -1,7 +1,7 @@
 //! The report as a self-contained HTML page.
 
 use super::{
-    Report, RouteReport, RuleReport,
+    ReplayReport, RouteReport, RuleReport,
     svg::{self, escaped},
     text::{arrivals, percent, rejected, short, worst},
 };
@@ -29,7 +29,7 @@ pub(in crate::replay) struct HtmlReport<'a> {
     pub(in crate::replay) config: &'a str,
     /// The input files.
     pub(in crate::replay) inputs: &'a str,
-    pub(in crate::replay) report: &'a Report,
+    pub(in crate::replay) report: &'a ReplayReport,
     /// The other configuration's results.
     pub(in crate::replay) against: Option<&'a Against>,
     /// Notes for the reader.
@@ -130,11 +130,11 @@ impl HtmlReport<'_> {
 }
 
 /// Returns the routes with arrivals.
-fn used(report: &Report) -> impl Iterator<Item = &RouteReport> {
+fn used(report: &ReplayReport) -> impl Iterator<Item = &RouteReport> {
     report.routes.iter().filter(|route| route.offered > 0)
 }
 
-fn write_unreached(out: &mut String, report: &Report, place: &str) -> std::fmt::Result {
+fn write_unreached(out: &mut String, report: &ReplayReport, place: &str) -> std::fmt::Result {
     report.unreached.iter().try_for_each(|(reason, count)| {
         let place = escaped(place);
         let reason = escaped(reason);

@@ -61,7 +61,7 @@ struct RuleTally {
 
 /// The report of a replay.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ReplayReport {
     /// In the order of the file.
     pub routes: Vec<RouteReport>,
     /// Arrivals that reached no route, by reason.
@@ -216,8 +216,8 @@ impl Collector {
     }
 
     /// Returns the report.
-    pub fn report(self) -> Report {
-        Report {
+    pub fn report(self) -> ReplayReport {
+        ReplayReport {
             routes: self.routes.into_iter().map(RouteTally::report).collect(),
             unreached: self.unreached.into_iter().collect(),
             span: self.span,

@@ -1,20 +1,20 @@
 //! The report as text.
 
-use super::{CalendarReport, Report, RouteReport, RuleReport, WorstReport};
+use super::{CalendarReport, ReplayReport, RouteReport, RuleReport, WorstReport};
 use crate::{
     flow::{Instant, time::spelled},
     replay::times::{Times, millis},
 };
 use core::{fmt::Write, time::Duration};
 
-pub(in crate::replay) fn write(report: &Report, times: &Times) -> String {
+pub(in crate::replay) fn write(report: &ReplayReport, times: &Times) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     _ = text(&mut out, report, times);
     out
 }
 
-fn text(out: &mut String, report: &Report, times: &Times) -> std::fmt::Result {
+fn text(out: &mut String, report: &ReplayReport, times: &Times) -> std::fmt::Result {
     writeln!(out, "{}", arrivals(report, times))?;
     for (reason, count) in &report.unreached {
         writeln!(out, "  {count} reached no rule: {reason}")?;
@@ -33,7 +33,7 @@ fn text(out: &mut String, report: &Report, times: &Times) -> std::fmt::Result {
 }
 
 /// Describes the number of arrivals and their span.
-pub(super) fn arrivals(report: &Report, times: &Times) -> String {
+pub(super) fn arrivals(report: &ReplayReport, times: &Times) -> String {
     let offered: u64 = report.routes.iter().map(|route| route.offered).sum();
     let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
     let span = report.span.map_or(Duration::ZERO, |(first, last)| last.since(first));

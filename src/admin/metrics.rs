@@ -12,7 +12,7 @@ use super::{
     process::Process,
 };
 use crate::{
-    cluster::{ROUND_TRIP_BOUNDS, Reading},
+    cluster::{ROUND_TRIP_BOUNDS, StoreReading},
     config::{Route, Server, Snapshot},
     flow::{
         Algorithm, ByReason, Instant, Observation, ReasonKind, RuleObservation, WAIT_BOUNDS,
@@ -52,7 +52,7 @@ pub(super) struct Metrics {
     started: Instant,
     /// In the order of the snapshot's routes.
     routes: Vec<(Observation, RouteReading)>,
-    store: Option<Reading>,
+    store: Option<StoreReading>,
     process: Process,
 }
 
@@ -78,7 +78,7 @@ impl Metrics {
     pub(super) fn read(
         snapshot: Arc<Snapshot>,
         counters: Arc<Counters>,
-        store: Option<Reading>,
+        store: Option<StoreReading>,
         started: Instant,
         now: Instant,
     ) -> Self {

@@ -36,7 +36,7 @@ pub use error::StoreError;
 pub use leases::held::Held;
 pub use recorded::Recorded;
 pub use redis::StoreConnection;
-pub use store::{ROUND_TRIP_BOUNDS, Reading, Store};
+pub use store::{ROUND_TRIP_BOUNDS, Store, StoreReading};
 pub use sync::{
     call::{MOST_STATES, Push, SyncReply, line, most_deltas},
     task::SyncTask,

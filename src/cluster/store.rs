@@ -99,7 +99,7 @@ struct StoreStatus {
 
 /// The numbers of a [`Store`] at one moment.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct StoreReading {
     /// Whether every worker has a connection that works, to every node of a Redis Cluster.
     pub is_up: bool,
     /// Gateways that it has seen lately.
@@ -235,10 +235,10 @@ impl Store {
     }
 
     /// Reads all numbers.
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> StoreReading {
         let status = self.status();
         let words = StoreError::COUNTED.map(StoreError::word);
-        Reading {
+        StoreReading {
             is_up: status.health.is_up() && status.health.is_whole(),
             gateways: status.gateways.count(),
             divisor: status.gateways.divisor(),

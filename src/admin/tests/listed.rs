@@ -3,7 +3,7 @@
 use super::{Fixture, metrics, openmetrics};
 use crate::{
     admin::exposition::Format,
-    cluster::{ROUND_TRIP_BOUNDS, Reading},
+    cluster::{ROUND_TRIP_BOUNDS, StoreReading},
 };
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn listed() -> Families {
 /// What the page has, with a store.
 fn served(fixture: &Fixture) -> Families {
     let state = &fixture.router.admin.state;
-    let store = Reading {
+    let store = StoreReading {
         is_up: true,
         gateways: 1,
         divisor: 1,

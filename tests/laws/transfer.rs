@@ -8,7 +8,7 @@ use core::time::Duration;
 use flowgate::flow::{
     Claim, Gate, Instant, Outcome, Permit, Quota, Reason, Rules, SlotId,
     transfer::{
-        Changes, ExportedRule, GateExport, Journal, Late, LateChange, StateOwner, StatePart,
+        ExportedRule, GateExport, Journal, JournalReader, Late, LateChange, StateOwner, StatePart,
     },
 };
 use proptest::prelude::*;
@@ -123,7 +123,7 @@ fn received(export: &GateExport, rules: &Rules) -> GateExport {
 }
 
 /// Applies what changed.
-fn apply(changes: &Changes, gate: &Gate, slots: &flowgate::flow::ImportedSlots) {
+fn apply(changes: &JournalReader, gate: &Gate, slots: &flowgate::flow::ImportedSlots) {
     while let Some(late) = changes.next() {
         let Late { slot, owner, change, .. } = sent(&late);
         gate.apply(slots.find(slot).expect("a slot"), owner, change);

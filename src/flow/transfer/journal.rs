@@ -14,7 +14,7 @@ use std::sync::{
     mpsc::{Receiver, RecvError, Sender, TryRecvError, channel},
 };
 
-/// The most changes that may wait to be sent, some 100 MB. Beyond it they are lost: see [`Changes::is_lost`].
+/// The most changes that may wait to be sent, some 100 MB. Beyond it they are lost: see [`JournalReader::is_lost`].
 const MAX_WAITING: usize = 1 << 20;
 
 /// A change of an exported state.
@@ -84,7 +84,7 @@ pub struct Journal {
 
 /// Reads the changes of all gates, in order.
 #[derive(Debug)]
-pub struct Changes {
+pub struct JournalReader {
     changes: Receiver<Late>,
     backlog: Arc<Backlog>,
 }
@@ -97,10 +97,10 @@ struct Backlog {
 
 impl Journal {
     /// Returns a journal and its reader.
-    pub fn new() -> (Self, Changes) {
+    pub fn new() -> (Self, JournalReader) {
         let (changes, reader) = channel();
         let backlog = Arc::<Backlog>::default();
-        let read = Changes { changes: reader, backlog: Arc::clone(&backlog) };
+        let read = JournalReader { changes: reader, backlog: Arc::clone(&backlog) };
         (Self { gate: 0, changes, backlog }, read)
     }
 
@@ -150,7 +150,7 @@ impl Journal {
     }
 }
 
-impl Changes {
+impl JournalReader {
     /// Waits for a change; `None` when no journal is left.
     pub fn wait(&self) -> Option<Late> {
         self.changes.recv().map_err(|RecvError| ()).ok().inspect(|_| self.took())

@@ -12,7 +12,7 @@ mod journal;
 mod part;
 mod rule;
 
-pub use journal::{Changes, Journal, Late, LateChange};
+pub use journal::{Journal, JournalReader, Late, LateChange};
 pub use part::{StateOwner, StatePart};
 pub use rule::{ExportedRule, GateExport};
 

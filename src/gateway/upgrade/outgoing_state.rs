@@ -6,7 +6,7 @@ use super::{
 };
 use crate::flow::{
     Gate,
-    transfer::{Changes, ExportedRule, GateExport, Journal, Late},
+    transfer::{ExportedRule, GateExport, Journal, JournalReader, Late},
 };
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct OutgoingState {
     gates: Gates,
     /// The last journal, so that changes do not end; none once the state is sent.
     journal: Option<Journal>,
-    changes: Changes,
+    changes: JournalReader,
 }
 
 impl OutgoingState {

@@ -53,8 +53,8 @@ pub use plan::{
 };
 pub use read::source::{STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{
-    ChangeKind, Changes, Difference, Named, RouteChange, RoutePromises, RuleChange, RulePromise,
-    describe, diff, most_bytes, promises,
+    ChangeKind, ConfigChanges, Difference, Named, RouteChange, RoutePromises, RuleChange,
+    RulePromise, describe, diff, most_bytes, promises,
 };
 pub use scenario::{
     Arrivals, Bound, Count, Expect, Measure, Numbered, Scenario, Spread, Step, Test, What, When,

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     config::{
         plan::{Plan, RoutePlan, UpstreamPlan, name_in_store},
-        report::changes::{Changes, at_start_only},
+        report::changes::{ConfigChanges, at_start_only},
         snapshot::{Route, RouteRule, RuleSync, Shared, Snapshot, Upstream},
         spec::OnStoreError,
     },
@@ -72,7 +72,7 @@ impl<'o> Builder<'o> {
     pub(super) fn snapshot(mut self, plan: Plan) -> (Snapshot, Summary) {
         let version = self.old.map_or(1, |old| old.version + 1);
         if let Some(old) = self.old {
-            self.summary.changes = Changes::between(old, &plan);
+            self.summary.changes = ConfigChanges::between(old, &plan);
             self.summary.restart = at_start_only(&old.settings, &plan.settings);
         }
         let is_storeless =

@@ -1,6 +1,6 @@
 //! What a reload did.
 
-use crate::config::report::changes::{Changes, MOVED, RESET};
+use crate::config::report::changes::{ConfigChanges, MOVED, RESET};
 use std::fmt;
 
 /// What a reload did, for one line of the log.
@@ -9,7 +9,7 @@ pub struct Summary {
     /// The snapshot's version.
     pub version: u64,
     /// What differs from the one before.
-    pub changes: Changes,
+    pub changes: ConfigChanges,
     /// Routes that are new.
     pub routes_added: usize,
     /// Routes that were edited.

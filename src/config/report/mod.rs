@@ -7,7 +7,7 @@ mod memory;
 mod promise;
 mod remarks;
 
-pub use changes::{ChangeKind, Changes, Named};
+pub use changes::{ChangeKind, ConfigChanges, Named};
 pub use describe::{RoutePromises, RulePromise, describe, promises};
 pub use diff::{Difference, RouteChange, RuleChange, diff};
 pub use memory::most_bytes;

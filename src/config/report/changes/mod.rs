@@ -45,7 +45,7 @@ pub enum ChangeKind {
 
 /// What a reload changed: bounded, for one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct ConfigChanges {
     /// Up to eight, as `route checkout (per-client 10/1m → 20/1m)`.
     pub named: Vec<String>,
     /// How many there are beside.
@@ -63,7 +63,7 @@ pub struct Named {
     pub differs: Vec<String>,
 }
 
-impl Changes {
+impl ConfigChanges {
     /// Compares what is in force with what is to be.
     pub(in crate::config) fn between(old: &Snapshot, new: &Plan) -> Self {
         let mut rest = rest(old, new);
@@ -77,7 +77,7 @@ impl Changes {
     }
 }
 
-impl Display for Changes {
+impl Display for ConfigChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.named.is_empty() {
             return f.write_str("nothing changed");

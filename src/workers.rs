@@ -33,13 +33,13 @@ enum Command {
 
 /// The control thread's handle of a worker.
 #[derive(Debug)]
-pub struct Handle {
+pub struct WorkerHandle {
     commands: mpsc::UnboundedSender<Command>,
     thread: Option<thread::JoinHandle<()>>,
     ended: oneshot::Receiver<()>,
 }
 
-impl Handle {
+impl WorkerHandle {
     /// Starts worker number `index`. `make` builds its state on its own runtime, from a clock with
     /// an alarm.
     ///

@@ -1,7 +1,7 @@
 //! The gateway's end: after a drain, or at once at a second signal or the deadline.
 
 use super::{End, Gateway};
-use crate::workers::Handle;
+use crate::workers::WorkerHandle;
 use core::time::Duration;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +23,7 @@ impl Gateway {
                 );
                 self.notify.stopping();
                 self.readiness.set_ready(false);
-                self.workers.iter().for_each(Handle::drain);
+                self.workers.iter().for_each(WorkerHandle::drain);
             }
             // Its admin pages say the same as before until their connections end.
             End::HandedOver(pid) => {
@@ -32,7 +32,7 @@ impl Gateway {
                     pid,
                     "handed over: the new process accepts all connections, open requests may end here"
                 );
-                self.workers.iter().for_each(Handle::retire);
+                self.workers.iter().for_each(WorkerHandle::retire);
             }
         }
         self.listeners.clear();
@@ -96,7 +96,7 @@ impl Gateway {
     }
 }
 
-async fn all_ended(workers: &mut [Handle]) {
+async fn all_ended(workers: &mut [WorkerHandle]) {
     for worker in workers {
         worker.ended().await;
     }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     config::{Listener, Live, Plan, Snapshot, overlap},
     proxy::{Acceptor, Bound, ListenerConfig, bind, certificates},
-    workers::Handle,
+    workers::WorkerHandle,
 };
 use core::net::SocketAddr;
 use std::{collections::HashMap, io, net::TcpListener, sync::Arc};
@@ -124,7 +124,7 @@ impl Listeners {
         &mut self,
         opened: Opened,
         live: &Arc<Live>,
-        workers: &[Handle],
+        workers: &[WorkerHandle],
     ) -> Result<(), StartError> {
         let Opened { name, configured, address, sockets } = opened;
         let snapshot = live.load_full();
@@ -187,7 +187,7 @@ impl Listeners {
     }
 
     /// Accepts again on the listeners that were handed over.
-    pub(super) fn resume(&self, workers: &[Handle]) {
+    pub(super) fn resume(&self, workers: &[WorkerHandle]) {
         for (name, running) in &self.0 {
             if !running.listener_config.borrow().is_handed_over {
                 continue;
@@ -270,7 +270,7 @@ impl Listeners {
 fn accept(
     sockets: &[TcpListener],
     listener_config: &watch::Receiver<ListenerConfig>,
-    workers: &[Handle],
+    workers: &[WorkerHandle],
 ) -> io::Result<()> {
     let turns = workers.len().max(sockets.len());
     let workers = workers.iter().cycle();

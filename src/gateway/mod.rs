@@ -41,7 +41,7 @@ use crate::{
     route::Seed,
     shutdown::{SignalEvent, Signals},
     traces::{self, Exporter},
-    workers::Handle,
+    workers::WorkerHandle,
 };
 use admin_listener::AdminListener;
 pub use error::StartError;
@@ -165,7 +165,7 @@ struct Gateway {
     /// The shared store, if any.
     store: Option<Arc<Store>>,
     sync_thread: Option<SyncThread>,
-    workers: Vec<Handle>,
+    workers: Vec<WorkerHandle>,
     listeners: Listeners,
     access_log: access_log::Sink,
     /// Sends traces until all workers have ended.

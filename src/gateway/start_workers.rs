@@ -17,7 +17,7 @@ use crate::{
     },
     rejections::Rejections,
     traces::{Recorder, SpanQueue},
-    workers::Handle,
+    workers::WorkerHandle,
 };
 use std::{io, sync::Arc};
 use tokio_util::task::TaskTracker;
@@ -39,7 +39,7 @@ pub(super) fn start_workers(
     Shared { clock, live, counters, descriptors, preview, key_names, spans }: Shared<'_>,
     log: &access_log::Sink,
     store: Option<&Arc<Store>>,
-) -> Result<(Vec<Handle>, Arc<Rejections>), StartError> {
+) -> Result<(Vec<WorkerHandle>, Arc<Rejections>), StartError> {
     let seed = preview.seed;
     let count = live.load().settings.workers;
     let passwords = Arc::new(Passwords::new(count));
@@ -57,7 +57,7 @@ pub(super) fn start_workers(
             let rejections = rejections.recorder();
             let spans = spans.clone();
             let key_names = Arc::clone(key_names);
-            Handle::start(index, clock.clone(), move |clock| Worker {
+            WorkerHandle::start(index, clock.clone(), move |clock| Worker {
                 live,
                 pools: Pools::default(),
                 connector: Connector::default(),

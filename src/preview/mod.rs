@@ -24,7 +24,7 @@ pub use alike::{Alike, LiveRequest};
 pub use ask::TrialRecord;
 pub use command::{Command, CommandError, Cost};
 pub use end_cause::EndCause;
-pub use previews::{Handle, Previews, RunningPreview, UNREAD};
+pub use previews::{PreviewHandle, Previews, RunningPreview, UNREAD};
 pub use report::{
     ChangeReport, ClientReport, Example, PreviewReport, RequestCounts, RouteReport, RuleReport,
     State,

@@ -41,7 +41,7 @@ struct Ended {
 
 /// A worker's view of the preview.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct PreviewHandle {
     previews: Arc<Previews>,
     worker: usize,
 }
@@ -118,8 +118,8 @@ impl Previews {
     }
 
     /// Returns the handle of a worker.
-    pub fn handle(self: &Arc<Self>, worker: usize) -> Handle {
-        Handle { previews: Arc::clone(self), worker }
+    pub fn handle(self: &Arc<Self>, worker: usize) -> PreviewHandle {
+        PreviewHandle { previews: Arc::clone(self), worker }
     }
 
     fn ended(&self) -> MutexGuard<'_, Ended> {
@@ -127,7 +127,7 @@ impl Previews {
     }
 }
 
-impl Handle {
+impl PreviewHandle {
     /// Returns whether there may be a preview.
     #[inline]
     pub fn is_on(&self) -> bool {

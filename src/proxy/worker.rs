@@ -15,7 +15,7 @@ use crate::{
     config::Live,
     key_names::KeyNames,
     meter::{self, Counters},
-    preview::Handle,
+    preview::PreviewHandle,
     rejections,
     route::Seed,
     traces,
@@ -64,7 +64,7 @@ pub struct Worker {
     /// How many connections each client has: the same for all workers.
     pub clients: Arc<ClientConnections>,
     /// The new file that decides about all requests without effect, if there is one.
-    pub preview: Handle,
+    pub preview: PreviewHandle,
     /// Keeps the last rejections.
     pub rejections: rejections::Recorder,
     /// The names of keys that pages may show.

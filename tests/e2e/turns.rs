@@ -21,7 +21,7 @@ use flowgate::{
     },
     route::Seed,
     traces::{self, Recorder},
-    workers::Handle,
+    workers::WorkerHandle,
 };
 use std::{
     io::{Read, Write},
@@ -37,7 +37,7 @@ use tokio::{io::AsyncReadExt, sync::watch};
 use tokio_util::task::TaskTracker;
 
 /// Starts a worker, and `watcher` with its counters as one of its tasks.
-fn start<F>(watcher: impl FnOnce(Arc<Counters>) -> F + Send + 'static) -> (Handle, Sink)
+fn start<F>(watcher: impl FnOnce(Arc<Counters>) -> F + Send + 'static) -> (WorkerHandle, Sink)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -47,7 +47,7 @@ where
     let log = Sink::start(off, NonZeroUsize::MIN, Arc::clone(&counters)).expect("a thread");
     let access_log = log.handle(0);
     let live = live(&clock);
-    let worker = Handle::start(0, clock, move |clock| {
+    let worker = WorkerHandle::start(0, clock, move |clock| {
         tokio::spawn(watcher(Arc::clone(&counters)));
         Worker {
             preview: Arc::<flowgate::preview::Previews>::default().handle(0),

@@ -25,7 +25,7 @@ pub struct RejectedKeys {
 
 /// What a rule counts of its rejections.
 #[derive(Debug)]
-pub(super) struct Rejections {
+pub(super) struct RejectionCounts {
     current: RejectedKeys,
     before: RejectedKeys,
 }
@@ -42,7 +42,7 @@ impl RejectedKeys {
     }
 }
 
-impl Rejections {
+impl RejectionCounts {
     pub(super) fn new(now: Instant) -> Self {
         Self { current: RejectedKeys::new(now), before: RejectedKeys::new(now) }
     }
@@ -73,7 +73,7 @@ impl Rejections {
     }
 }
 
-/// Joins what [`Rejections::observe`] returned, outside the gate's lock.
+/// Joins what [`RejectionCounts::observe`] returned, outside the gate's lock.
 pub(super) fn join([mut before, current]: [RejectedKeys; 2]) -> RejectedKeys {
     before.total += current.total;
     before.keys.merge(current.keys, |(), ()| ());
@@ -88,7 +88,7 @@ mod tests {
         Instant::EPOCH + Duration::from_secs(count)
     }
 
-    fn seen(rejections: &mut Rejections, now: u64) -> (u64, Vec<(u128, u64)>) {
+    fn seen(rejections: &mut RejectionCounts, now: u64) -> (u64, Vec<(u128, u64)>) {
         let seen = join(rejections.observe(seconds(now)));
         let keys = seen.keys.sorted().into_iter().map(|entry| (entry.key, entry.count));
         (seen.total, keys.collect())
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn rejections_are_forgotten_after_five_to_ten_minutes() {
-        let mut rejections = Rejections::new(seconds(0));
+        let mut rejections = RejectionCounts::new(seconds(0));
         for (at, key) in [(0, 1), (10, 1), (299, 2), (301, 2), (302, 2)] {
             rejections.record(key, seconds(at));
         }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_long_pause_leaves_nothing() {
-        let mut rejections = Rejections::new(seconds(0));
+        let mut rejections = RejectionCounts::new(seconds(0));
         rejections.record(1, seconds(0));
         rejections.record(2, seconds(5_000));
         assert_eq!(seen(&mut rejections, 5_001), (1, vec![(2, 1)]));

@@ -9,7 +9,7 @@ use crate::flow::{
     keyed::KeySlot,
     pacing,
     pending::Pendings,
-    rejected_keys::Rejections,
+    rejected_keys::RejectionCounts,
     rules::Rule,
     slot::{LimiterSlot, Slot},
     statistic::{Counts, RuleObservation},
@@ -28,7 +28,7 @@ pub(in crate::flow) struct ChainSlot {
     pub(super) counts: Counts,
     pub(super) pending: Pendings,
     /// From the first rejection of a keyed rule on.
-    pub(super) rejections: Option<Box<Rejections>>,
+    pub(super) rejections: Option<Box<RejectionCounts>>,
     pub(super) grants: Grants,
 }
 
@@ -73,7 +73,7 @@ impl ChainSlot {
         if let Key::Of(key) = key
             && self.wanted.is_keyed()
         {
-            let new = || Box::new(Rejections::new(now));
+            let new = || Box::new(RejectionCounts::new(now));
             self.rejections.get_or_insert_with(new).record(key, now);
         }
     }

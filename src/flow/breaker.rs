@@ -33,7 +33,7 @@
 //! count in one aligned bucket, let any completion decide a half-open breaker, probe
 //! with one request, and never open at an error ratio of 1.
 
-pub use super::phase::{Answers, BreakerStats, Phase, Transition};
+pub use super::phase::{AnswerCounts, BreakerStats, Phase, Transition};
 
 use super::{
     decision::{Decision, Outcome, Reason},
@@ -135,7 +135,7 @@ pub(super) struct State {
     mode: Mode,
     generation: Token,
     /// The answers of this generation while it is closed.
-    ring: Ring<Answers>,
+    ring: Ring<AnswerCounts>,
     turned: Option<Transition>,
     opened: u64,
     half_opened: u64,
@@ -159,33 +159,33 @@ impl Config {
 }
 
 impl Breaker {
-    fn ring(&self) -> Ring<Answers> {
+    fn ring(&self) -> Ring<AnswerCounts> {
         Ring::new(self.config.buckets)
     }
 
-    fn answers(&self, state: &State, now: Instant) -> Answers {
+    fn answers(&self, state: &State, now: Instant) -> AnswerCounts {
         let live = state.ring.live(self.grid.index(now));
-        live.fold(Answers::default(), |sum, (_, bucket)| sum.plus(bucket))
+        live.fold(AnswerCounts::default(), |sum, (_, bucket)| sum.plus(bucket))
     }
 
     /// Returns what an end counts as: one answer, or nothing.
-    fn classify(&self, end: &End) -> Option<Answers> {
+    fn classify(&self, end: &End) -> Option<AnswerCounts> {
         let (failed, at) = match end.outcome {
             Outcome::Success { at } => (0, at),
             Outcome::Failure { at } => (1, at),
             Outcome::Cancelled => return None,
         };
         let is_slow = |slow: Slow| at.since(end.start) > slow.after;
-        Some(Answers { all: 1, failed, slow: self.config.slow.is_some_and(is_slow).into() })
+        Some(AnswerCounts { all: 1, failed, slow: self.config.slow.is_some_and(is_slow).into() })
     }
 
     /// Returns whether this breaker opens at such answers.
-    const fn is_bad(&self, answer: Answers) -> bool {
+    const fn is_bad(&self, answer: AnswerCounts) -> bool {
         let Config { error_ratio, errors, .. } = &self.config;
         answer.slow > 0 || (answer.failed > 0 && (error_ratio.is_some() || errors.is_some()))
     }
 
-    fn is_too_bad(&self, seen: Answers) -> bool {
+    fn is_too_bad(&self, seen: AnswerCounts) -> bool {
         let Config { error_ratio, slow, errors, min_requests, .. } = &self.config;
         seen.all >= *min_requests
             && (error_ratio.is_some_and(|ratio| ratio.is_exceeded(seen.failed, seen.all))
@@ -193,13 +193,13 @@ impl Breaker {
                 || errors.is_some_and(|errors| seen.failed >= errors))
     }
 
-    fn open(&self, state: &mut State, now: Instant, on: Answers) {
+    fn open(&self, state: &mut State, now: Instant, on: AnswerCounts) {
         let until = now + self.config.open_for;
         state.turn(Mode::Open { until }, Transition { to: Phase::Open, on });
     }
 
     fn close(&self, state: &mut State, good: u32) {
-        let on = Answers { all: good.into(), ..Answers::default() };
+        let on = AnswerCounts { all: good.into(), ..AnswerCounts::default() };
         state.ring = self.ring();
         state.turn(Mode::Closed, Transition { to: Phase::Closed, on });
     }
@@ -218,7 +218,7 @@ impl State {
     }
 }
 
-impl Answers {
+impl AnswerCounts {
     const fn plus(self, other: &Self) -> Self {
         Self {
             all: self.all + other.all,
@@ -247,7 +247,7 @@ impl Limiter for Breaker {
     }
 
     fn is_fresh(&self, state: &State, now: Instant) -> bool {
-        state.mode == Mode::Closed && self.answers(state, now) == Answers::default()
+        state.mode == Mode::Closed && self.answers(state, now) == AnswerCounts::default()
     }
 
     fn check(&self, state: &State, now: Instant, _cost: u64) -> Decision {
@@ -270,7 +270,7 @@ impl Limiter for Breaker {
             Mode::Open { until } if times.now < *until => {}
             Mode::Open { .. } => {
                 let mode = Mode::HalfOpen { free: self.probes - 1, good: 0 };
-                state.turn(mode, Transition { to: Phase::HalfOpen, on: Answers::default() });
+                state.turn(mode, Transition { to: Phase::HalfOpen, on: AnswerCounts::default() });
             }
             Mode::HalfOpen { free, .. } => *free = free.saturating_sub(1),
         }
@@ -320,8 +320,8 @@ impl Transfer for Breaker {
         };
         let head = ring.head();
         let counts = (0..ring.span()).flat_map(|age| {
-            let Answers { all, failed, slow } =
-                head.checked_sub(age).map_or_else(Answers::default, |index| ring.get(index));
+            let AnswerCounts { all, failed, slow } =
+                head.checked_sub(age).map_or_else(AnswerCounts::default, |index| ring.get(index));
             [all, failed, slow]
         });
         let others = [u64::from(*generation), *opened, *half_opened, *closed, head];
@@ -348,7 +348,7 @@ impl Transfer for Breaker {
                 return None;
             }
             if let Some(index) = head.checked_sub(age as u64) {
-                *ring.advance(index) = Answers { all, failed, slow };
+                *ring.advance(index) = AnswerCounts { all, failed, slow };
             }
         }
         let generation = generation.try_into().ok()?;

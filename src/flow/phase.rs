@@ -31,12 +31,12 @@ pub struct Transition {
     /// The new phase.
     pub to: Phase,
     /// The answers that caused it.
-    pub on: Answers,
+    pub on: AnswerCounts,
 }
 
 /// Counts of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answers {
+pub struct AnswerCounts {
     /// All of them.
     pub all: u64,
     /// Failures.
@@ -57,13 +57,13 @@ pub struct BreakerStats {
     /// How often it closed again.
     pub closed: u64,
     /// The answers that count now.
-    pub answers: Answers,
+    pub answers: AnswerCounts,
 }
 
 /// For the log: `opened: of 24 answers 13 failed and 2 were slow`.
 impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Answers { all, failed, slow } = self.on;
+        let AnswerCounts { all, failed, slow } = self.on;
         match self.to {
             Phase::Open => {
                 write!(f, "opened: of {all} answers {failed} failed and {slow} were slow")

@@ -316,7 +316,7 @@ fn an_answer_is_judged_when_it_begins_and_not_again_at_its_end() {
     let seen = gate.observe(at(3));
     assert_eq!(seen.totals.failed, 4);
     let answers = seen.rules[0].breaker.expect("a breaker").answers;
-    assert_eq!(answers, Answers { all: 4, failed: 0, slow: 0 });
+    assert_eq!(answers, AnswerCounts { all: 4, failed: 0, slow: 0 });
 }
 
 #[test]

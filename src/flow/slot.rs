@@ -25,7 +25,7 @@ pub(super) use limiter_slot::LimiterSlot;
 
 /// A slot's decision, and the state that it used.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) struct SlotAnswer {
     pub(super) decision: Decision,
     /// Where the state is, for [`Slot::on_pass`], [`Slot::on_reject`] and [`Slot::usage`].
     pub(super) lookup: Lookup,
@@ -62,7 +62,7 @@ pub(super) trait Slot:
         claim: &Claim,
         known: Option<KeySlot>,
         pending: &Pendings,
-    ) -> Answer;
+    ) -> SlotAnswer;
 
     /// Returns where the state of `claim` is, and the start of a request that passed before.
     fn due(&self, now: Instant, claim: &Claim) -> (Lookup, Instant);

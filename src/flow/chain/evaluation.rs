@@ -5,7 +5,7 @@ use crate::flow::{
     claim::Claim,
     decision::{Decision, Quota, Reason, Verdict},
     keyed::{KeySlot, Lookup},
-    slot::Answer,
+    slot::SlotAnswer,
     time::Instant,
     traits::Usage,
 };
@@ -47,7 +47,7 @@ impl<'a> Evaluation<'a> {
         known: Option<KeySlot>,
     ) {
         let now = self.now;
-        let Answer { decision, lookup } = entry.slot.check(now, claim, known, &entry.pending);
+        let SlotAnswer { decision, lookup } = entry.slot.check(now, claim, known, &entry.pending);
         let is_granted = matches!(decision, Decision::Reject(_)) && entry.grants.admit(claim, now);
         let (verdict, wait) = match decision {
             Decision::Reject(_) if is_granted => (Verdict::Passed, Duration::ZERO),

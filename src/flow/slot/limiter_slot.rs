@@ -1,7 +1,7 @@
 //! A limiter with its states.
 
 use super::{
-    Answer, Charge, Hold, Slot,
+    Charge, Hold, Slot, SlotAnswer,
     policy::{PolicyAt, convert_past_usage},
 };
 use crate::flow::{
@@ -237,7 +237,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         claim: &Claim,
         known: Option<KeySlot>,
         pending: &Pendings,
-    ) -> Answer {
+    ) -> SlotAnswer {
         let lookup = known.map_or_else(|| self.find(now, claim.key), Lookup::At);
         let decision = match claim {
             Claim { key: Key::Missing, .. } => Decision::Reject(Reason::MissingKey),
@@ -245,7 +245,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             Claim { cost: 0, .. } => Decision::Pass,
             claim => self.decide_at(lookup, now, claim, pending),
         };
-        Answer { decision, lookup }
+        SlotAnswer { decision, lookup }
     }
 
     fn due(&self, now: Instant, claim: &Claim) -> (Lookup, Instant) {

@@ -78,7 +78,7 @@ pub(crate) struct SocketName {
 
 /// Answers of the new process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum SuccessorReply {
     /// Its configuration is accepted and its listeners are open. It reads states of this form.
     Ready { form: u32 },
     /// It cannot take over.

@@ -4,7 +4,7 @@ use super::{
     channel::{Channel, ChannelError},
     incoming_state::IncomingState,
     inherited::Inherited,
-    message::{Answer, Handover, Hello, PROTOCOL, Sockets},
+    message::{Handover, Hello, PROTOCOL, Sockets, SuccessorReply},
 };
 use crate::{
     clock::Clock,
@@ -102,7 +102,7 @@ impl Predecessor {
     pub(crate) fn fail(&self, why: &str) {
         // The reader logs one line.
         let why: String = why.chars().take(1000).collect();
-        if let Err(error) = self.channel.send(&Answer::Failed { why }) {
+        if let Err(error) = self.channel.send(&SuccessorReply::Failed { why }) {
             tracing::debug!(%error, "the old process is gone");
         }
     }
@@ -113,7 +113,7 @@ impl Predecessor {
         clock: &Clock,
         find: impl Fn(&str) -> Option<Calendar>,
     ) -> Result<IncomingState, TakeoverError> {
-        self.channel.send(&Answer::Ready { form: FORM })?;
+        self.channel.send(&SuccessorReply::Ready { form: FORM })?;
         let mut state = IncomingState::new(clock.now(), clock.wall_offset());
         if self.hello.form != FORM {
             tracing::warn!(
@@ -143,13 +143,13 @@ impl Predecessor {
         listeners: Vec<Option<String>>,
         state: &mut IncomingState,
     ) -> Result<(), TakeoverError> {
-        self.channel.send(&Answer::Imported { listeners })?;
+        self.channel.send(&SuccessorReply::Imported { listeners })?;
         self.wait_for(&Handover::Stopped, state)
     }
 
     /// Reports that this process serves, and waits until it is released.
     pub(crate) fn release(&self, state: &mut IncomingState) -> Result<(), TakeoverError> {
-        self.channel.send(&Answer::Serving)?;
+        self.channel.send(&SuccessorReply::Serving)?;
         self.wait_for(&Handover::Released, state)
     }
 

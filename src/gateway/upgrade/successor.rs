@@ -5,7 +5,7 @@
 
 use super::{
     channel::{Channel, ChannelError, MAX_DESCRIPTORS},
-    message::{Answer, Handover, Hello, SocketName, Sockets},
+    message::{Handover, Hello, SocketName, Sockets, SuccessorReply},
     outgoing_state::{Gates, OutgoingState, end},
     predecessor::VARIABLE,
     program::Program,
@@ -177,11 +177,13 @@ fn hand_over(
 ) -> Result<(), HandoverError> {
     channel.send(&job.hello)?;
     send_sockets(channel, &job.sockets)?;
-    let Answer::Ready { form } = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
+    let SuccessorReply::Ready { form } = answer(channel)? else {
+        return Err(HandoverError::OutOfTurn);
+    };
     // It cannot read states of another form.
     let gates = if form == FORM { Arc::clone(&job.gates) } else { Gates::default() };
     let mut state = OutgoingState::send(&gates, channel)?;
-    let Answer::Imported { listeners } = answer(channel)? else {
+    let SuccessorReply::Imported { listeners } = answer(channel)? else {
         return Err(HandoverError::OutOfTurn);
     };
     notify(events, |done| SuccessorEvent::Stop(listeners, done))?;
@@ -190,7 +192,7 @@ fn hand_over(
         return Err(HandoverError::TooBusy);
     }
     channel.send(&Handover::Stopped)?;
-    let Answer::Serving = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
+    let SuccessorReply::Serving = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
     notify(events, |done| SuccessorEvent::Serves(pid, done))?;
     let followed = channel.send(&Handover::Released).and_then(|()| {
         channel.limit(None)?;
@@ -233,9 +235,11 @@ fn notify(
     Ok(wait.recv_timeout(STOP_PATIENCE)?)
 }
 
-fn answer(channel: &Channel) -> Result<Answer, HandoverError> {
+fn answer(channel: &Channel) -> Result<SuccessorReply, HandoverError> {
     match channel.receive()? {
-        Answer::Failed { why } => Err(HandoverError::Rejected(why)),
-        answer @ (Answer::Ready { .. } | Answer::Imported { .. } | Answer::Serving) => Ok(answer),
+        SuccessorReply::Failed { why } => Err(HandoverError::Rejected(why)),
+        answer @ (SuccessorReply::Ready { .. }
+        | SuccessorReply::Imported { .. }
+        | SuccessorReply::Serving) => Ok(answer),
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Control<'a> {
 }
 
 /// An answer: a text, or JSON.
-pub(super) struct Answer {
+pub(super) struct PreviewReply {
     pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
     pub(super) text: String,
@@ -46,7 +46,7 @@ pub(super) async fn answer(
     method: &Method,
     query: &str,
     body: &[u8],
-) -> Answer {
+) -> PreviewReply {
     match *method {
         Method::GET | Method::HEAD => report(control),
         Method::POST => begin(control, query, body).await,
@@ -59,7 +59,7 @@ pub(super) async fn answer(
 }
 
 /// Answers a request for [`APPLY`].
-pub(super) async fn apply(control: Control<'_>, method: &Method) -> Answer {
+pub(super) async fn apply(control: Control<'_>, method: &Method) -> PreviewReply {
     if *method != Method::POST {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "POST\n");
     }
@@ -67,14 +67,14 @@ pub(super) async fn apply(control: Control<'_>, method: &Method) -> Answer {
     done(applied.map(|applied| applied.map(|summary| Applied { summary })))
 }
 
-fn report(control: Control<'_>) -> Answer {
+fn report(control: Control<'_>) -> PreviewReply {
     match control.previews.report(control.now) {
         Some(report) => json(&report),
         None => plain(StatusCode::NOT_FOUND, "there was no preview yet\n"),
     }
 }
 
-async fn begin(control: Control<'_>, query: &str, body: &[u8]) -> Answer {
+async fn begin(control: Control<'_>, query: &str, body: &[u8]) -> PreviewReply {
     let mut most = None;
     let mut is_check = false;
     for field in query.split('&').filter(|field| !field.is_empty()) {
@@ -104,7 +104,7 @@ async fn send<T>(
     replied.await.ok()
 }
 
-fn done(done: Option<Result<impl Serialize, CommandError>>) -> Answer {
+fn done(done: Option<Result<impl Serialize, CommandError>>) -> PreviewReply {
     let error = match done {
         None => return ends(),
         Some(Ok(value)) => return json(&value),
@@ -118,19 +118,21 @@ fn done(done: Option<Result<impl Serialize, CommandError>>) -> Answer {
     plain(status, &format!("{}\n", error.to_string().trim_end()))
 }
 
-fn ends() -> Answer {
+fn ends() -> PreviewReply {
     plain(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends\n")
 }
 
-fn plain(status: StatusCode, text: &str) -> Answer {
-    Answer { status, content_type: "text/plain; charset=utf-8", text: text.to_owned() }
+fn plain(status: StatusCode, text: &str) -> PreviewReply {
+    PreviewReply { status, content_type: "text/plain; charset=utf-8", text: text.to_owned() }
 }
 
-fn json(value: &impl Serialize) -> Answer {
+fn json(value: &impl Serialize) -> PreviewReply {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => {
-            Answer { status: StatusCode::OK, content_type: "application/json", text: text + "\n" }
-        }
+        Ok(text) => PreviewReply {
+            status: StatusCode::OK,
+            content_type: "application/json",
+            text: text + "\n",
+        },
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be written\n"),
     }
 }

@@ -43,6 +43,6 @@ fn control(State { previews, preview, clock, .. }: &State) -> Control<'_> {
     Control { previews, sender: preview, now: clock.now() }
 }
 
-fn shown(answer: preview::Answer) -> Reply {
+fn shown(answer: preview::PreviewReply) -> Reply {
     page(answer.status, answer.content_type, answer.text.into())
 }

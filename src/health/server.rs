@@ -2,7 +2,7 @@
 
 use super::{
     Check, Ejection,
-    window::{FailureWindow, Totals},
+    window::{FailureWindow, RequestTotals},
 };
 use crate::flow::{Instant, time::spelled};
 use core::{fmt, time::Duration};
@@ -256,7 +256,7 @@ impl ServerHealth {
         out: impl FnOnce() -> (usize, usize),
     ) -> Option<HealthChange> {
         let mut state = self.lock();
-        let percent = state.window.percent(now, Totals { requests, failures });
+        let percent = state.window.percent(now, RequestTotals { requests, failures });
         let is_enough = percent.is_some_and(|percent| percent >= ejection.failure_percent);
         let (out, all) = if is_enough && state.ejected.is_none() { out() } else { (0, 0) };
         let change = ejection.allows(out, all).then(|| state.eject(now, ejection, false));

@@ -10,7 +10,7 @@ const FEWEST: u64 = 20;
 
 /// Requests that were sent to a server since the process started, and how many failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub(super) struct RequestTotals {
     pub requests: u64,
     pub failures: u64,
 }
@@ -18,13 +18,13 @@ pub(super) struct Totals {
 /// Compares what is counted now with what was counted when the window began.
 #[derive(Debug, Default)]
 pub(super) struct FailureWindow {
-    began: Option<(Instant, Totals)>,
+    began: Option<(Instant, RequestTotals)>,
 }
 
 impl FailureWindow {
     /// Returns the percentage of failures in the window that ends at `now`, if one does and had
     /// enough requests.
-    pub(super) fn percent(&mut self, now: Instant, totals: Totals) -> Option<u32> {
+    pub(super) fn percent(&mut self, now: Instant, totals: RequestTotals) -> Option<u32> {
         let Some((began, before)) = self.began else {
             self.began = Some((now, totals));
             return None;
@@ -51,8 +51,9 @@ mod tests {
     #[test]
     fn each_window_counts_its_own_requests() {
         let mut window = FailureWindow::default();
-        let mut percent =
-            |secs, requests, failures| window.percent(at(secs), Totals { requests, failures });
+        let mut percent = |secs, requests, failures| {
+            window.percent(at(secs), RequestTotals { requests, failures })
+        };
         assert_eq!(percent(0, 1000, 1000), None, "what was before counts for nothing");
         assert_eq!(percent(9, 1100, 1100), None);
         assert_eq!(percent(10, 1100, 1050), Some(50));

@@ -34,7 +34,7 @@ impl Seed {
 
     /// Returns the fingerprint of a whole key.
     pub fn fingerprint(&self, key: &[u8]) -> u128 {
-        let mut fingerprint = Fingerprint::new(self);
+        let mut fingerprint = FingerprintHasher::new(self);
         fingerprint.add(key);
         fingerprint.finish()
     }
@@ -59,9 +59,9 @@ impl fmt::Debug for Seed {
 }
 
 /// An incremental fingerprint.
-pub(super) struct Fingerprint(SipHasher24);
+pub(super) struct FingerprintHasher(SipHasher24);
 
-impl Fingerprint {
+impl FingerprintHasher {
     pub(super) fn new(seed: &Seed) -> Self {
         Self(SipHasher24::new_with_keys(seed.0[0], seed.0[1]))
     }

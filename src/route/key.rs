@@ -1,6 +1,8 @@
 //! Client keys, by which rules count.
 
-use super::{Invalid, Seed, Target, escape::Decoded, fingerprint::Fingerprint, header, query};
+use super::{
+    Invalid, Seed, Target, escape::Decoded, fingerprint::FingerprintHasher, header, query,
+};
 use crate::http1::Fields;
 use core::{fmt, net::IpAddr};
 use http::{HeaderName, header::COOKIE};
@@ -122,7 +124,7 @@ impl KeyPart {
     /// Adds this part of a request to `fingerprint`.
     fn add(
         &self,
-        fingerprint: &mut Fingerprint,
+        fingerprint: &mut FingerprintHasher,
         (target, client): (&Target<'_>, IpAddr),
         on_duplicate: OnDuplicate,
     ) -> Result<(), NoKey> {
@@ -183,7 +185,7 @@ impl KeyPart {
 pub(super) fn add_client(
     client: IpAddr,
     [v6_prefix, v4_prefix]: [u8; 2],
-    fingerprint: &mut Fingerprint,
+    fingerprint: &mut FingerprintHasher,
 ) {
     match client.to_canonical() {
         IpAddr::V4(address) => {
@@ -414,7 +416,7 @@ impl KeySpec {
         target: &Target<'_>,
         client: IpAddr,
     ) -> Result<u128, NoKey> {
-        let mut fingerprint = Fingerprint::new(seed);
+        let mut fingerprint = FingerprintHasher::new(seed);
         let mut is_missing = false;
         for part in &self.parts {
             match part.add(&mut fingerprint, (target, client), self.on_duplicate) {

@@ -2,7 +2,7 @@
 
 use super::{
     Invalid, KeyPart, KeySpec, Seed,
-    fingerprint::Fingerprint,
+    fingerprint::FingerprintHasher,
     key::{MAX_SHOWN_PARTS, add_client},
     normal_path,
 };
@@ -45,7 +45,7 @@ impl KeySpec {
                  these itself, write the fingerprint, `fp:…`",
             ));
         }
-        let mut fingerprint = Fingerprint::new(seed);
+        let mut fingerprint = FingerprintHasher::new(seed);
         for (part, value) in self.parts().iter().zip(values) {
             add(part, value, &mut fingerprint)?;
         }
@@ -54,7 +54,7 @@ impl KeySpec {
 }
 
 /// Adds the value of a part as a request with it does.
-fn add(part: &KeyPart, value: &str, fingerprint: &mut Fingerprint) -> Result<(), Invalid> {
+fn add(part: &KeyPart, value: &str, fingerprint: &mut FingerprintHasher) -> Result<(), Invalid> {
     if value.is_empty() {
         return Err(Invalid::new(format!("`{part}` has no value"), "no client has an empty key"));
     }

@@ -8,7 +8,7 @@ use super::{
     scope::Scope,
     template::ServerVariables,
     tree::Directive,
-    upstreams::{Target, Upstreams},
+    upstreams::{ProxyTarget, Upstreams},
 };
 use core::time::Duration;
 use serde_json::json;
@@ -45,7 +45,7 @@ pub(super) fn proxied<'a>(
         return Err("only http and https are passed to".into());
     }
     let (authority, path) = parted(rest);
-    let target = Target { scheme, authority };
+    let target = ProxyTarget { scheme, authority };
     let mut fields = Fields::default();
     let mut rewrite = rewritten(context, path)?;
     let own = idiom(context, pass, report);

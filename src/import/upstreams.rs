@@ -19,7 +19,7 @@ pub(super) struct Upstreams<'a> {
 
 /// What `proxy_pass` says before the path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target<'a> {
+pub(super) struct ProxyTarget<'a> {
     pub scheme: &'a str,
     /// A host with a port or without, `unix:/PATH`, or the name of an `upstream`.
     pub authority: &'a str,
@@ -42,7 +42,7 @@ impl<'a> Upstreams<'a> {
     /// Why there is none.
     pub(super) fn name(
         &mut self,
-        target: Target<'_>,
+        target: ProxyTarget<'_>,
         scope: &Scope<'_>,
         folder: &Path,
         report: &mut ImportReport,
@@ -217,7 +217,7 @@ fn settings(block: &Directive, count: usize, fields: &mut Fields, report: &mut I
 
 /// Adds how the servers are verified: in flowgate always.
 fn tls(
-    target: Target<'_>,
+    target: ProxyTarget<'_>,
     scope: &Scope<'_>,
     folder: &Path,
     fields: &mut Fields,

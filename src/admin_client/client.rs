@@ -1,12 +1,12 @@
 //! Requests to the admin listener: each on a connection of its own.
 
 use super::{
+    endpoint::AdminEndpoint,
     error::{ClientError, TOKEN_VARIABLE},
     events::{Received, ServerSentEvents},
     options::AdminOptions,
     pieces::Pieces,
-    target::Target,
-    tls::{self, Identity},
+    tls::{self, ClientCertificate},
 };
 use crate::config::{self, AdminAddress, Secret};
 use bytes::Bytes;
@@ -41,7 +41,7 @@ const MOST: usize = 256 << 20;
 /// A client of one admin listener.
 #[derive(Debug)]
 pub struct AdminClient {
-    target: Target,
+    endpoint: AdminEndpoint,
     token: Option<Secret>,
     tls: Option<Arc<ClientConfig>>,
 }
@@ -55,8 +55,8 @@ impl AdminClient {
     /// The configuration has no admin listener or cannot be read, or a named file cannot be used.
     pub fn find(config: &Path, options: &AdminOptions) -> Result<Self, ClientError> {
         let given = given_token(options)?;
-        if let Some(target) = &options.admin {
-            return Self::new(target.clone(), given, options.ca.as_deref(), options);
+        if let Some(endpoint) = &options.admin {
+            return Self::new(endpoint.clone(), given, options.ca.as_deref(), options);
         }
         let admin = config::read_admin(config).map_err(ClientError::Config)?;
         let admin = admin.ok_or_else(|| ClientError::NoListener(config.into()))?;
@@ -66,28 +66,28 @@ impl AdminClient {
             (None, Some(file)) => Some(read_token(&file)?),
             (None, None) => token,
         };
-        let target = Target::of_listener(listen, certificate.is_some());
+        let endpoint = AdminEndpoint::of_listener(listen, certificate.is_some());
         let ca = options.ca.as_deref().or(certificate.as_deref());
-        Self::new(target, token, ca, options)
+        Self::new(endpoint, token, ca, options)
     }
 
     fn new(
-        target: Target,
+        endpoint: AdminEndpoint,
         token: Option<Secret>,
         ca: Option<&Path>,
         options: &AdminOptions,
     ) -> Result<Self, ClientError> {
-        let tls = match (target.has_tls, Identity::of(options)) {
+        let tls = match (endpoint.has_tls, ClientCertificate::of(options)) {
             (true, identity) => Some(tls::config(ca, identity.as_ref())?),
             (false, Some(identity)) => return Err(identity.without_tls()),
             (false, None) => None,
         };
-        Ok(Self { target, token, tls })
+        Ok(Self { endpoint, token, tls })
     }
 
     /// Returns where the listener is.
-    pub const fn target(&self) -> &Target {
-        &self.target
+    pub const fn endpoint(&self) -> &AdminEndpoint {
+        &self.endpoint
     }
 
     /// Sends `body` and reads the JSON of the answer. `path` begins with `/` and may have a query.
@@ -167,7 +167,7 @@ impl AdminClient {
             self.checked(status, path, text)?;
             return Err(self.unreadable(&"no stream"));
         }
-        Ok(Pieces { target: self.target.clone(), body: response.into_body() })
+        Ok(Pieces { endpoint: self.endpoint.clone(), body: response.into_body() })
     }
 
     fn request(
@@ -177,7 +177,7 @@ impl AdminClient {
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, ClientError> {
         let request = Request::builder().method(method).uri(path);
-        let request = request.header(header::HOST, self.target.authority()).body(Full::new(body));
+        let request = request.header(header::HOST, self.endpoint.authority()).body(Full::new(body));
         let mut request = request.map_err(|error| self.unreadable(&error))?;
         if let Some(token) = &self.token {
             let value = HeaderValue::try_from(format!("Bearer {}", token.reveal()));
@@ -203,14 +203,14 @@ impl AdminClient {
     }
 
     async fn connect(&self) -> Result<Box<dyn Stream>, ClientError> {
-        let Target { host, port, .. } = &self.target;
+        let AdminEndpoint { host, port, .. } = &self.endpoint;
         let connected = TcpStream::connect((host.as_str(), *port)).await;
         let stream = connected.map_err(|cause| {
-            let target = self.target.clone();
-            ClientError::Unreachable { target, cause }
+            let endpoint = self.endpoint.clone();
+            ClientError::Unreachable { endpoint, cause }
         })?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        let failed = |cause| ClientError::Tls { target: self.target.clone(), cause };
+        let failed = |cause| ClientError::Tls { endpoint: self.endpoint.clone(), cause };
         let name = ServerName::try_from(host.clone()).map_err(io::Error::other).map_err(failed)?;
         let connector = TlsConnector::from(Arc::clone(tls));
         let stream = connector.connect(name, stream).await.map_err(failed)?;
@@ -231,15 +231,15 @@ impl AdminClient {
         if status.is_success() {
             return Ok(text);
         }
-        let target = self.target.clone();
+        let endpoint = self.endpoint.clone();
         let text = String::from_utf8_lossy(&text).trim_end().to_owned();
         Err(match status {
-            StatusCode::UNAUTHORIZED if self.token.is_none() => ClientError::NoToken(target),
-            StatusCode::UNAUTHORIZED => ClientError::WrongToken(target),
+            StatusCode::UNAUTHORIZED if self.token.is_none() => ClientError::NoToken(endpoint),
+            StatusCode::UNAUTHORIZED => ClientError::WrongToken(endpoint),
             // Pages may answer 404 too, for a rule that is not there.
             StatusCode::NOT_FOUND if text.is_empty() || text.starts_with("no such page") => {
                 let path = path.split('?').next().unwrap_or_default().to_owned();
-                ClientError::NoPage { target, path }
+                ClientError::NoPage { endpoint, path }
             }
             _ if text.is_empty() => self.unreadable(&format_args!("status {status}")),
             _ => ClientError::Rejected { status, text },
@@ -247,11 +247,11 @@ impl AdminClient {
     }
 
     fn late(&self, time: Duration) -> ClientError {
-        ClientError::TooLate { target: self.target.clone(), seconds: time.as_secs() }
+        ClientError::TooLate { endpoint: self.endpoint.clone(), seconds: time.as_secs() }
     }
 
     fn unreadable(&self, cause: &impl ToString) -> ClientError {
-        ClientError::Unreadable { target: self.target.clone(), cause: cause.to_string() }
+        ClientError::Unreadable { endpoint: self.endpoint.clone(), cause: cause.to_string() }
     }
 }
 

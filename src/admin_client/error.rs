@@ -1,6 +1,6 @@
 //! Why a command gets no answer from the admin listener, and what to do about it.
 
-use super::target::Target;
+use super::endpoint::AdminEndpoint;
 use crate::config;
 use http::StatusCode;
 use std::{io, path::PathBuf};
@@ -41,23 +41,23 @@ pub enum ClientError {
     BadToken,
     /// Nothing listens there, or the network does not lead there.
     #[error(
-        "cannot connect to the admin listener at {target}: {cause}; is the gateway running, and \
+        "cannot connect to the admin listener at {endpoint}: {cause}; is the gateway running, and \
          has its file `admin` with this address?"
     )]
     Unreachable {
         /// Where it should be.
-        target: Target,
+        endpoint: AdminEndpoint,
         /// Why there is no connection.
         cause: io::Error,
     },
     /// The listener's certificate is not trusted, or it has no TLS.
     #[error(
-        "no TLS with the admin listener at {target}: {cause}; name the authority of its \
+        "no TLS with the admin listener at {endpoint}: {cause}; name the authority of its \
          certificate with --ca FILE, or write http:// if it has no TLS"
     )]
     Tls {
         /// Where it is.
-        target: Target,
+        endpoint: AdminEndpoint,
         /// Why there is no session.
         cause: io::Error,
     },
@@ -66,34 +66,34 @@ pub enum ClientError {
         "the admin listener at {0} wants a token: name its file with --token-file, or set \
          {TOKEN_VARIABLE}; or show a certificate with --client-cert and --client-key, if it takes one"
     )]
-    NoToken(Target),
+    NoToken(AdminEndpoint),
     /// The listener wants another token than the one sent.
     #[error("the token is not the one of the admin listener at {0}")]
-    WrongToken(Target),
+    WrongToken(AdminEndpoint),
     /// The listener does not know the page.
     #[error(
-        "the gateway at {target} has no page {path}: it is of another version than this command, \
+        "the gateway at {endpoint} has no page {path}: it is of another version than this command, \
          or no flowgate"
     )]
     NoPage {
         /// Where it is.
-        target: Target,
+        endpoint: AdminEndpoint,
         /// What was asked for.
         path: String,
     },
     /// No answer came in time.
-    #[error("the admin listener at {target} has not answered in {seconds} s")]
+    #[error("the admin listener at {endpoint} has not answered in {seconds} s")]
     TooLate {
         /// Where it is.
-        target: Target,
+        endpoint: AdminEndpoint,
         /// How long it had.
         seconds: u64,
     },
     /// What came is no answer of an admin listener.
-    #[error("cannot read the answer of the admin listener at {target}: {cause}")]
+    #[error("cannot read the answer of the admin listener at {endpoint}: {cause}")]
     Unreadable {
         /// Where it is.
-        target: Target,
+        endpoint: AdminEndpoint,
         /// What is wrong with it.
         cause: String,
     },

@@ -4,19 +4,19 @@
 //! [`run`]. Every wait has an end, and every answer a greatest size.
 
 mod client;
+mod endpoint;
 mod error;
 mod events;
 mod options;
 mod pieces;
-mod target;
 mod tls;
 
 pub use client::AdminClient;
+pub use endpoint::AdminEndpoint;
 pub use error::ClientError;
 pub use events::{ServerSentEvent, ServerSentEvents};
 pub use options::AdminOptions;
 pub use pieces::Pieces;
-pub use target::Target;
 
 use std::io;
 

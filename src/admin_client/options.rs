@@ -1,6 +1,6 @@
 //! Where the admin listener is, and how a command proves that it may ask.
 
-use super::target::Target;
+use super::endpoint::AdminEndpoint;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ pub struct AdminOptions {
     /// The gateway's admin listener, if it differs from the configuration: `127.0.0.1:9901` or
     /// `https://gateway.internal:9901`.
     #[arg(long, value_name = "ADDRESS|URL")]
-    pub admin: Option<Target>,
+    pub admin: Option<AdminEndpoint>,
     /// The file with the token of the admin listener. Default: the token in `FLOWGATE_ADMIN_TOKEN`,
     /// or without `--admin` the token of the configuration.
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,6 @@
 //! An answer that is read while it comes.
 
-use super::{error::ClientError, target::Target};
+use super::{endpoint::AdminEndpoint, error::ClientError};
 use bytes::Bytes;
 use core::time::Duration;
 use http_body_util::BodyExt;
@@ -13,7 +13,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// The pieces of an answer. Dropping it ends the request.
 #[derive(Debug)]
 pub struct Pieces {
-    pub(super) target: Target,
+    pub(super) endpoint: AdminEndpoint,
     pub(super) body: Incoming,
 }
 
@@ -25,7 +25,7 @@ impl Pieces {
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         let Ok(frame) = timeout(SILENCE, self.body.frame()).await else {
             let seconds = SILENCE.as_secs();
-            return Err(ClientError::TooLate { target: self.target.clone(), seconds });
+            return Err(ClientError::TooLate { endpoint: self.endpoint.clone(), seconds });
         };
         let Some(frame) = frame else { return Ok(None) };
         let frame = frame.map_err(|error| self.unreadable(error.to_string()))?;
@@ -38,6 +38,6 @@ impl Pieces {
     }
 
     fn unreadable(&self, cause: String) -> ClientError {
-        ClientError::Unreadable { target: self.target.clone(), cause }
+        ClientError::Unreadable { endpoint: self.endpoint.clone(), cause }
     }
 }

@@ -13,13 +13,13 @@ use tokio_rustls::rustls::{
 type Unusable = Box<dyn std::error::Error>;
 
 /// What a command shows of itself.
-pub(super) struct Identity<'a> {
+pub(super) struct ClientCertificate<'a> {
     cert: &'a Path,
     key: &'a Path,
 }
 
-impl<'a> Identity<'a> {
-    /// Returns the identity that the options name, if they do.
+impl<'a> ClientCertificate<'a> {
+    /// Returns the certificate that the options name, if they do.
     pub(super) fn of(options: &'a AdminOptions) -> Option<Self> {
         let AdminOptions { client_cert, client_key, .. } = options;
         Some(Self { cert: client_cert.as_deref()?, key: client_key.as_deref()? })
@@ -50,14 +50,14 @@ fn unusable(path: &Path, cause: &dyn ToString) -> ClientError {
 }
 
 /// Returns the TLS of a client that trusts the certificates in the file `ca` and those that they
-/// have signed; without a file, those that the system trusts have signed. It shows `identity`.
+/// have signed; without a file, those that the system trusts have signed. It shows `certificate`.
 ///
 /// # Errors
 /// A file cannot be read or has no certificate or key, the two do not belong together, or the system
 /// trusts no certificates.
 pub(super) fn config(
     ca: Option<&Path>,
-    identity: Option<&Identity<'_>>,
+    certificate: Option<&ClientCertificate<'_>>,
 ) -> Result<Arc<ClientConfig>, ClientError> {
     let path = ca.unwrap_or_else(|| Path::new("the certificates that this system trusts"));
     let listed = match ca {
@@ -81,11 +81,11 @@ pub(super) fn config(
         .map_err(|error| unusable(path, &error))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
-    let mut config = match identity {
+    let mut config = match certificate {
         None => builder.with_no_client_auth(),
-        Some(identity) => builder
-            .with_client_auth_cert(identity.chain()?, identity.key()?)
-            .map_err(|error| unusable(identity.key, &error))?,
+        Some(certificate) => builder
+            .with_client_auth_cert(certificate.chain()?, certificate.key()?)
+            .map_err(|error| unusable(certificate.key, &error))?,
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

@@ -120,7 +120,7 @@ fn record(options: &Options, config: &Path) -> Result<Source, SuggestError> {
     let client = AdminClient::find(config, &options.live.admin)?;
     let recording = Recording::start(&client, options.live.time())?;
     let cut = recording.cut();
-    let name = format!("the gateway at {}", client.target());
+    let name = format!("the gateway at {}", client.endpoint());
     let inputs = Inputs::read(&name, Format::Flowgate, recording)?;
     let mut notes = Vec::new();
     if let Some(why) = cut.take() {

@@ -87,9 +87,9 @@ impl Recording {
             let signals = Signals::listen()?;
             Ok::<_, ClientError>((client.stream(&path).await?, signals, Clock::start()))
         })?;
-        let target = client.target();
+        let endpoint = client.endpoint();
         eprintln!(
-            "recording the requests of the gateway at {target} for {}; Ctrl-C ends it early",
+            "recording the requests of the gateway at {endpoint} for {}; Ctrl-C ends it early",
             spelled(time)
         );
         let is_terminal = io::stderr().is_terminal();

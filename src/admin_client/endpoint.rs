@@ -9,14 +9,14 @@ use http::Uri;
 
 /// Where an admin listener is, and whether it has TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct AdminEndpoint {
     /// A name or an address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) has_tls: bool,
 }
 
-impl Target {
+impl AdminEndpoint {
     /// Returns how a listener is reached that listens on `address`: one that listens on all
     /// addresses is reached on loopback.
     pub(super) fn of_listener(address: SocketAddr, has_tls: bool) -> Self {
@@ -35,14 +35,14 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for AdminEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.has_tls { "https://" } else { "" })?;
         f.write_str(&self.authority())
     }
 }
 
-impl FromStr for Target {
+impl FromStr for AdminEndpoint {
     type Err = &'static str;
 
     /// Reads `host:port`, `http://host:port` or `https://host:port`. In a URL the port may be
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn addresses_and_urls_are_read() {
-        let read = |text: &str| text.parse::<Target>().map(|target| target.to_string());
+        let read = |text: &str| text.parse::<AdminEndpoint>().map(|endpoint| endpoint.to_string());
         for (text, shown) in [
             ("127.0.0.1:9901", "127.0.0.1:9901"),
             ("[::1]:9901", "[::1]:9901"),
@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_listener_on_all_addresses_is_reached_on_loopback() {
-        let reached = |text: &str| Target::of_listener(text.parse().unwrap(), false).authority();
+        let reached =
+            |text: &str| AdminEndpoint::of_listener(text.parse().unwrap(), false).authority();
         assert_eq!(reached("0.0.0.0:9901"), "127.0.0.1:9901");
         assert_eq!(reached("[::]:9901"), "[::1]:9901");
         assert_eq!(reached("192.0.2.1:9901"), "192.0.2.1:9901");

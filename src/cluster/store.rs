@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    config::{LocalShare, Store as Settings},
+    config::{LocalShare, StoreSettings},
     flow::Instant,
     route::Seed,
 };
@@ -53,7 +53,7 @@ const STALE_PAUSE: Duration = Duration::from_mins(10);
 /// A store, as this process sees it.
 #[derive(Debug)]
 pub struct Store {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<StoreSettings>,
     pub(super) scripts: Scripts,
     /// This process's name there.
     pub(super) name: String,
@@ -124,7 +124,7 @@ pub struct StoreReading {
 
 impl Store {
     /// Returns a store that none of so many workers has reached yet.
-    pub fn new(settings: Settings, workers: NonZeroUsize) -> Self {
+    pub fn new(settings: StoreSettings, workers: NonZeroUsize) -> Self {
         // As `Seed::random` takes it from the system's random numbers.
         let secret = [(); 2].map(|()| RandomState::new().hash_one(()));
         // Others return after a pause and one attempt to connect; the lease is for more of these.
@@ -432,7 +432,7 @@ mod tests {
     use crate::config::StoreKind;
 
     fn store(workers: usize) -> Store {
-        let settings = Settings {
+        let settings = StoreSettings {
             nodes: Vec::new(),
             kind: StoreKind::Single,
             is_tls: false,

@@ -48,8 +48,8 @@ pub use plan::{
     Certificates, ClientTimeouts, Collector, Cost, Except, HeaderEdits, HeaderText, Jwt, Limit,
     Limits, ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond,
     RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
-    Settings, Store, StoreKind, Syntax, Template, Text as TemplateText, Tracing, UpstreamOptions,
-    UpstreamPlan, UpstreamTls,
+    Settings, StoreKind, StoreSettings, Syntax, Template, Text as TemplateText, Tracing,
+    UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

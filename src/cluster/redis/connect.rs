@@ -1,6 +1,6 @@
 //! Connects to one server, or to the primary that sentinels name.
 
-use crate::config::{Secret, Store as Settings};
+use crate::config::{Secret, StoreSettings};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
@@ -27,7 +27,7 @@ pub(in crate::cluster) async fn query_all(
 
 /// Connects to one server.
 pub(super) async fn open(
-    settings: &Settings,
+    settings: &StoreSettings,
     host: &str,
     port: u16,
 ) -> RedisResult<MultiplexedConnection> {
@@ -43,7 +43,7 @@ pub(super) async fn open(
 
 /// Connects to one server with this login.
 pub(super) async fn open_as(
-    settings: &Settings,
+    settings: &StoreSettings,
     host: &str,
     port: u16,
     login: RedisConnectionInfo,
@@ -67,7 +67,7 @@ pub(super) async fn multiplexed(client: &Client) -> RedisResult<MultiplexedConne
 /// Asks all sentinels at once for the primary of this name. The first answer counts, so that no
 /// sentinel that hangs delays the others.
 pub(super) async fn first_named(
-    settings: &Settings,
+    settings: &StoreSettings,
     primary: &str,
     login: (Option<&str>, Option<&Secret>),
 ) -> RedisResult<Client> {
@@ -98,7 +98,7 @@ pub(super) async fn first<T: 'static>(
 
 /// Returns a client for one sentinel.
 fn sentinel(
-    settings: &Settings,
+    settings: &StoreSettings,
     node: ConnectionAddr,
     primary: &str,
     login: (Option<&str>, Option<&Secret>),
@@ -133,7 +133,7 @@ fn sentinel(
     builder.build()
 }
 
-fn addr(settings: &Settings, host: &str, port: u16) -> ConnectionAddr {
+fn addr(settings: &StoreSettings, host: &str, port: u16) -> ConnectionAddr {
     let host = host.to_owned();
     if settings.is_tls {
         ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
@@ -148,7 +148,7 @@ fn tcp() -> TcpSettings {
 }
 
 /// Reads the trusted certificates, if the configuration names a file.
-fn certificates(settings: &Settings) -> RedisResult<Option<TlsCertificates>> {
+fn certificates(settings: &StoreSettings) -> RedisResult<Option<TlsCertificates>> {
     let Some(file) = settings.ca.as_ref().filter(|_| settings.is_tls) else { return Ok(None) };
     Ok(Some(TlsCertificates { client_tls: None, root_cert: Some(fs::read(file)?) }))
 }

@@ -17,7 +17,7 @@ use crate::{
         limits::PATIENCE,
         script::is_unknown,
     },
-    config::Store as Settings,
+    config::StoreSettings,
 };
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -107,7 +107,7 @@ impl Nodes {
     }
 
     /// Asks some healthy nodes for the slots, or else all known nodes.
-    async fn ask_slots(&self, settings: &Arc<Settings>, clock: &Clock) -> RedisResult<Slots> {
+    async fn ask_slots(&self, settings: &Arc<StoreSettings>, clock: &Clock) -> RedisResult<Slots> {
         let mut asked = JoinSet::new();
         for (at, connection) in self.healthy().take(ASKED) {
             let Some(node) = self.0.slots.nodes.get(at) else { continue };
@@ -246,7 +246,7 @@ impl Nodes {
 
 /// Returns how long connecting to a node may take: other attempts must have time after a node that
 /// hangs.
-fn patience(settings: &Settings) -> Duration {
+fn patience(settings: &StoreSettings) -> Duration {
     (settings.connect_timeout / 4).max(settings.timeout.min(settings.connect_timeout / 3))
 }
 
@@ -254,7 +254,7 @@ fn patience(settings: &Settings) -> Duration {
 /// because the former may be gone. The first answer counts, so that no node that hangs delays the
 /// others.
 async fn ask_anew(
-    settings: &Arc<Settings>,
+    settings: &Arc<StoreSettings>,
     clock: &Clock,
     last: Option<&Slots>,
 ) -> RedisResult<Slots> {

@@ -4,7 +4,7 @@
 use super::connect::{open, open_as};
 use crate::{
     clock::Clock,
-    config::{Store as Settings, StoreKind},
+    config::{StoreKind, StoreSettings},
 };
 use core::time::Duration;
 use redis::{
@@ -37,7 +37,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Begins to ask, unless that is running or the store has no sentinels. Each sentinel may take
     /// `limit`.
-    pub(super) fn begin(&mut self, settings: &Arc<Settings>, clock: &Clock, limit: Duration) {
+    pub(super) fn begin(&mut self, settings: &Arc<StoreSettings>, clock: &Clock, limit: Duration) {
         if matches!(settings.kind, StoreKind::Sentinel { .. }) && self.running.is_empty() {
             self.running.spawn(ask_all(Arc::clone(settings), clock.clone(), limit));
         }
@@ -57,7 +57,7 @@ impl Watch {
 
 /// Returns the primary of the latest failover that any sentinel names; if they differ, the one that
 /// most of them name.
-async fn ask_all(settings: Arc<Settings>, clock: Clock, limit: Duration) -> Option<Primary> {
+async fn ask_all(settings: Arc<StoreSettings>, clock: Clock, limit: Duration) -> Option<Primary> {
     let mut asked = JoinSet::new();
     for (host, port) in settings.nodes.clone() {
         let settings = Arc::clone(&settings);
@@ -79,7 +79,7 @@ async fn ask_all(settings: Arc<Settings>, clock: Clock, limit: Duration) -> Opti
         .map(|(primary, _)| primary)
 }
 
-async fn ask(settings: &Settings, host: &str, port: u16) -> RedisResult<Option<Primary>> {
+async fn ask(settings: &StoreSettings, host: &str, port: u16) -> RedisResult<Option<Primary>> {
     let StoreKind::Sentinel { primary, user, password } = &settings.kind else { return Ok(None) };
     let mut login = RedisConnectionInfo::default();
     if let Some(user) = user {
@@ -104,7 +104,7 @@ fn read(fields: &HashMap<String, String>) -> Option<Primary> {
 
 /// Connects to a server, if its role is that of a primary.
 pub(super) async fn connect(
-    settings: &Settings,
+    settings: &StoreSettings,
     primary: &Primary,
 ) -> RedisResult<MultiplexedConnection> {
     let mut connection = open(settings, &primary.host, primary.port).await?;

@@ -5,7 +5,7 @@ use crate::{
     config::{
         decode::{At, Key},
         diagnostics::{Lint, Problem, SourceSpan},
-        plan::{Store, StoreKind, certificate},
+        plan::{StoreKind, StoreSettings, certificate},
         read::source::Files,
         spec::{
             OnStoreError, RedisUrl, Scope, StoreSpec,
@@ -17,7 +17,11 @@ use crate::{
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 impl Compiler {
-    pub(super) fn store(&mut self, spec: Option<&StoreSpec>, files: &Files) -> Option<Arc<Store>> {
+    pub(super) fn store(
+        &mut self,
+        spec: Option<&StoreSpec>,
+        files: &Files,
+    ) -> Option<Arc<StoreSettings>> {
         let spec = spec?;
         self.has_store = true;
         let urls = spec.redis.items();
@@ -46,7 +50,7 @@ impl Compiler {
         if let Some(Err(problem)) = spec.ca.path().map(|ca| trusted(&ca, is_tls, files)) {
             self.error(problem);
         }
-        Some(Arc::new(Store {
+        Some(Arc::new(StoreSettings {
             nodes: urls.iter().map(|at| at.value.0.node.clone()).collect(),
             kind,
             is_tls,

@@ -34,7 +34,7 @@ pub use route::{
 pub use server_verifier::{ListedNames, ServerVerifier};
 pub use settings::{ClientTimeouts, Limits, Settings};
 pub(super) use store::name_in_store;
-pub use store::{Store, StoreKind};
+pub use store::{StoreKind, StoreSettings};
 pub use template::{Piece, Placeholder, Template, Text};
 pub(super) use template::{Token, tokens};
 pub use upstream::{AnswerLimits, UpstreamOptions, UpstreamPlan};

@@ -1,6 +1,6 @@
 //! What holds for the gateway as a whole.
 
-use super::{Admin, Store, Tracing};
+use super::{Admin, StoreSettings, Tracing};
 use crate::config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds};
 use http::HeaderValue;
 use ipnet::IpNet;
@@ -43,7 +43,7 @@ pub struct Settings {
     /// Which requests are recorded as traces; `None`: none is, and `traceparent` is left alone.
     pub tracing: Option<Arc<Tracing>>,
     /// What gateways share, if they do; read at start only.
-    pub store: Option<Arc<Store>>,
+    pub store: Option<Arc<StoreSettings>>,
 }
 
 impl Settings {

@@ -8,7 +8,7 @@ use std::{path::PathBuf, time::Duration};
 
 /// Where the store is, and how it is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store {
+pub struct StoreSettings {
     /// Hosts and ports: of the store, of its nodes, or of the sentinels; at least one.
     pub nodes: Vec<(String, u16)>,
     /// What they are.

@@ -4,7 +4,7 @@ use super::promise::{breaker_promise, byte_rate, count, pacing_promise, promise,
 use crate::{
     config::HeaderCase,
     config::{
-        plan::{Cost, Plan, RoutePlan, RulePlan, Store, StoreKind, Tracing, UpstreamPlan},
+        plan::{Cost, Plan, RoutePlan, RulePlan, StoreKind, StoreSettings, Tracing, UpstreamPlan},
         spec::{OnMissing, OnStoreError, word},
     },
     flow::{Algorithm, Keyed, Rule, breaker},
@@ -351,7 +351,7 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     writeln!(out, "  workers {}, drain_timeout {}", settings.workers, short(settings.drain_timeout))
 }
 
-fn write_store(out: &mut String, store: &Store) -> fmt::Result {
+fn write_store(out: &mut String, store: &StoreSettings) -> fmt::Result {
     let kind = match &store.kind {
         StoreKind::Single => "one server".to_owned(),
         StoreKind::Sentinel { primary, .. } => {

@@ -61,12 +61,12 @@ pub struct StoreConnection {
     pub(super) seed: Seed,
     /// Identifies the connection.
     pub(in crate::cluster) number: u64,
-    pub(super) answers: Arc<Answers>,
+    pub(super) answers: Arc<LastAnswers>,
 }
 
 /// When each node, or the only server, last answered a call in time.
 #[derive(Default)]
-pub(super) struct Answers(Mutex<HashMap<Option<usize>, Instant>>);
+pub(super) struct LastAnswers(Mutex<HashMap<Option<usize>, Instant>>);
 
 impl StoreConnection {
     /// Returns the secret of the fingerprints that all gateways share.
@@ -246,7 +246,7 @@ impl CallRoute {
     }
 }
 
-impl Answers {
+impl LastAnswers {
     fn note(&self, node: Option<usize>, now: Instant) {
         self.lock().insert(node, now);
     }

@@ -10,7 +10,7 @@ use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
 use tokio::task::JoinSet;
 
 /// The answer to a question: `None` if a glance found something new.
-pub(super) type Answer = Result<Option<SyncReply>, StoreError>;
+pub(super) type SyncResult = Result<Option<SyncReply>, StoreError>;
 
 impl StoreConnection {
     /// Returns the node that has the states of a rule, in a Redis Cluster.
@@ -29,7 +29,7 @@ impl StoreConnection {
         self,
         node: Option<usize>,
         questions: &[Question],
-    ) -> Result<Vec<Answer>, StoreError> {
+    ) -> Result<Vec<SyncResult>, StoreError> {
         let (glances, pushes) =
             questions.iter().partition::<Vec<_>, _>(|question| question.is_glance());
         let found = tokio::join!(self.glance(node, &glances), self.push(&pushes));
@@ -48,7 +48,7 @@ impl StoreConnection {
         &self,
         node: Option<usize>,
         glances: &[&Question],
-    ) -> Result<Vec<Answer>, StoreError> {
+    ) -> Result<Vec<SyncResult>, StoreError> {
         let nothing = || glances.iter().map(|_| Ok(None)).collect();
         // A rule at a node that fails gets that answer by a call of its own.
         let Some(mut connection) = self.server(node).filter(|_| !glances.is_empty()) else {
@@ -82,7 +82,7 @@ impl StoreConnection {
     }
 
     /// Makes a call about each of these rules, in a Redis Cluster at the node that has it.
-    async fn push(&self, pushes: &[&Question]) -> Result<Vec<Answer>, StoreError> {
+    async fn push(&self, pushes: &[&Question]) -> Result<Vec<SyncResult>, StoreError> {
         let answers = match self.server(None) {
             Some(only) => self.push_all(only, pushes).await?,
             None => self.push_each(pushes).await,

@@ -21,9 +21,9 @@ pub(super) const STALE: Duration = Duration::from_hours(12);
 pub(super) struct Rule {
     pub(super) shared: Shared,
     pub(super) sync: Arc<RuleSync>,
-    pub(super) source: Source,
+    pub(super) source: SyncedSlot,
     /// Slots that an edit has removed or reset, and whose deltas are not all sent.
-    pub(super) former: Vec<Source>,
+    pub(super) former: Vec<SyncedSlot>,
     /// Whether an edit has removed the rule, so that only its former slots have deltas.
     pub(super) is_gone: bool,
     /// When the next sync begins.
@@ -52,7 +52,7 @@ pub(super) struct Rule {
 
 /// A slot that counts for a rule.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct SyncedSlot {
     pub(super) gate: Arc<Gate>,
     pub(super) slot: SlotId,
     /// Whether it knows the store's clock, which deltas need.
@@ -68,7 +68,7 @@ pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = R
             Some(Rule {
                 shared: rule.shared.clone()?,
                 sync: Arc::clone(rule.sync()?),
-                source: Source {
+                source: SyncedSlot {
                     gate: Arc::clone(&route.gate),
                     slot: rule.slot,
                     has_clock: false,
@@ -258,7 +258,7 @@ impl Rule {
     }
 }
 
-impl Source {
+impl SyncedSlot {
     /// Returns the identity of the slot.
     pub(super) fn id(&self) -> (*const Gate, SlotId) {
         (Arc::as_ptr(&self.gate), self.slot)

@@ -10,7 +10,7 @@
 use super::{
     call::{MOST_STATES, Question},
     lane::Lane,
-    push::Answer,
+    push::SyncResult,
     rule::{GLANCE, Rule, STALE, rules},
 };
 use crate::{
@@ -71,7 +71,7 @@ struct Asked {
 struct Answered {
     number: u64,
     came: Instant,
-    answers: Result<Vec<Answer>, StoreError>,
+    answers: Result<Vec<SyncResult>, StoreError>,
 }
 
 impl SyncTask {

@@ -96,7 +96,7 @@ impl SyncTask {
     }
 
     /// Has the latest round trip answered.
-    fn answer(&mut self, now: Instant, answer: impl Fn(&Arc<str>) -> Answer) {
+    fn answer(&mut self, now: Instant, answer: impl Fn(&Arc<str>) -> SyncResult) {
         let number = self.round_trips;
         let answers = self.asked[&number].names.iter().map(answer).collect();
         assert!(self.hear(Ok(Answered { number, came: now, answers: Ok(answers) })));

@@ -22,7 +22,7 @@ use core::{
 };
 use equal::{Event, Store};
 use flowgate::{
-    cluster::{Ask, Lease, Recorded},
+    cluster::{Ask, Lease, RecordedCalls},
     flow::{
         Algorithm, Decision, Instant, Key, Keyed, Rate, Rule, Rules, Stored,
         limiter::{
@@ -137,7 +137,7 @@ fn the_store_decides_as_a_gate_does_about_any_arrivals_under_any_rules() {
 #[test]
 fn a_lease_that_is_asked_for_again_is_charged_once() {
     let server = server::Server::start();
-    let recorded = Recorded::new();
+    let recorded = RecordedCalls::new();
     let mut store = server.connection();
     recorded.load().exec(&mut store).expect("the scripts are in order");
     let rule = Stored::new(&Algorithm::Concurrency(concurrency::Config { limit: 9 }));
@@ -167,7 +167,7 @@ fn a_lease_that_is_asked_for_again_is_charged_once() {
 #[test]
 fn a_grant_in_the_store_admits_what_it_is_and_leaves_no_trace() {
     let server = server::Server::start();
-    let recorded = Recorded::new();
+    let recorded = RecordedCalls::new();
     let mut store = server.connection();
     recorded.load().exec(&mut store).expect("the scripts are in order");
     let rate = Rate::new(4, Duration::from_secs(3_600)).expect("a rate");
@@ -192,7 +192,7 @@ fn a_grant_in_the_store_admits_what_it_is_and_leaves_no_trace() {
             let asks = [Ask { name: &name, rule: &rule, key: None, cost, is_dry_run }];
             let call = recorded.call(&asks, lease, Instant::from_nanos(TODAY));
             let answer = call.query(&mut store).expect("an answer");
-            let verdicts = Recorded::read(&asks, &answer).expect("a decision");
+            let verdicts = RecordedCalls::read(&asks, &answer).expect("a decision");
             let passes = matches!(verdicts.answers[0].decision, Decision::Pass);
             assert_eq!(verdicts.is_admitted, passes || is_dry_run);
             (passes, verdicts.answers[0].used, verdicts.has_grant[0])

@@ -19,7 +19,7 @@ mod hello;
 mod in_time;
 mod leases;
 mod limits;
-mod recorded;
+mod recorded_calls;
 mod redis;
 mod script;
 mod store;
@@ -34,7 +34,7 @@ pub use decide::{
 };
 pub use error::StoreError;
 pub use leases::held::Held;
-pub use recorded::Recorded;
+pub use recorded_calls::RecordedCalls;
 pub use redis::StoreConnection;
 pub use store::{ROUND_TRIP_BOUNDS, Store, StoreReading};
 pub use sync::{

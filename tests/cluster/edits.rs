@@ -7,7 +7,7 @@ use crate::{
 };
 use core::time::Duration;
 use flowgate::{
-    cluster::{Ask, Lease, Recorded, Verdicts},
+    cluster::{Ask, Lease, RecordedCalls, Verdicts},
     flow::{
         Algorithm, Decision, Instant, Rate, Stored,
         limiter::{fixed_window, sliding_counter, sliding_window, token_bucket},
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A store that decides about one rule at a time.
 struct Store {
     connection: redis::Connection,
-    recorded: Recorded,
+    recorded: RecordedCalls,
     _server: Server,
 }
 
@@ -28,7 +28,7 @@ impl Store {
     fn start() -> Self {
         let server = Server::start();
         let mut connection = server.connection();
-        let recorded = Recorded::new();
+        let recorded = RecordedCalls::new();
         recorded.load().exec(&mut connection).expect("the scripts are in order");
         Self { connection, recorded, _server: server }
     }
@@ -37,7 +37,7 @@ impl Store {
         let asks = [Ask { name, rule, key: None, cost, is_dry_run: false }];
         let call = self.recorded.call(&asks, Lease { name: "-", micros: 0 }, now);
         let answer = call.query(&mut self.connection).expect("an answer");
-        Recorded::read(&asks, &answer).expect("verdicts")
+        RecordedCalls::read(&asks, &answer).expect("verdicts")
     }
 
     fn passes(&mut self, name: &str, rule: &Arc<Stored>, cost: u64, now: Instant) -> bool {

@@ -6,7 +6,7 @@ use core::{
     time::Duration,
 };
 use flowgate::{
-    cluster::{Ask, Lease, Recorded, Verdicts},
+    cluster::{Ask, Lease, RecordedCalls, Verdicts},
     flow::{
         Claim, Decision, Gate, Instant, Key, Permit, Quota, Reason, Rules, SlotId, Stored,
         Unstorable, Verdict,
@@ -27,7 +27,7 @@ pub(crate) enum Event {
 /// A store, to be asked about traces, each under a name of its own.
 pub(crate) struct Store {
     connection: redis::Connection,
-    recorded: Recorded,
+    recorded: RecordedCalls,
     _server: Server,
 }
 
@@ -41,7 +41,7 @@ impl Store {
     pub(crate) fn start() -> Self {
         let server = Server::start();
         let mut connection = server.connection();
-        let recorded = Recorded::new();
+        let recorded = RecordedCalls::new();
         recorded.load().exec(&mut connection).expect("the scripts are in order");
         Self { connection, recorded, _server: server }
     }
@@ -64,7 +64,7 @@ impl Store {
                         let asks = ask(&rules, asks);
                         let lease = Lease { name: &id.to_string(), micros: LONG };
                         pipe.add_command(self.recorded.call(&asks, lease, *now));
-                        leases.insert(*id, Recorded::leases(&asks, lease));
+                        leases.insert(*id, RecordedCalls::leases(&asks, lease));
                     }
                     Event::End { of } => {
                         permits.remove(of);
@@ -80,7 +80,7 @@ impl Store {
             });
             assert_eq!(answers.len(), expected.len());
             for (((event, asks), expected), answer) in arrivals.zip(expected).zip(&answers) {
-                let verdicts = Recorded::read(&asks, answer);
+                let verdicts = RecordedCalls::read(&asks, answer);
                 assert!(verdicts.is_ok(), "{name}: {event:?}: {verdicts:?}: {answer:?}");
                 let verdicts = verdicts.expect("just asserted");
                 assert_eq!(compared(&asks, &verdicts), expected, "{name}: {event:?}: {answer:?}");

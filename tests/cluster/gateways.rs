@@ -3,7 +3,7 @@
 use crate::server::Server;
 use core::time::Duration;
 use flowgate::{
-    cluster::{MOST_STATES, Push, Recorded, SyncReply, line, most_deltas},
+    cluster::{MOST_STATES, Push, RecordedCalls, SyncReply, line, most_deltas},
     flow::{
         Algorithm, Claim, Gate, Instant, Key, Keyed, RoundTrip, Rule, Rules, SlotId, StateName,
         Stored, limiter::SyncedConfig,
@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, sync::Arc};
 /// A store, and what calls it.
 pub(crate) struct Store {
     connection: redis::Connection,
-    recorded: Recorded,
+    recorded: RecordedCalls,
     _server: Server,
     /// How many calls it took.
     pub(crate) calls: u64,
@@ -58,7 +58,7 @@ impl Store {
     pub(crate) fn start() -> Self {
         let server = Server::start();
         let mut connection = server.connection();
-        let recorded = Recorded::new();
+        let recorded = RecordedCalls::new();
         recorded.load().exec(&mut connection).expect("the scripts are in order");
         let behind = Duration::ZERO;
         Self { connection, recorded, _server: server, calls: 0, behind, was_set_back: false }

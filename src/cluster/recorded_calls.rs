@@ -11,11 +11,11 @@ use redis::{Cmd, Pipeline, Value};
 
 /// Makes calls at recorded times, and reads their answers.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedCalls {
     scripts: Scripts,
 }
 
-impl Recorded {
+impl RecordedCalls {
     /// Returns the calls of the scripts as they are live.
     #[expect(clippy::new_without_default, reason = "nothing holds one by default")]
     pub fn new() -> Self {

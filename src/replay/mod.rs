@@ -29,7 +29,7 @@ pub use engine::{ArrivalResult, Engine, Unreached};
 pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
 pub use input::{BadLine, BadLines, Format, InputError, Inputs};
 pub use report::{
-    CalendarReport, Collector, Column, RejectedKey, RejectedKeys, ReplayReport, RouteReport,
+    CalendarReport, Collector, Column, RejectedClient, RejectedClients, ReplayReport, RouteReport,
     RuleReport, Timeline, WorstReport,
 };
 pub(crate) use report::{escaped, escaped_lines};

@@ -15,7 +15,7 @@ const MOST_KEYS: usize = 100_000;
 
 #[derive(Debug)]
 pub(super) struct TopKeys {
-    counts: HashMap<u128, RejectedKey, RandomState>,
+    counts: HashMap<u128, RejectedClient, RandomState>,
     /// The most counters.
     most: usize,
     /// The most rejections of a client without a counter. Each increase takes one from half of the
@@ -25,7 +25,7 @@ pub(super) struct TopKeys {
 
 /// A rejected client with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RejectedKey {
+pub struct RejectedClient {
     /// Its key as text.
     pub key: String,
     /// The fewest rejections that it can have.
@@ -36,9 +36,9 @@ pub struct RejectedKey {
 
 /// The clients that a rule rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RejectedKeys {
+pub struct RejectedClients {
     /// The most often rejected ones.
-    pub top: Vec<RejectedKey>,
+    pub top: Vec<RejectedClient>,
     /// The fewest rejected clients that there were.
     pub count: usize,
     /// Whether `count` and `top` are exact.
@@ -69,7 +69,7 @@ impl TopKeys {
         if self.counts.len() >= self.most {
             self.give_up();
         }
-        let counter = RejectedKey { key: show(), at_least: 1, at_most: self.given_up + 1 };
+        let counter = RejectedClient { key: show(), at_least: 1, at_most: self.given_up + 1 };
         self.counts.insert(fingerprint, counter);
     }
 
@@ -84,21 +84,21 @@ impl TopKeys {
     }
 
     /// Returns the `most` most rejected clients, and how many there were.
-    pub(super) fn top(self, most: usize) -> RejectedKeys {
+    pub(super) fn top(self, most: usize) -> RejectedClients {
         let is_exact = self.given_up == 0;
         let count = if is_exact { self.counts.len() } else { self.most };
-        let mut top: Vec<RejectedKey> = self.counts.into_values().collect();
+        let mut top: Vec<RejectedClient> = self.counts.into_values().collect();
         top.sort_unstable_by(|a, b| {
             (Reverse(a.at_least), &a.key).cmp(&(Reverse(b.at_least), &b.key))
         });
         let rest = top.iter().skip(most).map(|known| known.at_most).max();
         top.truncate(most);
         let rest_at_most = rest.unwrap_or(0).max(self.given_up);
-        RejectedKeys { top, count, is_exact, rest_at_most }
+        RejectedClients { top, count, is_exact, rest_at_most }
     }
 }
 
-impl RejectedKey {
+impl RejectedClient {
     /// Formats the count: `×7`, or `×5 to 7`.
     pub(super) fn times(&self) -> String {
         match (self.at_least, self.at_most) {
@@ -108,7 +108,7 @@ impl RejectedKey {
     }
 }
 
-impl RejectedKeys {
+impl RejectedClients {
     /// Describes the clients outside `top`.
     pub(super) fn more(&self) -> String {
         let Self { count, is_exact, rest_at_most, .. } = self;
@@ -138,7 +138,7 @@ mod tests {
         let crowd = 0..100_000;
         let rejections: Vec<u128> = crowd.chain(core::iter::repeat_n(200_000, 1000)).collect();
         let keys = noted(1000, &rejections).top(1);
-        let RejectedKey { key, at_least: 1000, at_most } = &keys.top[0] else {
+        let RejectedClient { key, at_least: 1000, at_most } = &keys.top[0] else {
             panic!("{keys:?}");
         };
         assert!(key == "200000" && (1000..=1200).contains(at_most), "{keys:?}");
@@ -148,10 +148,13 @@ mod tests {
     #[test]
     fn nothing_is_uncertain_while_all_have_a_counter() {
         let keys = noted(4, &[1, 2, 3, 4, 4]).top(2);
-        let exact =
-            |key: &str, times| RejectedKey { key: key.to_owned(), at_least: times, at_most: times };
+        let exact = |key: &str, times| RejectedClient {
+            key: key.to_owned(),
+            at_least: times,
+            at_most: times,
+        };
         let top = vec![exact("4", 2), exact("1", 1)];
-        assert_eq!(keys, RejectedKeys { top, count: 4, is_exact: true, rest_at_most: 1 });
+        assert_eq!(keys, RejectedClients { top, count: 4, is_exact: true, rest_at_most: 1 });
         assert_eq!(keys.more(), " and 2 more");
         assert_eq!(noted(3, &[1, 2, 3, 4]).top(1).more(), " and at least 2 more, each ×1 at most");
     }

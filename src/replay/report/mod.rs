@@ -8,7 +8,7 @@ mod timeline;
 mod worst;
 
 pub(super) use html::HtmlReport;
-pub use keys::{RejectedKey, RejectedKeys};
+pub use keys::{RejectedClient, RejectedClients};
 pub(super) use svg::draw;
 pub(crate) use svg::{escaped, escaped_lines};
 pub(super) use text::write;
@@ -117,7 +117,7 @@ pub struct RuleReport {
     /// For a calendar rule, whose windows vary: where `used` was reached.
     pub calendar: Option<CalendarReport>,
     /// The clients that it rejected most often.
-    pub keys: RejectedKeys,
+    pub keys: RejectedClients,
 }
 
 /// The calendar window in which most passed.

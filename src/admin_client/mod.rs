@@ -1,7 +1,7 @@
 //! The client of the admin listener, for every command that asks a running gateway.
 //!
-//! A command has [`AdminOptions`] among its options, makes a [`AdminClient`] of them, and asks within
-//! [`run`]. Every wait has an end, and every answer a greatest size.
+//! A command has [`AdminOptions`] among its options, makes an [`AdminClient`] of them, and asks
+//! within [`run`]. Every wait has an end, and every answer a greatest size.
 
 mod client;
 mod endpoint;

@@ -1,5 +1,5 @@
-//! Authenticates clients: passwords, what the process remembers of them, and tokens. Pure: files come
-//! as bytes, time as values; the caller waits and locks.
+//! Authenticates clients: passwords, what the process remembers of them, and tokens. Pure: files
+//! come as bytes, time as values; the caller waits and locks.
 
 mod attempts;
 mod credentials;

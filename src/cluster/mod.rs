@@ -5,8 +5,8 @@
 //! [`flow`](crate::flow) does. The gateway derives the reason and the wait from the state in the
 //! answer, by the same formulas ([`Stored`](crate::flow::Stored)).
 //!
-//! Each worker has a [`StoreClient`], which gives a request a [`StoreConnection`], or none while the
-//! store fails: no request waits for a connection, nor for an answer longer than the limit of a
+//! Each worker has a [`StoreClient`], which gives a request a [`StoreConnection`], or none while
+//! the store fails: no request waits for a connection, nor for an answer longer than the limit of a
 //! call. All workers share a [`Store`], which counts and logs.
 
 mod change;

@@ -91,8 +91,8 @@ pub struct Here<'a> {
 
 impl Preview {
     /// Decides about a request that arrives at `now`, and charges the new file's rules. `identify`
-    /// returns its client's user by a route of the new file, which may ask for the same as the route
-    /// in force, and `known` where its key comes from.
+    /// returns its client's user by a route of the new file, which may ask for the same as the
+    /// route in force, and `known` where its key comes from.
     /// `None` if that would take long, which is counted.
     pub fn decide(
         &self,

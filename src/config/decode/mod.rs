@@ -1,7 +1,7 @@
 //! From the tree to the types of `spec`, by serde, without stopping at an error.
 //!
-//! A value that cannot be read is reported with its span, its [`Key`] is left empty, and the rest is
-//! read: all problems of a file come in one run.
+//! A value that cannot be read is reported with its span, its [`Key`] is left empty, and the rest
+//! is read: all problems of a file come in one run.
 
 mod access;
 mod deserializer;

@@ -14,7 +14,8 @@ use std::sync::{
     mpsc::{Receiver, RecvError, Sender, TryRecvError, channel},
 };
 
-/// The most changes that may wait to be sent, some 100 MB. Beyond it they are lost: see [`JournalReader::is_lost`].
+/// The most changes that may wait to be sent, some 100 MB. Beyond it they are lost:
+/// see [`JournalReader::is_lost`].
 const MAX_WAITING: usize = 1 << 20;
 
 /// A change of an exported state.

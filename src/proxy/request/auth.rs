@@ -61,8 +61,8 @@ impl Passwords {
         Self { memory: Mutex::default(), seed: Seed::random(), turns }
     }
 
-    /// Reports which user has sent a request with these `headers`, which came at `now`, by the wall's clock
-    /// at `wall`.
+    /// Reports which user has sent a request with these `headers`, which came at `now`, by the
+    /// wall's clock at `wall`.
     pub(crate) fn check(
         &self,
         auth: &Auth,

@@ -1,4 +1,4 @@
-//! Servers that answer nothing, as behind a network that drops packets: which requests wait for them.
+//! Servers that answer nothing, as behind a network that drops packets: which requests wait.
 
 use super::{TestProxy, read_head, secs};
 use crate::{

@@ -1,6 +1,6 @@
 //! Conditions on header lines and query parameters.
 
-use super::{Invalid, pattern::Pattern};
+use super::{ParseError, pattern::Pattern};
 use crate::http1::Fields;
 use core::fmt;
 use http::HeaderName;
@@ -26,7 +26,7 @@ impl FieldPattern {
     /// # Errors
     ///
     /// An empty name.
-    pub fn equals(name: &str, value: &str) -> Result<Self, Invalid> {
+    pub fn equals(name: &str, value: &str) -> Result<Self, ParseError> {
         Self::new(name, Value::Equals(value.trim_matches([' ', '\t']).into()))
     }
 
@@ -35,7 +35,7 @@ impl FieldPattern {
     /// # Errors
     ///
     /// An empty name.
-    pub fn present(name: &str) -> Result<Self, Invalid> {
+    pub fn present(name: &str) -> Result<Self, ParseError> {
         Self::new(name, Value::Present)
     }
 
@@ -44,13 +44,13 @@ impl FieldPattern {
     /// # Errors
     ///
     /// An empty name; an expression that does not parse or is too large.
-    pub fn regex(name: &str, regex: &str) -> Result<Self, Invalid> {
+    pub fn regex(name: &str, regex: &str) -> Result<Self, ParseError> {
         Self::new(name, Value::Regex(Pattern::new(regex)?))
     }
 
-    fn new(name: &str, value: Value) -> Result<Self, Invalid> {
+    fn new(name: &str, value: Value) -> Result<Self, ParseError> {
         if name.is_empty() {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 "the name is empty",
                 "write the name of the field to look at",
             ));
@@ -94,9 +94,9 @@ impl fmt::Display for FieldPattern {
 /// # Errors
 ///
 /// Characters that no header name has.
-pub fn name(text: &str) -> Result<HeaderName, Invalid> {
+pub fn name(text: &str) -> Result<HeaderName, ParseError> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
-        Invalid::new(
+        ParseError::new(
             format!("`{}` is not a header name", text.escape_debug()),
             "letters, digits and hyphens, such as `x-tenant`",
         )

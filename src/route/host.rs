@@ -1,6 +1,6 @@
 //! The canonical form of hosts, and host patterns.
 
-use super::Invalid;
+use super::ParseError;
 use core::{fmt, net::Ipv6Addr};
 use std::borrow::Cow;
 
@@ -114,10 +114,10 @@ impl HostPattern {
     /// # Errors
     ///
     /// A port, a `*` elsewhere, or a [`BadHost`].
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
         let shown = text.escape_debug();
         if text == "*" {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 "`*` alone is not a host",
                 "leave `host` out to match every host",
             ));
@@ -127,13 +127,13 @@ impl HostPattern {
             None => (false, text),
         };
         if name.contains('*') {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 format!("`{shown}` has a `*` that is not its whole first label"),
                 "a wildcard must come first: `*.example.com`",
             ));
         }
         if name.rsplit(']').next().is_some_and(|end| end.contains(':')) {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 format!("`{shown}` has a port or is an IPv6 address without brackets"),
                 "write the host alone, an IPv6 address as `[2001:db8::1]`; ports belong to listeners",
             ));
@@ -144,10 +144,10 @@ impl HostPattern {
             } else {
                 "write an international name in its ASCII form, `xn--…`"
             };
-            Invalid::new(format!("`{shown}` is not a host: {bad}"), help)
+            ParseError::new(format!("`{shown}` is not a host: {bad}"), help)
         })?;
         if wildcard && host.starts_with('[') {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 format!("`{shown}` has a wildcard before an address"),
                 "leave the `*.` out",
             ));

@@ -1,7 +1,7 @@
 //! Client keys, by which rules count.
 
 use super::{
-    Invalid, Seed, Target, escape::Decoded, fingerprint::FingerprintHasher, header, query,
+    ParseError, Seed, Target, escape::Decoded, fingerprint::FingerprintHasher, header, query,
 };
 use crate::http1::Fields;
 use core::{fmt, net::IpAddr};
@@ -86,7 +86,7 @@ impl KeyPart {
     /// # Errors
     ///
     /// Another word, a name that cannot be one, or a prefix over 128.
-    pub fn parse(text: &str, v6_prefix: u8) -> Result<Self, Invalid> {
+    pub fn parse(text: &str, v6_prefix: u8) -> Result<Self, ParseError> {
         let (word, name) = match text.split_once(':') {
             Some((word, name)) => (word, Some(name)),
             None => (text, None),
@@ -96,7 +96,7 @@ impl KeyPart {
             ("client_ip", None) if v6_prefix <= 128 => {
                 Ok(Self::ClientIp { v6_prefix, v4_prefix: 32 })
             }
-            ("client_ip", None) => Err(Invalid::new(
+            ("client_ip", None) => Err(ParseError::new(
                 format!("an IPv6 address has no {v6_prefix} bits"),
                 "128 at the most; 64 is usual",
             )),
@@ -108,13 +108,14 @@ impl KeyPart {
             ("cookie", Some(name)) => part_name(name).map(Self::Cookie),
             ("query", Some(name)) => part_name(name).map(Self::Query),
             ("jwt", Some(name)) => part_name(name).map(Self::Jwt),
-            ("header" | "cookie" | "query" | "jwt", None) => {
-                Err(Invalid::new(format!("`{word}` needs a name"), format!("write `{word}:NAME`")))
-            }
+            ("header" | "cookie" | "query" | "jwt", None) => Err(ParseError::new(
+                format!("`{word}` needs a name"),
+                format!("write `{word}:NAME`"),
+            )),
             ("ip" | "client-ip" | "remote_addr" | "$remote_addr" | "address", None) => {
-                Err(Invalid::new(format!("`{text}` is not a key"), "did you mean `client_ip`?"))
+                Err(ParseError::new(format!("`{text}` is not a key"), "did you mean `client_ip`?"))
             }
-            _ => Err(Invalid::new(
+            _ => Err(ParseError::new(
                 format!("`{}` is not a key", text.escape_debug()),
                 "one of route, client_ip, host, path, method, user, header:NAME, cookie:NAME, query:NAME, jwt:NAME, or a list of them",
             )),
@@ -263,13 +264,13 @@ fn cookies<'a>(headers: Fields<'a>, name: &str) -> impl Iterator<Item = &'a [u8]
     })
 }
 
-fn part_name(text: &str) -> Result<String, Invalid> {
+fn part_name(text: &str) -> Result<String, ParseError> {
     // Shown keys separate parts by commas.
     if text.is_empty()
         || text
             .contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | ';' | '='))
     {
-        return Err(Invalid::new(
+        return Err(ParseError::new(
             format!(
                 "`{}` is not the name of a cookie, a query parameter or a claim",
                 text.escape_debug()
@@ -315,9 +316,9 @@ impl KeySpec {
     /// # Errors
     ///
     /// No parts, more than eight, or one part twice.
-    pub fn new(parts: Vec<KeyPart>) -> Result<Self, Invalid> {
+    pub fn new(parts: Vec<KeyPart>) -> Result<Self, ParseError> {
         if parts.is_empty() || parts.len() > MAX_PARTS {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 format!("the key has {} parts", parts.len()),
                 format!(
                     "from one to {MAX_PARTS}; leave `key` out to count all requests of the route together"
@@ -326,7 +327,7 @@ impl KeySpec {
         }
         if let Some(twice) = (1..parts.len()).find(|index| parts[..*index].contains(&parts[*index]))
         {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 format!("the key names `{}` twice", parts[twice]),
                 "once is enough",
             ));

@@ -1,7 +1,7 @@
 //! A client's key as operators write it, and its fingerprint.
 
 use super::{
-    Invalid, KeyPart, KeySpec, Seed,
+    KeyPart, KeySpec, ParseError, Seed,
     fingerprint::FingerprintHasher,
     key::{MAX_SHOWN_PARTS, add_client},
     normal_path,
@@ -30,7 +30,7 @@ impl KeySpec {
     /// # Errors
     ///
     /// What is wrong with it.
-    pub fn read(&self, seed: &Seed, text: &str) -> Result<u128, Invalid> {
+    pub fn read(&self, seed: &Seed, text: &str) -> Result<u128, ParseError> {
         if let Some(fingerprint) = read_fingerprint(text) {
             return Ok(fingerprint);
         }
@@ -39,7 +39,7 @@ impl KeySpec {
             _ => text.split(", ").take(MAX_SHOWN_PARTS).collect(),
         };
         if values.len() != self.parts().len() {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 format!("the key has {} parts, `{self}`", self.parts().len()),
                 "write a value for each with a comma and a blank between them; if a value has \
                  these itself, write the fingerprint, `fp:…`",
@@ -54,9 +54,12 @@ impl KeySpec {
 }
 
 /// Adds the value of a part as a request with it does.
-fn add(part: &KeyPart, value: &str, fingerprint: &mut FingerprintHasher) -> Result<(), Invalid> {
+fn add(part: &KeyPart, value: &str, fingerprint: &mut FingerprintHasher) -> Result<(), ParseError> {
     if value.is_empty() {
-        return Err(Invalid::new(format!("`{part}` has no value"), "no client has an empty key"));
+        return Err(ParseError::new(
+            format!("`{part}` has no value"),
+            "no client has an empty key",
+        ));
     }
     match part {
         KeyPart::Route => {}
@@ -76,11 +79,11 @@ fn add(part: &KeyPart, value: &str, fingerprint: &mut FingerprintHasher) -> Resu
 }
 
 /// Reads an address, or a network by its first one.
-fn address(value: &str) -> Result<IpAddr, Invalid> {
+fn address(value: &str) -> Result<IpAddr, ParseError> {
     let network = || value.parse::<IpNet>().map(|network| network.network());
     value.parse().or_else(|_| network()).map_err(|_| {
         let message = format!("`{}` is not an address", value.escape_debug());
-        Invalid::new(message, "write it as in `192.0.2.1` or `2001:db8::/64`")
+        ParseError::new(message, "write it as in `192.0.2.1` or `2001:db8::/64`")
     })
 }
 

@@ -1,6 +1,6 @@
 //! Methods in the configuration.
 
-use super::Invalid;
+use super::ParseError;
 use http::Method;
 
 /// Reads a method. Registered methods are upper-case, so lower-case letters are an error.
@@ -8,15 +8,15 @@ use http::Method;
 /// # Errors
 ///
 /// An empty text, lower-case letters, or characters that no method has.
-pub fn parse(text: &str) -> Result<Method, Invalid> {
+pub fn parse(text: &str) -> Result<Method, ParseError> {
     let upper = text.to_ascii_uppercase();
     match Method::from_bytes(upper.as_bytes()) {
         Ok(method) if upper == text => Ok(method),
-        Ok(method) => Err(Invalid::new(
+        Ok(method) => Err(ParseError::new(
             format!("`{text}` is not a method: methods are upper-case"),
             format!("write `{method}`"),
         )),
-        Err(_) => Err(Invalid::new(
+        Err(_) => Err(ParseError::new(
             format!("`{}` is not a method", text.escape_debug()),
             "one word, such as `GET` or `POST`",
         )),

@@ -74,17 +74,17 @@ pub struct Target<'a> {
     pub identity: Option<&'a Identity>,
 }
 
-/// Why a pattern cannot be used, for the configuration's diagnostics.
+/// Why a pattern, a key or a method cannot be used, for the configuration's diagnostics.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Invalid {
+pub struct ParseError {
     /// What is wrong.
     pub message: String,
     /// What to write.
     pub help: String,
 }
 
-impl Invalid {
+impl ParseError {
     fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { message: message.into(), help: help.into() }
     }

@@ -1,6 +1,6 @@
 //! Path patterns.
 
-use super::{Invalid, literal_path, pattern::Pattern};
+use super::{ParseError, literal_path, pattern::Pattern};
 use core::fmt;
 
 /// The longest pattern, in bytes.
@@ -64,7 +64,7 @@ impl PathPattern {
     /// # Errors
     ///
     /// No leading `/`; characters that no path has; a `*` segment; braces around part of a segment.
-    pub fn exact(text: &str) -> Result<Self, Invalid> {
+    pub fn exact(text: &str) -> Result<Self, ParseError> {
         let segments = read(text)?;
         let literal = segments.iter().all(|segment| matches!(segment, Segment::Literal(_)));
         let segments = Segments(segments.into());
@@ -77,10 +77,10 @@ impl PathPattern {
     /// # Errors
     ///
     /// Those of [`Self::exact`], and any `{parameter}`.
-    pub fn prefix(text: &str) -> Result<Self, Invalid> {
+    pub fn prefix(text: &str) -> Result<Self, ParseError> {
         let mut segments = read(text)?;
         if segments.iter().any(|segment| matches!(segment, Segment::Parameter(_))) {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 "a prefix cannot have a `{parameter}`",
                 "match the whole path, or use a regular expression",
             ));
@@ -94,7 +94,7 @@ impl PathPattern {
     /// # Errors
     ///
     /// An expression that does not parse or is too large.
-    pub fn regex(text: &str) -> Result<Self, Invalid> {
+    pub fn regex(text: &str) -> Result<Self, ParseError> {
         Pattern::new(text).map(|pattern| Self::Regex(PathRegex(pattern)))
     }
 }
@@ -117,21 +117,21 @@ impl PathRegex {
 }
 
 /// Reads a path into segments, one or more.
-fn read(text: &str) -> Result<Vec<Segment>, Invalid> {
+fn read(text: &str) -> Result<Vec<Segment>, ParseError> {
     let Some(rest) = text.strip_prefix('/') else {
-        return Err(Invalid::new(
+        return Err(ParseError::new(
             format!("the path `{}` does not begin with `/`", text.escape_debug()),
             format!("write `/{}`", text.escape_debug()),
         ));
     };
     if text.len() > MAX_LENGTH || rest.split('/').count() > MAX_SEGMENTS {
-        return Err(Invalid::new(
+        return Err(ParseError::new(
             format!("the path is longer than {MAX_LENGTH} bytes or {MAX_SEGMENTS} segments"),
             "match a shorter prefix",
         ));
     }
     if rest.contains("//") || rest.starts_with('/') {
-        return Err(Invalid::new(
+        return Err(ParseError::new(
             "the path has an empty segment",
             "write single slashes; a request's double slashes count as one",
         ));
@@ -139,24 +139,24 @@ fn read(text: &str) -> Result<Vec<Segment>, Invalid> {
     rest.split('/').map(read_segment).collect()
 }
 
-fn read_segment(text: &str) -> Result<Segment, Invalid> {
+fn read_segment(text: &str) -> Result<Segment, ParseError> {
     let shown = text.escape_debug();
     if let Some(odd) =
         text.chars().find(|c| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#'))
     {
-        return Err(Invalid::new(
+        return Err(ParseError::new(
             format!("the path has the character {odd:?}"),
             "a path ends before `?`, which `query` matches; write other characters as escapes, a space as `%20`",
         ));
     }
     if text == "." {
-        return Err(Invalid::new(
+        return Err(ParseError::new(
             "the path has the segment `.`",
             "leave it out: requests are matched without it",
         ));
     }
     if matches!(text, "*" | "**") {
-        return Err(Invalid::new(
+        return Err(ParseError::new(
             format!("`{shown}` is not a pattern"),
             "use a prefix for all below a path, `{name}` for one segment, `%2A` for a star",
         ));
@@ -171,7 +171,7 @@ fn read_segment(text: &str) -> Result<Segment, Invalid> {
     };
     match name.filter(is_word) {
         Some(name) => Ok(Segment::Parameter(Name(name.into()))),
-        None => Err(Invalid::new(
+        None => Err(ParseError::new(
             format!("`{shown}` is not a parameter"),
             "a parameter is a whole segment with a name, `{id}`; for a part of a segment use a regular expression",
         )),

@@ -1,6 +1,6 @@
 //! Anchored regular expressions.
 
-use super::Invalid;
+use super::ParseError;
 use core::{
     fmt,
     hash::{Hash, Hasher},
@@ -23,9 +23,9 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    pub(super) fn new(text: &str) -> Result<Self, Invalid> {
+    pub(super) fn new(text: &str) -> Result<Self, ParseError> {
         if text.len() > MAX_LENGTH {
-            return Err(Invalid::new(
+            return Err(ParseError::new(
                 format!("the regular expression is longer than {MAX_LENGTH} bytes"),
                 "split it over several routes",
             ));
@@ -55,7 +55,7 @@ fn anchored(text: &str) -> String {
 }
 
 /// Compiles an expression within bounds.
-pub(super) fn compile(text: &str) -> Result<Regex, Invalid> {
+pub(super) fn compile(text: &str) -> Result<Regex, ParseError> {
     let built = RegexBuilder::new(text)
         .unicode(false)
         .size_limit(MAX_COMPILED)
@@ -64,7 +64,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, Invalid> {
         .build();
     built.map_err(|error| {
         if matches!(error, regex::Error::CompiledTooBig(_)) {
-            return Invalid::new(
+            return ParseError::new(
                 format!("the regular expression needs more than {} KiB", MAX_COMPILED >> 10),
                 "make the counts of its repetitions smaller",
             );
@@ -72,7 +72,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, Invalid> {
         // The lines before the last show the expression and a caret.
         let text = error.to_string();
         let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        Invalid::new(
+        ParseError::new(
             format!("not a regular expression: {reason}"),
             "the syntax is that of https://docs.rs/regex#syntax, without look-around and back-references",
         )

@@ -1,7 +1,7 @@
 //! What an upstream is asked for in place of a path.
 
 use super::{
-    Invalid, PathPattern, dangerous_path, literal_path,
+    ParseError, PathPattern, dangerous_path, literal_path,
     path::{Segment, Segments},
     pattern::compile,
     without_dot_segments,
@@ -57,7 +57,7 @@ impl Rewrite {
     /// # Errors
     ///
     /// Those of [`PathPattern::prefix`].
-    pub fn strip(&mut self, prefix: &str) -> Result<(), Invalid> {
+    pub fn strip(&mut self, prefix: &str) -> Result<(), ParseError> {
         self.strip = PathPattern::prefix(prefix)?;
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Rewrite {
     /// # Errors
     ///
     /// Those of [`PathPattern::prefix`], and characters that a request's target cannot have.
-    pub fn add(&mut self, prefix: &str) -> Result<(), Invalid> {
+    pub fn add(&mut self, prefix: &str) -> Result<(), ParseError> {
         PathPattern::prefix(prefix)?;
         check(prefix)?;
         self.add = prefix.trim_end_matches('/').into();
@@ -79,7 +79,7 @@ impl Rewrite {
     /// # Errors
     ///
     /// An expression that does not parse or is too large.
-    pub fn replace(&mut self, regex: &str) -> Result<(), Invalid> {
+    pub fn replace(&mut self, regex: &str) -> Result<(), ParseError> {
         self.regex = Some(compile(regex)?);
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Rewrite {
     /// # Errors
     ///
     /// A group that the expression does not have, or characters that a path cannot have.
-    pub fn by(&mut self, text: &str) -> Result<(), Invalid> {
+    pub fn by(&mut self, text: &str) -> Result<(), ParseError> {
         check(text)?;
         let mut parts = Vec::new();
         let mut rest = text;
@@ -112,13 +112,13 @@ impl Rewrite {
         parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
         if parts.len() > MAX_PARTS {
             let message = format!("the replacement has more than {MAX_PARTS} parts");
-            return Err(Invalid::new(message, "write a shorter one"));
+            return Err(ParseError::new(message, "write a shorter one"));
         }
         self.by = parts.into();
         Ok(())
     }
 
-    fn group(&self, name: &str) -> Result<usize, Invalid> {
+    fn group(&self, name: &str) -> Result<usize, ParseError> {
         let mut names = self.regex.iter().flat_map(Regex::capture_names).enumerate();
         let found = match name.parse::<usize>() {
             Ok(number) => names.nth(number).map(|(at, _)| at),
@@ -127,7 +127,7 @@ impl Rewrite {
         found.ok_or_else(|| {
             let shown = name.escape_debug();
             let message = format!("the expression has no group `{shown}`");
-            Invalid::new(message, "write `$1` for the first group, or `$$` for a dollar sign")
+            ParseError::new(message, "write `$1` for the first group, or `$$` for a dollar sign")
         })
     }
 
@@ -217,11 +217,11 @@ fn strip<'p>(path: &'p str, prefix: &[Segment]) -> Option<&'p str> {
 }
 
 /// Checks that a target may have these characters in its path.
-fn check(text: &str) -> Result<(), Invalid> {
+fn check(text: &str) -> Result<(), ParseError> {
     let odd = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#' | '\\'));
     match odd {
         None => Ok(()),
-        Some(odd) => Err(Invalid::new(
+        Some(odd) => Err(ParseError::new(
             format!("no path has the character {odd:?}"),
             "write it as an escape, a space as `%20`; the query stays as it is",
         )),

@@ -40,7 +40,7 @@ pub enum SuggestError {
     Client(#[from] ClientError),
     /// `--key` is no key.
     #[error("`--key`: {0}")]
-    Key(crate::route::Invalid),
+    Key(crate::route::ParseError),
     /// `--host` is none.
     #[error("`{0}` is not a host: write `--host shop.example.com`")]
     NoHost(String),

@@ -5,7 +5,7 @@ use crate::{
     config::{
         decode::At,
         diagnostics::{Problem, Problems, SourceSpan, Substitutions},
-        spec::{calendar::Unit, leaf::Name, values::Invalid},
+        spec::{calendar::Unit, leaf::Name, values::InvalidValue},
         vocabulary::nearest,
     },
     flow::calendar::Calendar,
@@ -57,10 +57,14 @@ impl Compiler {
         substitutions.fold(words, |words, one| one.conceal(&words))
     }
 
-    pub(super) fn keep<T>(&mut self, value: Result<T, Invalid>, span: SourceSpan) -> Option<At<T>> {
+    pub(super) fn keep<T>(
+        &mut self,
+        value: Result<T, InvalidValue>,
+        span: SourceSpan,
+    ) -> Option<At<T>> {
         match value {
             Ok(value) => Some(At { value, span, written: true }),
-            Err(Invalid { message, help }) => {
+            Err(InvalidValue { message, help }) => {
                 self.error(Problem::error(span, message).help(help));
                 None
             }

@@ -123,7 +123,7 @@ impl Compiler {
     fn each<T>(
         &mut self,
         value: &WhenValue,
-        read: impl Fn(&str) -> Result<T, values::Invalid>,
+        read: impl Fn(&str) -> Result<T, values::InvalidValue>,
     ) -> Vec<T> {
         let texts = self.texts(value);
         let kept = texts.iter().filter_map(|at| self.keep(read(&at.value.0), at.span));

@@ -131,7 +131,7 @@ impl Compiler {
     pub(super) fn patterns<T, P>(
         &mut self,
         values: &[At<T>],
-        make: impl Fn(&T) -> Result<P, route::Invalid>,
+        make: impl Fn(&T) -> Result<P, route::ParseError>,
     ) -> Vec<P> {
         values.iter().filter_map(|at| self.pattern(make(&at.value), at.span)).collect()
     }
@@ -139,7 +139,7 @@ impl Compiler {
     fn optional<T, P>(
         &mut self,
         key: &Key<T>,
-        make: impl Fn(&T) -> Result<P, route::Invalid>,
+        make: impl Fn(&T) -> Result<P, route::ParseError>,
     ) -> Option<P> {
         key.as_ref().and_then(|at| self.pattern(make(&at.value), at.span))
     }
@@ -147,7 +147,7 @@ impl Compiler {
     /// Returns the pattern, or reports at `span` what is wrong with it.
     pub(super) fn pattern<T>(
         &mut self,
-        pattern: Result<T, route::Invalid>,
+        pattern: Result<T, route::ParseError>,
         span: SourceSpan,
     ) -> Option<T> {
         if self.substitutions.at(span).is_some() {

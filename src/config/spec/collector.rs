@@ -1,6 +1,6 @@
 //! The URL of a collector of traces, which may hold a token.
 
-use super::values::{self, Endpoint, Invalid, invalid};
+use super::values::{self, Endpoint, InvalidValue, invalid};
 use http::{HeaderValue, Uri, uri::PathAndQuery};
 use std::{fmt, sync::Arc};
 
@@ -34,7 +34,7 @@ impl fmt::Display for CollectorEndpoint {
 
 impl CollectorEndpoint {
     /// Reads the URL of a collector of traces: with `/v1/traces` if it has no path.
-    pub(in crate::config) fn parse(text: &str) -> Result<Self, Invalid> {
+    pub(in crate::config) fn parse(text: &str) -> Result<Self, InvalidValue> {
         const HELP: &str = "write `http://HOST:4318`, or `https://HOST/PATH`";
         // Without the text, which may hold a password or a token.
         let wrong = |why: &str| invalid(format!("the collector's URL {why}"), HELP);

@@ -3,7 +3,7 @@
 
 use super::{
     AccessLog, CollectorEndpoint, RedisUrl, SampleRatio, Secret,
-    values::{self, Endpoint, Invalid, Limit, RetryOn, invalid},
+    values::{self, Endpoint, InvalidValue, Limit, RetryOn, invalid},
 };
 use crate::{
     auth::{ALGORITHMS, Algorithm},
@@ -202,20 +202,20 @@ leaves! {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one of the readers, which share a type")]
-fn text(text: &str) -> Result<String, Invalid> {
+fn text(text: &str) -> Result<String, InvalidValue> {
     Ok(text.to_owned())
 }
 
-fn algorithm(text: &str) -> Result<Algorithm, Invalid> {
+fn algorithm(text: &str) -> Result<Algorithm, InvalidValue> {
     let known = ALGORITHMS.iter().find(|(name, _)| *name == text);
     known.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
         let names = ALGORITHMS.map(|(name, _)| name).join(", ");
         let message = format!("{} is not an algorithm that verifies tokens", quoted(text));
-        Invalid { message, help: format!("write one of {names}") }
+        InvalidValue { message, help: format!("write one of {names}") }
     })
 }
 
-fn file(text: &str) -> Result<PathBuf, Invalid> {
+fn file(text: &str) -> Result<PathBuf, InvalidValue> {
     if text.is_empty() || text.contains('\0') {
         let message = format!("{} is not a file name", quoted(text));
         return invalid(message, "write a path, as in `certs/site.pem`");
@@ -223,11 +223,11 @@ fn file(text: &str) -> Result<PathBuf, Invalid> {
     Ok(PathBuf::from(text))
 }
 
-fn method_or_default(text: &str) -> Result<Option<Method>, Invalid> {
+fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {
     if text == "default" { Ok(None) } else { values::method(text).map(Some) }
 }
 
-fn log_target(text: &str) -> Result<AccessLog, Invalid> {
+fn log_target(text: &str) -> Result<AccessLog, InvalidValue> {
     // A word for on or off is no name for a file, unless a folder is before it.
     let not = |meant: &str| {
         invalid(
@@ -244,7 +244,7 @@ fn log_target(text: &str) -> Result<AccessLog, Invalid> {
     }
 }
 
-fn via(text: &str) -> Result<Option<HeaderValue>, Invalid> {
+fn via(text: &str) -> Result<Option<HeaderValue>, InvalidValue> {
     let name = match text {
         "off" => return Ok(None),
         "on" => "flowgate",
@@ -262,7 +262,7 @@ fn via(text: &str) -> Result<Option<HeaderValue>, Invalid> {
 }
 
 /// Reads a text that is not empty.
-fn word(what: &str, text: &str) -> Result<String, Invalid> {
+fn word(what: &str, text: &str) -> Result<String, InvalidValue> {
     if text.is_empty() {
         return invalid(format!("{what} is empty"), "write it, or remove the key");
     }
@@ -270,7 +270,7 @@ fn word(what: &str, text: &str) -> Result<String, Invalid> {
 }
 
 /// Reads what clients of the admin listener must send. The message does not show it.
-pub(in crate::config) fn token(text: &str) -> Result<Secret, Invalid> {
+pub(in crate::config) fn token(text: &str) -> Result<Secret, InvalidValue> {
     const HELP: &str =
         "write 16 to 1024 visible ASCII characters, as `openssl rand -hex 32` prints them";
     if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
@@ -282,7 +282,7 @@ pub(in crate::config) fn token(text: &str) -> Result<Secret, Invalid> {
     Ok(Secret::new(text.to_owned()))
 }
 
-fn prefix(text: &str) -> Result<String, Invalid> {
+fn prefix(text: &str) -> Result<String, InvalidValue> {
     if text.contains(['{', '}']) {
         // What stands in the first braces of a key is its hash tag: by it, all of a route's keys
         // lie on one node.

@@ -1,6 +1,6 @@
 //! The URL of a store, which may hold a password.
 
-use super::values::{Invalid, invalid};
+use super::values::{InvalidValue, invalid};
 use core::fmt;
 use http::Uri;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ impl RedisUrl {
     }
 
     /// Reads `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://…`.
-    pub(in crate::config) fn parse(text: &str) -> Result<Self, Invalid> {
+    pub(in crate::config) fn parse(text: &str) -> Result<Self, InvalidValue> {
         const HELP: &str =
             "write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS";
         // Without the text, which may hold a password.

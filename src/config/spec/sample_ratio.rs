@@ -1,6 +1,6 @@
 //! How many of the traces are sampled.
 
-use super::values::{Invalid, invalid};
+use super::values::{InvalidValue, invalid};
 use crate::config::diagnostics::quoted;
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct SampleRatio {
 
 impl SampleRatio {
     /// Reads percent with up to four decimals, up to 100.
-    pub(in crate::config) fn parse(text: &str) -> Result<Self, Invalid> {
+    pub(in crate::config) fn parse(text: &str) -> Result<Self, InvalidValue> {
         let number = text.strip_suffix('%').map(str::trim);
         let parts = number.map(|number| number.split_once('.').unwrap_or((number, "0")));
         let is_number =

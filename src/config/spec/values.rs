@@ -23,13 +23,13 @@ use std::{
 
 /// Why a text is not the value that its key wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::config) struct Invalid {
+pub(in crate::config) struct InvalidValue {
     pub message: String,
     pub help: String,
 }
 
 /// The message, and on a second line what to write.
-impl fmt::Display for Invalid {
+impl fmt::Display for InvalidValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.message, self.help)
     }
@@ -38,7 +38,7 @@ impl fmt::Display for Invalid {
 /// Why a text is not the value that its key wants, or beyond a bound of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) enum Wrong {
-    Text(Invalid),
+    Text(InvalidValue),
     /// As in "`workers` cannot be 0" and "write a number from 1 to 1024".
     Bound {
         found: String,
@@ -46,8 +46,8 @@ pub(in crate::config) enum Wrong {
     },
 }
 
-impl From<Invalid> for Wrong {
-    fn from(invalid: Invalid) -> Self {
+impl From<InvalidValue> for Wrong {
+    fn from(invalid: InvalidValue) -> Self {
         Self::Text(invalid)
     }
 }
@@ -56,12 +56,12 @@ impl From<Invalid> for Wrong {
 pub(in crate::config) fn invalid<T>(
     message: impl Into<String>,
     help: impl Into<String>,
-) -> Result<T, Invalid> {
-    Err(Invalid { message: message.into(), help: help.into() })
+) -> Result<T, InvalidValue> {
+    Err(InvalidValue { message: message.into(), help: help.into() })
 }
 
 /// Returns that `text` is or has what it may not, and what to write.
-fn not<T>(text: &str, what: &str, help: impl Into<String>) -> Result<T, Invalid> {
+fn not<T>(text: &str, what: &str, help: impl Into<String>) -> Result<T, InvalidValue> {
     invalid(format!("{} {what}", quoted(text)), help)
 }
 
@@ -72,7 +72,7 @@ const MAX_SOCKET_PATH: usize = 107;
 const MAX_NAME: usize = 64;
 
 /// Reads a whole number; `_` may part its digits.
-pub(in crate::config) fn integer(text: &str) -> Result<u64, Invalid> {
+pub(in crate::config) fn integer(text: &str) -> Result<u64, InvalidValue> {
     let digits = text.replace('_', "");
     let well_formed = !text.starts_with('_') && !text.ends_with('_') && !digits.starts_with('+');
     match digits.parse() {
@@ -99,7 +99,7 @@ pub(in crate::config) fn integer_within(text: &str, min: u64, max: u64) -> Resul
 }
 
 /// Reads a duration such as `500ms` or `1m 30s`; `0` needs no unit.
-pub(in crate::config) fn duration(text: &str) -> Result<Duration, Invalid> {
+pub(in crate::config) fn duration(text: &str) -> Result<Duration, InvalidValue> {
     const HELP: &str = "write a number and a unit, as in `500ms`, `5s`, `1m 30s` or `2h`";
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -140,7 +140,7 @@ pub(in crate::config) fn duration_within(
 }
 
 /// Reads a number of bytes such as `64KiB`, `10MB` or `1048576`.
-pub(in crate::config) fn size(text: &str) -> Result<u64, Invalid> {
+pub(in crate::config) fn size(text: &str) -> Result<u64, InvalidValue> {
     text.parse::<ByteSize>().map(|size| size.as_u64()).or_else(|_| {
         not(
             text,
@@ -168,7 +168,7 @@ pub(in crate::config) fn resolve(text: &str) -> Result<Resolve, Wrong> {
         return Ok(Resolve::ByTtl);
     }
     let every = duration_within(text, 0, DAY).map_err(|wrong| match wrong {
-        Wrong::Text(Invalid { message, .. }) => Wrong::Text(Invalid {
+        Wrong::Text(InvalidValue { message, .. }) => Wrong::Text(InvalidValue {
             message,
             help: "write `ttl`, or a number and a unit, as in `30s`".to_owned(),
         }),
@@ -178,7 +178,7 @@ pub(in crate::config) fn resolve(text: &str) -> Result<Resolve, Wrong> {
 }
 
 /// Reads the address of a DNS server, by default with port 53.
-pub(in crate::config) fn dns_server(text: &str) -> Result<SocketAddr, Invalid> {
+pub(in crate::config) fn dns_server(text: &str) -> Result<SocketAddr, InvalidValue> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let address = bare.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)).or_else(|_| text.parse());
     match address {
@@ -192,7 +192,7 @@ pub(in crate::config) fn dns_server(text: &str) -> Result<SocketAddr, Invalid> {
 }
 
 /// Reads how many bytes per second, as in `1KiB/s`, or `off`.
-pub(in crate::config) fn byte_rate(text: &str) -> Result<Option<NonZeroU64>, Invalid> {
+pub(in crate::config) fn byte_rate(text: &str) -> Result<Option<NonZeroU64>, InvalidValue> {
     const HELP: &str = "write a size per second, as in `1KiB/s`, or `off`";
     if text == "off" {
         return Ok(None);
@@ -236,7 +236,7 @@ pub(in crate::config) struct Limit {
 
 impl Limit {
     /// Returns the rate, for whatever counts by durations.
-    pub(in crate::config) fn steady(self) -> Result<Rate, Invalid> {
+    pub(in crate::config) fn steady(self) -> Result<Rate, InvalidValue> {
         match self.unit {
             None | Some(Unit::Day | Unit::Week) => Ok(self.rate),
             Some(Unit::Month) => invalid("months differ in length", MONTH),
@@ -248,14 +248,14 @@ const MONTH: &str =
     "write `/month` with `algorithm: fixed_window`, or a number of days, as in `100/30d`";
 
 /// Reads how many per how long: `100/1m`, `100/s`, `1/333ns`, `10000/month`.
-pub(in crate::config) fn limit(text: &str) -> Result<Limit, Invalid> {
+pub(in crate::config) fn limit(text: &str) -> Result<Limit, InvalidValue> {
     const HELP: &str = "write how many per how long, as in `100/1s` or `1000/1m`";
     let Some((count, window)) = text.split_once('/') else {
         return not(text, "is not a rate", HELP);
     };
     let count = count.trim();
     let window = window.trim();
-    let count = integer(count).map_err(|e| Invalid { help: HELP.to_owned(), ..e })?;
+    let count = integer(count).map_err(|e| InvalidValue { help: HELP.to_owned(), ..e })?;
     let unit = Unit::named(window);
     // humantime takes a month for 30.44 days.
     let mut words = window.split(|c: char| !c.is_ascii_alphabetic());
@@ -272,11 +272,11 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, Invalid> {
     } else {
         duration(&format!("1{window}"))
     };
-    let window = window.map_err(|e| Invalid { help: HELP.to_owned(), ..e })?;
+    let window = window.map_err(|e| InvalidValue { help: HELP.to_owned(), ..e })?;
     Ok(Limit { rate: rate_of(count, window)?, unit })
 }
 
-pub(in crate::config) fn zone(text: &str) -> Result<String, Invalid> {
+pub(in crate::config) fn zone(text: &str) -> Result<String, InvalidValue> {
     calendar::zone(text).map_or_else(
         || {
             not(
@@ -290,7 +290,7 @@ pub(in crate::config) fn zone(text: &str) -> Result<String, Invalid> {
 }
 
 /// Joins the two numbers of a rate, neither of which may be zero or beyond its bound.
-pub(in crate::config) fn rate_of(count: u64, window: Duration) -> Result<Rate, Invalid> {
+pub(in crate::config) fn rate_of(count: u64, window: Duration) -> Result<Rate, InvalidValue> {
     if count == 0 {
         return invalid(
             "a limit of 0 lets nothing pass",
@@ -312,7 +312,7 @@ pub(in crate::config) fn rate_of(count: u64, window: Duration) -> Result<Rate, I
 }
 
 /// Reads a part of a whole: a number from 0 to 1 with up to six decimals.
-pub(in crate::config) fn ratio(text: &str) -> Result<Ratio, Invalid> {
+pub(in crate::config) fn ratio(text: &str) -> Result<Ratio, InvalidValue> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits =
         |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
@@ -331,7 +331,7 @@ pub(in crate::config) fn ratio(text: &str) -> Result<Ratio, Invalid> {
     )
 }
 
-pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Invalid> {
+pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, InvalidValue> {
     // A port alone means every address: a socket of `[::]` takes IPv4 too.
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>()
         && !text.contains('+')
@@ -393,7 +393,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// Reads `http://host:port`, `https://host:port` or `unix:/path`.
-pub(in crate::config) fn url(text: &str) -> Result<Endpoint, Invalid> {
+pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
     const HELP: &str = "write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or \
                         `unix:/PATH`";
     let wrong = |why: &str| invalid(format!("{} {why}", quoted(text)), HELP);
@@ -459,7 +459,7 @@ fn scheme_help(text: &str) -> Option<String> {
 }
 
 /// Reads a network such as `10.0.0.0/8`, or one address.
-pub(in crate::config) fn network(text: &str) -> Result<IpNet, Invalid> {
+pub(in crate::config) fn network(text: &str) -> Result<IpNet, InvalidValue> {
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
     network.map_or_else(
         || {
@@ -475,7 +475,7 @@ pub(in crate::config) fn network(text: &str) -> Result<IpNet, Invalid> {
 
 /// Reads the name of a listener, an upstream, a route or a rule. Names go into logs, metric labels
 /// and the `RateLimit` fields as they are.
-pub(in crate::config) fn name(text: &str) -> Result<Arc<str>, Invalid> {
+pub(in crate::config) fn name(text: &str) -> Result<Arc<str>, InvalidValue> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     if text.is_empty() {
         return invalid("the name is empty", "write a word, as in `checkout`");
@@ -494,7 +494,7 @@ pub(in crate::config) fn name(text: &str) -> Result<Arc<str>, Invalid> {
 }
 
 /// Reads an HTTP method, upper-case.
-pub(in crate::config) fn method(text: &str) -> Result<Method, Invalid> {
+pub(in crate::config) fn method(text: &str) -> Result<Method, InvalidValue> {
     const HELP: &str = "write a method, as in `GET` or `POST`";
     match Method::from_bytes(text.as_bytes()) {
         Ok(_) if text.bytes().any(|b| b.is_ascii_lowercase()) => {
@@ -506,13 +506,13 @@ pub(in crate::config) fn method(text: &str) -> Result<Method, Invalid> {
     }
 }
 
-pub(in crate::config) fn header_name(text: &str) -> Result<HeaderName, Invalid> {
+pub(in crate::config) fn header_name(text: &str) -> Result<HeaderName, InvalidValue> {
     text.parse().or_else(|_| {
         not(text, "is not the name of a header", "write letters, digits and `-`, as in `x-tenant`")
     })
 }
 
-pub(in crate::config) fn header_value(text: &str) -> Result<HeaderValue, Invalid> {
+pub(in crate::config) fn header_value(text: &str) -> Result<HeaderValue, InvalidValue> {
     text.parse().or_else(|_| {
         not(
             text,
@@ -523,7 +523,7 @@ pub(in crate::config) fn header_value(text: &str) -> Result<HeaderValue, Invalid
 }
 
 /// Reads the status of an answer that the gateway gives itself.
-pub(in crate::config) fn status(text: &str) -> Result<StatusCode, Invalid> {
+pub(in crate::config) fn status(text: &str) -> Result<StatusCode, InvalidValue> {
     let status = text.parse::<StatusCode>().ok();
     status.filter(|s| s.is_client_error() || s.is_server_error()).map_or_else(
         || {
@@ -538,7 +538,7 @@ pub(in crate::config) fn status(text: &str) -> Result<StatusCode, Invalid> {
 }
 
 /// Reads the status of a redirect.
-pub(in crate::config) fn redirect_status(text: &str) -> Result<StatusCode, Invalid> {
+pub(in crate::config) fn redirect_status(text: &str) -> Result<StatusCode, InvalidValue> {
     let status = text.parse::<StatusCode>().ok();
     status.filter(|s| matches!(s.as_u16(), 301 | 302 | 303 | 307 | 308)).map_or_else(
         || not(text, "is not the status of a redirect", "write 301, 302, 303, 307 or 308"),
@@ -547,7 +547,7 @@ pub(in crate::config) fn redirect_status(text: &str) -> Result<StatusCode, Inval
 }
 
 /// Reads the status of a response.
-pub(in crate::config) fn answer_status(text: &str) -> Result<StatusCode, Invalid> {
+pub(in crate::config) fn answer_status(text: &str) -> Result<StatusCode, InvalidValue> {
     let status = text.parse::<StatusCode>().ok();
     status.filter(|s| (200..600).contains(&s.as_u16())).map_or_else(
         || not(text, "is not the status of a response", "write a status from 200 to 599"),
@@ -556,7 +556,7 @@ pub(in crate::config) fn answer_status(text: &str) -> Result<StatusCode, Invalid
 }
 
 /// Reads where a redirect leads.
-pub(in crate::config) fn location(text: &str) -> Result<String, Invalid> {
+pub(in crate::config) fn location(text: &str) -> Result<String, InvalidValue> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\') {
         let help = "write other characters as escapes, a space as `%20`";
         return not(text, "is not allowed in a URL", help);
@@ -565,7 +565,7 @@ pub(in crate::config) fn location(text: &str) -> Result<String, Invalid> {
 }
 
 /// Reads a host with or without a port, as it stands in `Host`.
-pub(in crate::config) fn authority(text: &str) -> Result<HeaderValue, Invalid> {
+pub(in crate::config) fn authority(text: &str) -> Result<HeaderValue, InvalidValue> {
     let host = canonical_host(text).ok();
     let value = host.and_then(|_| HeaderValue::try_from(text).ok());
     value.map_or_else(
@@ -575,7 +575,7 @@ pub(in crate::config) fn authority(text: &str) -> Result<HeaderValue, Invalid> {
 }
 
 /// Reads the path of a health check.
-pub(in crate::config) fn check_path(text: &str) -> Result<Box<str>, Invalid> {
+pub(in crate::config) fn check_path(text: &str) -> Result<Box<str>, InvalidValue> {
     let is_path = text.starts_with('/') && text.parse::<PathAndQuery>().is_ok();
     if is_path && !text.contains('#') {
         return Ok(text.into());
@@ -585,7 +585,7 @@ pub(in crate::config) fn check_path(text: &str) -> Result<Box<str>, Invalid> {
 }
 
 /// Reads a status or a range of them.
-pub(in crate::config) fn statuses(text: &str) -> Result<RangeInclusive<u16>, Invalid> {
+pub(in crate::config) fn statuses(text: &str) -> Result<RangeInclusive<u16>, InvalidValue> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let status = |text: &str| {
         let status = text.trim().parse::<u16>().ok();
@@ -610,7 +610,7 @@ pub(in crate::config) enum RetryOn {
 }
 
 /// Reads why a request is sent again.
-pub(in crate::config) fn retry_on(text: &str) -> Result<RetryOn, Invalid> {
+pub(in crate::config) fn retry_on(text: &str) -> Result<RetryOn, InvalidValue> {
     match text {
         "connect" => return Ok(RetryOn::Connect),
         "reset" => return Ok(RetryOn::Reset),
@@ -630,7 +630,7 @@ pub(in crate::config) fn retry_on(text: &str) -> Result<RetryOn, Invalid> {
 }
 
 /// Reads a whole number of percent, up to 100.
-pub(in crate::config) fn percent(text: &str) -> Result<u32, Invalid> {
+pub(in crate::config) fn percent(text: &str) -> Result<u32, InvalidValue> {
     let number = text.strip_suffix('%').and_then(|number| integer(number.trim()).ok());
     match number.and_then(|number| u32::try_from(number).ok()) {
         Some(percent) if percent <= 100 => Ok(percent),
@@ -638,7 +638,7 @@ pub(in crate::config) fn percent(text: &str) -> Result<u32, Invalid> {
     }
 }
 
-pub(in crate::config) fn upgrade(text: &str) -> Result<String, Invalid> {
+pub(in crate::config) fn upgrade(text: &str) -> Result<String, InvalidValue> {
     let token = header_name(text).map(|name| name.as_str().to_owned());
     match token {
         Ok(token) if matches!(token.as_str(), "h2c" | "h2" | "tls" | "http") => invalid(
@@ -652,7 +652,7 @@ pub(in crate::config) fn upgrade(text: &str) -> Result<String, Invalid> {
 
 /// Reads the name of a header that a route may change: not those that frame the message or name
 /// its authority, which the gateway writes itself.
-pub(in crate::config) fn editable(text: &str) -> Result<HeaderName, Invalid> {
+pub(in crate::config) fn editable(text: &str) -> Result<HeaderName, InvalidValue> {
     const OWN: &[HeaderName] = &[
         header::CONNECTION,
         header::CONTENT_LENGTH,
@@ -857,7 +857,7 @@ mod tests {
         }
         assert!(matches!(resolve("25h"), Err(Wrong::Bound { .. })));
         for text in ["TTL", "always", "30", "-1s", ""] {
-            let Err(Wrong::Text(Invalid { help, .. })) = resolve(text) else {
+            let Err(Wrong::Text(InvalidValue { help, .. })) = resolve(text) else {
                 panic!("`{text}` is accepted");
             };
             assert!(help.starts_with("write `ttl`, or "), "{help}");
@@ -882,7 +882,7 @@ mod tests {
 
     #[track_caller]
     fn rejected<T: fmt::Debug>(
-        read: impl Fn(&str) -> Result<T, Invalid>,
+        read: impl Fn(&str) -> Result<T, InvalidValue>,
         text: &str,
         message: &str,
     ) {

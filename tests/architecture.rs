@@ -670,6 +670,8 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
         entries.map(|entry| entry.expect("it can be listed").path()).collect();
     all.sort();
     all.into_iter()
+        // What cargo builds of a package of its own, such as `benches/store`, is not source.
+        .filter(|path| !path.ends_with("target"))
         .flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] })
         .filter(|path| path.extension().is_some_and(|end| end == "rs"))
         .collect()

@@ -10,13 +10,16 @@ pub struct FieldSet {
     present: u16,
     repeated: u16,
     has_blanks: bool,
+    /// Whether `Connection` says more than how long the connection lasts.
+    has_options: bool,
     /// A bit for each name, which it shares with others: also for those that were added later.
     names: u64,
 }
 
 impl FieldSet {
     /// Of a message without fields.
-    pub(super) const NONE: Self = Self { present: 0, repeated: 0, has_blanks: false, names: 0 };
+    pub(super) const NONE: Self =
+        Self { present: 0, repeated: 0, has_blanks: false, has_options: false, names: 0 };
 
     /// Adds a field that came with the message.
     #[inline]
@@ -27,6 +30,7 @@ impl FieldSet {
         if kind == FieldKind::ContentLength && value.contains(&b',') {
             self.repeated |= bit;
         }
+        self.has_options |= kind == FieldKind::Connection && !is_about_duration(value);
         self.present |= bit;
         self.add_name(name);
     }
@@ -62,6 +66,11 @@ impl FieldSet {
         self.has_blanks
     }
 
+    /// Whether `Connection` says more than `close` or `keep-alive`.
+    pub fn has_options(self) -> bool {
+        self.has_options
+    }
+
     /// Whether there is anything that must not be passed on.
     pub fn has_hop_by_hop(self) -> bool {
         const HOPS: u16 = bit(FieldKind::Connection)
@@ -89,6 +98,11 @@ impl FieldSet {
     pub(super) fn may_have(self, name: &str) -> bool {
         self.names & name_bit(name.as_bytes()) != 0
     }
+}
+
+/// Whether a value of `Connection` is one of the usual ones: nearly all are.
+pub(super) fn is_about_duration(value: &[u8]) -> bool {
+    matches!(value, b"keep-alive" | b"Keep-Alive" | b"close" | b"Close")
 }
 
 const fn bit(kind: FieldKind) -> u16 {
@@ -143,6 +157,21 @@ mod tests {
             set(&[("Host", "a"), ("Cookie", "b"), ("host", "a"), ("content-length", "2, 2")]);
         assert!(twice.repeats(FieldKind::Host) && !twice.repeats(FieldKind::Cookie));
         assert!(twice.repeats(FieldKind::ContentLength), "as a list");
+    }
+
+    #[test]
+    fn other_options_of_a_connection_are_seen() {
+        for (value, expected) in [
+            ("close", false),
+            ("Keep-Alive", false),
+            ("keep-alive, x-secret", true),
+            ("x-secret", true),
+            ("upgrade", true),
+        ] {
+            assert_eq!(set(&[("Connection", value)]).has_options(), expected, "{value}");
+        }
+        assert!(set(&[("connection", "x"), ("connection", "close")]).has_options());
+        assert!(!set(&[("x-connection", "x")]).has_options());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! message that two recipients could frame in different ways is rejected: that is how one request
 //! becomes two behind a proxy.
 
-use super::{field_kind::FieldKind, fields::Field};
+use super::{field_kind::FieldKind, field_set::is_about_duration, fields::Field};
 use http::{Method, StatusCode, Version};
 
 /// The most options that `Connection` may list. Each is compared with each field's name when the
@@ -297,19 +297,25 @@ impl Coding {
 
 impl ConnectionField {
     fn add(&mut self, value: &[u8]) -> Result<(), FramingError> {
-        for option in value.split(|byte| *byte == b',').map(trim) {
-            self.count += 1;
-            if self.count > MAX_CONNECTION_OPTIONS {
-                return Err(FramingError::TooManyConnectionOptions);
-            }
-            let is = |known: &str| option.eq_ignore_ascii_case(known.as_bytes());
-            match option.len() {
-                5 if is("close") => self.close = true,
-                7 if is("upgrade") => self.upgrade = true,
-                10 if is("keep-alive") => self.keep_alive = true,
-                // Other options name fields that the writer leaves out.
-                _ => {}
-            }
+        if is_about_duration(value) {
+            return self.add_option(value);
+        }
+        let mut options = value.split(|byte| *byte == b',').map(trim);
+        options.try_for_each(|option| self.add_option(option))
+    }
+
+    fn add_option(&mut self, option: &[u8]) -> Result<(), FramingError> {
+        self.count += 1;
+        if self.count > MAX_CONNECTION_OPTIONS {
+            return Err(FramingError::TooManyConnectionOptions);
+        }
+        let is = |known: &str| option.eq_ignore_ascii_case(known.as_bytes());
+        match option.len() {
+            5 if is("close") => self.close = true,
+            7 if is("upgrade") => self.upgrade = true,
+            10 if is("keep-alive") => self.keep_alive = true,
+            // Other options name fields that the writer leaves out.
+            _ => {}
         }
         Ok(())
     }

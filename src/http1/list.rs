@@ -74,6 +74,14 @@ impl FieldList {
         }
     }
 
+    /// Returns the values of all fields of this kind, which are those of one name.
+    pub fn all(&self, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
+        let came = self.came.iter().map(|span| (span, &*self.head));
+        let added = self.added.iter().map(|span| (span, &*self.lines));
+        let of_kind = came.chain(added).filter(move |(span, _)| span.kind == kind);
+        of_kind.map(|(span, buffer)| span.field(buffer).value)
+    }
+
     /// Returns the values of all fields called `name`, in the order of their lines.
     pub fn get_all(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]> {
         Fields::from(self).get_all(name.as_str())
@@ -154,6 +162,12 @@ impl FieldList {
         let Self { head, came, lines, added, .. } = self;
         came.retain(|span| span.field(head).value_of(name).is_none());
         added.retain(|span| span.field(lines).value_of(name).is_none());
+    }
+
+    /// Removes the fields of the kinds that `is_removed` names.
+    pub fn remove_kinds(&mut self, is_removed: impl Fn(FieldKind) -> bool) {
+        self.came.retain(|span| !is_removed(span.kind));
+        self.added.retain(|span| !is_removed(span.kind));
     }
 
     /// Removes blanks around values, which HTTP/2 may have.

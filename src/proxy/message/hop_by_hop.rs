@@ -1,13 +1,13 @@
 //! Fields that are between two neighbours only, and those that no trailer may have.
 
 use super::request_id::X_REQUEST_ID;
-use crate::http1::{self, FieldList, FieldSet};
+use crate::http1::{FieldKind, FieldList, FieldSet};
 use crate::{
     config::HeaderEdits,
     traces::{TRACEPARENT, TRACESTATE},
 };
 use http::{
-    HeaderMap, HeaderName,
+    HeaderMap, HeaderName, HeaderValue,
     header::{
         CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, PROXY_AUTHENTICATE,
         PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
@@ -56,14 +56,16 @@ pub(crate) fn strip_hop_by_hop(headers: &mut FieldList, fields: FieldSet) {
     if !fields.has_hop_by_hop() {
         return;
     }
-    for name in named_by_connection((&*headers).into()).iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
+    if fields.has_options() {
+        for name in named_by_connection(headers.all(FieldKind::Connection)) {
+            headers.remove(&name);
+        }
     }
+    headers.remove_kinds(FieldKind::is_hop_by_hop);
 }
 
-/// Returns the fields that `Connection` names, and may.
-fn named_by_connection(fields: http1::Fields<'_>) -> Vec<HeaderName> {
-    let lists = fields.get_all(CONNECTION.as_str());
+/// Returns the fields that values of `Connection` name, and may.
+fn named_by_connection<'a>(lists: impl Iterator<Item = &'a [u8]>) -> Vec<HeaderName> {
     let options = lists.flat_map(|list| list.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     let names = options.filter(|option| !is_plain_option(option));
     let names = names.filter_map(|name| HeaderName::from_bytes(name).ok());
@@ -77,7 +79,7 @@ pub(crate) fn strip_trailers(
     edits: &HeaderEdits,
     written: &[HeaderName],
 ) {
-    let named = named_by_connection((&*trailers).into());
+    let named = named_by_connection(trailers.get_all(CONNECTION).iter().map(HeaderValue::as_bytes));
     let set = edits.set.iter().map(|(name, _)| name);
     for name in named
         .iter()

@@ -33,6 +33,7 @@ mod pattern;
 mod query;
 mod rank;
 mod regexes;
+mod scan;
 mod spelling;
 mod tree;
 
@@ -47,6 +48,7 @@ pub use key_text::fingerprint_text;
 pub use matcher::{Matcher, Repeated};
 pub use path::PathPattern;
 pub use rewrite::Rewrite;
+pub use scan::{Word, any_byte};
 pub use spelling::{
     dangerous_path, has_encoded_slash, literal_path, normal_path, without_dot_segments,
     without_parameters,

@@ -1,7 +1,10 @@
 //! Spellings of a path: the form that routing sees, the form that the upstream receives, and forms
 //! that servers read differently.
 
-use super::escape::{decoded, escaped};
+use super::{
+    escape::{decoded, escaped},
+    scan::{Word, any_byte, any_pair},
+};
 use core::fmt::Write as _;
 use std::borrow::Cow;
 
@@ -35,11 +38,9 @@ enum Slash {
 
 fn spelled(path: &str, encoded_slash: Slash) -> Cow<'_, str> {
     let bytes = path.as_bytes();
-    // Counting without an early exit becomes vector instructions.
-    let odd = bytes.iter().filter(|byte| !is_plain(**byte)).count();
-    let is_suspect = |pair: &&[u8]| matches!(pair, [b'/', b'/' | b'.']);
-    let suspect = bytes.windows(2).filter(is_suspect).count();
-    if odd + suspect == 0 {
+    let odd = |word: Word| word.below(b'!') | word.above(b'~') | word.equal(b'%');
+    let suspect = |word: Word, next: Word| word.equal(b'/') & (next.equal(b'/') | next.equal(b'.'));
+    if !any_byte(bytes, odd) && !any_pair(bytes, suspect) {
         return Cow::Borrowed(path);
     }
     let mut normal = String::with_capacity(path.len() + 8);
@@ -118,11 +119,10 @@ pub fn without_parameters(path: &str) -> String {
 /// An encoded slash alone is not reported: see [`has_encoded_slash`].
 pub fn dangerous_path(path: &str) -> Option<&'static str> {
     let bytes = path.as_bytes();
-    let is_odd = |byte: &&u8| matches!(**byte, b'%' | b'\\') || byte.is_ascii_control();
-    let leads = |pair: &&[u8]| matches!(pair, [b'/' | b';', b'.']);
-    if bytes.iter().filter(is_odd).count() + bytes.windows(2).filter(leads).count() == 0
-        && !path.starts_with('.')
-    {
+    let odd =
+        |word: Word| word.below(b' ') | word.equal(0x7f) | word.equal(b'%') | word.equal(b'\\');
+    let leads = |word: Word, next: Word| (word.equal(b'/') | word.equal(b';')) & next.equal(b'.');
+    if !any_byte(bytes, odd) && !any_pair(bytes, leads) && !path.starts_with('.') {
         return None;
     }
     for byte in decoded(bytes) {

@@ -2,16 +2,18 @@
 //! send them. They are percent-encoded before that one parser sees them, so that all read the same
 //! request.
 
+use crate::route::{Word, any_byte};
+
 /// Returns the target as the parser of URIs takes it; `None` if that is what it is.
 pub(super) fn encoded(target: &[u8]) -> Option<Vec<u8>> {
-    let odd = target.iter().filter(|byte| matches!(byte, b'"' | b'<' | b'>' | b'`')).count();
-    (odd > 0).then(|| encode(target, odd))
+    let odd =
+        |word: Word| word.equal(b'"') | word.equal(b'<') | word.equal(b'>') | word.equal(b'`');
+    any_byte(target, odd).then(|| encode(target))
 }
 
-/// Percent-encodes `odd` characters of `target` at most.
 #[cold]
-fn encode(target: &[u8], odd: usize) -> Vec<u8> {
-    let mut written = Vec::with_capacity(target.len() + 2 * odd);
+fn encode(target: &[u8]) -> Vec<u8> {
+    let mut written = Vec::with_capacity(2 * target.len());
     let mut is_query = false;
     let mut is_fragment = false;
     for byte in target {

@@ -24,6 +24,7 @@ use core::{
 };
 use http::HeaderValue;
 use ipnet::IpNet;
+use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What the requests of one connection share.
@@ -86,8 +87,7 @@ impl Peer {
         (listener, tls): (Arc<str>, bool),
     ) -> Self {
         let address = address.ip().to_canonical();
-        let address_value = HeaderValue::try_from(address.to_string())
-            .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
+        let address_value = header_value(address);
         let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });
         let asked = Mutex::default();
         let print = OnceLock::new();
@@ -175,7 +175,7 @@ impl Peer {
             return Ok(Arc::clone(last));
         }
         let (value, host) = canonical(asked)?;
-        let mut forwarded = FieldList::default();
+        let mut forwarded = FieldList::with_spare();
         forwarded.append(X_FORWARDED_FOR, &self.address_value);
         forwarded.append(X_FORWARDED_PROTO, &self.scheme);
         forwarded.append(X_FORWARDED_HOST, &value);
@@ -229,7 +229,36 @@ impl Peer {
     }
 }
 
+/// Returns an address as it stands in a field. For IPv4 the standard library takes ten times as long.
+fn header_value(address: IpAddr) -> HeaderValue {
+    let mut text = SmallVec::<[u8; 39]>::new();
+    match address {
+        IpAddr::V4(address) => {
+            for octet in address.octets() {
+                text.extend(itoa::Buffer::new().format(octet).bytes());
+                text.push(b'.');
+            }
+            text.pop();
+        }
+        IpAddr::V6(address) => text.extend_from_slice(address.to_string().as_bytes()),
+    }
+    HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+}
+
 /// Whether `address` is in one of `networks`.
 pub(super) fn is_in(address: IpAddr, networks: &[IpNet]) -> bool {
     networks.iter().any(|network| network.contains(&address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_as_the_standard_library_does() {
+        for text in ["0.0.0.0", "9.10.99.100", "255.255.255.255", "::", "2001:db8::a:0:1"] {
+            let address: IpAddr = text.parse().unwrap();
+            assert_eq!(header_value(address), text);
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! HTTP/2 by prior knowledge, distinguished from HTTP/1.1 by the first bytes of the client.
 
 use super::http2::io::PREFACE;
-use crate::proxy::connections::options::Protocol;
+use crate::proxy::{connections::options::Protocol, io::first_read::poll_first_read};
 use crate::{clock::Clock, flow::Instant};
 use bytes::Bytes;
-use core::time::Duration;
+use core::{future::poll_fn, time::Duration};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// What a client began with.
@@ -33,25 +33,21 @@ pub(crate) async fn detect(
     clock: &Clock,
     limit: Duration,
 ) -> Result<Beginning, Unclear> {
-    let mut first = [0; PREFACE.len()];
-    let begun = clock.timeout(limit, stream.read(&mut first)).await;
-    let mut count = begun.ok().and_then(Result::ok).ok_or(Unclear::Unasked)?;
+    let first = clock.timeout(limit, poll_fn(|context| poll_first_read(stream, context))).await;
+    let first = first.ok().and_then(Result::ok).filter(|first| !first.is_empty());
+    let mut ahead = first.ok_or(Unclear::Unasked)?;
     let since = clock.now();
-    let mut last = count;
     let rest = async {
-        loop {
-            let seen = first.get(..count).filter(|_| last > 0)?;
-            let protocol = match PREFACE.strip_prefix(seen) {
-                None => Protocol::Http1,
-                Some([]) => Protocol::Http2,
-                Some(_) => {
-                    last = stream.read(first.get_mut(count..)?).await.ok()?;
-                    count += last;
-                    continue;
-                }
-            };
-            return Some(Beginning { protocol, ahead: Bytes::copy_from_slice(seen), since });
+        let mut part = [0; PREFACE.len()];
+        while ahead.len() < PREFACE.len() && PREFACE.starts_with(&ahead) {
+            let missing = PREFACE.len() - ahead.len();
+            let count = stream.read(&mut part[..missing]).await.ok()?;
+            let came = Some(&part[..count]).filter(|came| !came.is_empty())?;
+            ahead = Bytes::from([&ahead, came].concat());
         }
+        let is_http2 = ahead.starts_with(PREFACE);
+        let protocol = if is_http2 { Protocol::Http2 } else { Protocol::Http1 };
+        Some(Beginning { protocol, ahead, since })
     };
     match clock.timeout(limit, rest).await {
         Ok(beginning) => beginning.ok_or(Unclear::Unasked),

@@ -18,6 +18,9 @@ use tokio::io::AsyncWrite;
 /// Parts of a body up to this size, in bytes, are copied behind what is to be written.
 const COPY_MAX: usize = 2048;
 
+/// Most heads have fewer bytes. Memory for them is taken at once, as a head is written in many parts.
+const HEAD_USUAL: usize = 512;
+
 /// How many parts that are not copied are written at once.
 pub(crate) const PARTS_MAX: usize = 16;
 
@@ -64,6 +67,7 @@ impl<D: Buf + From<Bytes>> Outgoing<D> {
     /// Returns where the head of a message is to be written. Nothing of a body may be left.
     pub(crate) fn head(&mut self) -> &mut Vec<u8> {
         debug_assert!(self.parts.is_empty(), "a body comes behind its head");
+        self.bytes.reserve(HEAD_USUAL);
         &mut self.bytes
     }
 

@@ -18,7 +18,10 @@ pub(crate) struct SpareHeads {
 impl SpareHeads {
     /// Takes a head without fields, which may have memory for them.
     pub(crate) fn request(&self) -> Box<RequestHead> {
-        self.request.take().unwrap_or_default()
+        self.request.take().unwrap_or_else(|| {
+            let headers = FieldList::with_spare();
+            Box::new(RequestHead { headers, ..RequestHead::default() })
+        })
     }
 
     /// The same for a response.

@@ -20,22 +20,20 @@ use crate::flow::Instant;
 use crate::proxy::{
     connections::{options::ConnectionOptions, registry::GRACE},
     downstream::unreadable::UnreadableRequest,
+    io::first_read::poll_first_read,
     peer::Peer,
     timeouts::timer::ConnectionTimer,
 };
 use bytes::Bytes;
 use core::{
     future::poll_fn,
-    mem::{self, MaybeUninit},
+    mem,
     pin::{Pin, pin},
     task::{Context, Poll},
 };
 use session::Session;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-/// What is read at once of a client that was idle: most heads are shorter, and cost no second read.
-const FIRST_READ: usize = 2048;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Serves a connection until it ends, is idle for too long or is drained.
 ///
@@ -125,13 +123,8 @@ fn poll_idle<T: AsyncRead + AsyncWrite + Unpin>(
     context: &mut Context<'_>,
 ) -> Poll<Idle> {
     peer.handle.wake_on_drain(context);
-    // Not a part of any future, which would be larger by as much.
-    let mut space = [MaybeUninit::uninit(); FIRST_READ];
-    let mut read = ReadBuf::uninit(&mut space);
-    match Pin::new(&mut *io).poll_read(context, &mut read) {
-        Poll::Ready(Ok(())) if !read.filled().is_empty() => {
-            return Poll::Ready(Idle::Spoke(Bytes::copy_from_slice(read.filled())));
-        }
+    match poll_first_read(io, context) {
+        Poll::Ready(Ok(bytes)) if !bytes.is_empty() => return Poll::Ready(Idle::Spoke(bytes)),
         Poll::Ready(_) => return Poll::Ready(Idle::Left),
         Poll::Pending => {}
     }

@@ -80,6 +80,7 @@ fn alpn_chooses_the_version_of_http() {
     };
     assert_eq!(version("--http2"), "2");
     assert_eq!(version("--http1.1"), "1.1");
+    assert_eq!(version("--http1.0"), "1.1", "which a server says to a client of 1.0, too");
 }
 
 #[test]

@@ -21,6 +21,8 @@ use tokio_rustls::{
 
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
+/// Some clients that speak only this name it: `curl --http1.0`.
+const HTTP10: &[u8] = b"http/1.0";
 
 /// What a client of a listener with TLS speaks.
 pub(crate) enum Accepted {
@@ -54,7 +56,7 @@ impl Acceptor {
             .map_err(io::Error::other)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&resolver) as Arc<_>);
-        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        config.alpn_protocols = [HTTP2, HTTP1, HTTP10].map(<[u8]>::to_vec).into();
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
         config.send_tls13_tickets = 1;
         Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), resolver })

@@ -44,6 +44,19 @@ def measure(a, p, spec, lgargs, up, core=PROXY_CORE):
         i.stop()
 
 
+def variant(a):
+    """what the words at the end ask for: a spec, options of lg, and what they are called"""
+    spec, load = {}, []
+    if 'rejected' in a.extra:
+        spec = {'limit': {'rate': 1}}
+    if 'browser' in a.extra:
+        load += ['-B', '-p', '/api/v1/orders/1234567890/items?page=2&sort=asc']
+    if 'connections' in a.extra:
+        load += ['-n']
+    kind = ''.join(f' {x}' for x in a.extra if not x.isdigit())
+    return spec, load, f' ({kind[1:]})' if kind else ''
+
+
 def report(name, a, raw, cols, title, key='cpu_100k'):
     base = a.base if a.base in a.peers else a.peers[0]
     pr = paired([x for x in raw if 'fail' not in x], base, a.peers, key)

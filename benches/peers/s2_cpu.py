@@ -1,5 +1,6 @@
 """Proxy CPU-seconds per 100,000 requests at a FIXED offered rate (Poisson arrivals, 64 connections). extra
-args: rates (default 5000 10000); with `rejected`, a limit rejects nearly all requests"""
+args: rates (default 5000 10000); `rejected`: a limit rejects nearly all requests; `browser`: requests have the
+path and the fields of a browser; `connections`: each request has a connection of its own"""
 
 from common import *
 
@@ -7,14 +8,13 @@ a = args(__doc__, DEFAULT_PEERS)
 u = Up()
 allraw = []
 tabs = []
-rejected = 'rejected' in a.extra
-spec = {'limit': {'rate': 1}} if rejected else {}
-for rate in [int(x) for x in a.extra if x != 'rejected'] or [5000, 10000]:
+spec, load, kind = variant(a)
+for rate in [int(x) for x in a.extra if x.isdigit()] or [5000, 10000]:
     raw = rounds(
         a.peers,
         a.rounds,
         lambda p, r: {
-            **measure(a, p, spec, ['-c', 64, '-d', a.secs, '-r', rate, '-P', '-S', r + 1], u),
+            **measure(a, p, spec, ['-c', 64, '-d', a.secs, '-r', rate, '-P', '-S', r + 1, *load], u),
             'rate': rate,
         },
     )
@@ -24,7 +24,7 @@ for rate in [int(x) for x in a.extra if x != 'rejected'] or [5000, 10000]:
             a,
             raw,
             ['cpu_100k', 'user_share', 'csw_req', 'busy', 'p50', 'p99', 'rss'],
-            f'CPU s per 100k {"rejected " if rejected else ""}requests at {rate}/s offered',
+            f'CPU s per 100k requests{kind} at {rate}/s offered',
         )
     )
     allraw += raw

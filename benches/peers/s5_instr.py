@@ -1,13 +1,13 @@
 """User-space instructions per request, by callgrind: instrumentation is switched on only while a counted
 closed-loop load (32 connections, keep-alive, small body) runs. Says nothing of kernel work.
-With `rejected`, a limit rejects nearly all requests"""
+args: see s2_cpu"""
 
 from common import *
 
 a = args(__doc__, 'nginx,flowgate,flowgate-3rules', rounds=1, secs=3)
 u = Up()
 raw = []
-limit = {'limit': {'rate': 1}} if 'rejected' in a.extra else {}
+spec, load, _ = variant(a)
 
 
 class V(Adapter):
@@ -33,14 +33,14 @@ class V(Adapter):
 
 
 def f(p, r):
-    i = start(V(a.ad[p]), {'upstream': u.port, 'nomaster': 1, 'mw': False, **limit}, wait=60)
+    i = start(V(a.ad[p]), {'upstream': u.port, 'nomaster': 1, 'mw': False, **spec}, wait=60)
     try:
-        lg(i.port, '-c', 32, '-d', 1)
+        lg(i.port, '-c', 32, '-d', 1, *load)
         pid = str(max(i.pids(), key=cpu_ns))
         subprocess.run(
             ['callgrind_control', '-i', 'on', pid], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        n = lg(i.port, '-c', 32, '-d', a.secs, '-w', 0)['total_sent']
+        n = lg(i.port, '-c', 32, '-d', a.secs, '-w', 0, *load)['total_sent']
         subprocess.run(
             ['callgrind_control', '-i', 'off', pid], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -1,7 +1,7 @@
 // Load generator: closed loop (-r 0) or open loop at a constant offered rate (coordinated-omission-free:
 // latency runs from the scheduled time). HTTP/1.1, plain or TLS. JSON on stdout.
 //  lg HOST:PORT -c conns -d secs [-r rps] [-P poisson] [-w warm_secs] [-p path-template with %d] [-N npaths]
-//     [-K nkeys: X-Key header rotates] [-n new connection per request] [-s TLS] [-T records.bin] [-i idle
+//     [-K nkeys: X-Key header rotates] [-n new connection per request] [-B fields of a browser] [-s TLS] [-T records.bin] [-i idle
 //     mode] [-C core] [-S seed]
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -25,6 +25,18 @@
 #include <unistd.h>
 typedef uint64_t u64;
 typedef uint32_t u32;
+// What Chromium sends when a person opens a page, and a cookie.
+static const char BROWSER[] =
+    "Connection: keep-alive\r\n"
+    "sec-ch-ua: \"Chromium\";v=\"130\", \"Not?A_Brand\";v=\"99\"\r\n"
+    "sec-ch-ua-mobile: ?0\r\nsec-ch-ua-platform: \"Linux\"\r\nUpgrade-Insecure-Requests: 1\r\n"
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 "
+    "Safari/537.36\r\n"
+    "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8\r\n"
+    "Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n"
+    "Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9\r\n"
+    "Cookie: session=0123456789abcdef0123456789abcdef; theme=dark; _ga=GA1.1.123456789.1700000000\r\n";
+static const char *fields = "User-Agent: lg/1\r\nAccept: */*\r\n";
 static u64 now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -338,7 +350,7 @@ int main(int ac, char **av) {
     }
     int o;
     optind = 2;
-    while ((o = getopt(ac, av, "c:d:r:Pp:N:K:nsT:iC:w:S:H:")) > 0)
+    while ((o = getopt(ac, av, "c:d:r:Pp:N:K:nBsT:iC:w:S:H:")) > 0)
         switch (o) {
         case 'c':
             nc = atoi(optarg);
@@ -363,6 +375,9 @@ int main(int ac, char **av) {
             break;
         case 'n':
             newc = 1;
+            break;
+        case 'B':
+            fields = BROWSER;
             break;
         case 's':
             ctx = SSL_CTX_new(TLS_client_method());
@@ -401,8 +416,8 @@ int main(int ac, char **av) {
         snprintf(pb, sizeof pb, path, np > 1 ? (int)(((u64)i * 7919) % np) : 0);
         if (nk)
             snprintf(kb, sizeof kb, "X-Key: k%d\r\n", i % nk);
-        RL[i] = asprintf(&RQ[i], "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: lg/1\r\nAccept: */*\r\n%s%s\r\n",
-                         pb, host, kb, newc ? "Connection: close\r\n" : "");
+        RL[i] = asprintf(&RQ[i], "GET %s HTTP/1.1\r\nHost: %s\r\n%s%s%s\r\n", pb, host,
+                         fields, kb, newc ? "Connection: close\r\n" : "");
     }
     if (tfn) {
         tf = fopen(tfn, "w");

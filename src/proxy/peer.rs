@@ -6,6 +6,7 @@ use crate::proxy::{
     message::{
         hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
         interim::Interim,
+        request::RequestHead,
         spare_heads::SpareHeads,
         validate::{Invalid, canonical},
     },
@@ -114,6 +115,13 @@ impl Peer {
     /// Reads the clock, for this and for [`Self::now`].
     pub(super) fn read_clock(&self) -> Instant {
         self.poll_time.read(&self.worker.clock)
+    }
+
+    /// Keeps the memory of a request's head for the next one. In HTTP/2 hyper makes the heads.
+    pub(super) fn keep_head(&self, head: Box<RequestHead>) {
+        if self.http2.get().is_none() {
+            self.spare_heads.give_request(head);
+        }
     }
 
     /// Returns the time, as it was read last in the poll under way: see [`PollTime`].

@@ -58,7 +58,8 @@ pub struct RouteRule {
     pub options: RuleOptions,
     /// How a store decides about it, if gateways share it.
     pub shared: Option<Shared>,
-    /// How the body begins that says that this rule alone has rejected a request, once there was one.
+    /// How the body begins that says that the rate of this rule alone has rejected a request, once there
+    /// was one: it depends on the file only.
     pub problem: OnceLock<Box<[u8]>>,
 }
 

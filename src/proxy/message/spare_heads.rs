@@ -2,7 +2,7 @@
 
 use super::{request::RequestHead, response::ResponseHead};
 use crate::http1::FieldList;
-use http::Uri;
+use http::{Method, Uri};
 use std::sync::{Mutex, PoisonError};
 
 /// The largest list of fields that is kept, by the bytes of its memory.
@@ -36,6 +36,8 @@ impl SpareHeads {
     pub(crate) fn give_request(&self, mut head: Box<RequestHead>) {
         if head.headers.capacity() <= KEPT_BYTES {
             head.headers.clear();
+            // It may be long.
+            head.method = Method::default();
             // It shares the buffer that it was read into.
             head.uri = Uri::default();
             head.extended = None;
@@ -81,5 +83,28 @@ impl<T> Spare<T> {
 
     fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::header::{COOKIE, HeaderValue};
+
+    #[test]
+    fn a_kept_head_has_nothing_of_its_message() {
+        let spare = SpareHeads::default();
+        let mut head = spare.request();
+        head.method = Method::from_bytes(&[b'M'; 5000]).unwrap();
+        head.uri = "/a?b".parse().unwrap();
+        head.headers.append(COOKIE, HeaderValue::from_static("c=d"));
+        spare.give_request(head);
+        let head = spare.request();
+        assert_eq!((&head.method, head.uri.path(), head.uri.query()), (&Method::GET, "/", None));
+        assert!(head.headers.is_empty() && head.headers.capacity() > 0);
+        let mut head = spare.response();
+        head.headers.append(COOKIE, HeaderValue::from_static("c=d"));
+        spare.give_response(head);
+        assert!(spare.response().headers.is_empty());
     }
 }

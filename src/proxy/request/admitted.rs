@@ -122,7 +122,7 @@ impl AdmittedRequest {
             Ok(answer) => {
                 if let Some(request) = self.request.take() {
                     let (head, _) = request.into_parts();
-                    self.completion.peer.spare_heads.give_request(head);
+                    self.completion.peer.keep_head(head);
                 }
                 self.answer(answer, (deadline, is_grpc))
             }

@@ -216,7 +216,7 @@ fn turn_away(
         None => discard(&body, head.headers.set(), &mut completion),
     }
     let grpc = grpc::content_type(&head.headers);
-    completion.peer.spare_heads.give_request(head);
+    completion.peer.keep_head(head);
     Step::Answered(Box::new(error_response(error, grpc, completion)))
 }
 
@@ -355,7 +355,7 @@ impl Arrival {
             let (head, body) = request.into_parts();
             discard(&body, forward.fields, &mut completion);
             let grpc = grpc::content_type(&head.headers);
-            completion.peer.spare_heads.give_request(head);
+            completion.peer.keep_head(head);
             grpc
         });
         Box::new(reject(rejection, &route, &options, grpc, completion))

@@ -111,11 +111,11 @@ mod tests {
             let mut text = vec![b'a'; length];
             assert!(!any_pair(&text, is_pair) && !any_pair(&text[..1], is_pair));
             for place in 1..length {
-                (text[place - 1], text[place]) = (b'/', b'.');
+                text[place - 1..=place].copy_from_slice(b"/.");
                 assert!(any_pair(&text, is_pair), "{place} of {length}");
-                (text[place - 1], text[place]) = (b'.', b'/');
+                text[place - 1..=place].copy_from_slice(b"./");
                 assert!(!any_pair(&text, is_pair), "{place} of {length}");
-                (text[place - 1], text[place]) = (b'a', b'a');
+                text[place - 1..=place].copy_from_slice(b"aa");
             }
         }
         assert!(!any_pair(b"", is_pair));

@@ -383,6 +383,15 @@ fn passed(web: SocketAddr, path: &str, team: &str) -> usize {
     (0..5).filter(|number| ask(*number)).count()
 }
 
+/// Waits until a request is with the upstream. To send another one and see it rejected would not do: it
+/// may come first, and take the place.
+fn await_upstream(gateway: &Gateway) {
+    let metric = "flowgate_upstream_in_flight";
+    eventually("it is in flight", || {
+        (crate::common::metrics(gateway, metric).values().sum::<f64>() >= 1.0).then_some(())
+    });
+}
+
 #[test]
 fn an_upgrade_gives_nobody_a_new_budget() {
     let (upstream, go) = slow();
@@ -395,10 +404,7 @@ fn an_upgrade_gives_nobody_a_new_budget() {
     assert_eq!(passed(web, "/paced", "red"), 1);
     let mut busy = Client::new(web);
     busy.send(http::head("GET", "/slow", &[]));
-    let metric = "flowgate_upstream_in_flight";
-    eventually("it is in flight", || {
-        (crate::common::metrics(&gateway, metric).values().sum::<f64>() >= 1.0).then_some(())
-    });
+    await_upstream(&gateway);
     let _new = upgrade(&gateway, &pid_file);
     assert!(gateway.wait_log("took the state over").contains("reset 0"), "{}", gateway.log());
     for path in paths {
@@ -423,7 +429,7 @@ fn a_process_that_dies_while_it_drains_frees_the_places_of_its_requests() {
     let web = gateway.web();
     let mut busy = Client::new(web);
     busy.send(http::head("GET", "/slow", &[]));
-    eventually("it is in flight", || (http::get(web, "/slow").status != 200).then_some(()));
+    await_upstream(&gateway);
     let _new = upgrade(&gateway, &pid_file);
     assert_ne!(http::get(web, "/slow").status, 200);
     gateway.signal("KILL");

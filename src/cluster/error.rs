@@ -287,7 +287,7 @@ mod tests {
                 FailureScope::Store,
             ),
             ("LOADING Redis is loading the dataset in memory", "read_only", FailureScope::Store),
-            ("MASTERDOWN StoreConnection with MASTER is down", "read_only", FailureScope::Store),
+            ("MASTERDOWN Link with MASTER is down", "read_only", FailureScope::Store),
             ("NOREPLICAS Not enough good replicas to write.", "read_only", FailureScope::Store),
         ] {
             let answer = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());

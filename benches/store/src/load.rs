@@ -58,7 +58,7 @@ async fn send(connection: ClusterConnection, at: usize, key: String, ended: Unbo
             let began = Instant::now();
             let answer = eval.query_async::<u64>(&mut connection).await;
             let call = Call { key: at, began, lasted: began.elapsed(), failed: answer.is_err() };
-            // Nobody counts the calls of a measurement that was stopped.
+            // An error says that the measurement was stopped: its calls count no more.
             let _stopped = ended.send(call);
         });
     }

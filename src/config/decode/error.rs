@@ -1,7 +1,7 @@
 //! Why a value could not be read, in serde's terms, and as a problem of the file.
 
 use super::shape::Shape;
-use crate::config::diagnostics::{Problem, SourceSpan};
+use crate::config::diagnostics::{HIDDEN, Problem, SourceSpan};
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 
@@ -25,7 +25,6 @@ impl Stop {
 
     /// Returns it without the value, which the file has as `written` and which is not `noun`.
     pub(super) fn without_value(self, written: &str, name: &str, noun: &str) -> Self {
-        const HIDDEN: &str = "what comes from the environment is not shown";
         match self {
             Self::Invalid { .. } => Self::Invalid {
                 message: format!("the value of `{written}` is not {noun}"),

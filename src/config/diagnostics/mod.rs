@@ -19,4 +19,4 @@ pub use problem::{Problem, Severity};
 pub(super) use problem::{Problems, quoted};
 pub(super) use source::{Environment, File, Source};
 pub(super) use source_span::SourceSpan;
-pub(super) use substitutions::{Substitution, Substitutions};
+pub(super) use substitutions::{HIDDEN, Substitution, Substitutions};

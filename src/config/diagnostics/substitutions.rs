@@ -3,6 +3,9 @@
 use super::{Problem, SourceSpan};
 use std::{fmt, ops::Range};
 
+/// Why a message does not show a value.
+pub(in crate::config) const HIDDEN: &str = "what comes from the environment is not shown";
+
 /// The values of a file that variables are in.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Substitutions(Vec<Substitution>);
@@ -104,7 +107,12 @@ impl Substitutions {
         for substitution in marked {
             substitution.conceal_quoted(&mut problem.message);
             substitution.conceal_quoted(&mut problem.label);
+            let help = problem.help.clone();
             substitution.conceal_quoted(&mut problem.help);
+            if problem.help != help {
+                // It proposes another value, of which nothing can be shown.
+                problem.help = format!("change the value of `{}`; {HIDDEN}", substitution.written);
+            }
             for (_, label) in &mut problem.also {
                 substitution.conceal_quoted(label);
             }
@@ -133,6 +141,12 @@ mod tests {
         }
         assert_eq!(concealed(format!("no {value}")).0, "no Bearer ${TOKEN}");
         assert_eq!(concealed("`limit` is odd".to_owned()).1, "write `secret`");
+        let mut quoting = Problem::error(span, "odd").help(format!("write `/{value}`"));
+        all.conceal(&mut quoting);
+        assert_eq!(
+            quoting.help,
+            "change the value of `Bearer ${TOKEN}`; what comes from the environment is not shown"
+        );
         let elsewhere = Problem::error(SourceSpan::of(5..6), "`s3cret`");
         let mut same = elsewhere.clone();
         all.conceal(&mut same);

@@ -114,10 +114,11 @@ impl Table {
         routes.into_iter().map(|route| route.index).collect()
     }
 
-    /// Returns pairs `(earlier, later)` of routes with equal conditions, so that the later one
-    /// never gets a request. A route with several hosts or listeners is listed if an earlier one
-    /// takes each of them.
-    pub fn shadowed(&self) -> Vec<(usize, usize)> {
+    /// Returns pairs `(earlier, later)` of routes of which the later one never gets a request: both
+    /// have equal conditions, or every one of `listeners`, which are all there are, has a route that takes all
+    /// requests before the later one, which names no listener. A route with several hosts or listeners is
+    /// listed if an earlier one takes each of them.
+    pub fn shadowed(&self, listeners: &[Arc<str>]) -> Vec<(usize, usize)> {
         let mut owners: AHashMap<Conditions<'_>, usize> = AHashMap::with_capacity(self.ranks.len());
         let mut pairs = Vec::new();
         for (index, rank) in self.ranks.iter().enumerate() {
@@ -132,9 +133,33 @@ impl Table {
                 && !earlier.contains(&index)
             {
                 pairs.push((owner, index));
+            } else if let Some(owner) = self.owner_of_listeners(listeners, index) {
+                pairs.push((owner, index));
             }
         }
         pairs
+    }
+
+    /// Returns a route that takes all requests of the first listener before `later` is tried, if each listener has one.
+    fn owner_of_listeners(&self, listeners: &[Arc<str>], later: usize) -> Option<usize> {
+        let Matcher { listeners: named, hosts, .. } = self.matcher(later)?;
+        if !named.is_empty() {
+            return None;
+        }
+        let takes_all = |route: &&Ranked, listener: &Arc<str>| {
+            let matcher = &route.matcher;
+            let has_host = |host| matcher.hosts.contains(host);
+            matcher.listeners.contains(listener)
+                && matcher.path == PathPattern::Any
+                && matcher.methods.is_empty()
+                && matcher.headers.is_empty()
+                && matcher.query.is_empty()
+                && (matcher.hosts.is_empty() || !hosts.is_empty() && hosts.iter().all(has_host))
+        };
+        let routes = self.ranking.routes();
+        let owner = |listener| routes.iter().find(|route| takes_all(route, listener));
+        let owners: Option<Vec<&Ranked>> = listeners.iter().map(owner).collect();
+        owners?.first().map(|route| route.index)
     }
 }
 
@@ -365,7 +390,26 @@ mod tests {
         }
         assert_eq!(table(&routes).order(), [3, 2, 0, 1]);
         let routes = ["* ^/ @a", "* ^/ @b", "* ^/", "* ^/ @a,b", "* ^/ @b,c"];
-        assert_eq!(table(&routes).shadowed(), [(0, 3)]);
+        assert_eq!(table(&routes).shadowed(&[]), [(0, 3)]);
+    }
+
+    #[test]
+    fn a_route_is_never_reached_if_all_listeners_have_one_that_takes_everything() {
+        for (routes, listeners, expected) in [
+            (&["* ^/ @web", "* =/login"][..], &["web"][..], &[(0, 1)][..]),
+            (&["* ^/ @web", "* =/login"], &["web", "tls"], &[]),
+            (&["* * @web", "* ^/ @tls", "a.example =/login"], &["web", "tls"], &[(0, 2)]),
+            (&["* ^/ @web,tls", "* =/a", "* =/b @tls"], &["web", "tls"], &[(0, 1)]),
+            (&["* ^/ @web GET", "* =/login"], &["web"], &[]),
+            (&["* ^/ @web x-a=1", "* =/login"], &["web"], &[]),
+            (&["* ^/a @web", "* =/a/b"], &["web"], &[]),
+            (&["a.example ^/ @web", "* =/login"], &["web"], &[]),
+            (&["a.example ^/ @web", "a.example,b.example =/login"], &["web"], &[]),
+            (&["a.example,b.example ^/ @web", "a.example =/login"], &["web"], &[(0, 1)]),
+        ] {
+            let listeners: Vec<Arc<str>> = listeners.iter().map(|name| Arc::from(*name)).collect();
+            assert_eq!(table(routes).shadowed(&listeners), expected, "{routes:?}");
+        }
     }
 
     #[test]
@@ -415,7 +459,7 @@ mod tests {
             "* *",
             "a,a =/y",
         ];
-        assert_eq!(table(&routes).shadowed(), [(0, 2), (3, 4), (5, 6)]);
+        assert_eq!(table(&routes).shadowed(&[]), [(0, 2), (3, 4), (5, 6)]);
     }
 
     #[test]

@@ -51,17 +51,25 @@ impl Compiler {
             }
         }
         let table = Table::build(matchers);
-        let mut shadowed = table.shadowed();
+        let listeners: Vec<_> = self.listeners.iter().map(|(name, _)| Arc::clone(name)).collect();
+        let mut shadowed = table.shadowed(&listeners);
         // One reason for each is enough.
         shadowed.sort_by_key(|(first, later)| (*later, *first));
         shadowed.dedup_by_key(|(_, later)| *later);
+        let has_listener =
+            |route| table.matcher(route).is_some_and(|matcher| !matcher.listeners.is_empty());
         for (first, later) in shadowed {
             let message = format!("the route `{}` can never be reached", plans[later].name);
+            let help = if has_listener(first) && !has_listener(later) {
+                "name a `listener` here too: routes that name one come before all others"
+            } else {
+                "remove one of the two, or write a more specific `match`"
+            };
             self.warn(
                 Problem::warning(Lint::UnreachableRoute, spans[later], message)
-                    .label("matches what the other one matches")
+                    .label("matches nothing that the other one leaves")
                     .also(spans[first], format!("`{}` comes first", plans[first].name))
-                    .help("remove one of the two, or write a more specific `match`"),
+                    .help(help),
             );
         }
         (plans, table)

@@ -90,6 +90,14 @@ fn routes_that_no_request_gets() {
         )
     };
     check(Lint::UnreachableRoute, &text("/x"), &text("/y"));
+    let text = |matches: &str| {
+        format!(
+            "{FRAME}routes:\n\
+             \x20 - name: site\n    match: {{ listener: web }}\n    upstream: app\n\
+             \x20 - name: login\n    match: {{ {matches} }}\n    upstream: app\n"
+        )
+    };
+    check(Lint::UnreachableRoute, &text("path: /login"), &text("listener: web, path: /login"));
 }
 
 #[test]

@@ -702,3 +702,48 @@ fn visit_nginx(web: SocketAddr, version: &str, longest: usize) {
         }
     }
 }
+
+/// nginx and HAProxy end a connection, with all its requests, at a frame of trailers without fields, and nginx at any
+/// trailers of a request.
+#[test]
+fn trailers_that_are_dropped_leave_no_frame() {
+    let server = scripted(&[], |_, mut frames| {
+        let mut heads = 0;
+        while let Some(frame) = frames.read() {
+            heads += usize::from(frame.kind == HEADERS);
+            if matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0 {
+                let is_empty = frame.payload.is_empty();
+                let seen = format!("{heads} {} {is_empty}", frame.kind == DATA);
+                frames.answer(frame.stream, seen.as_bytes());
+                heads = 0;
+            }
+        }
+    });
+    let dropped = "1 true true";
+    for (setting, kind, announced, expected) in [
+        ("", "text/plain", "", dropped),
+        ("", "text/plain", "a", dropped),
+        ("", "application/grpc", "a", dropped),
+        (", request_trailers: true", "text/plain", "a", "2 false false"),
+    ] {
+        let gateway = prior_knowledge(server.address, setting);
+        let mut client = Client::new(gateway.web());
+        let fields =
+            [("Transfer-Encoding", "chunked"), ("Content-Type", kind), ("Trailer", announced)];
+        client.send(head("POST", "/", &fields) + "1\r\na\r\n0\r\nA: b\r\n\r\n");
+        assert_eq!(client.read("POST").text(), expected, "{setting} {kind} {announced:?}");
+    }
+}
+
+#[test]
+fn a_length_with_leading_zeros_arrives_without() {
+    let server = Http2Server::start(None);
+    let gateway = prior_knowledge(server.address, "");
+    let mut client = Client::new(gateway.web());
+    for (written, body) in [("0003", "abc"), ("000", "")] {
+        client.send(head("POST", "/", &[("Content-Length", written)]) + body);
+        let text = client.read("POST").text();
+        let length = format!("content-length: {}", body.len());
+        assert!(text.contains(&length) && !text.contains(written), "{text}");
+    }
+}

@@ -77,7 +77,8 @@ keys! {
         /// route or rule; and paths with `;`, if dropping the text after it does.
         relaxed_path: bool = false;
         /// Passes request trailers to the upstream, except fields that decide about a request or
-        /// change how it is handled. Trailers of gRPC requests always pass.
+        /// change how it is handled. Trailers of gRPC requests always pass to HTTP/1.1 servers. nginx as an
+        /// HTTP/2 server ends the connection, with all its requests, at request trailers.
         request_trailers: bool = false;
         /// Changes the path and the host that the upstream receives.
         rewrite: Box<RewriteSpec>, else "–";

@@ -128,6 +128,11 @@ impl RequestBody {
         }
     }
 
+    /// Whether its trailers may go over a connection that other requests share.
+    pub(crate) fn may_share_trailers(&self) -> bool {
+        matches!(self, Self::Streaming(body) if body.trailers.as_ref().is_some_and(RequestTrailers::may_share))
+    }
+
     /// Has `sent`, which was sent in vain, sent again before the rest.
     pub(crate) fn begin_again(&mut self, sent: Vec<Again>) {
         if let Self::Streaming(body) = self {
@@ -200,6 +205,11 @@ impl Body for RequestBody {
                     match &body.trailers {
                         Some(allowed) => allowed.filter(trailers),
                         None => trailers.clear(),
+                    }
+                    if trailers.is_empty() {
+                        // Some servers of HTTP/2 end the connection, of all its requests, at a frame without fields.
+                        body.upload.set(upload::DONE);
+                        return Poll::Ready(None);
                     }
                 }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);

@@ -83,6 +83,12 @@ impl RequestTrailers {
         })
     }
 
+    /// Whether they may go over a connection that other requests share: nginx ends one of HTTP/2 at
+    /// the trailers of a request. No client of gRPC sends any.
+    pub(crate) fn may_share(&self) -> bool {
+        self.route.options.request_trailers
+    }
+
     /// Removes what the upstream may not receive.
     pub(crate) fn filter(&self, trailers: &mut HeaderMap) {
         strip_trailers(trailers, &self.route.options.request_headers, &[]);

@@ -210,10 +210,13 @@ impl Body for ResponseBody {
             Source::Upstream { patience, is_grpc } => match this.completion.poll_frame(context) {
                 Poll::Ready(mut frame) => {
                     patience.renew();
-                    if let Some(Ok(frame)) = &mut frame
-                        && let Some(trailers) = frame.trailers_mut()
+                    if let Some(Ok(part)) = &mut frame
+                        && let Some(trailers) = part.trailers_mut()
                     {
                         strip(trailers, &this.completion);
+                        if trailers.is_empty() {
+                            frame = None;
+                        }
                     }
                     frame.map(|frame| frame.map_err(ResponseCut::from))
                 }

@@ -269,7 +269,15 @@ fn head(
         FieldKind::Te | FieldKind::OtherHop => true,
         _ => !kind.is_hop_by_hop(),
     });
-    let length = match body.size_hint().exact() {
+    let exact = body.size_hint().exact();
+    // Some servers end the connection at a length with leading zeros.
+    let has_zeros = |length: &HeaderValue| length.len() > 1 && length.as_bytes().starts_with(b"0");
+    if let Some(length) = exact
+        && headers.get(CONTENT_LENGTH).is_some_and(has_zeros)
+    {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    let length = match exact {
         Some(0) => BodyLength::None,
         Some(length) => BodyLength::Exactly(length),
         None => BodyLength::Chunked,

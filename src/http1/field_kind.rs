@@ -28,6 +28,8 @@ pub enum FieldKind {
     Forwarded,
     /// `Trailer`.
     Trailer,
+    /// `Content_Length` or `Transfer_Encoding`, which some servers take for the fields with a hyphen.
+    UnderscoreFraming,
     /// Any other field, for the recipient at the end.
     EndToEnd,
 }
@@ -57,7 +59,17 @@ impl FieldKind {
             (19, b'p') => ("proxy-authorization", Self::OtherHop),
             _ => return Self::EndToEnd,
         };
-        if is(name, known.as_bytes()) { kind } else { Self::EndToEnd }
+        if is(name, known.as_bytes()) {
+            return kind;
+        }
+        let is_framing = matches!(kind, Self::ContentLength | Self::TransferEncoding);
+        let with_hyphens = || name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte });
+        if is_framing
+            && with_hyphens().map(|byte| byte | 0x20).eq(known.bytes().map(|byte| byte | 0x20))
+        {
+            return Self::UnderscoreFraming;
+        }
+        Self::EndToEnd
     }
 
     /// Whether the next neighbour alone is meant, as it is by what frames the body.
@@ -75,6 +87,7 @@ impl FieldKind {
             | Self::Cookie
             | Self::Forwarded
             | Self::Trailer
+            | Self::UnderscoreFraming
             | Self::EndToEnd => false,
         }
     }

@@ -205,6 +205,7 @@ impl Facts {
                 | FieldKind::Cookie
                 | FieldKind::Forwarded
                 | FieldKind::Trailer
+                | FieldKind::UnderscoreFraming
                 | FieldKind::EndToEnd => {}
             }
         }

@@ -40,6 +40,11 @@ const TOO_LARGE: Invalid = Invalid {
 const SCHEME: Invalid =
     Invalid { kind: HttpRejection::Malformed, why: "only http and https are served here" };
 
+const UNDERSCORE: Invalid = Invalid {
+    kind: HttpRejection::Malformed,
+    why: "some servers take Content_Length and Transfer_Encoding for the fields with a hyphen",
+};
+
 const LENGTH: Invalid = Invalid { kind: HttpRejection::Malformed, why: "Content-Length is empty" };
 
 /// Why a redirect cannot say where to.
@@ -113,6 +118,9 @@ pub(crate) fn inspect<'a, B>(
     }
     if !has_scheme_of_web(request) {
         return Err(SCHEME);
+    }
+    if fields.has(FieldKind::UnderscoreFraming) {
+        return Err(UNDERSCORE);
     }
     if fields.has(FieldKind::TransferEncoding) {
         check_coding(request.headers())?;

@@ -151,6 +151,8 @@ impl Rewrite {
         let slash = if path.starts_with('/') { "" } else { "/" };
         let path = [&*self.add, slash, path].concat();
         let path = without_dot_segments(&path).unwrap_or(path);
+        // A parser of URLs takes what follows two slashes for a host.
+        let path = format!("/{}", path.trim_start_matches('/'));
         if path.len() > MAX_PATH {
             return Err(TOO_LONG);
         }
@@ -276,7 +278,7 @@ mod tests {
             ("/x/api", "/x/api"),
             ("/", "/"),
             ("/%61pi/%41", "/%41"),
-            ("//api//x", "//x"),
+            ("//api//x", "/x"),
             ("/./api/./x", "/x"),
             ("/api/a%20b%2Fc", "/a%20b%2Fc"),
             ("/api%2Fx", "/api%2Fx"),
@@ -288,6 +290,7 @@ mod tests {
             );
         }
         assert_eq!(rewrite("/a/b", None, "/").path("/a", false).as_deref(), Ok("/a"));
+        assert_eq!(rewrite("/a", None, "/").path("/a//x/b//c", false).as_deref(), Ok("/x/b//c"));
         assert_eq!(rewrite("/a/b/", None, "/").path("/a/b", false).as_deref(), Ok("/"));
     }
 

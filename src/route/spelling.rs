@@ -112,8 +112,21 @@ pub fn without_parameters(path: &str) -> String {
     kept
 }
 
-/// Returns why servers may read `path` differently, or `None`: a backslash, a control character, a
-/// segment `..` (also encoded, or beside an encoded slash or `;`), or `.` beside one of the latter
+/// Returns `path`, which is in the form of [`normal_path`] or [`literal_path`], without its first segment, if it was
+/// `written` with more than one slash before that: a parser of URLs takes the segment for a host.
+pub fn without_authority<'p>(path: &'p str, written: &str) -> Option<&'p str> {
+    // Only a dot segment comes to stand between the two.
+    let may_have = written.as_bytes().get(1).is_some_and(|byte| matches!(byte, b'/' | b'.' | b'%'));
+    if !may_have {
+        return None;
+    }
+    let sent = without_dot_segments(written).map_or(Cow::Borrowed(written), Cow::Owned);
+    let segment = path.strip_prefix('/').filter(|_| sent.starts_with("//"))?;
+    Some(segment.find('/').map_or("/", |end| &segment[end..]))
+}
+
+/// Returns why servers may read `path` differently, or `None`: a backslash, a control character, an
+/// escape `%u0061`, a segment `..` (also encoded, or beside an encoded slash or `;`), or `.` beside one of the latter
 /// two.
 ///
 /// An encoded slash alone is not reported: see [`has_encoded_slash`].
@@ -125,6 +138,9 @@ pub fn dangerous_path(path: &str) -> Option<&'static str> {
     if !any_byte(bytes, odd) && !any_pair(bytes, leads) && !path.starts_with('.') {
         return None;
     }
+    if bytes.windows(6).any(is_unicode_escape) {
+        return Some("an escape `%u`");
+    }
     for byte in decoded(bytes) {
         match byte {
             b'\\' => return Some("a backslash"),
@@ -134,6 +150,11 @@ pub fn dangerous_path(path: &str) -> Option<&'static str> {
         }
     }
     path.split('/').any(has_dot_segment).then_some("a dot segment")
+}
+
+/// Returns whether `text` is an escape such as `%u0061`, which is none by RFC 3986; Jetty 9 and IIS decode it.
+fn is_unicode_escape(text: &[u8]) -> bool {
+    matches!(text, [b'%', b'u' | b'U', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Returns whether `segment`, or a part of it between encoded slashes or semicolons (which some
@@ -255,6 +276,28 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_after_two_slashes_may_be_read_as_a_host() {
+        for (written, expected) in [
+            ("//x.example/limited", Some("/limited")),
+            ("///x/limited", Some("/limited")),
+            ("/.//x/limited", Some("/limited")),
+            ("/%2e//x/a/b", Some("/a/b")),
+            ("//x", Some("/")),
+            ("//", Some("/")),
+            ("/x//limited", None),
+            ("/./x/limited", None),
+            ("/.x/limited", None),
+            ("/%2Fx/limited", None),
+            ("/x/limited", None),
+            ("/", None),
+            ("*", None),
+        ] {
+            let path = normal_path(written);
+            assert_eq!(without_authority(&path, written), expected, "{written}");
+        }
+    }
+
+    #[test]
     fn a_usual_path_is_not_copied() {
         assert!(matches!(normal_path("/a/b;c=1,2/x@y:z"), Cow::Borrowed(_)));
     }
@@ -279,6 +322,10 @@ mod tests {
             ("/a%00", Some("a zero byte")),
             ("/a%0d%0a", Some("a control character")),
             ("/a%7f", Some("a control character")),
+            ("/%u006cimited", Some("an escape `%u`")),
+            ("/a/%U00e9", Some("an escape `%u`")),
+            ("/%u00zz", None),
+            ("/%u006", None),
             ("/a\tb", Some("a control character")),
             ("/a/..", Some("a dot segment")),
             ("/a/../b", Some("a dot segment")),

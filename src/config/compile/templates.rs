@@ -3,7 +3,7 @@
 use super::compiler::Compiler;
 use crate::config::{
     decode::{At, Entries, Key},
-    diagnostics::{Problem, SourceSpan, quoted},
+    diagnostics::{Lint, Problem, SourceSpan, quoted},
     plan::{
         Body, HeaderEdits, HeaderText, Piece, Placeholder, Syntax, Template, Text, Token, tokens,
     },
@@ -25,9 +25,30 @@ pub(super) enum Use {
     Rejection,
 }
 
+/// Variables of nginx and Envoy, with what to do in place of them.
+const VARIABLES: &[(&str, &str)] = &[
+    ("$args", "write `{query}`, which begins with the `?`"),
+    ("$document_uri", "write `{path}`"),
+    ("$host", "write `{host}`"),
+    ("$http_host", "write `{host}`"),
+    ("$is_args", "write `{query}`, which begins with the `?`"),
+    ("$proxy_add_x_forwarded_for", "remove the field: flowgate writes `X-Forwarded-For` itself"),
+    ("$query_string", "write `{query}`, which begins with the `?`"),
+    ("$remote_addr", "write `{client_ip}`"),
+    ("$request_id", "write `{request_id}`"),
+    ("$request_method", "write `{method}`"),
+    ("$request_uri", "write `{path}{query}`"),
+    ("$scheme", "write `{scheme}`"),
+    ("$server_name", "write `{host}`"),
+    ("$uri", "write `{path}`"),
+    ("%DOWNSTREAM_REMOTE_ADDRESS", "write `{client_ip}`"),
+    ("%REQ(", "write `{host}`, `{method}` or `{path}`: other fields have no placeholder"),
+];
+
 impl Compiler {
     /// Compiles a text; what is wrong with its placeholders has been reported then.
     pub(super) fn template(&mut self, text: &str, span: SourceSpan, used: Use) -> Template {
+        self.literal_variables(text, span);
         let mut pieces: Vec<Piece> = Vec::new();
         for token in tokens(text) {
             match token {
@@ -45,6 +66,25 @@ impl Compiler {
             }
         }
         Template(pieces.into())
+    }
+
+    /// Warns of variables of other gateways.
+    fn literal_variables(&mut self, text: &str, span: SourceSpan) {
+        if !text.contains(['$', '%']) {
+            return;
+        }
+        let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        for (variable, help) in VARIABLES {
+            let ends = |(at, _): (usize, &str)| {
+                variable.starts_with('%') || !text[at + variable.len()..].starts_with(is_in_word)
+            };
+            if text.match_indices(variable).any(ends) {
+                let message =
+                    format!("`{variable}` is not a placeholder: flowgate sends it as it is");
+                let span = self.span_of(variable, span);
+                self.warn(Problem::warning(Lint::LiteralVariable, span, message).help(*help));
+            }
+        }
     }
 
     fn placeholder(&mut self, word: &str, span: SourceSpan, used: Use) -> Option<Placeholder> {

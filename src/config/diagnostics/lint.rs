@@ -68,6 +68,8 @@ lints! {
     InsecureUpstream = "insecure-upstream",
     /// A key that needs an upstream, in a route without.
     KeyWithoutEffect = "key-without-effect",
+    /// A variable of another gateway in a text that takes placeholders.
+    LiteralVariable = "literal-variable",
     /// A redirect to where the request came from.
     RedirectLoop = "redirect-loop",
     /// A route that no client may use.

@@ -81,6 +81,32 @@ fn a_regular_expression_for_a_part_of_the_path() {
 }
 
 #[test]
+fn variables_of_other_gateways_where_placeholders_stand() {
+    let route = |keys: &str| {
+        format!(
+            "{FRAME}routes:\n  - name: a\n    match: {{ path: /a }}\n    {keys}\n  - name: b\n    match: {{ path: /b }}\n    upstream: app\n"
+        )
+    };
+    let set = |value: &str| {
+        route(&format!("upstream: app\n    request_headers: {{ set: {{ x-a: '{value}' }} }}"))
+    };
+    let reject = |text: &str| route(&format!("upstream: app\n    reject: {{ body: '{text}' }}"));
+    for (faulty, sound) in [
+        (set("$remote_addr"), set("{client_ip}")),
+        (set("%REQ(x-b)%"), set("%REQUEST")),
+        (reject("of $host!"), reject("of $hosts, $hostname, $ and 5%")),
+        (route("redirect: 'https://a$request_uri'"), route("redirect: 'https://a{path}{query}'")),
+        (route("respond: { body: '$scheme' }"), route("respond: { body: '$PATH' }")),
+    ] {
+        check(Lint::LiteralVariable, &faulty, &sound);
+    }
+    let both = plan(&route("redirect: 'https://$host$request_uri'")).warnings.to_string();
+    for help in ["write `{host}`", "write `{path}{query}`"] {
+        assert!(both.contains(help), "{both}");
+    }
+}
+
+#[test]
 fn routes_that_no_request_gets() {
     let text = |path: &str| {
         format!(

@@ -31,6 +31,16 @@ impl NamePattern {
         text.contains(['*', '?'])
     }
 
+    /// Returns the pattern for `.yml` where this one is for `.yaml`.
+    pub fn with_other_ending(&self) -> Option<Self> {
+        self.0.strip_suffix(".yaml").map(|stem| Self::new(&format!("{stem}.yml")))
+    }
+
+    /// Returns the pattern as a path.
+    pub fn path_in(&self, folder: &Path) -> PathBuf {
+        folder.join(&*self.0)
+    }
+
     /// Reports whether the last part of `path` fits.
     pub fn fits(&self, path: &Path) -> bool {
         let name = path.file_name().and_then(|name| name.to_str());

@@ -25,7 +25,7 @@ pub use listeners::overlap;
 
 use crate::config::{
     decode::Key,
-    diagnostics::{Diagnostics, Problems, Source},
+    diagnostics::{Diagnostics, Problems, Severity, Source},
     plan::{ClientTimeouts, Limits, Plan, Settings},
     read::source::{self, Files},
     spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, leaf::Timeout},
@@ -60,7 +60,8 @@ pub(super) fn compile(
     compiler.unused(&upstreams, &routes);
     compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
     compiler.chosen_keys(&routes);
-    for problem in &source.allowed.unknown {
+    let unread = source.lost.iter().filter(|problem| problem.severity == Severity::Warning);
+    for problem in source.allowed.unknown.iter().chain(unread) {
         compiler.warn(problem.clone());
     }
     let deciding_headers = routes::deciding_headers(&table, &routes);

@@ -70,6 +70,8 @@ lints! {
     KeyWithoutEffect = "key-without-effect",
     /// A variable of another gateway in a text that takes placeholders.
     LiteralVariable = "literal-variable",
+    /// An `include` that finds no file, or passes over one.
+    UnreadFile = "unread-file",
     /// A redirect to where the request came from.
     RedirectLoop = "redirect-loop",
     /// A route that no client may use.

@@ -16,7 +16,7 @@ pub(in crate::config) struct Source {
     pub text: Arc<str>,
     /// The file, and those that it includes, in the order of their texts.
     pub files: Arc<[File]>,
-    /// Problems with files that could not be included.
+    /// Files that could not be included, and warnings of files that were not.
     pub lost: Arc<[Problem]>,
     /// What to look at for changes of these files.
     pub watched: Arc<[Watched]>,

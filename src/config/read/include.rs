@@ -6,7 +6,7 @@ use super::{
     yaml::{self, Budget, Tree},
 };
 use crate::config::{
-    diagnostics::{File, Problem, Problems, Source, SourceSpan, quoted},
+    diagnostics::{File, Lint, Problem, Problems, Severity, Source, SourceSpan, quoted},
     watched::{NamePattern, Watched},
 };
 use std::{
@@ -36,11 +36,13 @@ pub(in crate::config) fn gather(main: Source) -> Source {
         files: main.files.to_vec(),
         watched: main.watched.to_vec(),
         lost: Vec::new(),
+        patterns: Vec::new(),
         main,
         text,
         known,
     };
     gathered.follow(0, 0);
+    gathered.warn_of_unread();
     Source {
         text: gathered.text.into(),
         files: gathered.files.into(),
@@ -57,6 +59,8 @@ struct Gathered {
     files: Vec<File>,
     watched: Vec<Watched>,
     lost: Vec<Problem>,
+    /// The folders and patterns that are included.
+    patterns: Vec<(PathBuf, NamePattern, SourceSpan)>,
     /// The files that are there already, by their names without links.
     known: HashSet<PathBuf>,
 }
@@ -90,6 +94,7 @@ impl Gathered {
             return self.add(path.to_owned(), span, depth, true);
         };
         self.watched.push(Watched::Names(folder.to_owned(), pattern.clone()));
+        self.patterns.push((folder.to_owned(), pattern.clone(), span));
         match pattern.files(folder) {
             Ok(files) => {
                 for file in files {
@@ -99,6 +104,26 @@ impl Gathered {
             Err(error) => {
                 let message = format!("cannot read the folder {}: {error}", shown(folder));
                 self.lose(span, message, "create the folder, or remove it from `include`");
+            }
+        }
+    }
+
+    /// Warns of patterns that find no file, and of `.yml` beside the `.yaml` that are read.
+    fn warn_of_unread(&mut self) {
+        for (folder, pattern, span) in core::mem::take(&mut self.patterns) {
+            let warning = |message| Problem::warning(Lint::UnreadFile, span, message);
+            let other = pattern.with_other_ending();
+            let beside = other.and_then(|pattern| pattern.files(&folder).ok()).unwrap_or_default();
+            let is_known = |file: &PathBuf| {
+                fs::canonicalize(file).is_ok_and(|resolved| self.known.contains(&resolved))
+            };
+            if let Some(file) = beside.iter().find(|file| !is_known(file)) {
+                let help = "include `*.yml` of the folder as well, as in `conf.d/*.yml`, or rename the file";
+                let message = format!("the file {} is not read", shown(file));
+                self.lost.push(warning(message).help(help));
+            } else if pattern.files(&folder).is_ok_and(|files| files.is_empty()) {
+                let message = format!("{} finds no file", shown(&pattern.path_in(&folder)));
+                self.lost.push(warning(message).help("write a file, or remove the entry"));
             }
         }
     }
@@ -192,7 +217,7 @@ pub(in crate::config) fn read<'m>(
 ) -> Result<(Tree<'m>, Source), Problems> {
     let mut budget = Budget::default();
     let mut wrong = Problems::default();
-    for lost in &*source.lost {
+    for lost in source.lost.iter().filter(|lost| lost.severity == Severity::Error) {
         wrong.add(lost.clone());
     }
     let mut files = source.files.to_vec();

@@ -316,3 +316,32 @@ fn texts_are_read_once_for_all_uses() {
     folder.write("a.yaml", "");
     assert!(text.plan().is_ok() && text.rules().is_ok());
 }
+
+#[test]
+fn files_that_no_pattern_reads_are_a_warning() {
+    let folder = Folder::new(&[
+        (
+            "gateway.yaml",
+            &format!(
+                "{FRAME}include: [conf.d, 'both/*.yaml', 'both/*.yml', 'none/*']\n{}",
+                route("a")
+            ),
+        ),
+        ("conf.d/b.yaml", &route("b")),
+        ("conf.d/c.yml", &route("c")),
+        ("both/d.yaml", &route("d")),
+        ("both/e.yml", &route("e")),
+        ("none/.hidden", ""),
+    ]);
+    let plan = folder.plan();
+    assert_eq!(plan.routes.len(), 4);
+    let found: Vec<_> = plan.warnings.list().map(|warning| warning.message).collect();
+    let shown = |name: &str| folder.path(name).display().to_string();
+    let expected = [
+        format!("the file `{}` is not read", shown("conf.d/c.yml")),
+        format!("`{}` finds no file", shown("none/*")),
+    ];
+    assert_eq!(found, expected);
+    folder.write("gateway.yaml", &format!("{FRAME}include: none\n{}", route("a")));
+    assert!(folder.plan().warnings.to_string().contains("none/*.yaml` finds no file"));
+}

@@ -216,19 +216,26 @@ impl Compiler {
         let apart = u128::from(rate.value.window_nanos()) * u128::from(cost);
         let apart = (apart / u128::from(rate.value.count())).try_into().unwrap_or(u64::MAX);
         let apart = Duration::from_nanos(apart);
-        if max_wait.value.is_zero() || apart <= max_wait.value {
+        let is_warned_of = self.shortened_waits.contains(&max_wait.span);
+        if max_wait.value.is_zero() || apart <= max_wait.value || is_warned_of {
             return;
         }
         let shown = spelled(apart).replace(' ', "");
         let longest = spelled(max_wait.value).replace(' ', "");
+        let allowed = if apart > self.longest_wait {
+            let request = spelled(apart * 2).replace(' ', "");
+            format!(" with `timeouts: {{ request: {request} }}`")
+        } else {
+            String::new()
+        };
         let message =
             format!("starts are {shown} apart, and no request waits longer than {longest}");
         self.warn(
             Problem::warning(Lint::PacingAboveMaxWait, rate.span, message)
                 .label("of two requests at once the second is rejected")
                 .help(format!(
-                    "write `max_wait: {shown}` or longer, or `max_wait: 0s` to space starts by \
-                     rejecting"
+                    "write `max_wait: {shown}`{allowed} or longer, or `max_wait: 0s` to space starts \
+                     by rejecting"
                 )),
         );
     }

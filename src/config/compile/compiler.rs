@@ -16,6 +16,7 @@ use std::{
     hash::Hash,
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 /// The problems found while compiling.
@@ -31,6 +32,10 @@ pub(super) struct Compiler {
     pub(super) listeners: Vec<(Arc<str>, bool)>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
+    /// The longest wait that the route's `timeouts.request` leaves.
+    pub(super) longest_wait: Duration,
+    /// The waits of the route that were longer.
+    pub(super) shortened_waits: Vec<SourceSpan>,
     /// The users of each file that routes name, if it can be used, and what its contents hash to.
     pub(super) users: HashMap<PathBuf, Option<(Arc<Users>, u64)>>,
     /// Those that were asked for.

@@ -2,10 +2,13 @@
 //! all, half of which is for the response.
 
 use super::compiler::Compiler;
-use crate::config::{
-    decode::Key,
-    diagnostics::{Lint, Problem},
-    spec::{RouteSpec, leaf::Period},
+use crate::{
+    config::{
+        decode::Key,
+        diagnostics::{Lint, Problem},
+        spec::{RouteSpec, leaf::Period},
+    },
+    flow::time::spelled,
 };
 use std::time::Duration;
 
@@ -14,6 +17,8 @@ impl Compiler {
     /// wait longer is rejected at once; warns of those that are written.
     pub(super) fn shorten_waits(&mut self, route: &mut RouteSpec, request: Duration) {
         let most = request / 2;
+        self.longest_wait = most;
+        self.shortened_waits.clear();
         if let Some(pacing) = &mut route.pacing.at {
             self.shorten(&mut pacing.value.max_wait, most);
         }
@@ -33,11 +38,15 @@ impl Compiler {
         let Some(max_wait) = key.at.as_mut().filter(|at| at.value.0 > most) else { return };
         max_wait.value = Period(most);
         if max_wait.written {
+            self.shortened_waits.push(max_wait.span);
             let message = "such a wait leaves too little time for the response";
             self.warn(
                 Problem::warning(Lint::WaitAboveTimeout, max_wait.span, message)
                     .label("longer than half of the route's `timeouts.request`")
-                    .help("write a shorter `max_wait`, or a longer `timeouts.request`"),
+                    .help(format!(
+                        "write at most `max_wait: {}`, or a longer `timeouts.request`",
+                        spelled(most).replace(' ', "")
+                    )),
             );
         }
     }

@@ -182,6 +182,17 @@ fn starts_further_apart_than_the_longest_wait() {
     };
     check(Lint::PacingAboveMaxWait, &rules(&[&rule(2)]), &rules(&[&rule(1)]));
     assert_eq!(found(&plan(&pacing("rate: 1/1s, max_wait: 0s"))), Vec::<String>::new());
+    // Half of the route's second is the longest wait, whatever `max_wait` says.
+    let short = |words: &str| pacing(words) + "    timeout: 1s\n";
+    for (words, name, help) in [
+        ("rate: 1/1s", "pacing-above-max-wait", "with `timeouts: { request: 2s }`"),
+        ("rate: 1/1s, max_wait: 5s", "wait-above-timeout", "at most `max_wait: 500ms`"),
+    ] {
+        let plan = plan(&short(words));
+        assert_eq!(found(&plan).len(), 1, "{words}");
+        let shown = plan.warnings.to_string();
+        assert!(shown.contains(name) && shown.contains(help), "{shown}");
+    }
 }
 
 #[test]

@@ -65,6 +65,15 @@ pub struct Diagnostic {
     pub help: String,
 }
 
+/// Replaces the hint of an error about a value that begins with a typographic quote.
+fn say_typographic_quote(problem: &mut Problem, text: &str) {
+    let value = problem.span.and_then(|span| text.get(span.range().start..)).unwrap_or_default();
+    let quote = value.chars().next().filter(|c| matches!(c, '“' | '”' | '„' | '‘' | '’'));
+    if let Some(quote) = quote.filter(|_| problem.severity == Severity::Error) {
+        problem.help = format!("write `\"` in place of the typographic quote `{quote}`");
+    }
+}
+
 impl Diagnostic {
     /// Returns an error without a span.
     pub fn about(message: String) -> Self {
@@ -92,6 +101,7 @@ impl Diagnostics {
         if !list.is_empty() {
             let secrets = Secrets::of(&source.text);
             for problem in &mut list {
+                say_typographic_quote(problem, &source.text);
                 source.substitutions.conceal(problem);
                 secrets.conceal(problem);
             }

@@ -76,12 +76,10 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
     let at = byte_of(text, error.marker());
     let span = mark(text, at);
     if let Some(blank) = odd_blank(text, at) {
-        return Problem::error(
-            blank,
-            "the indentation has a character that only looks like a space",
-        )
-        .label("this character")
-        .help("write spaces; text that is copied from a web page may have other characters");
+        let is_no_break = text[blank.range()] == *"\u{a0}";
+        return Problem::error(blank, "a character only looks like a space")
+            .label(if is_no_break { "a no-break space" } else { "this character" })
+            .help("write a space; text that is copied from a web page may have other characters");
     }
     if is_brace_in_text(text, at) {
         let message = "a bracket in the middle of a text ends it here";
@@ -109,7 +107,8 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
     Problem::error(span, message).help(help)
 }
 
-/// Returns the first character of an indentation, no further than `until`, that looks like a space.
+/// Returns the first character that looks like a space: of an indentation, no further than `until`,
+/// or behind a `:` or a `-` in the line there or the line above.
 fn odd_blank(text: &str, until: usize) -> Option<SourceSpan> {
     let mut start = 0;
     for line in text[..until].split_inclusive('\n') {
@@ -120,7 +119,13 @@ fn odd_blank(text: &str, until: usize) -> Option<SourceSpan> {
         }
         start += line.len();
     }
-    None
+    let ends = text[..until].rmatch_indices('\n').map(|(at, _)| at + 1);
+    let from = ends.take(2).last().unwrap_or_default();
+    let end = text[until..].find('\n').map_or(text.len(), |length| until + length);
+    let is_odd = |(at, c): &(usize, char)| {
+        c.is_whitespace() && !c.is_ascii() && text[..from + at].ends_with([':', '-'])
+    };
+    text[from..end].char_indices().find(is_odd).map(|(at, _)| mark(text, from + at))
 }
 
 fn slip(text: &str, cause: Cause) -> Problem {
@@ -237,6 +242,11 @@ const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
         "put it in quotes, as in `\"*.example.com\"`",
     ),
     (
+        &[ErrorKind::UnknownQuotedScalarEscape],
+        "in double quotes, `\\` begins an escape, and YAML does not know this one",
+        "write the text in single quotes, as in `'/v\\d+'`, or each `\\` twice",
+    ),
+    (
         &[ErrorKind::UnclosedQuotedScalar],
         "the quote that opens here is never closed",
         "close it on the same line",
@@ -264,7 +274,11 @@ fn several_documents(text: &str, span: SourceSpan) -> Problem {
 }
 
 /// Returns that the key at `span` is not a text.
-pub(in crate::config) fn no_word(span: SourceSpan) -> Problem {
+pub(in crate::config) fn no_word(text: &str, span: SourceSpan) -> Problem {
+    if text[..span.range().start].ends_with('{') && text[span.range().start..].starts_with('{') {
+        return Problem::error(span, "flowgate does not fill in `{{ … }}`")
+            .help("write a variable of the environment as `${NAME}`");
+    }
     Problem::error(span, "a key must be a word")
         .help("write a word before the `:`, in quotes if it is `null` or `~`")
 }
@@ -297,6 +311,7 @@ mod tests {
         check("- { a: 1 }}\n", 10, "the bracket closes nothing");
         check("a: - b: 1\n", 3, "a list begins on the line of its key");
         check("a:\n\u{a0}\u{a0}b: 1\n  c: d: 2\n", 3, "only looks like a space");
+        check("a:\n  b:\u{a0}c\n  d: 1\n", 7, "only looks like a space");
         check("a: @b\n", 3, "a value cannot begin with `@`");
         check("a: 1\nb = c\n", 5, "a `:` is missing after a key");
         check("a:\n  - name:web\n    listen: 1\n", 11, "a space is missing after this `:`");

@@ -250,7 +250,7 @@ impl<'s> Builder<'s> {
             RawContent::Text(text) => self.text.restored(text, key.span),
             RawContent::AsWritten => Cow::Borrowed(self.written(key.span)),
             RawContent::Empty | RawContent::List(_) | RawContent::Map(_) => {
-                return Err(syntax::no_word(key.span));
+                return Err(syntax::no_word(self.text.original, key.span));
             }
         };
         Ok((Name { span: key.span, text }, self.node(value)?))

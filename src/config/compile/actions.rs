@@ -80,8 +80,15 @@ impl Compiler {
 
     fn upstream_of(&mut self, name: &At<Name>, by_name: &HashMap<&str, usize>) -> Option<usize> {
         let found = by_name.get(&*name.value.0).copied();
-        if found.is_none() && !self.faulty_upstreams.contains(&name.value.0) {
-            let help = if self.errors.are_many() {
+        let is_known = !self.lacks_upstreams;
+        if found.is_none() && is_known && !self.faulty_upstreams.contains(&name.value.0) {
+            let is_url = name.value.0.contains("://") || name.value.0.starts_with("unix:");
+            let help = if is_url {
+                let url = &name.value.0;
+                format!(
+                    "write it in `upstreams`, as in `upstreams: [{{ name: app, servers: [{{ url: {url} }}] }}]`, and the name here"
+                )
+            } else if self.errors.are_many() {
                 "write the name of an upstream".to_owned()
             } else {
                 suggestion(&name.value.0, by_name.keys().copied().collect(), "upstream")

@@ -32,6 +32,8 @@ pub(super) struct Compiler {
     pub(super) listeners: Vec<(Arc<str>, bool)>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
+    /// Whether none of the upstreams could be read, which has been reported.
+    pub(super) lacks_upstreams: bool,
     /// The longest wait that the route's `timeouts.request` leaves.
     pub(super) longest_wait: Duration,
     /// The waits of the route that were longer.

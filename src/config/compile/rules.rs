@@ -211,7 +211,7 @@ impl Compiler {
         let ipv6_prefix = spec.ipv6_prefix.number();
         // Where it could not be read, which has been reported, the stand-in is never used.
         let v6_prefix = ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or_default();
-        let words = spec.key.items();
+        let words = &spec.key.at.as_ref()?.value.0.0;
         let mut parts: Vec<KeyPart> = Vec::with_capacity(words.len());
         for at in words {
             let Some(part) = self.pattern(KeyPart::parse(&at.value.0, v6_prefix), at.span) else {

@@ -189,6 +189,9 @@ impl<'n, 's> Fields<'n, 's> {
             return self.map.add(error(message).help("remove it"));
         }
         let Some(meant) = section.meant(&name.text) else {
+            if let Some((_, help)) = section.instead.iter().find(|(known, _)| known == "*") {
+                return self.map.add(error(message).help(help));
+            }
             let names: Vec<_> = section.keys.iter().map(|key| format!("`{}`", key.name)).collect();
             let help = format!("write one of {}", names.join(", "));
             return self.map.add(error(message).help(help));

@@ -14,6 +14,8 @@ pub(super) enum Stop {
     Bound { found: String, wanted: String },
     /// The value is of another kind.
     Kind { found: &'static str, wanted: String, of: Option<String>, example: String },
+    /// What is wrong has been reported.
+    Reported,
 }
 
 impl Stop {
@@ -34,13 +36,18 @@ impl Stop {
                 message: format!("the value of `{written}` is out of bounds for `{name}`"),
                 help: format!("set it to {wanted}; {HIDDEN}"),
             },
-            Self::Kind { .. } => self,
+            Self::Kind { .. } | Self::Reported => self,
         }
     }
 
-    /// Returns the problem of the value at `span` under the key `name`.
-    pub(super) fn problem(self, span: SourceSpan, name: &str, shape: Shape<'_, '_>) -> Problem {
-        match self {
+    /// Returns the problem of the value at `span` under the key `name`, unless it was reported.
+    pub(super) fn problem(
+        self,
+        span: SourceSpan,
+        name: &str,
+        shape: Shape<'_, '_>,
+    ) -> Option<Problem> {
+        let problem = match self {
             Self::Invalid { message, help } => Problem::error(span, message).help(help),
             Self::Bound { found, wanted } => {
                 let message = format!("`{name}` cannot be {found}");
@@ -58,7 +65,9 @@ impl Stop {
                 };
                 Problem::error(span, message).help(help)
             }
-        }
+            Self::Reported => return None,
+        };
+        Some(problem)
     }
 }
 
@@ -77,9 +86,12 @@ fn kind(found: Unexpected<'_>) -> &'static str {
 }
 
 impl de::Error for Stop {
-    /// Takes a message and, on a second line, what to write.
+    /// Takes a message and, on a second line, what to write; nothing if that has been reported.
     fn custom<T: fmt::Display>(text: T) -> Self {
         let text = text.to_string();
+        if text.is_empty() {
+            return Self::Reported;
+        }
         let (message, help) = text.split_once('\n').unwrap_or((&text, ""));
         Self::Invalid { message: message.to_owned(), help: help.to_owned() }
     }

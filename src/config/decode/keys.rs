@@ -138,8 +138,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
                 // Of ten thousand routes none is moved as the list grows.
                 let mut list = Vec::with_capacity(items.size_hint().unwrap_or_default());
+                let mut is_lost = false;
                 while let Some(item) = items.next_element::<Key<T>>()? {
+                    is_lost |= item.at.is_none();
                     list.extend(item.at);
+                }
+                // It is not empty: none of its items can be read, which has been reported.
+                if list.is_empty() && is_lost {
+                    return Err(de::Error::custom(""));
                 }
                 Ok(List(list))
             }
@@ -166,8 +172,16 @@ impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Entries
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<K, V>, A::Error> {
                 let mut entries = Vec::new();
-                while let Some((name, value)) = map.next_entry::<Key<K>, Key<V>>()? {
-                    entries.extend(name.at.map(|name| (name, value)));
+                let mut is_lost = false;
+                while let Some(name) = map.next_key::<Key<K>>()? {
+                    // The value of a wrong name would be a second mistake.
+                    match name.at {
+                        Some(name) => entries.push((name, map.next_value()?)),
+                        None => is_lost = true,
+                    }
+                }
+                if entries.is_empty() && is_lost {
+                    return Err(de::Error::custom(""));
                 }
                 Ok(Entries(entries))
             }

@@ -3,8 +3,8 @@
 use super::{error::Stop, shape::Shape};
 use crate::config::{
     diagnostics::{Problem, Problems, SourceSpan, Substitution, Substitutions, quoted},
-    read::{Name, Node},
-    vocabulary::{self, Vocabulary, nearest},
+    read::{Content, Name, Node},
+    vocabulary::{self, Vocabulary, nearest, synonym},
 };
 use serde::de::{Error, Expected, Unexpected};
 use std::cell::RefCell;
@@ -49,7 +49,23 @@ impl<'n, 's> Value<'n, 's> {
             }
             _ => stop,
         };
-        self.add(stop.problem(self.span, self.key_name(), self.shape));
+        let hint = if matches!(stop, Stop::Kind { .. }) { self.hint() } else { None };
+        if let Some(problem) = stop.problem(self.span, self.key_name(), self.shape) {
+            self.add(if let Some(hint) = hint { problem.help(hint) } else { problem });
+        }
+    }
+
+    /// Returns what to write where a value of another kind stands, with the value if it is a plain
+    /// one.
+    fn hint(self) -> Option<String> {
+        let hint = self.key?.schema["x-help"].as_str()?;
+        let Shape::Scalar(text) = self.shape else { return Some(hint.to_owned()) };
+        let is_word = text.bytes().all(|byte| byte.is_ascii_alphabetic());
+        if is_word || self.substitution().is_some() {
+            return Some(hint.to_owned());
+        }
+        let place = if text.contains("://") { "http://…" } else { "…" };
+        Some(hint.replace(place, quoted(text).trim_matches('`')))
     }
 
     /// Returns the substitution in it, if a variable is in it.
@@ -96,6 +112,39 @@ impl<'n, 's> Value<'n, 's> {
         self.add(problem);
     }
 
+    /// Reports a map of names where a list of maps is wanted; returns whether this is one.
+    pub(super) fn is_map_of_names(self, entries: &[(Name<'s>, Node<'s>)]) -> bool {
+        let vocabulary = self.reader.vocabulary;
+        let section = self.key.and_then(|key| vocabulary.referenced(&key.schema["items"]));
+        let (Some(section), Some((first, _))) = (section, entries.first()) else { return false };
+        let is_item = |(name, node): &(Name<'_>, Node<'_>)| {
+            matches!(node.content, Content::Map(_))
+                && section.keys.iter().all(|key| key.name != name.text)
+        };
+        if !entries.iter().all(is_item) {
+            return false;
+        }
+        let name = self.key_name();
+        let first = quoted(&first.text);
+        let item = match section.keys.first() {
+            Some(key) if key.name == "name" => format!("name: {}", first.trim_matches('`')),
+            Some(key) => format!("{}: …", key.name),
+            None => return false,
+        };
+        let message = format!("`{name}` is a list, not a map of names");
+        let help = if self.is_in_braces() {
+            format!("write `{name}: [{{ {item}, … }}]`")
+        } else {
+            format!("write `- {item}` in place of {first}, and the other keys below it")
+        };
+        self.add(Problem::error(self.start(), message).help(help));
+        true
+    }
+
+    fn is_in_braces(self) -> bool {
+        self.reader.text[self.span.range().start..].starts_with('{')
+    }
+
     /// Reports a map where a list of maps is wanted.
     pub(super) fn missing_dash(self, entries: &[(Name<'s>, Node<'s>)]) {
         let first = entries.first().map_or("name", |(name, _)| &name.text);
@@ -104,8 +153,7 @@ impl<'n, 's> Value<'n, 's> {
             return;
         }
         let name = self.key_name();
-        let is_in_braces = self.reader.text[self.span.range().start..].starts_with('{');
-        let (mark, help) = if is_in_braces {
+        let (mark, help) = if self.is_in_braces() {
             ("`[` and `]` are", format!("write `{name}: [{{ {first}: … }}]`"))
         } else {
             ("a `-` is", format!("write `- {first}: …`, and indent the item's other keys as far"))
@@ -135,7 +183,8 @@ impl<'n, 's> Value<'n, 's> {
     pub(super) fn no_word(self, text: &str, words: &[&str]) -> Stop {
         let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
         let name = self.key_name();
-        let help = nearest(text, words.iter().copied()).map_or_else(
+        let meant = self.key.and_then(|key| synonym(&key.schema, text));
+        let help = meant.or_else(|| nearest(text, words.iter().copied())).map_or_else(
             || format!("write one of {list}"),
             |word| format!("did you mean `{word}`? write one of {list}"),
         );

@@ -232,6 +232,35 @@ error: a limit of 0 lets nothing pass
 }
 
 #[test]
+fn a_map_of_names_is_one_error() {
+    const LISTENERS: &str = "listeners: [{ name: web, listen: 8080 }]\n";
+    const ROUTES: &str = "routes: [{ name: r, match: { path: / }, upstream: app }]\n";
+    messages(
+        &format!("{LISTENERS}upstreams:\n  app: {{ servers: [{{ url: http://a }}] }}\n{ROUTES}"),
+        &[
+            "`upstreams` is a list, not a map of names | write `- name: app` in place of `app`, and the other keys below it",
+        ],
+    );
+    messages(
+        &format!("{LISTENERS}upstreams: {{ app: {{ servers: [{{ url: http://a }}] }} }}\n{ROUTES}"),
+        &["`upstreams` is a list, not a map of names | write `upstreams: [{ name: app, … }]`"],
+    );
+    messages(
+        &format!("{FRAME}routes:\n  r:\n    match: {{ path: / }}\n    upstream: app\n"),
+        &[
+            "`routes` is a list, not a map of names | write `- name: r` in place of `r`, and the other keys below it",
+        ],
+    );
+    let overrides = "overrides: { gold: { limit: 9/s } }";
+    messages(
+        &format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app, flow: [{{ name: a, limit: 5/s, {overrides} }}] }}]\n"
+        ),
+        &["`overrides` is a list, not a map of names | write `overrides: [{ when: …, … }]`"],
+    );
+}
+
+#[test]
 fn an_empty_file_is_rejected_and_so_is_one_of_comments_only() {
     let drawing = "
 error: the file is empty

@@ -6,7 +6,7 @@
 //!
 //! The types add words that are no JSON Schema's: `x-example`, how a value looks; `x-default`, what holds
 //! where a key is not written; `x-instead`, keys of other maps, with what to write instead; `x-meant`, words of
-//! other gateways, with the key that is meant.
+//! other gateways, with the key that is meant; `x-help`, what to write where a value is of another kind.
 
 mod reference;
 #[cfg(test)]
@@ -43,7 +43,7 @@ pub(super) struct Section {
     pub doc: String,
     /// In the order of the fields.
     pub keys: Vec<Key>,
-    /// Words that other maps take, with what to write instead.
+    /// Words that other maps take, with what to write instead; `*` for all words that are not known.
     pub instead: Vec<(String, String)>,
     /// Words of other gateways, with the key that is meant.
     pub synonyms: Vec<(String, String)>,
@@ -135,7 +135,7 @@ impl Vocabulary {
         format!("{{ {} }}", shown.into_iter().map(entry).collect::<Vec<_>>().join(", "))
     }
 
-    fn referenced(&self, schema: &Value) -> Option<&Section> {
+    pub(super) fn referenced(&self, schema: &Value) -> Option<&Section> {
         self.section(type_name(schema)?)
     }
 }
@@ -213,6 +213,12 @@ pub(super) fn noun(schema: &Value) -> String {
         _ if words.is_empty() => "`true` or `false`".to_owned(),
         _ => format!("one of {}", words.join(", ")),
     }
+}
+
+/// Returns the word of a schema that `word`, which other gateways use, stands for.
+pub(super) fn synonym<'s>(schema: &'s Value, word: &str) -> Option<&'s str> {
+    let pairs = schema["x-meant"].as_array()?;
+    pairs.iter().find(|pair| pair[0] == word)?[1].as_str()
 }
 
 /// Returns the name of the type that a schema refers to.

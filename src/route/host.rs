@@ -122,6 +122,13 @@ impl HostPattern {
                 "leave `host` out to match every host",
             ));
         }
+        if let Some((_, rest)) = text.split_once("://") {
+            let host = rest.split([':', '/']).next().unwrap_or_default();
+            return Err(ParseError::new(
+                format!("`{shown}` is a URL, not a host"),
+                format!("write `{}`", host.escape_debug()),
+            ));
+        }
         let (wildcard, name) = match text.strip_prefix("*.") {
             Some(name) => (true, name),
             None => (false, text),

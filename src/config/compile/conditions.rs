@@ -4,7 +4,7 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::{At, Either, Entries, Key, List, Several},
-        diagnostics::{Problem, SourceSpan, quoted},
+        diagnostics::{Problem, SourceSpan},
         plan::{Except, Priority, When},
         spec::{
             ExceptSpec, FieldSpec, PrioritySpec,
@@ -31,9 +31,6 @@ struct Conditions {
 
 /// A value of `when`: texts, or the long form of a field's pattern.
 type WhenValue = Key<Either<Several<Text>, FieldSpec>>;
-
-const CONDITIONS: &str =
-    "write one of `client_ip`, `method`, `path_prefix`, `header:NAME` and `query:NAME`";
 
 impl Conditions {
     /// Says each condition, as in `header:x-tenant=gold` and `method=GET|POST`.
@@ -104,18 +101,12 @@ impl Compiler {
                 let texts = self.texts(value).iter();
                 to.paths = self.paths(texts.map(|at| (&at.value.0, at.span)));
             }
-            ("header", header) if !header.is_empty() => {
-                if self.keep(values::header_name(header), name.span).is_some() {
-                    to.headers.extend(self.when_field(&header.to_ascii_lowercase(), value));
-                }
+            ("header", header) => {
+                to.headers.extend(self.when_field(&header.to_ascii_lowercase(), value));
             }
-            ("query", query) if !query.is_empty() => {
-                to.query.extend(self.when_field(query, value));
-            }
-            _ => {
-                let message = format!("{} is not a condition", quoted(&name.value.0));
-                self.error(Problem::error(name.span, message).help(CONDITIONS));
-            }
+            ("query", query) => to.query.extend(self.when_field(query, value)),
+            // The decoder takes no other.
+            _ => {}
         }
     }
 

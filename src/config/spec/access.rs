@@ -6,6 +6,10 @@ use super::{
 };
 use crate::config::decode::Several;
 
+#[cfg(test)]
+const JWKS: &str =
+    "write `jwks: issuer.json`: flowgate fetches no URLs, so save the key set in a file";
+
 const MINUTE: u64 = 60 * SECOND;
 
 keys! {
@@ -32,9 +36,11 @@ keys! {
 
     /// What makes a token valid: a signature, an `exp` that has not passed, and an `nbf`, if any,
     /// that has passed.
+    #[cfg_attr(test, schemars(extend("x-instead" = [["jwks_uri", JWKS], ["jwks_url", JWKS]])))]
     struct JwtSpec: "a JWT" {
         /// A file with the issuer's keys: a JSON Web Key Set. flowgate watches the file and reloads
         /// it like this file. It fetches no URLs: fetch the set with a timer.
+        #[cfg_attr(test, schemars(extend("x-example" = "issuer.json")))]
         jwks: FileName;
         /// The required `iss` of the token.
         issuer: Text, else "any";

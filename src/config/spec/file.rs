@@ -25,10 +25,23 @@ const OF_ROUTE: &str = "write it in the `timeouts` of a route";
 #[cfg(test)]
 const AT_LISTENER: &str = "write it at a listener, beside `listen`";
 
+#[cfg(test)]
+const NGINX: &str = "`flowgate import nginx.conf` converts a configuration of nginx";
+
+#[cfg(test)]
+const METRICS: &str = "write `admin: { listen: 127.0.0.1:9901 }`, which has `/metrics`";
+
+#[cfg(test)]
+const NO_GZIP: &str = "remove it: flowgate compresses nothing";
+
+#[cfg(test)]
+const REAL_IP: &str =
+    "write `trusted_proxies: [10.0.0.0/8]`: flowgate reads the `X-Forwarded-For` of these proxies";
+
 keys! {
     /// The whole file. `listeners` and `routes` are required, and `upstreams` if a route names one.
     /// All other keys have defaults that are safe for a gateway on the internet.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["log", LOG], ["log_level", LOG], ["tls", AT_LISTENER]])))]
+    #[cfg_attr(test, schemars(extend("x-instead" = [["log", LOG], ["log_level", LOG], ["tls", AT_LISTENER], ["http", NGINX], ["server", NGINX], ["redis", "write `store: { redis: redis://10.0.1.9:6379 }`"], ["metrics", METRICS], ["prometheus", METRICS], ["real_ip_header", REAL_IP], ["compression", NO_GZIP], ["gzip", NO_GZIP]])))]
     struct FileSpec: "the file" {
         /// Where clients connect.
         listeners: List<ListenerSpec>;

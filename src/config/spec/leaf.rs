@@ -176,7 +176,7 @@ leaves! {
     JwtAlgorithm(Algorithm), "an algorithm", "RS256", algorithm,
         { "type": "string", "enum": ALGORITHMS.map(|(name, _)| name) };
     /// A condition of an override.
-    Condition(String), "a condition", "header:x-tenant", text,
+    Condition(String), "a condition", "header:x-tenant", condition,
         { "type": "string", "pattern": "^(client_ip|method|path_prefix|(header|query):.+)$" };
     /// What requests get as `Via`, if anything.
     Via(Option<HeaderValue>), "`off`, `on`, or a name", "on", via,
@@ -194,7 +194,7 @@ leaves! {
     Password(Secret), "a text", "some text", |text| word("the password", text).map(Secret::new),
         { "type": ["string", "number", "boolean"] };
     /// What clients of the admin listener send, which is never shown.
-    AdminToken(Secret), "a token", "${ADMIN_TOKEN}", token,
+    AdminToken(Secret), "a token of 16 to 1024 characters", "${ADMIN_TOKEN}", token,
         { "type": ["string", "number", "boolean"] };
     /// What every key in a store begins with.
     Prefix(String), "a text", "some text", prefix,
@@ -216,11 +216,31 @@ fn algorithm(text: &str) -> Result<Algorithm, InvalidValue> {
 }
 
 fn file(text: &str) -> Result<PathBuf, InvalidValue> {
+    if text.contains("://") {
+        let message = format!("{} is a URL, not a file name", quoted(text));
+        return invalid(message, "flowgate fetches no URLs: save the file, and write its name");
+    }
     if text.is_empty() || text.contains('\0') {
         let message = format!("{} is not a file name", quoted(text));
         return invalid(message, "write a path, as in `certs/site.pem`");
     }
     Ok(PathBuf::from(text))
+}
+
+fn condition(text: &str) -> Result<String, InvalidValue> {
+    let help = match text.split_once(':').unwrap_or((text, "")) {
+        ("client_ip" | "method" | "path_prefix", "") => return Ok(text.to_owned()),
+        ("header", name) if !name.is_empty() => {
+            return values::header_name(name).map(|_| text.to_owned());
+        }
+        ("query", name) if !name.is_empty() => return Ok(text.to_owned()),
+        ("header" | "query", _) => {
+            format!("write the field's name behind it, as in `{text}:x-tenant: gold`")
+        }
+        _ => "write one of `client_ip`, `method`, `path_prefix`, `header:NAME` and `query:NAME`"
+            .to_owned(),
+    };
+    invalid(format!("{} is not a condition", quoted(text)), help)
 }
 
 fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {

@@ -17,7 +17,10 @@ const IN_CERTIFICATES: &str =
 keys! {
     /// An address that accepts connections: HTTP/1.1 and HTTP/2, with TLS if `tls` is set. An edit
     /// of the file can add and remove listeners.
-    #[cfg_attr(test, schemars(extend("x-meant" = [["port", "listen"], ["address", "listen"], ["bind", "listen"]])))]
+    #[cfg_attr(test, schemars(extend(
+        "x-instead" = [["http2", "remove it: every listener speaks HTTP/1.1 and HTTP/2"]],
+        "x-meant" = [["port", "listen"], ["address", "listen"], ["bind", "listen"]]
+    )))]
     struct ListenerSpec: "a listener" {
         /// The listener's name in logs and metrics.
         name: Name;
@@ -37,7 +40,7 @@ keys! {
 
     /// The server name that the client sends selects the certificate. If none matches, flowgate
     /// uses the first one. flowgate watches the files and reloads them like this file.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["cert", IN_CERTIFICATES], ["key", IN_CERTIFICATES]])))]
+    #[cfg_attr(test, schemars(extend("x-instead" = [["cert", IN_CERTIFICATES], ["key", IN_CERTIFICATES], ["acme", "remove it: flowgate gets no certificates, and reloads those that another program writes"], ["client_ca", "remove it: only the TLS of `admin` asks for client certificates"], ["min_version", "remove it: listeners take TLS 1.2 and 1.3"]])))]
     struct TlsSpec: "the TLS of a listener" {
         /// At least one certificate with its key.
         certificates: List<CertificateSpec>;

@@ -12,6 +12,9 @@ pub(in crate::config) type FieldConditions<N> = Entries<N, Either<Text, FieldSpe
 #[cfg(test)]
 const BESIDE: &str = "it belongs to the route: write it in the column of `match`";
 
+#[cfg(test)]
+const ACCESS: &str = "write `access: { allow: [10.0.0.0/8] }` in the column of `match`; `path_prefix: /` takes every path";
+
 keys! {
     /// The most specific route wins. flowgate compares in this order: the listener (routes with the
     /// request's `listener` before routes without); the host (exact, wildcard, any); the path
@@ -20,7 +23,7 @@ keys! {
     /// of the file.
     #[cfg_attr(test, schemars(extend(
         "x-example" = "{ path_prefix: /login }",
-        "x-instead" = [["upstream", BESIDE], ["redirect", BESIDE], ["respond", BESIDE], ["access", BESIDE], ["auth", BESIDE], ["flow", BESIDE], ["pacing", BESIDE], ["breaker", BESIDE], ["timeout", BESIDE], ["rewrite", BESIDE]],
+        "x-instead" = [["upstream", BESIDE], ["redirect", BESIDE], ["respond", BESIDE], ["access", BESIDE], ["auth", BESIDE], ["flow", BESIDE], ["pacing", BESIDE], ["breaker", BESIDE], ["timeout", BESIDE], ["rewrite", BESIDE], ["client_ip", ACCESS], ["remote_addr", ACCESS], ["source_ip", ACCESS]],
         "x-meant" = [["prefix", "path_prefix"], ["regex", "path_regex"], ["domain", "host"]]
     )))]
     struct MatchSpec: "a match" {

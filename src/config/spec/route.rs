@@ -18,6 +18,10 @@ const IN_MATCH: &str = "write it in `match`, as in `match: { path_prefix: /login
 const IN_FLOW: &str = "write a rule in `flow`, as in `flow: [{ name: total, limit: 100/1s }]`";
 
 #[cfg(test)]
+const CONCURRENCY: &str =
+    "write a rule in `flow`, as in `flow: [{ name: total, concurrency: 100 }]`";
+
+#[cfg(test)]
 const HEADERS: &str = "write `request_headers` or `response_headers`, as in `request_headers: { set: { x-from: gateway } }`";
 
 #[cfg(test)]
@@ -26,12 +30,51 @@ const WEBSOCKET: &str = "write `upgrades: websocket`";
 #[cfg(test)]
 const STRIP_PREFIX: &str = "write it in `rewrite`, as in `rewrite: { strip_prefix: /api }`";
 
+#[cfg(test)]
+const RULE: &str =
+    "write it in `match`, as in `match: { host: shop.example.com, path_prefix: /api }`";
+
+#[cfg(test)]
+const RETURN: &str = "write `respond: 204` or `redirect: https`";
+
+#[cfg(test)]
+const ALLOW: &str = "write `access: { allow: [10.0.0.0/8] }`";
+
+#[cfg(test)]
+const DENY: &str = "write `access: { deny: [192.0.2.1] }`";
+
+#[cfg(test)]
+const BASIC: &str = "write `auth: { basic: users.htpasswd }`";
+
+#[cfg(test)]
+const TIMEOUTS: &str = "write `timeouts: { first_byte: 60s, idle: 60s }`: for the response's header, and for a pause in a body";
+
+#[cfg(test)]
+const MIDDLEWARES: &str =
+    "write keys of the route, such as `flow`, `access`, `auth`, `rewrite` and `response_headers`";
+
+#[cfg(test)]
+const CORS: &str =
+    "write the fields in `response_headers`, and a route of its own that answers `OPTIONS`";
+
+#[cfg(test)]
+const NO_CACHE: &str = "remove it: flowgate stores no responses";
+
+#[cfg(test)]
+const NO_MIRROR: &str = "remove it: flowgate sends each request to one upstream";
+
+#[cfg(test)]
+const IN_SET: &str = "write it in `set`, as in `set: { x-served-by: gateway }`";
+
+#[cfg(test)]
+const IN_MATCH_PATH: &str = "write `match: { path_prefix: … }`";
+
 keys! {
     /// If all rules admit a matching request, flowgate sends it to the upstream, or answers it
     /// itself with `redirect` or `respond`.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", IN_FLOW], ["rate_limit", IN_FLOW], ["headers", HEADERS], ["websocket", WEBSOCKET], ["websockets", WEBSOCKET], ["strip_prefix", STRIP_PREFIX]],
-        "x-meant" = [["rules", "flow"], ["limits", "flow"], ["rate_limits", "flow"], ["matches", "match"], ["retries", "retry"], ["backend", "upstream"], ["service", "upstream"], ["proxy_pass", "upstream"]]
+        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", CONCURRENCY], ["max_concurrency", CONCURRENCY], ["max_connections", CONCURRENCY], ["rate_limit", IN_FLOW], ["headers", HEADERS], ["websocket", WEBSOCKET], ["websockets", WEBSOCKET], ["strip_prefix", STRIP_PREFIX], ["rule", RULE], ["return", RETURN], ["allow", ALLOW], ["ip_allow", ALLOW], ["ip_whitelist", ALLOW], ["deny", DENY], ["auth_basic", BASIC], ["basic_auth", BASIC], ["proxy_read_timeout", TIMEOUTS], ["read_timeout", TIMEOUTS], ["middlewares", MIDDLEWARES], ["plugins", MIDDLEWARES], ["cors", CORS], ["cache", NO_CACHE], ["mirror", NO_MIRROR]],
+        "x-meant" = [["rules", "flow"], ["limits", "flow"], ["rate_limits", "flow"], ["matches", "match"], ["retries", "retry"], ["backend", "upstream"], ["service", "upstream"], ["cluster", "upstream"], ["proxy_pass", "upstream"], ["client_max_body_size", "body_limit"], ["max_body_size", "body_limit"]]
     )))]
     struct RouteSpec: "a route" {
         /// The route's identity: its state survives an edit under this name. The name is also the
@@ -39,9 +82,11 @@ keys! {
         name: Name;
         /// Which requests match. All conditions must hold.
         #[serde(rename = "match")]
+        #[cfg_attr(test, schemars(extend("x-help" = IN_MATCH_PATH)))]
         matcher: MatchSpec;
         /// The upstream that gets the requests. Write exactly one of this, `redirect` and
         /// `respond`.
+        #[cfg_attr(test, schemars(extend("x-help" = "write the name of an upstream; its `servers` have the addresses and the weights")))]
         upstream: Name, else "–";
         /// Redirects clients: `https`, a URL, or a map.
         redirect: Box<Either<RedirectTo, RedirectSpec>>, else "–";
@@ -65,6 +110,7 @@ keys! {
         /// Sends a request that a server failed to another server, if that is harmless. Without
         /// `retry`, only requests that no server can have acted on are sent again, and `GET`,
         /// `HEAD` and `OPTIONS` whose connection closed.
+        #[cfg_attr(test, schemars(extend("x-help" = "write `retry: { attempts: … }`")))]
         retry: Box<RetrySpec>, else "–";
         /// The largest body of a request: 413 beyond it.
         body_limit: Size<0, { u64::MAX }>, else "`limits.body`";
@@ -94,6 +140,9 @@ keys! {
 
     /// Deadlines of the upstream's response: 504 before its header; after it, flowgate cuts the
     /// connection.
+    #[cfg_attr(test, schemars(extend(
+        "x-instead" = [["connect", "write `connect_timeout` at the upstream"], ["read", "write `first_byte` for the response's header, and `idle` for a pause in a body"]]
+    )))]
     struct RouteTimeoutsSpec: "the timeouts of a route" {
         /// From the request's end to the header of the response.
         first_byte: Timeout = "60s";
@@ -126,6 +175,7 @@ keys! {
     }
 
     /// `remove` first, then `set`.
+    #[cfg_attr(test, schemars(extend("x-instead" = [["*", IN_SET]])))]
     struct HeaderEditsSpec: "header edits" {
         /// Fields to write. They replace existing ones. Values may have placeholders.
         set: Entries<EditableName, FieldValue>, else "–";

@@ -34,9 +34,9 @@ keys! {
     /// again: another algorithm (`token_bucket` and `leaky_bucket` count as one) or key; adding or
     /// removing `sync_interval` or `scope: cluster`; another window of a shared rule.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["window", IN_LIMIT], ["period", IN_LIMIT], ["interval", IN_LIMIT], ["requests", IN_LIMIT], ["status", IN_REJECT], ["body", IN_REJECT], ["reject", IN_REJECT]],
+        "x-instead" = [["window", IN_LIMIT], ["period", IN_LIMIT], ["interval", IN_LIMIT], ["requests", IN_LIMIT], ["status", IN_REJECT], ["body", IN_REJECT], ["reject", IN_REJECT], ["nodelay", NO_DELAY], ["pacing", "write `algorithm: pacing`"], ["whitelist", "write `except: { client_ip: [10.0.0.0/8] }`"]],
         "x-example" = "{ name: total, limit: 100/1s }",
-        "x-meant" = [["rate", "limit"], ["rps", "limit"], ["per", "key"], ["by", "key"], ["type", "algorithm"], ["exempt", "except"]]
+        "x-meant" = [["rate", "limit"], ["rps", "limit"], ["per", "key"], ["by", "key"], ["type", "algorithm"], ["exempt", "except"], ["quota", "limit"]]
     )))]
     struct RuleSpec: "a rule" {
         /// The rule's identity within its route, in headers, logs and metrics. `pacing` and
@@ -74,6 +74,7 @@ keys! {
         /// What is counted separately: `client_ip`, `host`, `path`, `method`, `user` (with `auth`),
         /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, with `auth: { jwt }`),
         /// or a list of them. `route` counts all requests together.
+        #[cfg_attr(test, schemars(extend("x-help" = "write each part as a text, as in `key: header:x-api-key`")))]
         key: Several<KeyPart> = "route";
         /// How many bits of an IPv6 address are one client.
         ipv6_prefix: Integer<1, 128> = 64;
@@ -196,6 +197,9 @@ keys! {
 
 #[cfg(test)]
 const IN_LIMIT: &str = "write it in `limit`: how many per how long, as in `limit: 100/1m`";
+
+#[cfg(test)]
+const NO_DELAY: &str = "remove it: requests within `burst` do not wait";
 
 #[cfg(test)]
 const IN_REJECT: &str = "write it for the whole route, beside `flow`: `reject: { status: 503 }`";

@@ -14,14 +14,25 @@ use crate::config::{
 };
 use std::path::PathBuf;
 
+#[cfg(test)]
+const URL: &str = "write `url: http://HOST:PORT`, as in `url: http://127.0.0.1:8000`";
+
+#[cfg(test)]
+const NO_BACKUP: &str =
+    "remove it: all servers of an upstream get requests, except those that fail";
+
 keys! {
     /// A service: one or more servers that give the same answers, over HTTP/1.1 or HTTP/2 with kept
     /// connections.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["url", "write `servers: [{ url: http://10.0.1.5:8000 }]`"]])))]
+    #[cfg_attr(test, schemars(extend(
+        "x-instead" = [["url", "write `servers: [{ url: http://10.0.1.5:8000 }]`"], ["sticky", "write `balance: hash`, and `hash_key: cookie:NAME` with the cookie"]],
+        "x-meant" = [["health_check", "health"], ["healthcheck", "health"], ["lb_policy", "balance"], ["load_balancing", "balance"], ["strategy", "balance"], ["keepalive", "max_idle"], ["endpoints", "servers"], ["hosts", "servers"], ["nodes", "servers"], ["targets", "servers"]]
+    )))]
     struct UpstreamSpec: "an upstream" {
         /// The upstream's name, for `upstream` in routes.
         name: Name;
         /// At least one server.
+        #[cfg_attr(test, schemars(extend("x-help" = "write `servers: [{ url: http://… }]`")))]
         servers: List<ServerSpec>;
         /// How flowgate chooses a server: in turn by weight (`round_robin`), the less busy of two
         /// that are picked by weight (`least_request`), by weighted chance (`random`), or the same
@@ -60,6 +71,7 @@ keys! {
 
     /// Health checks: the gateway sends a `GET` to each server, once for all workers. Servers count
     /// as healthy until their checks fail. If no server is healthy, all get requests.
+    #[cfg_attr(test, schemars(extend("x-meant" = [["uri", "path"], ["url", "path"], ["period", "interval"]])))]
     struct HealthSpec: "the health check of an upstream" {
         /// The path of the check, with a query if necessary.
         path: CheckPath;
@@ -97,7 +109,10 @@ keys! {
     }
 
     /// One address of an upstream.
-    #[cfg_attr(test, schemars(extend("x-meant" = [["address", "url"], ["host", "url"]])))]
+    #[cfg_attr(test, schemars(extend(
+        "x-instead" = [["host", URL], ["port", URL], ["backup", NO_BACKUP]],
+        "x-meant" = [["address", "url"]]
+    )))]
     struct ServerSpec: "a server" {
         /// `http://HOST:PORT`, `https://HOST:PORT` for TLS, or `unix:/PATH` for a socket. See
         /// `resolve` for names.
@@ -117,6 +132,10 @@ keys! {
     /// How flowgate verifies servers with `https://`, and which certificate it shows them. The
     /// files are PEM. flowgate watches them; connections that open after a change use the new
     /// files.
+    #[cfg_attr(test, schemars(extend(
+        "x-instead" = [["verify", "write `insecure: true`, for tests only"]],
+        "x-meant" = [["sni", "server_name"], ["insecure_skip_verify", "insecure"]]
+    )))]
     struct UpstreamTlsSpec: "the TLS of an upstream" {
         /// Trusted certificates: authorities, or the servers' own certificates. Without it,
         /// flowgate trusts the system's authorities.

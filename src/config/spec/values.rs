@@ -255,7 +255,9 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, InvalidValue> {
     };
     let count = count.trim();
     let window = window.trim();
-    let count = integer(count).map_err(|e| InvalidValue { help: HELP.to_owned(), ..e })?;
+    let help =
+        if count.contains('.') { "write a longer window, as in `1/2s` for `0.5/s`" } else { HELP };
+    let count = integer(count).map_err(|e| InvalidValue { help: help.to_owned(), ..e })?;
     let unit = Unit::named(window);
     // humantime takes a month for 30.44 days.
     let mut words = window.split(|c: char| !c.is_ascii_alphabetic());
@@ -405,6 +407,10 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
             return wrong("has a path that no socket can have");
         }
         return Ok(Endpoint { host: path.into(), port: 0, is_tls: false });
+    }
+    if let Some(path) = text.strip_prefix("http://unix:") {
+        let path = format!("unix:{}", path.split(':').next().unwrap_or_default());
+        return not(text, "is the form of nginx", format!("write {}", quoted(&path)));
     }
     let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
     let is_tls = uri.scheme_str() == Some("https");
@@ -558,6 +564,13 @@ pub(in crate::config) fn answer_status(text: &str) -> Result<StatusCode, Invalid
 /// Reads where a redirect leads.
 pub(in crate::config) fn location(text: &str) -> Result<String, InvalidValue> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\') {
+        if let Some((status, to)) = text.split_once(' ')
+            && redirect_status(status).is_ok()
+            && location(to.trim()).is_ok()
+        {
+            let help = format!("write `redirect: {{ to: {}, status: {status} }}`", to.trim());
+            return not(text, "is a status and a URL", help);
+        }
         let help = "write other characters as escapes, a space as `%20`";
         return not(text, "is not allowed in a URL", help);
     }
@@ -664,10 +677,12 @@ pub(in crate::config) fn editable(text: &str) -> Result<HeaderName, InvalidValue
     ];
     let name = header_name(text)?;
     if OWN.contains(&name) || matches!(name.as_str(), "keep-alive" | "proxy-connection") {
-        return invalid(
-            format!("`{name}` belongs to the gateway itself"),
-            "remove it: it frames the message or names its host",
-        );
+        let help = if name == header::HOST {
+            "write `rewrite: { host: … }` at the route: it changes the host for the upstream"
+        } else {
+            "remove it: it frames the message"
+        };
+        return invalid(format!("`{name}` belongs to the gateway itself"), help);
     }
     Ok(name)
 }

@@ -74,7 +74,9 @@ pub(in crate::config) enum OnDuplicate {
 
 /// How an upstream picks one of its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline, extend(
+    "x-meant" = [["least_conn", "least_request"], ["consistent_hash", "hash"], ["ip_hash", "hash"], ["sticky", "hash"]]
+)))]
 #[serde(rename_all = "snake_case")]
 pub enum Balance {
     /// In turn, by weight.

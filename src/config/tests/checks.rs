@@ -162,7 +162,7 @@ fn routes_are_checked() {
         ),
         (
             "match: { path: / }\n    request_headers: { set: { Host: a } }",
-            "`host` belongs to the gateway itself | remove it: it frames the message or names its host",
+            "`host` belongs to the gateway itself | write `rewrite: { host: … }` at the route: it changes the host for the upstream",
         ),
         (
             "match: { path: / }\n    response_headers: { set: { x-a: 1, X-A: 2 } }",

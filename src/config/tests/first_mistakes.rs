@@ -26,7 +26,7 @@ fn a_word_of_another_gateway_is_one_error_that_names_the_key() {
         "upstream: app\n    retries: 3",
         &[
             "a route has no key `retries`; did you mean `retry`? | write `retry`",
-            "expected a map for a retry, not a plain value | write `{ attempts: 2 }`",
+            "expected a map for a retry, not a plain value | write `retry: { attempts: 3 }`",
         ],
     );
     route(
@@ -116,7 +116,7 @@ fn a_key_in_the_wrong_map_says_where_it_belongs() {
     );
     messages(
         &format!("{FRAME}routes: [{{ name: r, upstream: app, match: /login }}]\n"),
-        &["expected a map for a match, not a plain value | write `{ path_prefix: /login }`"],
+        &["expected a map for a match, not a plain value | write `match: { path_prefix: /login }`"],
     );
 }
 

@@ -11,6 +11,7 @@ mod first_mistakes;
 mod include;
 mod lints;
 mod mutations;
+mod other_gateways;
 mod overrides;
 mod paths;
 mod plans;

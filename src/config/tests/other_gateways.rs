@@ -1,0 +1,175 @@
+//! Words, forms and values of other gateways: one error for each, whose hint is right for flowgate.
+
+use super::{FRAME, parsed};
+
+/// Asserts that a route with these lines has one error, whose hint contains `help`.
+#[track_caller]
+fn route(lines: &str, help: &str) {
+    one(&format!("{FRAME}routes:\n  - name: r\n    match: {{ path: / }}\n    {lines}\n"), help);
+}
+
+#[track_caller]
+fn rule(keys: &str, help: &str) {
+    route(&format!("upstream: app\n    flow: [{{ name: a, {keys} }}]"), help);
+}
+
+#[track_caller]
+fn upstream(lines: &str, help: &str) {
+    one(
+        &format!(
+            "listeners: [{{ name: web, listen: 8080 }}]\nupstreams:\n  - name: app\n    {lines}\n\
+             routes: [{{ name: r, match: {{ path: / }}, upstream: app }}]\n"
+        ),
+        help,
+    );
+}
+
+#[track_caller]
+fn one(text: &str, help: &str) {
+    let problems = parsed(text).expect_err("the file is rejected");
+    let found: Vec<_> = problems.list().map(|diagnostic| diagnostic.help).collect();
+    assert!(found.len() == 1 && found[0].contains(help), "{help}\n{problems}");
+}
+
+#[test]
+fn keys_of_routes() {
+    for (lines, help) in [
+        ("upstream: app\n    client_max_body_size: 10MB", "write `body_limit`"),
+        ("return: 301", "write `respond: 204` or `redirect: https`"),
+        ("upstream: app\n    cors: true", "`response_headers`"),
+        ("upstream: app\n    ip_whitelist: [10.0.0.1]", "`access: { allow: [10.0.0.0/8] }`"),
+        ("upstream: app\n    deny: [10.0.0.1]", "`access: { deny: [192.0.2.1] }`"),
+        ("upstream: app\n    basic_auth: users", "`auth: { basic: users.htpasswd }`"),
+        ("upstream: app\n    proxy_read_timeout: 5s", "`timeouts: { first_byte: 60s, idle: 60s }`"),
+        ("upstream: app\n    middlewares: [a]", "such as `flow`"),
+        ("upstream: app\n    max_concurrency: 9", "`flow: [{ name: total, concurrency: 100 }]`"),
+        ("upstream: app\n    cache: true", "remove it"),
+        ("cluster: app", "write `upstream`"),
+        ("upstream: app\n    timeouts: { connect: 5s }", "`connect_timeout` at the upstream"),
+        ("upstream: app\n    timeouts: { read: 5s }", "`first_byte`"),
+        ("redirect: { url: 'https://a' }", "write `to`"),
+        ("redirect: { scheme: https }", "write `to: https`"),
+        ("respond: { code: 204 }", "write `status`"),
+        ("upstream: app\n    request_headers: { add: { x-a: b } }", "write it in `set`"),
+        ("upstream: app\n    request_headers: { x-a: b }", "write it in `set`"),
+        ("upstream: app\n    auth: { jwt: { jwks_uri: 'https://a' } }", "`jwks: issuer.json`"),
+        ("upstream: app\n    auth: { jwt: {} }", "`jwks: issuer.json`"),
+        ("upstream: app\n    auth: { jwt: { jwks: 'https://a' } }", "flowgate fetches no URLs"),
+    ] {
+        route(lines, help);
+    }
+    one(
+        &format!("{FRAME}routes: [{{ name: r, upstream: app, rule: 'Host(`a.b`)' }}]\n"),
+        "write it in `match`",
+    );
+    for key in ["client_ip", "source_ip"] {
+        one(
+            &format!(
+                "{FRAME}routes: [{{ name: r, upstream: app, match: {{ {key}: 10.0.0.1 }} }}]\n"
+            ),
+            "`access: { allow: [10.0.0.0/8] }`",
+        );
+    }
+}
+
+#[test]
+fn keys_of_rules() {
+    rule("limit: 5/s, nodelay: true", "remove it");
+    rule("limit: 5/s, whitelist: [10.0.0.1]", "`except: { client_ip: [10.0.0.0/8] }`");
+    rule("quota: 5/s", "write `limit`");
+    rule("limit: 5/s, pacing: true", "`algorithm: pacing`");
+}
+
+#[test]
+fn keys_of_upstreams() {
+    const SERVERS: &str = "servers: [{ url: http://a }]\n    ";
+    for (lines, help) in [
+        ("health_check: { path: /up }", "write `health`"),
+        ("health: { url: /up }", "write `path`"),
+        ("health: { path: /up, period: 5s }", "write `interval`"),
+        ("lb_policy: random", "write `balance`"),
+        ("balance: least_conn", "did you mean `least_request`?"),
+        ("balance: ip_hash", "did you mean `hash`?"),
+        ("sticky: true", "`balance: hash`"),
+        ("keepalive: 9", "write `max_idle`"),
+    ] {
+        upstream(&format!("{SERVERS}{lines}"), help);
+    }
+    upstream("targets: [{ url: http://a }]", "write `servers`");
+    upstream("servers: [{ url: http://a, backup: true }]", "remove it");
+    let https = "servers: [{ url: https://a }]\n    ";
+    upstream(&format!("{https}tls: {{ sni: a }}"), "write `server_name`");
+    upstream(&format!("{https}tls: {{ insecure_skip_verify: true }}"), "write `insecure`");
+}
+
+#[test]
+fn keys_of_the_file_and_of_listeners() {
+    const ROUTES: &str = "routes: [{ name: r, match: { path: / }, upstream: app }]\n";
+    for (line, help) in [
+        ("redis: redis://a", "`store: { redis: redis://10.0.1.9:6379 }`"),
+        ("metrics: true", "`/metrics`"),
+        ("real_ip_header: x", "`trusted_proxies: [10.0.0.0/8]`"),
+        ("gzip: true", "remove it"),
+        ("server: { listen: 80 }", "`flowgate import nginx.conf`"),
+        ("store: { password: a }", "`redis: redis://:PASSWORD@HOST`"),
+    ] {
+        one(&format!("{FRAME}{ROUTES}{line}\n"), help);
+    }
+    for (keys, help) in [
+        ("http2: true", "remove it"),
+        ("tls: { certificates: [{ cert: a, key: b }], min_version: 1.2 }", "TLS 1.2 and 1.3"),
+    ] {
+        let frame = FRAME.replace("8080 }", &format!("8080, {keys} }}"));
+        let text = format!("{frame}{ROUTES}");
+        let problems = parsed(&text).expect_err("the file is rejected");
+        assert!(problems.to_string().contains(help), "{problems}");
+    }
+}
+
+#[test]
+fn values_in_another_form() {
+    for (value, help) in [
+        ("http://unix:/tmp/a.sock", "write `unix:/tmp/a.sock`"),
+        ("http://unix:/tmp/a.sock:/", "write `unix:/tmp/a.sock`"),
+    ] {
+        upstream(&format!("servers: [{{ url: '{value}' }}]"), help);
+    }
+    upstream("servers: ['127.0.0.1:81']", "write `servers: [{ url: http://127.0.0.1:81 }]`");
+    upstream("servers: 'https://a'", "write `servers: [{ url: https://a }]`");
+    upstream("servers: [{ host: 127.0.0.1 }]", "`url: http://HOST:PORT`");
+    rule("limit: 5/s, key: { header: x-api-key }", "`key: header:x-api-key`");
+    rule("limit: 0.5/s", "`1/2s` for `0.5/s`");
+    rule(
+        "limit: 5/s, overrides: [{ when: { header: { x: y } }, limit: 9/s }]",
+        "`header:x-tenant: gold`",
+    );
+    for (lines, help) in [
+        ("redirect: 301 https://x/", "write `redirect: { to: https://x/, status: 301 }`"),
+        ("upstream: app\n    request_headers: { set: { Host: a } }", "`rewrite: { host: … }`"),
+        ("upstream: [{ name: app, weight: 1 }]", "write the name of an upstream"),
+        ("upstream:", "write the name of an upstream"),
+        ("upstream: 'http://10.0.0.1:81'", "servers: [{ url: http://10.0.0.1:81 }]"),
+        ("upstream: app\n    retry: 3", "write `retry: { attempts: 3 }`"),
+        ("upstream: app\n    retry: yes", "write `retry: { attempts: … }`"),
+        (
+            "upstream: app\n    rewrite: { add_prefix: “/” }",
+            "in place of the typographic quote `“`",
+        ),
+    ] {
+        route(lines, help);
+    }
+    one(
+        &format!(
+            "{FRAME}routes: [{{ name: r, upstream: app, match: {{ host: 'https://a.b/c' }} }}]\n"
+        ),
+        "write `a.b`",
+    );
+    one(
+        "listeners: [{ name: web, listen: {{ env.ADDRESS }} }]\nroutes: []\n",
+        "a variable of the environment as `${NAME}`",
+    );
+    one(
+        "routes: [{ name: r, match: { path_regex: \"/\\d+\" }, respond: 200 }]\n",
+        "write the text in single quotes",
+    );
+}

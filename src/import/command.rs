@@ -162,6 +162,10 @@ fn converted(
         .iter()
         .filter(|directive| directive.name == "map" || directive.name == "geo")
         .collect();
+    // flowgate writes `Connection` itself.
+    for map in maps.iter().filter(|map| map.args == ["$http_upgrade", "$connection_upgrade"]) {
+        report.take_all(map);
+    }
     let zones = Zones::read(http, &maps, report);
     let upstreams = Upstreams::read(http);
     let mut listeners = listeners::read(&servers, report);

@@ -112,9 +112,14 @@ impl<'a> Zones<'a> {
             (false, [one]) => rules.reject = Some(json!({ "status": one })),
             (false, [one, ..]) => {
                 rules.reject = Some(json!({ "status": one }));
+                let all: Vec<_> = statuses.wanted.iter().map(ToString::to_string).collect();
+                let all = all.join(" and ");
                 for name in ["limit_req_status", "limit_conn_status"] {
                     if let Some(directive) = scope.find(name) {
-                        report.note(directive, "a route rejects with one status");
+                        let why = format!(
+                            "limits of the route `{route}` answer {all}; a route has one status: here {one}"
+                        );
+                        report.note(directive, why);
                     }
                 }
             }

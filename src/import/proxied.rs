@@ -146,7 +146,8 @@ fn idiom(context: LocationContext<'_, '_>, pass: &Directive, report: &mut Import
     fields
 }
 
-/// Notes that nginx changes the redirects of an upstream that does not know its public name.
+/// Notes, once for all locations, that nginx changes the redirects of an upstream that does not know
+/// its public name.
 fn note_redirects(
     scope: &Scope<'_>,
     pass: &Directive,
@@ -157,9 +158,9 @@ fn note_redirects(
     if let Some(off) = written.filter(|redirect| redirect.arg(0) == "off") {
         report.take(off);
     } else if written.is_none() && is_renamed {
-        report.note(
+        report.note_once(
             pass,
-            "nginx also changes `Location` fields that name the upstream (proxy_redirect), flowgate does not",
+            "here and elsewhere, nginx also changes `Location` fields that name the upstream (proxy_redirect), flowgate does not",
         );
     }
 }

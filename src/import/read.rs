@@ -23,6 +23,9 @@ const DEEPEST_INCLUDE: usize = 16;
 const MOST_DIRECTIVES: usize = 200_000;
 const MAX_DEPTH: usize = 32;
 
+/// What a file that is not understood should be.
+const NGINX: &str = "`flowgate import` reads configurations of nginx";
+
 /// The name of the standard input.
 pub(super) const STDIN: &str = "-";
 
@@ -93,7 +96,8 @@ impl Reader {
                 return if is_whole {
                     Ok(all)
                 } else {
-                    Err(self.fault(file, 1, "the file ends within a directive"))
+                    let problem = format!("the file ends within a directive; {NGINX}");
+                    Err(self.fault(file, 1, problem))
                 };
             };
             match (part, begun.take()) {
@@ -122,7 +126,7 @@ impl Reader {
                         Token::Close => "}",
                         Token::End | Token::Word(_) => ";",
                     };
-                    return Err(self.fault(file, line, format!("unexpected `{sign}`")));
+                    return Err(self.fault(file, line, format!("unexpected `{sign}`; {NGINX}")));
                 }
             }
         }

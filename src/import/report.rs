@@ -49,6 +49,14 @@ impl ImportReport {
         }
     }
 
+    /// Notes the same, unless another directive has this reason already.
+    pub(super) fn note_once(&mut self, directive: &Directive, why: &str) {
+        let is_known = |note: &Note| note.reasons.iter().any(|known| known == why);
+        if !self.notes.values().any(is_known) {
+            self.note(directive, why);
+        }
+    }
+
     /// Notes every directive that nothing has taken. `why` gives the reason by its name.
     pub(super) fn note_the_rest(&mut self, all: &[Directive], why: impl Fn(&Directive) -> String) {
         let mut open: Vec<_> = all.iter().collect();

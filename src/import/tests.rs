@@ -233,6 +233,25 @@ fn a_difference_is_a_line() {
 }
 
 #[test]
+fn a_line_names_what_it_is_about_and_is_said_once() {
+    let text = "http { map $http_upgrade $connection_upgrade { default upgrade; '' close; }
+        limit_req_zone $uri zone=z:1m rate=1r/s; limit_conn_zone $uri zone=c:1m;
+        upstream h { server 10.0.0.1; server 10.0.0.2 backup; }
+        server { listen 80; limit_req_status 430;
+        location / { proxy_pass http://h; limit_req zone=z; limit_conn c 1;
+            proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $connection_upgrade; }
+        location /b/ { proxy_pass http://h/; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    let expected = [
+        "nginx.conf:3: server: backup: the server is left out",
+        "nginx.conf:4: limit_req_status: limits of the route `all` answer 430 and 503; a route has one status: here 430",
+        "nginx.conf:7: proxy_pass: here and elsewhere, nginx also changes `Location`",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}\n{yaml}");
+    assert!(lines.iter().zip(expected).all(|(line, known)| line.starts_with(known)), "{lines:#?}");
+}
+
+#[test]
 fn locations_within_others_are_routes_or_one_line() {
     let text = "http { server { listen 81; proxy_redirect off;
         location / { proxy_pass http://h; client_max_body_size 5; deny 10.0.0.1;
@@ -316,7 +335,7 @@ fn files_are_included_within_bounds() {
     assert!(fails(&"a {".repeat(40)).contains("nested more than 32 deep"));
     assert!(fails(&"a;".repeat(200_001)).contains("more than 200000 directives"));
     assert!(fails("a {").contains("the file ends within a directive"));
-    assert!(fails("}").contains("unexpected `}`"));
+    assert!(fails("}").contains("unexpected `}`; `flowgate import` reads configurations of nginx"));
     assert!(fails(";").contains("unexpected `;`"));
     write("nginx.conf", &" ".repeat((16 << 20) + 1));
     assert!(read(&path).is_err());

@@ -157,7 +157,10 @@ fn parameters(server: &Directive, fields: &mut Fields, report: &mut ImportReport
             "down" => is_used = false,
             "backup" => {
                 is_used = false;
-                report.note(server, "it is left out: no server is kept for when others fail");
+                report.note(
+                    server,
+                    "backup: the server is left out, as flowgate keeps none for when others fail",
+                );
             }
             "max_fails" | "fail_timeout" => {
                 report.note(server, format!("{name}: write `ejection`, which counts otherwise"));

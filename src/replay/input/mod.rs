@@ -89,6 +89,14 @@ pub enum InputError {
         /// The input.
         name: String,
     },
+    /// It has lines, and none of them can be read.
+    #[error(
+        "no line of {} can be read: {first}; name another format with `--format`", first.input
+    )]
+    NoLine {
+        /// The first of them.
+        first: BadLine,
+    },
     /// Events and logs have different clocks.
     #[error("events cannot be merged with logs, whose times are of another clock: {name}")]
     Mixed {
@@ -181,7 +189,7 @@ impl Inputs {
         for at in 0..inputs.all.len() {
             inputs.refill(at);
         }
-        inputs.load(logs, on_bytes);
+        inputs.load(logs, on_bytes)?;
         Ok(inputs)
     }
 
@@ -209,13 +217,15 @@ impl Inputs {
         self.meter.bytes()
     }
 
-    fn load(&mut self, logs: Vec<Input>, on_bytes: &mut dyn FnMut(u64)) {
+    fn load(&mut self, logs: Vec<Input>, on_bytes: &mut dyn FnMut(u64)) -> Result<(), InputError> {
         /// Lines between two calls of `on_bytes`.
         const STEP: u64 = 4096;
         let mut cache = TextCache::default();
         let mut all = Vec::new();
         for mut log in logs {
             let mut stream = None;
+            let lines_before = self.lines;
+            let bad_before = self.bad.count;
             loop {
                 if self.lines.is_multiple_of(STEP) {
                     on_bytes(self.bytes());
@@ -259,6 +269,13 @@ impl Inputs {
                 self.lines += 1;
                 self.bad.note(&log.name, log.lines.number, &reason);
             }
+            let lines = self.lines - lines_before;
+            if lines > 0
+                && lines == self.bad.count - bad_before
+                && let Some(first) = self.bad.shown.iter().find(|bad| bad.input == log.name)
+            {
+                return Err(InputError::NoLine { first: first.clone() });
+            }
             if let Some(stream) = stream {
                 self.left_out.lost += stream.lost;
                 let observed = Duration::try_from_secs_f64(stream.seconds).unwrap_or_default();
@@ -279,6 +296,7 @@ impl Inputs {
             self.times = Times::clock(zone, [first.at, last.at]);
         }
         self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
+        Ok(())
     }
 
     /// Reads until the input `at` has an event or ends.

@@ -49,6 +49,9 @@ impl SuggestedConfig<'_> {
         let mut out = String::new();
         // Writing to a String cannot fail.
         _ = self.write_head(&mut out);
+        if self.routes.is_empty() {
+            return out + "# No request reached a route, so there is no limit to suggest.\n";
+        }
         if !self.is_for_file {
             out += "\nlisteners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
                     upstreams: [{ name: app, servers: [{ url: http://127.0.0.1:9000 }] }] # your service\n";

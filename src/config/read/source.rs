@@ -22,9 +22,9 @@ const MAX_PEM: u64 = 1024 * 1024;
 const HELP: &[(io::ErrorKind, &str)] = &[
     (
         io::ErrorKind::NotFound,
-        "name another file, as in `-c FILE`, or create it: `flowgate demo` writes an example",
+        "write the name of a file that exists; `flowgate demo` writes an example",
     ),
-    (io::ErrorKind::IsADirectory, "name the file in it, as in `-c FOLDER/gateway.yaml`"),
+    (io::ErrorKind::IsADirectory, "write the name of the file in it, as in `FOLDER/gateway.yaml`"),
     (io::ErrorKind::PermissionDenied, "let the gateway's user read it"),
     (io::ErrorKind::FileTooLarge, "split the routes among several gateways"),
 ];

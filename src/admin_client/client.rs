@@ -43,6 +43,8 @@ const MOST: usize = 256 << 20;
 pub struct AdminClient {
     endpoint: AdminEndpoint,
     token: Option<Secret>,
+    /// Why the configuration's token is not known.
+    token_problem: Option<String>,
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -60,7 +62,7 @@ impl AdminClient {
         }
         let admin = config::read_admin(config).map_err(ClientError::Config)?;
         let admin = admin.ok_or_else(|| ClientError::NoListener(config.into()))?;
-        let AdminAddress { listen, token, token_file, certificate } = admin;
+        let AdminAddress { listen, token, token_problem, token_file, certificate } = admin;
         let token = match (given, token_file) {
             (Some(given), _) => Some(given),
             (None, Some(file)) => Some(read_token(&file)?),
@@ -68,7 +70,8 @@ impl AdminClient {
         };
         let endpoint = AdminEndpoint::of_listener(listen, certificate.is_some());
         let ca = options.ca.as_deref().or(certificate.as_deref());
-        Self::new(endpoint, token, ca, options)
+        let client = Self::new(endpoint, token, ca, options)?;
+        Ok(Self { token_problem, ..client })
     }
 
     fn new(
@@ -82,7 +85,7 @@ impl AdminClient {
             (false, Some(identity)) => return Err(identity.without_tls()),
             (false, None) => None,
         };
-        Ok(Self { endpoint, token, tls })
+        Ok(Self { endpoint, token, token_problem: None, tls })
     }
 
     /// Returns where the listener is.
@@ -234,7 +237,10 @@ impl AdminClient {
         let endpoint = self.endpoint.clone();
         let text = String::from_utf8_lossy(&text).trim_end().to_owned();
         Err(match status {
-            StatusCode::UNAUTHORIZED if self.token.is_none() => ClientError::NoToken(endpoint),
+            StatusCode::UNAUTHORIZED if self.token.is_none() => ClientError::NoToken {
+                endpoint,
+                problem: self.token_problem.iter().map(|why| format!(" ({why})")).collect(),
+            },
             StatusCode::UNAUTHORIZED => ClientError::WrongToken(endpoint),
             // Pages may answer 404 too, for a rule that is not there.
             StatusCode::NOT_FOUND if text.is_empty() || text.starts_with("no such page") => {

@@ -63,10 +63,15 @@ pub enum ClientError {
     },
     /// The listener wants a token, and none was sent.
     #[error(
-        "the admin listener at {0} wants a token: name its file with --token-file, or set \
+        "the admin listener at {endpoint} wants a token{problem}: name its file with --token-file, or set \
          {TOKEN_VARIABLE}; or show a certificate with --client-cert and --client-key, if it takes one"
     )]
-    NoToken(AdminEndpoint),
+    NoToken {
+        /// Where it is.
+        endpoint: AdminEndpoint,
+        /// Why the configuration's token cannot be sent, in parentheses, or nothing.
+        problem: String,
+    },
     /// The listener wants another token than the one sent.
     #[error("the token is not the one of the admin listener at {0}")]
     WrongToken(AdminEndpoint),

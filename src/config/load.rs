@@ -92,10 +92,15 @@ pub fn read_admin(path: &Path) -> Result<Option<AdminAddress>, Diagnostics> {
         return if is_faulty { Err(Diagnostics::new(&source, problems)) } else { Ok(None) };
     };
     let path = |file: &Key<FileName>| file.path().map(|at| at.value);
+    // The first problem behind the key is that of its value.
+    let unread = admin.token.span.filter(|_| admin.token.at.is_none());
+    let token_problem = unread.and_then(|key| problems.first_from(key));
+    let token_problem = token_problem.map(|problem| problem.message.clone());
     match admin.listen.address() {
         Some(at) => Ok(Some(AdminAddress {
             listen: at.value,
             token: admin.token.value().map(|token| token.0.clone()),
+            token_problem,
             token_file: path(&admin.token_file),
             certificate: admin.tls.value().and_then(|tls| path(&tls.cert)),
         })),

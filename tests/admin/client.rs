@@ -80,6 +80,20 @@ async fn a_command_that_cannot_ask_says_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_variable_that_only_the_gateway_has_is_named() {
+    let (served, files) = guarded().await;
+    let admin = format!(
+        "admin: {{ listen: '{}', token: \"${{NOT_SET_BY_TESTS}}\", tls: {{ cert: cert, key: key }} }}",
+        served.address
+    );
+    fs::write(files.path().join("gateway.yaml"), format!("{admin}{CONFIG}")).unwrap();
+    let error = routes(files.path(), &AdminOptions::default()).await.unwrap_err().to_string();
+    let expected = "wants a token (the variable `NOT_SET_BY_TESTS` is not set): name its file";
+    assert!(error.contains(expected), "{error}");
+    served.end().await;
+}
+
+#[tokio::test]
 async fn a_listener_that_is_not_there_or_lacks_the_page_is_named() {
     let served = Served::start().await;
     let config = Path::new("none.yaml");

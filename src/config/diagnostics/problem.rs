@@ -172,6 +172,12 @@ impl Problems {
         }
     }
 
+    /// Returns the first one at `span` or behind it.
+    pub(in crate::config) fn first_from(&self, span: SourceSpan) -> Option<&Problem> {
+        let later = self.list.iter().filter(|problem| problem.span >= Some(span));
+        later.min_by_key(|problem| problem.span)
+    }
+
     pub(in crate::config) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

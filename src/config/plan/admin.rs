@@ -50,6 +50,8 @@ pub struct AdminAddress {
     pub listen: SocketAddr,
     /// The token, if it stands in the file.
     pub token: Option<Secret>,
+    /// Why the token in the file cannot be read, such as that a variable is not set.
+    pub token_problem: Option<String>,
     /// The file that holds the token.
     pub token_file: Option<PathBuf>,
     /// The file of its certificate, if it has TLS.

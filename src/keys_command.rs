@@ -38,6 +38,8 @@ struct Rule {
     when: Option<String>,
     key: Option<String>,
     algorithm: String,
+    #[serde(default)]
+    dry_run: bool,
     limit: u64,
     used: Option<u64>,
     in_store: bool,
@@ -172,13 +174,15 @@ fn encoded(value: &str) -> String {
 fn write_rule(rule: &Rule, out: &mut impl Write) -> io::Result<()> {
     let Rule { route, name, algorithm, limit, live, .. } = rule;
     let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" ({when})"));
-    write!(out, "{route}/{name}{when}  {algorithm}, limit {limit}")?;
+    let dry_run = if rule.dry_run { " in dry run" } else { "" };
+    write!(out, "{route}/{name}{when}  {algorithm}{dry_run}, limit {limit}")?;
     if let Some(key) = &rule.key {
         write!(out, " for each {key}")?;
     }
     match (rule.in_store, rule.used, live) {
         (true, _, _) => writeln!(out, ", counted by the store")?,
         (false, Some(used), _) => writeln!(out, ", {used} used")?,
+        (false, None, Some(1)) => writeln!(out, ", 1 live key")?,
         (false, None, Some(live)) => writeln!(out, ", {live} live keys")?,
         (false, None, None) => writeln!(out)?,
     }
@@ -195,7 +199,8 @@ fn write_rule(rule: &Rule, out: &mut impl Write) -> io::Result<()> {
             String::new()
         };
         let rejected = key.rejected;
-        writeln!(out, "  rejected {rejected:>8}{error} of {total} in {seconds} s  {name}")?;
+        let verb = if rule.dry_run { "would reject" } else { "rejected" };
+        writeln!(out, "  {verb} {rejected:>8}{error} of {total} in {seconds} s  {name}")?;
     }
     for grant in &rule.grants {
         let name = shown(grant.name.as_deref(), grant.fingerprint.as_deref());

@@ -258,8 +258,9 @@ fn a_dry_run_in_the_store_is_listed_reset_and_granted_more() {
     };
     let rejected = |rule: &str, count: usize| {
         let shown = done(&gateway, &["keys", "login", rule]);
-        let line = format!("rejected {count:>8} of {count} in");
+        let line = format!("would reject {count:>8} of {count} in");
         assert!(shown.contains(&line), "{line}: {shown}");
+        assert!(shown.starts_with(&format!("login/{rule}  token_bucket in dry run, ")), "{shown}");
     };
     send(7);
     for rule in ["r", "local"] {

@@ -27,6 +27,9 @@ struct RuleKeys<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     algorithm: &'static str,
+    /// Whether it rejects nothing.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    dry_run: bool,
     limit: u64,
     /// By the shared state, if the rule has no key.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,6 +173,7 @@ impl<'a> RuleKeys<'a> {
             when: rule.when.as_ref().map(|when| when.words().to_string()),
             key: is_keyed.then(|| rule.key.to_string()),
             algorithm: seen.algorithm,
+            dry_run: seen.dry_run,
             limit: seen.limit,
             used: (!is_keyed).then_some(seen.used),
             in_store: rule.in_store().is_some(),

@@ -309,6 +309,22 @@ fn exit_codes_distinguish_problems_from_what_could_not_be_done() {
 }
 
 #[test]
+fn a_missing_file_has_a_hint_that_fits_the_command() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for (arguments, has_demo) in [
+        (["check"].as_slice(), true),
+        (&["run"], true),
+        (&["check", "none.yaml"], false),
+        (&["diff", "HEAD", "new.yaml"], false),
+    ] {
+        let output = flowgate(dir.path(), arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("another") && !said.contains("-c FILE"), "{said}");
+        assert_eq!(said.contains("`flowgate demo`"), has_demo, "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_mistyped_command_is_not_taken_for_a_file() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     for arguments in [["chekc"].as_slice(), &["chekc", "gateway.yaml"]] {

@@ -20,14 +20,15 @@ const MAX_PEM: u64 = 1024 * 1024;
 
 /// What to do about a file that cannot be read.
 const HELP: &[(io::ErrorKind, &str)] = &[
-    (
-        io::ErrorKind::NotFound,
-        "write the name of a file that exists; `flowgate demo` writes an example",
-    ),
+    (io::ErrorKind::NotFound, "create the file, or write the name of another one"),
     (io::ErrorKind::IsADirectory, "write the name of the file in it, as in `FOLDER/gateway.yaml`"),
     (io::ErrorKind::PermissionDenied, "let the gateway's user read it"),
     (io::ErrorKind::FileTooLarge, "split the routes among several gateways"),
 ];
+
+/// The file of a command that names none, and what to do if it is not there yet.
+const USUAL: &str = "gateway.yaml";
+const FIRST: &str = "name another file, or create it: `flowgate demo` writes an example";
 
 /// The certificates and keys that a file names, as they were read: bytes, or why not.
 pub(in crate::config) type Files = HashMap<PathBuf, io::Result<Vec<u8>>>;
@@ -69,7 +70,11 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
         Ok(bytes) => bytes,
         Err(error) => {
             let help = HELP.iter().find(|(kind, _)| *kind == error.kind());
-            let help = help.map_or("check the path and the disk", |(_, help)| help);
+            let help = match help {
+                Some((io::ErrorKind::NotFound, _)) if path == Path::new(USUAL) => FIRST,
+                Some((_, help)) => help,
+                None => "check the path and the disk",
+            };
             return unreadable(format!("cannot read the file: {error}"), help);
         }
     };

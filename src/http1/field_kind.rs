@@ -105,6 +105,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn underscores_are_found_in_the_names_of_framing_only() {
+        for (name, expected) in [
+            ("Content_Length", FieldKind::UnderscoreFraming),
+            ("transfer_ENCODING", FieldKind::UnderscoreFraming),
+            ("content_type", FieldKind::EndToEnd),
+            ("x_content_length", FieldKind::EndToEnd),
+            ("content.length", FieldKind::EndToEnd),
+        ] {
+            assert_eq!(FieldKind::of(name.as_bytes()), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn a_name_is_known_in_any_case_and_no_other_token_is_taken_for_it() {
         const TOKEN: &[u8] = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz\
                                ABCDEFGHIJKLMNOPQRSTUVWXYZ";

@@ -298,6 +298,8 @@ mod tests {
             request(Version::HTTP_11, "/", &[("host", "user@a.example")]),
             request(Version::HTTP_11, "x", &[("host", "a")]),
             request(Version::HTTP_11, "*", &[("host", "a")]),
+            request(Version::HTTP_11, "/", &[("host", "a"), ("Content_Length", "3")]),
+            request(Version::HTTP_2, "/", &[("host", "a"), ("transfer_encoding", "chunked")]),
             request(Version::HTTP_2, "/", &[("host", "a"), ("content-length", "")]),
             request(Version::HTTP_2, "/", &[("host", "a"), ("content-length", "\t")]),
         ] {

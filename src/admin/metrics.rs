@@ -275,7 +275,7 @@ impl Metrics {
         gauges(encoder, ("flowgate_upstream_server_weight", help), weights)?;
         let healthy =
             servers().map(|(labels, server)| (labels, u64::from(!server.health.is_out())));
-        let help = "Whether a server gets requests: 0 if it is ejected or fails its checks";
+        let help = "Whether a server is healthy: 0 if it is ejected or fails its checks";
         gauges(encoder, ("flowgate_upstream_server_healthy", help), healthy)?;
         let ejections = servers().map(|(labels, server)| (labels, server.health.ejections()));
         let help = "How often a server was ejected";

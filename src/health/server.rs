@@ -87,7 +87,7 @@ pub enum HealthChange {
     Unreachable(Duration),
     /// It is asked again, after this long.
     Returned(Duration),
-    /// It fails its checks and gets no requests.
+    /// It fails its checks.
     Failing,
     /// It passes its checks again.
     Passing,
@@ -115,7 +115,7 @@ impl fmt::Display for HealthChange {
                 let secs = Duration::from_secs(after.as_secs());
                 write!(f, "server asked again after {}", spelled(secs))
             }
-            Self::Failing => f.write_str("server fails its health checks and gets no requests"),
+            Self::Failing => f.write_str("server fails its health checks"),
             Self::Passing => f.write_str("server passes its health checks and is asked again"),
         }
     }

@@ -194,6 +194,21 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes() {
 }
 
 #[test]
+fn the_log_says_that_all_servers_get_requests_while_none_is_healthy() {
+    let passes = Arc::new(AtomicBool::new(false));
+    let servers = ["one", "other"].map(|name| named(name, Arc::clone(&passes)));
+    let more = ", health: { path: /healthz, interval: 50ms, timeout: 10s, unhealthy_after: 1, healthy_after: 1 }";
+    let gateway = Gateway::start(&config(&servers.each_ref().map(|server| server.address), more));
+    gateway
+        .wait_log("no server of the upstream is healthy: requests go to all of them upstream=up");
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    assert!(!gateway.log().contains("gets no requests"), "{}", gateway.log());
+    passes.store(true, Ordering::SeqCst);
+    gateway.wait_log("a server of the upstream is healthy again");
+    assert_eq!(gateway.log().matches("no server of the upstream is healthy").count(), 1);
+}
+
+#[test]
 fn all_workers_together_ask_a_server_once() {
     let asked = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&asked);

@@ -36,11 +36,12 @@ pub(crate) fn failed(
     }
 }
 
-/// Looks at the share of failed requests of each server of these upstreams. To be called about once
-/// a second, by one thread of the process.
+/// Looks at the share of failed requests of each server of these upstreams, and logs when no server of
+/// an upstream is healthy. To be called about once a second, by one thread of the process.
 pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now: Instant) {
     for upstream in upstreams {
         upstream.retries.observe(now);
+        log_if_none_is_healthy(upstream);
         let servers = upstream.servers();
         if servers.len() <= 1 {
             continue;
@@ -61,7 +62,24 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
     }
 }
 
-/// Returns how many servers get no requests, and how many there are.
+/// Logs when the last server of `upstream` stops being healthy, and when the first one is healthy again.
+fn log_if_none_is_healthy(upstream: &Upstream) {
+    let mut was_none_healthy = upstream.ejection_turn.take();
+    let (out, all) = out(upstream);
+    let is_none_healthy = out == all;
+    if core::mem::replace(&mut *was_none_healthy, is_none_healthy) == is_none_healthy {
+        return;
+    }
+    drop(was_none_healthy);
+    let upstream = &upstream.name;
+    if is_none_healthy {
+        tracing::warn!(%upstream, "no server of the upstream is healthy: requests go to all of them");
+    } else {
+        tracing::info!(%upstream, "a server of the upstream is healthy again: requests go to healthy servers");
+    }
+}
+
+/// Returns how many servers get no requests while another is healthy, and how many there are.
 fn out(upstream: &Upstream) -> (usize, usize) {
     let servers = &upstream.members().servers;
     (servers.iter().filter(|server| server.health.is_out()).count(), servers.len())

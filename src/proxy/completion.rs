@@ -258,8 +258,10 @@ impl Completion {
             let cause = format!("its answer broke off: {}", cause(why));
             let worker = &self.peer.worker;
             let server = lease.server();
+            let upstream = &lease.upstream().name;
             let number = self.attempts;
-            let failed = FailedAttempt { route: &route.name, server, number, cause: &cause };
+            let failed =
+                FailedAttempt { route: &route.name, upstream, server, number, cause: &cause };
             worker.request_log.attempt_failed(worker.clock.now(), &failed);
             if let Some(entry) = &mut self.entry {
                 entry.attempt_failed(&cause, worker.clock.now());

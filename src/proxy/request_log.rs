@@ -8,7 +8,7 @@ use crate::{
 use core::time::Duration;
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// How often the log names one kind of trouble at most.
@@ -43,6 +43,7 @@ impl LogLimit {
 /// An attempt at a request that a server failed.
 pub(crate) struct FailedAttempt<'a> {
     pub(crate) route: &'a str,
+    pub(crate) upstream: &'a Arc<str>,
     pub(crate) server: &'a Server,
     /// Counted from 1 for each request.
     pub(crate) number: u32,
@@ -55,8 +56,8 @@ pub(crate) struct FailedAttempt<'a> {
 pub struct RequestLog {
     by_reason: Mutex<[LogLimit; meter::HttpRejection::ALL.len()]>,
     upstream: Mutex<LogLimit>,
-    /// By the server's id.
-    attempts: Mutex<HashMap<usize, LogLimit>>,
+    /// By the upstream's name and the server's id.
+    attempts: Mutex<HashMap<(Arc<str>, usize), LogLimit>>,
 }
 
 impl RequestLog {
@@ -72,14 +73,16 @@ impl RequestLog {
         by_reason[reason as usize].due(now)
     }
 
-    /// Logs an attempt at a request that a server failed: of each server once a second at most.
+    /// Logs an attempt at a request that a server failed: of each server of an
+    /// upstream once a second at most.
     pub(crate) fn attempt_failed(&self, now: Instant, failed: &FailedAttempt<'_>) {
-        let FailedAttempt { route, server, number, cause } = failed;
+        let FailedAttempt { route, upstream, server, number, cause } = failed;
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         if attempts.len() >= SERVERS_MAX {
             attempts.retain(|_, server| server.is_recent(now));
         }
-        if let Some(count) = attempts.entry(server.id).or_default().due(now) {
+        let limit = attempts.entry((Arc::clone(upstream), server.id)).or_default();
+        if let Some(count) = limit.due(now) {
             let server = server.address();
             tracing::warn!(route, server, attempt = number, count, "upstream failed: {cause}");
         }

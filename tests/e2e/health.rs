@@ -119,6 +119,22 @@ fn the_only_server_and_the_last_one_are_always_asked() {
 }
 
 #[test]
+fn a_failure_of_one_upstream_does_not_hide_that_of_another_with_the_same_server() {
+    let dead = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let text = config(&[dead], "").replace(
+        "upstreams:\n",
+        &format!("upstreams:\n  - {{ name: other, servers: [{{ url: \"http://{dead}\" }}] }}\n"),
+    ) + "  - { name: other, match: { path: /other }, upstream: other }\n";
+    let gateway = Gateway::start(&text);
+    for path in ["/", "/other"] {
+        assert_eq!(http::get(gateway.web(), path).status, 502);
+    }
+    for route in ["all", "other"] {
+        gateway.wait_log(&format!("(os error 111) route=\"{route}\" server=\"{dead}\""));
+    }
+}
+
+#[test]
 fn what_a_client_breaks_off_ejects_no_server() {
     let one = upstream::echo();
     let other = upstream::echo();

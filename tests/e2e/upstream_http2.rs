@@ -224,6 +224,19 @@ fn what_a_server_may_have_processed_is_not_sent_again_unless_it_is_harmless() {
 }
 
 #[test]
+fn a_server_that_speaks_the_other_version_is_named_with_the_setting_to_change() {
+    let old = Script::start(|_, mut connection| {
+        connection.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        while connection.read().is_some() {}
+    });
+    let gateway = prior_knowledge(old.address, "");
+    assert_eq!(post(&gateway, ""), 502);
+    gateway.wait_log(
+        "frame with invalid size; does the server speak only HTTP/1.1 (`protocol: auto`)?",
+    );
+}
+
+#[test]
 fn a_get_is_sent_again_if_its_connection_is_closed_before_the_answer() {
     for (method, expected, arrivals) in [("GET", 200, 3), ("POST", 502, 2)] {
         let arrived = Arc::<AtomicUsize>::default();

@@ -403,7 +403,9 @@ impl UpstreamAttempt<'_> {
         let worker = &self.peer.worker;
         let route = self.route;
         let now = worker.clock.now();
-        let failed = FailedAttempt { route: &route.name, server, number: self.attempts, cause };
+        let upstream = &self.upstream.name;
+        let number = self.attempts;
+        let failed = FailedAttempt { route: &route.name, upstream, server, number, cause };
         worker.request_log.attempt_failed(now, &failed);
         if let Some(entry) = &mut self.entry {
             entry.attempt_failed(cause, now);

@@ -14,7 +14,7 @@ pub(crate) enum UpstreamError {
     Closed,
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("the answer is malformed: {0}")]
+    #[error("the answer is malformed: {0}{hint}", hint = head_hint(*.0))]
     Head(HeadError),
     /// Its body is.
     #[error("{0}")]
@@ -25,7 +25,7 @@ pub(crate) enum UpstreamError {
     /// The request's body could not be sent.
     #[error(transparent)]
     Upload(Cut),
-    #[error(transparent)]
+    #[error("{0}{hint}", hint = http2_hint(.0))]
     Http2(h2::Error),
 }
 
@@ -48,6 +48,26 @@ impl From<h2::Error> for UpstreamError {
             Some(kind) => Self::Io(error.into_io().unwrap_or_else(|| kind.into())),
             None => Self::Http2(error),
         }
+    }
+}
+
+/// Returns what an operator may do about a malformed answer. The first bytes of HTTP/2 and of TLS are no
+/// version of HTTP/1.1.
+const fn head_hint(error: HeadError) -> &'static str {
+    if matches!(error, HeadError::Version) {
+        "; does the server speak only HTTP/2 (`protocol: h2`) or TLS (`https://`)?"
+    } else {
+        ""
+    }
+}
+
+/// The same of an error of HTTP/2. The text of an HTTP/1.1 answer, read as a frame, is longer than any
+/// frame may be.
+fn http2_hint(error: &h2::Error) -> &'static str {
+    if error.reason() == Some(h2::Reason::FRAME_SIZE_ERROR) {
+        "; does the server speak only HTTP/1.1 (`protocol: auto`)?"
+    } else {
+        ""
     }
 }
 

@@ -264,6 +264,10 @@ impl Lease {
         &self.server
     }
 
+    pub(crate) fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
     /// Whether the client's upload was cut off for the client's doing.
     pub(crate) fn is_cut(&self) -> bool {
         self.upload.as_deref().is_some_and(Upload::is_cut)

@@ -90,6 +90,12 @@ const ANSWERS: &[(&str, &str, &str, bool)] = &[
         "the answer is malformed: a field name is not a token with a colon behind it",
         false,
     ),
+    (
+        "GET",
+        "\0\0\u{6}\u{4}\0\0\0\0\0",
+        "the answer is malformed: the HTTP version is malformed; does the server speak only HTTP/2 (`protocol: h2`) or TLS (`https://`)?",
+        false,
+    ),
 ];
 
 #[tokio::test]

@@ -57,7 +57,7 @@ const LAYERS: &[Layer] = &[
     io("demo", &["flow", "clock", "small_http"]),
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
     io("preview", &["flow", "route", "config", "access_log"]),
-    io("rejections", &["flow", "config", "access_log"]),
+    io("rejections", &["flow", "route", "config", "access_log", "key_names"]),
     io("traces", &["flow", "meter", "http1", "hex", "config", "clock", "access_log"]),
     io(
         "proxy",

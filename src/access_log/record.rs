@@ -1,6 +1,9 @@
 //! A line of the access log.
 
-use crate::flow::{Instant, Key};
+use crate::{
+    flow::{Instant, Key},
+    route::fingerprint_text,
+};
 use serde::{Deserialize, Serialize, Serializer};
 use std::{
     net::IpAddr,
@@ -179,7 +182,7 @@ fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::E
             Key::Shared => "shared".to_owned(),
             Key::Missing => "missing".to_owned(),
             Key::Duplicate => "duplicate".to_owned(),
-            Key::Of(fingerprint) => format!("{fingerprint:032x}"),
+            Key::Of(fingerprint) => fingerprint_text(fingerprint),
         });
         (&*key.rule, word)
     }))
@@ -300,7 +303,7 @@ mod tests {
         let line = serde_json::to_value(record).unwrap();
         assert_eq!(
             line["flow"]["keys"],
-            json!({ "a": "000000000000000000000000000000ff", "b": null, "c": "shared" })
+            json!({ "a": "fp:000000000000000000000000000000ff", "b": null, "c": "shared" })
         );
         assert_eq!(line["flow"]["priority"], json!(["c"]));
         assert_eq!(line["duration_ms"].to_string(), "1000.000001");

@@ -10,7 +10,7 @@ use crate::{
     config::{Action, Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted},
     flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId},
     http1::Fields,
-    route::{Identity, Target, client_ip, normal_path},
+    route::{Identity, Target, client_ip, fingerprint_text, normal_path},
 };
 use core::{net::IpAddr, time::Duration};
 use http::header::CONTENT_LENGTH;
@@ -268,7 +268,7 @@ impl RuleView {
         match claim.map(|claim| claim.key) {
             Some(Key::Of(fingerprint)) => {
                 self.value = rule.key.show(target, client);
-                self.fingerprint = Some(format!("{fingerprint:032x}"));
+                self.fingerprint = Some(fingerprint_text(fingerprint));
             }
             Some(Key::Shared) => self.note = Some(LACKS_SHARED.to_owned()),
             Some(Key::Missing) => self.note = Some("the request lacks the key".to_owned()),

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     config::Route,
     flow::{Instant, TopEntry, rule_of},
+    route::fingerprint_text,
 };
 use core::{cmp::Reverse, mem::take};
 use serde::{Deserialize, Serialize};
@@ -249,7 +250,7 @@ impl Preview {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
             IpAddr::V6(address) => address.to_bits(),
         };
-        format!("{:032x}", self.seed.fingerprint(&bits.to_be_bytes()))
+        fingerprint_text(self.seed.fingerprint(&bits.to_be_bytes()))
     }
 
     fn routes(&self, total: &Tally, now: Instant) -> (Vec<RouteReport>, usize) {
@@ -287,7 +288,7 @@ impl Preview {
         let client = match (name, address) {
             (Some(name), _) => name.to_string(),
             (None, Some(address)) if self.shows_keys || !is_keyed => self.address(*address),
-            _ => format!("{key:032x}"),
+            _ => fingerprint_text(key),
         };
         ClientReport {
             client,

@@ -1,7 +1,11 @@
 //! The last rejections as the admin listener shows them.
 
 use super::ring::{KEPT, RejectionRecord, Rejections};
-use crate::flow::{Key, ReasonKind};
+use crate::{
+    flow::{Key, ReasonKind},
+    key_names::KeyNames,
+    route::fingerprint_text,
+};
 use core::{
     cmp::Reverse,
     fmt::{self, Display, Formatter},
@@ -64,7 +68,10 @@ pub struct RejectedRequest {
     /// The fingerprint of its key; absent if the rule has none, or the store failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The client's address, if there is an access log.
+    /// The key itself, if it may be shown and is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The client's address, if it may be shown and there is an access log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// The rule's limit; absent for a breaker.
@@ -81,15 +88,16 @@ pub struct RejectedRequest {
 }
 
 impl Rejections {
-    /// Returns the last rejections that `filter` takes, of the last [`KEPT`].
-    pub fn list(&self, filter: &Filter) -> RejectionList {
+    /// Returns the last rejections that `filter` takes, of the last [`KEPT`]. `names` are those of
+    /// clients' keys; `None`: they may not be shown.
+    pub fn list(&self, filter: &Filter, names: Option<&KeyNames>) -> RejectionList {
         let (mut all, total, missed) = self.read();
         all.sort_by_key(|record| Reverse(record.at));
         all.truncate(KEPT);
         all.retain(|record| filter.takes(record));
         let rules = counts(&all);
         all.truncate(filter.limit.unwrap_or(USUAL));
-        let rejections = all.iter().map(RejectedRequest::of).collect();
+        let rejections = all.iter().map(|record| RejectedRequest::of(record, names)).collect();
         RejectionList { total, missed, rules, rejections }
     }
 }
@@ -133,7 +141,7 @@ fn counts(all: &[RejectionRecord]) -> Vec<RuleCount> {
 
 impl RejectedRequest {
     #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
-    fn of(record: &RejectionRecord) -> Self {
+    fn of(record: &RejectionRecord, names: Option<&KeyNames>) -> Self {
         let time = UNIX_EPOCH + Duration::from_nanos(record.at.as_nanos());
         let quota = record.decided.quota;
         let counted = quota.filter(|quota| quota.limit > 0);
@@ -143,12 +151,18 @@ impl RejectedRequest {
             rule: record.rule().to_owned(),
             reason: record.reason().to_owned(),
             key: match record.key {
-                Some(Key::Of(fingerprint)) => Some(format!("{fingerprint:032x}")),
+                Some(Key::Of(fingerprint)) => Some(fingerprint_text(fingerprint)),
                 Some(Key::Missing) => Some("missing".to_owned()),
                 Some(Key::Duplicate) => Some("duplicate".to_owned()),
                 Some(Key::Shared) | None => None,
             },
-            client: record.client.map(|client| client.to_string()),
+            name: match record.key {
+                Some(Key::Of(fingerprint)) => {
+                    names.and_then(|names| names.find(fingerprint)).map(|name| name.to_string())
+                }
+                Some(Key::Missing | Key::Duplicate | Key::Shared) | None => None,
+            },
+            client: record.client.filter(|_| names.is_some()).map(|client| client.to_string()),
             limit: counted.map(|quota| quota.limit),
             used: counted.map(|quota| quota.used),
             cost: quota.map_or(0, |quota| quota.cost),
@@ -189,7 +203,7 @@ impl Display for RejectedRequest {
         if let Some(client) = &self.client {
             write!(f, "  client {client}")?;
         }
-        match &self.key {
+        match self.name.as_ref().or(self.key.as_ref()) {
             Some(key) => writeln!(f, "  key {key}"),
             None => writeln!(f),
         }
@@ -232,14 +246,29 @@ mod tests {
     fn the_last_thousand_of_all_workers_are_listed_with_the_latest_first() {
         let rejections = recorded(5_000);
         let filter = Filter { limit: Some(5_000), ..Filter::default() };
-        let list = rejections.list(&filter);
+        let list = rejections.list(&filter, None);
         assert_eq!((list.total, list.missed), (5_000, 0));
         let keys: Vec<String> =
             list.rejections.into_iter().filter_map(|rejection| rejection.key).collect();
-        let expected = (4_000..5_000_u64).rev().map(|at| format!("{at:032x}"));
+        let expected = (4_000..5_000_u64).rev().map(|at| format!("fp:{at:032x}"));
         assert_eq!(keys, expected.collect::<Vec<_>>());
         assert_eq!(list.rules.iter().map(|rule| rule.count).sum::<u64>(), 1_000);
-        assert_eq!(rejections.list(&Filter::default()).rejections.len(), USUAL);
+        assert_eq!(rejections.list(&Filter::default(), None).rejections.len(), USUAL);
+    }
+
+    #[test]
+    fn keys_and_clients_are_named_only_if_they_may_be_shown() {
+        let rejections = recorded(1);
+        let mut records = rejections.read().0;
+        records[0].client = Some([192, 0, 2, 7].into());
+        rejections.recorder().push(records[0].clone());
+        let names = KeyNames::default();
+        names.keep(0, "alice");
+        let shown = |names| rejections.list(&Filter::default(), names).to_string();
+        let fingerprint = format!("  key fp:{:032x}", 0);
+        assert!(shown(None).contains(&fingerprint) && !shown(None).contains("192.0.2.7"));
+        let named = shown(Some(&names));
+        assert!(named.contains("  client 192.0.2.7  key alice\n"), "{named}");
     }
 
     #[test]
@@ -247,7 +276,7 @@ mod tests {
         let rejections = recorded(60);
         let list = |route: &str, rule: &str| {
             let some = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-            rejections.list(&Filter { route: some(route), rule: some(rule), limit: None })
+            rejections.list(&Filter { route: some(route), rule: some(rule), limit: None }, None)
         };
         assert_eq!(list("a", "").rejections.len(), 20);
         assert_eq!(list("a", "r").rejections.len(), 10);

@@ -92,6 +92,13 @@ fn an_operator_finds_a_key_resets_it_and_gives_it_more() {
     let grant = gateway.wait_log("grant by an operator");
     assert_eq!((field(&grant, "count").as_str(), field(&grant, "lasts").as_str()), ("3", "10m"));
 
+    let text = done(&gateway, &["reset", "login", "per-address", "192.0.2.99"]);
+    assert!(text.contains("has used nothing, so there is nothing to reset"), "{text}");
+    assert_eq!(gateway.log().matches("key reset by an operator").count(), 3);
+
+    let rejected = done(&gateway, &["rejections"]);
+    assert!(rejected.contains(&format!("  key {fingerprint}\n")), "{rejected}");
+
     let (code, text) = run(&gateway, &["reset", "login", "nothing", "127.0.0.1"]);
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("the route `login` has no rule `nothing`"), "{text}");
@@ -138,7 +145,7 @@ fn keys_that_the_store_rejects_are_listed_by_the_gateway_that_asked() {
     assert!(shown.contains("rejected        2 of 2 in"), "{shown}");
     assert!(shown.contains("s  127.0.0.1\n"), "{shown}");
     let rejections = done(&gateway, &["rejections"]);
-    assert_eq!(rejections.matches("  key ").count(), 2, "{rejections}");
+    assert_eq!(rejections.matches("  key 127.0.0.1\n").count(), 2, "{rejections}");
 }
 
 /// Two gateways that share all rules by a store.

@@ -81,9 +81,9 @@ pub(crate) async fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, Not
         };
     }
     let key = &found.key;
-    let by = by(wanted);
-    tracing::info!(%by, %route, %rule, %key, "key reset by an operator");
     let summary = if had_usage {
+        let by = by(wanted);
+        tracing::info!(%by, %route, %rule, %key, "key reset by an operator");
         format!("{route}/{rule}: {key} has its whole budget again{}", found.reset_scope())
     } else {
         format!("{route}/{rule}: {key} has used nothing, so there is nothing to reset")

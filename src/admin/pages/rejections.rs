@@ -4,6 +4,7 @@ use crate::{
     admin::{
         context::Admin,
         endpoint::{Ask, Endpoint},
+        keys::Names,
         reply::{Reply, json, plain},
     },
     rejections::Filter,
@@ -24,5 +25,7 @@ fn show(admin: &Admin, ask: &Ask) -> Reply {
         return plain(StatusCode::BAD_REQUEST, "`limit` is a number\n");
     };
     let filter = Filter { route: field("route"), rule: field("rule"), limit };
-    json(StatusCode::OK, &admin.state.rejections.list(&filter))
+    let state = &admin.state;
+    let names = Names::of(&state.live.load(), &state.key_names).known;
+    json(StatusCode::OK, &state.rejections.list(&filter, names))
 }

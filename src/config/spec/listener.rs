@@ -72,8 +72,9 @@ keys! {
         tls: AdminTlsSpec, else "–";
         /// Whether operators may edit this file in the dashboard.
         edit: bool = false;
-        /// Whether pages, commands and the log show the keys of clients: addresses, users, values
-        /// of header fields. With `false`, they show fingerprints, and `/requests` shows nothing.
+        /// Whether pages, commands and the gateway's own log show the keys of clients: addresses,
+        /// users, values of header fields. With `false`, they show fingerprints, and `/requests`
+        /// shows nothing.
         show_keys: bool = false;
     }
 

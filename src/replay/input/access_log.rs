@@ -145,7 +145,10 @@ fn keys(flow: Flow<'_>) -> Result<Vec<RecordedKey>, Reason> {
             "shared" => Ok(Key::Shared),
             "missing" => Ok(Key::Missing),
             "duplicate" => Ok(Key::Duplicate),
-            print => u128::from_str_radix(print, 16).map(Key::Of),
+            print => {
+                // Logs from before the prefix have the digits alone.
+                u128::from_str_radix(print.strip_prefix("fp:").unwrap_or(print), 16).map(Key::Of)
+            }
         });
         let key = key.transpose().map_err(|_| "a key is not 32 hexadecimal digits")?;
         let priority = flow.priority.contains(&rule);

@@ -3,7 +3,7 @@
 use super::{FlowRecord, LoggedKey};
 use crate::{
     config::Route,
-    flow::{Quota, ReasonKind, Rejection, Report, Verdict},
+    flow::{Quota, ReasonKind, Rejection, Report, SlotId, Verdict},
 };
 use core::time::Duration;
 
@@ -42,8 +42,11 @@ impl DecisionKind {
 pub struct DecisionRecord {
     /// The decision.
     pub decision: DecisionKind,
-    /// That rule's quota; `None` if no rule with a limit passed the request.
+    /// That rule's quota; `None` if no rule with a limit passed the request. Rules in dry run do not
+    /// decide.
     pub quota: Option<Quota>,
+    /// The first rule that would have rejected the request, were it not in dry run.
+    pub dry_run: Option<SlotId>,
     /// How long the request was delayed.
     pub wait: Duration,
     /// Time until a retry can succeed.
@@ -51,14 +54,19 @@ pub struct DecisionRecord {
 }
 
 impl DecisionRecord {
-    /// Returns an admission with the tightest rule that passed it: see [`Quota::tightness`].
-    pub fn admitted(report: &Report) -> Self {
-        let passed =
-            |quota: &&Quota| counts(quota) && !matches!(quota.verdict, Verdict::DryRunRejected(_));
-        let tightest = report.quotas.iter().filter(passed).min_by_key(|quota| quota.tightness());
+    /// Returns an admission by `route` with the tightest rule that passed it: see [`Quota::tightness`].
+    pub fn admitted(report: &Report, route: &Route) -> Self {
+        let decides = |quota: &&Quota| counts(quota) && !route.is_dry_run(quota.slot);
+        let tightest = report.quotas.iter().filter(decides).min_by_key(|quota| quota.tightness());
         let wait = report.wait();
         let decision = if wait.is_zero() { DecisionKind::Passed } else { DecisionKind::Delayed };
-        Self { decision, quota: tightest.copied(), wait, retry_after: None }
+        Self {
+            decision,
+            quota: tightest.copied(),
+            dry_run: dry_run(report),
+            wait,
+            retry_after: None,
+        }
     }
 
     /// Returns a rejection with the rule that decided.
@@ -81,6 +89,7 @@ impl DecisionRecord {
                 .find(|quota| quota.slot == rejection.slot)
                 .copied()
                 .or(Some(blank)),
+            dry_run: dry_run(&rejection.report),
             wait: Duration::ZERO,
             retry_after: rejection.reason.retry_after(),
         }
@@ -93,6 +102,7 @@ impl DecisionRecord {
             decision: self.decision.word(),
             reason: self.decision.reason().map(ReasonKind::word),
             rule: self.quota.zip(route).map(|(quota, route)| route.rule_name(quota.slot)),
+            dry_run: self.dry_run.zip(route).map(|(slot, route)| route.rule_name(slot)),
             limit: counted.map(|quota| quota.limit),
             used: counted.map(|quota| quota.used),
             cost: self.quota.map(|quota| quota.cost),
@@ -102,6 +112,12 @@ impl DecisionRecord {
             priority: keys,
         }
     }
+}
+
+/// Returns the first rule that would have rejected the request, were it not in dry run.
+fn dry_run(report: &Report) -> Option<SlotId> {
+    let would_reject = |quota: &&Quota| matches!(quota.verdict, Verdict::DryRunRejected(_));
+    report.quotas.iter().find(would_reject).map(|quota| quota.slot)
 }
 
 /// Returns whether a rule has a limit, which a breaker has not.

@@ -133,6 +133,9 @@ pub struct FlowRecord<'a> {
     /// The rule that rejected it, or the tightest one that passed it; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'a str>,
+    /// The first rule in dry run that would have rejected it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<&'a str>,
     /// That rule's limit; absent for a breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
@@ -226,6 +229,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
             decision: "rejected",
             reason: Some("rate"),
             rule: Some("per-client"),
+            dry_run: None,
             limit: Some(10),
             used: Some(10),
             cost: Some(1),
@@ -274,6 +278,7 @@ mod tests {
         let flow = record.flow.as_mut().unwrap();
         flow.keys = &keys;
         flow.priority = &keys;
+        flow.dry_run = Some("trial");
         record.preview = Some(PreviewRecord { route: Some("r"), status: Some(404), flow: None });
         let line = serde_json::to_value(record).unwrap();
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();

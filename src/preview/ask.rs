@@ -60,7 +60,7 @@ fn ask_in_full(
             Asked {
                 treatment: Treatment::admitted(&report),
                 wait: report.wait(),
-                record: is_logged.then(|| record(DecisionRecord::admitted(&report))),
+                record: is_logged.then(|| record(DecisionRecord::admitted(&report, route))),
             }
         }
         Err(rejected) => {

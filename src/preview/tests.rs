@@ -192,7 +192,7 @@ fn decide(
     match route.gate.enter(now, &claims) {
         Ok(flow::Admission { permit, report }) => {
             let treatment = Treatment::admitted(&report);
-            (Ok(DecisionRecord::admitted(&report)), treatment, Some(permit), claims)
+            (Ok(DecisionRecord::admitted(&report, route)), treatment, Some(permit), claims)
         }
         Err(rejection) => {
             let treatment = Treatment::Rejected(rejection.slot, rejection.reason.kind());

@@ -101,9 +101,9 @@ impl LogEntry {
         self.keys = keys.collect();
     }
 
-    /// Notes an admission: the wait, and the rule that has least left.
-    pub(crate) fn admitted(&mut self, report: &Report) {
-        self.flow = Some(DecisionRecord::admitted(report));
+    /// Notes an admission by `route`: the wait, and the rule that has least left.
+    pub(crate) fn admitted(&mut self, report: &Report, route: &Route) {
+        self.flow = Some(DecisionRecord::admitted(report, route));
     }
 
     /// Notes a rejection and the rule that it came from.

@@ -233,6 +233,7 @@ mod tests {
                 decided: DecisionRecord {
                     decision: DecisionKind::Rejected(ReasonKind::Rate),
                     quota: None,
+                    dry_run: None,
                     wait: Duration::ZERO,
                     retry_after: None,
                 },

@@ -200,7 +200,7 @@ impl Engine {
         match decision {
             Ok(Admission { permit, report }) => {
                 let start = permit.start();
-                let decided = Some(DecisionRecord::admitted(&report));
+                let decided = Some(DecisionRecord::admitted(&report, &snapshot.routes[route]));
                 self.keep(arrival, permit, snapshot.routes[route].options.timeouts.request);
                 ArrivalResult { route: Ok(route), decided, claims, report, start: Some(start) }
             }

@@ -7,6 +7,7 @@ use crate::common::{
     upstream::{self, Script},
     yaml,
 };
+use serde_json::Value;
 use std::{
     sync::{
         Arc, Barrier, Mutex,
@@ -281,7 +282,7 @@ fn cost_dry_run_and_except_do_as_they_say() {
                  - { name: costly, limit: 10/1h, burst: 10, cost: { POST: 5 }, except: { client_ip: [10.9.8.0/24] } }\n      \
                  - { name: trial, limit: 1/1h, burst: 1, dry_run: true }";
     let gateway = Gateway::start(&format!(
-        "trusted_proxies: [127.0.0.1]\n{}",
+        "trusted_proxies: [127.0.0.1]\naccess_log: access.jsonl\n{}",
         yaml(upstream.address, &route(rules))
     ));
     let mut client = Client::new(gateway.web());
@@ -302,6 +303,19 @@ fn cost_dry_run_and_except_do_as_they_say() {
         "{dry_run:?}"
     );
     assert!(!dry_run.keys().any(|key| key.contains("costly")), "{dry_run:?}");
+    let lines = eventually("all four are logged", || {
+        let log = std::fs::read_to_string(gateway.dir.path().join("access.jsonl")).ok()?;
+        let lines: Vec<Value> =
+            log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        (lines.len() == 4).then_some(lines)
+    });
+    let named: Vec<_> = lines
+        .iter()
+        .map(|line| (line["flow"]["rule"].as_str(), line["flow"]["dry_run"].as_str()))
+        .collect();
+    let costly = Some("costly");
+    let trial = Some("trial");
+    assert_eq!(named, [(costly, None), (costly, trial), (costly, trial), (None, trial)]);
 }
 
 #[test]

@@ -130,6 +130,11 @@ impl Route {
         })
     }
 
+    /// Returns whether the rule behind `slot` is in dry run.
+    pub fn is_dry_run(&self, slot: SlotId) -> bool {
+        self.rules.iter().any(|rule| rule.slot == slot && rule.dry_run)
+    }
+
     /// Returns the name of the rule behind `slot`.
     pub fn rule_name(&self, slot: SlotId) -> &str {
         let other = if self.breaker == Some(slot) { BREAKER } else { PACING };

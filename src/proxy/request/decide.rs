@@ -327,7 +327,7 @@ impl Arrival {
         }
         let completion = &mut admitted.completion;
         if let Some(entry) = &mut completion.entry {
-            entry.admitted(report);
+            entry.admitted(report, &admitted.route);
         }
         preview::admitted(report, admitted.request.as_ref(), completion);
         if let Some(shown) = completion.shown_keys.take() {

@@ -5,6 +5,7 @@
 //! line of the log.
 
 use crate::{lines::write_out, meter::Counters};
+use core::fmt::Debug;
 use std::{
     io::{self, IsTerminal, Write},
     mem,
@@ -17,7 +18,16 @@ use std::{
     thread,
     time::Duration,
 };
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing::field::{Field, Visit};
+use tracing_subscriber::{
+    EnvFilter,
+    field::{RecordFields, VisitOutput},
+    fmt,
+    fmt::{
+        FormatFields,
+        format::{DefaultVisitor, Writer},
+    },
+};
 
 /// The default filter. `h2` warns about single connections, so that a client could fill the log;
 /// `redis` warns at each attempt, while the gateway itself logs when a store begins to fail.
@@ -76,7 +86,7 @@ impl Log {
         if json {
             lines.json().init();
         } else {
-            lines.init();
+            lines.fmt_fields(QuotedFields).init();
         }
         Ok(log)
     }
@@ -95,6 +105,32 @@ impl Log {
             drop(end);
         })?;
         Ok(Self { shared, ended, is_json: false })
+    }
+}
+
+/// Writes fields as `name=value`. A value with blanks is in quotes, so that programs can tell the fields
+/// apart.
+struct QuotedFields;
+
+impl<'w> FormatFields<'w> for QuotedFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> core::fmt::Result {
+        let mut visitor = QuotingVisitor(DefaultVisitor::new(writer, true));
+        fields.record(&mut visitor);
+        visitor.0.finish()
+    }
+}
+
+struct QuotingVisitor<'w>(DefaultVisitor<'w>);
+
+impl Visit for QuotingVisitor<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let text = format!("{value:?}");
+        let is_quoted = field.name() == "message" || text.starts_with('"');
+        if is_quoted || !text.contains([' ', '\n']) {
+            self.0.record_debug(field, value);
+        } else {
+            self.0.record_debug(field, &text);
+        }
     }
 }
 
@@ -200,6 +236,23 @@ mod tests {
         (&*log.shared).write_all(b"one\ntwo\n").unwrap();
         drop(log);
         assert_eq!(counters.log_dropped.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn a_value_with_blanks_is_in_quotes() {
+        let (mut reader, pipe) = pipe().unwrap();
+        let log = Log::start(pipe, Arc::default()).unwrap();
+        let shared = Arc::clone(&log.shared);
+        let lines = fmt().with_writer(shared).with_ansi(false).fmt_fields(QuotedFields);
+        tracing::subscriber::with_default(lines.finish(), || {
+            let error = format_args!("no connection to \"a\"");
+            tracing::warn!(%error, detail = "was refused", server = %"a:80", count = 2, "it fails: why");
+        });
+        drop(log);
+        let mut written = String::new();
+        reader.read_to_string(&mut written).unwrap();
+        let expected = r#"it fails: why error="no connection to \"a\"" detail="was refused" server=a:80 count=2"#;
+        assert!(written.trim_end().ends_with(expected), "{written}");
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn requests_follow_a_name_when_its_records_expire() {
     gateway.wait_log("the addresses of a name have changed name=\"shop.example\"");
     // DNS that fails changes nothing.
     dns.set(None);
-    gateway.wait_log("name cannot be resolved; its last addresses stay name=\"shop.example\" error=DNS has no address for this name kept=2");
+    gateway.wait_log("name cannot be resolved; its last addresses stay name=\"shop.example\" error=\"DNS has no address for this name\" kept=2");
     wait_for(&gateway, &[3, 4]);
     dns.set(addresses(LONG, &[5]));
     wait_for(&gateway, &[5]);

@@ -27,6 +27,8 @@ pub enum KeysError {
 /// The part of the page that is written as text.
 #[derive(Debug, Deserialize)]
 struct Keys {
+    /// While the store fails: since when and why.
+    store_failure: Option<String>,
     rules: Vec<Rule>,
 }
 
@@ -105,7 +107,8 @@ pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Resul
         Format::Json => out.write_all(&text)?,
         Format::Text => {
             let keys: Keys = serde_json::from_slice(&text).map_err(io::Error::from)?;
-            keys.rules.iter().try_for_each(|rule| write_rule(rule, out))?;
+            let failure = keys.store_failure.as_deref();
+            keys.rules.iter().try_for_each(|rule| write_rule(rule, failure, out))?;
         }
     }
     Ok(out.flush()?)
@@ -171,7 +174,7 @@ fn encoded(value: &str) -> String {
     text
 }
 
-fn write_rule(rule: &Rule, out: &mut impl Write) -> io::Result<()> {
+fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) -> io::Result<()> {
     let Rule { route, name, algorithm, limit, live, .. } = rule;
     let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" ({when})"));
     let dry_run = if rule.dry_run { " in dry run" } else { "" };
@@ -180,7 +183,13 @@ fn write_rule(rule: &Rule, out: &mut impl Write) -> io::Result<()> {
         write!(out, " for each {key}")?;
     }
     match (rule.in_store, rule.used, live) {
-        (true, _, _) => writeln!(out, ", counted by the store")?,
+        (true, _, _) => {
+            write!(out, ", counted by the store")?;
+            if let Some(failure) = store_failure {
+                write!(out, ", which is {failure}; `on_store_error` decides")?;
+            }
+            writeln!(out)?;
+        }
         (false, Some(used), _) => writeln!(out, ", {used} used")?,
         (false, None, Some(1)) => writeln!(out, ", 1 live key")?,
         (false, None, Some(live)) => writeln!(out, ", {live} live keys")?,

@@ -36,7 +36,7 @@ pub use error::StoreError;
 pub use leases::held::Held;
 pub use recorded_calls::RecordedCalls;
 pub use redis::StoreConnection;
-pub use store::{ROUND_TRIP_BOUNDS, Store, StoreReading};
+pub use store::{ROUND_TRIP_BOUNDS, Store, StoreFailure, StoreReading};
 pub use sync::{
     call::{MOST_STATES, Push, SyncReply, line, most_deltas},
     task::SyncTask,

@@ -17,13 +17,18 @@ use crate::{
     flow::Instant,
     route::Seed,
 };
-use core::{num::NonZeroUsize, time::Duration};
+use core::{
+    fmt::{self, Display, Formatter},
+    num::NonZeroUsize,
+    time::Duration,
+};
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    time::UNIX_EPOCH,
 };
 use tokio::sync::{Notify, watch};
 
@@ -95,6 +100,33 @@ struct StoreStatus {
     /// The latest change by an operator.
     change: Vec<u8>,
     gateways: Gateways,
+    /// Why it fails, or failed last.
+    failure: Option<StoreFailure>,
+}
+
+/// Since when and why the store fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFailure {
+    /// By the wall clock, as `logged`.
+    since: Instant,
+    error: StoreError,
+    detail: String,
+    logged: Instant,
+}
+
+impl StoreFailure {
+    fn new(failure: &CallFailure, now: Instant) -> Self {
+        Self { since: now, error: failure.error, detail: failure.detail.clone(), logged: now }
+    }
+}
+
+impl Display for StoreFailure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { since, error, detail, logged: _ } = self;
+        let since = UNIX_EPOCH + since.since(Instant::EPOCH);
+        let since = humantime::format_rfc3339_seconds(since);
+        write!(f, "failing since {since}: {error}: {detail}")
+    }
 }
 
 /// The numbers of a [`Store`] at one moment.
@@ -120,6 +152,8 @@ pub struct StoreReading {
     pub synced_states: [u64; 2],
     /// Requests that this gateway rejected without a call.
     pub cached_rejections: u64,
+    /// While it fails: since when and why.
+    pub failure: Option<StoreFailure>,
 }
 
 impl Store {
@@ -145,6 +179,7 @@ impl Store {
                 has_secret: false,
                 change: Vec::new(),
                 gateways,
+                failure: None,
             }),
             failures: watch::Sender::default(),
             errors: Default::default(),
@@ -251,6 +286,7 @@ impl Store {
             is_syncing: status.health.is_syncing(),
             synced_states: [0, 1].map(|at| self.synced_states[at].load(Relaxed)),
             cached_rejections: self.cached_rejections.load(Relaxed),
+            failure: status.failure.clone().filter(|_| status.health.is_failing()),
         }
     }
 
@@ -324,15 +360,23 @@ impl Store {
         self.note(|status| status.health.on_end(client));
     }
 
-    /// Counts a failure, and logs it if the store did not fail before.
-    pub(super) fn on_error(&self, failure: &CallFailure) {
+    /// Counts a failure at `now` by the wall clock. Logs it if the store did not fail before, or if it
+    /// now fails for another reason, then once in ten seconds.
+    pub(super) fn on_error(&self, failure: &CallFailure, now: Instant) {
         let CallFailure { error, detail, call, .. } = failure;
         self.count_once(failure);
         self.note(|status| {
             if let Some(failures) = status.health.on_error() {
                 tracing::warn!(call, %error, detail, "the store fails; `on_store_error` decides until it is back");
+                status.failure = Some(StoreFailure::new(failure, now));
                 self.failures.send_replace(failures);
                 self.turned.notify_one();
+                return;
+            }
+            let Some(known) = &mut status.failure else { return };
+            if known.error != *error && now.since(known.logged) >= REJECTION_PAUSE {
+                tracing::warn!(call, %error, detail, "the store still fails, for another reason");
+                *known = StoreFailure { since: known.since, ..StoreFailure::new(failure, now) };
             }
         });
     }
@@ -475,13 +519,36 @@ mod tests {
         for count in 1..3 {
             store.on_up(client, count - 1);
             assert!(store.read().is_up);
-            store.on_error(&failure());
+            store.on_error(&failure(), Instant::EPOCH);
             assert!(failures.has_changed().unwrap());
             assert_eq!(*failures.borrow_and_update(), count);
-            store.on_error(&CallFailure { error: StoreError::Connection, ..failure() });
+            store.on_error(
+                &CallFailure { error: StoreError::Connection, ..failure() },
+                Instant::EPOCH,
+            );
             assert!(!failures.has_changed().unwrap(), "it still fails");
             assert!(!store.read().is_up);
         }
+    }
+
+    #[test]
+    fn while_the_store_fails_it_says_since_when_and_the_reason_that_was_logged_last() {
+        let store = store(1);
+        let at = |seconds| Instant::EPOCH + Duration::from_secs(seconds);
+        let fails = |error, seconds| {
+            store.on_error(&CallFailure { error, ..failure() }, at(seconds));
+            store.read().failure.map(|failure| failure.to_string())
+        };
+        let text = |error: StoreError| {
+            let detail = failure().detail;
+            Some(format!("failing since 1970-01-01T00:00:07Z: {error}: {detail}"))
+        };
+        assert_eq!(store.read().failure, None);
+        assert_eq!(fails(StoreError::Connection, 7), text(StoreError::Connection));
+        assert_eq!(fails(StoreError::Denied, 16), text(StoreError::Connection));
+        assert_eq!(fails(StoreError::Denied, 17), text(StoreError::Denied));
+        store.on_up(store.number(), 1);
+        assert_eq!(store.read().failure, None);
     }
 
     #[test]
@@ -490,7 +557,7 @@ mod tests {
         store.on_up(store.number(), 0);
         store.want_states();
         assert!(!store.is_cut_off());
-        store.on_error(&failure());
+        store.on_error(&failure(), Instant::EPOCH);
         assert!(store.is_cut_off() && store.local_share().is_cut_off);
         store.on_sync(SyncOutcome::All);
         assert!(!store.is_cut_off() && store.read().is_syncing);

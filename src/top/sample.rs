@@ -116,10 +116,12 @@ pub(super) struct Server {
     pub failures: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Store {
     pub up: bool,
+    /// While it fails: since when and why.
+    pub failure: Option<String>,
     pub gateways: u64,
     pub errors: u64,
 }

@@ -6,6 +6,7 @@ use crate::{
         Gateway, eventually, field,
         http::{self, Client},
     },
+    port::free_port,
     synced::settled,
 };
 use serde_json::Value;
@@ -146,6 +147,28 @@ fn keys_that_the_store_rejects_are_listed_by_the_gateway_that_asked() {
     assert!(shown.contains("s  127.0.0.1\n"), "{shown}");
     let rejections = done(&gateway, &["rejections"]);
     assert_eq!(rejections.matches("  key 127.0.0.1\n").count(), 2, "{rejections}");
+}
+
+#[test]
+fn a_store_that_fails_is_named_with_its_cause_by_pages_and_commands() {
+    let shared = YAML.replace("burst: 5, key", "burst: 5, scope: cluster, key");
+    let url = format!("store: {{ redis: \"redis://127.0.0.1:{}\" }}\n", free_port());
+    let gateway = Gateway::start(&format!("{url}{shared}"));
+    gateway.wait_log("error=\"no connection to the store\" detail=\"Connection refused");
+    let page = http::ask(gateway.address("admin"), "/readyz?verbose").text();
+    let keys = done(&gateway, &["keys", "login", "per-address"]);
+    let top = done(&gateway, &["top", "--once"]);
+    for (text, before) in [
+        (page, "store: failing since "),
+        (keys, "the store, which is failing since "),
+        (top, "  failing since "),
+    ] {
+        let (_, after) = text.split_once(before).unwrap_or_else(|| panic!("{text}"));
+        assert!(
+            after[..80].contains("Z: no connection to the store: Connection refused"),
+            "{text}"
+        );
+    }
 }
 
 /// Two gateways that share all rules by a store.

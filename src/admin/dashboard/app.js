@@ -402,7 +402,8 @@ const showStore = (store) => {
   if (!store) return;
   $("store").replaceChildren(make("h3", { text: "Store" }), make("p", {},
     make("span", { class: store.up ? "chip" : "chip bad", text: store.up ? "✓ reached" : "✕ not reached" }),
-    ` ${count(store.gateways, "gateway")}, rules divided among ${store.divisor} while it fails; ${count(store.errors, "error")}, ${count(store.cached_rejections, "rejection")} answered without a call`));
+    ` ${count(store.gateways, "gateway")}, rules divided among ${store.divisor} while it fails; ${count(store.errors, "error")}, ${count(store.cached_rejections, "rejection")} answered without a call`),
+    ...(store.failure ? [make("p", { text: store.failure })] : []));
 };
 
 // Configuration.

@@ -14,6 +14,9 @@ use std::sync::Arc;
 pub(crate) struct KeysView<'a> {
     /// Whether keys have names.
     shows_keys: bool,
+    /// While the store fails: since when and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_failure: Option<String>,
     rules: Vec<RuleKeys<'a>>,
 }
 
@@ -161,7 +164,7 @@ pub(crate) fn list<'a>(
             rules.push(RuleKeys { fullest, rejected, grants, ..RuleKeys::of(route, known, seen) });
         }
     }
-    KeysView { shows_keys: names.known.is_some(), rules }
+    KeysView { shows_keys: names.known.is_some(), store_failure: None, rules }
 }
 
 impl<'a> RuleKeys<'a> {

@@ -173,6 +173,9 @@ struct BreakerView {
 #[derive(Debug, Serialize)]
 struct StoreView {
     up: bool,
+    /// While it fails: since when and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
     gateways: u32,
     divisor: u32,
     syncing: bool,
@@ -431,6 +434,7 @@ impl StoreView {
         let read = store.read();
         Self {
             up: read.is_up,
+            failure: read.failure.map(|failure| failure.to_string()),
             gateways: read.gateways,
             divisor: read.divisor,
             syncing: read.is_syncing,

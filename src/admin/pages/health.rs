@@ -19,7 +19,7 @@ pub(super) const ENDPOINTS: [Endpoint; 2] = [
     .for_(Access::Everyone),
     Endpoint::get(
         "/readyz",
-        "200 if requests should come, 503 if not; ?verbose describes the last reload",
+        "200 if requests should come, 503 if not; ?verbose describes the last reload and the store",
         readyz,
     )
     .for_(Access::EveryoneWithoutQuery),
@@ -33,8 +33,20 @@ fn readyz(admin: &Admin, ask: &Ask) -> Reply {
     };
     if ask.query("verbose").next().is_some() {
         page.push_str(&configuration(admin));
+        page.push_str(&store(admin));
     }
     plain(status, page)
+}
+
+/// Describes the store, if there is one.
+fn store(admin: &Admin) -> String {
+    let Some(store) = &admin.state.store else { return String::new() };
+    let read = store.read();
+    match read.failure {
+        Some(failure) => format!("store: {failure}; `on_store_error` decides\n"),
+        None if read.is_up => "store: reached\n".to_owned(),
+        None => "store: not reached by every worker\n".to_owned(),
+    }
 }
 
 /// Describes the configuration in force and the last edit.

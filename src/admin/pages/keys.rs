@@ -63,7 +63,9 @@ fn show(admin: Arc<Admin>, ask: Ask) -> Pending {
             let names = Names::of(&snapshot, &state.key_names);
             let at = (state.clock.now(), most);
             let surveys = &admin.surveys;
-            let list = keys::list(&routes, rule.as_deref(), surveys, at, names);
+            let mut list = keys::list(&routes, rule.as_deref(), surveys, at, names);
+            let failure = state.store.as_ref().and_then(|store| store.read().failure);
+            list.store_failure = failure.map(|failure| failure.to_string());
             serde_json::to_vec_pretty(&list).ok()
         })
     })

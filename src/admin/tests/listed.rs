@@ -50,6 +50,7 @@ fn served(fixture: &Fixture) -> Families {
         is_syncing: true,
         synced_states: [1; 2],
         cached_rejections: 1,
+        failure: None,
     };
     let counters = state.counters.clone();
     let now = state.clock.now();

@@ -37,7 +37,7 @@ pub(in crate::cluster) async fn run(client: Arc<ClientState>) {
                     pause = Pause::new();
                 }
             }
-            Err(failure) => client.store.on_error(&failure),
+            Err(failure) => client.store.on_error(&failure, client.clock.wall_now()),
         }
         let next = pause.next(client.clock.now());
         client.clock.timer(next).await;
@@ -229,7 +229,7 @@ impl StoreConnection {
 
     /// Gives the connection up.
     async fn end(&self, failure: &CallFailure) {
-        self.client.store.on_error(failure);
+        self.client.store.on_error(failure, self.client.clock.wall_now());
         self.give_up();
         // Takes the ring of `give_up`, or of a request that came first.
         self.client.lost.notified().await;

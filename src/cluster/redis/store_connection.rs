@@ -179,7 +179,7 @@ impl StoreConnection {
     pub(in crate::cluster) fn fail(&self, failure: CallFailure) -> StoreError {
         let error = failure.error;
         if let Err(failure) = self.record(failure) {
-            self.client.store.on_error(&failure);
+            self.client.store.on_error(&failure, self.client.clock.wall_now());
             self.give_up();
         }
         error

@@ -140,11 +140,14 @@ fn fill(rule: &Rule) -> String {
 pub(crate) fn upstreams(model: &Model, look: Look) -> Vec<Line<'static>> {
     let Some(sample) = &model.sample else { return Vec::new() };
     let mut lines = Vec::new();
-    if let Some(store) = sample.store {
+    if let Some(store) = &sample.store {
         let gateways = format!("  {} gateways, {} errors", store.gateways, store.errors);
         let state = if store.up { "  store reached" } else { "✕ store not reached" };
         let style = if store.up { look.good() } else { look.bad() };
         lines.push(Line::from(vec![Span::styled(state, style), Span::raw(gateways)]));
+        if let Some(failure) = &store.failure {
+            lines.push(Line::raw(format!("  {}", plain(failure))));
+        }
     }
     for upstream in &sample.upstreams.rows {
         lines.extend(upstream.servers.iter().map(|one| server(upstream, one, look)));

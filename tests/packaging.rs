@@ -62,6 +62,8 @@ fn the_package_names_files_that_exist_or_that_its_script_makes() {
     for name in &expected[1..4] {
         assert!(script.contains(&format!("\"$out/{name}\"")), "{name}");
     }
+    let page = read("docs/access-log.md");
+    assert!(page.contains(&read("packaging/logrotate")), "the page shows what is installed");
     let scripts = deb["maintainer-scripts"].as_str().expect("a folder");
     assert!(read(&format!("{scripts}/postinst")).contains("#DEBHELPER#"));
     let units = deb["systemd-units"]["unit-scripts"].as_str().expect("a folder");

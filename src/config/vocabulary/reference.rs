@@ -14,8 +14,8 @@ This page lists every key of `gateway.yaml` with its values and default. The fil
 reads it again whenever it changes. Unknown keys, duplicate keys and wrong types are errors with a line,
 a column and a hint. One error rejects the whole new file, and the file in force stays.
 
-`flowgate check` prints the meaning of a file: the routes in their order of matching, what each
-rule promises, and the defaults.
+`flowgate check` prints the routes in their order of matching, what each rule promises, the listeners
+and upstreams, and the settings of the whole file with their defaults.
 
 With this first line, editors complete and check the keys:
 
@@ -25,8 +25,8 @@ With this first line, editors complete and check the keys:
 
 | value | form |
 |---|---|
-| duration | numbers with units: `500ms`, `5s`, `1m 30s`, `2h` |
-| size | a number with a unit: `64KiB` is 65,536 bytes, `64KB` is 64,000 |
+| duration | numbers with units: `500ms`, `5s`, `1m 30s`, `2h`, `1d`. Longer words work too: `5sec`, `1min`, `2hours` |
+| size | a number of bytes, or one with a unit: `64KiB` (also `64Ki`) is 65,536 bytes, `64KB` (also `64k`, `64K`) is 64,000. `10m` is 10,000,000 bytes, unlike in nginx: write `10MiB` |
 | rate | a count per duration: `100/1m`, `10/s` |
 | file name | relative to the folder of the file |
 | variable | `${NAME}` or `${NAME:-default}` in a value: see [variables](files.md) |

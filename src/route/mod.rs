@@ -50,8 +50,7 @@ pub use path::PathPattern;
 pub use rewrite::Rewrite;
 pub use scan::{Word, any_byte};
 pub use spelling::{
-    dangerous_path, has_encoded_slash, literal_path, normal_path, without_authority,
-    without_dot_segments, without_parameters,
+    dangerous_path, has_encoded_slash, literal_path, normal_path, sent_path, without_parameters,
 };
 pub use table::Table;
 

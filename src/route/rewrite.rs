@@ -4,7 +4,7 @@ use super::{
     ParseError, PathPattern, dangerous_path, literal_path,
     path::{Segment, Segments},
     pattern::compile,
-    without_dot_segments,
+    sent_path,
 };
 use core::fmt;
 use http::HeaderValue;
@@ -150,9 +150,7 @@ impl Rewrite {
         let path = replaced.as_deref().unwrap_or(path);
         let slash = if path.starts_with('/') { "" } else { "/" };
         let path = [&*self.add, slash, path].concat();
-        let path = without_dot_segments(&path).unwrap_or(path);
-        // A parser of URLs takes what follows two slashes for a host.
-        let path = format!("/{}", path.trim_start_matches('/'));
+        let path = sent_path(&path).unwrap_or(path);
         if path.len() > MAX_PATH {
             return Err(TOO_LONG);
         }

@@ -39,6 +39,9 @@ fn encoded_slashes_and_single_dots_pass_and_bypass_no_rule() {
         ("/a/%2e/b/.", "/a/b/"),
         ("/relaxed/./a%2f..", "/relaxed/./a%2f.."),
         ("/a;b//c%20d%252fe", "/a;b//c%20d%252fe"),
+        ("//x/admin", "/x/admin"),
+        ("/.//x?a=//b", "/x?a=//b"),
+        ("//relaxed//a", "//relaxed//a"),
     ] {
         assert_eq!(sent(&mut client, path), expected, "{path}");
     }
@@ -69,7 +72,6 @@ fn a_path_that_leads_elsewhere_if_it_is_read_differently_is_rejected_with_its_se
         "/a%2f.%2fb",
         "/a/%2e%2e/b",
         "/a%5c..%5cadmin",
-        "//x/admin",
         "/%u0061dmin",
     ];
     for path in paths {
@@ -80,7 +82,7 @@ fn a_path_that_leads_elsewhere_if_it_is_read_differently_is_rejected_with_its_se
     }
     assert_eq!(upstream.connections(), 0, "none of it reached the upstream");
     let rejected = metrics(&gateway, "flowgate_http_rejected_total");
-    assert_eq!(rejected["flowgate_http_rejected_total{reason=\"path\"}"], 13.0, "{rejected:?}");
+    assert_eq!(rejected["flowgate_http_rejected_total{reason=\"path\"}"], 12.0, "{rejected:?}");
     let logged = crate::common::eventually("the access log is written", || {
         let log = std::fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
         (log.lines().count() == paths.len()).then_some(log)

@@ -716,28 +716,33 @@ fn visit_nginx(web: SocketAddr, version: &str, longest: usize) {
     }
 }
 
+/// The name `trailer` in the Huffman code of HPACK.
+const TRAILER: &[u8] = b"\x4d\x83\x35\x05\xb3";
+
 /// nginx and HAProxy end a connection, with all its requests, at a frame of trailers without fields, and nginx at any
 /// trailers of a request.
 #[test]
 fn trailers_that_are_dropped_leave_no_frame() {
     let server = scripted(&[], |_, mut frames| {
         let mut heads = 0;
+        let mut is_announced = false;
         while let Some(frame) = frames.read() {
             heads += usize::from(frame.kind == HEADERS);
+            is_announced |= frame.payload.windows(5).any(|bytes| bytes == TRAILER);
             if matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0 {
                 let is_empty = frame.payload.is_empty();
-                let seen = format!("{heads} {} {is_empty}", frame.kind == DATA);
+                let seen = format!("{heads} {} {is_empty} {is_announced}", frame.kind == DATA);
                 frames.answer(frame.stream, seen.as_bytes());
                 heads = 0;
             }
         }
     });
-    let dropped = "1 true true";
+    let dropped = "1 true true false";
     for (setting, kind, announced, expected) in [
         ("", "text/plain", "", dropped),
         ("", "text/plain", "a", dropped),
         ("", "application/grpc", "a", dropped),
-        (", request_trailers: true", "text/plain", "a", "2 false false"),
+        (", request_trailers: true", "text/plain", "a", "2 false false true"),
     ] {
         let gateway = prior_knowledge(server.address, setting);
         let mut client = Client::new(gateway.web());

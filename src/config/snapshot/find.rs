@@ -5,10 +5,7 @@
 use super::{Route, Snapshot};
 use crate::{
     config::plan::Action,
-    route::{
-        Target, dangerous_path, has_encoded_slash, literal_path, without_authority,
-        without_parameters,
-    },
+    route::{Target, dangerous_path, has_encoded_slash, literal_path, without_parameters},
 };
 use std::sync::Arc;
 
@@ -19,10 +16,6 @@ const ENCODED_SLASH: &str =
 /// Why a path with parameters reaches no rule.
 const PARAMETERS: &str =
     "a `;` that leads to another route or rule if the segment is cut off there";
-
-/// Why a path that begins with two slashes reaches no rule.
-const AUTHORITY: &str =
-    "a `//` at its beginning that leads to another route or rule if it is read as `//HOST`";
 
 /// Why a request reaches no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +45,7 @@ impl Snapshot {
     pub fn find_index(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
         // Counting without an early exit becomes vector instructions.
         let odd = path.bytes().filter(|byte| matches!(byte, b'%' | b';')).count();
-        if odd == 0 && !path.starts_with("//") && !path.starts_with("/.") {
+        if odd == 0 {
             return self.find_plain(target, path);
         }
         let has_slash = has_encoded_slash(path);
@@ -61,11 +54,11 @@ impl Snapshot {
         } else {
             self.find_plain(target, path)?
         };
-        if !self.is_relaxed(Some(index)) {
-            self.check_parts(index, target, path)?;
+        if target.path.contains(';') && !self.is_relaxed(Some(index)) {
+            self.check_parameters(index, target)?;
             if has_slash {
                 let literal = literal_path(path);
-                self.check_parts(index, &Target { path: &literal, ..*target }, path)?;
+                self.check_parameters(index, &Target { path: &literal, ..*target })?;
             }
         }
         Ok(index)
@@ -103,37 +96,18 @@ impl Snapshot {
         index.ok_or(Unrouted::NoRoute)
     }
 
-    /// Checks the path of a request to the route with this index for servers that leave out parts of
-    /// it: a host after two slashes, and the parameters of segments. `written` is the path as it came.
-    fn check_parts(
-        &self,
-        index: usize,
-        target: &Target<'_>,
-        written: &str,
-    ) -> Result<(), Unrouted> {
-        let cut = without_authority(target.path, written);
-        let cut = cut.map(|path| Target { path, ..*target });
-        if cut.as_ref().is_some_and(|cut| !self.is_harmless(index, target, cut)) {
-            return Err(Unrouted::Path(AUTHORITY));
-        }
-        let readings = [Some(target), cut.as_ref()].into_iter().flatten();
-        for read in readings.filter(|read| read.path.contains(';')) {
-            let path = without_parameters(read.path);
-            if !self.is_harmless(index, target, &Target { path: &path, ..*read }) {
-                return Err(Unrouted::Path(PARAMETERS));
-            }
-        }
-        Ok(())
-    }
-
-    /// Reports whether a server may take a request to the route with this index for `other`: that must
-    /// not be guarded by another route, or fall under another rule.
-    fn is_harmless(&self, index: usize, target: &Target<'_>, other: &Target<'_>) -> bool {
-        match self.table.find(other) {
-            Some(found) if found != index => !self.routes[found].is_guarded(),
-            Some(_) => self.routes[index].takes_alike(target, other),
+    /// Checks the path of a request to the route with this index for servers that cut each segment
+    /// off at its first `;`: what they are asked for then must not be guarded by another route, or
+    /// fall under another rule.
+    fn check_parameters(&self, index: usize, target: &Target<'_>) -> Result<(), Unrouted> {
+        let cut = without_parameters(target.path);
+        let cut = Target { path: &cut, ..*target };
+        let is_harmless = match self.table.find(&cut) {
+            Some(other) if other != index => !self.routes[other].is_guarded(),
+            Some(_) => self.routes[index].takes_alike(target, &cut),
             None => true,
-        }
+        };
+        if is_harmless { Ok(()) } else { Err(Unrouted::Path(PARAMETERS)) }
     }
 
     /// Reports whether the route with this index takes any path.

@@ -128,9 +128,10 @@ impl RequestBody {
         }
     }
 
-    /// Whether its trailers may go over a connection that other requests share.
-    pub(crate) fn may_share_trailers(&self) -> bool {
-        matches!(self, Self::Streaming(body) if body.trailers.as_ref().is_some_and(RequestTrailers::may_share))
+    /// Whether its trailers may go to a server of HTTP/2.
+    pub(crate) fn sends_trailers_in_http2(&self) -> bool {
+        let Self::Streaming(body) = self else { return false };
+        body.trailers.as_ref().is_some_and(RequestTrailers::pass_in_http2)
     }
 
     /// Has `sent`, which was sent in vain, sent again before the rest.

@@ -83,9 +83,9 @@ impl RequestTrailers {
         })
     }
 
-    /// Whether they may go over a connection that other requests share: nginx ends one of HTTP/2 at
-    /// the trailers of a request. No client of gRPC sends any.
-    pub(crate) fn may_share(&self) -> bool {
+    /// Whether they may go to a server of HTTP/2: nginx ends the connection, with all its requests, at
+    /// the trailers of one. No client of gRPC sends any.
+    pub(crate) fn pass_in_http2(&self) -> bool {
         self.route.options.request_trailers
     }
 

@@ -27,8 +27,7 @@ use crate::{
     meter,
     preview::{Alike, RunningPreview},
     route::{
-        Identity, KeySpec, Rewrite, Seed, Target, client_ip, low_bits, normal_path,
-        without_dot_segments,
+        Identity, KeySpec, Rewrite, Seed, Target, client_ip, low_bits, normal_path, sent_path,
     },
 };
 use core::net::IpAddr;
@@ -286,7 +285,7 @@ fn rewritten(
             Some(rewrite.path(path, route.options.relaxed_path)?)
         }
         _ if is_own_form => None,
-        _ => without_dot_segments(path),
+        _ => sent_path(path),
     };
     sent.map(|path| with_query(path, uri).map(Box::new)).transpose()
 }

@@ -121,7 +121,7 @@ impl Sending {
             Ok(part) if part.bytes().is_empty() && !is_last => {}
             Ok(part) if part.bytes().is_empty() => self.send(part, is_last),
             Ok(part) => self.waiting = Some((part, is_last)),
-            Err(_) if !self.body.may_share_trailers() => self.send(Bytes::new().into(), true),
+            Err(_) if !self.body.sends_trailers_in_http2() => self.send(Bytes::new().into(), true),
             Err(frame) => {
                 self.is_over = true;
                 // An error says that the stream is over.

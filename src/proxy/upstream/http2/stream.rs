@@ -267,6 +267,7 @@ fn head(
         FieldKind::Host => false,
         // What came of these is left out already, but for `te: trailers`: the route has set them.
         FieldKind::Te | FieldKind::OtherHop => true,
+        FieldKind::Trailer => body.sends_trailers_in_http2(),
         _ => !kind.is_hop_by_hop(),
     });
     let exact = body.size_hint().exact();

@@ -120,13 +120,28 @@ impl<'w> FormatFields<'w> for QuotedFields {
     }
 }
 
+/// Reports whether a text is in quotes as a whole, as `Debug` writes one.
+fn is_quoted(text: &str) -> bool {
+    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let mut is_escaped = false;
+    inner.is_some_and(|inner| {
+        let ends = inner.chars().any(|c| {
+            let is_end = c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            is_end
+        });
+        !ends && !is_escaped
+    })
+}
+
 struct QuotingVisitor<'w>(DefaultVisitor<'w>);
 
 impl Visit for QuotingVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let text = format!("{value:?}");
-        let is_quoted = field.name() == "message" || text.starts_with('"');
-        if is_quoted || !text.contains([' ', '\n']) {
+        let is_odd = |c: char| c.is_whitespace() || c.is_control();
+        let is_word = !text.starts_with('"') && !text.contains(is_odd);
+        if field.name() == "message" || is_word || is_quoted(&text) {
             self.0.record_debug(field, value);
         } else {
             self.0.record_debug(field, &text);
@@ -246,12 +261,12 @@ mod tests {
         let lines = fmt().with_writer(shared).with_ansi(false).fmt_fields(QuotedFields);
         tracing::subscriber::with_default(lines.finish(), || {
             let error = format_args!("no connection to \"a\"");
-            tracing::warn!(%error, detail = "was refused", server = %"a:80", count = 2, "it fails: why");
+            tracing::warn!(%error, detail = "was refused", server = %"a:80", count = 2, key = %"\"a\" route=x", "it fails: why");
         });
         drop(log);
         let mut written = String::new();
         reader.read_to_string(&mut written).unwrap();
-        let expected = r#"it fails: why error="no connection to \"a\"" detail="was refused" server=a:80 count=2"#;
+        let expected = r#"it fails: why error="no connection to \"a\"" detail="was refused" server=a:80 count=2 key="\"a\" route=x""#;
         assert!(written.trim_end().ends_with(expected), "{written}");
     }
 

@@ -9,12 +9,12 @@
 //! reached is passed over at once).
 
 mod budget;
-mod ejection_turn;
+mod ejection_state;
 mod server;
 mod settings;
 mod window;
 
 pub use budget::RetryBudget;
-pub use ejection_turn::EjectionTurn;
+pub use ejection_state::EjectionState;
 pub use server::{HealthChange, ServerFailure, ServerHealth};
 pub use settings::{Check, Ejection};

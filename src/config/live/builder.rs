@@ -129,8 +129,8 @@ impl<'o> Builder<'o> {
         let members = ArcSwap::from_pointee(members);
         let turn = old.map_or(0, |old| old.turn.load(Relaxed));
         let retries = old.map_or_else(Arc::default, |old| Arc::clone(&old.retries));
-        let ejection_turn = old.map_or_else(Arc::default, |old| Arc::clone(&old.ejection_turn));
-        Upstream { plan, members, turn: AtomicUsize::new(turn), retries, ejection_turn }
+        let ejection_state = old.map_or_else(Arc::default, |old| Arc::clone(&old.ejection_state));
+        Upstream { plan, members, turn: AtomicUsize::new(turn), retries, ejection_state }
     }
 
     fn routes(&mut self, plans: Vec<RoutePlan>, upstreams: &[Arc<Upstream>]) -> Vec<Arc<Route>> {

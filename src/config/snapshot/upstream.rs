@@ -2,7 +2,7 @@
 
 use crate::{
     config::plan::{UpstreamPlan, UpstreamTls},
-    health::{EjectionTurn, RetryBudget, ServerHealth},
+    health::{EjectionState, RetryBudget, ServerHealth},
     meter,
 };
 use arc_swap::{ArcSwap, Guard};
@@ -43,7 +43,7 @@ pub struct Upstream {
     /// How many requests may be sent again; kept over reloads by the upstream's name.
     pub retries: Arc<RetryBudget>,
     /// Whose turn it is to eject a server; kept likewise.
-    pub ejection_turn: Arc<EjectionTurn>,
+    pub ejection_state: Arc<EjectionState>,
 }
 
 impl Deref for Upstream {

@@ -119,12 +119,13 @@ keys! {
         /// Protocols that a client may upgrade to; `[]` for none.
         upgrades: Several<Protocol> = "websocket";
         /// Passes paths as written that servers read in different ways and that otherwise get 400:
-        /// paths with `%5c` or `..`; paths with `%2f`, if reading it as a slash leads to another
-        /// route or rule; and paths with `;`, if dropping the text after it does.
+        /// paths with `%5c`, `%u0061` or `..`; paths with `%2f`, if reading it as a slash leads to
+        /// another route or rule; and paths with `;`, if dropping the text after it does. Keeps a
+        /// `//` at the beginning.
         relaxed_path: bool = false;
         /// Passes request trailers to the upstream, except fields that decide about a request or
-        /// change how it is handled. Trailers of gRPC requests always pass to HTTP/1.1 servers. nginx as an
-        /// HTTP/2 server ends the connection, with all its requests, at request trailers.
+        /// change how it is handled. Trailers of gRPC requests always pass to HTTP/1.1 servers. nginx
+        /// as an HTTP/2 server ends the connection, with all its requests, at request trailers.
         request_trailers: bool = false;
         /// Changes the path and the host that the upstream receives.
         rewrite: Box<RewriteSpec>, else "–";

@@ -28,7 +28,7 @@ pub(crate) fn failed(
     cause: &str,
 ) {
     let ejection = &upstream.options.ejection;
-    let turn = upstream.ejection_turn.take();
+    let turn = upstream.ejection_state.take_turn();
     let change = server.health.failed(now, failure, ejection, || out(upstream));
     drop(turn);
     if let Some(change) = change {
@@ -52,7 +52,7 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
                     .map(|count| count.load(Relaxed));
             let counts = (requests + unconnected, failures + unconnected);
             let ejection = &upstream.options.ejection;
-            let turn = upstream.ejection_turn.take();
+            let turn = upstream.ejection_state.take_turn();
             let change = server.health.observe(now, counts, ejection, || out(upstream));
             drop(turn);
             if let Some(change) = change {
@@ -64,13 +64,12 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
 
 /// Logs when the last server of `upstream` stops being healthy, and when the first one is healthy again.
 fn log_if_none_is_healthy(upstream: &Upstream) {
-    let mut was_none_healthy = upstream.ejection_turn.take();
     let (out, all) = out(upstream);
-    let is_none_healthy = out == all;
-    if core::mem::replace(&mut *was_none_healthy, is_none_healthy) == is_none_healthy {
+    // A name may have no address for a while.
+    let is_none_healthy = out == all && all > 0;
+    if !upstream.ejection_state.note(is_none_healthy) {
         return;
     }
-    drop(was_none_healthy);
     let upstream = &upstream.name;
     if is_none_healthy {
         tracing::warn!(%upstream, "no server of the upstream is healthy: requests go to all of them");

@@ -100,6 +100,39 @@ fn the_image_and_the_package_ship_what_the_profile_dist_makes() {
 }
 
 #[test]
+fn optimized_builds_use_a_profile_that_the_compiler_can_read() {
+    let wrapper = root().join("packaging/profile/rustc");
+    let profile = root().join("packaging/profile/requests.profdata");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&wrapper);
+        let output = command.args(words).current_dir(env!("CARGO_TARGET_TMPDIR")).output();
+        let output = output.expect("it runs");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    for level in ["2", "3", "s"] {
+        let words = ["echo", "-C", &format!("opt-level={level}"), "-C", "lto=fat"];
+        let (_, shown) = run(&words);
+        let expected = format!(" -Cprofile-use={} ", profile.display());
+        assert!(shown.contains(&expected), "{shown}");
+    }
+    for plain in [
+        "-vV name=a",
+        "-C opt-level=1",
+        "-C opt-level=2 -Cprofile-generate=a",
+        "-Cinstrument-coverage -C opt-level=3",
+    ] {
+        let words: Vec<&str> = ["echo"].into_iter().chain(plain.split(' ')).collect();
+        assert_eq!(run(&words), (true, format!("{plain}\n")));
+    }
+    let empty = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.rs");
+    fs::write(&empty, "pub fn one() -> u8 { 1 }").expect("it can be written");
+    let empty = empty.display().to_string();
+    let words = ["rustc", "--crate-type=rlib", "-C", "opt-level=2", &empty];
+    assert_eq!(run(&words), (true, String::new()));
+}
+
+#[test]
 fn one_command_runs_every_test_for_people_and_for_the_gate() {
     let command = "cargo test --locked --no-fail-fast";
     for name in ["README.md", "CONTRIBUTING.md", ".ci/run"] {

@@ -189,7 +189,9 @@ impl<'n, 's> Fields<'n, 's> {
             return self.map.add(error(message).help("remove it"));
         }
         let Some(meant) = section.meant(&name.text) else {
-            if let Some((_, help)) = section.instead.iter().find(|(known, _)| known == "*") {
+            // A list is no value of a field that the key might name.
+            let any = section.instead.iter().find(|(known, _)| known == "*");
+            if let Some((_, help)) = any.filter(|_| !matches!(node.content, Content::List(_))) {
                 return self.map.add(error(message).help(help));
             }
             let names: Vec<_> = section.keys.iter().map(|key| format!("`{}`", key.name)).collect();

@@ -67,6 +67,9 @@ const NO_MIRROR: &str = "remove it: flowgate sends each request to one upstream"
 const IN_SET: &str = "write it in `set`, as in `set: { x-served-by: gateway }`";
 
 #[cfg(test)]
+const RENAME: &str = "write the old name in `remove`, and the new one with its value in `set`";
+
+#[cfg(test)]
 const IN_MATCH_PATH: &str = "write `match: { path_prefix: … }`";
 
 keys! {
@@ -176,7 +179,10 @@ keys! {
     }
 
     /// `remove` first, then `set`.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["*", IN_SET]])))]
+    #[cfg_attr(test, schemars(extend(
+        "x-instead" = [["rename", RENAME], ["*", IN_SET]],
+        "x-meant" = [["delete", "remove"], ["hide", "remove"], ["unset", "remove"]]
+    )))]
     struct HeaderEditsSpec: "header edits" {
         /// Fields to write. They replace existing ones. Values may have placeholders.
         set: Entries<EditableName, FieldValue>, else "–";

@@ -21,6 +21,10 @@ const URL: &str = "write `url: http://HOST:PORT`, as in `url: http://127.0.0.1:8
 const NO_BACKUP: &str =
     "remove it: all servers of an upstream get requests, except those that fail";
 
+#[cfg(test)]
+const VERIFY: &str =
+    "remove it: flowgate verifies servers; `insecure: true` turns that off, for tests only";
+
 keys! {
     /// A service: one or more servers that give the same answers, over HTTP/1.1 or HTTP/2 with kept
     /// connections.
@@ -133,7 +137,7 @@ keys! {
     /// files are PEM. flowgate watches them; connections that open after a change use the new
     /// files.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["verify", "write `insecure: true`, for tests only"]],
+        "x-instead" = [["verify", VERIFY]],
         "x-meant" = [["sni", "server_name"], ["insecure_skip_verify", "insecure"]]
     )))]
     struct UpstreamTlsSpec: "the TLS of an upstream" {

@@ -52,6 +52,11 @@ fn keys_of_routes() {
         ("respond: { code: 204 }", "write `status`"),
         ("upstream: app\n    request_headers: { add: { x-a: b } }", "write it in `set`"),
         ("upstream: app\n    request_headers: { x-a: b }", "write it in `set`"),
+        ("upstream: app\n    request_headers: { delete: [x-a] }", "write `remove`"),
+        ("upstream: app\n    request_headers: { unset: x-a }", "write `remove`"),
+        ("upstream: app\n    response_headers: { hide: [x-a] }", "write `remove`"),
+        ("upstream: app\n    response_headers: { rename: { x-a: x-b } }", "old name in `remove`"),
+        ("upstream: app\n    response_headers: { without: [x-a] }", "write one of `set`, `remove`"),
         ("upstream: app\n    auth: { jwt: { jwks_uri: 'https://a' } }", "`jwks: issuer.json`"),
         ("upstream: app\n    auth: { jwt: {} }", "`jwks: issuer.json`"),
         ("upstream: app\n    auth: { jwt: { jwks: 'https://a' } }", "flowgate fetches no URLs"),
@@ -100,6 +105,7 @@ fn keys_of_upstreams() {
     let https = "servers: [{ url: https://a }]\n    ";
     upstream(&format!("{https}tls: {{ sni: a }}"), "write `server_name`");
     upstream(&format!("{https}tls: {{ insecure_skip_verify: true }}"), "write `insecure`");
+    upstream(&format!("{https}tls: {{ verify: true }}"), "remove it: flowgate verifies servers");
 }
 
 #[test]

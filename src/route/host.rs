@@ -123,11 +123,12 @@ impl HostPattern {
             ));
         }
         if let Some((_, rest)) = text.split_once("://") {
-            let host = rest.split([':', '/']).next().unwrap_or_default();
-            return Err(ParseError::new(
-                format!("`{shown}` is a URL, not a host"),
-                format!("write `{}`", host.escape_debug()),
-            ));
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let help = canonical_host(authority).map_or_else(
+                |_| "write the host alone, as in `shop.example.com`".to_owned(),
+                |host| format!("write `{host}`"),
+            );
+            return Err(ParseError::new(format!("`{shown}` is a URL, not a host"), help));
         }
         let (wildcard, name) = match text.strip_prefix("*.") {
             Some(name) => (true, name),
@@ -254,6 +255,10 @@ mod tests {
             ("*.", "a name such as"),
             ("", "a name such as"),
             ("bücher.example", "xn--"),
+            ("https://A.example:443/x", "write `a.example`"),
+            ("https://[::1]:80/", "write `[::1]`"),
+            ("https://", "write the host alone"),
+            ("https://*.example.com/", "write the host alone"),
         ] {
             let invalid = HostPattern::parse(text).unwrap_err();
             assert!(

@@ -49,22 +49,33 @@ impl<'n, 's> Value<'n, 's> {
             }
             _ => stop,
         };
-        let hint = if matches!(stop, Stop::Kind { .. }) { self.hint() } else { None };
+        let hint = match &stop {
+            Stop::Kind { of, .. } => self.hint(of.is_some()),
+            Stop::Invalid { .. } | Stop::Bound { .. } | Stop::Reported => None,
+        };
         if let Some(problem) = stop.problem(self.span, self.key_name(), self.shape) {
             self.add(if let Some(hint) = hint { problem.help(hint) } else { problem });
         }
     }
 
     /// Returns what to write where a value of another kind stands, with the value if it is a plain
-    /// one.
-    fn hint(self) -> Option<String> {
-        let hint = self.key?.schema["x-help"].as_str()?;
+    /// one. For an item of a list, which `may_be_item`, the hint leaves out the key and the list.
+    fn hint(self, may_be_item: bool) -> Option<String> {
+        let key = self.key?;
+        let hint = key.schema["x-help"].as_str()?;
+        let list = format!("`{}: [", key.name);
+        let hint = if may_be_item && hint.contains(&list) {
+            &hint.replace(&list, "`").replace("]`", "`")
+        } else {
+            hint
+        };
         let Shape::Scalar(text) = self.shape else { return Some(hint.to_owned()) };
         let is_word = text.bytes().all(|byte| byte.is_ascii_alphabetic());
         if is_word || self.substitution().is_some() {
             return Some(hint.to_owned());
         }
-        let place = if text.contains("://") { "http://…" } else { "…" };
+        let is_url = text.contains("://") || text.starts_with("unix:");
+        let place = if is_url { "http://…" } else { "…" };
         Some(hint.replace(place, quoted(text).trim_matches('`')))
     }
 

@@ -218,7 +218,12 @@ fn algorithm(text: &str) -> Result<Algorithm, InvalidValue> {
 fn file(text: &str) -> Result<PathBuf, InvalidValue> {
     if text.contains("://") {
         let message = format!("{} is a URL, not a file name", quoted(text));
-        return invalid(message, "flowgate fetches no URLs: save the file, and write its name");
+        let path = text.strip_prefix("file://").filter(|path| path.starts_with('/'));
+        let help = path.map_or_else(
+            || "flowgate fetches no URLs: save the file, and write its name".to_owned(),
+            |path| format!("write {}", quoted(path)),
+        );
+        return invalid(message, help);
     }
     if text.is_empty() || text.contains('\0') {
         let message = format!("{} is not a file name", quoted(text));
@@ -260,7 +265,11 @@ fn log_target(text: &str) -> Result<AccessLog, InvalidValue> {
         "stdout" => Ok(AccessLog::Stdout),
         "on" | "true" | "yes" | "stderr" => not("stdout"),
         "false" | "no" | "none" => not("off"),
-        path => file(path).map(AccessLog::File),
+        path => file(path).map(AccessLog::File).map_err(|wrong| {
+            let is_remote = path.contains("://") && !path.starts_with("file:");
+            let help = || "write `stdout`, or a file name as `access.log`".to_owned();
+            InvalidValue { help: if is_remote { help() } else { wrong.help }, ..wrong }
+        }),
     }
 }
 

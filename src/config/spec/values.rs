@@ -255,9 +255,14 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, InvalidValue> {
     };
     let count = count.trim();
     let window = window.trim();
-    let help =
-        if count.contains('.') { "write a longer window, as in `1/2s` for `0.5/s`" } else { HELP };
-    let count = integer(count).map_err(|e| InvalidValue { help: help.to_owned(), ..e })?;
+    let help = || match count.split_once('.') {
+        Some((whole, zeros)) if zeros.bytes().all(|byte| byte == b'0') => {
+            format!("write {}", quoted(&format!("{whole}/{window}")))
+        }
+        Some(_) => "write a longer window, as in `1/2s` for `0.5/s`".to_owned(),
+        None => HELP.to_owned(),
+    };
+    let count = integer(count).map_err(|e| InvalidValue { help: help(), ..e })?;
     let unit = Unit::named(window);
     // humantime takes a month for 30.44 days.
     let mut words = window.split(|c: char| !c.is_ascii_alphabetic());

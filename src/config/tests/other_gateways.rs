@@ -117,6 +117,8 @@ fn keys_of_the_file_and_of_listeners() {
         ("real_ip_header: x", "`trusted_proxies: [10.0.0.0/8]`"),
         ("gzip: true", "remove it"),
         ("server: { listen: 80 }", "`flowgate import nginx.conf`"),
+        ("access_log: 'syslog://192.0.2.1'", "write `stdout`, or a file name"),
+        ("access_log: file:///var/log/a.log", "write `/var/log/a.log`"),
         ("store: { password: a }", "`redis: redis://:PASSWORD@HOST`"),
     ] {
         one(&format!("{FRAME}{ROUTES}{line}\n"), help);
@@ -140,11 +142,14 @@ fn values_in_another_form() {
     ] {
         upstream(&format!("servers: [{{ url: '{value}' }}]"), help);
     }
-    upstream("servers: ['127.0.0.1:81']", "write `servers: [{ url: http://127.0.0.1:81 }]`");
+    upstream("servers: ['127.0.0.1:81']", "write `{ url: http://127.0.0.1:81 }`");
+    upstream("servers: 127.0.0.1:81", "write `servers: [{ url: http://127.0.0.1:81 }]`");
+    upstream("servers: ['unix:/tmp/a']", "write `{ url: unix:/tmp/a }`");
     upstream("servers: 'https://a'", "write `servers: [{ url: https://a }]`");
     upstream("servers: [{ host: 127.0.0.1 }]", "`url: http://HOST:PORT`");
     rule("limit: 5/s, key: { header: x-api-key }", "`key: header:x-api-key`");
     rule("limit: 0.5/s", "`1/2s` for `0.5/s`");
+    rule("limit: 10.0/1m", "write `10/1m`");
     rule(
         "limit: 5/s, overrides: [{ when: { header: { x: y } }, limit: 9/s }]",
         "`header:x-tenant: gold`",

@@ -80,7 +80,7 @@ impl Compiler {
 
     fn upstream_of(&mut self, name: &At<Name>, by_name: &HashMap<&str, usize>) -> Option<usize> {
         let found = by_name.get(&*name.value.0).copied();
-        let is_known = !self.lacks_upstreams;
+        let is_known = !self.are_upstreams_unreadable;
         if found.is_none() && is_known && !self.faulty_upstreams.contains(&name.value.0) {
             let is_url = name.value.0.contains("://") || name.value.0.starts_with("unix:");
             let help = if is_url {

@@ -33,8 +33,8 @@ pub(super) struct Compiler {
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// Whether none of the upstreams could be read, which has been reported.
-    pub(super) lacks_upstreams: bool,
-    /// The longest wait that the route's `timeouts.request` leaves.
+    pub(super) are_upstreams_unreadable: bool,
+    /// The longest wait that the route's timeout leaves.
     pub(super) longest_wait: Duration,
     /// The waits of the route that were longer.
     pub(super) shortened_waits: Vec<SourceSpan>,

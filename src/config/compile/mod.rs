@@ -51,7 +51,7 @@ pub(super) fn compile(
     let settings = Settings { admin, tracing, store, ..settings(&spec, cores) };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
-    compiler.lacks_upstreams = spec.upstreams.is_written() && spec.upstreams.at.is_none();
+    compiler.are_upstreams_unreadable = spec.upstreams.is_written() && spec.upstreams.at.is_none();
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
     compiler.own_listeners(&spec);
     let watched = watched(source, &spec);

@@ -90,7 +90,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
             }
             // One item, whose own problems are reported as well.
             Shape::Map(entries) => {
-                if self.is_map_of_names(entries) {
+                if self.report_map_of_names(entries) {
                     return Err(Stop::Reported);
                 }
                 self.missing_dash(entries);

@@ -71,6 +71,10 @@ impl Stop {
     }
 }
 
+/// The message of an error that has been reported: serde's traits can only make an error from a
+/// text.
+pub(super) const REPORTED: &str = "";
+
 /// What a number in quotes is.
 pub(super) const TEXT: &str = "a text";
 
@@ -86,10 +90,10 @@ fn kind(found: Unexpected<'_>) -> &'static str {
 }
 
 impl de::Error for Stop {
-    /// Takes a message and, on a second line, what to write; nothing if that has been reported.
+    /// Takes a message and, on a second line, what to write; or [`REPORTED`].
     fn custom<T: fmt::Display>(text: T) -> Self {
         let text = text.to_string();
-        if text.is_empty() {
+        if text == REPORTED {
             return Self::Reported;
         }
         let (message, help) = text.split_once('\n').unwrap_or((&text, ""));

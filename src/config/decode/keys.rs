@@ -1,6 +1,7 @@
 //! What the types of `spec` are made of: keys with their spans, lists, maps, and either of two
 //! forms.
 
+use super::error::REPORTED;
 use crate::config::{diagnostics::SourceSpan, spec::values::Wrong};
 use serde::{
     Deserialize, Deserializer,
@@ -145,7 +146,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
                 }
                 // It is not empty: none of its items can be read, which has been reported.
                 if list.is_empty() && is_lost {
-                    return Err(de::Error::custom(""));
+                    return Err(de::Error::custom(REPORTED));
                 }
                 Ok(List(list))
             }
@@ -181,7 +182,7 @@ impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Entries
                     }
                 }
                 if entries.is_empty() && is_lost {
-                    return Err(de::Error::custom(""));
+                    return Err(de::Error::custom(REPORTED));
                 }
                 Ok(Entries(entries))
             }

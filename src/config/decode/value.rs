@@ -124,7 +124,7 @@ impl<'n, 's> Value<'n, 's> {
     }
 
     /// Reports a map of names where a list of maps is wanted; returns whether this is one.
-    pub(super) fn is_map_of_names(self, entries: &[(Name<'s>, Node<'s>)]) -> bool {
+    pub(super) fn report_map_of_names(self, entries: &[(Name<'s>, Node<'s>)]) -> bool {
         let vocabulary = self.reader.vocabulary;
         let section = self.key.and_then(|key| vocabulary.referenced(&key.schema["items"]));
         let (Some(section), Some((first, _))) = (section, entries.first()) else { return false };

@@ -24,6 +24,9 @@ const MAX_DEPTH: usize = 8;
 /// The lists that every file may add to.
 const LISTS: [&str; 3] = ["listeners", "upstreams", "routes"];
 
+/// The files of a folder that is included.
+const EVERY_FILE: &str = "*.yaml";
+
 /// Returns `main` with the files that it includes, directly or not. What cannot be read is in
 /// [`Source::lost`].
 pub(in crate::config) fn gather(main: Source) -> Source {
@@ -60,9 +63,18 @@ struct Gathered {
     watched: Vec<Watched>,
     lost: Vec<Problem>,
     /// The folders and patterns that are included.
-    patterns: Vec<(PathBuf, NamePattern, SourceSpan)>,
+    patterns: Vec<Included>,
     /// The files that are there already, by their names without links.
     known: HashSet<PathBuf>,
+}
+
+/// A pattern of `include`; a folder is one of all its `.yaml`.
+struct Included {
+    folder: PathBuf,
+    pattern: NamePattern,
+    /// The pattern as a file writes it, from the folder of that file.
+    written: String,
+    span: SourceSpan,
 }
 
 impl Gathered {
@@ -78,23 +90,30 @@ impl Gathered {
                 self.lose(span, message, "include these files from the first one");
                 return;
             }
-            self.include(&folder.join(word), span, depth + 1);
+            self.include(&folder.join(&word), &word, span, depth + 1);
         }
     }
 
     /// Adds the file `path`, or the files of a folder or a pattern.
-    fn include(&mut self, path: &Path, span: SourceSpan, depth: usize) {
+    fn include(&mut self, path: &Path, word: &str, span: SourceSpan, depth: usize) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        let (folder, pattern) = if NamePattern::is_in(&name) {
-            (folder, NamePattern::new(&name))
+        let (folder, pattern, written) = if NamePattern::is_in(&name) {
+            (folder, NamePattern::new(&name), word.to_owned())
         } else if path.is_dir() {
-            (path, NamePattern::new("*.yaml"))
+            let written = format!("{}/{EVERY_FILE}", word.trim_end_matches('/'));
+            (path, NamePattern::new(EVERY_FILE), written)
         } else {
             return self.add(path.to_owned(), span, depth, true);
         };
         self.watched.push(Watched::Names(folder.to_owned(), pattern.clone()));
-        self.patterns.push((folder.to_owned(), pattern.clone(), span));
+        let folder_name = folder.to_owned();
+        self.patterns.push(Included {
+            folder: folder_name,
+            pattern: pattern.clone(),
+            written,
+            span,
+        });
         match pattern.files(folder) {
             Ok(files) => {
                 for file in files {
@@ -108,20 +127,26 @@ impl Gathered {
         }
     }
 
-    /// Warns of patterns that find no file, and of `.yml` beside the `.yaml` that are read.
+    /// Warns of patterns that find no file, and of `.yml` beside the `.yaml` that are read. Folders
+    /// may be empty, and may have files of other programs.
     fn warn_of_unread(&mut self) {
-        for (folder, pattern, span) in core::mem::take(&mut self.patterns) {
+        let every_file = NamePattern::new(EVERY_FILE);
+        for Included { folder, pattern, written, span } in core::mem::take(&mut self.patterns) {
             let warning = |message| Problem::warning(Lint::UnreadFile, span, message);
             let other = pattern.with_other_ending();
             let beside = other.and_then(|pattern| pattern.files(&folder).ok()).unwrap_or_default();
             let is_known = |file: &PathBuf| {
                 fs::canonicalize(file).is_ok_and(|resolved| self.known.contains(&resolved))
             };
-            if let Some(file) = beside.iter().find(|file| !is_known(file)) {
-                let help = "include `*.yml` of the folder as well, as in `conf.d/*.yml`, or rename the file";
+            if let Some(file) = beside.iter().find(|file| !is_known(file) && has_lists(file)) {
+                let stem = written.strip_suffix(".yaml").unwrap_or(&written);
+                let other = quoted(&format!("{stem}.yml"));
+                let help = format!("include {other} as well, or rename the file");
                 let message = format!("the file {} is not read", shown(file));
                 self.lost.push(warning(message).help(help));
-            } else if pattern.files(&folder).is_ok_and(|files| files.is_empty()) {
+            } else if pattern != every_file
+                && pattern.files(&folder).is_ok_and(|files| files.is_empty())
+            {
                 let message = format!("{} finds no file", shown(&pattern.path_in(&folder)));
                 self.lost.push(warning(message).help("write a file, or remove the entry"));
             }
@@ -171,6 +196,16 @@ impl Gathered {
     fn lose(&mut self, span: SourceSpan, message: impl Into<String>, help: &str) {
         self.lost.push(Problem::error(span, message).help(help));
     }
+}
+
+/// Reports whether a line of the file begins one of the lists that an included file may have.
+fn has_lists(path: &Path) -> bool {
+    let Ok(bytes) = source::read_bounded(path, MAX_FILE) else { return false };
+    let is_list = |line: &str| {
+        let key = line.split_once(':').map(|(key, _)| key);
+        key.is_some_and(|key| LISTS.contains(&key))
+    };
+    String::from_utf8_lossy(&bytes).lines().any(is_list)
 }
 
 fn shown(path: &Path) -> String {

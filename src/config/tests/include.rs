@@ -342,6 +342,15 @@ fn files_that_no_pattern_reads_are_a_warning() {
         format!("`{}` finds no file", shown("none/*")),
     ];
     assert_eq!(found, expected);
-    folder.write("gateway.yaml", &format!("{FRAME}include: none\n{}", route("a")));
-    assert!(folder.plan().warnings.to_string().contains("none/*.yaml` finds no file"));
+    assert!(plan.warnings.to_string().contains("include `conf.d/*.yml` as well"));
+    // Neither an empty folder nor a file of another program is worth a warning.
+    folder.write("conf.d/c.yml", "services: { routes: {} }\n");
+    for include in ["none", "none/", "'none/*.yaml'", "conf.d/", "['conf.d/*.yaml']"] {
+        folder.write("gateway.yaml", &format!("{FRAME}include: {include}\n{}", route("a")));
+        assert_eq!(folder.plan().warnings.to_string(), "", "{include}");
+    }
+    folder.write("conf.d/c.yml", "# Routes\nroutes: []\n");
+    folder.write("gateway.yaml", &format!("{FRAME}include: 'conf.d/c*.yaml'\n{}", route("a")));
+    let warnings = folder.plan().warnings.to_string();
+    assert!(warnings.contains("include `conf.d/c*.yml` as well"), "{warnings}");
 }

@@ -114,13 +114,14 @@ impl Table {
         routes.into_iter().map(|route| route.index).collect()
     }
 
-    /// Returns pairs `(earlier, later)` of routes of which the later one never gets a request: both
-    /// have equal conditions, or every one of `listeners`, which are all there are, has a route that takes all
-    /// requests before the later one, which names no listener. A route with several hosts or listeners is
-    /// listed if an earlier one takes each of them.
-    pub fn shadowed(&self, listeners: &[Arc<str>]) -> Vec<(usize, usize)> {
+    /// Returns each route that never gets a request, after the routes that get all of them: these
+    /// have equal conditions, or every one of `listeners`, which are all there are, has a route
+    /// that takes all requests before the later one, which names no listener. A route with several
+    /// hosts or listeners is listed if earlier ones take each of them.
+    pub fn shadowed(&self, listeners: &[Arc<str>]) -> Vec<(Vec<usize>, usize)> {
         let mut owners: AHashMap<Conditions<'_>, usize> = AHashMap::with_capacity(self.ranks.len());
-        let mut pairs = Vec::new();
+        let of_listeners = self.owners_of_hosts();
+        let mut found = Vec::new();
         for (index, rank) in self.ranks.iter().enumerate() {
             let matcher = &self.ranking.routes()[*rank].matcher;
             let conditions = conditions(matcher);
@@ -128,39 +129,57 @@ impl Table {
                 .into_iter()
                 .map(|conditions| *owners.entry(conditions).or_insert(index))
                 .collect();
+            if earlier.contains(&index) {
+                let Some(owners) = owners_of(matcher, listeners, &of_listeners) else { continue };
+                earlier = owners;
+            }
             earlier.sort_unstable();
-            if let Some(&owner) = earlier.first()
-                && !earlier.contains(&index)
-            {
-                pairs.push((owner, index));
-            } else if let Some(owner) = self.owner_of_listeners(listeners, index) {
-                pairs.push((owner, index));
+            earlier.dedup();
+            if !earlier.is_empty() {
+                found.push((earlier, index));
             }
         }
-        pairs
+        found
     }
 
-    /// Returns a route that takes all requests of the first listener before `later` is tried, if each listener has one.
-    fn owner_of_listeners(&self, listeners: &[Arc<str>], later: usize) -> Option<usize> {
-        let Matcher { listeners: named, hosts, .. } = self.matcher(later)?;
-        if !named.is_empty() {
-            return None;
-        }
-        let takes_all = |route: &&Ranked, listener: &Arc<str>| {
-            let matcher = &route.matcher;
-            let has_host = |host| matcher.hosts.contains(host);
-            matcher.listeners.contains(listener)
-                && matcher.path == PathPattern::Any
+    /// Returns the routes that take all requests of a listener that they name: of all hosts, or of
+    /// the host in the key.
+    fn owners_of_hosts(&self) -> Owners<'_> {
+        let mut owners = Owners::new();
+        for Ranked { index, matcher, .. } in self.ranking.routes() {
+            let takes_all = matcher.path == PathPattern::Any
                 && matcher.methods.is_empty()
                 && matcher.headers.is_empty()
-                && matcher.query.is_empty()
-                && (matcher.hosts.is_empty() || !hosts.is_empty() && hosts.iter().all(has_host))
-        };
-        let routes = self.ranking.routes();
-        let owner = |listener| routes.iter().find(|route| takes_all(route, listener));
-        let owners: Option<Vec<&Ranked>> = listeners.iter().map(owner).collect();
-        owners?.first().map(|route| route.index)
+                && matcher.query.is_empty();
+            for listener in matcher.listeners.iter().filter(|_| takes_all) {
+                for host in hosts_of(matcher) {
+                    owners.entry((&**listener, host)).or_insert(*index);
+                }
+            }
+        }
+        owners
     }
+}
+
+type Owners<'t> = AHashMap<(&'t str, Option<&'t HostPattern>), usize>;
+
+/// Returns the routes that take all requests for the hosts of `later` before it is tried, if each
+/// listener has one.
+fn owners_of(later: &Matcher, listeners: &[Arc<str>], owners: &Owners<'_>) -> Option<Vec<usize>> {
+    if !later.listeners.is_empty() {
+        return None;
+    }
+    let all = listeners.iter().flat_map(|listener| {
+        let of_all = owners.get(&(&**listener, None));
+        hosts_of(later).map(move |host| of_all.or_else(|| owners.get(&(&**listener, host))))
+    });
+    all.map(Option::<&usize>::copied).collect()
+}
+
+/// Returns the hosts of a matcher; `None` stands for every host.
+fn hosts_of(matcher: &Matcher) -> impl Iterator<Item = Option<&HostPattern>> {
+    let any = matcher.hosts.is_empty().then_some(None);
+    matcher.hosts.iter().map(Some).chain(any)
 }
 
 fn host_key(host: &HostPattern) -> (u8, Reverse<usize>) {
@@ -185,11 +204,8 @@ struct Conditions<'a> {
 fn conditions(matcher: &Matcher) -> impl Iterator<Item = Conditions<'_>> {
     let any_listener = matcher.listeners.is_empty().then_some(None);
     let listeners = matcher.listeners.iter().map(|listener| Some(&**listener)).chain(any_listener);
-    let hosts = || {
-        let any = matcher.hosts.is_empty().then_some(None);
-        matcher.hosts.iter().map(Some).chain(any)
-    };
-    let pairs = listeners.flat_map(move |listener| hosts().map(move |host| (listener, host)));
+    let pairs =
+        listeners.flat_map(move |listener| hosts_of(matcher).map(move |host| (listener, host)));
     pairs.map(|(listener, host)| {
         let mut methods: Vec<&str> = matcher.methods.iter().map(http::Method::as_str).collect();
         methods.sort_unstable();
@@ -390,25 +406,32 @@ mod tests {
         }
         assert_eq!(table(&routes).order(), [3, 2, 0, 1]);
         let routes = ["* ^/ @a", "* ^/ @b", "* ^/", "* ^/ @a,b", "* ^/ @b,c"];
-        assert_eq!(table(&routes).shadowed(&[]), [(0, 3)]);
+        assert_eq!(table(&routes).shadowed(&[]), [(vec![0, 1], 3)]);
     }
 
     #[test]
     fn a_route_is_never_reached_if_all_listeners_have_one_that_takes_everything() {
         for (routes, listeners, expected) in [
-            (&["* ^/ @web", "* =/login"][..], &["web"][..], &[(0, 1)][..]),
+            (&["* ^/ @web", "* =/login"][..], &["web"][..], &[0][..]),
             (&["* ^/ @web", "* =/login"], &["web", "tls"], &[]),
-            (&["* * @web", "* ^/ @tls", "a.example =/login"], &["web", "tls"], &[(0, 2)]),
-            (&["* ^/ @web,tls", "* =/a", "* =/b @tls"], &["web", "tls"], &[(0, 1)]),
+            (&["* * @web", "* ^/ @tls", "a.example =/login"], &["web", "tls"], &[0, 1]),
+            (&["* ^/ @web,tls", "* =/a", "* =/b @tls"], &["web", "tls"], &[0]),
             (&["* ^/ @web GET", "* =/login"], &["web"], &[]),
             (&["* ^/ @web x-a=1", "* =/login"], &["web"], &[]),
             (&["* ^/a @web", "* =/a/b"], &["web"], &[]),
             (&["a.example ^/ @web", "* =/login"], &["web"], &[]),
             (&["a.example ^/ @web", "a.example,b.example =/login"], &["web"], &[]),
-            (&["a.example,b.example ^/ @web", "a.example =/login"], &["web"], &[(0, 1)]),
+            (&["a.example,b.example ^/ @web", "a.example =/login"], &["web"], &[0]),
+            (
+                &["a.example ^/ @web", "* ^/ @tls", "b.example * @web", "b.example,a.example =/"],
+                &["web", "tls"],
+                &[0, 1, 2],
+            ),
         ] {
             let listeners: Vec<Arc<str>> = listeners.iter().map(|name| Arc::from(*name)).collect();
-            assert_eq!(table(routes).shadowed(&listeners), expected, "{routes:?}");
+            let found = table(routes).shadowed(&listeners);
+            let earlier: Vec<usize> = found.into_iter().flat_map(|(earlier, _)| earlier).collect();
+            assert_eq!(earlier, expected, "{routes:?}");
         }
     }
 
@@ -459,7 +482,7 @@ mod tests {
             "* *",
             "a,a =/y",
         ];
-        assert_eq!(table(&routes).shadowed(&[]), [(0, 2), (3, 4), (5, 6)]);
+        assert_eq!(table(&routes).shadowed(&[]), [(vec![0], 2), (vec![3], 4), (vec![5], 6)]);
     }
 
     #[test]

@@ -52,25 +52,28 @@ impl Compiler {
         }
         let table = Table::build(matchers);
         let listeners: Vec<_> = self.listeners.iter().map(|(name, _)| Arc::clone(name)).collect();
-        let mut shadowed = table.shadowed(&listeners);
-        // One reason for each is enough.
-        shadowed.sort_by_key(|(first, later)| (*later, *first));
-        shadowed.dedup_by_key(|(_, later)| *later);
-        let has_listener =
-            |route| table.matcher(route).is_some_and(|matcher| !matcher.listeners.is_empty());
-        for (first, later) in shadowed {
-            let message = format!("the route `{}` can never be reached", plans[later].name);
-            let help = if has_listener(first) && !has_listener(later) {
-                "name a `listener` here too: routes that name one come before all others"
+        for (earlier, later) in table.shadowed(&listeners) {
+            let has_listener =
+                |route| table.matcher(route).is_some_and(|matcher| !matcher.listeners.is_empty());
+            let by_listeners =
+                earlier.iter().all(|route| has_listener(*route)) && !has_listener(later);
+            let (label, help) = if by_listeners {
+                (
+                    "every listener has a route that takes all requests first",
+                    "name a `listener` here too, so that this route comes first, or remove it",
+                )
             } else {
-                "remove one of the two, or write a more specific `match`"
+                (
+                    "other routes with the same conditions come first",
+                    "remove it, or write a more specific `match`",
+                )
             };
-            self.warn(
-                Problem::warning(Lint::UnreachableRoute, spans[later], message)
-                    .label("matches nothing that the other one leaves")
-                    .also(spans[first], format!("`{}` comes first", plans[first].name))
-                    .help(help),
-            );
+            let message = format!("the route `{}` can never be reached", plans[later].name);
+            let problem = Problem::warning(Lint::UnreachableRoute, spans[later], message);
+            let problem = earlier.iter().fold(problem.label(label), |problem, route| {
+                problem.also(spans[*route], format!("`{}` comes first", plans[*route].name))
+            });
+            self.warn(problem.help(help));
         }
         (plans, table)
     }

@@ -124,6 +124,15 @@ fn routes_that_no_request_gets() {
         )
     };
     check(Lint::UnreachableRoute, &text("path: /login"), &text("listener: web, path: /login"));
+    let two = text("path: /login")
+        .replace("listeners: [", "listeners: [{ name: tls, listen: 8443 }, ")
+        + "  - { name: other, match: { listener: tls }, upstream: app }\n";
+    let drawn = plan(&two).warnings.to_string();
+    for words in
+        ["every listener has a route", "`site` comes first", "`other` comes first", "or remove it"]
+    {
+        assert!(drawn.contains(words), "{words}: {drawn}");
+    }
 }
 
 #[test]

@@ -224,7 +224,11 @@ impl Compiler {
         let longest = spelled(max_wait.value).replace(' ', "");
         let allowed = if apart > self.longest_wait {
             let request = spelled(apart * 2).replace(' ', "");
-            format!(" with `timeouts: {{ request: {request} }}`")
+            if self.has_short_timeout {
+                format!(" and `timeout: {request}`")
+            } else {
+                format!(" and `timeouts: {{ request: {request} }}`")
+            }
         } else {
             String::new()
         };
@@ -234,8 +238,8 @@ impl Compiler {
             Problem::warning(Lint::PacingAboveMaxWait, rate.span, message)
                 .label("of two requests at once the second is rejected")
                 .help(format!(
-                    "write `max_wait: {shown}`{allowed} or longer, or `max_wait: 0s` to space starts \
-                     by rejecting"
+                    "write at least `max_wait: {shown}`{allowed}, or `max_wait: 0s` to space starts by \
+                     rejecting"
                 )),
         );
     }

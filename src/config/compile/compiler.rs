@@ -36,6 +36,8 @@ pub(super) struct Compiler {
     pub(super) are_upstreams_unreadable: bool,
     /// The longest wait that the route's timeout leaves.
     pub(super) longest_wait: Duration,
+    /// Whether the route writes `timeout`, the short form of `timeouts.request`.
+    pub(super) has_short_timeout: bool,
     /// The waits of the route that were longer.
     pub(super) shortened_waits: Vec<SourceSpan>,
     /// The users of each file that routes name, if it can be used, and what its contents hash to.

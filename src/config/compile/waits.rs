@@ -18,6 +18,7 @@ impl Compiler {
     pub(super) fn shorten_waits(&mut self, route: &mut RouteSpec, request: Duration) {
         let most = request / 2;
         self.longest_wait = most;
+        self.has_short_timeout = route.timeout.is_written();
         self.shortened_waits.clear();
         if let Some(pacing) = &mut route.pacing.at {
             self.shorten(&mut pacing.value.max_wait, most);
@@ -40,11 +41,12 @@ impl Compiler {
         if max_wait.written {
             self.shortened_waits.push(max_wait.span);
             let message = "such a wait leaves too little time for the response";
+            let timeout = if self.has_short_timeout { "timeout" } else { "timeouts.request" };
             self.warn(
                 Problem::warning(Lint::WaitAboveTimeout, max_wait.span, message)
-                    .label("longer than half of the route's `timeouts.request`")
+                    .label(format!("longer than half of the route's `{timeout}`"))
                     .help(format!(
-                        "write at most `max_wait: {}`, or a longer `timeouts.request`",
+                        "write at most `max_wait: {}`, or a longer `{timeout}`",
                         spelled(most).replace(' ', "")
                     )),
             );

@@ -192,12 +192,15 @@ fn starts_further_apart_than_the_longest_wait() {
     check(Lint::PacingAboveMaxWait, &rules(&[&rule(2)]), &rules(&[&rule(1)]));
     assert_eq!(found(&plan(&pacing("rate: 1/1s, max_wait: 0s"))), Vec::<String>::new());
     // Half of the route's second is the longest wait, whatever `max_wait` says.
-    let short = |words: &str| pacing(words) + "    timeout: 1s\n";
-    for (words, name, help) in [
-        ("rate: 1/1s", "pacing-above-max-wait", "with `timeouts: { request: 2s }`"),
-        ("rate: 1/1s, max_wait: 5s", "wait-above-timeout", "at most `max_wait: 500ms`"),
+    let short = "timeout: 1s";
+    let long = "timeouts: { request: 1s }";
+    for (words, timeout, name, help) in [
+        ("rate: 1/1s", short, "pacing-above-max-wait", "`max_wait: 1s` and `timeout: 2s`"),
+        ("rate: 1/1s", long, "pacing-above-max-wait", "1s` and `timeouts: { request: 2s }`"),
+        ("rate: 1/1s, max_wait: 5s", short, "wait-above-timeout", "500ms`, or a longer `timeout`"),
+        ("rate: 1/1s, max_wait: 5s", long, "wait-above-timeout", "longer `timeouts.request`"),
     ] {
-        let plan = plan(&short(words));
+        let plan = plan(&format!("{}    {timeout}\n", pacing(words)));
         assert_eq!(found(&plan).len(), 1, "{words}");
         let shown = plan.warnings.to_string();
         assert!(shown.contains(name) && shown.contains(help), "{shown}");

@@ -119,6 +119,7 @@ impl Compiler {
     fn redirect(&mut self, to: &At<&RedirectTo>, status: Option<StatusCode>) -> Option<Redirect> {
         let is_https = to.value.0 == "https";
         let text = if is_https { HTTPS } else { &to.value.0 };
+        self.literal_variables(text, to.span);
         let mut template = self.template(text, to.span, Use::Request);
         let has_query = |piece: &Piece| match piece {
             Piece::Text(text) => text.contains(['?', '#']),

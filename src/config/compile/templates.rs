@@ -15,6 +15,7 @@ use crate::config::{
 };
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
+use std::ops::Range;
 
 /// Where a text stands, which decides about its placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +26,17 @@ pub(super) enum Use {
     Rejection,
 }
 
-/// Variables of nginx and Envoy, with what to do in place of them.
+/// Variables of nginx and Envoy, with what to do in place of them. Of two that begin alike, the
+/// longer one comes first.
 const VARIABLES: &[(&str, &str)] = &[
-    ("$args", "write `{query}`, which begins with the `?`"),
+    ("$args", QUERY),
     ("$document_uri", "write `{path}`"),
     ("$host", "write `{host}`"),
     ("$http_host", "write `{host}`"),
-    ("$is_args", "write `{query}`, which begins with the `?`"),
+    ("$is_args$args", QUERY),
+    ("$is_args", QUERY),
     ("$proxy_add_x_forwarded_for", "remove the field: flowgate writes `X-Forwarded-For` itself"),
-    ("$query_string", "write `{query}`, which begins with the `?`"),
+    ("$query_string", QUERY),
     ("$remote_addr", "write `{client_ip}`"),
     ("$request_id", "write `{request_id}`"),
     ("$request_method", "write `{method}`"),
@@ -45,10 +48,15 @@ const VARIABLES: &[(&str, &str)] = &[
     ("%REQ(", "write `{host}`, `{method}` or `{path}`: other fields have no placeholder"),
 ];
 
+const QUERY: &str = "write `{query}`, which begins with the `?`";
+
+/// Those that hardly any program in a body has as its own.
+const VARIABLES_IN_BODIES: [&str; 4] =
+    ["$http_host", "$proxy_add_x_forwarded_for", "$remote_addr", "$request_uri"];
+
 impl Compiler {
     /// Compiles a text; what is wrong with its placeholders has been reported then.
     pub(super) fn template(&mut self, text: &str, span: SourceSpan, used: Use) -> Template {
-        self.literal_variables(text, span);
         let mut pieces: Vec<Piece> = Vec::new();
         for token in tokens(text) {
             match token {
@@ -68,22 +76,29 @@ impl Compiler {
         Template(pieces.into())
     }
 
-    /// Warns of variables of other gateways.
-    fn literal_variables(&mut self, text: &str, span: SourceSpan) {
-        if !text.contains(['$', '%']) {
-            return;
-        }
-        let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        for (variable, help) in VARIABLES {
-            let ends = |(at, _): (usize, &str)| {
-                variable.starts_with('%') || !text[at + variable.len()..].starts_with(is_in_word)
-            };
-            if text.match_indices(variable).any(ends) {
-                let message =
-                    format!("`{variable}` is not a placeholder: flowgate sends it as it is");
-                let span = self.span_of(variable, span);
-                self.warn(Problem::warning(Lint::LiteralVariable, span, message).help(*help));
+    /// Warns of variables of other gateways in a text that is no body.
+    pub(super) fn literal_variables(&mut self, text: &str, span: SourceSpan) {
+        self.literal_variables_of(text, span, |_| true);
+    }
+
+    fn literal_variables_of(
+        &mut self,
+        text: &str,
+        span: SourceSpan,
+        is_meant: impl Fn(&str) -> bool,
+    ) {
+        let mut found: Vec<&str> = Vec::new();
+        for (_, variable, help) in variables(text) {
+            if found.contains(&variable) || !is_meant(variable) {
+                continue;
             }
+            found.push(variable);
+            let message = format!("`{variable}` is not a placeholder: flowgate sends it as it is");
+            let span = self.span_found(span, |text| {
+                let (at, ..) = variables(text).find(|(_, other, _)| *other == variable)?;
+                Some(at..at + variable.len())
+            });
+            self.warn(Problem::warning(Lint::LiteralVariable, span, message).help(help));
         }
     }
 
@@ -121,12 +136,23 @@ impl Compiler {
     /// Returns where `part` stands in the value at `span`, or that span if it is written
     /// in another way there.
     fn span_of(&self, part: &str, span: SourceSpan) -> SourceSpan {
+        self.span_found(span, |text| text.find(part).map(|at| at..at + part.len()))
+    }
+
+    /// Returns the part that `find` finds in the text of the value at `span`, or that span.
+    fn span_found(
+        &self,
+        span: SourceSpan,
+        find: impl FnOnce(&str) -> Option<Range<usize>>,
+    ) -> SourceSpan {
         if self.substitutions.at(span).is_some() {
             return span;
         }
         let range = span.range();
-        let found = self.text.get(range.clone()).and_then(|text| text.find(part));
-        found.map_or(span, |at| SourceSpan::of(range.start + at..range.start + at + part.len()))
+        let found = self.text.get(range.clone()).and_then(find);
+        found.map_or(span, |found| {
+            SourceSpan::of(range.start + found.start..range.start + found.end)
+        })
     }
 
     pub(super) fn header_text(
@@ -136,6 +162,7 @@ impl Compiler {
         used: Use,
     ) -> HeaderText {
         let Ok(text) = value.0.to_str() else { return Text::Plain(value.0.clone()) };
+        self.literal_variables(text, span);
         let template = self.template(text, span, used);
         plain(template, |text| HeaderValue::try_from(text).unwrap_or_else(|_| value.0.clone()))
     }
@@ -174,6 +201,7 @@ impl Compiler {
         span: SourceSpan,
         (content_type, used): (Option<HeaderText>, Use),
     ) -> Body {
+        self.literal_variables_of(text, span, |name| VARIABLES_IN_BODIES.contains(&name));
         let template = self.template(text, span, used);
         let is_json =
             matches!(template.0.first(), Some(Piece::Text(text)) if text.starts_with(['{', '[']));
@@ -188,6 +216,23 @@ impl Compiler {
         };
         Body { text: plain(template, Bytes::from), content_type, syntax }
     }
+}
+
+/// Returns the variables of other gateways in `text`: where each stands, its name, and what to
+/// write in its place.
+fn variables(text: &str) -> impl Iterator<Item = (usize, &'static str, &'static str)> {
+    let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut next = 0;
+    text.match_indices(['$', '%']).filter_map(move |(at, sign)| {
+        let rest = &text[at..];
+        let is_here = |(name, _): &&(&str, &str)| {
+            let after = rest.strip_prefix(*name);
+            after.is_some_and(|after| sign == "%" || !after.starts_with(is_in_word))
+        };
+        let (name, help) = VARIABLES.iter().find(is_here).filter(|_| at >= next)?;
+        next = at + name.len();
+        Some((at, *name, *help))
+    })
 }
 
 /// Returns a text that is ready if it has no placeholders.

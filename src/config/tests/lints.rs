@@ -94,9 +94,14 @@ fn variables_of_other_gateways_where_placeholders_stand() {
     for (faulty, sound) in [
         (set("$remote_addr"), set("{client_ip}")),
         (set("%REQ(x-b)%"), set("%REQUEST")),
-        (reject("of $host!"), reject("of $hosts, $hostname, $ and 5%")),
+        (set("of $host!"), set("of $hosts, $hostname, $ and 5%")),
+        (reject("of $http_host!"), reject("of $http_hosts, $ and 5%")),
         (route("redirect: 'https://a$request_uri'"), route("redirect: 'https://a{path}{query}'")),
-        (route("respond: { body: '$scheme' }"), route("respond: { body: '$PATH' }")),
+        (
+            route("respond: { body: '$remote_addr' }"),
+            route("respond: { body: 'query($uri: String) { a(host: $host) }' }"),
+        ),
+        (route("redirect: 'https://a$is_args$args'"), route("redirect: 'https://a{query}'")),
     ] {
         check(Lint::LiteralVariable, &faulty, &sound);
     }
@@ -104,6 +109,11 @@ fn variables_of_other_gateways_where_placeholders_stand() {
     for help in ["write `{host}`", "write `{path}{query}`"] {
         assert!(both.contains(help), "{both}");
     }
+    let text = set("$hosts $host");
+    let warnings = plan(&text).warnings;
+    let column = warnings.list().next().map(|warning| warning.column);
+    let line = text.lines().find(|line| line.contains("$host")).unwrap_or_default();
+    assert_eq!(column, line.find("$host'").map(|at| at + 1), "{warnings}");
 }
 
 #[test]

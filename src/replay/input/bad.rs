@@ -30,14 +30,19 @@ impl BadLines {
     pub(super) fn note(&mut self, input: &str, line: u64, reason: &str) {
         self.count += 1;
         if self.shown.len() < MOST_SHOWN {
-            // It may contain control characters of the line.
-            let mut clean = String::with_capacity(reason.len());
-            for c in reason.chars() {
-                if c.is_control() { clean.extend(c.escape_debug()) } else { clean.push(c) }
-            }
-            let reason = clean;
-            self.shown.push(BadLine { input: input.to_owned(), line, reason });
+            self.shown.push(BadLine::new(input, line, reason));
         }
+    }
+}
+
+impl BadLine {
+    pub(super) fn new(input: &str, line: u64, reason: &str) -> Self {
+        // It may contain control characters of the line.
+        let mut clean = String::with_capacity(reason.len());
+        for c in reason.chars() {
+            if c.is_control() { clean.extend(c.escape_debug()) } else { clean.push(c) }
+        }
+        Self { input: input.to_owned(), line, reason: clean }
     }
 }
 

@@ -86,5 +86,18 @@ mod tests {
         let text = "{\"stream\":{\"requests\":-1}}\n{\"stream\":5}\n";
         let error = Inputs::read("a", Format::Flowgate, text.as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with("no line of a can be read: a:1: "), "{error}");
+        assert!(!error.contains("--format"), "the format is given: {error}");
+    }
+
+    #[test]
+    fn a_log_without_a_readable_line_is_rejected_whatever_the_others_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["a.log", "b.log"].map(|name| folder.path().join(name));
+        let request = REQUEST.replace('\n', "");
+        fs::write(&names[0], format!("{request}\n{}", "bad\n".repeat(9))).unwrap();
+        fs::write(&names[1], "bad\n").unwrap();
+        let opened = Inputs::open(&names, Some(Format::Flowgate), &mut |_| {});
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains("b.log can be read: ") && error.contains("b.log:1: "), "{error}");
     }
 }

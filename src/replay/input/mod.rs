@@ -91,11 +91,14 @@ pub enum InputError {
     },
     /// It has lines, and none of them can be read.
     #[error(
-        "no line of {} can be read: {first}; name another format with `--format`", first.input
+        "no line of {} can be read: {first}{}", first.input,
+        if *is_guessed { "; name another format with `--format`" } else { "" }
     )]
     NoLine {
         /// The first of them.
         first: BadLine,
+        /// Whether its format was detected, not named.
+        is_guessed: bool,
     },
     /// Events and logs have different clocks.
     #[error("events cannot be merged with logs, whose times are of another clock: {name}")]
@@ -109,6 +112,8 @@ struct Input {
     name: String,
     number: u32,
     format: Format,
+    /// Whether the format was detected.
+    is_guessed: bool,
     lines: Lines,
     /// Arrivals so far.
     arrivals: u64,
@@ -226,6 +231,7 @@ impl Inputs {
             let mut stream = None;
             let lines_before = self.lines;
             let bad_before = self.bad.count;
+            let mut first_bad = None;
             loop {
                 if self.lines.is_multiple_of(STEP) {
                     on_bytes(self.bytes());
@@ -268,13 +274,14 @@ impl Inputs {
                 };
                 self.lines += 1;
                 self.bad.note(&log.name, log.lines.number, &reason);
+                first_bad.get_or_insert_with(|| BadLine::new(&log.name, log.lines.number, &reason));
             }
             let lines = self.lines - lines_before;
             if lines > 0
                 && lines == self.bad.count - bad_before
-                && let Some(first) = self.bad.shown.iter().find(|bad| bad.input == log.name)
+                && let Some(first) = first_bad
             {
-                return Err(InputError::NoLine { first: first.clone() });
+                return Err(InputError::NoLine { first, is_guessed: log.is_guessed });
             }
             if let Some(stream) = stream {
                 self.left_out.lost += stream.lost;
@@ -339,6 +346,7 @@ impl Input {
         let name = path.display().to_string();
         let failed = |source| InputError::Io { name: name.clone(), source };
         let mut lines = Lines::open(path, meter).map_err(failed)?;
+        let is_guessed = format.is_none();
         let format = match format {
             Some(format) => format,
             None => match detect(&mut lines).map_err(failed)? {
@@ -347,12 +355,13 @@ impl Input {
                 None => return Err(InputError::Unknown { name }),
             },
         };
-        Ok(Self::new(name, number, format, lines))
+        Ok(Self { is_guessed, ..Self::new(name, number, format, lines) })
     }
 
     fn new(name: String, number: u32, format: Format, lines: Lines) -> Self {
         let latest = Instant::EPOCH;
-        Self { name, number, format, lines, arrivals: 0, head: None, latest }
+        let is_guessed = false;
+        Self { name, number, format, is_guessed, lines, arrivals: 0, head: None, latest }
     }
 
     /// Parses the current line; `None` if it is blank.

@@ -63,13 +63,14 @@ impl FieldKind {
             return kind;
         }
         let is_framing = matches!(kind, Self::ContentLength | Self::TransferEncoding);
-        let with_hyphens = || name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte });
-        if is_framing
-            && with_hyphens().map(|byte| byte | 0x20).eq(known.bytes().map(|byte| byte | 0x20))
-        {
-            return Self::UnderscoreFraming;
+        let is_alike = |(byte, known): (&u8, &u8)| {
+            byte.eq_ignore_ascii_case(known) || (*byte == b'_' && *known == b'-')
+        };
+        if is_framing && name.iter().zip(known.as_bytes()).all(is_alike) {
+            Self::UnderscoreFraming
+        } else {
+            Self::EndToEnd
         }
-        Self::EndToEnd
     }
 
     /// Whether the next neighbour alone is meant, as it is by what frames the body.

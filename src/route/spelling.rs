@@ -83,8 +83,8 @@ fn is_plain(byte: u8) -> bool {
 /// as parsers of URLs take what follows two for a host.
 pub fn sent_path(path: &str) -> Option<String> {
     let is_dot = |segment: &str| decoded(segment.as_bytes()).eq([b'.']);
-    let has_parts = path.starts_with("//") || path.split('/').any(is_dot);
-    if !path.starts_with('/') || !has_parts {
+    let is_changed = path.starts_with("//") || path.split('/').any(is_dot);
+    if !path.starts_with('/') || !is_changed {
         return None;
     }
     let mut kept = String::with_capacity(path.len());
@@ -118,8 +118,8 @@ pub fn without_parameters(path: &str) -> String {
 }
 
 /// Returns why servers may read `path` differently, or `None`: a backslash, a control character, an
-/// escape `%u0061`, a segment `..` (also encoded, or beside an encoded slash or `;`), or `.` beside one of the latter
-/// two.
+/// escape `%u0061`, a segment `..` (also encoded, or beside an encoded slash or `;`), or `.` beside
+/// one of the latter two.
 ///
 /// An encoded slash alone is not reported: see [`has_encoded_slash`].
 pub fn dangerous_path(path: &str) -> Option<&'static str> {
@@ -144,7 +144,8 @@ pub fn dangerous_path(path: &str) -> Option<&'static str> {
     path.split('/').any(has_dot_segment).then_some("a dot segment")
 }
 
-/// Returns whether `text` is an escape such as `%u0061`, which is none by RFC 3986; Jetty 9 and IIS decode it.
+/// Returns whether `text` is an escape such as `%u0061`, which Jetty 9 and IIS decode. It is none by
+/// RFC 3986.
 fn is_unicode_escape(text: &[u8]) -> bool {
     matches!(text, [b'%', b'u' | b'U', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit))
 }

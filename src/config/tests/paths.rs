@@ -103,7 +103,8 @@ fn a_path_without_a_route_stays_without_one() {
 }
 
 proptest! {
-    /// The servers of this test take what follows two slashes for a host, remove parameters, and merge slashes.
+    /// The servers of this test take what follows two slashes for a host, remove parameters, and
+    /// merge slashes.
     #[test]
     fn no_host_and_no_parameter_avoids_a_route_with_rules(
         routes in vec((vec(select(vec!["a", "b"]), 1..4), any::<bool>(), any::<bool>()), 1..6),

@@ -208,7 +208,7 @@ impl Body for RequestBody {
                         None => trailers.clear(),
                     }
                     if trailers.is_empty() {
-                        // Some servers of HTTP/2 end the connection, of all its requests, at a frame without fields.
+                        // Some HTTP/2 servers end the whole connection at a frame without fields.
                         body.upload.set(upload::DONE);
                         return Poll::Ready(None);
                     }

@@ -29,6 +29,8 @@ use tokio::{net::TcpStream, runtime};
 
 use ::http as http_types;
 
+const REFUSED_STREAM: u32 = 7;
+
 /// The times are long, so that a busy machine opens no other connection.
 fn text(url: &str, more: &str, route: &str) -> String {
     format!(
@@ -271,7 +273,6 @@ fn a_new_connection_that_is_closed_before_the_answer_is_a_reset_to_retry() {
 /// Returns a server that reads bodies up to 16 MiB, and refuses the first requests without
 /// processing them; it counts what arrives.
 fn refusing(first: usize) -> (Script, Arc<AtomicUsize>) {
-    const REFUSED_STREAM: u32 = 7;
     let arrived = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&arrived);
     // SETTINGS_INITIAL_WINDOW_SIZE.
@@ -378,12 +379,44 @@ fn a_large_body_is_sent_again_and_a_server_that_is_back_soon_is_waited_for() {
 }
 
 #[test]
-fn a_body_that_is_too_large_to_be_kept_is_not_sent_again() {
+fn a_body_of_several_mebibytes_is_sent_again() {
     let (server, arrived) = refusing(1);
     let gateway = prior_knowledge(server.address, "");
-    assert_eq!(post(&gateway, &"x".repeat(2 << 20)), 502);
-    assert_eq!(arrived.load(Ordering::SeqCst), 1);
-    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    assert_eq!(post(&gateway, &"x".repeat(6 << 20)), 200);
+    assert_eq!(arrived.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_body_is_kept_until_the_server_has_read_more_of_it_than_there_is_room_for() {
+    const PING: u8 = 6;
+    const BODY: usize = 12 << 20;
+    // The first connection refuses its request at the ping, and the second when it has read all.
+    let server = scripted(&[0, 4, 1, 0, 0, 0], |connection, mut frames| {
+        let mut length = 0;
+        let mut stream = 0;
+        while length < BODY {
+            let Some(frame) = frames.read() else { return };
+            match frame.kind {
+                PING if connection == 0 => break,
+                PING if frame.flags == 0 => frames.write(PING, 1, 0, &frame.payload),
+                HEADERS => stream = frame.stream,
+                DATA => length += frame.payload.len(),
+                _ => {}
+            }
+        }
+        if connection < 2 {
+            frames.reset(stream, REFUSED_STREAM);
+        } else {
+            frames.answer(stream, b"ok");
+        }
+        frames.request();
+    });
+    let gateway = prior_knowledge(server.address, "");
+    let body = "x".repeat(BODY);
+    assert_eq!(post(&gateway, &body), 502);
+    assert_eq!(server.connections(), 2);
+    assert_eq!(post(&gateway, &body), 200);
+    assert_eq!(server.connections(), 3);
 }
 
 #[test]

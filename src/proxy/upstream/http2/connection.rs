@@ -2,6 +2,7 @@
 
 use super::{
     counted_io::{CountedIo, Written},
+    pings::Pings,
     sending::Total,
 };
 use crate::flow::Instant;
@@ -47,6 +48,7 @@ pub(crate) struct Connection {
     idle_since: AtomicU64,
     /// How much is kept of the bodies that it carries.
     pub(super) kept: Total,
+    pub(super) pings: Arc<Pings>,
 }
 
 impl Connection {
@@ -59,7 +61,7 @@ impl Connection {
     ) -> io::Result<Arc<Self>> {
         let written = Written::default();
         let list = settings.limits.header_bytes + EXPLAINED_BYTES;
-        let (sender, driver) = Builder::new()
+        let (sender, mut driver) = Builder::new()
             .enable_push(false)
             .initial_max_send_streams(streams)
             .initial_window_size(STREAM_WINDOW)
@@ -69,6 +71,7 @@ impl Connection {
             .handshake(CountedIo::new(stream, &written))
             .await
             .map_err(io::Error::other)?;
+        let pings = Arc::new(Pings::new(driver.ping_pong()));
         tokio::spawn(async move {
             // Ends with the connection, or when no request and no pool has it any more. Requests
             // learn of its end.
@@ -83,6 +86,7 @@ impl Connection {
             is_used: AtomicBool::new(true),
             idle_since: AtomicU64::new(0),
             kept: Total::default(),
+            pings,
         }))
     }
 

@@ -5,6 +5,7 @@
 
 mod connection;
 mod counted_io;
+mod pings;
 pub(crate) mod pool;
 mod sending;
 mod stream;

@@ -1,9 +1,11 @@
 //! The body of a request on its way, which can be taken back.
 //!
 //! A server may refuse a stream that it has not processed. So what was sent of a body is kept until
-//! the answer begins: up to [`KEPT_MAX`], and all requests of a connection together [`TOTAL_MAX`]
-//! beyond [`KEPT_MIN`] of each.
+//! the answer begins: [`KEPT_MIN`] of each, and [`KEPT_MAX`] beyond that of all requests of a
+//! connection. A body that needs more waits for the server to acknowledge a ping, and is kept no
+//! longer: the server has read the request by then, and has not refused it.
 
+use super::pings::Pings;
 use crate::proxy::body::{
     request_body::{Again, Cut, RequestBody},
     upload_buffer::UploadPart,
@@ -19,16 +21,13 @@ use core::{
 use h2::{Reason, SendStream};
 use http_body::{Body as _, Frame};
 use std::sync::Arc;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
-/// How much of a body that was sent is kept, to send it again, in bytes: servers read so much ahead.
-const KEPT_MAX: usize = 1024 * 1024;
-
-/// How much of each body is kept in any case.
+/// How much of each body that was sent is kept in any case, to send it again, in bytes.
 const KEPT_MIN: usize = 64 * 1024;
 
 /// How much is kept beyond that of all bodies of a connection.
-const TOTAL_MAX: usize = 8 * 1024 * 1024;
+const KEPT_MAX: usize = 8 * 1024 * 1024;
 
 /// How much is kept now of a connection's bodies beyond [`KEPT_MIN`].
 pub(super) type Total = Arc<AtomicUsize>;
@@ -42,8 +41,11 @@ pub(super) struct Sending {
     waiting: Option<(UploadPart, bool)>,
     /// Whether no more of it is sent.
     is_over: bool,
-    /// What was sent of it; `None` if that was too much, or will not be needed.
+    /// What was sent of it; `None` once it will not be needed.
     kept: Option<Kept>,
+    pings: Arc<Pings>,
+    /// Ready when the server has acknowledged a ping.
+    acknowledged: Option<JoinHandle<()>>,
 }
 
 /// What was sent of a body.
@@ -62,12 +64,20 @@ impl Sending {
         stream: SendStream<UploadPart>,
         body: RequestBody,
         total: &Total,
+        pings: &Arc<Pings>,
     ) -> Option<Self> {
         if matches!(body, RequestBody::Empty) {
             return None;
         }
-        let kept = Kept { parts: Vec::new(), bytes: 0, counted: 0, total: Arc::clone(total) };
-        Some(Self { stream, body, waiting: None, is_over: false, kept: Some(kept) })
+        Some(Self {
+            stream,
+            body,
+            waiting: None,
+            is_over: false,
+            kept: Some(Kept::new(total)),
+            pings: Arc::clone(pings),
+            acknowledged: None,
+        })
     }
 
     /// Polls until all of the body was sent, as fast as the server takes it. If it takes no more, its
@@ -79,7 +89,7 @@ impl Sending {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Cut>> {
         loop {
             if let Some((part, is_last)) = self.waiting.take() {
-                if !self.is_over && self.poll_room(context).is_pending() {
+                if self.poll_kept(context).is_pending() || self.poll_room(context).is_pending() {
                     self.waiting = Some((part, is_last));
                     return Poll::Pending;
                 }
@@ -101,9 +111,35 @@ impl Sending {
         }
     }
 
+    /// Polls until the part that was kept last may be sent: there is room to keep it, or it is not
+    /// needed.
+    fn poll_kept(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.needs_much()) else {
+            return Poll::Ready(());
+        };
+        let pings = &self.pings;
+        let acknowledged = self.acknowledged.get_or_insert_with(|| {
+            let pings = Arc::clone(pings);
+            tokio::spawn(async move { pings.round_trip().await })
+        });
+        if Pin::new(acknowledged).poll(context).is_pending() {
+            return if kept.fits() { Poll::Ready(()) } else { Poll::Pending };
+        }
+        self.acknowledged = None;
+        // What the server said before may have been read together with its acknowledgment.
+        self.is_over |= self.stream.poll_reset(context).is_ready();
+        if !self.is_over {
+            self.kept = None;
+        }
+        Poll::Ready(())
+    }
+
     /// Polls until the server takes a part. Room is reserved only for a part that is there: a byte of
     /// the connection's window that an idle body holds could keep all others waiting.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_over {
+            return Poll::Ready(());
+        }
         self.stream.reserve_capacity(1);
         while !self.is_over && self.stream.capacity() == 0 {
             // Without capacity to come the stream is over.
@@ -116,7 +152,9 @@ impl Sending {
     /// Takes the next part of the body. What is empty, and trailers, need no room.
     fn take(&mut self, frame: Frame<UploadPart>) {
         let is_last = self.body.is_end_stream();
-        self.kept.take_if(|kept| !kept.keep(&frame));
+        if let Some(kept) = &mut self.kept {
+            kept.keep(&frame);
+        }
         match frame.into_data() {
             Ok(part) if part.bytes().is_empty() && !is_last => {}
             Ok(part) if part.bytes().is_empty() => self.send(part, is_last),
@@ -157,6 +195,8 @@ impl Sending {
     /// Notes that the answer has begun, so that the body will not be sent again.
     pub(super) fn settle(&mut self) {
         self.kept = None;
+        self.acknowledged = None;
+        self.pings.note_response();
     }
 }
 
@@ -168,27 +208,38 @@ impl Drop for Sending {
 }
 
 impl Kept {
-    /// Keeps a part that is about to be sent. Returns whether that may be so much.
-    fn keep(&mut self, frame: &Frame<UploadPart>) -> bool {
+    fn new(total: &Total) -> Self {
+        Self { parts: Vec::new(), bytes: 0, counted: 0, total: Arc::clone(total) }
+    }
+
+    /// Keeps a part that is about to be sent.
+    fn keep(&mut self, frame: &Frame<UploadPart>) {
         if let Some(part) = frame.data_ref() {
             // Small parts take more memory than they have bytes.
-            self.bytes += part.bytes().len() + size_of::<Again>();
+            self.count(part.bytes().len() + size_of::<Again>());
             self.parts.push(Again::Data(part.bytes().clone()));
         } else if let Some(trailers) = frame.trailers_ref() {
             self.parts.push(Again::Trailers(trailers.clone()));
         }
-        self.fits()
     }
 
-    /// Counts what is kept, and returns whether that may be so much.
-    fn fits(&mut self) -> bool {
+    fn count(&mut self, bytes: usize) {
+        self.bytes += bytes;
         let more = self.bytes.saturating_sub(KEPT_MIN) - self.counted;
-        if more == 0 {
-            return true;
+        if more > 0 {
+            self.counted += more;
+            self.total.fetch_add(more, Relaxed);
         }
-        self.counted += more;
-        let before = self.total.fetch_add(more, Relaxed);
-        before + more <= TOTAL_MAX && self.bytes <= KEPT_MAX
+    }
+
+    /// Whether a ping is due, so that its acknowledgment comes before the room ends.
+    fn needs_much(&self) -> bool {
+        self.counted > 0 && self.total.load(Relaxed) > KEPT_MAX / 2
+    }
+
+    /// Whether it may be so much.
+    fn fits(&self) -> bool {
+        self.counted == 0 || self.total.load(Relaxed) <= KEPT_MAX
     }
 }
 
@@ -205,23 +256,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_bounded_for_each_body_and_for_all_together() {
+    fn what_is_kept_is_bounded_for_all_together_beyond_a_little_of_each() {
         let total = Total::default();
-        let kept = |bytes| Kept { parts: Vec::new(), bytes, counted: 0, total: Arc::clone(&total) };
-        assert!(!kept(KEPT_MAX + 1).fits());
-        let most = TOTAL_MAX / (KEPT_MAX - KEPT_MIN);
-        let mut all: Vec<_> = (0..=most).map(|_| kept(KEPT_MAX)).collect();
-        let fitting = all.iter_mut().map(Kept::fits).filter(|fits| *fits).count();
-        assert_eq!(fitting, most);
-        assert!(kept(KEPT_MIN).fits(), "a small body always is");
-        all.clear();
-        let mut growing = kept(KEPT_MIN);
-        for bytes in [KEPT_MIN, KEPT_MIN + 1, KEPT_MAX] {
-            growing.bytes = bytes;
-            assert!(growing.fits());
-            assert_eq!(growing.counted, bytes - KEPT_MIN);
-        }
-        drop(growing);
+        let kept = |bytes| {
+            let mut kept = Kept::new(&total);
+            kept.count(bytes);
+            kept
+        };
+        let half = kept(KEPT_MAX / 2 + KEPT_MIN);
+        assert!(!half.needs_much());
+        let more = kept(KEPT_MIN + 1);
+        assert!(half.needs_much() && more.needs_much() && more.fits());
+        let most = kept(KEPT_MAX / 2 + KEPT_MIN - 1);
+        assert!(most.fits());
+        let mut small = kept(KEPT_MIN);
+        assert_eq!(total.load(Relaxed), KEPT_MAX);
+        small.count(1);
+        assert!(!most.fits() && !small.fits());
+        let smallest = kept(KEPT_MIN);
+        assert!(smallest.fits() && !smallest.needs_much(), "a small body always fits");
+        drop(small);
+        assert!(most.fits());
+        drop((half, more, most, smallest));
         assert_eq!(total.load(Relaxed), 0);
     }
 }

@@ -98,7 +98,8 @@ impl Stream {
         match self.connection.sender().send_request(head, body.is_end_stream()) {
             Ok((response, stream)) => {
                 self.response = Some(response);
-                self.sending = Sending::new(stream, body, &self.connection.kept);
+                let connection = &self.connection;
+                self.sending = Sending::new(stream, body, &connection.kept, &connection.pings);
                 Ok(())
             }
             Err(error) if error.is_io() || error.is_go_away() => {
@@ -345,42 +346,109 @@ fn is_refused(error: &h2::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::{tests::live, upstream::connection_settings::ConnectionSettings};
-    use tokio::io::AsyncReadExt as _;
+    use crate::clock::Clock;
+    use crate::proxy::{
+        body::{
+            client_body::{ClientBody, channel},
+            request_body::Again,
+        },
+        tests::live,
+        upstream::connection_settings::ConnectionSettings,
+    };
+    use core::{task::Waker, time::Duration};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
+        time::timeout,
+    };
 
-    /// Sends a POST over a connection that its server ends, and returns whether the server has not
-    /// processed it. The server has `read` something of the POST, or not.
-    async fn is_unprocessed(read: bool) -> bool {
+    /// Begins a POST over a new connection, and returns it with the server's side, which has written
+    /// `server_preface` and read what the connection begins with.
+    async fn begun(parts: usize, server_preface: &[u8]) -> (Stream, DuplexStream) {
         let (_, live) = live(
             "listeners: [{ name: web, listen: '127.0.0.1:0' }]\n\
              upstreams: [{ name: up, servers: [{ url: 'http://127.0.0.1:9' }], protocol: h2 }]\n\
              routes: [{ name: all, match: { path_prefix: / }, upstream: up }]\n",
         );
-        let upstream = Arc::clone(&live.load().upstreams[0]);
+        let live = live.load();
+        let upstream = Arc::clone(&live.upstreams[0]);
         let server = Arc::clone(&upstream.servers()[0]);
         let (near, mut far) = tokio::io::duplex(64 * 1024);
         let settings = ConnectionSettings::of(&server, &upstream);
         let connection = Connection::open(Box::new(near), settings, 100).await.expect("begun");
+        far.write_all(server_preface).await.expect("no error");
         let mut bytes = vec![0; 64 * 1024];
         // The preface, and whatever else a connection begins with.
         tokio::task::yield_now().await;
         assert!(far.read(&mut bytes).await.expect("no error") > 24);
         tokio::task::yield_now().await;
-        let mut stream = Stream::on(&connection, &Arc::default(), &server);
+        let mut body = RequestBody::Empty;
+        if parts > 0 {
+            let (sender, incoming) = channel(None, &Context::from_waker(Waker::noop()));
+            let incoming = ClientBody::Http1(incoming);
+            let clock = Clock::start();
+            body = RequestBody::new(incoming, &live.routes[0], None, (&clock, None), None);
+            body.begin_again(vec![PART; parts].into_iter().map(Again::Data).collect());
+            sender.end(None);
+        }
+        let mut stream = *Stream::on(&connection, &Arc::default(), &server);
         let request = http::Request::post("/").header(HOST, "shop.test").body(RequestBody::Empty);
         let request = request.expect("whole").into();
-        stream.begin(&request, RequestBody::Empty).map_err(|_| ()).expect("a stream");
-        if read {
-            assert!(far.read(&mut bytes).await.expect("no error") > 0);
-        }
-        drop(far);
+        stream.begin(&request, body).map_err(|_| ()).expect("a stream");
+        (stream, far)
+    }
+
+    async fn is_unprocessed(stream: &mut Stream) -> bool {
         let unanswered = poll_fn(|context| stream.poll_answer(context)).await.err();
         unanswered.expect("no answer").unprocessed.is_some()
     }
 
     #[tokio::test]
     async fn a_post_is_sent_again_only_if_nothing_of_it_was_written() {
-        assert!(is_unprocessed(false).await);
-        assert!(!is_unprocessed(true).await);
+        for is_read in [false, true] {
+            let (mut stream, mut far) = begun(0, &[]).await;
+            if is_read {
+                assert!(far.read(&mut [0; 1024]).await.expect("no error") > 0);
+            }
+            drop(far);
+            assert_eq!(is_unprocessed(&mut stream).await, !is_read);
+        }
+    }
+
+    const MIB: usize = 1024 * 1024;
+
+    const PART: Bytes = Bytes::from_static(&[b'x'; MIB / 16]);
+
+    /// A server's SETTINGS_INITIAL_WINDOW_SIZE and WINDOW_UPDATE, both of 16 MiB.
+    const LARGE_WINDOWS: [u8; 28] =
+        [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 4, 8, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+
+    /// RST_STREAM of the first request, with REFUSED_STREAM.
+    const REFUSAL: [u8; 13] = [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7];
+
+    /// Sends 12 MiB to a server that acknowledges no ping, and refuses the request when nothing has
+    /// come for `pause`. Returns how much had come, and whether the request can be sent again.
+    async fn refused_after(pause: Duration) -> (usize, bool) {
+        let (mut stream, mut far) = begun(12 * 16, &LARGE_WINDOWS).await;
+        let server = async move {
+            let mut all = 0;
+            let mut bytes = vec![0; MIB];
+            while let Ok(read) = timeout(pause, far.read(&mut bytes)).await {
+                all += read.expect("no error");
+            }
+            far.write_all(&REFUSAL).await.expect("no error");
+            (all, far)
+        };
+        let ((all, _far), is_unprocessed) = tokio::join!(server, is_unprocessed(&mut stream));
+        (all, is_unprocessed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_waits_for_the_acknowledgment_of_a_ping_as_long_as_it_may() {
+        let (all, is_unprocessed) = refused_after(Duration::from_secs(1)).await;
+        assert!((8 * MIB..=8 * MIB + MIB / 4).contains(&all), "{all}");
+        assert!(is_unprocessed);
+        let (all, is_unprocessed) = refused_after(Duration::from_secs(3)).await;
+        assert!(all > 12 * MIB, "{all}");
+        assert!(!is_unprocessed);
     }
 }

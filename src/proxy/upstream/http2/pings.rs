@@ -1,0 +1,62 @@
+//! Asks a server whether it has read what it was sent. It reads frames in order, and acknowledges a
+//! ping (RFC 9113, 6.7) after all that came before it.
+
+use core::{
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+use h2::{Ping, PingPong};
+use tokio::{sync::Mutex, time::timeout};
+
+/// Pings at most until the next response begins: gRPC servers end a connection at the fourth.
+const PINGS_MAX: u32 = 2;
+
+/// How long a server may take to acknowledge one.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The pings of a connection.
+#[derive(Debug)]
+pub(super) struct Pings {
+    /// How many requests have asked.
+    asked: AtomicU64,
+    /// Pings since a response began.
+    sent: AtomicU32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` after a ping that was not acknowledged.
+    ping_pong: Option<PingPong>,
+    /// Those that had asked when the last ping was sent.
+    acknowledged: u64,
+}
+
+impl Pings {
+    pub(super) fn new(ping_pong: Option<PingPong>) -> Self {
+        let state = Mutex::new(State { ping_pong, acknowledged: 0 });
+        Self { asked: AtomicU64::new(0), sent: AtomicU32::new(0), state }
+    }
+
+    /// Notes that the server has begun a response.
+    pub(super) fn note_response(&self) {
+        self.sent.store(0, Relaxed);
+    }
+
+    /// Waits until the server has read what it was sent before this call, or cannot be asked. To be
+    /// polled to its end.
+    pub(super) async fn round_trip(&self) {
+        let number = self.asked.fetch_add(1, Relaxed) + 1;
+        let mut state = self.state.lock().await;
+        if state.acknowledged >= number || self.sent.load(Relaxed) >= PINGS_MAX {
+            return;
+        }
+        let Some(ping_pong) = &mut state.ping_pong else { return };
+        self.sent.fetch_add(1, Relaxed);
+        let asked = self.asked.load(Relaxed);
+        match timeout(PATIENCE, ping_pong.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => state.acknowledged = asked,
+            _ => state.ping_pong = None,
+        }
+    }
+}

@@ -12,8 +12,8 @@ use crate::{
     key_names::KeyNames,
     meter::Counters,
     proxy::{
-        ClientConnections, Connections, Connector, DateCache, Descriptors, Passwords, Pools,
-        RequestIdMaker, RequestLog, TimeoutLog, Worker,
+        BodyMemory, ClientConnections, Connections, Connector, DateCache, Descriptors, Passwords,
+        Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker,
     },
     rejections::Rejections,
     traces::{Recorder, SpanQueue},
@@ -71,6 +71,7 @@ pub(super) fn start_workers(
                 connections: Connections::default(),
                 timeout_log: TimeoutLog::default(),
                 dates: DateCache::default(),
+                bodies: BodyMemory::default(),
                 request_ids: RequestIdMaker::default(),
                 traces: Recorder::new(spans),
                 seed,

@@ -9,6 +9,7 @@ use crate::proxy::{
     peer::Peer,
     placeholders::Values,
     request_log::FailedAttempt,
+    response::rate_limit_headers::RateLimitFields,
     shown_keys::ShownKeys,
     timeouts::{streams::Stream, timeout::Timeout},
     upstream::{cause::cause, connection::UpstreamConnection, error::UpstreamError, lease::Lease},
@@ -29,7 +30,7 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
-use http::{HeaderName, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use std::sync::Arc;
 
@@ -61,8 +62,8 @@ pub(crate) struct Completion {
     pub(crate) attempts: u32,
     /// What the route's placeholders stand for, if it has any.
     pub(crate) values: Option<Box<Values>>,
-    /// The fields of its head that describe quotas, in the gateway's own words.
-    pub(crate) rate_limit_names: &'static [HeaderName],
+    /// The fields with the client's quotas.
+    pub(crate) quota: Option<RateLimitFields>,
     /// Of the answer that was begun.
     status: Option<StatusCode>,
     /// When the answer was begun.
@@ -77,6 +78,8 @@ pub(crate) struct Completion {
     pub(crate) timeout: Option<Timeout>,
     /// Whether another completion records the request, as a tunnel's does in HTTP/2.
     silent: bool,
+    /// Whether there is a request.
+    is_begun: bool,
     /// Its stream, in HTTP/2.
     pub(crate) stream: Option<Arc<Stream>>,
 }
@@ -89,28 +92,27 @@ enum Ending {
 }
 
 impl Completion {
-    /// In a box, as it passes through many hands.
-    pub(crate) fn new(
-        peer: Arc<Peer>,
-        method: Method,
-        version: Version,
-        started: Instant,
-    ) -> Box<Self> {
-        Box::new(Self {
+    /// Returns one for a request to come, in a box, as it passes through many hands.
+    pub(crate) fn new(peer: Arc<Peer>) -> Box<Self> {
+        Box::new(Self::unused(peer))
+    }
+
+    fn unused(peer: Arc<Peer>) -> Self {
+        Self {
             peer,
-            version,
             route: None,
             permit: None,
             trial: None,
             shown_keys: None,
             lease: None,
             held: None,
-            method,
-            started,
+            method: Method::GET,
+            version: Version::HTTP_11,
+            started: Instant::EPOCH,
             request_id: None,
             attempts: 0,
             values: None,
-            rate_limit_names: &[],
+            quota: None,
             status: None,
             answered_at: None,
             ending: Ending::Cancelled,
@@ -119,16 +121,32 @@ impl Completion {
             closes: false,
             timeout: None,
             silent: false,
+            is_begun: false,
             stream: None,
-        })
+        }
+    }
+
+    /// Begins a request.
+    pub(crate) fn begin(&mut self, method: Method, version: Version, started: Instant) {
+        self.peer.on_request();
+        self.method = method;
+        self.version = version;
+        self.started = started;
+        self.is_begun = true;
+    }
+
+    /// Ends the request, and returns the memory, without anything of it, for the next one of its
+    /// connection.
+    pub(crate) fn renew(mut self: Box<Self>) -> Box<Self> {
+        let unused = Self::unused(Arc::clone(&self.peer));
+        *self = unused;
+        self
     }
 
     /// Ends an answer of HTTP/2 whose request goes on as a tunnel.
     pub(crate) fn of_head_only(&mut self) -> Box<Self> {
-        let peer = Arc::clone(&self.peer);
-        // Each completion ends a request.
-        peer.on_request();
-        let mut completion = Self::new(peer, self.method.clone(), self.version, self.started);
+        let mut completion = Self::new(Arc::clone(&self.peer));
+        completion.begin(self.method.clone(), self.version, self.started);
         completion.silent = true;
         completion.stream = self.stream.take();
         completion
@@ -347,6 +365,9 @@ fn end_trial(trial: Option<Box<Trial>>, ending: Ending, status: StatusCode, at: 
 
 impl Drop for Completion {
     fn drop(&mut self) {
+        if !self.is_begun {
+            return;
+        }
         let at = match self.ending {
             Ending::Complete { at } => at,
             Ending::Cancelled | Ending::Failed => self.peer.worker.clock.now(),

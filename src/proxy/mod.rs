@@ -33,6 +33,7 @@ pub use downstream::{
 pub use message::{date::DateCache, request_id::RequestIdMaker};
 pub use request::auth::Passwords;
 pub use request_log::RequestLog;
+pub use response::body_memory::BodyMemory;
 pub use timeouts::timeout::TimeoutLog;
 pub(crate) use upstream::balance::owner;
 pub use upstream::{

@@ -18,8 +18,8 @@ mod woken;
 pub(super) use woken::Woken;
 
 use crate::proxy::{
-    Connections, Connector, DateCache, Descriptors, Pools, RequestIdMaker, RequestLog, TimeoutLog,
-    Worker,
+    BodyMemory, Connections, Connector, DateCache, Descriptors, Pools, RequestIdMaker, RequestLog,
+    TimeoutLog, Worker,
     connections::{
         handle::ConnectionHandle,
         options::{ConnectionOptions, Protocol},
@@ -117,6 +117,7 @@ impl TestProxy {
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
             dates: DateCache::default(),
+            bodies: BodyMemory::default(),
             // Their lengths in HTTP/2 depend on their digits.
             request_ids: RequestIdMaker::seeded([3, 4]),
             seed: Seed::new([1, 2]),

@@ -5,6 +5,7 @@ use crate::proxy::{
     message::{date::DateCache, request_id::RequestIdMaker},
     request::auth::Passwords,
     request_log::RequestLog,
+    response::body_memory::BodyMemory,
     timeouts::timeout::TimeoutLog,
     upstream::{connect::Connector, pool::Pools},
 };
@@ -51,6 +52,8 @@ pub struct Worker {
     pub timeout_log: TimeoutLog,
     /// What the field `Date` says.
     pub dates: DateCache,
+    /// Memory for the bodies of rejections.
+    pub bodies: BodyMemory,
     /// Makes the ids of requests.
     pub request_ids: RequestIdMaker,
     /// Says to which traces its requests belong.

@@ -16,8 +16,8 @@ use flowgate::{
     config::{self, AccessLog, Live},
     meter::Counters,
     proxy::{
-        Acceptor, Bound, Connections, Connector, DateCache, Descriptors, ListenerConfig, Passwords,
-        Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker, bind,
+        Acceptor, BodyMemory, Bound, Connections, Connector, DateCache, Descriptors,
+        ListenerConfig, Passwords, Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker, bind,
     },
     route::Seed,
     traces::{self, Recorder},
@@ -64,6 +64,7 @@ where
             connections: Connections::default(),
             timeout_log: TimeoutLog::default(),
             dates: DateCache::default(),
+            bodies: BodyMemory::default(),
             request_ids: RequestIdMaker::default(),
             seed: Seed::random(),
             store: None,

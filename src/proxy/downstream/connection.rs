@@ -7,6 +7,7 @@ use super::{
 };
 use crate::proxy::{
     body::{client_body::ClientBody, extended_connect::translate, upload_buffer::UploadBuffer},
+    completion::Completion,
     connections::{
         activity::{Activity, NextAction},
         options::{ConnectionOptions, Protocol},
@@ -95,7 +96,7 @@ where
         let mut request = request.map(ClientBody::of_stream);
         translate(&mut request);
         let peer = Arc::clone(&served);
-        let begun = begin(Arc::clone(&peer), request.into());
+        let begun = begin(Completion::new(Arc::clone(&peer)), request.into());
         // In a box, as it is large and hyper moves it several times.
         Box::pin(async move {
             let mut response = begun.serve().await;

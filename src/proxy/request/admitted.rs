@@ -11,7 +11,6 @@ use crate::proxy::{
         request_body::RequestBody,
     },
     completion::Completion,
-    connections::options::Protocol,
     message::{
         grpc::{self, is_grpc},
         hop_by_hop::strip_hop_by_hop,
@@ -22,7 +21,6 @@ use crate::proxy::{
         failure::Failure,
         gateway_error::GatewayError,
         own_answer,
-        rate_limit_headers::RateLimitFields,
         reply::error_response,
         response_body::ResponseBody,
         tunnel::{Joined, tunnel},
@@ -40,7 +38,7 @@ use crate::{
 };
 use bytes::Bytes;
 use core::time::Duration;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, Version, header};
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 
@@ -50,10 +48,6 @@ pub(crate) struct AdmittedRequest {
     pub(crate) request: Option<Request<RequestBody>>,
     pub(crate) route: Arc<Route>,
     pub(crate) forward: Forward,
-    /// What the client speaks.
-    pub(crate) protocol: Protocol,
-    /// The fields with the client's quotas.
-    pub(crate) quota: Option<RateLimitFields>,
     /// When it may start.
     pub(crate) start: Instant,
     /// The client's side of a tunnel over HTTP/2.
@@ -71,7 +65,7 @@ const NO_PROTOCOL: Invalid = Invalid {
 
 impl AdmittedRequest {
     /// Waits until the request may start, sends it on and brings the answer back.
-    pub(crate) async fn travel(mut self: Box<Self>) -> Response<ResponseBody> {
+    pub(crate) async fn travel(mut self) -> Response<ResponseBody> {
         if self.start > self.completion.started {
             let clock = self.completion.peer.worker.clock.clone();
             let start = self.start;
@@ -175,7 +169,7 @@ impl AdmittedRequest {
         if let Some(request) = self.request.take() {
             discard(request.body(), self.forward.fields, &mut self.completion);
         }
-        own_answer::answer(&self.route, self.quota.take(), self.completion)
+        own_answer::answer(&self.route, self.completion)
     }
 
     /// Notes the protocol that the request asks for, if the route allows it.
@@ -222,7 +216,7 @@ impl AdmittedRequest {
 
     /// Turns the upstream's answer into the client's.
     fn answer(
-        mut self: Box<Self>,
+        mut self,
         mut response: Response<()>,
         (deadline, is_grpc): (Instant, bool),
     ) -> Response<ResponseBody> {
@@ -239,8 +233,7 @@ impl AdmittedRequest {
         if !fields.are_plain() || matches!(status, NO_CONTENT | UPGRADE_REQUIRED) {
             self.clean(status, headers);
         }
-        if let Some(quota) = self.quota.take() {
-            self.completion.rate_limit_names = quota.fields();
+        if let Some(quota) = &self.completion.quota {
             quota.write(headers, &self.route);
         }
         self.completion.write_id(headers);
@@ -255,7 +248,7 @@ impl AdmittedRequest {
         } else {
             Patience::new(Timeout::Idle, timeouts.idle, deadline)
         };
-        let is_grpc = is_grpc && self.protocol == Protocol::Http2;
+        let is_grpc = is_grpc && self.completion.version == Version::HTTP_2;
         response.map(|()| ResponseBody::upstream(patience, is_grpc, self.completion))
     }
 
@@ -264,7 +257,8 @@ impl AdmittedRequest {
     fn clean(&mut self, status: StatusCode, headers: &mut FieldList) {
         let fields = headers.set();
         // It says which protocol the client must ask for (RFC 9110, 15.5.22).
-        let required = (status == UPGRADE_REQUIRED && self.protocol == Protocol::Http1)
+        let is_http1 = self.completion.version != Version::HTTP_2;
+        let required = (status == UPGRADE_REQUIRED && is_http1)
             .then(|| headers.value(&header::UPGRADE))
             .flatten();
         if fields.has(FieldKind::OtherHop)
@@ -291,7 +285,7 @@ impl AdmittedRequest {
 
     /// Joins the client to the upstream, if both mean the same protocol.
     #[inline(never)]
-    fn switch(mut self: Box<Self>, mut response: Response<()>) -> Response<ResponseBody> {
+    fn switch(mut self, mut response: Response<()>) -> Response<ResponseBody> {
         let agreed = response.headers().get(&header::UPGRADE);
         let agreement = self.forward.upgrade.take().filter(|token| {
             agreed.is_some_and(|agreed| agreed.eq_ignore_ascii_case(token.as_bytes()))
@@ -302,7 +296,7 @@ impl AdmittedRequest {
         let headers = response.headers_mut();
         let fields = headers.set();
         strip_hop_by_hop(headers, fields);
-        if let Some(quota) = self.quota.take() {
+        if let Some(quota) = &self.completion.quota {
             quota.write(headers, &self.route);
         }
         self.completion.write_id(headers);

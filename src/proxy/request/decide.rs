@@ -17,7 +17,6 @@ use crate::proxy::{
         trailers::RequestTrailers, upload_buffer::BodyBuffer,
     },
     completion::Completion,
-    connections::options::Protocol,
     log_entry::LogEntry,
     message::{
         grpc::{self, is_grpc},
@@ -39,15 +38,12 @@ use crate::{
     preview::{Alike, Treatment},
     route::Identity,
 };
-use http::Version;
 use std::sync::Arc;
 
 /// What becomes of a request after the decision.
-///
-/// In boxes, as it is copied on its way into the connection.
 enum Step {
-    Answered(Box<Response<ResponseBody>>),
-    Forward(Box<AdmittedRequest>),
+    Answered(Response<ResponseBody>),
+    Forward(AdmittedRequest),
     /// The store must be asked.
     Ask(Box<PendingDecision>, Box<Arrival>),
 }
@@ -75,7 +71,7 @@ impl Begun {
             Err(unverified) => Box::pin(verify(*unverified)).await,
         };
         match step {
-            Step::Answered(response) => *response,
+            Step::Answered(response) => response,
             Step::Forward(admitted) => admitted.travel().await,
             // In a box for the same reason.
             Step::Ask(pending, arrival) => Box::pin(ask(*pending, *arrival)).await,
@@ -83,9 +79,9 @@ impl Begun {
     }
 }
 
-/// Begins a request: finds its route, and decides about it.
-pub(crate) fn begin(peer: Arc<Peer>, mut request: Request<ClientBody>) -> Begun {
-    peer.on_request();
+/// Begins a request: finds its route, and decides about it. `completion` is not in use.
+pub(crate) fn begin(mut completion: Box<Completion>, mut request: Request<ClientBody>) -> Begun {
+    let peer = &completion.peer;
     let worker = &peer.worker;
     if worker.connections.are_retiring() {
         peer.handle.drain();
@@ -93,8 +89,8 @@ pub(crate) fn begin(peer: Arc<Peer>, mut request: Request<ClientBody>) -> Begun 
     let now = peer.read_clock();
     let snapshot = worker.live.load();
     let is_noted = snapshot.settings.tracing.is_some() || worker.access_log.is_on();
-    let entry = if is_noted { note_arrival(&peer, &mut request, &snapshot) } else { None };
-    let mut completion = Completion::new(peer, request.method().clone(), request.version(), now);
+    let entry = if is_noted { note_arrival(peer, &mut request, &snapshot) } else { None };
+    completion.begin(request.method().clone(), request.version(), now);
     completion.entry = entry;
     completion.stream = completion.peer.on_stream();
     completion.identify(request.headers(), &snapshot);
@@ -175,11 +171,7 @@ fn admitted(
     forward: Forward,
     trailers: Option<RequestTrailers>,
     (completion, start): (Box<Completion>, Instant),
-) -> Box<AdmittedRequest> {
-    let protocol = match request.version() {
-        Version::HTTP_2 => Protocol::Http2,
-        _ => Protocol::Http1,
-    };
+) -> AdmittedRequest {
     // Calls of gRPC may be silent for long.
     let is_grpc = || request.headers().first(FieldKind::ContentType).is_some_and(is_grpc);
     let pace = route.options.min_body_rate.filter(|_| !is_grpc());
@@ -187,17 +179,7 @@ fn admitted(
     let body = |body| RequestBody::new(body, &route, pace, held, trailers);
     let extended = request.head().extended.clone();
     let request = Some(request.map(body));
-    // Made where it stays: it is large.
-    Box::new(AdmittedRequest {
-        request,
-        route,
-        forward,
-        protocol,
-        quota: None,
-        start,
-        extended,
-        completion,
-    })
+    AdmittedRequest { request, route, forward, start, extended, completion }
 }
 
 /// Answers a request that is not decided about, and whose body is not needed.
@@ -217,7 +199,7 @@ fn turn_away(
     }
     let grpc = grpc::content_type(&head.headers);
     completion.peer.keep_head(head);
-    Step::Answered(Box::new(error_response(error, grpc, completion)))
+    Step::Answered(error_response(error, grpc, completion))
 }
 
 /// Has the password checked, and decides.
@@ -251,13 +233,13 @@ async fn ask(pending: PendingDecision, mut arrival: Arrival) -> Response<Respons
     admitted.completion.held = held.map(Box::new);
     match arrival.settle(decided) {
         Ok(admitted) => admitted.travel().await,
-        Err(response) => *response,
+        Err(response) => response,
     }
 }
 
 /// A request that is about to be decided.
 struct Arrival {
-    admitted: Box<AdmittedRequest>,
+    admitted: AdmittedRequest,
     options: ReplyOptions,
 }
 
@@ -270,7 +252,7 @@ impl Arrival {
         alike: Option<Alike<'_>>,
         now: Instant,
     ) -> Step {
-        let AdmittedRequest { route, .. } = &*self.admitted;
+        let AdmittedRequest { route, .. } = &self.admitted;
         if route.is_shared {
             return self.decide_with_store(query, claims, now);
         }
@@ -278,7 +260,7 @@ impl Arrival {
         let decided = route.gate.decide(now, claims, &mut report);
         if let Some(alike) = alike {
             let treatment = Treatment::of(decided.as_ref().err(), &report);
-            let AdmittedRequest { request, completion, .. } = &mut *self.admitted;
+            let AdmittedRequest { request, completion, .. } = &mut self.admitted;
             let request = request.as_ref();
             preview::decide_alike(alike, (claims, treatment), request, completion, now);
         }
@@ -294,7 +276,7 @@ impl Arrival {
     /// Asks the rules of this process, and says what is left to ask the store.
     #[inline(never)]
     fn decide_with_store(self, query: Option<StoreQuery>, claims: &Claims, now: Instant) -> Step {
-        let AdmittedRequest { route, completion, .. } = &*self.admitted;
+        let AdmittedRequest { route, completion, .. } = &self.admitted;
         match shared::begin(&completion.peer.worker, route, now, claims, query) {
             LocalDecision::Decided(decided) => match self.settle(decided) {
                 Ok(admitted) => Step::Forward(admitted),
@@ -308,7 +290,7 @@ impl Arrival {
     fn settle(
         mut self,
         decided: Result<Admission, Rejection>,
-    ) -> Result<Box<AdmittedRequest>, Box<Response<ResponseBody>>> {
+    ) -> Result<AdmittedRequest, Response<ResponseBody>> {
         match decided {
             Ok(Admission { permit, report }) => {
                 self.admit(permit, &report);
@@ -335,14 +317,14 @@ impl Arrival {
         }
         completion.permit = Some(permit);
         completion.log(report.transition);
-        admitted.quota = RateLimitFields::admitted(&admitted.route, report, options.headers);
+        completion.quota = RateLimitFields::admitted(&admitted.route, report, options.headers);
     }
 
     /// Answers it instead.
     #[inline(never)]
-    fn reject(self, rejection: &Rejection) -> Box<Response<ResponseBody>> {
+    fn reject(self, rejection: &Rejection) -> Response<ResponseBody> {
         let Self { admitted, options } = self;
-        let AdmittedRequest { request, route, forward, mut completion, .. } = *admitted;
+        let AdmittedRequest { request, route, forward, mut completion, .. } = admitted;
         if let Some(entry) = &mut completion.entry {
             entry.rejected(rejection);
         }
@@ -358,7 +340,7 @@ impl Arrival {
             completion.peer.keep_head(head);
             grpc
         });
-        Box::new(reject(rejection, &route, &options, grpc, completion))
+        reject(rejection, &route, &options, grpc, completion)
     }
 }
 

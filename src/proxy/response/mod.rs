@@ -1,5 +1,6 @@
 //! Responses: those of the gateway itself, and those that it relays.
 
+pub(crate) mod body_memory;
 pub(crate) mod failure;
 pub(crate) mod gateway_error;
 pub(crate) mod own_answer;

@@ -2,7 +2,6 @@
 
 use super::{
     gateway_error::GatewayError,
-    rate_limit_headers::RateLimitFields,
     reply::{error_response, finish},
     response_body::ResponseBody,
 };
@@ -12,12 +11,8 @@ use crate::proxy::{completion::Completion, message::validate::NO_HOST, placehold
 use bytes::Bytes;
 use http::{HeaderValue, header};
 
-/// Answers an admitted request as `route` says, with the client's `quota` in its fields.
-pub(crate) fn answer(
-    route: &Route,
-    quota: Option<RateLimitFields>,
-    completion: Box<Completion>,
-) -> Response<ResponseBody> {
+/// Answers an admitted request as `route` says.
+pub(crate) fn answer(route: &Route, completion: Box<Completion>) -> Response<ResponseBody> {
     let made = match &route.action {
         Action::Forward(_) => None,
         Action::Redirect(redirect) => redirected(redirect, &completion),
@@ -26,7 +21,7 @@ pub(crate) fn answer(
     let Some((mut response, body)) = made else {
         return error_response(GatewayError::Invalid(NO_HOST), None, completion);
     };
-    if let Some(quota) = quota {
+    if let Some(quota) = &completion.quota {
         quota.write(response.headers_mut(), route);
     }
     finish(response, body, completion)

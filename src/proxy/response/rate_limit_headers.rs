@@ -122,7 +122,7 @@ impl RateLimitFields {
     }
 
     /// Writes the fields. `route` is the one whose quotas these are.
-    pub(crate) fn write(self, headers: &mut FieldList, route: &Route) {
+    pub(crate) fn write(&self, headers: &mut FieldList, route: &Route) {
         let Self { tightest, legacy, policy } = self;
         if let Some(policy) = policy.as_deref().or(route.policy.as_ref()) {
             headers.insert(&RATELIMIT_POLICY, policy);
@@ -136,7 +136,7 @@ impl RateLimitFields {
         let name = rule.name.as_bytes();
         // The name stands in the policy too, which is valid. `format!` takes five times as long.
         headers.insert_changing(&RATELIMIT, &[b"\"", name, b"\";r=", left, b";t=", reset]);
-        if legacy {
+        if *legacy {
             headers.insert(X_LIMIT, HeaderValue::from(tightest.limit));
             headers.insert_changing(&X_REMAINING, &[left]);
             headers.insert_changing(&X_RESET, &[reset]);

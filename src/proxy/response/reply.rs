@@ -1,6 +1,7 @@
 //! Answers that the gateway gives itself.
 
 use super::{
+    body_memory::BodyMemory,
     gateway_error::{GatewayError, HINT, whole_seconds},
     rate_limit_headers::{self, RateLimitFields},
     response_body::ResponseBody,
@@ -133,7 +134,11 @@ pub(crate) fn reject(
         let status = custom.and_then(|custom| custom.status).unwrap_or(standard);
         match own {
             Some(own) => page(head, status, own),
-            None => (problem(head, status), rejected(rejection, route, (standard, status), detail)),
+            None => {
+                let memory = &completion.peer.worker.bodies;
+                let body = rejected(rejection, route, (standard, status), detail, memory);
+                (problem(head, status), body)
+            }
         }
     };
     let headers = response.headers_mut();
@@ -216,6 +221,7 @@ fn rejected(
     route: &Route,
     (standard, status): (StatusCode, StatusCode),
     detail: &str,
+    memory: &BodyMemory,
 ) -> Bytes {
     let reason = rejection.reason;
     let violated = violated(rejection, route);
@@ -235,7 +241,7 @@ fn rejected(
             let beginning = rule.problem.get_or_init(begin).strip_suffix(b"}").unwrap_or_default();
             let mut digits = itoa::Buffer::new();
             let digits = digits.format(millis(retry_after)).as_bytes();
-            [beginning, b",\"retry-after-ms\":", digits, b"}"].concat().into()
+            memory.body(&[beginning, b",\"retry-after-ms\":", digits, b"}"])
         }
         _ => body.written().into(),
     }
@@ -335,7 +341,8 @@ mod tests {
             let claims: Vec<_> = places.iter().map(|place| claim(&route, *place)).collect();
             let rejection = route.gate.enter(now, &claims).expect_err("it is used up");
             let quota = StatusCode::TOO_MANY_REQUESTS;
-            let written = super::rejected(&rejection, &route, (quota, quota), "used up");
+            let memory = BodyMemory::default();
+            let written = super::rejected(&rejection, &route, (quota, quota), "used up", &memory);
             serde_json::from_slice(&written).unwrap()
         };
         let expected = |violated: Value, wait: u64| {

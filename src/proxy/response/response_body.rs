@@ -1,6 +1,6 @@
 //! A response's body on its way to the client. Its end, however it comes, is the end of the request.
 
-use super::tunnel::Joined;
+use super::{rate_limit_headers::RateLimitFields, tunnel::Joined};
 use crate::flow::Instant;
 use crate::proxy::{
     body::{early_end::EarlyEnd, request_body::Cut},
@@ -116,6 +116,11 @@ impl ResponseBody {
         Self { source: Source::Tunnel { server, idle }, completion, end: None, cut: None }
     }
 
+    /// Ends it and its request, and returns what the next request of its connection can use.
+    pub(crate) fn end(self) -> Box<Completion> {
+        self.completion.renew()
+    }
+
     /// Whether it is none, and the client is to be joined to its server.
     pub(crate) fn is_tunnel(&self) -> bool {
         matches!(self.source, Source::Tunnel { .. })
@@ -154,7 +159,8 @@ impl ResponseBody {
 fn strip(trailers: &mut HeaderMap, completion: &Completion) {
     match &completion.route {
         Some(route) => {
-            strip_trailers(trailers, &route.options.response_headers, completion.rate_limit_names);
+            let quota = completion.quota.as_ref().map_or(&[][..], RateLimitFields::fields);
+            strip_trailers(trailers, &route.options.response_headers, quota);
         }
         None => trailers.clear(),
     }

@@ -63,16 +63,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         let peer = &self.peer;
         let written = response::write(self.outgoing.head(), head, &body, current, || peer.date());
         let deadline = body.deadline();
-        let body = Some(body).filter(|body| !body.is_end_stream());
-        Relay {
-            body,
+        let mut relay = Relay {
+            body: Some(body),
             coding: written.coding,
             announced: written.announced,
             is_cut: false,
             keeps_alive: current.keeps_alive && written.coding != Coding::UntilClose,
             deadline,
             is_blocked: false,
+        };
+        if relay.body.as_ref().is_some_and(Body::is_end_stream) {
+            self.end_request(&mut relay);
         }
+        relay
+    }
+
+    /// Ends the request of a response that was taken.
+    fn end_request(&mut self, relay: &mut Relay) {
+        self.completion = relay.body.take().map(ResponseBody::end);
     }
 
     /// Polls until all of a response has left for the client.
@@ -186,8 +194,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
 
     #[inline(never)]
     fn end_body(&mut self, relay: &mut Relay, trailers: Option<HeaderMap>) {
-        // Its end is the end of the request.
-        relay.body = None;
+        self.end_request(relay);
         match relay.coding {
             Coding::None | Coding::Sized(0) | Coding::UntilClose => {}
             Coding::Sized(_) => relay.is_cut = true,

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::flow::Instant;
 use crate::proxy::{
+    completion::Completion,
     downstream::unreadable::UnreadableRequest,
     io::input::Input,
     message::response::ResponseHead,
@@ -85,7 +86,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             Err(unread) => return self.reject(unread),
         };
         let response = {
-            let mut handled = pin!(begin(Arc::clone(&self.peer), request).serve());
+            let completion = self.completion.take();
+            let completion = completion.unwrap_or_else(|| Completion::new(Arc::clone(&self.peer)));
+            let mut handled = pin!(begin(completion, request).serve());
             poll_fn(|context| self.poll_response(handled.as_mut(), &mut current, context)).await
         };
         let Some(response) = response else { return Next::Gone };

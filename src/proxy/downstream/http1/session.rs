@@ -1,6 +1,7 @@
 //! A connection while it is busy.
 
 use crate::proxy::{
+    completion::Completion,
     connections::options::ConnectionOptions,
     io::{input::Input, outgoing::Outgoing},
     peer::Peer,
@@ -21,6 +22,8 @@ pub(super) struct Session<'a, 't, T> {
     pub(super) input: Input,
     pub(super) outgoing: Outgoing<Bytes>,
     pub(super) head: RequestHead,
+    /// For the next request, in the memory of the last one's.
+    pub(super) completion: Option<Box<Completion>>,
     /// Since when it is busy, and how many requests it has served.
     pub(super) since: Instant,
     pub(super) requests: u32,
@@ -50,6 +53,7 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
             input: Input::new(),
             outgoing: Outgoing::default(),
             head: RequestHead::default(),
+            completion: None,
             since,
             requests: 0,
             head_since: None,

@@ -1,8 +1,8 @@
-//! Asks a server whether it has read what it was sent. It reads frames in order, and acknowledges a
-//! ping (RFC 9113, 6.7) after all that came before it.
+//! Asks a server whether it has read what was written before. It reads frames in order, and
+//! acknowledges a ping (RFC 9113, 6.7) after all that came before it.
 
 use core::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 use h2::{Ping, PingPong};
@@ -21,12 +21,13 @@ pub(super) struct Pings {
     asked: AtomicU64,
     /// Pings since a response began.
     sent: AtomicU32,
+    /// Whether one was not acknowledged.
+    is_unanswered: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// `None` after a ping that was not acknowledged.
     ping_pong: Option<PingPong>,
     /// Those that had asked when the last ping was sent.
     acknowledged: u64,
@@ -35,7 +36,12 @@ struct State {
 impl Pings {
     pub(super) fn new(ping_pong: Option<PingPong>) -> Self {
         let state = Mutex::new(State { ping_pong, acknowledged: 0 });
-        Self { asked: AtomicU64::new(0), sent: AtomicU32::new(0), state }
+        Self {
+            asked: AtomicU64::new(0),
+            sent: AtomicU32::new(0),
+            is_unanswered: AtomicBool::new(false),
+            state,
+        }
     }
 
     /// Notes that the server has begun a response.
@@ -43,20 +49,31 @@ impl Pings {
         self.sent.store(0, Relaxed);
     }
 
-    /// Waits until the server has read what it was sent before this call, or cannot be asked. To be
-    /// polled to its end.
-    pub(super) async fn round_trip(&self) {
+    /// Whether the server may be asked now.
+    pub(super) fn may_ask(&self) -> bool {
+        self.sent.load(Relaxed) < PINGS_MAX && !self.is_unanswered.load(Relaxed)
+    }
+
+    /// Waits until the server has read what was written before this call. Returns whether it has. To
+    /// be polled to its end.
+    pub(super) async fn round_trip(&self) -> bool {
         let number = self.asked.fetch_add(1, Relaxed) + 1;
         let mut state = self.state.lock().await;
-        if state.acknowledged >= number || self.sent.load(Relaxed) >= PINGS_MAX {
-            return;
+        if state.acknowledged >= number {
+            return true;
         }
-        let Some(ping_pong) = &mut state.ping_pong else { return };
+        let Some(ping_pong) = state.ping_pong.as_mut().filter(|_| self.may_ask()) else {
+            return false;
+        };
         self.sent.fetch_add(1, Relaxed);
         let asked = self.asked.load(Relaxed);
-        match timeout(PATIENCE, ping_pong.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => state.acknowledged = asked,
-            _ => state.ping_pong = None,
+        let is_acknowledged =
+            matches!(timeout(PATIENCE, ping_pong.ping(Ping::opaque())).await, Ok(Ok(_)));
+        if is_acknowledged {
+            state.acknowledged = asked;
+        } else {
+            self.is_unanswered.store(true, Relaxed);
         }
+        is_acknowledged
     }
 }

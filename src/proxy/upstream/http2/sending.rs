@@ -2,8 +2,8 @@
 //!
 //! A server may refuse a stream that it has not processed. So what was sent of a body is kept until
 //! the answer begins: [`KEPT_MIN`] of each, and [`KEPT_MAX`] beyond that of all requests of a
-//! connection. A body that needs more waits for the server to acknowledge a ping, and is kept no
-//! longer: the server has read the request by then, and has not refused it.
+//! connection. A body that needs more waits until the server has acknowledged a ping, if it can be
+//! asked. The server has read the request by then, and has not refused it.
 
 use super::pings::Pings;
 use crate::proxy::body::{
@@ -44,8 +44,8 @@ pub(super) struct Sending {
     /// What was sent of it; `None` once it will not be needed.
     kept: Option<Kept>,
     pings: Arc<Pings>,
-    /// Ready when the server has acknowledged a ping.
-    acknowledged: Option<JoinHandle<()>>,
+    /// Whether the server has acknowledged a ping, once that is known.
+    acknowledged: Option<JoinHandle<bool>>,
 }
 
 /// What was sent of a body.
@@ -87,6 +87,10 @@ impl Sending {
     ///
     /// The client's body cannot be sent. The stream is reset.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Cut>> {
+        if self.acknowledged.is_some() {
+            // An acknowledgment is noted also while no part waits.
+            _ = self.poll_kept(context);
+        }
         loop {
             if let Some((part, is_last)) = self.waiting.take() {
                 if self.poll_kept(context).is_pending() || self.poll_room(context).is_pending() {
@@ -117,18 +121,23 @@ impl Sending {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.needs_much()) else {
             return Poll::Ready(());
         };
-        let pings = &self.pings;
-        let acknowledged = self.acknowledged.get_or_insert_with(|| {
-            let pings = Arc::clone(pings);
-            tokio::spawn(async move { pings.round_trip().await })
-        });
-        if Pin::new(acknowledged).poll(context).is_pending() {
-            return if kept.fits() { Poll::Ready(()) } else { Poll::Pending };
+        if self.acknowledged.is_none() && self.pings.may_ask() {
+            let pings = Arc::clone(&self.pings);
+            self.acknowledged = Some(tokio::spawn(async move { pings.round_trip().await }));
         }
-        self.acknowledged = None;
+        let mut is_read = false;
+        if let Some(acknowledged) = &mut self.acknowledged {
+            match Pin::new(acknowledged).poll(context) {
+                Poll::Pending if kept.fits() => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(acknowledged) => is_read = acknowledged.unwrap_or_default(),
+            }
+            self.acknowledged = None;
+        }
         // What the server said before may have been read together with its acknowledgment.
-        self.is_over |= self.stream.poll_reset(context).is_ready();
-        if !self.is_over {
+        if self.stream.poll_reset(context).is_ready() {
+            self.is_over = true;
+        } else if is_read || !kept.fits() {
             self.kept = None;
         }
         Poll::Ready(())

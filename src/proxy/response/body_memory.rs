@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 /// How much memory is taken at once, in bytes. A body has fewer, unless names are long.
 const SIZE: usize = 512;
 
-/// Memory that is used again once nothing needs the bodies in it. One worker uses it; the lock is
-/// there for the compiler.
+/// Memory that is used again once nothing needs the bodies in it. Each worker has its own, so that
+/// none waits for the lock.
 #[derive(Debug, Default)]
 pub struct BodyMemory(Mutex<BytesMut>);
 

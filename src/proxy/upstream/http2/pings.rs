@@ -8,7 +8,7 @@ use core::{
 use h2::{Ping, PingPong};
 use tokio::{sync::Mutex, time::timeout};
 
-/// Pings at most until the next response begins: gRPC servers end a connection at the fourth.
+/// Pings at most until the next response begins: gRPC servers end connections that ping often.
 const PINGS_MAX: u32 = 2;
 
 /// How long a server may take to acknowledge one.

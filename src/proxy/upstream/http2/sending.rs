@@ -3,7 +3,7 @@
 //! A server may refuse a stream that it has not processed. So what was sent of a body is kept until
 //! the answer begins: [`KEPT_MIN`] of each, and [`KEPT_MAX`] beyond that of all requests of a
 //! connection. A body that needs more waits until the server has acknowledged a ping, if it can be
-//! asked. The server has read the request by then, and has not refused it.
+//! asked, and is not kept after that: the server has read the request, and has not refused it.
 
 use super::pings::Pings;
 use crate::proxy::body::{

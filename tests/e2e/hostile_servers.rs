@@ -178,6 +178,9 @@ fn a_connection_that_was_closed_while_it_was_idle_is_not_used_for_a_post() {
     let upstream = Script::start(move |_, mut connection| {
         connection.read().expect("a request");
         connection.write(upstream::ok("once"));
+        // Closing takes until the gateway's side has received it, which a busy machine delays.
+        let socket = socket2::SockRef::from(connection.stream.get_ref());
+        socket.set_linger(Some(PATIENCE)).expect("set");
         drop(connection);
         closed.send(()).expect("the test waits for it");
     });

@@ -54,7 +54,8 @@ class Spec(dict):
     tag (value of the X-Cfg response header, to see which config is in force),
     limit = {'rate': r, 'burst': b, 'key': 'global'|'header'}  reject with 429 above r requests/s,
     pace  = {'rate': r, 'queue': n}  queue the excess and let it out at r/s,
-    bodies (request bodies of any size are streamed)"""
+    bodies (request bodies of any size are streamed),
+    upstream_tls (the upstream has TLS, with the certificate of certs()), upstream_protocol ('h1' or 'h2'): flowgate only"""
 
     def __getattr__(self, key):
         return self.get(key)

@@ -75,6 +75,8 @@ async def serve(reader, writer):
                 while await reader.readuntil(b"\r\n") != b"0\r\n":
                     pass
                 await reader.readuntil(b"\r\n")
+            elif length := re.search(rb"content-length: (\d+)", head.lower()):
+                await reader.readexactly(int(length[1]))
             if kind in SERVERS:
                 first, again = SERVERS[kind]
                 writer.write(first)
@@ -161,32 +163,47 @@ def cpu_ms(process):
     return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
-def one_byte_chunks(address, gateway):
-    """Prints the CPU for each MiB in chunks of one byte, down and up."""
-    count = 20
-    before = cpu_ms(gateway)
+def start_upstream():
+    """Starts the server that is attacked or attacks, and returns its port."""
+    here, there = multiprocessing.Pipe()
+    multiprocessing.Process(target=upstream, args=(there,), daemon=True).start()
+    return here.recv()
+
+
+def download_chunks(address, count):
+    """Takes 1 MiB in chunks of one byte from the server, `count` times."""
     for _ in range(count):
         connection = http.client.HTTPConnection(*address)
         connection.request("GET", "/mib")
         assert len(connection.getresponse().read()) == MIB
-    down = cpu_ms(gateway)
+
+
+def upload_chunks(address, count):
+    """Sends 1 MiB in chunks of one byte, `count` times."""
     body = POST + ONE * MIB + b"0\r\n\r\n"
-    for _ in range(count // 4):
+    for _ in range(count):
         with socket.create_connection(address) as stream:
             stream.sendall(body)
             assert stream.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def one_byte_chunks(address, gateway):
+    """Prints the CPU for each MiB in chunks of one byte, down and up."""
+    before = cpu_ms(gateway)
+    download_chunks(address, 20)
+    down = cpu_ms(gateway)
+    upload_chunks(address, 5)
     up = cpu_ms(gateway)
-    print(f"1 MiB in one-byte chunks: {(down - before) / count:.1f} ms of CPU down, {(up - down) / (count // 4):.1f} up")
+    print(f"1 MiB in one-byte chunks: {(down - before) / 20:.1f} ms of CPU down, {(up - down) / 5:.1f} up")
 
 
 def main():
     kinds = ["quiet", *(f"server-{kind}" for kind in [*SERVERS, "drip"]), *(f"client-{kind}" for kind in [*CLIENTS, "drip"]), "quiet"]
     kinds = sys.argv[1:] or kinds
-    here, there = multiprocessing.Pipe()
-    multiprocessing.Process(target=upstream, args=(there,), daemon=True).start()
+    port_of_upstream = start_upstream()
     with tempfile.TemporaryDirectory() as folder:
         file, log = Path(folder) / "gateway.yaml", Path(folder) / "log"
-        file.write_text(CONFIGURATION.format(here.recv()))
+        file.write_text(CONFIGURATION.format(port_of_upstream))
         gateway = subprocess.Popen([BINARY, "run", str(file)], stderr=log.open("w"), env={**os.environ, "NO_COLOR": "1"})
         while "ready config" not in log.read_text():
             time.sleep(0.05)
@@ -210,4 +227,5 @@ def main():
         gateway.wait()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -37,6 +37,13 @@ class Flowgate(Adapter):
             return f'\n    pacing: {{ rate: {rate}/1s, max_wait: 5m, max_queue: {queue} }}'
         return f'\n    flow:{self.flow}' if self.flow else ''
 
+    def server(self, sp):
+        return f"{'https' if sp.upstream_tls else 'http'}://127.0.0.1:{sp['upstream']}"
+
+    def protocol(self, sp):
+        tls = f'\n    tls: {{ ca: {certs()[0]}, server_name: bench.local }}' if sp.upstream_tls else ''
+        return tls + (f'\n    protocol: {sp.upstream_protocol}' if sp.upstream_protocol else '')
+
     def config(self, sp, d):
         cert, key, _ = certs()
         sp.setdefault('adm', port())
@@ -54,7 +61,7 @@ listeners:
   - {{ name: l, listen: 127.0.0.1:{sp['port']}{tls} }}
 upstreams:
   - name: u
-    servers: [{{ url: http://127.0.0.1:{sp['upstream']} }}]
+    servers: [{{ url: {self.server(sp)} }}]{self.protocol(sp)}
 routes:
   - name: all
     match: {{ path_prefix: / }}

@@ -57,14 +57,14 @@ struct Shape {
 const SHAPES: [Shape; 4] = [
     Shape {
         name: "prefix /r/{i}/",
-        matcher: |i| Matcher { path: prefix(&format!("/r/{i}/")), ..Matcher::default() },
+        matcher: |i| Matcher { paths: vec![prefix(&format!("/r/{i}/"))], ..Matcher::default() },
         host: |_| "gateway.example.com".into(),
         path: |i| format!("/r/{i}/orders/17"),
     },
     Shape {
         name: "template /r{i}/orders/{id}, POST",
         matcher: |i| Matcher {
-            path: PathPattern::exact(&format!("/r{i}/orders/{{id}}")).expect("a template"),
+            paths: vec![PathPattern::exact(&format!("/r{i}/orders/{{id}}")).expect("a template")],
             methods: vec![Method::GET, Method::POST],
             ..Matcher::default()
         },
@@ -93,7 +93,8 @@ fn prefix(path: &str) -> PathPattern {
 }
 
 fn on_host(host: &str, path: PathPattern) -> Matcher {
-    Matcher { hosts: vec![HostPattern::parse(host).expect("a host")], path, ..Matcher::default() }
+    let hosts = vec![HostPattern::parse(host).expect("a host")];
+    Matcher { hosts, paths: vec![path], ..Matcher::default() }
 }
 
 fn matchers(shape: Shape, size: usize) -> Vec<Matcher> {

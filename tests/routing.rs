@@ -154,7 +154,7 @@ proptest! {
 fn a_usual_request_takes_no_heap_memory() {
     let route = |host: &str, path| Matcher {
         hosts: vec![HostPattern::parse(host).unwrap()],
-        path,
+        paths: vec![path],
         methods: vec![Method::GET],
         headers: vec![FieldPattern::equals("x-tenant", "gold").unwrap()],
         query: vec![FieldPattern::equals("q", "a b").unwrap()],
@@ -216,7 +216,7 @@ fn walk(routes: &[Route], request: &Request) -> Option<usize> {
 #[derive(Clone, Debug)]
 struct Route {
     hosts: Vec<&'static str>,
-    path: Path,
+    paths: Vec<Path>,
     methods: Vec<Method>,
     headers: Vec<Field>,
     query: Vec<Field>,
@@ -241,16 +241,6 @@ type Rank =
 
 impl Route {
     fn matcher(&self) -> Matcher {
-        let path = match &self.path {
-            Path::Any => Ok(PathPattern::Any),
-            Path::Whole(segments) => {
-                let segments: Vec<&str> =
-                    segments.iter().map(|segment| segment.unwrap_or("{id}")).collect();
-                PathPattern::exact(&format!("/{}", segments.join("/")))
-            }
-            Path::Prefix(segments) => PathPattern::prefix(&format!("/{}", segments.join("/"))),
-            Path::Contains(text) => PathPattern::regex(&format!(".*{text}.*")),
-        };
         let field = |(name, value): &Field| match value {
             Some(value) => FieldPattern::equals(name, value).expect("a name"),
             None => FieldPattern::present(name).expect("a name"),
@@ -261,7 +251,7 @@ impl Route {
                 .iter()
                 .map(|host| HostPattern::parse(host).expect("a host"))
                 .collect(),
-            path: path.expect("a path"),
+            paths: self.paths.iter().map(Path::pattern).collect(),
             methods: self.methods.clone(),
             headers: self.headers.iter().map(field).collect(),
             query: self.query.iter().map(field).collect(),
@@ -280,11 +270,27 @@ impl Route {
             && self.query.iter().all(|asked| has(&request.query, asked));
         let conditions =
             (self.methods.is_empty(), Reverse(self.headers.len()), Reverse(self.query.len()));
-        admitted.then_some((host, self.path.rank(index, &request.segments())?, conditions))
+        let segments = request.segments();
+        let path = self.paths.iter().filter_map(|path| path.rank(index, &segments)).min()?;
+        admitted.then_some((host, path, conditions))
     }
 }
 
 impl Path {
+    fn pattern(&self) -> PathPattern {
+        let pattern = match self {
+            Self::Any => Ok(PathPattern::Any),
+            Self::Whole(segments) => {
+                let segments: Vec<&str> =
+                    segments.iter().map(|segment| segment.unwrap_or("{id}")).collect();
+                PathPattern::exact(&format!("/{}", segments.join("/")))
+            }
+            Self::Prefix(segments) => PathPattern::prefix(&format!("/{}", segments.join("/"))),
+            Self::Contains(text) => PathPattern::regex(&format!(".*{text}.*")),
+        };
+        pattern.expect("a path")
+    }
+
     fn rank(&self, index: usize, path: &[&str]) -> Option<(u8, Reverse<usize>, usize)> {
         match self {
             Self::Any => Some((4, Reverse(0), 0)),
@@ -373,8 +379,9 @@ impl Request {
 fn route() -> impl Strategy<Value = Route> {
     let hosts = subsequence(vec!["a.x", "b.a.x", "x", "*.x", "*.a.x"], 0..3);
     let methods = subsequence(vec![Method::GET, Method::POST], 0..=2);
-    (hosts, path(), methods, fields_asked(), fields_asked()).prop_map(
-        |(hosts, path, methods, headers, query)| Route { hosts, path, methods, headers, query },
+    let paths = prop_oneof![2 => vec(path(), 1), 1 => vec(path(), 2..4)];
+    (hosts, paths, methods, fields_asked(), fields_asked()).prop_map(
+        |(hosts, paths, methods, headers, query)| Route { hosts, paths, methods, headers, query },
     )
 }
 
@@ -464,7 +471,7 @@ fn any_matcher(one: &str, other: &str) -> Option<Matcher> {
     };
     Some(Matcher {
         hosts: HostPattern::parse(other).into_iter().collect(),
-        path: paths.into_iter().flatten().next()?,
+        paths: vec![paths.into_iter().flatten().next()?],
         methods: method::parse(other).into_iter().collect(),
         headers: fields().collect(),
         query: fields().collect(),

@@ -48,7 +48,7 @@ impl Advantage {
 }
 
 fn has_regex(route: &Ranked) -> bool {
-    matches!(route.matcher.path, PathPattern::Regex(_))
+    matches!(route.path, PathPattern::Regex(_))
 }
 
 /// Returns how specific a pattern is, the lowest most; `None` if it does not match.

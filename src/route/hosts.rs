@@ -89,7 +89,7 @@ impl HostRoutes {
         let mut any = Vec::new();
         let mut regexes: Vec<(usize, &Pattern)> = Vec::new();
         for &rank in ranks {
-            match &ranking.routes()[rank].matcher.path {
+            match &ranking.routes()[rank].path {
                 PathPattern::Exact(path) | PathPattern::Template(path) => {
                     tree.insert_whole(path, rank);
                 }

@@ -13,8 +13,8 @@ pub struct Matcher {
     pub listeners: Vec<Arc<str>>,
     /// One of these hosts.
     pub hosts: Vec<HostPattern>,
-    /// This path.
-    pub path: PathPattern,
+    /// One of these paths.
+    pub paths: Vec<PathPattern>,
     /// One of these methods. `HEAD` is not `GET`.
     pub methods: Vec<Method>,
     /// All of these headers.
@@ -90,7 +90,7 @@ impl fmt::Display for Matcher {
             f.write_str(" ")?;
         }
         list(f, &self.hosts)?;
-        write!(f, "{}", self.path)?;
+        list(f, if self.paths.is_empty() { &[PathPattern::Any] } else { &self.paths })?;
         for header in &self.headers {
             write!(f, " header {header}")?;
         }
@@ -124,7 +124,10 @@ mod tests {
                 HostPattern::parse("shop.example.com").unwrap(),
                 HostPattern::parse("*.shop").unwrap(),
             ],
-            path: PathPattern::exact("/checkout/{id}").unwrap(),
+            paths: vec![
+                PathPattern::exact("/checkout/{id}").unwrap(),
+                PathPattern::exact("/cart").unwrap(),
+            ],
             methods: vec![Method::POST, Method::PUT],
             headers: vec![
                 FieldPattern::equals("x-a", "b").unwrap(),
@@ -134,7 +137,7 @@ mod tests {
             listeners: vec!["web".into()],
             ..Matcher::default()
         };
-        let line = "POST|PUT shop.example.com|*.shop/checkout/{id} header x-a=b header x-b query c~d+ listener web";
+        let line = "POST|PUT shop.example.com|*.shop/checkout/{id}|/cart header x-a=b header x-b query c~d+ listener web";
         assert_eq!(matcher.to_string(), line);
         assert_eq!(Matcher::default().to_string(), "/*");
     }

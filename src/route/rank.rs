@@ -15,17 +15,24 @@ pub(super) struct Ranking {
 pub(super) struct Ranked {
     /// The route's index in the file.
     pub(super) index: usize,
+    /// One of the matcher's paths: a route with several is here once for each.
+    pub(super) path: PathPattern,
     pub(super) matcher: Matcher,
 }
 
 impl Ranking {
     pub(super) fn new(matchers: Vec<Matcher>) -> Self {
-        let indexed = matchers.into_iter().enumerate();
-        let mut routes: Vec<Ranked> =
-            indexed.map(|(index, matcher)| Ranked { index, matcher }).collect();
+        let mut routes = Vec::with_capacity(matchers.len());
+        for (index, matcher) in matchers.into_iter().enumerate() {
+            let others = matcher.paths.iter().skip(1);
+            let others = others.map(|path| Ranked::new(index, path.clone(), matcher.clone()));
+            routes.extend(others);
+            let first = matcher.paths.first().cloned().unwrap_or_default();
+            routes.push(Ranked::new(index, first, matcher));
+        }
         routes.sort_by_cached_key(key);
         let exact_paths =
-            routes.partition_point(|route| matches!(route.matcher.path, PathPattern::Exact(_)));
+            routes.partition_point(|route| matches!(route.path, PathPattern::Exact(_)));
         Self { routes, exact_paths }
     }
 
@@ -34,13 +41,19 @@ impl Ranking {
     }
 }
 
+impl Ranked {
+    fn new(index: usize, path: PathPattern, matcher: Matcher) -> Self {
+        Self { index, path, matcher }
+    }
+}
+
 fn key(route: &Ranked) -> impl Ord + use<> {
     (path_key(route), conditions_key(&route.matcher), route.index)
 }
 
 /// Returns how specific the path is: the lowest wins.
-pub(super) fn path_key(Ranked { index, matcher }: &Ranked) -> impl Ord + use<> {
-    let (kind, literals, regex) = match &matcher.path {
+pub(super) fn path_key(Ranked { index, path, .. }: &Ranked) -> impl Ord + use<> {
+    let (kind, literals, regex) = match path {
         // No two exact paths match the same request.
         PathPattern::Exact(_) => (0, 0, 0),
         PathPattern::Template(path) => (1, path.literals(), 0),
@@ -61,7 +74,7 @@ pub(super) struct Search<'a> {
     ranking: &'a Ranking,
     target: &'a Target<'a>,
     best: Option<usize>,
-    /// A rank that does not count; one past the last for none.
+    /// A route that does not count; one past the last for none.
     besides: usize,
 }
 
@@ -70,7 +83,7 @@ impl<'a> Search<'a> {
         Self { ranking, target, best: None, besides: usize::MAX }
     }
 
-    /// Returns it without the route of this rank.
+    /// Returns it without the route of this index.
     pub(super) fn besides(self, besides: usize) -> Self {
         Self { besides, ..self }
     }
@@ -78,8 +91,11 @@ impl<'a> Search<'a> {
     /// Takes the first of the ascending `ranks` that matches, if it is better than the best.
     pub(super) fn offer(&mut self, ranks: &[usize]) {
         let better = ranks.iter().take_while(|rank| self.best.is_none_or(|best| **rank < best));
-        let mut others = better.copied().filter(|rank| *rank != self.besides);
-        let found = others.find(|rank| self.ranking.routes[*rank].matcher.matches(self.target));
+        let mut better = better.copied();
+        let found = better.find(|rank| {
+            let Ranked { index, matcher, .. } = &self.ranking.routes[*rank];
+            *index != self.besides && matcher.matches(self.target)
+        });
         self.best = found.or(self.best);
     }
 

@@ -24,7 +24,7 @@ pub struct Table {
     listeners: Vec<(Arc<str>, RoutesByHost)>,
     /// Those that name no listener.
     hosts: RoutesByHost,
-    /// Each route's rank.
+    /// Each route's rank, the best of several.
     ranks: Vec<usize>,
 }
 
@@ -36,6 +36,7 @@ impl Table {
 
     /// Builds the table; a route is its index in `matchers`.
     pub fn build(matchers: Vec<Matcher>) -> Self {
+        let number = matchers.len();
         let ranking = Ranking::new(matchers);
         let named: BTreeSet<Arc<str>> = ranking
             .routes()
@@ -45,8 +46,8 @@ impl Table {
         let of = |name: Arc<str>| (Arc::clone(&name), RoutesByHost::new(&ranking, Some(&name)));
         let listeners = named.into_iter().map(of).collect();
         let hosts = RoutesByHost::new(&ranking, None);
-        let mut ranks = vec![0; ranking.routes().len()];
-        for (rank, route) in ranking.routes().iter().enumerate() {
+        let mut ranks = vec![0; number];
+        for (rank, route) in ranking.routes().iter().enumerate().rev() {
             ranks[route.index] = rank;
         }
         Self { ranking, listeners, hosts, ranks }
@@ -54,21 +55,19 @@ impl Table {
 
     /// Returns the best route for `target`, if any matches.
     pub fn find(&self, target: &Target<'_>) -> Option<usize> {
-        self.find_besides(target, usize::MAX)
+        self.find_besides(target, usize::MAX).map(|route| route.index)
     }
 
-    /// Returns the route that would get `target` if `route` were not there, and why `route` comes
-    /// before it.
+    /// Returns the route that would get `target` if `route`, which gets it, were not there, and why
+    /// `route` comes before it.
     pub fn runner_up(&self, target: &Target<'_>, route: usize) -> Option<(usize, Advantage)> {
-        let rank = *self.ranks.get(route)?;
-        let next = self.find_besides(target, rank)?;
-        let routes = self.ranking.routes();
-        let advantage = Advantage::of(target.host, &routes[rank], &routes[self.ranks[next]]);
-        Some((next, advantage))
+        let best = self.find_besides(target, usize::MAX).filter(|best| best.index == route)?;
+        let next = self.find_besides(target, route)?;
+        Some((next.index, Advantage::of(target.host, best, next)))
     }
 
-    /// Returns the best route but that of the rank `besides`.
-    fn find_besides(&self, target: &Target<'_>, besides: usize) -> Option<usize> {
+    /// Returns the best route but `besides`.
+    fn find_besides<'t>(&'t self, target: &'t Target<'_>, besides: usize) -> Option<&'t Ranked> {
         let named = target
             .listener
             .and_then(|listener| self.listeners.iter().find(|(name, _)| **name == *listener));
@@ -76,11 +75,16 @@ impl Table {
         own.or_else(|| self.search(&self.hosts, target, besides))
     }
 
-    fn search(&self, hosts: &RoutesByHost, target: &Target<'_>, besides: usize) -> Option<usize> {
+    fn search<'t>(
+        &'t self,
+        hosts: &'t RoutesByHost,
+        target: &'t Target<'_>,
+        besides: usize,
+    ) -> Option<&'t Ranked> {
         hosts.of(target.host).find_map(|site| {
             let mut search = Search::new(&self.ranking, target).besides(besides);
             site.search(target.path, &mut search);
-            search.best().map(|route| route.index)
+            search.best()
         })
     }
 
@@ -101,10 +105,12 @@ impl Table {
     }
 
     /// Returns all routes, the most specific first: of two that match a request by the same
-    /// listener for the same host pattern, the earlier one gets it. A route with several hosts is placed by its most specific
-    /// one.
+    /// listener for the same host pattern and path, the earlier one gets it. A route with several
+    /// hosts or paths is placed by its most specific one.
     pub fn order(&self) -> Vec<usize> {
-        let mut routes: Vec<&Ranked> = self.ranking.routes().iter().collect();
+        let routes = self.ranking.routes().iter().enumerate();
+        let best = routes.filter(|(rank, route)| self.ranks[route.index] == *rank);
+        let mut routes: Vec<&Ranked> = best.map(|(_, route)| route).collect();
         // The sort is stable: the rank decides among equal hosts.
         routes.sort_by_key(|route| {
             let Matcher { listeners, hosts, .. } = &route.matcher;
@@ -117,7 +123,7 @@ impl Table {
     /// Returns each route that never gets a request, after the routes that get all of them: these
     /// have equal conditions, or every one of `listeners`, which are all there are, has a route
     /// that takes all requests before the later one, which names no listener. A route with several
-    /// hosts or listeners is listed if earlier ones take each of them.
+    /// hosts, paths or listeners is listed if earlier ones take each of them.
     pub fn shadowed(&self, listeners: &[Arc<str>]) -> Vec<(Vec<usize>, usize)> {
         let mut owners: AHashMap<Conditions<'_>, usize> = AHashMap::with_capacity(self.ranks.len());
         let of_listeners = self.owners_of_hosts();
@@ -146,8 +152,8 @@ impl Table {
     /// the host in the key.
     fn owners_of_hosts(&self) -> Owners<'_> {
         let mut owners = Owners::new();
-        for Ranked { index, matcher, .. } in self.ranking.routes() {
-            let takes_all = matcher.path == PathPattern::Any
+        for Ranked { index, path, matcher } in self.ranking.routes() {
+            let takes_all = *path == PathPattern::Any
                 && matcher.methods.is_empty()
                 && matcher.headers.is_empty()
                 && matcher.query.is_empty();
@@ -182,6 +188,12 @@ fn hosts_of(matcher: &Matcher) -> impl Iterator<Item = Option<&HostPattern>> {
     matcher.hosts.iter().map(Some).chain(any)
 }
 
+/// Returns the paths of a matcher.
+fn paths_of(matcher: &Matcher) -> impl Iterator<Item = &PathPattern> {
+    let any = matcher.paths.is_empty().then_some(&PathPattern::Any);
+    matcher.paths.iter().chain(any)
+}
+
 fn host_key(host: &HostPattern) -> (u8, Reverse<usize>) {
     match host.kind() {
         Kind::Exact(_) => (0, Reverse(0)),
@@ -189,8 +201,8 @@ fn host_key(host: &HostPattern) -> (u8, Reverse<usize>) {
     }
 }
 
-/// A matcher's conditions for one of its listeners and hosts, independent of the order of its
-/// lists.
+/// A matcher's conditions for one of its listeners, hosts and paths, independent of the order of
+/// its lists.
 #[derive(PartialEq, Eq, Hash)]
 struct Conditions<'a> {
     listener: Option<&'a str>,
@@ -206,13 +218,16 @@ fn conditions(matcher: &Matcher) -> impl Iterator<Item = Conditions<'_>> {
     let listeners = matcher.listeners.iter().map(|listener| Some(&**listener)).chain(any_listener);
     let pairs =
         listeners.flat_map(move |listener| hosts_of(matcher).map(move |host| (listener, host)));
-    pairs.map(|(listener, host)| {
+    let each = pairs.flat_map(move |(listener, host)| {
+        paths_of(matcher).map(move |path| (listener, host, path))
+    });
+    each.map(|(listener, host, path)| {
         let mut methods: Vec<&str> = matcher.methods.iter().map(http::Method::as_str).collect();
         methods.sort_unstable();
         methods.dedup();
         let headers = sorted(matcher.headers.iter().map(FieldPattern::without_case));
         let query = sorted(matcher.query.iter().cloned());
-        Conditions { listener, host, path: &matcher.path, methods, headers, query }
+        Conditions { listener, host, path, methods, headers, query }
     })
 }
 
@@ -459,6 +474,36 @@ mod tests {
     }
 
     #[test]
+    fn a_route_gets_each_of_its_paths() {
+        let routes = ["* ^/a,^/b/c,=/x", "* ^/b,^/a/b", "* =/x,=/y", "* ^/y,~/[yz].*"];
+        for (path, expected) in [
+            ("/a", Some(0)),
+            ("/a/b", Some(1)),
+            ("/b", Some(1)),
+            ("/b/c/d", Some(0)),
+            ("/x", Some(0)),
+            ("/y", Some(2)),
+            ("/y/1", Some(3)),
+            ("/z", Some(3)),
+            ("/c", None),
+        ] {
+            check(&routes, &format!("GET host{path}"), expected);
+        }
+        let table = table(&routes);
+        assert_eq!(table.order(), [0, 2, 1, 3]);
+        let next = |request| ask(request, |target| table.runner_up(target, table.find(target)?));
+        assert_eq!(next("GET host/a/b"), Some((0, Advantage::Path)));
+        assert_eq!(next("GET host/x"), Some((2, Advantage::Order)));
+        assert_eq!(next("GET host/z"), None);
+    }
+
+    #[test]
+    fn a_route_is_never_reached_if_earlier_ones_take_all_its_paths() {
+        let routes = ["* ^/a,^/b", "* ^/c,^/a", "* ^/b,^/c,^/a", "* ^/c,^/d"];
+        assert_eq!(table(&routes).shadowed(&[]), [(vec![0, 1], 2)]);
+    }
+
+    #[test]
     fn an_empty_table_finds_nothing() {
         check(&[], "GET host/", None);
     }
@@ -544,7 +589,18 @@ mod tests {
         work(&target)
     }
 
-    /// Reads `host,host =/exact|^/prefix|~regex|* [METHOD,…] [header=value…] [?name=value…]
+    fn path(text: &str) -> PathPattern {
+        let (kind, path) = text.split_at(1);
+        let path = match kind {
+            "=" => PathPattern::exact(path),
+            "^" => PathPattern::prefix(path),
+            "~" => PathPattern::regex(path),
+            _ => Ok(PathPattern::Any),
+        };
+        path.unwrap()
+    }
+
+    /// Reads `host,host =/exact|^/prefix|~regex|*,… [METHOD,…] [header=value…] [?name=value…]
     /// [@listener,…]`.
     fn table(routes: &[&str]) -> Table {
         Table::build(routes.iter().map(|route| matcher(route)).collect())
@@ -554,14 +610,8 @@ mod tests {
         let mut words = route.split(' ');
         let hosts = words.next().unwrap().split(',').filter(|host| *host != "*");
         let hosts = hosts.map(|host| HostPattern::parse(host).unwrap()).collect();
-        let (kind, path) = words.next().unwrap().split_at(1);
-        let path = match kind {
-            "=" => PathPattern::exact(path),
-            "^" => PathPattern::prefix(path),
-            "~" => PathPattern::regex(path),
-            _ => Ok(PathPattern::Any),
-        };
-        let mut matcher = Matcher { hosts, path: path.unwrap(), ..Matcher::default() };
+        let paths = words.next().unwrap().split(',').map(path).collect();
+        let mut matcher = Matcher { hosts, paths, ..Matcher::default() };
         for word in words {
             match word.split_once('=') {
                 None if word.starts_with('@') => {

@@ -71,25 +71,21 @@ impl Compiler {
         }
         let words = self.conceal(conditions.words().join(", ")).into();
         let Conditions { client_ip, methods, paths, headers, query } = conditions;
-        let mut paths: Vec<_> = paths.into_iter().map(|(_, path)| path).collect();
-        if paths.is_empty() {
-            paths.push(PathPattern::Any);
-        }
-        let matchers = paths.into_iter().map(|path| Matcher {
+        let matcher = Matcher {
             listeners: Vec::new(),
             hosts: Vec::new(),
-            path,
-            methods: methods.clone(),
-            headers: headers.clone(),
-            query: query.clone(),
+            paths: paths.into_iter().map(|(_, path)| path).collect(),
+            methods,
+            headers,
+            query,
             repeated: match on_duplicate {
                 OnDuplicate::First => Repeated::First,
                 OnDuplicate::Last => Repeated::Last,
                 // Such requests are rejected.
                 OnDuplicate::Reject => Repeated::Any,
             },
-        });
-        let when = When::new(words, client_ip, matchers.collect());
+        };
+        let when = When::new(words, client_ip, vec![matcher]);
         Some(at.as_ref().map(|_| Arc::new(when)))
     }
 
@@ -200,7 +196,8 @@ impl Compiler {
         // Each exempts by one condition.
         let any = Matcher { repeated: Repeated::Every, ..Matcher::default() };
         let by_method = (!methods.is_empty()).then(|| Matcher { methods, ..any.clone() });
-        let by_path = paths.into_iter().map(|(_, path)| Matcher { path, ..any.clone() });
+        let by_path =
+            paths.into_iter().map(|(_, path)| Matcher { paths: vec![path], ..any.clone() });
         let by_header =
             headers.into_iter().map(|field| Matcher { headers: vec![field], ..any.clone() });
         let matchers = by_method.into_iter().chain(by_path).chain(by_header).collect();

@@ -46,10 +46,10 @@ impl Compiler {
                     .help("write one of `path`, `path_prefix` and `path_regex`, or two routes"),
             );
         }
-        let exact = self.optional(&spec.path, |path| PathPattern::exact(&path.0));
-        let prefix = self.optional(&spec.path_prefix, |path| PathPattern::prefix(&path.0));
-        let regex = self.optional(&spec.path_regex, |regex| PathPattern::regex(&regex.0));
-        if let Some(at) = spec.path_regex.as_ref().filter(|at| has_one_anchor(&at.value.0)) {
+        let mut paths = self.patterns(spec.path.items(), |path| PathPattern::exact(&path.0));
+        paths.extend(self.patterns(spec.path_prefix.items(), |path| PathPattern::prefix(&path.0)));
+        paths.extend(self.patterns(spec.path_regex.items(), |regex| PathPattern::regex(&regex.0)));
+        for at in spec.path_regex.items().iter().filter(|at| has_one_anchor(&at.value.0)) {
             let message = "`path_regex` must match the whole path, not a part of it";
             self.warn(Problem::warning(Lint::RegexWithOneAnchor, at.span, message).help(
                 "write `.*` where anything may stand, as in `/api/.*` or `.*[.]php`, and no `^` and `$`",
@@ -58,7 +58,7 @@ impl Compiler {
         Matcher {
             listeners: self.listeners_of(spec.listener.items()),
             hosts: self.patterns(spec.host.items(), |host| HostPattern::parse(&host.0)),
-            path: exact.or(prefix).or(regex).unwrap_or(PathPattern::Any),
+            paths,
             methods: spec.method.plain(|method| method.0.clone()),
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: self.fields(&spec.query, |name| &name.0),

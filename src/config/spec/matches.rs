@@ -29,15 +29,15 @@ keys! {
     struct MatchSpec: "a match" {
         /// `shop.example.com`, or `*.example.com` for all names below it; any of a list.
         host: Several<Host>, else "any";
-        /// The whole path, as in `/health`. `{…}` matches one segment, as in `/users/{id}`; in a
-        /// match that is written in braces, such a path needs quotes.
-        path: Path, else "any";
+        /// The whole path, as in `/health`, or any of a list. `{…}` matches one segment, as in
+        /// `/users/{id}`; in a match that is written in braces, such a path needs quotes.
+        path: Several<Path>, else "any";
         /// A prefix of the path, by whole segments: `/api` matches `/api` and `/api/x`, not
-        /// `/apix`. `/` matches all paths.
-        path_prefix: Path, else "any";
+        /// `/apix`. `/` matches all paths. Or any of a list.
+        path_prefix: Several<Path>, else "any";
         /// A regular expression that the whole path must match, as in `/(de|en)/.*`. It needs no
-        /// `^` and `$`.
-        path_regex: Pattern, else "any";
+        /// `^` and `$`. Or any of a list.
+        path_regex: Several<Pattern>, else "any";
         /// `GET`, or any of a list.
         method: Several<MethodName>, else "any";
         /// The name of the listener that received the request, or any of a list.

@@ -33,6 +33,29 @@ fn a_redirect_is_a_word_a_url_or_a_path() {
 }
 
 #[test]
+fn a_route_takes_a_list_of_paths() {
+    for (keys, words) in [
+        ("path: [/a, '/u/{id}']", "/a|/u/{id}"),
+        ("path_prefix: [/api, /v2]", "/api/*|/v2/*"),
+        ("path_prefix: [/]", "/*"),
+        ("path_regex: [/a.*, '/(b|c)']", "~/a.*|~/(b|c)"),
+    ] {
+        let file =
+            format!("{FRAME}routes:\n  - {{ name: r, match: {{ {keys} }}, upstream: app }}\n");
+        assert_eq!(plan(&file).table.matcher(0).map(ToString::to_string).as_deref(), Some(words));
+    }
+    let file =
+        |keys| format!("{FRAME}routes:\n  - name: r\n    match: {{ {keys} }}\n    upstream: app\n");
+    messages(&file("path: [/a, b]"), &["the path `b` does not begin with `/` | write `/b`"]);
+    messages(
+        &file("path: [/a], path_prefix: [/b]"),
+        &[
+            "a match takes one kind of path | write one of `path`, `path_prefix` and `path_regex`, or two routes",
+        ],
+    );
+}
+
+#[test]
 fn what_a_route_cannot_do_is_an_error() {
     for (keys, message) in [
         (

@@ -12,7 +12,7 @@ use crate::{
 use bytesize::ByteSize;
 use core::ops::RangeInclusive;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header, uri::PathAndQuery};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -469,20 +469,27 @@ fn scheme_help(text: &str) -> Option<String> {
     }
 }
 
-/// Reads a network such as `10.0.0.0/8`, or one address.
+/// Reads a network such as `10.0.0.0/8`, or one address. A network of mapped addresses, as in
+/// `::ffff:10.0.0.0/104`, is that of IPv4: addresses of clients are compared in this form.
 pub(in crate::config) fn network(text: &str) -> Result<IpNet, InvalidValue> {
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-    network.map_or_else(
-        || {
-            not(
-                text,
-                "is not a network",
-                "write an address or a range, as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`",
-            )
-        },
-        Ok,
-    )
+    let Some(network) = network else {
+        return not(
+            text,
+            "is not a network",
+            "write an address or a range, as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`",
+        );
+    };
+    let length = network.prefix_len().checked_sub(MAPPED.prefix_len());
+    let is_mapped = MAPPED.contains(&network);
+    let mapped = length.filter(|_| is_mapped);
+    let of_ipv4 = mapped.and_then(|length| IpNet::new(network.addr().to_canonical(), length).ok());
+    Ok(of_ipv4.unwrap_or(network))
 }
+
+/// Addresses of IPv4 that are written as those of IPv6 (RFC 4291, 2.5.5.2).
+const MAPPED: IpNet =
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96));
 
 /// Reads the name of a listener, an upstream, a route or a rule. Names go into logs, metric labels
 /// and the `RateLimit` fields as they are.

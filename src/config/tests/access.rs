@@ -34,6 +34,21 @@ fn an_access_list_names_networks_that_can_be_reached() {
 }
 
 #[test]
+fn networks_of_mapped_addresses_are_those_of_ipv4() {
+    for (written, network) in [
+        ("::ffff:10.0.0.5", "10.0.0.5/32"),
+        ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+        ("::ffff:0:0/96", "0.0.0.0/0"),
+        ("::/0", "::/0"),
+        ("::ffff:0:0/95", "::fffe:0:0/95"),
+        ("2001:db8::/32", "2001:db8::/32"),
+    ] {
+        let words = describe(&plan(&route(&format!("{{ deny: '{written}' }}"))));
+        assert!(words.contains(&format!("\n    access  deny {network}\n")), "{words}");
+    }
+}
+
+#[test]
 fn check_and_diff_name_access() {
     let old = plan(&route("{ allow: [10.0.0.0/9, 10.128.0.0/9, ::1], deny: 10.0.0.5 }"));
     let words = describe(&old);

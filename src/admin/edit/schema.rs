@@ -45,8 +45,12 @@ fn field((name, value): (&String, &Value)) -> Option<(String, Value)> {
         }
         ("description", Value::String(text)) => Value::from(beginning(text)),
         // What says nothing that a suggestion could say.
-        ("additionalProperties", Value::Bool(_)) | ("type", Value::Array(_)) => return None,
-        ("type", Value::String(word)) if word != "boolean" => return None,
+        ("additionalProperties", Value::Bool(_)) => return None,
+        ("type", kind) => {
+            // One that may have a variable is a text, too.
+            let first = kind.get(0).unwrap_or(kind);
+            (first == "boolean").then(|| first.clone())?
+        }
         (word, value) if KEPT.contains(&word) => shortened(value),
         _ => return None,
     };

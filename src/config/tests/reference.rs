@@ -3,7 +3,7 @@
 use crate::config::{
     scenario::ScenarioSpec,
     spec::FileSpec,
-    vocabulary::{Default, Vocabulary, nearest, publish, reference},
+    vocabulary::{Default, Vocabulary, nearest, publish, reference, with_variables},
 };
 use std::{fs, path::Path};
 
@@ -49,7 +49,7 @@ fn a_slip_of_the_finger_is_understood() {
 }
 
 fn schema() -> String {
-    publish::<FileSpec>("gateway.yaml of flowgate")
+    with_variables(&publish::<FileSpec>("gateway.yaml of flowgate"))
 }
 
 /// The keys as the types say now; what the program knows of them was committed.

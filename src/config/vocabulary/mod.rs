@@ -14,7 +14,7 @@ mod schema;
 
 pub(super) use reference::write as reference;
 #[cfg(test)]
-pub(super) use schema::publish;
+pub(super) use schema::{publish, with_variables};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -115,7 +115,11 @@ impl Vocabulary {
         }
         let words = words(schema).next().map(str::to_owned);
         words.or_else(|| schema["x-example"].as_str().map(str::to_owned)).unwrap_or_else(|| {
-            if schema["type"] == "boolean" { "true".to_owned() } else { String::new() }
+            if [&schema["type"], &schema["type"][0]].contains(&&Value::from("boolean")) {
+                "true".to_owned()
+            } else {
+                String::new()
+            }
         })
     }
 

@@ -17,7 +17,7 @@ a column and a hint. One error rejects the whole new file, and the file in force
 `flowgate check` prints the routes in their order of matching, what each rule promises, the listeners
 and upstreams, and the settings of the whole file with their defaults.
 
-With this first line, editors complete and check the keys:
+`flowgate schema > gateway.schema.json` writes the schema of the file. With this first line, editors complete and check the keys:
 
 ```yaml
 # yaml-language-server: $schema=./gateway.schema.json

@@ -116,6 +116,13 @@ impl RouteMeter {
         (cells.durations.read(), cells.rejected.read())
     }
 
+    /// Returns how many answers had a status of 500 to 599.
+    pub fn server_errors(&self) -> u64 {
+        let answers = self.cells.get().into_iter().flat_map(|cells| cells.pairs.read());
+        let answers = answers.filter_map(Answers::of);
+        answers.filter(|answers| answers.status / 100 == 5).map(|answers| answers.count).sum()
+    }
+
     /// Reads all numbers.
     pub fn read(&self) -> RouteReading {
         let Some(cells) = self.cells.get() else { return RouteReading::default() };
@@ -180,11 +187,11 @@ fn tag(method: &Method, status: StatusCode) -> u64 {
 /// Counters of one upstream server.
 #[derive(Debug, Default)]
 pub struct ServerMeter {
-    /// Requests sent, retries included.
+    /// Requests, retries included, also those for which no connection could be opened.
     pub requests: AtomicU64,
-    /// Requests without a complete answer.
+    /// Those of the requests that got no complete answer.
     pub failures: AtomicU64,
-    /// Connections opened.
+    /// Attempts to open a connection.
     pub connects: AtomicU64,
     /// Connections that could not be opened.
     pub connect_failures: AtomicU64,
@@ -388,6 +395,17 @@ mod tests {
         let ended =
             Ended { method, status, first_byte: Some(duration), duration, at, is_admitted: true };
         meter.record(&ended, || None);
+    }
+
+    #[test]
+    fn server_errors_are_the_statuses_from_500_to_599() {
+        let meter = RouteMeter::default();
+        assert_eq!(meter.server_errors(), 0);
+        for status in [200, 404, 499, 500, 502, 502, 599, 600] {
+            let status = StatusCode::from_u16(status).unwrap();
+            record(&meter, &Method::GET, status, Duration::ZERO);
+        }
+        assert_eq!(meter.server_errors(), 4);
     }
 
     #[test]

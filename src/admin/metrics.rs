@@ -253,9 +253,9 @@ impl Metrics {
             let samples = self.servers().map(|(labels, server)| (labels, get(read(&server.meter))));
             counters(encoder, (name, help), samples)
         };
-        count("flowgate_upstream_requests", "Requests sent, retries included", |m| &m.requests)?;
+        count("flowgate_upstream_requests", "Requests, retries included", |m| &m.requests)?;
         count("flowgate_upstream_failures", "Requests without a whole answer", |m| &m.failures)?;
-        count("flowgate_upstream_connects", "Connections opened", |m| &m.connects)?;
+        count("flowgate_upstream_connects", "Attempts to open a connection", |m| &m.connects)?;
         let help = "Connections that could not be opened";
         count("flowgate_upstream_connect_failures", help, |m| &m.connect_failures)?;
         self.retries(encoder)?;
@@ -274,8 +274,8 @@ impl Metrics {
         let help = "The servers of each upstream, and their weights";
         gauges(encoder, ("flowgate_upstream_server_weight", help), weights)?;
         let healthy =
-            servers().map(|(labels, server)| (labels, u64::from(!server.health.is_out())));
-        let help = "Whether a server is healthy: 0 if it is ejected or fails its checks";
+            servers().map(|(labels, server)| (labels, u64::from(server.health.is_healthy())));
+        let help = "Whether a server is healthy: 0 if it is ejected, cannot be reached or fails its checks";
         gauges(encoder, ("flowgate_upstream_server_healthy", help), healthy)?;
         let ejections = servers().map(|(labels, server)| (labels, server.health.ejections()));
         let help = "How often a server was ejected";

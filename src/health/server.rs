@@ -52,6 +52,8 @@ struct State {
     connecting: Option<Instant>,
     /// How many are opening.
     openings: u32,
+    /// Whether no connection could be opened, and no request or check has succeeded since.
+    is_unreachable: bool,
     is_failing_checks: bool,
     /// Checks in a row that speak against `is_failing_checks`.
     checks: u32,
@@ -157,6 +159,12 @@ impl ServerHealth {
         self.ejections.load(Relaxed)
     }
 
+    /// Returns whether its word is `healthy`. A server that is not may get requests all the same: it
+    /// is the only one, or none is ever ejected.
+    pub fn is_healthy(&self) -> bool {
+        self.lock().is_healthy()
+    }
+
     /// Returns its state in one word: `healthy`, `ejected`, `unreachable`, or `unhealthy` if it fails
     /// its checks.
     pub fn word(&self) -> &'static str {
@@ -165,6 +173,7 @@ impl ServerHealth {
             (true, _) => "unhealthy",
             (false, Some(Ejected { is_beyond: true, .. })) => "unreachable",
             (false, Some(_)) => "ejected",
+            (false, None) if state.is_unreachable => "unreachable",
             (false, None) => "healthy",
         }
     }
@@ -207,6 +216,7 @@ impl ServerHealth {
     pub fn succeeded(&self, now: Instant) -> Option<HealthChange> {
         let mut state = self.lock();
         state.failures = 0;
+        state.is_unreachable = false;
         // One that was sent before the ejection says nothing about the time after it.
         let is_over = |ejected: Ejected| ejected.trial.is_some() || now >= ejected.until;
         let is_trial = state.ejected.is_some_and(is_over);
@@ -228,6 +238,7 @@ impl ServerHealth {
         state.failures = state.failures.saturating_add(1);
         if failure == ServerFailure::Connect {
             state.connecting = None;
+            state.is_unreachable = true;
         }
         let is_enough = failure == ServerFailure::Connect || state.failures >= ejection.failures;
         let change = match state.ejected {
@@ -298,7 +309,11 @@ impl ServerHealth {
 
 impl State {
     fn is_well(&self) -> bool {
-        self.failures == 0 && self.connecting.is_none() && !self.is_starting && !self.is_out()
+        self.failures == 0 && self.connecting.is_none() && !self.is_starting && self.is_healthy()
+    }
+
+    fn is_healthy(&self) -> bool {
+        !self.is_unreachable && !self.is_out()
     }
 
     fn is_out(&self) -> bool {
@@ -367,6 +382,7 @@ impl State {
     }
 
     fn checked(&mut self, now: Instant, passed: bool, check: &Check) -> Option<HealthChange> {
+        self.is_unreachable &= !passed;
         if passed != self.is_failing_checks {
             self.checks = 0;
             return None;
@@ -526,6 +542,24 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_not_passed_over_is_shown_as_unreachable_until_it_answers() {
+        let off = Ejection { most_percent: 0, ..EJECTION };
+        for (ejection, servers) in [(EJECTION, 1), (off, 2)] {
+            let health = ServerHealth::default();
+            let failed = |failure| health.failed(at(0), failure, &ejection, || (0, servers));
+            assert_eq!(failed(ServerFailure::Response), None);
+            assert_eq!((health.word(), health.is_healthy()), ("healthy", true));
+            assert_eq!(failed(ServerFailure::Connect), None);
+            assert_eq!((health.word(), health.is_healthy()), ("unreachable", false));
+            assert!(!health.is_out() && admits(&health, 0), "it gets requests");
+            assert_eq!(failed(ServerFailure::Response), None);
+            assert_eq!(health.word(), "unreachable", "a broken connection is no answer");
+            assert_eq!(health.succeeded(at(1)), None);
+            assert_eq!((health.word(), health.is_suspect()), ("healthy", false));
+        }
+    }
+
+    #[test]
     fn a_server_that_fails_half_of_its_requests_is_ejected() {
         let health = ServerHealth::default();
         let observe =
@@ -616,5 +650,8 @@ mod tests {
         }
         health.forget_checks();
         assert!(admits(&health, 0), "a server that is checked no more");
+        health.failed(at(0), ServerFailure::Connect, &EJECTION, || (0, 1));
+        assert_eq!((checked(false), health.word()), (None, "unreachable"));
+        assert_eq!((checked(true), health.word()), (None, "healthy"));
     }
 }

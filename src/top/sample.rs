@@ -25,6 +25,8 @@ pub(super) struct Point {
     pub passed: u64,
     pub delayed: u64,
     pub rejected: u64,
+    /// Responses with a status of 500 to 599.
+    pub server_errors: u64,
     /// Milliseconds.
     pub p50: Option<f64>,
     pub p99: Option<f64>,

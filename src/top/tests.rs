@@ -4,6 +4,7 @@ use super::{
     feed,
     keys::{self, Key},
     model::{ConnectionState, Message, Model, Panel, Query, Request},
+    sample::Point,
     screen,
 };
 use crate::{admin::RouteSort, admin_client::ServerSentEvent};
@@ -93,6 +94,18 @@ fn the_screen_shows_routes_rules_and_the_rejected_edit() {
 }
 
 #[test]
+fn a_route_that_answers_with_5xx_is_marked() {
+    let mut model = model();
+    let mut sample = model.sample.clone().unwrap();
+    sample.routes.rows[1].now = Point { passed: 40, server_errors: 13, ..Point::default() };
+    let name = sample.routes.rows[1].name.clone();
+    model.take(Message::Sample(Box::new(sample)));
+    let lines = drawn(&model, 120, 30);
+    has(&lines, &["rejected/s", "5xx/s", "p50"]);
+    has(&lines, &[&format!("✕ {name}"), "40 ", " 0 ", "✕ 13"]);
+}
+
+#[test]
 fn keys_choose_routes_and_panels() {
     let mut model = model();
     assert_eq!(press(&mut model, "\x1b[B"), Request::None);
@@ -116,7 +129,7 @@ fn keys_choose_routes_and_panels() {
 
     press(&mut model, "\t");
     assert_eq!(model.panel, Panel::Upstreams);
-    has(&drawn(&model, 120, 30), &["shop", "127.0.0.1:18081", "healthy", "sent "]);
+    has(&drawn(&model, 120, 30), &["shop", "127.0.0.1:18081", "healthy", "requests 0/s"]);
     press(&mut model, "c");
     let lines = drawn(&model, 120, 30);
     has(&lines, &["version 2, hash ", "in force for"]);

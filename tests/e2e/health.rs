@@ -119,6 +119,37 @@ fn the_only_server_and_the_last_one_are_always_asked() {
 }
 
 #[test]
+fn a_server_that_cannot_be_reached_never_looks_healthy() {
+    let dead = || SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let off = ", ejection: { most_percent: 0 }";
+    for (servers, more) in [(vec![dead()], ""), (vec![dead(), dead()], off)] {
+        let gateway = Gateway::start(&config(&servers, more));
+        assert_eq!(health(&gateway), vec!["healthy"; servers.len()], "no request was sent yet");
+        for _ in 0..5 {
+            assert_eq!(http::get(gateway.web(), "/").status, 502);
+        }
+        assert_eq!(health(&gateway), vec!["unreachable"; servers.len()]);
+        for server in &servers {
+            let count = |name| metric(&gateway, &format!("flowgate_upstream_{name}"), *server);
+            assert_eq!(count("server_healthy"), Some(0.0));
+            assert_eq!(count("server_ejections_total"), Some(0.0));
+            let failures = count("connect_failures_total");
+            assert_eq!(failures, Some(5.0));
+            assert_eq!((count("requests_total"), count("failures_total")), (failures, failures));
+        }
+        gateway.wait_log("no server of the upstream is healthy");
+        let _living = Script::start_at(servers[0], |_, mut connection| {
+            while connection.read().is_some() {
+                connection.write(upstream::ok("it lives"));
+            }
+        });
+        eventually("an answer", || (http::get(gateway.web(), "/").status == 200).then_some(()));
+        assert_eq!(health(&gateway)[0], "healthy", "at the first answer");
+        gateway.wait_log("a server of the upstream is healthy again");
+    }
+}
+
+#[test]
 fn a_failure_of_one_upstream_does_not_hide_that_of_another_with_the_same_server() {
     let dead = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let text = config(&[dead], "").replace(

@@ -288,6 +288,7 @@ const showChips = (box, route) => {
   const chips = [];
   const rejecting = route.rules.filter((rule) => rule.rejected > 0).map((rule) => rule.name);
   if (rejecting.length) chips.push(["bad", `rejects: ${[...new Set(rejecting)].slice(0, 3).join(", ")}`]);
+  if (route.now.server_errors) chips.push(["bad", `5xx: ${short(route.now.server_errors)}/s`]);
   if (route.breaker && route.breaker !== "closed") chips.push(["bad", `breaker ${words(route.breaker)}`]);
   const trial = route.rules.filter((rule) => rule.would_reject > 0).map((rule) => rule.name);
   if (trial.length) chips.push(["warn", `would reject: ${trial.slice(0, 3).join(", ")}`]);
@@ -391,7 +392,7 @@ const showUpstreams = (upstreams) => {
     if (more > 0) servers.push(make("tr", {}, make("td", { colspan: 5, class: "soft", text: `and ${more} more` })));
     return make("div", { class: "card" }, make("h3", {}, upstream.name, make("span", { class: "chip", text: words(upstream.balance) })),
       make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", text: "Server" }), make("th", { scope: "col", text: "Health" }),
-        make("th", { scope: "col", class: "n", text: "in flight" }), make("th", { scope: "col", class: "n", text: "sent/s" }), make("th", { scope: "col", class: "n", text: "failed/s" }))), make("tbody", {}, ...servers))));
+        make("th", { scope: "col", class: "n", text: "in flight" }), make("th", { scope: "col", class: "n", text: "requests/s" }), make("th", { scope: "col", class: "n", text: "failed/s" }))), make("tbody", {}, ...servers))));
   });
   if (!cards.length) cards.push(make("p", { class: "soft", text: upstreams.total ? "No upstream has these words." : "There are no upstreams." }));
   $("upstream-rows").replaceChildren(...cards);

@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-/// How many routes have a history at once, of 8 KiB each; the others show their latest second.
+/// How many routes have a history at once, of 9.4 KiB each; the others show their latest second.
 const MOST_HISTORIES: usize = 4000;
 
 /// How many routes are sampled before other tasks of the thread get their turn.
@@ -137,6 +137,7 @@ impl Sum {
             (&mut sample.passed, other.passed),
             (&mut sample.delayed, other.delayed),
             (&mut sample.rejected, other.rejected),
+            (&mut sample.server_errors, other.server_errors),
             (&mut sample.in_flight, other.in_flight),
             (&mut sample.waiting, other.waiting),
         ] {

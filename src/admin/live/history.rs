@@ -11,6 +11,8 @@ pub(super) struct Sample {
     pub passed: u32,
     pub delayed: u32,
     pub rejected: u32,
+    /// Answers with a status of 500 to 599.
+    pub server_errors: u32,
     /// Microseconds from arrival to the end of the answer, of admitted requests; 0: there was none.
     pub p50: u32,
     pub p99: u32,

@@ -15,6 +15,7 @@ const SECONDS: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct RouteTrack {
     totals: Totals,
+    server_errors: u64,
     durations: Durations,
     rejected: Durations,
     pub latest: Sample,
@@ -70,24 +71,29 @@ impl RouteTrack {
     /// Returns a track of a route that has been counted for a while: only what comes is sampled.
     pub(super) fn new(route: &Route, now: Instant) -> Self {
         let (durations, rejected) = route.meter.durations();
-        Self { totals: route.gate.totals(now), durations, rejected, ..Self::default() }
+        let server_errors = route.meter.server_errors();
+        let totals = route.gate.totals(now);
+        Self { totals, server_errors, durations, rejected, ..Self::default() }
     }
 
     /// Takes the sample of a second. Returns the durations of the admitted requests in it.
     pub(super) fn sample(&mut self, route: &Route, now: Instant, has_room: bool) -> Durations {
         let totals = route.gate.totals(now);
+        let server_errors = route.meter.server_errors();
         let (durations, rejected) = route.meter.durations();
         let admitted = durations.since(&self.durations).since(&rejected.since(&self.rejected));
         self.latest = Sample {
             passed: narrow(totals.passed.saturating_sub(self.totals.passed)),
             delayed: narrow(totals.delayed.saturating_sub(self.totals.delayed)),
             rejected: narrow(totals.rejected.saturating_sub(self.totals.rejected)),
+            server_errors: narrow(server_errors.saturating_sub(self.server_errors)),
             p50: micros(&admitted, 0.5),
             p99: micros(&admitted, 0.99),
             in_flight: narrow(totals.in_flight),
             waiting: narrow(totals.waiting),
         };
         self.totals = totals;
+        self.server_errors = server_errors;
         self.durations = durations;
         self.rejected = rejected;
         self.remember(has_room);

@@ -14,7 +14,7 @@ const MOST_SERVERS: usize = 30;
 #[derive(Debug, Serialize)]
 pub(super) struct UpstreamsView {
     total: usize,
-    /// Servers that get no requests.
+    /// Servers that are not healthy.
     out: usize,
     rows: Vec<UpstreamRow>,
 }
@@ -47,7 +47,7 @@ impl UpstreamsView {
         let servers: Vec<(&Arc<Upstream>, Vec<Arc<Server>>)> =
             snapshot.upstreams.iter().map(|upstream| (upstream, upstream.servers())).collect();
         let out = |servers: &[Arc<Server>]| {
-            servers.iter().filter(|server| server.health.is_out()).count()
+            servers.iter().filter(|server| !server.health.is_healthy()).count()
         };
         let mut found: Vec<_> = servers
             .iter()
@@ -60,7 +60,7 @@ impl UpstreamsView {
         found.sort_by_key(|(out, _, _)| *out == 0);
         let rows = found.into_iter().take(MOST_UPSTREAMS).map(|(out, upstream, servers)| {
             let mut rows: Vec<_> = servers.iter().collect();
-            rows.sort_by_key(|server| !server.health.is_out());
+            rows.sort_by_key(|server| server.health.is_healthy());
             UpstreamRow {
                 name: upstream.name.to_string(),
                 balance: upstream.options.balance,

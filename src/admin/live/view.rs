@@ -77,6 +77,7 @@ struct PointView {
     passed: u32,
     delayed: u32,
     rejected: u32,
+    server_errors: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     p50: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,6 +222,7 @@ impl PointView {
             passed: sample.passed,
             delayed: sample.delayed,
             rejected: sample.rejected,
+            server_errors: sample.server_errors,
             p50: millis(sample.p50),
             p99: millis(sample.p99),
             in_flight: sample.in_flight,

@@ -529,6 +529,10 @@ impl UpstreamAttempt<'_> {
         } else {
             format!("cannot connect: {}", cause(error))
         };
+        if is_servers {
+            server.meter.requests.fetch_add(1, Relaxed);
+            server.meter.failures.fetch_add(1, Relaxed);
+        }
         self.note_failure(server, is_servers.then_some(health::ServerFailure::Connect), &cause);
         if is_over { Err(Failure::Timeout) } else { Ok(()) }
     }

@@ -170,6 +170,7 @@ async fn a_deadline_of_the_client_says_nothing_about_a_server_that_it_has_no_tim
     let snapshot = proxy.worker.live.load_full();
     for server in snapshot.upstreams[0].servers() {
         assert_eq!(server.meter.connect_failures.load(Relaxed), 0);
+        assert_eq!(server.meter.failures.load(Relaxed), 0);
         assert_eq!(server.health.word(), "healthy");
     }
 }

@@ -47,10 +47,7 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
             continue;
         }
         for server in &servers {
-            let [requests, failures, unconnected] =
-                [&server.meter.requests, &server.meter.failures, &server.meter.connect_failures]
-                    .map(|count| count.load(Relaxed));
-            let counts = (requests + unconnected, failures + unconnected);
+            let counts = (server.meter.requests.load(Relaxed), server.meter.failures.load(Relaxed));
             let ejection = &upstream.options.ejection;
             let turn = upstream.ejection_state.take_turn();
             let change = server.health.observe(now, counts, ejection, || out(upstream));
@@ -64,9 +61,10 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
 
 /// Logs when the last server of `upstream` stops being healthy, and when the first one is healthy again.
 fn log_if_none_is_healthy(upstream: &Upstream) {
-    let (out, all) = out(upstream);
+    let servers = &upstream.members().servers;
     // A name may have no address for a while.
-    let is_none_healthy = out == all && all > 0;
+    let is_none_healthy =
+        !servers.is_empty() && !servers.iter().any(|server| server.health.is_healthy());
     if !upstream.ejection_state.note(is_none_healthy) {
         return;
     }

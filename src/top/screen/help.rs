@@ -19,7 +19,7 @@ const KEYS: [(&str, &str); 12] = [
 ];
 
 const SIGNS: [(&str, &str); 4] = [
-    ("✕", "requests are rejected, a server is out of order, or an edit was"),
+    ("✕", "requests are rejected or get 5xx, a server is out of order, or an edit was rejected"),
     ("~", "a rule in dry run would reject"),
     ("!", "a breaker is open or half open"),
     ("▁▄█", "requests of each second, as high as the busiest"),

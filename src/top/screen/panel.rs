@@ -175,7 +175,7 @@ fn server(upstream: &Upstream, server: &Server, look: Look) -> Line<'static> {
         Span::raw(format!("{:<16} {address:<24} ", plain(&upstream.name))),
         Span::styled(format!("{:<10}", plain(&server.health)), style),
         Span::raw(format!(
-            " in flight {}  sent {}/s  failed {}/s",
+            " in flight {}  requests {}/s  failed {}/s",
             short(server.in_flight),
             short(server.requests),
             short(server.failures)

@@ -30,14 +30,15 @@ struct Column {
     show: fn(&Point) -> String,
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Column { title: "passed/s", width: 9, rank: 1, show: |now| short(now.passed) },
-    Column { title: "delayed/s", width: 10, rank: 4, show: |now| short(now.delayed) },
+    Column { title: "delayed/s", width: 10, rank: 5, show: |now| short(now.delayed) },
     Column { title: "rejected/s", width: 11, rank: 0, show: |now| marked(now.rejected) },
-    Column { title: "p50", width: 8, rank: 5, show: |now| millis(now.p50) },
-    Column { title: "p99", width: 8, rank: 2, show: |now| millis(now.p99) },
-    Column { title: "in flight", width: 10, rank: 3, show: |now| short(now.in_flight) },
-    Column { title: "waiting", width: 8, rank: 6, show: |now| short(now.waiting) },
+    Column { title: "5xx/s", width: 8, rank: 2, show: |now| marked(now.server_errors) },
+    Column { title: "p50", width: 8, rank: 6, show: |now| millis(now.p50) },
+    Column { title: "p99", width: 8, rank: 3, show: |now| millis(now.p99) },
+    Column { title: "in flight", width: 10, rank: 4, show: |now| short(now.in_flight) },
+    Column { title: "waiting", width: 8, rank: 7, show: |now| short(now.waiting) },
 ];
 
 /// The widths of a table.
@@ -47,8 +48,8 @@ struct Widths {
     chart: usize,
 }
 
-fn marked(rejected: u64) -> String {
-    if rejected == 0 { "0".to_owned() } else { format!("✕ {}", short(rejected)) }
+fn marked(count: u64) -> String {
+    if count == 0 { "0".to_owned() } else { format!("✕ {}", short(count)) }
 }
 
 fn widths(width: usize) -> Widths {
@@ -111,9 +112,9 @@ pub(crate) fn lines(model: &Model, width: usize, rows: usize, look: Look) -> Vec
 
 fn line(model: &Model, route: &Route, widths: &Widths, look: Look) -> Line<'static> {
     let is_open = route.breaker.as_ref().is_some_and(|state| state != "closed");
-    let rejects = route.now.rejected > 0;
+    let is_bad = route.now.rejected > 0 || route.now.server_errors > 0;
     let would = route.rules.iter().any(|rule| rule.would_reject > 0.0);
-    let mark = match (is_open, rejects, would) {
+    let mark = match (is_open, is_bad, would) {
         (true, _, _) => "! ",
         (false, true, _) => "✕ ",
         (false, false, true) => "~ ",
@@ -123,14 +124,14 @@ fn line(model: &Model, route: &Route, widths: &Widths, look: Look) -> Line<'stat
     let cut: String = name.chars().take(widths.name).collect();
     let pad = widths.name;
     let mut spans = vec![
-        Span::styled(mark, if is_open || rejects { look.bad() } else { look.odd() }),
+        Span::styled(mark, if is_open || is_bad { look.bad() } else { look.odd() }),
         Span::raw(format!("{cut:<pad$}")),
     ];
     for column in &widths.columns {
-        let is_bad = column.rank == 0 && rejects;
         let width = column.width;
         let text = format!("{:>width$}", (column.show)(&route.now));
-        spans.push(if is_bad { Span::styled(text, look.bad()) } else { Span::raw(text) });
+        let is_marked = text.contains('✕');
+        spans.push(if is_marked { Span::styled(text, look.bad()) } else { Span::raw(text) });
     }
     if let Some(series) = model.series(&route.name).filter(|_| widths.chart > 0) {
         let seconds: Vec<u64> = series.latest(widths.chart).collect();

@@ -351,6 +351,23 @@ impl KeySpec {
         &self.parts
     }
 
+    /// Returns in words what a request has to bring along, such as `the header field x-api-key`.
+    pub fn needs(&self) -> String {
+        let needed = self.parts.iter().filter_map(|part| match part {
+            KeyPart::Header(name) => Some(format!("the header field {name}")),
+            KeyPart::Cookie(name) => Some(format!("the cookie {name}")),
+            KeyPart::Query(name) => Some(format!("the query parameter {name}")),
+            KeyPart::User => Some("a user name".to_owned()),
+            KeyPart::Jwt(name) => Some(format!("the claim {name} in its token")),
+            KeyPart::Route
+            | KeyPart::ClientIp { .. }
+            | KeyPart::Host
+            | KeyPart::Path
+            | KeyPart::Method => None,
+        });
+        needed.collect::<Vec<_>>().join(" or ")
+    }
+
     /// Returns whether all requests of a route count together.
     pub fn is_shared(&self) -> bool {
         matches!(*self.parts, [KeyPart::Route])
@@ -452,6 +469,17 @@ mod tests {
     use super::*;
     use crate::route::normal_path;
     use http::{HeaderMap, Method};
+
+    #[test]
+    fn a_key_says_what_a_request_needs() {
+        let needs = |parts: &[&str]| {
+            let parts = parts.iter().map(|part| KeyPart::parse(part, 64).unwrap());
+            KeySpec::new(parts.collect()).unwrap().needs()
+        };
+        assert_eq!(needs(&["header:X-Api-Key", "client_ip"]), "the header field x-api-key");
+        assert_eq!(needs(&["cookie:sid", "query:q"]), "the cookie sid or the query parameter q");
+        assert_eq!(needs(&["user", "jwt:org"]), "a user name or the claim org in its token");
+    }
 
     #[test]
     fn keys_are_shown_as_they_are_read() {

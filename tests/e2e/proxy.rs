@@ -475,7 +475,9 @@ fn oversized_requests_are_rejected_with_their_status() {
     assert_eq!(over_http2(30), "431");
     let mut declared = Client::new(gateway.web());
     declared.send(head("POST", "/", &[("Content-Length", "1001")]));
-    assert_eq!(declared.read("POST").status, 413);
+    let too_long = declared.read("POST");
+    assert_eq!(too_long.status, 413);
+    assert_eq!(too_long.json()["detail"], "the request body is longer than this route accepts");
     let mut chunked = Client::new(gateway.web());
     chunked.send(head("POST", "/", &[("Transfer-Encoding", "chunked")]));
     let block = format!("200\r\n{}\r\n", "x".repeat(512));

@@ -98,7 +98,7 @@ impl GatewayError {
             Self::TooManyChecks => "too many passwords wait for their check",
             Self::Misdirected => "this host is not served on this connection; open another",
             Self::TooLong | Self::Upstream(Failure::TooLong) => {
-                "the request body is longer than `body_limit` of this route allows"
+                "the request body is longer than this route accepts"
             }
             Self::Upstream(Failure::Timeout) => "the upstream did not answer in time",
             Self::Upstream(Failure::Unreachable) => "the upstream cannot be reached",

@@ -24,6 +24,7 @@ use http::{
 };
 use serde::Serialize;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
@@ -116,11 +117,11 @@ pub(crate) fn reject(
     completion: Box<Completion>,
 ) -> Response<ResponseBody> {
     let rule = route.rule_name(rejection.slot);
-    let (standard, code, detail) = words(rejection.reason);
+    let (standard, code, detail) = words(rejection, route);
     let head = completion.peer.spare_heads.response();
     let retry_after = retry_after(rejection.reason);
     let (mut response, body) = if let Some(content_type) = grpc {
-        (grpc_error(head, content_type, code, detail), Bytes::new())
+        (grpc_error(head, content_type, code, &detail), Bytes::new())
     } else {
         let custom = route.options.reject.as_ref();
         let own = custom.and_then(|custom| custom.body.as_ref()).map(|body| {
@@ -136,7 +137,7 @@ pub(crate) fn reject(
             Some(own) => page(head, status, own),
             None => {
                 let memory = &completion.peer.worker.bodies;
-                let body = rejected(rejection, route, (standard, status), detail, memory);
+                let body = rejected(rejection, route, (standard, status), &detail, memory);
                 (problem(head, status), body)
             }
         }
@@ -169,21 +170,23 @@ fn violated<'a>(rejection: &Rejection, route: &'a Route) -> SmallVec<[&'a str; 4
 /// Status, gRPC status and words of a reason. A client's own quota is 429; what
 /// protects the service is 503; what no wait helps against, as the request is not as the rule
 /// needs it, is 400.
-fn words(reason: Reason) -> (StatusCode, Code, &'static str) {
+fn words(rejection: &Rejection, route: &Route) -> (StatusCode, Code, Cow<'static, str>) {
     let quota = (StatusCode::TOO_MANY_REQUESTS, Code::ResourceExhausted);
     let overload = (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable);
-    let malformed = (StatusCode::BAD_REQUEST, Code::InvalidArgument);
-    let ((status, code), detail) = match reason {
+    let needs = || {
+        let mut rules = route.rules.iter();
+        let rule = rules.find(|rule| rule.slot == rejection.slot);
+        rule.map(|rule| rule.key.needs()).unwrap_or_default()
+    };
+    let not_as_needed =
+        |detail: String| (StatusCode::BAD_REQUEST, Code::InvalidArgument, detail.into());
+    let ((status, code), detail) = match rejection.reason {
         Reason::Rate { .. } => (quota, "the rate limit is used up"),
         Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
-        Reason::MissingKey => (
-            malformed,
-            "the request lacks the `key` of the limit; `on_missing_key` of the rule allows it",
-        ),
-        Reason::DuplicateKey => (
-            malformed,
-            "the request has the `key` of the limit more than once; `on_duplicate_key` of the rule allows it",
-        ),
+        Reason::MissingKey => return not_as_needed(format!("the request lacks {}", needs())),
+        Reason::DuplicateKey => {
+            return not_as_needed(format!("the request has {} more than once", needs()));
+        }
         Reason::Undecided { .. } => (quota, "the limit cannot be decided at the moment"),
         Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
         Reason::QueueFull { .. } => (overload, "the queue is full"),
@@ -192,7 +195,7 @@ fn words(reason: Reason) -> (StatusCode, Code, &'static str) {
             (overload, "the service fails or is slow; the breaker is open")
         }
     };
-    (status, code, detail)
+    (status, code, Cow::Borrowed(detail))
 }
 
 /// Returns what `Retry-After` says, in seconds; `None` if the same request can never be admitted.

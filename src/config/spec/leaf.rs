@@ -131,7 +131,7 @@ leaves! {
     FieldValue(HeaderValue), "the value of a header", "some text", values::header_value,
         { "type": ["string", "number", "boolean"] };
     /// A protocol that a client may upgrade to.
-    Protocol(String), "the name of a header", "x-tenant", values::upgrade, { "type": "string" };
+    Protocol(String), "the name of a protocol", "websocket", values::upgrade, { "type": "string" };
     /// The status of a rejection.
     Status(StatusCode), "a status", "429", values::status,
         { "type": "integer", "minimum": 400, "maximum": 599 }, number;
@@ -279,8 +279,7 @@ fn via(text: &str) -> Result<Option<HeaderValue>, InvalidValue> {
         "on" => "flowgate",
         name => name,
     };
-    let is_switch = matches!(name, "true" | "false" | "yes" | "no");
-    let is_name = values::header_name(name).is_ok() && !is_switch;
+    let is_name = values::header_name(name).is_ok() && !values::is_switch(name);
     match HeaderValue::try_from(format!("1.1 {name}")) {
         Ok(value) if is_name => Ok(Some(value)),
         _ => invalid(

@@ -663,6 +663,11 @@ pub(in crate::config) fn percent(text: &str) -> Result<u32, InvalidValue> {
     }
 }
 
+/// Reports whether it is a word for on or off, which other gateways take where flowgate takes a name.
+pub(in crate::config) fn is_switch(word: &str) -> bool {
+    matches!(word, "true" | "false" | "yes" | "no" | "on" | "off" | "none")
+}
+
 pub(in crate::config) fn upgrade(text: &str) -> Result<String, InvalidValue> {
     let token = header_name(text).map(|name| name.as_str().to_owned());
     match token {
@@ -670,8 +675,12 @@ pub(in crate::config) fn upgrade(text: &str) -> Result<String, InvalidValue> {
             format!("an upgrade to {} would bypass the rules", quoted(text)),
             "write a protocol that is not HTTP, as in `websocket`",
         ),
-        Ok(token) => Ok(token),
-        Err(_) => not(text, "is not the name of a protocol", "write a word, as in `websocket`"),
+        Ok(token) if !is_switch(&token) => Ok(token),
+        Ok(_) | Err(_) => not(
+            text,
+            "is not the name of a protocol",
+            "write `websocket`, or `upgrades: []` for none",
+        ),
     }
 }
 

@@ -68,6 +68,13 @@ fn a_word_for_on_or_off_is_no_name() {
         let routes = "routes: [{ name: r, match: { path: / }, upstream: app }]\n";
         messages(&format!("{FRAME}{routes}{line}\n"), &[expected]);
     }
+    for word in ["true", "on", "false", "No", "[none]"] {
+        let shown = word.trim_matches(['[', ']']);
+        let expected = format!(
+            "`{shown}` is not the name of a protocol | write `websocket`, or `upgrades: []` for none"
+        );
+        route(&format!("upstream: app\n    upgrades: {word}"), &[&expected]);
+    }
 }
 
 #[test]

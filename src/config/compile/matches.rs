@@ -20,6 +20,39 @@ fn has_one_anchor(pattern: &str) -> bool {
     (begins && !ends && !pattern.ends_with(".*")) || (ends && !begins && !pattern.starts_with(".*"))
 }
 
+/// Reports whether a pattern certainly matches no path, because it begins with another character
+/// than `/`: a letter or digit, `[.]`, `\.`, or a class of letters and digits.
+fn begins_without_slash(pattern: &str) -> bool {
+    let pattern = pattern.trim_start_matches("(?i)").trim_start_matches('^');
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let class = || {
+        let (class, rest) = pattern.strip_prefix('[')?.split_once(']')?;
+        let is_plain = |c: char| is_word(c) || c == '.' || c == '-';
+        // `.-9` has the slash.
+        (!class.is_empty() && class.chars().all(is_plain) && !class.contains(".-")).then_some(rest)
+    };
+    let escape = || pattern.strip_prefix("\\.").or_else(|| pattern.strip_prefix("\\d"));
+    let rest = pattern.strip_prefix(is_word).or_else(class).or_else(escape);
+    // Another alternative may begin with `/`.
+    rest.is_some_and(|rest| !rest.starts_with(['?', '*', '{']) && !has_open_alternative(rest))
+}
+
+/// Reports whether `|` may stand outside of parentheses.
+fn has_open_alternative(pattern: &str) -> bool {
+    let mut depth = 0_usize;
+    let is_open = |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == '|' && depth == 0
+    };
+    // A parenthesis in a class or behind `\` is text.
+    let has_text = pattern.contains(['[', '\\']);
+    pattern.contains('|') && (has_text || pattern.chars().any(is_open))
+}
+
 impl Compiler {
     pub(super) fn matcher(&mut self, at: &At<MatchSpec>) -> Matcher {
         let spec = &at.value;
@@ -49,11 +82,8 @@ impl Compiler {
         let mut paths = self.patterns(spec.path.items(), |path| PathPattern::exact(&path.0));
         paths.extend(self.patterns(spec.path_prefix.items(), |path| PathPattern::prefix(&path.0)));
         paths.extend(self.patterns(spec.path_regex.items(), |regex| PathPattern::regex(&regex.0)));
-        for at in spec.path_regex.items().iter().filter(|at| has_one_anchor(&at.value.0)) {
-            let message = "`path_regex` must match the whole path, not a part of it";
-            self.warn(Problem::warning(Lint::RegexWithOneAnchor, at.span, message).help(
-                "write `.*` where anything may stand, as in `/api/.*` or `.*[.]php`, and no `^` and `$`",
-            ));
+        for at in spec.path_regex.items() {
+            self.partial_regex(&at.value.0, at.span);
         }
         Matcher {
             listeners: self.listeners_of(spec.listener.items()),
@@ -65,6 +95,23 @@ impl Compiler {
             // A client gets past no route by sending a field twice.
             repeated: Repeated::Any,
         }
+    }
+
+    /// Warns of a regular expression that looks like one for a part of the path.
+    fn partial_regex(&mut self, pattern: &str, span: SourceSpan) {
+        let (lint, message) = if has_one_anchor(pattern) {
+            let message = "`path_regex` must match the whole path, not a part of it";
+            (Lint::RegexWithOneAnchor, message)
+        } else if begins_without_slash(pattern) {
+            let message =
+                "`path_regex` matches no path: it must match the whole path, which begins with `/`";
+            (Lint::RegexWithoutSlash, message)
+        } else {
+            return;
+        };
+        self.warn(Problem::warning(lint, span, message).help(
+            "write `.*` where anything may stand, as in `/api/.*` or `.*[.]php`, and no `^` and `$`",
+        ));
     }
 
     /// Returns the names of listeners that exist, and reports others.

@@ -61,6 +61,8 @@ pub(super) fn compile(
     compiler.unused(&upstreams, &routes);
     compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
     compiler.chosen_keys(&routes);
+    let body_limit = spec.limits.value().and_then(|limits| limits.body.read(|size| size.0));
+    compiler.no_bodies(body_limit, &[]);
     let unread = source.lost.iter().filter(|problem| problem.severity == Severity::Warning);
     for problem in source.allowed.unknown.iter().chain(unread) {
         compiler.warn(problem.clone());

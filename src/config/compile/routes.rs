@@ -15,6 +15,7 @@ use crate::{
     flow::breaker::{self, Slow},
     route::{Table, folded_name},
 };
+use http::Method;
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -38,6 +39,7 @@ impl Compiler {
         for at in specs {
             let spec = &at.value.1;
             let action = self.action(spec, at.span, &by_name);
+            let body_limit = spec.body_limit.read(|size| size.0);
             let conditions = spec.matcher.as_ref();
             let span = conditions.map_or(at.span, |at| at.span);
             let matcher = conditions.map(|at| self.matcher(at));
@@ -45,6 +47,7 @@ impl Compiler {
             let plan = self.route(at, action, words, (limits, files));
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 self.circle(&plan, &matcher, span);
+                self.no_bodies(body_limit, &matcher.methods);
                 plans.push(plan);
                 matchers.push(matcher);
                 spans.push(span);
@@ -123,6 +126,21 @@ impl Compiler {
             print: print ^ u128::from(auth_print),
         };
         Some(RoutePlan { definition, action: action?, rules, paced })
+    }
+
+    /// Warns of a limit of 0 for bodies, which nginx takes for no limit. Routes for methods without
+    /// a body may have it.
+    pub(super) fn no_bodies(&mut self, limit: Option<At<u64>>, methods: &[Method]) {
+        const BODILESS: [Method; 3] = [Method::GET, Method::HEAD, Method::OPTIONS];
+        let takes_bodies =
+            methods.is_empty() || methods.iter().any(|method| !BODILESS.contains(method));
+        if let Some(limit) = limit.filter(|limit| limit.value == 0 && takes_bodies) {
+            let message = "with a limit of 0, every request with a body gets 413";
+            self.warn(
+                Problem::warning(Lint::NoBodies, limit.span, message)
+                    .help("write the largest size, as in `100GiB`, or `1EiB` for no limit"),
+            );
+        }
     }
 
     /// Returns the deadlines of a route, of which one has a short form.

@@ -30,6 +30,8 @@ lints! {
     UnreachableRoute = "unreachable-route",
     /// A regular expression for paths that looks like one for a part of them.
     RegexWithOneAnchor = "regex-with-one-anchor",
+    /// A regular expression for paths that begins with another character than `/`.
+    RegexWithoutSlash = "regex-without-slash",
     /// A rule beside a stricter one.
     NeverRejects = "never-rejects",
     /// Requests that cost more than the burst, the limit or the concurrency.
@@ -68,6 +70,8 @@ lints! {
     InsecureUpstream = "insecure-upstream",
     /// A key that needs an upstream, in a route without.
     KeyWithoutEffect = "key-without-effect",
+    /// A limit of bodies that admits none.
+    NoBodies = "no-bodies",
     /// A variable of another gateway in a text that takes placeholders.
     LiteralVariable = "literal-variable",
     /// An `include` that finds no file, or passes over one.

@@ -447,6 +447,17 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
     if host.is_empty() {
         return wrong("has no host");
     }
+    if let Some((before, variable)) = text.split_once('$') {
+        let end = variable.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (name, rest) = variable.split_at(end.unwrap_or(variable.len()));
+        let help = format!("write braces around a variable, as in `{before}${{{name}}}{rest}`");
+        return not(text, "has a host that no server can have", help);
+    }
+    // `%` comes before the zone of an IPv6 address.
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '%');
+    if !host.chars().all(fits) {
+        return wrong("has a host that no server can have");
+    }
     Ok(Endpoint { host: host.to_ascii_lowercase().into(), port, is_tls })
 }
 
@@ -792,6 +803,8 @@ mod tests {
         for (text, help) in [
             ("localhost:8000", "write `http://localhost:8000`"),
             ("$URL", "write braces around a variable, as in `${URL}`"),
+            ("http://$HOST:81", "write braces around a variable, as in `http://${HOST}:81`"),
+            ("https://a.$ZONE", "write braces around a variable, as in `https://a.${ZONE}`"),
             ("https://a/b", "write `https://a`; `rewrite` of a route changes paths"),
             ("ws://a:1", "write `http://a:1`, and `upgrades: websocket` in the route"),
             ("grpc://a:1", "write `http://a:1`, and `protocol: h2` in the upstream"),
@@ -799,6 +812,10 @@ mod tests {
             assert_eq!(url(text).unwrap_err().help, help, "{text}");
         }
         rejected(url, "http://u@a", "`http://u@a` holds a user name");
+        for text in ["http://$HOST", "http://a!", "http://*.a", "http://a,b:81"] {
+            rejected(url, text, &format!("`{text}` has a host that no server can have"));
+        }
+        assert_eq!(url("http://shop_api-1.a.:81"), Ok(endpoint("shop_api-1.a.", 81)));
         rejected(url, "http://a:0", "`http://a:0` has an invalid port");
         rejected(url, "http://a:", "`http://a:` has an invalid port");
         rejected(url, "http://a:99999", "`http://a:99999` has an invalid port");

@@ -78,6 +78,41 @@ fn a_regular_expression_for_a_part_of_the_path() {
     for (faulty, sound) in [("^/api", "^/api/.*"), ("[.]php$", ".*[.]php$"), ("(?i)^/a", "^/a$")] {
         check(Lint::RegexWithOneAnchor, &text(faulty), &text(sound));
     }
+    for (faulty, sound) in [
+        ("api", "/api"),
+        ("[.](jpg|png)", ".*[.](jpg|png)"),
+        (r"\.php", r"(.*)\.php"),
+        ("(?i)v[0-9]+/.*", "(?i)[/a-z]v[0-9]+/.*"),
+        ("^api/.*$", "^/api/.*$"),
+        ("[a-z]+/.*", "[a-z]*/.*"),
+        (r"\d+", r"\w?/.*"),
+        ("a+(b|c)", "a?/.*"),
+        ("a", "a{0}/.*"),
+        ("a", "a|/b"),
+        ("a", r"a\(|/b"),
+        ("a", "[.-9]a"),
+        ("a", "[^a]a"),
+        ("a", "(a|/b)"),
+    ] {
+        check(Lint::RegexWithoutSlash, &text(faulty), &text(sound));
+    }
+}
+
+#[test]
+fn limits_that_reject_every_body() {
+    let route = |more: &str, limit: &str| {
+        format!(
+            "{FRAME}routes:\n  - name: a\n    match: {{ path: /a{more} }}\n    upstream: app\n    body_limit: {limit}\n"
+        )
+    };
+    let file = |limit: &str| {
+        format!(
+            "{FRAME}limits: {{ body: {limit} }}\nroutes: [{{ name: a, match: {{ path: /a }}, upstream: app }}]\n"
+        )
+    };
+    check(Lint::NoBodies, &route("", "0"), &route("", "1"));
+    check(Lint::NoBodies, &route(", method: [GET, POST]", "0KiB"), &route(", method: GET", "0"));
+    check(Lint::NoBodies, &file("0"), &file("1EiB"));
 }
 
 #[test]

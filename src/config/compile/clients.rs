@@ -1,6 +1,6 @@
 //! Rules that count by what a proxy or a client says of itself.
 
-use super::compiler::Compiler;
+use super::{compiler::Compiler, idle::is_stricter};
 use crate::{
     config::{
         decode::{At, Key, List, Several},
@@ -50,10 +50,8 @@ impl Compiler {
     /// whatever it sends.
     pub(super) fn chosen_keys(&mut self, routes: &[RoutePlan]) {
         for route in routes {
-            let knows_clients = route.options.auth.is_some()
-                || route.options.access.as_ref().is_some_and(Access::names_clients);
             let is_bounded = route.rules.iter().any(holds_for_all) || route.flow.pacing.is_some();
-            if knows_clients || is_bounded {
+            if knows_clients(route) || is_bounded {
                 continue;
             }
             if let Some(rule) = route.rules.iter().find(|rule| !rule.dry_run && is_chosen(rule)) {
@@ -61,6 +59,64 @@ impl Compiler {
             }
         }
     }
+}
+
+impl Compiler {
+    /// Warns of rules that admit more if a client sends a certain field. Behind a proxy that is
+    /// trusted, the proxy may set the field.
+    pub(super) fn chosen_overrides(
+        &mut self,
+        listeners: &Key<List<ListenerSpec>>,
+        trusted: &Key<Several<Network>>,
+        routes: &[RoutePlan],
+    ) {
+        let has_proxy = |spec: &ListenerSpec| {
+            !spec.trusted_proxies.items().is_empty() || spec.proxy_protocol.is_true()
+        };
+        let mut own = listeners.items().iter();
+        if !trusted.items().is_empty() || own.any(|at| has_proxy(&at.value)) {
+            return;
+        }
+        for route in routes.iter().filter(|route| !knows_clients(route)) {
+            let mut rules = route.rules.iter().enumerate().filter(|(_, rule)| !rule.dry_run);
+            if let Some((rule, field)) =
+                rules.find_map(|(index, rule)| Some((rule, chosen_field(route, index, rule)?)))
+            {
+                let message = format!("any client gets more of `{}` by sending a field", rule.name);
+                self.warn(
+                    Problem::warning(Lint::ClientChosenOverride, rule.span, message)
+                        .label(format!("more by `{field}`"))
+                        .help(
+                            "write the secret that only such clients know, as in \
+                             `header:x-api-key: ${PARTNER_KEY}`, or `client_ip`, or prove who \
+                             clients are by `auth`",
+                        ),
+                );
+            }
+        }
+    }
+}
+
+/// Returns the field that any client can send to be exempt from a rule, or to get another version of
+/// it that admits more. A field in the rule's key says which client it is.
+fn chosen_field<'r>(route: &RoutePlan, index: usize, rule: &'r RulePlan) -> Option<&'r str> {
+    let is_key = |field: &str| {
+        rule.key.parts().iter().any(|part| part.to_string().eq_ignore_ascii_case(field))
+    };
+    let exempt = rule.except.as_ref().and_then(|except| except.chosen_field());
+    let admits_more = || {
+        let when = rule.when.as_ref()?.chosen_field()?;
+        let is_base = |other: &RulePlan| other.name == rule.name && other.when.is_none();
+        let base = route.rules.iter().position(is_base)?;
+        let [base, version] = [base, index].map(|at| &route.flow.flow[at].algorithm);
+        (base != version && is_stricter(base, version)).then_some(when)
+    };
+    exempt.or_else(admits_more).filter(|field| !is_key(field))
+}
+
+/// Reports whether only clients that are known may use the route.
+fn knows_clients(route: &RoutePlan) -> bool {
+    route.options.auth.is_some() || route.options.access.as_ref().is_some_and(Access::names_clients)
 }
 
 const fn is_address(part: &KeyPart) -> bool {

@@ -4,7 +4,7 @@ use super::compiler::Compiler;
 use crate::{
     config::{
         decode::{At, Either, Entries, Key, List, Several},
-        diagnostics::{Problem, SourceSpan},
+        diagnostics::{Problem, SourceSpan, has_secret},
         plan::{Except, Priority, When},
         spec::{
             ExceptSpec, FieldSpec, PrioritySpec,
@@ -70,6 +70,19 @@ impl Compiler {
             self.condition(&mut conditions, name, value);
         }
         let words = self.conceal(conditions.words().join(", ")).into();
+        let fields = entries.iter().filter_map(|(name, value)| {
+            let name = &name.value.0;
+            let at = value.at.as_ref().filter(|_| name.contains(':'))?;
+            let written = match &at.value {
+                Either::Plain(Several(List(values))) => values.first().map(written),
+                Either::Map(spec) => field_text(spec),
+            };
+            Some((name, written))
+        });
+        let fields: Vec<_> = fields.collect();
+        let is_chosen = conditions.client_ip.is_empty()
+            && fields.iter().all(|(name, written)| self.is_guessable(name, *written));
+        let chosen = fields.first().filter(|_| is_chosen).map(|(name, _)| (*name).clone());
         let Conditions { client_ip, methods, paths, headers, query } = conditions;
         let matcher = Matcher {
             listeners: Vec::new(),
@@ -85,8 +98,18 @@ impl Compiler {
                 OnDuplicate::Reject => Repeated::Any,
             },
         };
-        let when = When::new(words, client_ip, vec![matcher]);
+        let when = When::new(words, client_ip, vec![matcher], chosen);
         Some(at.as_ref().map(|_| Arc::new(when)))
+    }
+
+    /// Reports whether a client can guess what to send as the field to meet a condition. Values from
+    /// variables, long ones and those of fields for secrets count as secrets.
+    fn is_guessable(&self, name: &str, written: Option<(&str, SourceSpan)>) -> bool {
+        const LONG: usize = 16;
+        let is_open = |(text, span): (&str, SourceSpan)| {
+            text.len() < LONG && self.substitutions.at(span).is_none()
+        };
+        !has_secret(name) && written.is_none_or(is_open)
     }
 
     fn condition(&mut self, to: &mut Conditions, name: &At<Condition>, value: &WhenValue) {
@@ -201,6 +224,26 @@ impl Compiler {
         let by_header =
             headers.into_iter().map(|field| Matcher { headers: vec![field], ..any.clone() });
         let matchers = by_method.into_iter().chain(by_path).chain(by_header).collect();
-        Except::new(words, client_ip, matchers).map(Arc::new)
+        let fields = spec.header.value().map_or(&[][..], |Entries(entries)| entries);
+        let chosen = fields.iter().find_map(|(name, value)| {
+            let at = value.at.as_ref()?;
+            let written = match &at.value {
+                Either::Plain(text) => Some((&*text.0, at.span)),
+                Either::Map(spec) => field_text(spec),
+            };
+            let name = name.value.0.as_str();
+            self.is_guessable(name, written).then(|| format!("header:{name}"))
+        });
+        Except::new(words, client_ip, matchers, chosen).map(Arc::new)
     }
+}
+
+fn written(at: &At<Text>) -> (&str, SourceSpan) {
+    (&at.value.0, at.span)
+}
+
+/// Returns the text that a field must equal, or its pattern.
+fn field_text(spec: &FieldSpec) -> Option<(&str, SourceSpan)> {
+    let equals = spec.equals.at.as_ref().map(written);
+    equals.or_else(|| spec.regex.at.as_ref().map(|at| (&*at.value.0, at.span)))
 }

@@ -8,7 +8,7 @@ use crate::{
 
 /// Reports whether all that `busy` lets pass fits into `idle`: the same algorithm with numbers no
 /// larger, or a window beside a bucket.
-fn is_stricter(busy: &Algorithm, idle: &Algorithm) -> bool {
+pub(super) fn is_stricter(busy: &Algorithm, idle: &Algorithm) -> bool {
     use Algorithm::{
         Concurrency, FixedWindow, LeakyBucket, SlidingCounter, SlidingLog, SlidingWindow,
         TokenBucket, WarmUp,

@@ -4,6 +4,7 @@ mod access;
 mod actions;
 mod admin;
 mod algorithm;
+mod bypasses;
 mod clients;
 mod compiler;
 mod conditions;
@@ -61,6 +62,7 @@ pub(super) fn compile(
     compiler.unused(&upstreams, &routes);
     compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
     compiler.chosen_keys(&routes);
+    compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes);
     let body_limit = spec.limits.value().and_then(|limits| limits.body.read(|size| size.0));
     compiler.no_bodies(body_limit, &[]);
     let unread = source.lost.iter().filter(|problem| problem.severity == Severity::Warning);

@@ -78,6 +78,7 @@ impl Compiler {
             });
             self.warn(problem.help(help));
         }
+        self.bypasses(&plans, &table, &spans);
         (plans, table)
     }
 

@@ -46,6 +46,10 @@ lints! {
     NoTrustedProxies = "no-trusted-proxies",
     /// A key that clients choose, without a rule by address beside it.
     ClientChosenKey = "client-chosen-key",
+    /// More for requests with a field that any client can send.
+    ClientChosenOverride = "client-chosen-override",
+    /// Rules that a client avoids by naming the host of another route.
+    BypassedRoute = "bypassed-route",
     /// A file without `end: true`.
     MissingEnd = "missing-end",
     /// A store on another machine, in cleartext.

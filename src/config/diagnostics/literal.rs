@@ -61,18 +61,23 @@ fn has_password(login: &str) -> bool {
     !behind_variable(password).is_some_and(str::is_empty)
 }
 
+/// Reports whether the value of a key is a secret, by the end of its name.
+pub(in crate::config) fn has_secret(key: &str) -> bool {
+    let is_end = |name: &&str| {
+        let start = key.len().checked_sub(name.len());
+        start.is_some_and(|at| key.as_bytes()[at..].eq_ignore_ascii_case(name.as_bytes()))
+    };
+    SECRET_KEYS.iter().any(is_end)
+}
+
 /// Reports whether a secret follows the colon between `before` and `after`, the rest of its line.
 fn is_secret(before: &str, after: &str) -> bool {
     let key = before.trim_end();
     let bare = key.trim_end_matches(['"', '\'']);
-    let is_end = |name: &str| {
-        let start = bare.len().checked_sub(name.len());
-        start.is_some_and(|at| bare.as_bytes()[at..].eq_ignore_ascii_case(name.as_bytes()))
-    };
     // A colon without a blank ends a key that was meant, but for the part of a key `cookie:session`.
     let is_cookie = key.rsplit([' ', '[', '{', ',', '\n']).next() == Some("cookie");
     let is_part = is_cookie && after.starts_with(|c: char| !c.is_whitespace());
-    if is_part || !SECRET_KEYS.iter().any(|name| is_end(name)) {
+    if is_part || !has_secret(bare) {
         return false;
     }
     let bare = after.trim().trim_start_matches(['"', '\'']);

@@ -14,6 +14,7 @@ mod substitutions;
 pub(super) use allowed::{Allow, Allowed};
 pub use lint::Lint;
 pub use list::{Diagnostic, Diagnostics};
+pub(super) use literal::has_secret;
 pub use literal::line_of_secret;
 pub use problem::{Problem, Severity};
 pub(super) use problem::{Problems, quoted};

@@ -55,21 +55,29 @@ pub struct Except {
     /// Each exempts by one condition.
     requests: Option<route::Table>,
     looks_at_headers: bool,
+    chosen: Option<String>,
 }
 
 impl Except {
-    /// Returns the exceptions of `words`, or `None` if there is none.
+    /// Returns the exceptions of `words`, or `None` if there is none. `chosen` is as for
+    /// [`Self::chosen_field`].
     pub(in crate::config) fn new(
         words: Arc<str>,
         client_ip: Vec<IpNet>,
         requests: Vec<Matcher>,
+        chosen: Option<String>,
     ) -> Option<Self> {
         if client_ip.is_empty() && requests.is_empty() {
             return None;
         }
         let looks_at_headers = requests.iter().any(|matcher| !matcher.headers.is_empty());
         let requests = (!requests.is_empty()).then(|| route::Table::build(requests));
-        Some(Self { words, client_ip, requests, looks_at_headers })
+        Some(Self { words, client_ip, requests, looks_at_headers, chosen })
+    }
+
+    /// Returns a field by which any client can be exempt, because its value is no secret.
+    pub(in crate::config) fn chosen_field(&self) -> Option<&str> {
+        self.chosen.as_deref()
     }
 
     /// Says which requests are exempt.
@@ -132,18 +140,28 @@ pub struct When {
     /// One of them must match.
     requests: route::Table,
     looks_at_fields: bool,
+    chosen: Option<String>,
 }
 
 impl When {
+    /// `chosen` is as for [`Self::chosen_field`].
     pub(in crate::config) fn new(
         words: Arc<str>,
         client_ip: Vec<IpNet>,
         requests: Vec<Matcher>,
+        chosen: Option<String>,
     ) -> Self {
         let has_fields =
             |matcher: &Matcher| !(matcher.headers.is_empty() && matcher.query.is_empty());
         let looks_at_fields = requests.iter().any(has_fields);
-        Self { words, client_ip, requests: route::Table::build(requests), looks_at_fields }
+        let requests = route::Table::build(requests);
+        Self { words, client_ip, requests, looks_at_fields, chosen }
+    }
+
+    /// Returns a field by which any client can get these numbers, because no value that it needs is
+    /// a secret.
+    pub(in crate::config) fn chosen_field(&self) -> Option<&str> {
+        self.chosen.as_deref()
     }
 
     /// Reports whether both are the same requests.

@@ -309,6 +309,92 @@ fn keys_that_clients_choose() {
 }
 
 #[test]
+fn overrides_that_clients_choose() {
+    let rule = |more: &str| {
+        rules(&[&format!(
+            "name: a, algorithm: sliding_window, limit: 9/1s, key: client_ip, {more}"
+        )])
+    };
+    let when = |when: &str| rule(&format!("overrides: [{{ when: {{ {when} }}, limit: 90/1s }}]"));
+    for (faulty, sound) in [
+        (when("header:X-Plan: pro"), when("header:x-api-key: pro")),
+        (when("query:plan: pro"), when("method: POST")),
+        (
+            when("header:x-plan: { present: true }"),
+            when("header:x-session-token: { present: true }"),
+        ),
+        (
+            when("header:x-plan: { regex: 'pro.*' }"),
+            when("header:x-plan: { regex: 'pro-[0-9a-f]{32}' }"),
+        ),
+        (when("header:x-plan: pro, path_prefix: /a"), when("header:x-plan: 7c9e6679-7425-40de")),
+        (when("header:x-plan: pro, query:a: b"), when("header:x-plan: pro, client_ip: 10.0.0.1")),
+        (
+            rule("except: { header: { x-internal: '1' } }"),
+            rule("except: { header: { x-secret: '1' } }"),
+        ),
+        (
+            rule("except: { method: GET, header: { x-internal: { present: true } } }"),
+            rule("except: { method: GET, client_ip: 10.0.0.1 }"),
+        ),
+    ] {
+        check(Lint::ClientChosenOverride, &faulty, &sound);
+    }
+    let faulty = when("header:x-plan: pro");
+    let by_field = faulty.replace("key: client_ip", "key: [client_ip, header:x-plan]");
+    assert_eq!(found(&plan(&by_field)), ["client-chosen-key 8"], "the field is in the key");
+    for sound in [
+        rule("overrides: [{ when: { header:x-plan: trial }, limit: 5/1s }]"),
+        faulty.replace("key: client_ip", "key: client_ip, dry_run: true"),
+        format!("trusted_proxies: [10.0.0.1]\n{faulty}"),
+        faulty.replace("8080 }", "8080, proxy_protocol: true, trusted_proxies: [10.0.0.1] }"),
+        format!("{faulty}    access: {{ allow: [10.0.0.0/8] }}\n"),
+    ] {
+        assert_eq!(found(&plan(&sound)), Vec::<String>::new(), "{sound}");
+    }
+}
+
+#[test]
+fn routes_that_a_host_bypasses() {
+    const RULES: &str = "flow: [{ name: strict, limit: 5/1s }]";
+    let text = |login: &str, shop: &str| {
+        format!(
+            "{FRAME}routes:\n  - name: login\n    match: {{ path: /login }}\n    upstream: app\n    {login}\n  \
+             - name: shop\n    match: {{ host: shop.example.com }}\n    upstream: app\n    {shop}\n"
+        )
+    };
+    let plain = "timeout: 5s";
+    let sound = text(RULES, RULES);
+    check(Lint::BypassedRoute, &text(RULES, plain), &sound);
+    let allowed = "access: { allow: [10.0.0.0/8] }";
+    check(Lint::BypassedRoute, &text(allowed, plain), &text(plain, plain));
+    let prefix = text(RULES, plain).replace("path: /login", "path_prefix: /login, method: POST");
+    check(Lint::BypassedRoute, &prefix, &text(RULES, allowed));
+    let both = |text: &str| text.replace("match: { ", "match: { listener: web, ");
+    check(Lint::BypassedRoute, &both(&text(RULES, plain)), &both(&sound));
+    let faulty = text(RULES, plain);
+    let second =
+        "  - { name: b, match: { host: shop.example.com, path: /login }, upstream: app }\n";
+    let two = faulty.replace("listeners: [", "listeners: [{ name: tls, listen: 8443 }, ");
+    let other =
+        faulty.replace("upstreams: [", "upstreams: [{ name: b, servers: [{ url: http://a }] }, ");
+    for sound in [
+        format!("{faulty}{second}"),
+        text(RULES, "rewrite: { add_prefix: /shop }"),
+        text("flow: [{ name: strict, limit: 5/1s, dry_run: true }]", plain),
+        faulty.replace("path: /login", "path_prefix: /"),
+        faulty.replace("path: /login", "path: /login, host: a.example.com"),
+        faulty.replace("com }", "com, path: /a }"),
+        faulty.replace("com }", "com, method: GET }"),
+        other.replacen("upstream: app", "upstream: b", 1),
+        two.replace("com }", "com, listener: web }")
+            .replace("path: /login", "path: /login, listener: tls"),
+    ] {
+        assert_eq!(found(&plan(&sound)), Vec::<String>::new(), "{sound}");
+    }
+}
+
+#[test]
 fn stores_on_other_machines() {
     let text = |url: &str| {
         format!("store: {{ redis: {url} }}\n") + &rules(&["name: a, limit: 9/1s, scope: cluster"])

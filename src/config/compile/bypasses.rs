@@ -1,0 +1,91 @@
+//! Routes whose rules a client avoids by naming the host of another route.
+
+use super::compiler::Compiler;
+use crate::{
+    config::{
+        diagnostics::{Lint, Problem, SourceSpan},
+        plan::{Access, Action, RoutePlan},
+    },
+    route::{HostPattern, Matcher, PathPattern, Table},
+};
+use ahash::{AHashMap, AHashSet};
+use std::sync::Arc;
+
+/// Returns what a client must pass to reach the upstream of a route, with a verb.
+fn guard(route: &RoutePlan) -> Option<&'static str> {
+    let is_in_force = |rules: &RoutePlan| rules.rules.iter().any(|rule| !rule.dry_run);
+    if route.options.auth.is_some() {
+        Some("its `auth` does")
+    } else if route.options.access.as_ref().is_some_and(Access::names_clients) {
+        Some("its `access` does")
+    } else {
+        (is_in_force(route) || route.flow.pacing.is_some()).then_some("its rules do")
+    }
+}
+
+/// Reports whether every request for the hosts of a route gets this route or one with a more specific path.
+fn takes_hosts(matcher: &Matcher) -> bool {
+    !matcher.hosts.is_empty()
+        && takes_all_paths(matcher)
+        && matcher.methods.is_empty()
+        && matcher.headers.is_empty()
+        && matcher.query.is_empty()
+}
+
+fn takes_all_paths(matcher: &Matcher) -> bool {
+    matcher.paths.is_empty() || matcher.paths.contains(&PathPattern::Any)
+}
+
+impl Compiler {
+    /// Warns of routes for a path that have rules and name no host, beside a route for all paths of a host
+    /// that has none and leads to the same upstream: the host decides before the path.
+    pub(super) fn bypasses(&mut self, routes: &[RoutePlan], table: &Table, spans: &[SourceSpan]) {
+        let all = || {
+            routes.iter().enumerate().filter_map(|(index, route)| {
+                let Action::Forward(upstream) = route.action else { return None };
+                Some((index, route, upstream, table.matcher(index)?))
+            })
+        };
+        let mut own: AHashSet<(&HostPattern, &PathPattern)> = AHashSet::new();
+        let mut open: AHashMap<(usize, Option<&Arc<str>>), Vec<usize>> = AHashMap::new();
+        for (index, route, upstream, matcher) in all() {
+            let paths = |host| matcher.paths.iter().map(move |path| (host, path));
+            own.extend(matcher.hosts.iter().flat_map(paths));
+            if guard(route).is_none() && route.options.rewrite.is_none() && takes_hosts(matcher) {
+                for listener in matcher.listeners.iter().map(Some).chain([None]) {
+                    open.entry((upstream, listener)).or_default().push(index);
+                }
+            }
+        }
+        for (index, route, upstream, matcher) in all() {
+            let is_narrow = matcher.hosts.is_empty() && !takes_all_paths(matcher);
+            let Some(guard) = guard(route).filter(|_| is_narrow) else { continue };
+            let any = matcher.listeners.is_empty().then_some(None);
+            let listeners = matcher.listeners.iter().map(Some).chain(any);
+            // A host that has these paths on routes of its own was thought of.
+            let is_missed =
+                |host: &HostPattern| matcher.paths.iter().any(|path| !own.contains(&(host, path)));
+            let takes = |other: &usize| {
+                table.matcher(*other).is_some_and(|other| other.hosts.iter().any(is_missed))
+            };
+            let mut open = listeners.filter_map(|listener| open.get(&(upstream, listener)));
+            let found = open.find_map(|routes| routes.iter().copied().find(takes));
+            if let Some(other) = found {
+                self.warn(bypass([route, &routes[other]], guard, [spans[index], spans[other]]));
+            }
+        }
+    }
+}
+
+fn bypass(
+    [route, other]: [&RoutePlan; 2],
+    guard: &str,
+    [span, other_span]: [SourceSpan; 2],
+) -> Problem {
+    let message =
+        format!("a client avoids the route `{}` by sending a host of `{}`", route.name, other.name);
+    Problem::warning(Lint::BypassedRoute, span, message)
+        .label(format!("{guard} not hold for that host"))
+        .also(other_span, format!("`{}` comes first, and has the same upstream", other.name))
+        .help("write a second route with this path and that `host`, or the same in that route")
+}

@@ -49,7 +49,17 @@ fn bucket_note(plan: &Plan) -> Option<Problem> {
         "`{}` may pass {most} in {window}{others}, because its bucket refills while it empties",
         rule.name
     );
-    let help =
-        format!("for a hard cap of {limit} write `algorithm: sliding_window` and `strict: true`");
+    const DAY: Duration = Duration::from_hours(24);
+    let calendar = match rate.window() {
+        window if window == DAY => Some("day"),
+        window if window == 7 * DAY => Some("week"),
+        _ => None,
+    };
+    let calendar = calendar.map_or_else(String::new, |unit| {
+        format!(", or `algorithm: fixed_window` and `limit: {limit}/{unit}` for each {unit} of the calendar")
+    });
+    let help = format!(
+        "for a hard cap of {limit} write `algorithm: sliding_window` and `strict: true`{calendar}"
+    );
     Some(Problem::note(Lint::BurstDoublesLimit, message).at(rule.span).help(help))
 }

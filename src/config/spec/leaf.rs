@@ -164,8 +164,8 @@ leaves! {
     CollectorUrl(CollectorEndpoint), "a URL", "http://127.0.0.1:4318", CollectorEndpoint::parse,
         { "type": "string", "pattern": "^https?://" };
     /// A part of a whole.
-    Part(Ratio), "a number from 0 to 1", "0.5", values::ratio,
-        { "type": "number", "minimum": 0, "maximum": 1 }, number;
+    Part(Ratio), "a percentage, or a number from 0 to 1", "0.5", values::ratio,
+        { "type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": "^[0-9]+(\\.[0-9]{1,4})? *%$" }, number;
     /// How many per how long.
     Rate(Limit), "a rate", "100/1s", values::limit,
         { "type": "string", "pattern": "^ *[0-9_]+ */ *[0-9a-z ]+$" };

@@ -80,6 +80,9 @@ pub(in crate::config) fn integer(text: &str) -> Result<u64, InvalidValue> {
         _ if digits.starts_with('-') => {
             not(text, "is below zero", "write a whole number, as in `10`")
         }
+        _ if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && well_formed => {
+            not(text, "is too large", "write a smaller number")
+        }
         _ => not(
             text,
             "is not a whole number",
@@ -260,6 +263,10 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, InvalidValue> {
             format!("write {}", quoted(&format!("{whole}/{window}")))
         }
         Some(_) => "write a longer window, as in `1/2s` for `0.5/s`".to_owned(),
+        // What has only digits is too large.
+        None if count.bytes().all(|b| b.is_ascii_digit() || b == b'_') && !count.is_empty() => {
+            format!("write at most {}", Rate::MAX_COUNT)
+        }
         None => HELP.to_owned(),
     };
     let count = integer(count).map_err(|e| InvalidValue { help: help(), ..e })?;
@@ -318,20 +325,25 @@ pub(in crate::config) fn rate_of(count: u64, window: Duration) -> Result<Rate, I
     )
 }
 
-/// Reads a part of a whole: a number from 0 to 1 with up to six decimals.
+/// Reads a part of a whole: a number from 0 to 1 with up to six decimals, or a percentage with up to
+/// four.
 pub(in crate::config) fn ratio(text: &str) -> Result<Ratio, InvalidValue> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-    let digits =
-        |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-    let millionths = (digits(whole) && digits(part))
-        .then(|| format!("{whole}{part:0<6}").parse().ok())
+    let percent = text.strip_suffix('%').map(str::trim_end);
+    let decimals = if percent.is_some() { 4 } else { 6 };
+    let number = percent.unwrap_or(text);
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+    };
+    let millionths = (digits(whole, 6) && digits(part, decimals))
+        .then(|| format!("{whole}{part:0<decimals$}").parse().ok())
         .flatten();
     millionths.and_then(Ratio::new).map_or_else(
         || {
             not(
                 text,
                 "is not a part of a whole",
-                "write a number from 0 to 1, as in `0.5` for a half",
+                "write a number from 0 to 1, or a percentage, as in `0.5` or `50%` for a half",
             )
         },
         Ok,
@@ -761,7 +773,9 @@ mod tests {
         rejected(limit, "1/1y", "`1y` has no one length");
         rejected(|text| limit(text)?.steady(), "1/month", "months differ in length");
         rejected(zone, "Europe/Berlinn", "`Europe/Berlinn` is not a time zone");
-        rejected(limit, "99999999999999999999/s", "`99999999999999999999` is not a whole number");
+        rejected(limit, "99999999999999999999/s", "`99999999999999999999` is too large");
+        let help = limit("99999999999999999999/s").unwrap_err().help;
+        assert_eq!(help, "write at most 1000000000000");
     }
 
     #[test]
@@ -883,6 +897,22 @@ mod tests {
         }
         assert_eq!((percent("0%"), percent("100 %")), (Ok(0), Ok(100)));
         assert_eq!(network("::1"), Ok("::1/128".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_part_of_a_whole_is_a_number_or_a_percentage() {
+        for (text, millionths) in [
+            ("0.5", 500_000),
+            ("50%", 500_000),
+            ("12.5 %", 125_000),
+            ("0.0001%", 1),
+            ("100%", 1_000_000),
+        ] {
+            assert_eq!(ratio(text).ok(), Ratio::new(millionths), "{text}");
+        }
+        for text in ["50", "101%", "0.00001%", "0.0000001", "%", ".5%", "-1%"] {
+            rejected(ratio, text, &format!("`{text}` is not a part of a whole"));
+        }
     }
 
     #[test]

@@ -202,11 +202,11 @@ fn breakers_are_checked() {
         ),
         (
             "error_ratio: 50",
-            "`50` is not a part of a whole | write a number from 0 to 1, as in `0.5` for a half",
+            "`50` is not a part of a whole | write a number from 0 to 1, or a percentage, as in `0.5` or `50%` for a half",
         ),
         (
             "error_ratio: '0.5'",
-            "expected a number from 0 to 1 for `error_ratio`, not a text | write it without quotes: `error_ratio: 0.5`",
+            "expected a percentage, or a number from 0 to 1 for `error_ratio`, not a text | write it without quotes: `error_ratio: 0.5`",
         ),
         (
             "errors: 5, key: client_ip",

@@ -230,6 +230,13 @@ fn a_hard_cap_is_suggested_once_where_a_bucket_doubles_a_long_window() {
     let expected = "8:17: `a` may pass 10 in 1m (as may 2 more rules), because its bucket refills while it empties | \
                     for a hard cap of 5 write `algorithm: sliding_window` and `strict: true`";
     assert_eq!(several.as_deref(), Some(expected));
+    for (limit, unit) in [("5/day", "day"), ("5/7d", "week")] {
+        let help = note(&format!("      - {{ name: a, limit: {limit} }}\n")).unwrap_or_default();
+        let calendar = format!(
+            ", or `algorithm: fixed_window` and `limit: 5/{unit}` for each {unit} of the calendar"
+        );
+        assert!(help.ends_with(&calendar), "{help}");
+    }
     for rule in [
         "limit: 5/1s",
         "limit: 100/1m, burst: 10",

@@ -112,7 +112,15 @@ impl KeyPart {
                 format!("`{word}` needs a name"),
                 format!("write `{word}:NAME`"),
             )),
-            ("ip" | "client-ip" | "remote_addr" | "$remote_addr" | "address", None) => {
+            (
+                "ip"
+                | "client-ip"
+                | "remote_addr"
+                | "$remote_addr"
+                | "$binary_remote_addr"
+                | "address",
+                None,
+            ) => {
                 Err(ParseError::new(format!("`{text}` is not a key"), "did you mean `client_ip`?"))
             }
             _ => Err(ParseError::new(

@@ -80,6 +80,18 @@ fn hash(shape: Shape<'_, '_>, hasher: &mut AHasher) {
     }
 }
 
+/// Returns a key as flowgate would write it: `stripPrefix`, which Traefik has, as `strip_prefix`.
+fn in_snake_case(key: &str) -> String {
+    let mut word = String::with_capacity(key.len() + 2);
+    for c in key.chars() {
+        if c.is_ascii_uppercase() && word.ends_with(|last: char| last.is_ascii_lowercase()) {
+            word.push('_');
+        }
+        word.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
+    }
+    word
+}
+
 /// The entries of a map of the user's own names, without duplicates.
 pub(super) struct OwnEntries<'n, 's> {
     pub(super) map: Value<'n, 's>,
@@ -167,7 +179,8 @@ impl<'n, 's> Fields<'n, 's> {
         let section = self.section;
         let title = &section.title;
         let error = |message: String| Problem::error(name.span, message);
-        let other = section.instead.iter().find(|(known, _)| *known == name.text);
+        let word = in_snake_case(&name.text);
+        let other = section.instead.iter().find(|(known, _)| *known == word);
         if let Some((_, help)) = other {
             // The hint names the key where it belongs: that this one is missing is the same mistake.
             let is_named = |key: &vocabulary::Key| {
@@ -188,7 +201,7 @@ impl<'n, 's> Fields<'n, 's> {
         if self.map.reader.problems.borrow().are_many() {
             return self.map.add(error(message).help("remove it"));
         }
-        let Some(meant) = section.meant(&name.text) else {
+        let Some(meant) = section.meant(&word) else {
             // A list is no value of a field that the key might name.
             let any = section.instead.iter().find(|(known, _)| known == "*");
             if let Some((_, help)) = any.filter(|_| !matches!(node.content, Content::List(_))) {

@@ -50,7 +50,9 @@ impl<'n, 's> Value<'n, 's> {
             _ => stop,
         };
         let hint = match &stop {
-            Stop::Kind { of, .. } => self.hint(of.is_some()),
+            Stop::Kind { of, .. } => {
+                self.unquoted().map(str::to_owned).or_else(|| self.hint(of.is_some()))
+            }
             Stop::Invalid { .. } | Stop::Bound { .. } | Stop::Reported => None,
         };
         if let Some(problem) = stop.problem(self.span, self.key_name(), self.shape) {
@@ -70,13 +72,35 @@ impl<'n, 's> Value<'n, 's> {
             hint
         };
         let Shape::Scalar(text) = self.shape else { return Some(hint.to_owned()) };
+        // As in Traefik's ``PathPrefix(`/api`)``.
+        let text = text.split('`').nth(1).filter(|path| path.starts_with('/')).unwrap_or(text);
         let is_word = text.bytes().all(|byte| byte.is_ascii_alphabetic());
-        if is_word || self.substitution().is_some() {
+        if is_word || text.contains('`') || self.substitution().is_some() {
             return Some(hint.to_owned());
         }
         let is_url = text.contains("://") || text.starts_with("unix:");
         let place = if is_url { "http://…" } else { "…" };
         Some(hint.replace(place, quoted(text).trim_matches('`')))
+    }
+
+    /// Returns what to write where a text in braces, or one with a `,` within braces, has no quotes.
+    /// The text may be a secret, so the hint does not show it.
+    fn unquoted(self) -> Option<&'static str> {
+        let start = self.span.range().start;
+        let rest = self.reader.text.get(start..)?;
+        if let Shape::Map([(name, node)]) = self.shape
+            && matches!(node.content, Content::Empty)
+            && rest.starts_with(&format!("{{{}}}", name.text))
+        {
+            return Some("write a text in braces in quotes, as in `\"{client_ip}\"`");
+        }
+        let before = self.reader.text[..start].trim_end_matches([' ', ',']);
+        let word = before.rsplit(['{', ',', '\n']).next()?.trim();
+        let is_rest = matches!(self.shape, Shape::Empty)
+            && rest.trim_start().starts_with(['}', ','])
+            && !word.is_empty()
+            && !word.contains(':');
+        is_rest.then_some("write a text that contains a `,` in quotes, as in `\"one, two\"`")
     }
 
     /// Returns the substitution in it, if a variable is in it.

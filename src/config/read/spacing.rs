@@ -66,9 +66,16 @@ fn too_deep(text: &str, line: &Range<usize>, above: &Range<usize>) -> Option<Pro
     }
     let start = line.start + indent(line, &[' ']);
     let message = format!("the line begins deeper than `{name}` above, which has a value already");
+    // Items of lists have a name, or are servers.
+    let may_be_item = matches!(name, "name" | "url") && !text[above.start..key].contains('-');
+    let dash = if may_be_item {
+        format!("write `- {name}` where an item begins, or ")
+    } else {
+        String::new()
+    };
     Some(
         Problem::error(SourceSpan::of(start..start + 1), message)
-            .help(format!("begin it in the column of `{name}`")),
+            .help(format!("{dash}begin it in the column of `{name}`")),
     )
 }
 

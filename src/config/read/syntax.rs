@@ -68,6 +68,12 @@ fn no_anchor(text: &str, span: SourceSpan) -> Problem {
         return Problem::error(span, "a value that begins with `*` needs quotes")
             .help("put it in quotes, as in `\"*.example.com\"`");
     }
+    let port = text[span.range().start..].strip_prefix("*:").unwrap_or_default();
+    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+    if !port.is_empty() {
+        return Problem::error(span, "an address to listen on does not begin with `*`")
+            .help(format!("write `:{port}` for every address of this machine"));
+    }
     Problem::error(span, "the alias names no anchor")
         .help("write `&name` before the value that `*name` stands for")
 }
@@ -316,6 +322,7 @@ mod tests {
         check("a: 1\nb = c\n", 5, "a `:` is missing after a key");
         check("a:\n  - name:web\n    listen: 1\n", 11, "a space is missing after this `:`");
         check("ä: *q\n", 4, "the alias names no anchor");
+        check("ä: *:8080\n", 4, "an address to listen on does not begin with `*`");
         check("a: { b: /x/{id} }\n", 11, "a bracket in the middle of a text");
         check("ä: 'x", 4, "the quote that opens here is never closed");
         check("a: [1\nb: 2\n", 3, "the `[` that opens here is never closed");

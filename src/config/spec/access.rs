@@ -29,6 +29,7 @@ keys! {
         /// A file of users and bcrypt hashes, as `htpasswd -B` writes it. A request needs the
         /// password of one of them (`Authorization: Basic`). flowgate watches the file and reloads
         /// it like this file.
+        #[cfg_attr(test, schemars(extend("x-help" = "write the name of a file that `htpasswd -B` makes, as in `basic: users.htpasswd`")))]
         basic: FileName, else "–";
         /// A token that one of these keys has signed (JWT). With `basic`, either is enough.
         jwt: Box<JwtSpec>, else "–";

@@ -26,13 +26,13 @@ const OF_ROUTE: &str = "write it in the `timeouts` of a route";
 const AT_LISTENER: &str = "write it at a listener, beside `listen`";
 
 #[cfg(test)]
-const NGINX: &str = "`flowgate import nginx.conf` converts a configuration of nginx";
+const NGINX: &str = "`flowgate import nginx.conf` converts a configuration of nginx; docs/migrating.md has the words of other gateways";
 
 #[cfg(test)]
 const METRICS: &str = "write `admin: { listen: 127.0.0.1:9901 }`, which has `/metrics`";
 
 #[cfg(test)]
-const NO_GZIP: &str = "remove it: flowgate compresses nothing";
+pub(super) const NO_GZIP: &str = "remove it: flowgate compresses nothing";
 
 #[cfg(test)]
 const REAL_IP: &str =
@@ -41,7 +41,7 @@ const REAL_IP: &str =
 keys! {
     /// The whole file. `listeners` and `routes` are required, and `upstreams` if a route names one.
     /// All other keys have defaults that are safe for a gateway on the internet.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["log", LOG], ["log_level", LOG], ["tls", AT_LISTENER], ["http", NGINX], ["server", NGINX], ["redis", "write `store: { redis: redis://10.0.1.9:6379 }`"], ["metrics", METRICS], ["prometheus", METRICS], ["real_ip_header", REAL_IP], ["compression", NO_GZIP], ["gzip", NO_GZIP]])))]
+    #[cfg_attr(test, schemars(extend("x-instead" = [["log", LOG], ["log_level", LOG], ["tls", AT_LISTENER], ["http", NGINX], ["server", NGINX], ["redis", "write `store: { redis: redis://10.0.1.9:6379 }`"], ["metrics", METRICS], ["prometheus", METRICS], ["real_ip_header", REAL_IP], ["compression", NO_GZIP], ["compress", NO_GZIP], ["gzip", NO_GZIP]])))]
     struct FileSpec: "the file" {
         /// Where clients connect.
         listeners: List<ListenerSpec>;

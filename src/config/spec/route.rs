@@ -1,5 +1,7 @@
 //! Routes: what they match, and what they change on the way.
 
+#[cfg(test)]
+use super::file::NO_GZIP;
 use super::{
     AccessSpec, AuthSpec, BreakerSpec, MatchSpec, PacingSpec, RedirectSpec, RespondSpec,
     RewriteSpec, RuleSpec,
@@ -44,7 +46,7 @@ const ALLOW: &str = "write `access: { allow: [10.0.0.0/8] }`";
 const DENY: &str = "write `access: { deny: [192.0.2.1] }`";
 
 #[cfg(test)]
-const BASIC: &str = "write `auth: { basic: users.htpasswd }`";
+const BASIC: &str = "write `auth: { basic: users.htpasswd }`: a file that `htpasswd -B` makes";
 
 #[cfg(test)]
 const TIMEOUTS: &str = "write `timeouts: { first_byte: 60s, idle: 60s }`: for the response's header, and for a pause in a body";
@@ -64,6 +66,18 @@ const NO_CACHE: &str = "remove it: flowgate stores no responses";
 const NO_MIRROR: &str = "remove it: flowgate sends each request to one upstream";
 
 #[cfg(test)]
+const HTTPS: &str = "write `redirect: https`";
+
+#[cfg(test)]
+const JWT: &str = "write `auth: { jwt: { jwks: issuer.json } }`";
+
+#[cfg(test)]
+const HEALTH: &str = "write `health` at the upstream";
+
+#[cfg(test)]
+const ERRORS: &str = "write `reject: { body: … }` for rejected requests; flowgate passes on the errors of servers as they are";
+
+#[cfg(test)]
 const IN_SET: &str = "write it in `set`, as in `set: { x-served-by: gateway }`";
 
 #[cfg(test)]
@@ -76,8 +90,8 @@ keys! {
     /// If all rules admit a matching request, flowgate sends it to the upstream, or answers it
     /// itself with `redirect` or `respond`.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", CONCURRENCY], ["max_concurrency", CONCURRENCY], ["max_connections", CONCURRENCY], ["rate_limit", IN_FLOW], ["headers", HEADERS], ["websocket", WEBSOCKET], ["websockets", WEBSOCKET], ["strip_prefix", STRIP_PREFIX], ["rule", RULE], ["return", RETURN], ["allow", ALLOW], ["ip_allow", ALLOW], ["ip_whitelist", ALLOW], ["deny", DENY], ["auth_basic", BASIC], ["basic_auth", BASIC], ["proxy_read_timeout", TIMEOUTS], ["read_timeout", TIMEOUTS], ["middlewares", MIDDLEWARES], ["plugins", MIDDLEWARES], ["cors", CORS], ["cache", NO_CACHE], ["mirror", NO_MIRROR]],
-        "x-meant" = [["rules", "flow"], ["limits", "flow"], ["rate_limits", "flow"], ["matches", "match"], ["retries", "retry"], ["backend", "upstream"], ["service", "upstream"], ["cluster", "upstream"], ["proxy_pass", "upstream"], ["client_max_body_size", "body_limit"], ["max_body_size", "body_limit"]]
+        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["methods", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", CONCURRENCY], ["max_concurrency", CONCURRENCY], ["max_connections", CONCURRENCY], ["in_flight_req", CONCURRENCY], ["limit_conn", CONCURRENCY], ["rate_limit", IN_FLOW], ["limit_req", IN_FLOW], ["headers", HEADERS], ["add_header", HEADERS], ["proxy_set_header", HEADERS], ["websocket", WEBSOCKET], ["websockets", WEBSOCKET], ["strip_prefix", STRIP_PREFIX], ["handle_path", STRIP_PREFIX], ["rule", RULE], ["return", RETURN], ["redirect_scheme", HTTPS], ["error_page", ERRORS], ["allow", ALLOW], ["ip_allow", ALLOW], ["ip_allow_list", ALLOW], ["ip_whitelist", ALLOW], ["deny", DENY], ["auth_basic", BASIC], ["basic_auth", BASIC], ["jwt", JWT], ["health", HEALTH], ["health_check", HEALTH], ["proxy_read_timeout", TIMEOUTS], ["read_timeout", TIMEOUTS], ["middlewares", MIDDLEWARES], ["plugins", MIDDLEWARES], ["cors", CORS], ["cache", NO_CACHE], ["gzip", NO_GZIP], ["compress", NO_GZIP], ["mirror", NO_MIRROR]],
+        "x-meant" = [["rules", "flow"], ["limits", "flow"], ["rate_limits", "flow"], ["matches", "match"], ["retries", "retry"], ["backend", "upstream"], ["service", "upstream"], ["cluster", "upstream"], ["proxy_pass", "upstream"], ["reverse_proxy", "upstream"], ["circuit_breaker", "breaker"], ["client_max_body_size", "body_limit"], ["max_body_size", "body_limit"]]
     )))]
     struct RouteSpec: "a route" {
         /// The route's identity: its state survives an edit under this name. The name is also the
@@ -98,6 +112,7 @@ keys! {
         /// Which clients may use the route, by their address. Checked before the rules.
         access: Box<AccessSpec>, else "all clients";
         /// Which passwords or tokens a client needs. Checked after `access` and before the rules.
+        #[cfg_attr(test, schemars(extend("x-help" = BASIC)))]
         auth: Box<AuthSpec>, else "–";
         /// Rules that decide together: all of them admit and count a request, or none counts it. At
         /// most 16.

@@ -34,7 +34,7 @@ keys! {
     /// again: another algorithm (`token_bucket` and `leaky_bucket` count as one) or key; adding or
     /// removing `sync_interval` or `scope: cluster`; another window of a shared rule.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["window", IN_LIMIT], ["period", IN_LIMIT], ["interval", IN_LIMIT], ["requests", IN_LIMIT], ["status", IN_REJECT], ["body", IN_REJECT], ["reject", IN_REJECT], ["nodelay", NO_DELAY], ["pacing", "write `algorithm: pacing`"], ["whitelist", "write `except: { client_ip: [10.0.0.0/8] }`"]],
+        "x-instead" = [["window", IN_LIMIT], ["period", IN_LIMIT], ["interval", IN_LIMIT], ["requests", IN_LIMIT], ["average", IN_LIMIT], ["status", IN_REJECT], ["body", IN_REJECT], ["reject", IN_REJECT], ["nodelay", NO_DELAY], ["pacing", "write `algorithm: pacing`"], ["whitelist", "write `except: { client_ip: [10.0.0.0/8] }`"]],
         "x-example" = "{ name: total, limit: 100/1s }",
         "x-meant" = [["rate", "limit"], ["rps", "limit"], ["per", "key"], ["by", "key"], ["type", "algorithm"], ["exempt", "except"], ["quota", "limit"]]
     )))]

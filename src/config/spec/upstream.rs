@@ -22,6 +22,9 @@ const NO_BACKUP: &str =
     "remove it: all servers of an upstream get requests, except those that fail";
 
 #[cfg(test)]
+const EJECTION: &str = "write `ejection: { failures: 5 }` at the upstream: servers that fail get no requests for a while";
+
+#[cfg(test)]
 const VERIFY: &str =
     "remove it: flowgate verifies servers; `insecure: true` turns that off, for tests only";
 
@@ -29,7 +32,7 @@ keys! {
     /// A service: one or more servers that give the same answers, over HTTP/1.1 or HTTP/2 with kept
     /// connections.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["url", "write `servers: [{ url: http://10.0.1.5:8000 }]`"], ["sticky", "write `balance: hash`, and `hash_key: cookie:NAME` with the cookie"]],
+        "x-instead" = [["url", "write `servers: [{ url: http://10.0.1.5:8000 }]`"], ["sticky", "write `balance: hash`, and `hash_key: cookie:NAME` with the cookie"], ["max_fails", EJECTION]],
         "x-meant" = [["health_check", "health"], ["healthcheck", "health"], ["lb_policy", "balance"], ["load_balancing", "balance"], ["strategy", "balance"], ["keepalive", "max_idle"], ["endpoints", "servers"], ["hosts", "servers"], ["nodes", "servers"], ["targets", "servers"]]
     )))]
     struct UpstreamSpec: "an upstream" {
@@ -114,7 +117,7 @@ keys! {
 
     /// One address of an upstream.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["host", URL], ["port", URL], ["backup", NO_BACKUP]],
+        "x-instead" = [["host", URL], ["port", URL], ["backup", NO_BACKUP], ["max_fails", EJECTION]],
         "x-meant" = [["address", "url"]]
     )))]
     struct ServerSpec: "a server" {

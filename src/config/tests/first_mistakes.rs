@@ -128,6 +128,52 @@ fn a_key_in_the_wrong_map_says_where_it_belongs() {
 }
 
 #[test]
+fn a_value_in_another_form_is_shown_in_the_right_one() {
+    const NOT_A_MAP: &str = "expected the value of a header for `set`, not a map";
+    const BASIC: &str = "write `auth: { basic: users.htpasswd }`: a file that `htpasswd -B` makes";
+    let set = "upstream: app\n    request_headers:\n      set:\n        x-real-ip:";
+    for (lines, expected) in [
+        (format!("{set} {{client_ip}}"), format!("{NOT_A_MAP} | write a text in braces in quotes, as in `\"{{client_ip}}\"`")),
+        (format!("{set} {{ a: b }}"), format!("{NOT_A_MAP} | write `some text`")),
+        (
+            "upstream: app\n    response_headers: { set: { strict-transport-security: max-age=1, preload } }".to_owned(),
+            "expected the value of a header for `set`, not nothing | write a text that contains a `,` in quotes, as in `\"one, two\"`".to_owned(),
+        ),
+        (
+            "upstream: app\n    response_headers: { set: { x-a: } }".to_owned(),
+            "expected the value of a header for `set`, not nothing | write `some text`".to_owned(),
+        ),
+        ("upstream: app\n    auth: users".to_owned(), format!("expected a map for auth, not a plain value | {BASIC}")),
+        (
+            "upstream: app\n    auth: { basic: { me: secret } }".to_owned(),
+            "expected a file name for `basic`, not a map | write the name of a file that `htpasswd -B` makes, as in `basic: users.htpasswd`".to_owned(),
+        ),
+    ] {
+        route(&lines, &[&expected]);
+    }
+    for (rule, path) in [("PathPrefix(`/api`)", "/api"), ("Host(`a.b`)", "…"), ("/api", "/api")] {
+        messages(
+            &format!("{FRAME}routes: [{{ name: r, upstream: app, match: '{rule}' }}]\n"),
+            &[&format!(
+                "expected a map for a match, not a plain value | write `match: {{ path_prefix: {path} }}`"
+            )],
+        );
+    }
+    messages(
+        "listeners: [{ name: web, listen: *:8080 }]\nroutes: []\n",
+        &[
+            "an address to listen on does not begin with `*` | write `:8080` for every address of this machine",
+        ],
+    );
+    messages(
+        "listeners:\n  name: web\n    listen: 8080\nroutes: []\n",
+        &[
+            "the line begins deeper than `name` above, which has a value already | write `- name` where an item begins, or begin it in the column of `name`",
+        ],
+    );
+}
+
+#[test]
 fn a_missing_blank_is_the_one_error() {
     rule("limit:5/1m", &["a space is missing after the `:` in `limit:5/1m` | write `limit: 5/1m`"]);
     messages(

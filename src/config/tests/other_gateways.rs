@@ -37,6 +37,27 @@ fn keys_of_routes() {
         ("upstream: app\n    client_max_body_size: 10MB", "write `body_limit`"),
         ("return: 301", "write `respond: 204` or `redirect: https`"),
         ("upstream: app\n    cors: true", "`response_headers`"),
+        ("upstream: app\n    stripPrefix: /api", "`rewrite: { strip_prefix: /api }`"),
+        ("upstream: app\n    basicAuth: users", "`auth: { basic: users.htpasswd }`"),
+        ("upstream: app\n    circuitBreaker: { errors: 5 }", "write `breaker`"),
+        ("upstream: app\n    ipAllowList: [10.0.0.1]", "`access: { allow: [10.0.0.0/8] }`"),
+        (
+            "upstream: app\n    inFlightReq: { amount: 9 }",
+            "`flow: [{ name: total, concurrency: 100 }]`",
+        ),
+        ("upstream: app\n    rate-limit: 9", "`flow: [{ name: total, limit: 100/1s }]`"),
+        ("redirectScheme: { scheme: https }", "write `redirect: https`"),
+        ("upstream: app\n    limit_req: a", "`flow: [{ name: total, limit: 100/1s }]`"),
+        ("upstream: app\n    limit_conn: a", "`flow: [{ name: total, concurrency: 100 }]`"),
+        ("upstream: app\n    add_header: { x-a: b }", "`response_headers`"),
+        ("upstream: app\n    proxy_set_header: { x-a: b }", "`request_headers`"),
+        ("reverse_proxy: app", "write `upstream`"),
+        ("upstream: app\n    handle_path: /api", "`rewrite: { strip_prefix: /api }`"),
+        ("upstream: app\n    methods: [GET]", "write it in `match`"),
+        ("upstream: app\n    healthCheck: { path: /up }", "write `health` at the upstream"),
+        ("upstream: app\n    compress: true", "remove it: flowgate compresses nothing"),
+        ("upstream: app\n    error_page: 502", "write `reject: { body: … }`"),
+        ("upstream: app\n    jwt: { jwks: a }", "`auth: { jwt: { jwks: issuer.json } }`"),
         ("upstream: app\n    ip_whitelist: [10.0.0.1]", "`access: { allow: [10.0.0.0/8] }`"),
         ("upstream: app\n    deny: [10.0.0.1]", "`access: { deny: [192.0.2.1] }`"),
         ("upstream: app\n    basic_auth: users", "`auth: { basic: users.htpasswd }`"),
@@ -82,6 +103,8 @@ fn keys_of_rules() {
     rule("limit: 5/s, nodelay: true", "remove it");
     rule("limit: 5/s, whitelist: [10.0.0.1]", "`except: { client_ip: [10.0.0.0/8] }`");
     rule("quota: 5/s", "write `limit`");
+    rule("limit: 5/s, average: 5", "write it in `limit`");
+    rule("limit: 5/s, key: $binary_remote_addr", "did you mean `client_ip`?");
     rule("limit: 5/s, pacing: true", "`algorithm: pacing`");
 }
 
@@ -102,6 +125,8 @@ fn keys_of_upstreams() {
     }
     upstream("targets: [{ url: http://a }]", "write `servers`");
     upstream("servers: [{ url: http://a, backup: true }]", "remove it");
+    upstream("servers: [{ url: http://a, max_fails: 3 }]", "`ejection: { failures: 5 }`");
+    upstream("servers: [{ url: http://a }]\n    maxFails: 3", "`ejection: { failures: 5 }`");
     let https = "servers: [{ url: https://a }]\n    ";
     upstream(&format!("{https}tls: {{ sni: a }}"), "write `server_name`");
     upstream(&format!("{https}tls: {{ insecure_skip_verify: true }}"), "write `insecure`");
@@ -117,6 +142,7 @@ fn keys_of_the_file_and_of_listeners() {
         ("real_ip_header: x", "`trusted_proxies: [10.0.0.0/8]`"),
         ("gzip: true", "remove it"),
         ("server: { listen: 80 }", "`flowgate import nginx.conf`"),
+        ("http: { routers: {} }", "docs/migrating.md"),
         ("access_log: 'syslog://192.0.2.1'", "write `stdout`, or a file name"),
         ("access_log: file:///var/log/a.log", "write `/var/log/a.log`"),
         ("store: { password: a }", "`redis: redis://:PASSWORD@HOST`"),

@@ -206,7 +206,13 @@ fn converted(
         let usual = format!("server-{}", index + 1);
         let name = all_hosts[index].first().map_or(usual, |host| host.replace('*', "any"));
         for share in &shares {
-            routes.add(Server { block, variables: &variables, name: &name, share }, report);
+            let of_share = listeners.iter().filter(|one| share.listeners.contains(&one.name));
+            let beside = of_share.flat_map(|listener| &listener.servers);
+            let others = beside.filter(|other| **other != index);
+            let others: Vec<_> = others.flat_map(|other| all_hosts[*other].clone()).collect();
+            let server =
+                Server { block, variables: &variables, name: &name, share, others: &others };
+            routes.add(server, report);
         }
     }
     routes.zones.note_shared(report);

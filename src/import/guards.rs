@@ -67,7 +67,7 @@ fn rejecting_ifs<'a>(scope: &Scope<'a>) -> Vec<&'a Directive> {
 }
 
 /// Reports whether a directive is a `return` of an error, or of what is not known.
-fn rejects(directive: &Directive) -> bool {
+pub(super) fn rejects(directive: &Directive) -> bool {
     let is_good = |status: u16| (200..400).contains(&status);
     let is_url = directive.args.len() == 1 && directive.arg(0).contains('/');
     directive.name == "return" && !is_url && !directive.arg(0).parse().is_ok_and(is_good)

@@ -208,3 +208,14 @@ fn glued(text: &str) -> Kind<'_> {
     }
     text.strip_prefix('=').map_or(Kind::Prefix(text, false), Kind::Exact)
 }
+
+/// Returns a word for a location.
+pub(super) fn label(kind: Kind<'_>) -> String {
+    let (Kind::Exact(text) | Kind::Prefix(text, _) | Kind::Regex(text, _)) = kind;
+    let fits = |sign: char| sign.is_ascii_alphanumeric() || "/_.".contains(sign);
+    let text: String = text.chars().map(|sign| if fits(sign) { sign } else { '-' }).collect();
+    let words: Vec<_> = text.split('-').filter(|word| !word.is_empty()).collect();
+    let label = words.join("-");
+    let label = label.trim_matches(['/', '-', '.']);
+    if label.is_empty() { "all".into() } else { label.into() }
+}

@@ -28,6 +28,7 @@ mod pattern;
 mod proxied;
 mod read;
 mod reasons;
+mod redirects;
 mod report;
 mod returns;
 mod routes;

@@ -15,10 +15,12 @@ use super::{
 };
 use serde_json::json;
 
-/// Returns the locations in the order of their routes.
+/// Returns the locations in the order of their routes. With `is_by_regex`, those of prefixes come in
+/// the order of the file, behind other regular expressions.
 pub(super) fn ordered<'a>(
     all: &[Location<'a>],
     scope: &Scope<'a>,
+    is_by_regex: bool,
     report: &mut ImportReport,
 ) -> Vec<Matched<'a>> {
     let mut routes: Vec<_> = all
@@ -35,7 +37,7 @@ pub(super) fn ordered<'a>(
     let (regexes, inner): (Vec<_>, Vec<_>) =
         all.iter().filter(is_regex).partition(|location| location.prefix.is_none());
     let has_regexes = !regexes.is_empty() || !inner.is_empty();
-    if !has_regexes && prefixes.iter().all(|location| is_segments(location, all)) {
+    if !has_regexes && !is_by_regex && prefixes.iter().all(|location| is_segments(location, all)) {
         routes.extend(prefixes.into_iter().map(|location| {
             let path = prefix(location).unwrap_or_default();
             let path = path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path);

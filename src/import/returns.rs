@@ -12,17 +12,14 @@ use serde_json::{Value, json};
 /// What an unconverted location answers with.
 pub(super) const NOT_CONVERTED: u16 = 501;
 
-/// Returns the answer of a block that has a `return` or a redirecting `rewrite` of its own.
+/// Returns the answer of a block that has a `return` of its own, or a `rewrite` that redirects all of its paths.
 pub(super) fn answer(
     block: &Directive,
     scope: &Scope<'_>,
     variables: &ServerVariables<'_>,
     report: &mut ImportReport,
 ) -> Option<Fields> {
-    let answers = |directive: &&Directive| {
-        directive.name == "return" || (directive.name == "rewrite" && is_redirect(directive.arg(2)))
-    };
-    let directive = block.inner().iter().find(answers)?;
+    let directive = block.inner().iter().find(|directive| answers(directive))?;
     let read = if directive.name == "return" {
         returned(directive, scope, variables, report)
     } else {
@@ -38,6 +35,16 @@ pub(super) fn answer(
             respond(json!({ "status": NOT_CONVERTED }))
         }
     })
+}
+
+/// Reports whether a directive answers all requests that come to it.
+pub(super) fn answers(directive: &Directive) -> bool {
+    directive.name == "return" || (is_redirect(directive) && whole_path(directive.arg(0)).is_some())
+}
+
+/// Reports whether a directive redirects the requests for some paths.
+pub(super) fn redirects_some(directive: &Directive) -> bool {
+    is_redirect(directive) && whole_path(directive.arg(0)).is_none()
 }
 
 /// Returns the fields of a route that answers so.
@@ -90,24 +97,52 @@ fn elsewhere(url: &str, status: u16, variables: &ServerVariables<'_>) -> Result<
     Ok(redirect(&to, status))
 }
 
-fn is_redirect(flag: &str) -> bool {
-    matches!(flag, "permanent" | "redirect")
+/// Reports whether a directive is a `rewrite` that redirects: with a flag, or to a whole URL.
+fn is_redirect(directive: &Directive) -> bool {
+    let is_flagged = matches!(directive.arg(2), "permanent" | "redirect");
+    directive.name == "rewrite" && (is_flagged || is_whole_url(directive.arg(1)))
 }
 
-/// Converts a `rewrite` that sends all requests elsewhere.
-fn rewritten(directive: &Directive, variables: &ServerVariables<'_>) -> Result<Fields, String> {
-    let status = if directive.arg(2) == "permanent" { 301 } else { 302 };
-    let path = match directive.arg(0) {
-        "^" | ".*" | "^.*" | "^.*$" => None,
+fn is_whole_url(text: &str) -> bool {
+    ["http://", "https://", "$scheme"].iter().any(|begin| text.starts_with(begin))
+}
+
+/// Returns what stands for the whole path in the replacement of a `rewrite` that takes every path,
+/// or an empty text if nothing does.
+fn whole_path(regex: &str) -> Option<&'static str> {
+    match regex {
+        "^" | ".*" | "^.*" | "^.*$" => Some(""),
         "^(.*)$" | "^(.*)" | "(.*)" => Some("$1"),
         "^/(.*)$" | "^/(.*)" => Some("/$1"),
-        _ => return Err("only `rewrite ^` and `rewrite ^(.*)$` redirect exactly the same".into()),
-    };
-    let to = directive.arg(1).replace("$request_uri?", "$request_uri");
-    if !to.starts_with("http://") && !to.starts_with("https://") && !to.starts_with("$scheme://") {
-        return Err("only a whole URL redirects exactly the same".into());
+        _ => None,
     }
+}
+
+/// Converts a `rewrite` that redirects all requests that come to it.
+///
+/// # Errors
+/// The target has a part of the path, or no placeholder stands for a variable.
+pub(super) fn rewritten(
+    directive: &Directive,
+    variables: &ServerVariables<'_>,
+) -> Result<Fields, String> {
+    let status = if directive.arg(2) == "permanent" { 301 } else { 302 };
+    let to = directive.arg(1).replace("$request_uri?", "$request_uri");
+    if !is_whole_url(&to) && !to.starts_with('/') {
+        return Err("the beginning of the URL is invalid".into());
+    }
+    // A `?` at the end drops the request's query, and so does any `?` here.
+    let to = match to.strip_suffix('?') {
+        Some(url) if url.contains('?') => url.to_owned(),
+        None if to.contains('?') => return Err("a redirect does not join two queries".into()),
+        _ => to,
+    };
     // Its own mark cannot be in the file: it is no variable's name.
+    let path = whole_path(directive.arg(0)).filter(|path| !path.is_empty());
     let to = path.map_or_else(|| to.clone(), |path| to.replace(path, "\u{1}"));
+    let is_part = |part: &str| part.starts_with(|sign: char| sign.is_ascii_digit());
+    if to.split('$').skip(1).any(is_part) {
+        return Err("a redirect has the whole path or none, and no part of it".into());
+    }
     Ok(redirect(&template(&to, variables)?.replace('\u{1}', "{path}"), status))
 }

@@ -6,24 +6,28 @@ use super::{
     guards::is_rejecting,
     headers,
     limits::Zones,
-    locations::{self, Kind, Location},
+    locations::{self, Kind, Location, label},
     matched::Matched,
     numbers::{size, sized},
     order::ordered,
     proxied::{LocationContext, proxied},
+    redirects::{Answer, behind, is_by_regex, redirected, redirects},
     report::ImportReport,
-    returns::{NOT_CONVERTED, answer, redirect, respond},
+    returns::{NOT_CONVERTED, answer, answers, redirect, redirects_some, respond},
     scope::Scope,
-    servers::Share,
+    servers::{Share, redirected_host},
     template::ServerVariables,
     tree::{Directive, Tree},
     upstreams::Upstreams,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// The largest body of a request without a limit of its own: what nginx allows.
 pub(super) const USUAL_BODY: u64 = 1 << 20;
+
+/// Why a `rewrite` in an exact location or a regular expression does not convert.
+const PARTLY: &str = "which of the location's paths it takes is not clear";
 
 /// Any size at all.
 const NO_LIMIT: &str = "1EiB";
@@ -50,6 +54,8 @@ pub(super) struct Server<'a, 's> {
     /// What its routes are called by.
     pub name: &'s str,
     pub share: &'s Share,
+    /// The hosts of the other servers at the same listeners.
+    pub others: &'s [String],
 }
 
 impl<'a> Routes<'a, '_> {
@@ -57,20 +63,37 @@ impl<'a> Routes<'a, '_> {
     pub(super) fn add(&mut self, server: Server<'a, '_>, report: &mut ImportReport) {
         let scope = Scope(vec![self.http, server.block]);
         let any = ("path_prefix", json!("/"));
-        if let Some(mut fields) = answer(server.block, &scope, server.variables, report) {
-            if is_rejecting(&scope, report) {
-                fields.set("access", no_client());
-            }
+        let mut rest = server.share.clone();
+        self.hosts(server, &scope, &mut rest, report);
+        let server = Server { share: &rest, ..server };
+        let all = redirects(server.block);
+        if !rest.is_empty() {
+            let first = redirected(&all, "/", server.variables, report);
+            self.answered(server, &scope, first, report);
+        }
+        if let Some(fields) = answer(server.block, &scope, server.variables, report) {
+            let name = server.block.inner().iter().find(|directive| answers(directive));
+            let name = name.map_or("return", |directive| directive.name.as_str());
             for location in server.block.all("location") {
-                report
-                    .note(location, "nothing comes here: the server's `return` answers everything");
+                // One line for all of it.
+                report.take_all(location);
+                let why = format!("nothing comes here: the server's `{name}` answers everything");
+                report.note(location, why);
             }
-            let comments = vec![self.position(server.block)];
-            return self.push(server, "all", any, Item { comments, fields });
+            if !rest.is_empty() {
+                let label = "all".to_owned();
+                let whole = Answer { directive: server.block, label, path: any, fields };
+                self.answered(server, &scope, vec![whole], report);
+            }
+            return;
+        }
+        if rest.is_empty() {
+            server.block.all("location").for_each(|location| report.take_all(location));
+            return;
         }
         let locations = locations::read(server.block, &scope, report);
-        for matched in &ordered(&locations, &scope, report) {
-            self.location(server, matched, report);
+        for matched in &ordered(&locations, &scope, is_by_regex(&all, &locations), report) {
+            self.location(server, matched, &all, report);
         }
         let has_rest =
             locations.iter().any(|location| matches!(location.kind, Kind::Prefix("/", _)));
@@ -84,10 +107,60 @@ impl<'a> Routes<'a, '_> {
         }
     }
 
+    /// Adds a route for each host that has its own answer, and takes these hosts out of `rest`.
+    fn hosts(
+        &mut self,
+        server: Server<'a, '_>,
+        scope: &Scope<'a>,
+        rest: &mut Share,
+        report: &mut ImportReport,
+    ) {
+        let any = ("path_prefix", json!("/"));
+        let mut before = Vec::new();
+        for directive in server.block.inner().iter().take_while(|directive| !answers(directive)) {
+            if redirects_some(directive) {
+                before.push(directive);
+            }
+            let Some(host) = redirected_host(directive) else { continue };
+            let Some(share) = rest.split(host, server.others) else { continue };
+            report.take(directive);
+            let matching = share.matching(any.clone(), self.listeners);
+            let Some(fields) = answer(directive, scope, server.variables, report) else { continue };
+            // A server may get the same host in two shares.
+            if self.items.iter().any(|item| item.fields.0.get("match") == Some(&matching)) {
+                continue;
+            }
+            let server = Server { share: &share, ..server };
+            let mut answers = redirected(&before, "/", server.variables, report);
+            let label = host.to_owned();
+            answers.push(Answer { directive, label, path: any.clone(), fields });
+            self.answered(server, scope, answers, report);
+        }
+    }
+
+    /// Adds the routes of answers that come before limits and access are asked.
+    fn answered(
+        &mut self,
+        server: Server<'a, '_>,
+        scope: &Scope<'a>,
+        answers: Vec<Answer<'_>>,
+        report: &mut ImportReport,
+    ) {
+        for Answer { directive, label, path, mut fields } in answers {
+            if is_rejecting(scope, report) {
+                fields.set("access", no_client());
+            }
+            headers::to_client(scope, server.variables, &mut fields, report);
+            let comments = vec![self.position(directive)];
+            self.push(server, &label, path, Item { comments, fields });
+        }
+    }
+
     fn location(
         &mut self,
         server: Server<'a, '_>,
         matched: &Matched<'a>,
+        first: &[&Directive],
         report: &mut ImportReport,
     ) {
         let Location { kind, block, .. } = &matched.location;
@@ -98,16 +171,23 @@ impl<'a> Routes<'a, '_> {
             self.push(
                 server,
                 &format!("{label}-slash"),
-                ("path", json!(path)),
+                behind(first, ("path", json!(path))),
                 Item { comments, fields },
             );
         }
         let mut comments = vec![self.position(block)];
+        let path = behind(first, matched.path.clone());
         if matched.is_closed {
             let fields = respond(json!({ "status": 403 }));
-            return self.push(server, &label, matched.path.clone(), Item { comments, fields });
+            return self.push(server, &label, path, Item { comments, fields });
         }
         let scope = matched.location.scope(&Scope(vec![self.http, server.block]));
+        if let Kind::Prefix(prefix, _) = kind
+            && scope.find("internal").is_none()
+        {
+            let first = redirected(&redirects(block), prefix, server.variables, report);
+            self.answered(server, &scope, first, report);
+        }
         let route = self.name(server, &label);
         let (mut fields, is_asked) = self.action(server, &scope, &matched.location, report);
         if is_asked {
@@ -117,7 +197,7 @@ impl<'a> Routes<'a, '_> {
         }
         self.body_limit(&scope, &mut fields, report);
         headers::to_client(&scope, server.variables, &mut fields, report);
-        self.push(server, &label, matched.path.clone(), Item { comments, fields });
+        self.push(server, &label, path, Item { comments, fields });
     }
 
     /// Returns what a location does, and whether limits and access are asked before.
@@ -133,6 +213,14 @@ impl<'a> Routes<'a, '_> {
             let unasked = scope.all(&["internal"]).into_iter().chain(block.all("return"));
             unasked.for_each(|directive| report.take(directive));
             return (respond(json!({ "status": 404 })), false);
+        }
+        let all = redirects(block);
+        if let Some(first) = all.first()
+            && !matches!(kind, Kind::Prefix(..))
+        {
+            let why = format!("{PARTLY}. Its requests get {NOT_CONVERTED}");
+            report.note(first, why);
+            return (respond(json!({ "status": NOT_CONVERTED })), false);
         }
         if let Some(fields) = answer(block, scope, server.variables, report) {
             return (fields, false);
@@ -210,7 +298,7 @@ impl<'a> Routes<'a, '_> {
         &mut self,
         server: Server<'_, '_>,
         label: &str,
-        path: (&'static str, serde_json::Value),
+        path: (&'static str, Value),
         item: Item,
     ) {
         let name = self.name(server, label);
@@ -231,15 +319,4 @@ impl<'a> Routes<'a, '_> {
         let mut names = core::iter::once(name.clone()).chain(numbered);
         names.find(|name| !is_taken(name)).unwrap_or(name)
     }
-}
-
-/// Returns a word for a location.
-fn label(kind: Kind<'_>) -> String {
-    let (Kind::Exact(text) | Kind::Prefix(text, _) | Kind::Regex(text, _)) = kind;
-    let fits = |sign: char| sign.is_ascii_alphanumeric() || "/_.".contains(sign);
-    let text: String = text.chars().map(|sign| if fits(sign) { sign } else { '-' }).collect();
-    let words: Vec<_> = text.split('-').filter(|word| !word.is_empty()).collect();
-    let label = words.join("-");
-    let label = label.trim_matches(['/', '-', '.']);
-    if label.is_empty() { "all".into() } else { label.into() }
 }

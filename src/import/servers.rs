@@ -1,6 +1,9 @@
 //! Which requests a server gets: its listeners and its names.
 
-use super::{converted_config::Fields, listeners::Listener, report::ImportReport, tree::Directive};
+use super::{
+    converted_config::Fields, guards::rejects, listeners::Listener, report::ImportReport,
+    tree::Directive,
+};
 use serde_json::{Value, json};
 
 /// A part of what a server gets: some listeners, and some hosts or all.
@@ -69,7 +72,52 @@ pub(super) fn shares(
     shares
 }
 
+/// Returns the host of `if ($host = NAME) { return … }`, which does not reject its requests.
+pub(super) fn redirected_host(directive: &Directive) -> Option<&str> {
+    let is_answer = |inner: &Directive| inner.name == "return" && !rejects(inner);
+    let ([variable, sign, host, end @ ..], [inner]) = (&directive.args[..], directive.inner())
+    else {
+        return None;
+    };
+    // A quoted name is a word without its `)`.
+    let host = if end == [")"] { Some(host.as_str()) } else { host.strip_suffix(')') }?;
+    let is_condition = directive.name == "if" && variable == "($host" && sign == "=";
+    let is_single = end.len() < 2 && is_answer(inner);
+    let is_lower = !host.contains(|sign: char| sign.is_ascii_uppercase());
+    (is_condition && is_single && is_lower && is_host(host)).then_some(host)
+}
+
+/// Reports whether a name of a server is this host, or a wildcard for it.
+fn covers(name: &str, host: &str) -> bool {
+    let is_below = |end: &str| host.len() > end.len() && host.ends_with(end);
+    name == host || name.strip_prefix('*').is_some_and(is_below)
+}
+
 impl Share {
+    /// Takes a host out of this share, and returns a share of its own for it. Returns `None` if
+    /// requests for this host do not come here, or may go to another server, of which `others` are
+    /// the names.
+    pub(super) fn split(&mut self, host: &str, others: &[String]) -> Option<Self> {
+        let covers = |name: &String| covers(name, host);
+        let is_named = match &self.hosts {
+            Some(hosts) if !hosts.iter().any(covers) => return None,
+            Some(hosts) => hosts.iter().any(|name| name == host),
+            None => false,
+        };
+        if !is_named && others.iter().any(covers) {
+            return None;
+        }
+        if let Some(hosts) = &mut self.hosts {
+            hosts.retain(|name| name != host);
+        }
+        Some(Self { listeners: self.listeners.clone(), hosts: Some(vec![host.to_owned()]) })
+    }
+
+    /// Reports whether no request is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.hosts.as_ref().is_some_and(Vec::is_empty)
+    }
+
     /// Returns the match of a route for this share and a path. `count` is how many listeners there
     /// are.
     pub(super) fn matching(&self, path: (&str, Value), count: usize) -> Value {

@@ -42,7 +42,7 @@ const PLACES: [&str; 5] = [
 ];
 
 /// Returns the result without its comments, and the lines of the report.
-fn import(text: &str) -> Result<(String, Vec<String>), String> {
+pub(super) fn import(text: &str) -> Result<(String, Vec<String>), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nginx.conf");
     fs::write(&path, text).unwrap();

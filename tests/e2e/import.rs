@@ -148,6 +148,27 @@ const SERVERS: &str = r"
         location /p/ { proxy_pass http://UP; proxy_redirect off; location ~ [^x]/secret { return 403; } }
         location ~ \.cgi$ { proxy_pass http://UP; location ~ admin { deny all; } }
         location /if/ { if ($arg_x) { return 403; } proxy_pass http://UP; proxy_redirect off; }
+        rewrite ^/parts/(.*)$ /$1 permanent;
+    }
+    server {
+        listen 127.0.0.1:PORT; server_name host.test www.host.test *.w.test;
+        if ($host = www.host.test) { return 301 https://host.test$request_uri; }
+        if ($host = 'x.w.test') { return 302 /there; }
+        return 404;
+    }
+    server {
+        listen 127.0.0.1:PORT; server_name moved.test www.moved.test;
+        rewrite ^/exact$ /here permanent;
+        if ($host = www.moved.test) { return 301 https://moved.test$request_uri; }
+        rewrite ^/plain https://other.test/? redirect;
+        rewrite /deep/er/ https://$host/?a=1?;
+        location / { proxy_pass http://UP; proxy_redirect off; rewrite ^/api$ /v1 redirect; rewrite ^/x/$ /y permanent; }
+        location = /plain/x { return 200; }
+        location = /only { return 200; }
+        location /deep { return 200 deep; }
+        location /a/ { rewrite ^/a/b/ /b permanent; return 200 a; rewrite ^/a/x /never permanent; }
+        location ^~ /static { return 200 static; }
+        location ~ \.jpg$ { return 200 image; }
     }";
 
 /// Paths, of which each server has a location for some.
@@ -283,6 +304,12 @@ const HOSTS: &[&str] = &[
     "mixed.test",
     "within.test",
     "levels.test",
+    "host.test",
+    "www.host.test",
+    "x.w.test",
+    "y.w.test",
+    "moved.test",
+    "www.moved.test",
     "127.0.0.1",
 ];
 
@@ -414,6 +441,8 @@ fn an_imported_file_decides_as_nginx_does() {
             "all paths that match `/p/.*` get 403",
             "location: a location nested in an exact one or a regular expression does not become a route; it keeps clients out. The route around it is closed",
             "if: write a route with a `match` for each case. The route is closed",
+            "Requests for paths that match `/parts/(.*)` get 501",
+            "rewrite: see `rewrite` and `redirect` of a route",
         ],
     );
     locations_and_servers(&pair);
@@ -450,6 +479,7 @@ fn shut(pair: &Pair) {
             [pair.gateway, pair.nginx].map(|address| ask(address, "GET", path, &fields).status);
         assert!(expected != 403 || found == 403, "{path}: {found}");
     }
+    assert_eq!(ask(pair.gateway, "GET", "/parts/x", &fields).status, 501);
     for path in ["/", "/a/b", "/zz.txt", "/administration"] {
         assert_eq!(ask(pair.gateway, "GET", path, &fields).status, 200, "{path}");
     }

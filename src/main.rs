@@ -160,7 +160,7 @@ impl From<replay::ReplayError> for Failure {
             Error::BadLines(_) => Self::Problems(error.to_string()),
             Error::Input(_)
             | Error::NoSuchRoute { .. }
-            | Error::NoHost(_)
+            | Error::Traffic(_)
             | Error::Write(_)
             | Error::File { .. } => Self::Error(Box::new(error)),
         }

@@ -30,7 +30,12 @@ fn config(routes: &str) -> String {
 
 fn options(input: &Path) -> Options {
     Options {
-        traffic: TrafficOptions { inputs: vec![input.to_owned()], format: None, host: None },
+        traffic: TrafficOptions {
+            inputs: vec![input.to_owned()],
+            format: None,
+            host: None,
+            listener: None,
+        },
         route: None,
         output: Output::Decisions,
         against: None,

@@ -10,10 +10,10 @@ use super::{
     progress::Progress,
     report::{self, Collector, HtmlReport, ReplayReport},
     times::Times,
-    traffic_options::TrafficOptions,
+    traffic_options::{TrafficError, TrafficOptions, some_of},
     unmatched::Unmatched,
 };
-use crate::{config, flow::Instant, route::canonical_host};
+use crate::{config, flow::Instant};
 use std::{
     fs,
     io::{self, BufWriter, Write},
@@ -81,9 +81,9 @@ pub enum ReplayError {
         /// Known routes.
         known: String,
     },
-    /// `--host` is invalid.
-    #[error("`{0}` is not a host: write `--host shop.example.com`")]
-    NoHost(String),
+    /// `--host` or `--listener` does not fit.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
     /// The result cannot be printed.
     #[error("cannot write the result")]
     Write(#[from] io::Error),
@@ -205,7 +205,7 @@ fn replay(
             }
         };
         let here = run.arrive(&arrival);
-        unmatched.note(&run.engine, &arrival, &here);
+        unmatched.note_result(&run.engine, &arrival, &here);
         absent_keys.note(&run.engine, &arrival, &here);
         let there = other.as_mut().map(|(other, comparison)| {
             let there = other.arrive(&arrival);
@@ -247,10 +247,7 @@ impl Run {
     fn new(config: &Path, options: &Options, is_counted: bool) -> Result<Self, ReplayError> {
         let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
         let mut engine = Engine::new(plan, Instant::EPOCH, options.route.as_deref());
-        if let Some(host) = &options.traffic.host {
-            canonical_host(host).map_err(|_| ReplayError::NoHost(host.clone()))?;
-            engine.assume_host(host);
-        }
+        options.traffic.complete(&mut engine)?;
         check_route(options.route.as_deref(), &engine)?;
         Ok(Self { engine, is_counted, collector: None })
     }
@@ -296,15 +293,10 @@ fn write_file(path: &Path, text: &str) -> Result<(), ReplayError> {
 }
 
 fn check_route(name: Option<&str>, engine: &Engine) -> Result<(), ReplayError> {
-    const MOST: usize = 8;
     let routes = &engine.snapshot().routes;
     let Some(name) = name.filter(|name| routes.iter().all(|route| *route.name != **name)) else {
         return Ok(());
     };
-    let named = routes.iter().take(MOST).map(|route| format!("`{}`", route.name));
-    let mut known: Vec<_> = named.collect();
-    if routes.len() > MOST {
-        known.push(format!("{} more", routes.len() - MOST));
-    }
-    Err(ReplayError::NoSuchRoute { name: name.to_owned(), known: known.join(", ") })
+    let known = some_of(routes.iter().map(|route| &*route.name));
+    Err(ReplayError::NoSuchRoute { name: name.to_owned(), known })
 }

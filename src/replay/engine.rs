@@ -37,6 +37,8 @@ pub struct Engine {
     forced: Option<Arc<str>>,
     /// The host of arrivals without one.
     host: Option<Arc<str>>,
+    /// The listener of arrivals without one.
+    listener: Option<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
     /// Whether a route needs headers, the query or the listener, which logs lack.
     needs_fields: bool,
@@ -115,6 +117,7 @@ impl Engine {
             seed: Seed::new([0, 0]),
             forced: forced.map(Arc::from),
             host: None,
+            listener: None,
             by_name: HashMap::new(),
             needs_fields: false,
             due: BinaryHeap::new(),
@@ -133,24 +136,53 @@ impl Engine {
         self.host = Some(host.into());
     }
 
-    /// Returns whether arrivals without a host get one.
-    pub(super) const fn assumes_host(&self) -> bool {
-        self.host.is_some()
+    /// Sets the listener of arrivals without one.
+    pub fn assume_listener(&mut self, name: &str) {
+        self.listener = Some(name.into());
     }
 
-    /// Returns the hosts of all routes, each once, with an example for wildcards.
-    pub(super) fn hosts(&self) -> Vec<String> {
-        let snapshot = &self.snapshot;
-        let matchers = (0..snapshot.routes.len()).filter_map(|at| snapshot.table.matcher(at));
-        let patterns = matchers.flat_map(|matcher| &matcher.hosts);
-        let hosts = patterns.map(|pattern| pattern.to_string().replace('*', "www"));
-        hosts.collect::<BTreeSet<_>>().into_iter().collect()
+    /// Returns the hosts of all routes, each once, with an example for wildcards. They are empty if
+    /// arrivals without a host get one.
+    pub(super) fn hosts(&self) -> BTreeSet<Arc<str>> {
+        if self.host.is_some() {
+            return BTreeSet::new();
+        }
+        let patterns = self.matchers().flat_map(|matcher| &matcher.hosts);
+        patterns.map(|pattern| pattern.to_string().replace('*', "www").into()).collect()
     }
 
-    /// Returns the route that an arrival would match with `host`.
-    pub(super) fn route_with(&self, arrival: &Arrival, host: &str) -> Option<usize> {
+    /// Returns the listeners of all routes, each once. They are empty if arrivals without a listener
+    /// get one.
+    pub(super) fn listeners(&self) -> BTreeSet<Arc<str>> {
+        if self.assumed_listener().is_some() {
+            return BTreeSet::new();
+        }
+        self.matchers().flat_map(|matcher| &matcher.listeners).map(|name| (**name).into()).collect()
+    }
+
+    fn matchers(&self) -> impl Iterator<Item = &Matcher> {
+        (0..self.snapshot.routes.len()).filter_map(|at| self.snapshot.table.matcher(at))
+    }
+
+    /// Returns the listener of arrivals without one.
+    fn assumed_listener(&self) -> Option<&str> {
+        match (&self.listener, &self.snapshot.listeners[..]) {
+            (Some(name), _) => Some(name),
+            (None, [only]) => Some(&only.name),
+            (None, _) => None,
+        }
+    }
+
+    /// Returns the route that an arrival would match with this host and this listener.
+    pub(super) fn route_with(
+        &self,
+        arrival: &Arrival,
+        host: Option<&Arc<str>>,
+        listener: Option<&Arc<str>>,
+    ) -> Option<usize> {
         let mut arrival = arrival.clone();
-        arrival.request.host = Some(host.into());
+        arrival.request.host = host.cloned().or(arrival.request.host);
+        arrival.listener = listener.cloned().or(arrival.listener);
         let found = self.with_head(&arrival, |target, path, _| {
             self.route_of(&self.snapshot, &arrival, target, path)
         });
@@ -261,13 +293,12 @@ impl Engine {
     fn index(&mut self) {
         let names = self.snapshot.routes.iter().enumerate();
         self.by_name = names.map(|(index, route)| (Arc::clone(&route.name), index)).collect();
-        let table = &self.snapshot.table;
-        self.needs_fields = (0..self.snapshot.routes.len())
-            .filter_map(|route| table.matcher(route))
-            .any(|matcher| {
-                let Matcher { listeners, headers, query, .. } = matcher;
-                !(listeners.is_empty() && headers.is_empty() && query.is_empty())
-            });
+        let needs_fields = |matcher: &Matcher| {
+            let Matcher { listeners, headers, query, .. } = matcher;
+            !(listeners.is_empty() && headers.is_empty() && query.is_empty())
+        };
+        let is_needed = self.matchers().any(needs_fields);
+        self.needs_fields = is_needed;
     }
 
     /// Keeps an admitted request until its end, at most `longest` from its arrival if no line has
@@ -373,11 +404,7 @@ impl Engine {
         let (path, query) = split(path.as_deref().unwrap_or("/"));
         let headers = headers.as_deref().unwrap_or(&self.no_headers).into();
         let normal = normal_path(path);
-        let only = match &self.snapshot.listeners[..] {
-            [only] => Some(&only.name),
-            _ => None,
-        };
-        let listener = arrival.listener.as_ref().or(only).map(|name| &**name);
+        let listener = arrival.listener.as_deref().or_else(|| self.assumed_listener());
         let target =
             Target { listener, identity: None, host: &host, path: &normal, query, method, headers };
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));

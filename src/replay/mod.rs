@@ -34,4 +34,5 @@ pub use report::{
 };
 pub(crate) use report::{escaped, escaped_lines};
 pub use times::Times;
-pub use traffic_options::TrafficOptions;
+pub use traffic_options::{TrafficError, TrafficOptions};
+pub(crate) use unmatched::Unmatched;

@@ -4,54 +4,90 @@ use super::{
     engine::{ArrivalResult, Engine, Unreached},
     event::Arrival,
 };
-use core::{cmp::Reverse, fmt::Write};
+use core::cmp::Reverse;
+use std::sync::Arc;
 
-/// Hosts to try.
+/// Hosts, listeners, and both together, to try.
 const MOST_HOSTS: usize = 32;
+const MOST_LISTENERS: usize = 8;
+const MOST_CHOICES: usize = 100;
 
-/// Arrivals to try with each host.
+/// Arrivals to try with each of them.
 const MOST_TRIED: u64 = 1000;
 
-/// Hosts, routes and requests to name.
+/// Choices, routes and requests to name.
 const MOST_NAMED: usize = 3;
 
 /// Counts of arrivals that reached no rule.
 #[derive(Debug)]
-pub(super) struct Unmatched {
+pub(crate) struct Unmatched {
     arrivals: u64,
     /// Arrivals that a rule decided, or whose route has rules.
     ruled: u64,
     /// Arrivals that matched no route.
     lost: u64,
-    /// Arrivals without host that were tried with other hosts.
-    tried: u64,
-    /// Hosts of routes, and how many tried arrivals match another route with each.
-    hosts: Vec<(String, u64)>,
+    /// What arrivals may lack, the fewest options first.
+    choices: Vec<Choice>,
     /// The first requests that matched no route.
     examples: Vec<String>,
 }
 
+/// A host and a listener for arrivals that lack them.
+#[derive(Clone, Debug)]
+struct Choice {
+    host: Option<Arc<str>>,
+    listener: Option<Arc<str>>,
+    /// Arrivals that lack these.
+    tried: u64,
+    /// Those of them that match another route with these.
+    matched: u64,
+}
+
 impl Unmatched {
-    pub(super) fn new(engine: &Engine) -> Self {
-        let mut hosts = engine.hosts();
-        hosts.truncate(MOST_HOSTS);
-        Self {
-            arrivals: 0,
-            ruled: 0,
-            lost: 0,
-            tried: 0,
-            hosts: hosts.into_iter().map(|host| (host, 0)).collect(),
-            examples: Vec::new(),
-        }
+    pub(crate) fn new(engine: &Engine) -> Self {
+        let hosts = engine.hosts().into_iter().take(MOST_HOSTS).map(Some);
+        let listeners = engine.listeners().into_iter().take(MOST_LISTENERS).map(Some);
+        let hosts: Vec<_> = [None].into_iter().chain(hosts).collect();
+        let listeners: Vec<_> = [None].into_iter().chain(listeners).collect();
+        let paired = |listener: &Option<Arc<str>>| {
+            let choice = |host: &Option<Arc<str>>| {
+                let host = host.clone();
+                Choice { host, listener: listener.clone(), tried: 0, matched: 0 }
+            };
+            hosts.iter().map(choice).collect::<Vec<_>>()
+        };
+        // The first one has neither.
+        let mut choices: Vec<_> = listeners.iter().flat_map(paired).skip(1).collect();
+        choices.sort_by_key(Choice::options);
+        choices.truncate(MOST_CHOICES);
+        Self { arrivals: 0, ruled: 0, lost: 0, choices, examples: Vec::new() }
     }
 
-    pub(super) fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
-        self.arrivals += 1;
+    /// Counts an arrival that the rules have decided.
+    pub(super) fn note_result(
+        &mut self,
+        engine: &Engine,
+        arrival: &Arrival,
+        result: &ArrivalResult,
+    ) {
         let has_rules =
             result.route.is_ok_and(|route| !engine.snapshot().routes[route].rules.is_empty());
         self.ruled += u64::from(has_rules || !result.report.quotas.is_empty());
-        self.try_hosts(engine, arrival, result);
-        if result.route != Err(Unreached::NoRoute) {
+        self.note(engine, arrival, result.route);
+    }
+
+    /// Counts an arrival with its route.
+    pub(crate) fn note(
+        &mut self,
+        engine: &Engine,
+        arrival: &Arrival,
+        route: Result<usize, Unreached>,
+    ) {
+        self.arrivals += 1;
+        for choice in &mut self.choices {
+            choice.try_with(engine, arrival, route);
+        }
+        if route != Err(Unreached::NoRoute) {
             return;
         }
         self.lost += 1;
@@ -67,36 +103,14 @@ impl Unmatched {
         }
     }
 
-    fn try_hosts(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
-        let is_hostless = arrival.request.host.is_none() && !engine.assumes_host();
-        if !is_hostless || self.tried >= MOST_TRIED {
-            return;
-        }
-        self.tried += 1;
-        for (host, matched) in &mut self.hosts {
-            let found = engine.route_with(arrival, host);
-            *matched += u64::from(found.is_some() && found != result.route.ok());
-        }
-    }
-
     /// Explains why no rule was reached, and what to pass.
     pub(super) fn explain(&self, engine: &Engine) -> Option<String> {
         let Self { arrivals, lost, .. } = self;
         if *arrivals == 0 {
             return Some("the input has no request: nothing was replayed".to_owned());
         }
-        if let Some(hosts) = self.fitting_hosts() {
-            if *lost == 0 {
-                return Some(format!(
-                    "the log names no host, so no arrival went to the routes for certain hosts: \
-                     pass {hosts}"
-                ));
-            }
-            let them = if *lost == 1 { "arrival matches" } else { "arrivals match" };
-            return Some(format!(
-                "{lost} of {arrivals} {them} no route, as the log names no host and routes are \
-                 for certain hosts: pass {hosts}"
-            ));
+        if let Some(absent) = self.explain_absent() {
+            return Some(absent);
         }
         if lost == arrivals {
             return Some(format!(
@@ -114,17 +128,79 @@ impl Unmatched {
         })
     }
 
-    /// Returns the hosts that help, the best first.
-    fn fitting_hosts(&self) -> Option<String> {
-        let mut hosts: Vec<_> = self.hosts.iter().filter(|(_, matched)| *matched > 0).collect();
-        hosts.sort_by_key(|(_, matched)| Reverse(*matched));
-        let mut text = String::new();
-        for (host, matched) in hosts.iter().take(MOST_NAMED) {
-            let or = if text.is_empty() { "" } else { ", or " };
-            // Writing to a String cannot fail.
-            _ = write!(text, "{or}`--host {host}` (then {matched} of {} match)", self.tried);
+    /// Explains which host or listener the log lacks, if routes ask for it.
+    pub(crate) fn explain_absent(&self) -> Option<String> {
+        let Self { arrivals, lost, .. } = self;
+        let found = self.fitting();
+        let best = found.first()?;
+        let pass: Vec<_> = found.iter().take(MOST_NAMED).map(|choice| choice.shown()).collect();
+        let pass = pass.join(", or ");
+        let (absent, asked) = match (&best.host, &best.listener) {
+            (_, None) => ("host", "hosts"),
+            (None, _) => ("listener", "listeners"),
+            (Some(_), Some(_)) => ("host and no listener", "hosts and listeners"),
+        };
+        if *lost == 0 {
+            return Some(format!(
+                "the log names no {absent}, so no arrival went to the routes for certain {asked}: \
+                 pass {pass}"
+            ));
         }
-        (!text.is_empty()).then_some(text)
+        let them = if *lost == 1 { "arrival matches" } else { "arrivals match" };
+        Some(format!(
+            "{lost} of {arrivals} {them} no route, as the log names no {absent} and routes are \
+             for certain {asked}: pass {pass}"
+        ))
+    }
+
+    /// Returns the choices that help, the best first. One with two options helps if more arrivals
+    /// match than with either.
+    fn fitting(&self) -> Vec<&Choice> {
+        let is_better = |choice: &&Choice| {
+            let mut others = self.choices.iter().filter(|other| choice.extends(other));
+            others.all(|other| other.matched < choice.matched)
+        };
+        let helps = self.choices.iter().filter(|choice| choice.matched > 0);
+        let mut all: Vec<_> = helps.filter(is_better).collect();
+        all.sort_by_key(|choice| Reverse(choice.matched));
+        all
+    }
+}
+
+impl Choice {
+    /// Returns how many options it is.
+    fn options(&self) -> usize {
+        usize::from(self.host.is_some()) + usize::from(self.listener.is_some())
+    }
+
+    /// Reports whether it is another one with a further option.
+    fn extends(&self, other: &Self) -> bool {
+        let is_part =
+            |own: &Option<Arc<str>>, other: &Option<Arc<str>>| other.is_none() || own == other;
+        other.options() < self.options()
+            && is_part(&self.host, &other.host)
+            && is_part(&self.listener, &other.listener)
+    }
+
+    fn try_with(&mut self, engine: &Engine, arrival: &Arrival, route: Result<usize, Unreached>) {
+        let Self { host, listener, .. } = self;
+        let has_host = host.is_some() && arrival.request.host.is_some();
+        let has_listener = listener.is_some() && arrival.listener.is_some();
+        // Most logs lack the listener, and that matters only if there is no route without it.
+        let is_found = listener.is_some() && route != Err(Unreached::NoRoute);
+        if has_host || has_listener || is_found || self.tried >= MOST_TRIED {
+            return;
+        }
+        let found = engine.route_with(arrival, host.as_ref(), listener.as_ref());
+        self.tried += 1;
+        self.matched += u64::from(found.is_some() && found != route.ok());
+    }
+
+    fn shown(&self) -> String {
+        let host = self.host.iter().map(|host| format!("--host {host}"));
+        let listener = self.listener.iter().map(|name| format!("--listener {name}"));
+        let options: Vec<_> = host.chain(listener).collect();
+        format!("`{}` (then {} of {} match)", options.join(" "), self.matched, self.tried)
     }
 }
 

@@ -8,8 +8,8 @@ use crate::{
     admin_client::{AdminClient, ClientError},
     config::{self, Diagnostics, Text},
     flow::{Instant, time::spelled},
-    replay::{Engine, Format, InputError, Inputs, TrafficOptions},
-    route::{KeyPart, KeySpec, canonical_host},
+    replay::{Engine, Format, InputError, Inputs, TrafficError, TrafficOptions, Unmatched},
+    route::{KeyPart, KeySpec},
 };
 use core::time::Duration;
 use std::{
@@ -41,9 +41,9 @@ pub enum SuggestError {
     /// `--key` is no key.
     #[error("`--key`: {0}")]
     Key(crate::route::ParseError),
-    /// `--host` is none.
-    #[error("`{0}` is not a host: write `--host shop.example.com`")]
-    NoHost(String),
+    /// `--host` or `--listener` does not fit.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
     /// The result cannot be printed.
     #[error("cannot write the result")]
     Write(#[from] io::Error),
@@ -94,16 +94,16 @@ pub fn run(
         None => Text::new(Path::new("none.yaml"), ALL).rules()?,
     };
     let mut engine = Engine::new(plan, Instant::EPOCH, None);
-    if let Some(host) = &options.traffic.host {
-        canonical_host(host).map_err(|_| SuggestError::NoHost(host.clone()))?;
-        engine.assume_host(host);
-    }
+    options.traffic.complete(&mut engine)?;
     let parts: Result<_, _> =
         options.key.split(',').map(|part| KeyPart::parse(part.trim(), 64)).collect();
     let key = parts.and_then(KeySpec::new).map_err(SuggestError::Key)?;
     let mut source =
         if options.live.live { record(options, files.gateway)? } else { read(options)? };
-    let traffic = Traffic::read(&mut source.inputs, &engine, &key, files.routes.is_none());
+    let mut unmatched = Unmatched::new(&engine);
+    let inputs = &mut source.inputs;
+    let traffic = Traffic::read(inputs, &engine, &key, files.routes.is_none(), &mut unmatched);
+    source.notes.extend(unmatched.explain_absent());
     write_config(options, source, &traffic, files.routes.is_some(), out)
 }
 

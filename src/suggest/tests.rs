@@ -307,8 +307,37 @@ fn routes_are_those_of_the_file_or_first_segments() {
     let config = String::from_utf8(out).unwrap();
     assert!(config.contains("  - name: shop\n    # with the `match`"), "{config}");
     assert!(config.contains("1000 requests that reach no route are left out"), "{config}");
+    assert!(!config.contains("pass `"), "{config}");
     assert!(!config.contains("listeners"), "{config}");
 }
+
+#[test]
+fn a_log_without_listeners_is_for_the_one_that_is_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    fs::write(&file, TWO_LISTENERS).unwrap();
+    let log = folder.path().join("access.log");
+    let line = |minute: usize| format!("{}\n", FORMATS[2].1(1, minute / 60, minute % 60));
+    fs::write(&log, (0..1200).map(line).collect::<String>()).unwrap();
+    let suggested = |listener: Option<&str>| {
+        let mut options = options(log.clone());
+        options.traffic.listener = listener.map(str::to_owned);
+        let mut out = Vec::new();
+        run(&options, Files { routes: Some(&file), gateway: &file }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let config = suggested(None);
+    assert!(config.contains("pass `--listener https` (then 1000 of 1000 match)"), "{config}");
+    let config = suggested(Some("https"));
+    assert!(config.contains("# shop: 1200 requests of 1 client"), "{config}");
+    assert!(!config.contains("--listener"), "{config}");
+}
+
+const TWO_LISTENERS: &str = "\
+listeners: [{ name: http, listen: 127.0.0.1:1 }, { name: https, listen: 127.0.0.1:2 }]
+routes:
+  - { name: shop, match: { listener: https }, respond: 204 }
+";
 
 const ALL_BUT_IMAGES: &str = "\
 listeners: [{ name: web, listen: 127.0.0.1:0 }]

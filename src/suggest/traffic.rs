@@ -2,7 +2,7 @@
 
 use crate::{
     flow::Instant,
-    replay::{Arrival, Engine, Event, Inputs},
+    replay::{Arrival, Engine, Event, Inputs, Unmatched},
     route::KeySpec,
 };
 use std::{
@@ -61,12 +61,21 @@ pub(super) struct Traffic {
 impl Traffic {
     /// Reads all of `inputs`. Routes are those of `engine`, or of its only route the first segments
     /// of paths if `by_path` is set.
-    pub(super) fn read(inputs: &mut Inputs, engine: &Engine, key: &KeySpec, by_path: bool) -> Self {
+    pub(super) fn read(
+        inputs: &mut Inputs,
+        engine: &Engine,
+        key: &KeySpec,
+        by_path: bool,
+        unmatched: &mut Unmatched,
+    ) -> Self {
         let mut reader = Reader { traffic: Self::default(), keys: HashMap::new() };
         let mut segments = Segments::default();
         while let Some(event) = inputs.next_event() {
             let Event::Arrival(arrival) = event else { continue };
-            reader.add(&arrival, engine, key, |route| {
+            let found = engine.identify(&arrival, key);
+            let route = found.as_ref().map(|(route, _)| *route).map_err(|reason| *reason);
+            unmatched.note(engine, &arrival, route);
+            reader.add(&arrival, found.ok(), key, |route| {
                 if by_path {
                     segments.of(arrival.request.path.as_deref().unwrap_or("/"))
                 } else {
@@ -131,11 +140,11 @@ impl Reader {
     fn add(
         &mut self,
         arrival: &Arrival,
-        engine: &Engine,
+        found: Option<(usize, Option<String>)>,
         key: &KeySpec,
         group: impl FnOnce(usize) -> u32,
     ) {
-        let Ok((route, shown)) = engine.identify(arrival, key) else {
+        let Some((route, shown)) = found else {
             self.traffic.without_route += 1;
             return;
         };

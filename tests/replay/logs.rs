@@ -321,6 +321,54 @@ fn for_hosts() -> String {
     )
 }
 
+/// As an imported file with http and https: each route names its listener.
+const TWO_LISTENERS: &str = "\
+listeners: [{ name: http, listen: 127.0.0.1:1 }, { name: https, listen: 127.0.0.1:2 }]
+upstreams: [{ name: up, servers: [{ url: http://127.0.0.1:9 }] }]
+routes:
+  - { name: api, match: { listener: https, path_prefix: /v1 }, upstream: up, flow: [{ name: c, algorithm: fixed_window, limit: 1/1m, key: client_ip }] }
+  - { name: shop, match: { listener: https, host: shop.example.com, path: /x }, upstream: up }
+  - { name: moved, match: { listener: http, path: /v1/a }, respond: 204 }
+";
+
+#[test]
+fn a_log_without_listeners_says_which_listener_to_pass() {
+    let (_, said) = replayed(TWO_LISTENERS, COMMON, |_| {}).unwrap();
+    let note = "note: 3 of 3 arrivals match no route, as the log names no host and no listener and \
+        routes are for certain hosts and listeners: pass `--host shop.example.com --listener https` \
+        (then 3 of 3 match), or `--listener https` (then 2 of 3 match), or `--listener http` (then 1 \
+        of 3 match)\n";
+    assert!(said.contains(note), "{said}");
+    let with = |host: Option<&str>, listener: Option<&str>| {
+        replayed(TWO_LISTENERS, COMMON, |options| {
+            options.output = Output::Report;
+            options.traffic.host = host.map(str::to_owned);
+            options.traffic.listener = listener.map(str::to_owned);
+        })
+    };
+    let (out, _) = with(Some("shop.example.com"), None).unwrap();
+    let note = "no route, as the log names no listener and routes are for certain listeners: pass \
+        `--listener https` (then 3 of 3 match), or";
+    assert!(out.contains(note), "{out}");
+    let (out, _) = with(Some("shop.example.com"), Some("https")).unwrap();
+    assert!(out.contains("api\n  offered 2, passed 1 (50.0 %)"), "{out}");
+    assert!(!out.contains("pass `--"), "{out}");
+    let wrong = with(None, Some("htttps")).unwrap_err().to_string();
+    assert_eq!(wrong, "the configuration has no listener `htttps`; it has `http`, `https`");
+    // What a line names counts.
+    let events =
+        "{\"t\":1,\"path\":\"/v1/a\",\"listener\":\"http\"}\n{\"t\":2,\"path\":\"/v1/a\"}\n";
+    let decided = replayed(TWO_LISTENERS, events, |options| {
+        options.traffic.listener = Some("https".to_owned());
+    });
+    let (out, _) = decided.unwrap();
+    let routes: Vec<_> = out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["route"].take())
+        .collect();
+    assert_eq!(routes, ["moved", "api"]);
+}
+
 #[test]
 fn a_log_without_hosts_says_which_host_to_pass() {
     let (_, said) = replayed(&for_hosts(), COMMON, |_| {}).unwrap();

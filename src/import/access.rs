@@ -20,6 +20,9 @@ pub(super) struct Access {
     pub denies_all: bool,
 }
 
+/// The realm for which flowgate asks passwords, on every route.
+const REALM: &str = "restricted";
+
 #[derive(Debug, PartialEq, Eq)]
 enum Who {
     All,
@@ -109,6 +112,9 @@ fn passwords(
     match users(file, folder) {
         Ok(path) => {
             report.take(file);
+            if realm.arg(0) != REALM {
+                report.note(realm, format!("the realm is `{REALM}` here"));
+            }
             fields.set("auth", json!({ "basic": path }));
             Some(())
         }

@@ -252,6 +252,25 @@ fn a_line_names_what_it_is_about_and_is_said_once() {
 }
 
 #[test]
+fn a_realm_is_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users");
+    fs::write(&users, "a:$2y$05$abc\n").unwrap();
+    for (realm, expected) in [
+        ("Staff only", &["nginx.conf:1: auth_basic: the realm is `restricted` here"][..]),
+        ("restricted", &[]),
+    ] {
+        let users = users.display();
+        let text = format!(
+            "http {{ server {{ listen 81; location / {{ proxy_pass http://h; proxy_set_header Host $http_host; auth_basic '{realm}'; auth_basic_user_file {users}; }} }} }}"
+        );
+        let (yaml, lines) = import(&text).unwrap();
+        assert!(yaml.contains("auth: { basic: "), "{yaml}");
+        assert_eq!(lines, expected);
+    }
+}
+
+#[test]
 fn locations_within_others_are_routes_or_one_line() {
     let text = "http { server { listen 81; proxy_redirect off;
         location / { proxy_pass http://h; client_max_body_size 5; deny 10.0.0.1;

@@ -6,7 +6,7 @@ use super::{
     listeners,
     read::{self, ReadError},
     reasons::reason,
-    report::ImportReport,
+    report::{ImportReport, Lines},
     routes::{Routes, Server},
     servers::{hosts, shares},
     settings::{settings, take_usual},
@@ -98,7 +98,7 @@ pub fn run(
     let folder =
         path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
     let (config, lines) = convert(&tree, &folder?, report);
-    for line in &lines {
+    for line in lines.titled() {
         writeln!(err, "{line}")?;
     }
     if config.listeners.is_empty() || config.routes.is_empty() {
@@ -124,7 +124,7 @@ pub(super) fn convert(
     tree: &Tree,
     folder: &Path,
     mut report: ImportReport,
-) -> (ConvertedConfig, Vec<String>) {
+) -> (ConvertedConfig, Lines) {
     let http = http(tree, &mut report);
     let mut config = converted(tree, &http, folder, &mut report);
     take_usual(&tree.directives, &mut report);
@@ -132,10 +132,7 @@ pub(super) fn convert(
     let lines = report.lines(tree);
     let name = tree.files.first().map_or("", String::as_str);
     config.comments.push(format!("{name}, converted by `flowgate import`"));
-    if !lines.is_empty() {
-        config.comments.push(format!("Not converted, or with a difference ({}):", lines.len()));
-        config.comments.extend(lines.iter().map(|line| format!("  {line}")));
-    }
+    config.comments.extend(lines.titled());
     (config, lines)
 }
 

@@ -18,6 +18,43 @@ struct Note {
     line: usize,
     words: String,
     reasons: Vec<String>,
+    effect: Effect,
+}
+
+/// What it means that a directive is not converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Clients, servers or logs may get something else.
+    Changes,
+    /// Nothing: here it would have no effect.
+    None,
+}
+
+/// A line for each directive that is not converted, or with a difference, in the order of the files.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub changes: Vec<String>,
+    pub without_effect: Vec<String>,
+}
+
+impl Lines {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.without_effect.is_empty()
+    }
+
+    /// Returns each group under its title.
+    pub(super) fn titled(&self) -> Vec<String> {
+        let groups = [
+            ("Changes what clients, servers or logs get", &self.changes),
+            ("Has no effect here", &self.without_effect),
+        ];
+        let groups = groups.into_iter().filter(|(_, lines)| !lines.is_empty());
+        let written = groups.flat_map(|(title, lines)| {
+            let title = format!("{title} ({}):", lines.len());
+            [title].into_iter().chain(lines.iter().map(|line| format!("  {line}")))
+        });
+        written.collect()
+    }
 }
 
 impl ImportReport {
@@ -42,6 +79,7 @@ impl ImportReport {
             line: directive.line,
             words: directive.name.clone(),
             reasons: Vec::new(),
+            effect: Effect::Changes,
         });
         let why = why.into();
         if !note.reasons.contains(&why) {
@@ -58,13 +96,21 @@ impl ImportReport {
     }
 
     /// Notes every directive that nothing has taken. `why` gives the reason by its name.
-    pub(super) fn note_the_rest(&mut self, all: &[Directive], why: impl Fn(&Directive) -> String) {
+    pub(super) fn note_the_rest(
+        &mut self,
+        all: &[Directive],
+        why: impl Fn(&Directive) -> (&'static str, Effect),
+    ) {
         let mut open: Vec<_> = all.iter().collect();
         while let Some(directive) = open.pop() {
             if self.taken.contains(&directive.id) {
                 open.extend(directive.inner());
             } else {
-                self.note(directive, why(directive));
+                let (why, effect) = why(directive);
+                self.note(directive, why);
+                if let Some(note) = self.notes.get_mut(&directive.id) {
+                    note.effect = effect;
+                }
             }
         }
     }
@@ -78,13 +124,17 @@ impl ImportReport {
     }
 
     /// Returns one line for each directive that has a note.
-    pub(super) fn lines(&self, tree: &Tree) -> Vec<String> {
-        let line = |note: &Note| {
-            let Note { file, line, words, reasons } = note;
+    pub(super) fn lines(&self, tree: &Tree) -> Lines {
+        let mut lines = Lines::default();
+        for Note { file, line, words, reasons, effect } in self.notes.values() {
             let file = tree.files.get(*file).map_or("", String::as_str);
-            clean(&format!("{file}:{line}: {words}: {}", reasons.join("; ")))
-        };
-        self.notes.values().map(line).collect()
+            let line = clean(&format!("{file}:{line}: {words}: {}", reasons.join("; ")));
+            match effect {
+                Effect::Changes => lines.changes.push(line),
+                Effect::None => lines.without_effect.push(line),
+            }
+        }
+        lines
     }
 }
 

@@ -57,6 +57,9 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Import
     if !proxies.is_empty() {
         fields.set("trusted_proxies", listed(&proxies));
     }
+    if is_logged(http, report) {
+        fields.set("access_log", "stdout");
+    }
     for directive in main {
         let workers = directive.arg(0).parse::<u64>().ok();
         if directive.name == "worker_processes"
@@ -67,6 +70,28 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Import
         }
     }
     fields
+}
+
+/// Reports whether nginx logs requests. Notes that all of them are logged in one place here.
+fn is_logged(http: &Directive, report: &mut ImportReport) -> bool {
+    let mut all = Vec::new();
+    let mut open = vec![http];
+    while let Some(block) = open.pop() {
+        all.extend(block.all("access_log"));
+        open.extend(block.inner());
+    }
+    if all.iter().all(|log| log.arg(0) == "off") {
+        return false;
+    }
+    for log in all {
+        let why = if log.arg(0) == "off" {
+            "the log has all requests"
+        } else {
+            "its lines are JSON, and go to the standard output: write `access_log: FILE` for a file"
+        };
+        report.note(log, why);
+    }
+    true
 }
 
 /// Takes everywhere what flowgate does in any case.

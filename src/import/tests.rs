@@ -51,7 +51,8 @@ pub(super) fn import(text: &str) -> Result<(String, Vec<String>), String> {
     config.comments.clear();
     let folder = folder.path().display().to_string() + "/";
     let short = |text: &str| text.replace(&folder, "");
-    Ok((short(&config.write()), lines.iter().map(|line| short(line)).collect()))
+    let lines = lines.changes.iter().chain(&lines.without_effect);
+    Ok((short(&config.write()), lines.map(|line| short(line)).collect()))
 }
 
 #[test]
@@ -252,6 +253,36 @@ fn a_line_names_what_it_is_about_and_is_said_once() {
 }
 
 #[test]
+fn lines_are_grouped_by_their_effect() {
+    let text = "user x;\nhttp { access_log /x; sendfile on;\ngzip on; map $a $b { default c; }
+        server { listen 81; access_log off; return 204; } }";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nginx.conf");
+    fs::write(&path, text).unwrap();
+    let (tree, report) = read(&path).unwrap();
+    let (config, lines) = convert(&tree, folder.path(), report);
+    let begin = path.display();
+    let expected = [
+        "Changes what clients, servers or logs get (3):".to_owned(),
+        format!(
+            "  {begin}:2: access_log: its lines are JSON, and go to the standard output: write `access_log: FILE` for a file"
+        ),
+        format!("  {begin}:3: gzip: flowgate does not compress"),
+        format!("  {begin}:4: access_log: the log has all requests"),
+        "Has no effect here (3):".to_owned(),
+        format!("  {begin}:1: user: the service says as which user flowgate runs"),
+        format!("  {begin}:2: sendfile: flowgate serves no files"),
+        format!("  {begin}:3: map: no converted directive uses its variable"),
+    ];
+    assert_eq!(lines.titled(), expected);
+    assert_eq!(config.comments[1..], expected);
+    assert!(config.write().contains("\naccess_log: stdout\n"), "{}", config.write());
+    let text = text.replace("access_log /x;", "");
+    let (yaml, lines) = import(&text).unwrap();
+    assert!(!yaml.contains("access_log") && !lines.concat().contains("access_log"), "{yaml}");
+}
+
+#[test]
 fn a_realm_is_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users");
@@ -344,8 +375,8 @@ fn files_are_included_within_bounds() {
     let (config, lines) = convert(&tree, folder.path(), report);
     let listeners: Vec<_> = config.listeners.iter().map(|item| item.text("listen")).collect();
     assert_eq!(listeners, ["0.0.0.0:81", "0.0.0.0:82"]);
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("missing.conf cannot be read"), "{lines:?}");
+    assert_eq!(lines.changes.len(), 1, "{lines:?}");
+    assert!(lines.changes[0].contains("missing.conf cannot be read"), "{lines:?}");
     let fails = |text: &str| {
         write("nginx.conf", text);
         read(&path).expect_err(text).to_string()

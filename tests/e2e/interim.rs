@@ -2,9 +2,9 @@
 
 use crate::common::{
     Gateway, PATIENCE, curl,
-    http2::Client,
+    http2::{Client, body},
     http2_server::{END_HEADERS, HEADERS, scripted},
-    upstream::{Connection, Script},
+    upstream::{self, Connection, Script},
     yaml,
 };
 use bytes::Bytes;
@@ -136,6 +136,46 @@ fn curl_shows_the_hints_of_a_server_of_http_2() {
     let text = yaml(server.address, "  - { name: all, match: { path_prefix: / }, upstream: up }");
     let text = text.replacen("servers:", "protocol: h2, servers:", 1);
     assert_curl_shows_the_hint(&Gateway::start(&text), || ());
+}
+
+/// Sends the head of a request that waits for 100 before its body.
+fn begin_upload(client: &mut Client, stream: u32) {
+    let head = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    let expects = [("expect", "100-continue"), ("content-length", "4")];
+    client.fields(stream, &[&head[..], &expects].concat(), false);
+}
+
+#[test]
+fn a_client_of_http_2_that_waits_for_100_gets_it_once_its_request_is_admitted() {
+    const CONTINUE: &[u8] = b"\x08\x03100";
+    const ROUTE: &str = "  - name: once\n    match: { path_prefix: / }\n    upstream: up\n    \
+                         flow: [{ name: one, limit: 2/1h, burst: 2 }]\n";
+    let echo = upstream::echo();
+    let counting = scripted(&[], |_, mut frames| {
+        while let Some((stream, body)) = frames.request() {
+            frames.answer(stream, format!("\"body\":{}", body.len()).as_bytes());
+        }
+    });
+    for (server, protocol) in [(&echo, "auto"), (&counting, "h2")] {
+        let text = yaml(server.address, ROUTE);
+        let protocol = format!("protocol: {protocol}, servers:");
+        let gateway = Gateway::start(&text.replacen("servers:", &protocol, 1));
+        let mut client = Client::new(gateway.web());
+        begin_upload(&mut client, 1);
+        let first = client.read_of(1).expect("a frame");
+        assert_eq!((first.kind, &*first.payload), (HEADERS, CONTINUE));
+        client.last_data(1, b"body");
+        let answer = body(&client.answer(1));
+        assert!(answer.contains("\"body\":4") && !answer.contains("expect"), "{answer}");
+        // The body comes without waiting.
+        begin_upload(&mut client, 3);
+        client.last_data(3, b"body");
+        assert!(body(&client.answer(3)).contains("\"body\":4"));
+        begin_upload(&mut client, 5);
+        let frames = client.answer(5);
+        let headers: Vec<_> = frames.iter().filter(|frame| frame.kind == HEADERS).collect();
+        assert_eq!(headers.len(), 1, "the rejection alone: {headers:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,11 @@ use super::{
     upload::{self, Upload},
     upload_buffer::{BodyBuffer, UploadBuffer, UploadPart},
 };
-use crate::proxy::timeouts::{body_timeout::Patience, minimum_rate::Pace, timeout::Timeout};
+use crate::proxy::{
+    connections::activity::Activity,
+    message::response::Response,
+    timeouts::{body_timeout::Patience, minimum_rate::Pace, streams::Stream, timeout::Timeout},
+};
 use crate::{clock::Clock, config::Route, flow::Instant};
 use bytes::Bytes;
 use core::{
@@ -15,7 +19,7 @@ use core::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -62,6 +66,8 @@ pub(crate) struct Streaming {
     pace: Option<Pace>,
     /// What was sent in vain, and is sent again first.
     again: VecDeque<Again>,
+    /// Where the client waits for 100 before it sends the body, in HTTP/2.
+    expectation: Option<(Arc<Activity>, Arc<Stream>)>,
 }
 
 /// A part of a body that is sent again.
@@ -117,7 +123,15 @@ impl RequestBody {
             ),
             pace: pace.map(Pace::new),
             again: VecDeque::new(),
+            expectation: None,
         }))
+    }
+
+    /// Notes that a client of HTTP/2 waits for 100 before it sends the body.
+    pub(crate) fn expect(&mut self, activity: &Arc<Activity>, stream: &Arc<Stream>) {
+        if let Self::Streaming(body) = self {
+            body.expectation = Some((Arc::clone(activity), Arc::clone(stream)));
+        }
     }
 
     /// Returns where its progress can be followed, or `None` if it is empty.
@@ -144,6 +158,17 @@ impl RequestBody {
 }
 
 impl Streaming {
+    /// Asks a client that waits for 100 to send the body. The body is first read before there is a
+    /// response, which no 100 may follow.
+    #[cold]
+    fn ask(&mut self) {
+        if let Some((activity, stream)) = self.expectation.take() {
+            let mut response = Response::from_parts(Box::default(), ());
+            *response.status_mut() = StatusCode::CONTINUE;
+            activity.respond_early(&stream, response);
+        }
+    }
+
     fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
         self.upload.set(state);
         Poll::Ready(Some(Err(why)))
@@ -176,6 +201,7 @@ impl Body for RequestBody {
         let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
         let polled = match Pin::new(&mut *incoming).poll_frame(context) {
             Poll::Ready(frame) => {
+                body.expectation = None;
                 body.patience.renew();
                 let now = body.clock.now();
                 body.upload.take_at(now);
@@ -186,6 +212,9 @@ impl Body for RequestBody {
             }
             Poll::Pending => {
                 body.upload.set(upload::AWAITED);
+                if body.expectation.is_some() {
+                    body.ask();
+                }
                 let pace = body.pace.as_mut();
                 if pace.is_some_and(|pace| pace.poll(context, &body.clock).is_ready()) {
                     return body.cut(upload::SLOW, Cut::ClientSlow);

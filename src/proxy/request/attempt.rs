@@ -30,6 +30,7 @@ use crate::proxy::{
 use crate::{
     config::{Route, Server, Upstream},
     flow::Instant,
+    http1::FieldKind,
     traces::{Recording, TRACEPARENT},
 };
 use core::{
@@ -326,6 +327,11 @@ impl UpstreamAttempt<'_> {
 
     /// Makes the client's request the upstream's. Returns whether it does no harm to send it again.
     fn prepare(&self, request: &mut Request<RequestBody>) -> bool {
+        if self.forward.fields.has(FieldKind::Expect)
+            && let (Some(activity), Some(stream)) = (self.peer.http2.get(), self.stream)
+        {
+            request.body_mut().expect(activity, stream);
+        }
         let is_repeatable = matches!(request.body(), RequestBody::Empty)
             && self.forward.upgrade.is_none()
             && match &self.route.options.retry {

@@ -22,7 +22,8 @@ fn hinting() -> (Script, mpsc::Sender<()>) {
         while let Some(request) = connection.read() {
             let path = request.path();
             connection.write(format!(
-                "HTTP/1.1 103 Early Hints\r\nLink: <{path}>\r\nConnection: x-own\r\nX-Own: 1\r\n\r\n"
+                "HTTP/1.1 103 Early Hints\r\nLink: <{path}>\r\nContent-Length: 0\r\n\
+                 Connection: x-own\r\nX-Own: 1\r\n\r\n"
             ));
             if sees.lock().expect("no panic").recv_timeout(PATIENCE).is_err() {
                 return;
@@ -67,7 +68,9 @@ async fn link(response: &mut ResponseFuture) -> Option<String> {
     poll_fn(|context| match response.poll_informational(context) {
         Poll::Ready(Some(Ok(hint))) => {
             assert_eq!(hint.status(), 103);
-            assert!(!hint.headers().contains_key("x-own"), "{hint:?}");
+            for removed in ["x-own", "content-length"] {
+                assert!(!hint.headers().contains_key(removed), "{hint:?}");
+            }
             let link = hint.headers()["link"].to_str().expect("text");
             Poll::Ready(Some(link.to_owned()))
         }

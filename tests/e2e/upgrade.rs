@@ -94,7 +94,7 @@ fn willing() -> Script {
                 connection.write(upstream::ok("plain"));
                 continue;
             };
-            connection.write(format!("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: {token}\r\n\r\n"));
+            connection.write(format!("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: {token}\r\nContent-Length: 0\r\n\r\n"));
             let mut byte = [0];
             while connection.stream.read_exact(&mut byte).is_ok() {
                 connection.write(byte);
@@ -107,6 +107,8 @@ fn ask(gateway: &Gateway, token: &str) -> (u16, Client) {
     let mut client = Client::new(gateway.web());
     client.send(head("GET", "/", &[("Connection", "Upgrade"), ("Upgrade", token)]));
     let answer = client.read("GET");
+    // A 101 has no length.
+    assert!(answer.status != 101 || answer.header("content-length").is_none());
     (answer.status, client)
 }
 

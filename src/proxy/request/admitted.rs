@@ -296,6 +296,8 @@ impl AdmittedRequest {
         let headers = response.headers_mut();
         let fields = headers.set();
         strip_hop_by_hop(headers, fields);
+        // A 101 has none, and neither has a success of CONNECT (RFC 9110, 8.6).
+        headers.remove(&header::CONTENT_LENGTH);
         if let Some(quota) = &self.completion.quota {
             quota.write(headers, &self.route);
         }

@@ -205,19 +205,27 @@ fn has_scheme_of_web<B>(request: &Request<B>) -> bool {
 }
 
 fn authority<B>(request: &Request<B>) -> Result<&[u8], Invalid> {
-    match (request.uri().authority(), request.headers().first(FieldKind::Host)) {
-        (Some(target), host) => {
-            // HTTP/1.1 lets the target win over Host; HTTP/2 has them agree.
-            if request.version() == Version::HTTP_2
-                && host.is_some_and(|host| !host.eq_ignore_ascii_case(target.as_str().as_bytes()))
-            {
-                return Err(invalid_host(":authority and Host differ"));
-            }
-            Ok(target.as_str().as_bytes())
-        }
-        (None, Some(host)) if !host.is_empty() => Ok(host),
-        (None, _) if request.version() == Version::HTTP_10 => Ok(b""),
-        (None, _) => Err(NO_HOST),
+    let version = request.version();
+    let host = request.headers().first(FieldKind::Host);
+    let Some(target) = request.uri().authority() else { return host_field(host, version) };
+    let target = target.as_str().as_bytes();
+    let is_same = host.is_some_and(|host| host.eq_ignore_ascii_case(target));
+    match version {
+        _ if is_same => {}
+        Version::HTTP_2 if host.is_none() => {}
+        Version::HTTP_2 => return Err(invalid_host(":authority and Host differ")),
+        // In HTTP/1.1 the target has precedence, but Host must be valid (RFC 9112, 3.2).
+        _ => drop(canonical(host_field(host, version)?)?),
+    }
+    Ok(target)
+}
+
+/// Returns what `Host` says. Only HTTP/1.0 may leave it out.
+fn host_field(host: Option<&[u8]>, version: Version) -> Result<&[u8], Invalid> {
+    match host {
+        Some(host) if !host.is_empty() => Ok(host),
+        _ if version == Version::HTTP_10 => Ok(b""),
+        _ => Err(NO_HOST),
     }
 }
 
@@ -259,6 +267,8 @@ mod tests {
                 request(Version::HTTP_11, "http://a.example/x", &[("host", "b.example")]),
                 "a.example",
             ),
+            (request(Version::HTTP_10, "http://a.example/x", &[]), "a.example"),
+            (request(Version::HTTP_10, "http://a.example/x", &[("host", "")]), "a.example"),
             (request(Version::HTTP_2, "https://a.example./x", &[]), "a.example"),
             (
                 request(Version::HTTP_2, "https://a.example/x", &[("host", "A.example")]),
@@ -296,6 +306,11 @@ mod tests {
             ),
             request(Version::HTTP_11, "/", &[("host", "a b")]),
             request(Version::HTTP_11, "/", &[("host", "user@a.example")]),
+            request(Version::HTTP_11, "http://a.example/", &[]),
+            request(Version::HTTP_11, "http://a.example/", &[("host", "")]),
+            request(Version::HTTP_11, "http://a.example/", &[("host", "a b")]),
+            request(Version::HTTP_11, "http://a.example/", &[("host", "a/b")]),
+            request(Version::HTTP_10, "http://a.example/", &[("host", "a/b")]),
             request(Version::HTTP_11, "x", &[("host", "a")]),
             request(Version::HTTP_11, "*", &[("host", "a")]),
             request(Version::HTTP_11, "/", &[("host", "a"), ("Content_Length", "3")]),

@@ -186,7 +186,10 @@ impl Peer {
         let mut forwarded = FieldList::with_spare();
         forwarded.append(X_FORWARDED_FOR, &self.address_value);
         forwarded.append(X_FORWARDED_PROTO, &self.scheme);
-        forwarded.append(X_FORWARDED_HOST, &value);
+        // A request of HTTP/1.0 may name no host.
+        if !value.is_empty() {
+            forwarded.append(X_FORWARDED_HOST, &value);
+        }
         let authority = Arc::new(Authority { value, host, forwarded });
         *last = Some(Arc::clone(&authority));
         Ok(authority)

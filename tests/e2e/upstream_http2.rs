@@ -46,6 +46,34 @@ fn prior_knowledge(address: SocketAddr, route: &str) -> Gateway {
 }
 
 #[test]
+fn a_server_gets_its_own_address_for_a_host_that_the_client_does_not_name() {
+    let http1 = upstream::echo();
+    let http2 = Http2Server::start(None);
+    for (address, protocol) in [(http1.address, "h1"), (http2.address, "h2")] {
+        let protocol = format!(", protocol: {protocol}");
+        let rewrite = ", rewrite: { host: own.test }";
+        for (settings, more, expected) in [
+            ("", "", address.to_string()),
+            ("trusted_proxies: [127.0.0.1]\n", "", address.to_string()),
+            ("", rewrite, "own.test".to_owned()),
+        ] {
+            let text = text(&format!("http://{address}"), &protocol, more);
+            let gateway = Gateway::start(&format!("{settings}{text}"));
+            for host in ["", "Host: \r\n"] {
+                let mut client = Client::new(gateway.web());
+                client.send(format!("GET /old HTTP/1.0\r\n{host}\r\n"));
+                let seen = client.read("GET").text();
+                let has_host =
+                    [format!("[\"host\",\"{expected}\"]"), format!("GET http://{expected}/old ")]
+                        .iter()
+                        .any(|named| seen.contains(named));
+                assert!(has_host && !seen.contains("x-forwarded-host"), "{seen}");
+            }
+        }
+    }
+}
+
+#[test]
 fn requests_of_http_1_share_a_connection_and_arrive_in_the_form_of_http_2() {
     let server = Http2Server::start(None);
     let route = ", request_headers: { set: { proxy-authorization: own } }";

@@ -132,6 +132,11 @@ impl Server {
         }
     }
 
+    /// Returns the `Host` of a request that names none. A Unix socket is `localhost`.
+    pub fn host_field(&self) -> String {
+        if self.socket().is_some() { "localhost".to_owned() } else { self.authority() }
+    }
+
     /// Returns the address and the port, with an IPv6 address in brackets. It is the
     /// [authority](Self::authority) as long as no name was resolved.
     pub fn address(&self) -> String {

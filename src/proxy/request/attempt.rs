@@ -40,7 +40,7 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, Waker},
 };
-use http::{Method, header};
+use http::{HeaderValue, Method, header};
 use std::{io, sync::Arc};
 
 /// How many parts of an answer are read that is given up.
@@ -303,8 +303,24 @@ impl UpstreamAttempt<'_> {
     fn turn_to(&mut self, server: &Arc<Server>, request: &mut Option<Request<RequestBody>>) {
         self.attempts += 1;
         self.timeout = None;
+        if self.forward.authority.value.is_empty() {
+            self.name_host(server, request);
+        }
         if self.entry.is_some() {
             self.note_turn(server, request);
+        }
+    }
+
+    /// Gives a request of HTTP/1.0 that names no host the server's address as its `Host`, unless the
+    /// route sets another.
+    #[cold]
+    fn name_host(&self, server: &Server, request: &mut Option<Request<RequestBody>>) {
+        let rewrite = self.route.options.rewrite.as_ref();
+        if rewrite.is_none_or(|rewrite| rewrite.host.is_none())
+            && let Some(request) = request
+            && let Ok(host) = HeaderValue::try_from(server.host_field())
+        {
+            request.headers_mut().insert(header::HOST, host);
         }
     }
 

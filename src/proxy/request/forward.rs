@@ -171,7 +171,7 @@ fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: &Authority)
     if !headers.contains_key(&X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, &peer.scheme);
     }
-    if !headers.contains_key(&X_FORWARDED_HOST) {
+    if !headers.contains_key(&X_FORWARDED_HOST) && !authority.value.is_empty() {
         headers.insert(X_FORWARDED_HOST, &authority.value);
     }
 }

@@ -304,13 +304,7 @@ fn head(
 fn target(uri: &Uri, host: Option<&[u8]>, server: &Server) -> Option<Uri> {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(if server.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
-    let host = host.filter(|host| !host.is_empty());
-    // A request of HTTP/1.0 may name no host.
-    parts.authority = Some(match host {
-        Some(host) => Authority::try_from(host).ok()?,
-        None if server.socket().is_some() => Authority::from_static("localhost"),
-        None => Authority::try_from(server.authority()).ok()?,
-    });
+    parts.authority = Some(Authority::try_from(host?).ok()?);
     let path = uri.path_and_query().cloned();
     parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     Uri::from_parts(parts).ok()

@@ -804,6 +804,7 @@ fn trailers_that_are_dropped_leave_no_frame() {
         ("", "text/plain", "a", dropped),
         ("", "application/grpc", "a", dropped),
         (", request_trailers: true", "text/plain", "a", "2 false false true"),
+        (", request_trailers: true", "text/plain", "b", "1 true true true"),
     ] {
         let gateway = prior_knowledge(server.address, setting);
         let mut client = Client::new(gateway.web());

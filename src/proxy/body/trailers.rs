@@ -5,7 +5,10 @@
 //! 6.5.1).
 
 use crate::http1::FieldList;
-use crate::proxy::message::{grpc::is_grpc, hop_by_hop::strip_trailers};
+use crate::proxy::message::{
+    grpc::is_grpc,
+    hop_by_hop::{announced, strip_trailers},
+};
 use crate::{
     config::{Route, Snapshot},
     route::folded_name,
@@ -69,6 +72,8 @@ const HANDLING_PREFIXES: &[&str] = &[
 pub(crate) struct RequestTrailers {
     /// The fields that decide about requests.
     deciding: Arc<[Box<str>]>,
+    /// The fields that the head announces.
+    announced: Vec<HeaderName>,
     route: Arc<Route>,
 }
 
@@ -79,6 +84,7 @@ impl RequestTrailers {
         let is_of_grpc = || headers.get(&CONTENT_TYPE).is_some_and(is_grpc);
         (route.options.request_trailers || is_of_grpc()).then(|| Self {
             deciding: Arc::clone(&snapshot.deciding_headers),
+            announced: announced(headers),
             route: Arc::clone(route),
         })
     }
@@ -93,7 +99,11 @@ impl RequestTrailers {
     pub(crate) fn filter(&self, trailers: &mut HeaderMap) {
         strip_trailers(trailers, &self.route.options.request_headers, &[]);
         // HTTP/2 lets a `"` pass, which no server of HTTP/1.1 takes in a name.
-        let unfit = |name: &&HeaderName| name.as_str().contains('"') || !self.passes(name.as_str());
+        let unfit = |name: &&HeaderName| {
+            name.as_str().contains('"')
+                || !self.announced.contains(name)
+                || !self.passes(name.as_str())
+        };
         let unfit: Vec<HeaderName> = trailers.keys().filter(unfit).cloned().collect();
         for name in unfit {
             trailers.remove(name);

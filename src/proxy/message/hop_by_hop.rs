@@ -10,7 +10,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
         CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+        PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
     },
 };
 
@@ -70,6 +70,12 @@ fn named_by_connection<'a>(lists: impl Iterator<Item = &'a [u8]>) -> Vec<HeaderN
     let names = options.filter(|option| !is_plain_option(option));
     let names = names.filter_map(|name| HeaderName::from_bytes(name).ok());
     names.filter(|name| !PROTECTED.contains(name)).collect()
+}
+
+/// Returns the trailers that a head with these fields announces.
+pub(crate) fn announced(headers: &FieldList) -> Vec<HeaderName> {
+    let names = headers.get_all(&TRAILER).flat_map(|line| line.split(|byte| *byte == b','));
+    names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
 }
 
 /// Removes from trailers what their head could not have said either, `written` by the gateway

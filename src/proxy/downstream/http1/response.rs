@@ -6,11 +6,14 @@ use crate::http1::{
     framing::{self, has_body},
 };
 use crate::http1::{FieldKind, FieldList, text};
-use crate::proxy::message::response::{Response, ResponseHead};
+use crate::proxy::message::{
+    hop_by_hop::announced,
+    response::{Response, ResponseHead},
+};
 use crate::proxy::response::response_body::ResponseBody;
 use http::{
     HeaderName, HeaderValue, Version,
-    header::{CONTENT_LENGTH, DATE, TRAILER},
+    header::{CONTENT_LENGTH, DATE},
 };
 use http_body::Body;
 use hyper::ext::ReasonPhrase;
@@ -109,13 +112,6 @@ fn is_framing(kind: FieldKind) -> bool {
 #[cold]
 fn declared(headers: &FieldList) -> Option<u64> {
     text(headers.get(&CONTENT_LENGTH)?)?.parse().ok()
-}
-
-#[cold]
-fn announced(headers: &FieldList) -> Vec<HeaderName> {
-    let lines = headers.get_all(&TRAILER);
-    let names = lines.flat_map(|line| line.split(|byte| *byte == b','));
-    names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
 }
 
 /// Writes an answer to a request that could not be read, after which the connection ends.

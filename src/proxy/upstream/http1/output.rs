@@ -4,7 +4,7 @@ use crate::http1::{
     BodyLength, FieldKind, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request,
     write_trailers,
 };
-use crate::proxy::message::request::Request;
+use crate::proxy::message::{hop_by_hop::announced, request::Request};
 use crate::proxy::{
     body::{
         request_body::{Cut, RequestBody},
@@ -19,7 +19,7 @@ use core::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use http::{HeaderMap, HeaderName, header::TRAILER};
+use http::{HeaderMap, HeaderName};
 use http_body::{Body, Frame};
 use std::io;
 
@@ -78,7 +78,7 @@ impl Output {
             writer.valid_line(TRACEPARENT.as_str(), &trace.text());
         }
         if request.headers().set().has(FieldKind::Trailer) {
-            self.announced.extend(request.headers().get_all(&TRAILER).flat_map(announced));
+            self.announced = announced(request.headers());
         }
         let length = match body.size_hint().exact() {
             Some(0) if !has_length => BodyLength::None,
@@ -193,10 +193,4 @@ impl Output {
     pub(super) fn rest(&mut self) {
         self.outgoing.rest();
     }
-}
-
-/// Returns the names that a line of `Trailer` lists.
-fn announced(line: &[u8]) -> impl Iterator<Item = HeaderName> {
-    let names = line.split(|byte| *byte == b',');
-    names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
 }

@@ -1,7 +1,7 @@
 //! gRPC: how a call is recognised, how long it may take, and how it fails.
 
 use crate::http1::{self, FieldList};
-use core::time::Duration;
+use core::{fmt::Write as _, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 
 /// The field with a call's status, in a head or in trailers.
@@ -55,6 +55,19 @@ pub(crate) fn timeout(headers: &FieldList) -> Option<Duration> {
     })
 }
 
+/// Returns a message as `grpc-message` has it: percent-encoded, but for printable ASCII without `%`.
+pub(crate) fn encoded(message: &str) -> Option<HeaderValue> {
+    let mut encoded = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(byte.into()),
+            // Text can always be written.
+            _ => _ = write!(encoded, "%{byte:02X}"),
+        }
+    }
+    HeaderValue::try_from(encoded).ok()
+}
+
 /// Returns the trailers of a call that was cut off.
 pub(crate) fn trailers(code: Code, message: &'static str) -> HeaderMap {
     let mut trailers = HeaderMap::new();
@@ -66,6 +79,17 @@ pub(crate) fn trailers(code: Code, message: &'static str) -> HeaderMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_is_percent_encoded() {
+        for (message, expected) in [
+            ("the limit is used up", "the limit is used up"),
+            ("`%u0061` ~", "`%25u0061` ~"),
+            ("\u{e9}\n", "%C3%A9%0A"),
+        ] {
+            assert_eq!(encoded(message).unwrap(), expected);
+        }
+    }
 
     #[test]
     fn a_timeout_is_up_to_eight_digits_and_a_unit() {

@@ -287,9 +287,7 @@ fn grpc_error(
     let headers = &mut head.headers;
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(grpc::STATUS, HeaderValue::from(code as u16));
-    if let Ok(message) = HeaderValue::from_str(message) {
-        headers.insert(grpc::MESSAGE, message);
-    }
+    headers.extend(grpc::encoded(message).map(|message| (grpc::MESSAGE, message)));
     Response::from_parts(head, ())
 }
 

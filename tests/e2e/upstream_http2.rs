@@ -14,6 +14,7 @@ use crate::{
     port::free_port,
 };
 use bytes::Bytes;
+use core::future::poll_fn;
 use h2::{RecvStream, SendStream, client::SendRequest};
 use http_types::{HeaderMap, Request, Response};
 use std::{
@@ -813,6 +814,26 @@ fn trailers_that_are_dropped_leave_no_frame() {
         client.send(head("POST", "/", &fields) + "1\r\na\r\n0\r\nA: b\r\n\r\n");
         assert_eq!(client.read("POST").text(), expected, "{setting} {kind} {announced:?}");
     }
+}
+
+#[test]
+fn a_client_of_http_2_gets_values_without_the_blanks_that_a_server_wrote() {
+    let server = scripted(&[], |_, mut frames| {
+        while let Some((stream, _)) = frames.request() {
+            // 103 and 200, each with `x: ` and a letter between blanks.
+            frames.write(HEADERS, END_HEADERS, stream, b"\x08\x03103\x00\x01x\x03 a\t");
+            frames.write(HEADERS, END_HEADERS | END_STREAM, stream, b"\x88\x00\x01x\x03\tb ");
+        }
+    });
+    let gateway = prior_knowledge(server.address, "");
+    with_client(&gateway, |client| async move {
+        let request = Request::get("http://shop.test/").body(()).expect("whole");
+        let mut client = client.ready().await.expect("ready");
+        let (mut answer, _) = client.send_request(request, true).expect("sent");
+        let hint = poll_fn(|context| answer.poll_informational(context)).await;
+        assert_eq!(hint.expect("a hint").expect("no error").headers()["x"], "a");
+        assert_eq!(answer.await.expect("an answer").headers()["x"], "b");
+    });
 }
 
 #[test]

@@ -267,6 +267,9 @@ impl AdmittedRequest {
             lease.keep_for(keep_alive::announced(headers));
         }
         strip_hop_by_hop(headers, fields);
+        if fields.have_blanks() {
+            headers.trim();
+        }
         if let Some(protocols) = required {
             headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(header::UPGRADE, protocols);

@@ -291,6 +291,9 @@ impl UpstreamAttempt<'_> {
             strip_hop_by_hop(headers, fields);
             // No 1xx may have one (RFC 9110, 8.6), and clients of HTTP/2 take it for an error.
             headers.remove(&header::CONTENT_LENGTH);
+            if fields.have_blanks() {
+                headers.trim();
+            }
             placeholders::edit(headers, edits, self.values);
             match (self.peer.http2.get(), self.stream) {
                 (Some(activity), Some(stream)) => activity.respond_early(stream, response),

@@ -89,6 +89,23 @@ async fn a_client_that_is_slow_beyond_the_whole_requests_timeout_is_to_blame() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_response_before_most_of_an_upload_says_that_the_connection_closes() {
+    for (length, closes) in [(65_636, false), (65_637, true)] {
+        let mut proxy = TestProxy::new("");
+        let mut client = proxy.client();
+        let part = "x".repeat(100);
+        client
+            .send(&format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{part}"))
+            .await;
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.expect("sent");
+        let head = read_head(&mut client.stream).await.expect("a head");
+        assert_eq!(head.contains("connection: close\r\n"), closes, "{length}: {head}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upload_ends_with_its_trailers() {
     let mut proxy = TestProxy::new(", timeouts: { first_byte: 20s, idle: 2m }");
     let begun = proxy.now();

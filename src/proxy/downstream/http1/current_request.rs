@@ -2,7 +2,10 @@
 
 use crate::http1::{BodyDecoder, BodyError, Framing, HeadLimits, RequestKind, Trailers};
 use crate::http1::{FieldKind, FieldList};
-use crate::proxy::{body::client_body::BodySender, io::input::Input};
+use crate::proxy::{
+    body::{client_body::BodySender, drain_body::DISCARD_BYTES},
+    io::input::Input,
+};
 use bytes::Buf;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header::TE};
 
@@ -110,9 +113,9 @@ impl CurrentRequest {
         }
     }
 
-    /// Returns how much of a body of declared length has not come.
-    pub(crate) fn left(&self) -> Option<u64> {
-        self.decoder.left()
+    /// Whether more of a body of declared length has not come than is discarded to save its connection.
+    pub(crate) fn has_large_rest(&self) -> bool {
+        self.decoder.left().is_some_and(|left| left > DISCARD_BYTES as u64)
     }
 
     /// Hands over what there is of the body. Returns whether that was anything.

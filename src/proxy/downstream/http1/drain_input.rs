@@ -118,8 +118,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     /// Reads the rest of a body that will not be used, if it is small. Returns whether its connection
     /// can serve another request. A client that waits for 100 need not send the body.
     pub(super) async fn discard(&mut self, current: &mut CurrentRequest) -> bool {
-        let is_small = current.left().is_none_or(|left| left <= DISCARD_BYTES as u64);
-        if current.is_held_back() || !is_small {
+        if current.is_held_back() || current.has_large_rest() {
             return false;
         }
         let until = self.peer.worker.clock.now() + DISCARD;

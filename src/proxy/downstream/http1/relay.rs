@@ -56,8 +56,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         body: ResponseBody,
         current: &mut CurrentRequest,
     ) -> Relay {
+        // The end of the response gives the body up. One without a length may last until all was sent.
+        let gives_up = current.has_large_rest() && body.size_hint().exact().is_some();
         current.keeps_alive = current.keeps_alive
             && !body.closes()
+            && !gives_up
             && !self.has_ended
             && !self.peer.handle.is_draining();
         let peer = &self.peer;

@@ -87,3 +87,17 @@ fn trailers_of_http_2_are_the_same() {
         assert_eq!(http2::body(&client.answer(1)), expected);
     }
 }
+
+#[test]
+fn a_second_header_of_a_request_ends_the_connection_with_goaway() {
+    const GOAWAY: u8 = 7;
+    let upstream = listing();
+    let gateway = Gateway::start(&yaml(upstream.address, &ROUTES.replace("REST", "")));
+    let mut client = http2::Client::new(gateway.web());
+    client.get(1, "/", &[]);
+    client.answer(1);
+    client.get(1, "/", &[]);
+    let last = std::iter::from_fn(|| client.read()).last().expect("a frame");
+    // The last stream, and PROTOCOL_ERROR.
+    assert_eq!((last.kind, &*last.payload), (GOAWAY, &[0, 0, 0, 1, 0, 0, 0, 1][..]));
+}

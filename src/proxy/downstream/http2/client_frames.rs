@@ -57,6 +57,11 @@ pub(crate) struct ClientFrames {
 }
 
 impl ClientFrames {
+    /// Returns the last stream that was opened.
+    pub(crate) fn newest(&self) -> u32 {
+        self.newest
+    }
+
     /// Reads what was received. Returns whether there are malformed trailers in it.
     pub(crate) fn is_malformed(
         &mut self,

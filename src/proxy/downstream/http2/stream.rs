@@ -97,13 +97,26 @@ impl<T: AsyncWrite + Unpin> Http2Stream<T> {
         }
     }
 
+    /// Tells the client that the connection ends for its fault, if that can be written at once.
+    #[cold]
+    fn go_away(&mut self, context: &mut Context<'_>) {
+        if self.own.is_empty() && self.frames.is_between() {
+            let mut frame = vec![0, 0, 8, GOAWAY, 0, 0, 0, 0, 0];
+            frame.extend_from_slice(&self.client_frames.newest().to_be_bytes());
+            frame.extend_from_slice(&PROTOCOL_ERROR.to_be_bytes());
+            // The connection ends also if it is not written.
+            _ = Pin::new(&mut self.inner).poll_write(context, &frame);
+            _ = Pin::new(&mut self.inner).poll_flush(context);
+        }
+    }
+
     /// Notes that so many of `bytes` were written.
     fn wrote(&mut self, bytes: &[u8], written: usize) {
         self.frames.advance(bytes, written, |rejected| rejected.note(&self.peer));
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Http2Stream<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Http2Stream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -120,6 +133,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Http2Stream<T> {
             });
         if is_malformed {
             TRAILERS.note(&self.peer);
+            self.go_away(context);
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
         Poll::Ready(Ok(()))

@@ -2,6 +2,7 @@
 
 use super::{Matcher, PathPattern, Target};
 use core::cmp::Reverse;
+use std::sync::Arc;
 
 /// Routes in order. A route's index here is its rank.
 #[derive(Debug, Default)]
@@ -11,24 +12,23 @@ pub(super) struct Ranking {
     exact_paths: usize,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Ranked {
     /// The route's index in the file.
     pub(super) index: usize,
     /// One of the matcher's paths: a route with several is here once for each.
     pub(super) path: PathPattern,
-    pub(super) matcher: Matcher,
+    pub(super) matcher: Arc<Matcher>,
 }
 
 impl Ranking {
     pub(super) fn new(matchers: Vec<Matcher>) -> Self {
         let mut routes = Vec::with_capacity(matchers.len());
         for (index, matcher) in matchers.into_iter().enumerate() {
-            let others = matcher.paths.iter().skip(1);
-            let others = others.map(|path| Ranked::new(index, path.clone(), matcher.clone()));
-            routes.extend(others);
-            let first = matcher.paths.first().cloned().unwrap_or_default();
-            routes.push(Ranked::new(index, first, matcher));
+            let matcher = Arc::new(matcher);
+            let any = matcher.paths.is_empty().then_some(PathPattern::Any);
+            let paths = matcher.paths.iter().cloned().chain(any);
+            routes.extend(paths.map(|path| Ranked { index, path, matcher: Arc::clone(&matcher) }));
         }
         routes.sort_by_cached_key(key);
         let exact_paths =
@@ -38,12 +38,6 @@ impl Ranking {
 
     pub(super) fn routes(&self) -> &[Ranked] {
         &self.routes
-    }
-}
-
-impl Ranked {
-    fn new(index: usize, path: PathPattern, matcher: Matcher) -> Self {
-        Self { index, path, matcher }
     }
 }
 

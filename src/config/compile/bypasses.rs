@@ -6,12 +6,13 @@ use crate::{
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{Access, Action, RoutePlan},
     },
-    route::{HostPattern, Matcher, PathPattern, Table},
+    route::{Matcher, PathPattern, Table, Target},
 };
-use ahash::{AHashMap, AHashSet};
+use ahash::AHashMap;
+use http::{HeaderMap, Method};
 use std::sync::Arc;
 
-/// Returns what a client must pass to reach the upstream of a route, with a verb.
+/// Returns what restricts the clients of a route, as the beginning of a sentence.
 fn guard(route: &RoutePlan) -> Option<&'static str> {
     let is_in_force = |rules: &RoutePlan| rules.rules.iter().any(|rule| !rule.dry_run);
     if route.options.auth.is_some() {
@@ -36,6 +37,33 @@ fn takes_all_paths(matcher: &Matcher) -> bool {
     matcher.paths.is_empty() || matcher.paths.contains(&PathPattern::Any)
 }
 
+/// How many routes of hosts are compared with each route that has rules.
+const MOST_COMPARED: usize = 100;
+
+/// Reports whether the route `open` gets a request for one of its hosts and a path of `guarded`. It does not, if the
+/// host has a more specific route.
+fn takes_path(table: &Table, open: usize, guarded: &Matcher) -> bool {
+    let Some(matcher) = table.matcher(open) else { return false };
+    let headers = HeaderMap::new();
+    let found = |host: &str, path: &str| {
+        table.find(&Target {
+            listener: matcher.listeners.first().map(|name| &**name),
+            identity: None,
+            host,
+            path,
+            query: None,
+            method: guarded.methods.first().unwrap_or(&Method::GET),
+            headers: (&headers).into(),
+        })
+    };
+    let written: Vec<String> = guarded.paths.iter().map(ToString::to_string).collect();
+    let paths = || written.iter().map(|path| path.strip_suffix("/*").unwrap_or(path));
+    let mut hosts = matcher.hosts.iter().map(|host| host.to_string().replacen('*', "a", 1));
+    hosts.any(|host| {
+        paths().filter(|path| path.starts_with('/')).any(|path| found(&host, path) == Some(open))
+    })
+}
+
 impl Compiler {
     /// Warns of routes for a path that have rules and name no host, beside a route for all paths of a host
     /// that has none and leads to the same upstream: the host decides before the path.
@@ -46,13 +74,11 @@ impl Compiler {
                 Some((index, route, upstream, table.matcher(index)?))
             })
         };
-        let mut own: AHashSet<(&HostPattern, &PathPattern)> = AHashSet::new();
         let mut open: AHashMap<(usize, Option<&Arc<str>>), Vec<usize>> = AHashMap::new();
         for (index, route, upstream, matcher) in all() {
-            let paths = |host| matcher.paths.iter().map(move |path| (host, path));
-            own.extend(matcher.hosts.iter().flat_map(paths));
             if guard(route).is_none() && route.options.rewrite.is_none() && takes_hosts(matcher) {
-                for listener in matcher.listeners.iter().map(Some).chain([None]) {
+                let any = matcher.listeners.is_empty().then_some(None);
+                for listener in matcher.listeners.iter().map(Some).chain(any) {
                     open.entry((upstream, listener)).or_default().push(index);
                 }
             }
@@ -62,14 +88,9 @@ impl Compiler {
             let Some(guard) = guard(route).filter(|_| is_narrow) else { continue };
             let any = matcher.listeners.is_empty().then_some(None);
             let listeners = matcher.listeners.iter().map(Some).chain(any);
-            // A host that has these paths on routes of its own was thought of.
-            let is_missed =
-                |host: &HostPattern| matcher.paths.iter().any(|path| !own.contains(&(host, path)));
-            let takes = |other: &usize| {
-                table.matcher(*other).is_some_and(|other| other.hosts.iter().any(is_missed))
-            };
-            let mut open = listeners.filter_map(|listener| open.get(&(upstream, listener)));
-            let found = open.find_map(|routes| routes.iter().copied().find(takes));
+            let takes = |other: &usize| takes_path(table, *other, matcher);
+            let open = listeners.filter_map(|listener| open.get(&(upstream, listener)));
+            let found = open.flatten().take(MOST_COMPARED).copied().find(takes);
             if let Some(other) = found {
                 self.warn(bypass([route, &routes[other]], guard, [spans[index], spans[other]]));
             }

@@ -74,7 +74,11 @@ impl Compiler {
             let name = &name.value.0;
             let at = value.at.as_ref().filter(|_| name.contains(':'))?;
             let written = match &at.value {
-                Either::Plain(Several(List(values))) => values.first().map(written),
+                // One value that clients can guess is enough.
+                Either::Plain(Several(List(values))) => {
+                    let guessable = |at: &&At<Text>| self.is_guessable(name, Some(written(at)));
+                    values.iter().find(guessable).or_else(|| values.first()).map(written)
+                }
                 Either::Map(spec) => field_text(spec),
             };
             Some((name, written))

@@ -64,7 +64,10 @@ pub(super) fn compile(
     compiler.chosen_keys(&routes);
     compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes);
     let body_limit = spec.limits.value().and_then(|limits| limits.body.read(|size| size.0));
-    compiler.no_bodies(body_limit, &[]);
+    let mut limited = routes.iter().enumerate().filter(|(_, route)| route.options.body_limit == 0);
+    if limited.any(|(index, _)| table.matcher(index).is_some_and(routes::takes_bodies)) {
+        compiler.no_bodies(body_limit);
+    }
     let unread = source.lost.iter().filter(|problem| problem.severity == Severity::Warning);
     for problem in source.allowed.unknown.iter().chain(unread) {
         compiler.warn(problem.clone());

@@ -13,13 +13,19 @@ use crate::{
         spec::{BreakerSpec, RejectSpec, RouteSpec},
     },
     flow::breaker::{self, Slow},
-    route::{Table, folded_name},
+    route::{Matcher, Table, folded_name},
 };
 use http::Method;
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
+
+/// Reports whether a route matches methods whose requests usually have a body.
+pub(super) fn takes_bodies(matcher: &Matcher) -> bool {
+    const BODILESS: [Method; 3] = [Method::GET, Method::HEAD, Method::OPTIONS];
+    matcher.methods.is_empty() || matcher.methods.iter().any(|method| !BODILESS.contains(method))
+}
 
 impl Compiler {
     /// Compiles the routes, whose bodies keep to `limits` unless they say otherwise.
@@ -47,7 +53,7 @@ impl Compiler {
             let plan = self.route(at, action, words, (limits, files));
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 self.circle(&plan, &matcher, span);
-                self.no_bodies(body_limit, &matcher.methods);
+                self.no_bodies(body_limit.filter(|_| takes_bodies(&matcher)));
                 plans.push(plan);
                 matchers.push(matcher);
                 spans.push(span);
@@ -131,11 +137,8 @@ impl Compiler {
 
     /// Warns of a limit of 0 for bodies, which nginx takes for no limit. Routes for methods without
     /// a body may have it.
-    pub(super) fn no_bodies(&mut self, limit: Option<At<u64>>, methods: &[Method]) {
-        const BODILESS: [Method; 3] = [Method::GET, Method::HEAD, Method::OPTIONS];
-        let takes_bodies =
-            methods.is_empty() || methods.iter().any(|method| !BODILESS.contains(method));
-        if let Some(limit) = limit.filter(|limit| limit.value == 0 && takes_bodies) {
+    pub(super) fn no_bodies(&mut self, limit: Option<At<u64>>) {
+        if let Some(limit) = limit.filter(|limit| limit.value == 0) {
             let message = "with a limit of 0, every request with a body gets 413";
             self.warn(
                 Problem::warning(Lint::NoBodies, limit.span, message)

@@ -141,9 +141,9 @@ keys! {
         /// another route or rule; and paths with `;`, if dropping the text after it does. Keeps a
         /// `//` at the beginning.
         relaxed_path: bool = false;
-        /// Passes request trailers to the upstream, except fields that decide about a request or
-        /// change how it is handled. Trailers of gRPC requests always pass to HTTP/1.1 servers. nginx
-        /// as an HTTP/2 server ends the connection, with all its requests, at request trailers.
+        /// Passes the request trailers that `Trailer` announces to the upstream, except fields that
+        /// decide about a request or change how it is handled. Those of gRPC requests pass to HTTP/1.1
+        /// servers without it. nginx as an HTTP/2 server ends the connection, with all its requests, at request trailers.
         request_trailers: bool = false;
         /// Changes the path and the host that the upstream receives.
         rewrite: Box<RewriteSpec>, else "–";

@@ -113,6 +113,8 @@ fn limits_that_reject_every_body() {
     check(Lint::NoBodies, &route("", "0"), &route("", "1"));
     check(Lint::NoBodies, &route(", method: [GET, POST]", "0KiB"), &route(", method: GET", "0"));
     check(Lint::NoBodies, &file("0"), &file("1EiB"));
+    let own = file("0").replace("upstream: app }", "upstream: app, body_limit: 1MiB }");
+    check(Lint::NoBodies, &file("0"), &own);
 }
 
 #[test]
@@ -378,8 +380,13 @@ fn routes_that_a_host_bypasses() {
     let two = faulty.replace("listeners: [", "listeners: [{ name: tls, listen: 8443 }, ");
     let other =
         faulty.replace("upstreams: [", "upstreams: [{ name: b, servers: [{ url: http://a }] }, ");
+    let list = faulty.replace("path: /login", "path: [/login, /signup]");
+    check(Lint::BypassedRoute, &format!("{list}{second}"), &sound);
     for sound in [
         format!("{faulty}{second}"),
+        format!("{faulty}{}", second.replace("upstream: app", "respond: 403")),
+        format!("{list}{}", second.replace("path: /login", "path_prefix: [/login, /signup]")),
+        two.replace("com }", "com, listener: web }"),
         text(RULES, "rewrite: { add_prefix: /shop }"),
         text("flow: [{ name: strict, limit: 5/1s, dry_run: true }]", plain),
         faulty.replace("path: /login", "path_prefix: /"),

@@ -159,8 +159,8 @@ impl ServerHealth {
         self.ejections.load(Relaxed)
     }
 
-    /// Returns whether its word is `healthy`. A server that is not may get requests all the same: it
-    /// is the only one, or none is ever ejected.
+    /// Returns whether it is shown as `healthy`. Another may get requests all the same, if it is the
+    /// only one or none is ever ejected.
     pub fn is_healthy(&self) -> bool {
         self.lock().is_healthy()
     }

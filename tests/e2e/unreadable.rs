@@ -121,7 +121,7 @@ fn an_http_2_upload_that_its_client_breaks_off_after_the_answer_is_not_malformed
     let gateway = Gateway::start(&text);
     let mut client = http2::Client::new(gateway.web());
     client.post(1, "/", "5000");
-    assert!(http2::body(&client.answer(1)).contains("`body_limit`"));
+    assert!(http2::body(&client.answer(1)).contains("longer than this route accepts"));
     // The end of a body that is shorter than announced.
     client.last_data(1, b"abc");
     let reset = client.read_of(1).expect("the stream is reset");

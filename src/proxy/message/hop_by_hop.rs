@@ -74,6 +74,9 @@ fn named_by_connection<'a>(lists: impl Iterator<Item = &'a [u8]>) -> Vec<HeaderN
 
 /// Returns the trailers that a head with these fields announces.
 pub(crate) fn announced(headers: &FieldList) -> Vec<HeaderName> {
+    if !headers.set().has(FieldKind::Trailer) {
+        return Vec::new();
+    }
     let names = headers.get_all(&TRAILER).flat_map(|line| line.split(|byte| *byte == b','));
     names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
 }

@@ -56,7 +56,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         body: ResponseBody,
         current: &mut CurrentRequest,
     ) -> Relay {
-        // The end of the response gives the body up. One without a length may last until all was sent.
+        // flowgate does not read the rest once the response has ended. A response without a length may
+        // last until the client has sent everything.
         let gives_up = current.has_large_rest() && body.size_hint().exact().is_some();
         current.keeps_alive = current.keeps_alive
             && !body.closes()

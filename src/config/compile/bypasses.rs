@@ -40,9 +40,16 @@ fn takes_all_paths(matcher: &Matcher) -> bool {
 /// How many routes of hosts are compared with each route that has rules.
 const MOST_COMPARED: usize = 100;
 
-/// Reports whether the route `open` gets a request for one of its hosts and a path of `guarded`. It does not, if the
-/// host has a more specific route.
-fn takes_path(table: &Table, open: usize, guarded: &Matcher) -> bool {
+/// Returns a path for each path of a route, but for regular expressions.
+fn examples(matcher: &Matcher) -> Vec<String> {
+    let written = matcher.paths.iter().map(ToString::to_string);
+    let paths = written.filter(|path| path.starts_with('/'));
+    paths.map(|path| path.trim_end_matches("/*").to_owned()).collect()
+}
+
+/// Reports whether the route `open` gets a request for one of its hosts and of `paths`. It does not, if the host has
+/// a more specific route.
+fn takes_path(table: &Table, open: usize, paths: &[String], method: &Method) -> bool {
     let Some(matcher) = table.matcher(open) else { return false };
     let headers = HeaderMap::new();
     let found = |host: &str, path: &str| {
@@ -52,16 +59,13 @@ fn takes_path(table: &Table, open: usize, guarded: &Matcher) -> bool {
             host,
             path,
             query: None,
-            method: guarded.methods.first().unwrap_or(&Method::GET),
+            method,
             headers: (&headers).into(),
         })
     };
-    let written: Vec<String> = guarded.paths.iter().map(ToString::to_string).collect();
-    let paths = || written.iter().map(|path| path.strip_suffix("/*").unwrap_or(path));
+    // A wildcard stands for any name below it.
     let mut hosts = matcher.hosts.iter().map(|host| host.to_string().replacen('*', "a", 1));
-    hosts.any(|host| {
-        paths().filter(|path| path.starts_with('/')).any(|path| found(&host, path) == Some(open))
-    })
+    hosts.any(|host| paths.iter().any(|path| found(&host, path) == Some(open)))
 }
 
 impl Compiler {
@@ -88,7 +92,9 @@ impl Compiler {
             let Some(guard) = guard(route).filter(|_| is_narrow) else { continue };
             let any = matcher.listeners.is_empty().then_some(None);
             let listeners = matcher.listeners.iter().map(Some).chain(any);
-            let takes = |other: &usize| takes_path(table, *other, matcher);
+            let paths = examples(matcher);
+            let method = matcher.methods.first().unwrap_or(&Method::GET);
+            let takes = |other: &usize| takes_path(table, *other, &paths, method);
             let open = listeners.filter_map(|listener| open.get(&(upstream, listener)));
             let found = open.flatten().take(MOST_COMPARED).copied().find(takes);
             if let Some(other) = found {

@@ -62,11 +62,11 @@ fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
 }
 
 /// The interval of `/spaced`, in milliseconds.
-const INTERVAL: f64 = 400.0;
+const INTERVAL: f64 = 1000.0;
 
 /// Rules whose intervals are long, beside those of every algorithm.
 const LONG: &str = "
-  - { name: spaced, match: { path: /spaced }, upstream: up, pacing: { rate: 5/2s, max_wait: 10s } }
+  - { name: spaced, match: { path: /spaced }, upstream: up, pacing: { rate: 1/1s, max_wait: 10s } }
   - { name: rare, match: { path: /rare }, upstream: up, pacing: { rate: 1/1h, max_wait: 1s } }
   - name: cold
     match: { path: /cold }
@@ -81,9 +81,11 @@ const LONG: &str = "
 /// Requests for all rules.
 fn all_requests() -> Vec<(String, String)> {
     let mut all = requests(0x9e37_79b9_7f4a_7c15, 120);
+    // One after the other: on a busy machine, too, some come within the interval.
+    all.extend((0..5).map(|_| ("/spaced".to_owned(), "tenant-0".to_owned())));
     for number in 0..24 {
         let tenant = format!("tenant-{}", number % 3);
-        let few: &[&str] = if number < 5 { &["/spaced", "/rare"] } else { &[] };
+        let few: &[&str] = if number < 5 { &["/rare"] } else { &[] };
         let paths = few.iter().chain(&["/cold", "/counter"]);
         all.extend(paths.map(|path| ((*path).to_owned(), tenant.clone())));
     }
@@ -149,7 +151,7 @@ fn what_is_explained_is_what_happens_next() {
         }
     }
     assert!(rejected > 50, "{rejected}");
-    assert!(delayed > 2, "{delayed}");
+    assert!(delayed > 0, "{delayed}");
     for route in ["rare", "cold", "counter"] {
         let of_route = |line: &&Value| line["route"] == route;
         let of_route: Vec<_> = lines.iter().filter(of_route).collect();

@@ -124,7 +124,9 @@ fn the_time_of_a_request_bounds_its_attempts() {
     assert_eq!(http::get(gateway.web(), "/").status, 504);
     let attempts = metrics(&gateway, "flowgate_upstream_requests_total").values().sum::<f64>();
     assert!((2.0..=4.0).contains(&attempts), "{attempts}");
-    assert_eq!(retries(&gateway, "timeout"), attempts - 1.0);
+    // The time may end between the decision to try again and the attempt.
+    let retries = retries(&gateway, "timeout");
+    assert!((attempts - 1.0..=attempts).contains(&retries), "{retries} {attempts}");
 }
 
 #[test]

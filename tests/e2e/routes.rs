@@ -310,6 +310,70 @@ fn what_is_set_on_responses_is_on_those_of_the_gateway_too() {
     }
 }
 
+/// A page of the file's own for what flowgate answers, in place of a problem+json document.
+#[test]
+fn errors_have_the_bodies_that_the_file_gives_them() {
+    let upstream = upstream::Script::answering(|_| {
+        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\nbusy".to_vec()
+    });
+    let dead = upstream::Script::start(|_, _| ());
+    let routes = "  - name: up
+    match: { path_prefix: / }
+    upstream: up
+    flow: [{ name: r, limit: 1/1h }]
+    errors: &errors
+      - { status: [502, 504], body: '<p>We are back soon: {path}</p>' }
+      - { status: 413, body: too long, content_type: text/x-short }
+      - { body: '{\"path\": \"{path}\"}' }
+  - { name: dead, match: { path_prefix: /dead }, upstream: dead, body_limit: 1KiB, errors: *errors }
+  - { name: closed, match: { path_prefix: /closed }, upstream: up, access: { allow: [10.0.0.0/8] }, errors: *errors }
+  - { name: both, match: { path_prefix: /both }, upstream: up, flow: [{ name: r, limit: 1/1h, cost: 2, burst: 2 }], reject: { body: rejected }, errors: *errors }";
+    let text = yaml(upstream.address, routes).replace(
+        "routes:\n",
+        &format!(
+            "  - {{ name: dead, servers: [{{ url: \"http://{}\" }}] }}\nroutes:\n",
+            dead.address
+        ),
+    );
+    let gateway = Gateway::start(&text);
+    let mut client = Client::new(gateway.web());
+    let shown = |answer: &http::Answer| {
+        let content_type = answer.header("content-type").unwrap_or_default().to_owned();
+        (answer.status, content_type, answer.text())
+    };
+    let html = "text/html; charset=utf-8".to_owned();
+    let page = "<p>We are back soon: /dead/a&#38;b</p>".to_owned();
+    let dead = client.get("/dead/a&b");
+    assert_eq!(shown(&dead), (502, html.clone(), page.clone()));
+    let head = client.request("HEAD", "/dead/a&b", &[]);
+    assert_eq!((head.status, head.header("content-length")), (502, Some(&*page.len().to_string())));
+    let answer = over_http2(gateway.web(), "/dead/x", &[]);
+    assert!(answer.starts_with("HTTP/2 502") && answer.ends_with("soon: /dead/x</p>"), "{answer}");
+    let busy = client.get("/a");
+    assert_eq!(shown(&busy), (502, String::new(), "busy".to_owned()), "the upstream's own error");
+    let json = |path: &str| ("application/json".to_owned(), format!("{{\"path\": \"{path}\"}}"));
+    let rejected = client.get("/b");
+    let (content_type, body) = json("/b");
+    assert_eq!(shown(&rejected), (429, content_type, body));
+    assert!(rejected.header("retry-after").is_some() && rejected.header("ratelimit").is_some());
+    let (content_type, body) = json("/closed");
+    assert_eq!(shown(&client.get("/closed")), (403, content_type, body));
+    assert_eq!(client.get("/both").text(), "busy");
+    assert_eq!(client.get("/both").text(), "rejected");
+    let call = client.request(
+        "POST",
+        "/dead/x",
+        &[("Content-Type", "application/grpc"), ("Content-Length", "0")],
+    );
+    assert_eq!(
+        (call.status, call.header("grpc-status"), call.text()),
+        (200, Some("14"), String::new())
+    );
+    client.send("POST /dead/y HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n");
+    let too_long = client.read("POST");
+    assert_eq!(shown(&too_long), (413, "text/x-short".to_owned(), "too long".to_owned()));
+}
+
 #[test]
 fn one_id_is_in_all_that_a_request_leads_to() {
     let upstream = upstream::echo();

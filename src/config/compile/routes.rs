@@ -6,11 +6,11 @@ use crate::{
         decode::{At, Printed},
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{
-            Action, Auth, Body, Limits, Reject, RouteDefinition, RouteOptions, RoutePlan,
-            RouteTimeouts,
+            Action, Auth, Body, ErrorBody, Limits, Reject, RouteDefinition, RouteOptions,
+            RoutePlan, RouteTimeouts,
         },
         read::source::Files,
-        spec::{BreakerSpec, RejectSpec, RouteSpec},
+        spec::{BreakerSpec, ErrorSpec, RejectSpec, RouteSpec},
     },
     flow::breaker::{self, Slow},
     route::{Matcher, Table, folded_name},
@@ -118,12 +118,15 @@ impl Compiler {
             request_headers: self.header_edits(&spec.request_headers),
             response_headers: self.header_edits(&spec.response_headers),
             reject: spec.reject.value().map(|spec| self.reject(spec)),
+            errors: self.error_bodies(spec.errors.items()),
             has_placeholders: action.as_ref().is_some_and(Action::has_placeholders),
         };
         let mut fields = options.request_headers.set.iter().chain(&options.response_headers.set);
         let has_fields = fields.any(|(_, text)| text.is_template());
-        let body = options.reject.as_ref().and_then(|reject| reject.body.as_ref());
-        options.has_placeholders |= has_fields || body.is_some_and(Body::has_placeholders);
+        let rejection = options.reject.as_ref().and_then(|reject| reject.body.as_ref());
+        let mut bodies =
+            rejection.into_iter().chain(options.errors.iter().map(|error| &error.body));
+        options.has_placeholders |= has_fields || bodies.any(Body::has_placeholders);
         let definition = RouteDefinition {
             name: spec.name.value()?.0.clone(),
             matches: matches?.into(),
@@ -182,6 +185,30 @@ impl Compiler {
         let body = spec.body.as_ref();
         let body = body.map(|at| self.body(&at.value.0, at.span, (content_type, Use::Rejection)));
         Reject { status: spec.status.value().map(|status| status.0), body }
+    }
+
+    fn error_bodies(&mut self, specs: &[At<ErrorSpec>]) -> Vec<ErrorBody> {
+        let mut errors: Vec<ErrorBody> = Vec::with_capacity(specs.len());
+        for At { value: spec, span, .. } in specs {
+            let statuses = spec.status.plain(|status| status.0);
+            let has_all = |earlier: &ErrorBody| {
+                let mut these = statuses.iter();
+                earlier.statuses.is_empty()
+                    || !statuses.is_empty() && these.all(|one| earlier.statuses.contains(one))
+            };
+            if errors.iter().any(has_all) {
+                let message = "an entry before this one has all its statuses";
+                let problem = Problem::warning(Lint::KeyWithoutEffect, *span, message);
+                self.warn(problem.help("remove it, or write it first"));
+            }
+            let Some(body) = spec.body.as_ref() else { continue };
+            let content_type = spec.content_type.as_ref();
+            let content_type =
+                content_type.map(|at| self.header_text(&at.value, at.span, Use::Request));
+            let body = self.body(&body.value.0, body.span, (content_type, Use::Request));
+            errors.push(ErrorBody { statuses, body });
+        }
+        errors
     }
 }
 

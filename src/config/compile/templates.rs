@@ -203,11 +203,16 @@ impl Compiler {
     ) -> Body {
         self.literal_variables_of(text, span, |name| VARIABLES_IN_BODIES.contains(&name));
         let template = self.template(text, span, used);
-        let is_json =
-            matches!(template.0.first(), Some(Piece::Text(text)) if text.starts_with(['{', '[']));
+        let begin = match template.0.first() {
+            Some(Piece::Text(text)) => text.chars().next(),
+            Some(Piece::Value(_)) | None => None,
+        };
         let guessed = || {
-            let guess = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
-            Text::Plain(HeaderValue::from_static(guess))
+            Text::Plain(HeaderValue::from_static(match begin {
+                Some('{' | '[') => "application/json",
+                Some('<') => "text/html; charset=utf-8",
+                _ => "text/plain; charset=utf-8",
+            }))
         };
         let content_type = content_type.unwrap_or_else(guessed);
         let syntax = match &content_type {

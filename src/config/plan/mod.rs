@@ -28,8 +28,8 @@ pub use requests::Except;
 pub(super) use requests::{Priority, When};
 pub(super) use route::{BREAKER, PACING, RoutePlan, RulePlan};
 pub use route::{
-    Cost, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts,
-    RuleOptions,
+    Cost, ErrorBody, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions,
+    RouteTimeouts, RuleOptions,
 };
 pub use server_verifier::{ListedNames, ServerVerifier};
 pub use settings::{ClientTimeouts, Limits, Settings};

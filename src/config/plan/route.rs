@@ -174,6 +174,8 @@ pub struct RouteOptions {
     pub response_headers: HeaderEdits,
     /// The response to a rejected request, if the file has one.
     pub reject: Option<Reject>,
+    /// The bodies of flowgate's own errors, if the file has any.
+    pub errors: Vec<ErrorBody>,
     /// Whether any text of the route needs to know of the request.
     pub has_placeholders: bool,
 }
@@ -253,6 +255,24 @@ pub struct Reject {
     pub status: Option<StatusCode>,
     /// `None`: a problem+json document.
     pub body: Option<Body>,
+}
+
+/// The body of flowgate's own errors with some statuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorBody {
+    /// 400 to 599; if there is none, all.
+    pub statuses: Vec<StatusCode>,
+    /// What the client reads.
+    pub body: Body,
+}
+
+impl RouteOptions {
+    /// Returns the body of an error of flowgate's own; `None`: a problem+json document.
+    pub fn error_body(&self, status: StatusCode) -> Option<&Body> {
+        let is_for =
+            |error: &&ErrorBody| error.statuses.is_empty() || error.statuses.contains(&status);
+        self.errors.iter().find(is_for).map(|error| &error.body)
+    }
 }
 
 /// A quota over time.

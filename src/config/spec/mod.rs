@@ -32,7 +32,7 @@ pub(super) use listener::{AdminSpec, AdminTlsSpec, CertificateFiles, ListenerSpe
 pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec};
 pub(super) use redis_url::RedisUrl;
 pub use redis_url::Secret;
-pub(super) use route::{HeaderEditsSpec, RejectSpec, RetrySpec, RouteSpec};
+pub(super) use route::{ErrorSpec, HeaderEditsSpec, RejectSpec, RetrySpec, RouteSpec};
 pub(super) use rule::{
     CostSpec, ExceptSpec, LimitSpec, OverrideSpec, PacingSpec, PrioritySpec, RuleSpec, WarmUpSpec,
 };

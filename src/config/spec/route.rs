@@ -75,7 +75,7 @@ const JWT: &str = "write `auth: { jwt: { jwks: issuer.json } }`";
 const HEALTH: &str = "write `health` at the upstream";
 
 #[cfg(test)]
-const ERRORS: &str = "write `reject: { body: … }` for rejected requests; flowgate passes on the errors of servers as they are";
+const ERRORS: &str = "write `errors: [{ status: 502, body: … }]` for flowgate's own errors; those of servers pass as they are";
 
 #[cfg(test)]
 const IN_SET: &str = "write it in `set`, as in `set: { x-served-by: gateway }`";
@@ -155,6 +155,10 @@ keys! {
         response_headers: Box<HeaderEditsSpec>, else "–";
         /// The response to a rejected client, in place of a problem+json document.
         reject: Box<RejectSpec>, else "–";
+        /// The bodies of flowgate's own errors, such as the 502 of an upstream that it cannot reach:
+        /// the first entry with the status. A `body` of `reject` comes before them. The upstream's
+        /// errors pass as they are.
+        errors: List<ErrorSpec>, else "problem+json documents";
     }
 
     /// Deadlines of the upstream's response: 504 before its header; after it, flowgate cuts the
@@ -213,6 +217,21 @@ keys! {
         /// The body, with placeholders. `{rule}` and `{retry_after}` work only here.
         body: Text, else "a problem+json document";
         /// The type of `body`.
-        content_type: FieldValue, else "`application/json` for a body that begins with `{` or `[`, else `text/plain; charset=utf-8`";
+        content_type: FieldValue, else "`application/json` for a body that begins with `{` or `[`, `text/html; charset=utf-8` for `<`, else `text/plain; charset=utf-8`";
+    }
+
+    /// The body of flowgate's own errors with some statuses. gRPC requests always get a gRPC
+    /// status.
+    #[cfg_attr(test, schemars(extend(
+        "x-example" = "{ status: [502, 503, 504], body: We are back soon. }",
+        "x-meant" = [["code", "status"], ["statuses", "status"], ["content", "body"], ["text", "body"]]
+    )))]
+    struct ErrorSpec: "an error" {
+        /// 400 to 599.
+        status: Several<Status>, else "all";
+        /// The body, with placeholders.
+        body: Text;
+        /// The type of `body`.
+        content_type: FieldValue, else "guessed as for `reject`";
     }
 }

@@ -135,7 +135,7 @@ fn listeners_upstreams_and_settings_are_listed() {
 }
 
 /// What is written, what replaces it, and the words that name the edit.
-const EDITS: [(&str, &str, &str); 42] = [
+const EDITS: [(&str, &str, &str); 43] = [
     ("first_byte: 5s", "first_byte: 4s", "timeouts.first_byte 5s → 4s"),
     ("idle: 6s", "idle: 4s", "timeouts.idle 6s → 4s"),
     ("event_stream: 7s", "event_stream: 4s", "timeouts.event_stream 7s → 4s"),
@@ -149,6 +149,7 @@ const EDITS: [(&str, &str, &str); 42] = [
     ("remove: [x-a]", "remove: [x-c]", "request_headers"),
     ("x-b: c", "x-b: d", "response_headers"),
     ("body: slow", "body: fast", "reject"),
+    ("body: gone", "body: away", "errors"),
     ("strip_prefix: /s", "strip_prefix: /t", "rewrite"),
     ("upstream: up", "upstream: app", "upstream up → app"),
     (
@@ -189,7 +190,7 @@ fn an_edit_of_any_key_is_named() {
     let route = "timeouts: { first_byte: 5s, idle: 6s, event_stream: 7s, tunnel: 8s, request: 9s }, \
                  body_limit: 1MiB, min_body_rate: 1KiB/s, upgrades: [websocket], relaxed_path: false, \
                  request_trailers: false, rewrite: { strip_prefix: /s }, request_headers: { remove: [x-a] }, \
-                 response_headers: { set: { x-b: c } }, reject: { body: slow }, \
+                 response_headers: { set: { x-b: c } }, reject: { body: slow }, errors: [{ body: gone }], \
                  pacing: { rate: 10/1s, max_wait: 1s, max_queue: 5, scope: cluster, on_store_error: allow }, \
                  breaker: { errors: 5 }, ";
     let rule = "limit: 10/1s, burst: 4, key: 'header:x-k', max_keys: 100, on_missing_key: reject, \

@@ -56,7 +56,7 @@ fn keys_of_routes() {
         ("upstream: app\n    methods: [GET]", "write it in `match`"),
         ("upstream: app\n    healthCheck: { path: /up }", "write `health` at the upstream"),
         ("upstream: app\n    compress: true", "remove it: flowgate compresses nothing"),
-        ("upstream: app\n    error_page: 502", "write `reject: { body: … }`"),
+        ("upstream: app\n    error_page: 502", "write `errors: [{ status: 502, body: … }]`"),
         ("upstream: app\n    jwt: { jwks: a }", "`auth: { jwt: { jwks: issuer.json } }`"),
         ("upstream: app\n    ip_whitelist: [10.0.0.1]", "`access: { allow: [10.0.0.0/8] }`"),
         ("upstream: app\n    deny: [10.0.0.1]", "`access: { deny: [192.0.2.1] }`"),

@@ -57,6 +57,7 @@ fn every_key_reaches_the_plan() {
     relaxed_path: true
     request_headers: {{ set: {{ x-n: no, x-v: 1.10 }}, remove: [x-r, x-s] }}
     reject: {{ status: 503, body: '{{}}' }}
+    errors: [{{ status: [502, 504], body: '<p>', content_type: a/xml }}, {{ body: '<p>' }}]
 trusted_proxies: [10.0.0.0/8, '::1']
 access_log: logs/access.json
 admin: {{}}
@@ -80,6 +81,12 @@ headers: legacy
     let body = route.options.reject.as_ref().unwrap().body.as_ref().unwrap();
     let json = Text::Plain("application/json".parse().unwrap());
     assert_eq!((&body.content_type, body.syntax), (&json, Syntax::Json));
+    let error_type = |status: u16| {
+        let body = route.options.error_body(status.try_into().unwrap()).unwrap();
+        (body.content_type.clone(), body.syntax)
+    };
+    assert_eq!(error_type(504), (value("a/xml"), Syntax::Markup));
+    assert_eq!(error_type(503), (value("text/html; charset=utf-8"), Syntax::Markup));
     assert_eq!(plan.settings.access_log, AccessLog::File(Path::new("logs/access.json").into()));
     assert_eq!(plan.settings.admin.unwrap().listen, "127.0.0.1:9901".parse().unwrap());
     assert_eq!(plan.settings.workers.get(), 3);

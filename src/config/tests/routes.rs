@@ -177,6 +177,18 @@ fn what_does_nothing_or_leads_in_circles_is_a_warning() {
 }
 
 #[test]
+fn bodies_of_errors_that_come_too_late_are_a_warning() {
+    let errors = "[{ status: [502, 504], body: a }, { status: 504, body: b }, { body: c }, { status: 413, body: d }]";
+    warnings(
+        &file(&format!("upstream: app\n    errors: {errors}")),
+        &[
+            "an entry before this one has all its statuses",
+            "an entry before this one has all its statuses",
+        ],
+    );
+}
+
+#[test]
 fn check_shows_what_routes_do() {
     let rewrite = "{ strip_prefix: /a/, path_regex: { match: '^/(x)', replace: '/$1$$' }, add_prefix: /b, host: c:81 }";
     let text = describe(&plan(&file(&format!("upstream: app\n    rewrite: {rewrite}"))));

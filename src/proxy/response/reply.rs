@@ -13,7 +13,7 @@ use crate::proxy::{
     placeholders::{self, OfRejection},
 };
 use crate::{
-    config::{RateLimitHeaders, Route},
+    config::{Body, RateLimitHeaders, Route},
     flow::{Reason, Rejection, Verdict},
 };
 use bytes::Bytes;
@@ -90,9 +90,12 @@ pub(crate) fn error_response(
     };
     let detail = error.detail();
     let head = completion.peer.spare_heads.response();
-    let (mut response, body) = match grpc {
-        Some(content_type) => (grpc_error(head, content_type, code, &detail), Bytes::new()),
-        None => explained(head, status, &detail),
+    let route = completion.route.as_ref();
+    let own = route.and_then(|route| route.options.error_body(status));
+    let (mut response, body) = match (grpc, own) {
+        (Some(content_type), _) => (grpc_error(head, content_type, code, &detail), Bytes::new()),
+        (None, Some(own)) => page(head, status, written(own, &completion, None)),
+        (None, None) => explained(head, status, &detail),
     };
     error.write(response.headers_mut());
     if let Some(entry) = &mut completion.entry {
@@ -100,6 +103,16 @@ pub(crate) fn error_response(
     }
     completion.closes |= error.closes();
     finish(response, body, completion)
+}
+
+/// Returns the type and the bytes of a body that the file has.
+fn written(
+    body: &Body,
+    completion: &Completion,
+    of: Option<OfRejection<'_>>,
+) -> (Option<HeaderValue>, Bytes) {
+    let values = completion.values.as_deref();
+    (placeholders::header(&body.content_type, values), placeholders::body(body, values, of))
 }
 
 /// How a rule's rejection is answered.
@@ -124,15 +137,11 @@ pub(crate) fn reject(
         (grpc_error(head, content_type, code, &detail), Bytes::new())
     } else {
         let custom = route.options.reject.as_ref();
-        let own = custom.and_then(|custom| custom.body.as_ref()).map(|body| {
-            let values = completion.values.as_deref();
-            let of = OfRejection { rule, retry_after };
-            (
-                placeholders::header(&body.content_type, values),
-                placeholders::body(body, values, Some(of)),
-            )
-        });
         let status = custom.and_then(|custom| custom.status).unwrap_or(standard);
+        let own = custom.and_then(|custom| custom.body.as_ref());
+        let own = own
+            .or_else(|| route.options.error_body(status))
+            .map(|body| written(body, &completion, Some(OfRejection { rule, retry_after })));
         match own {
             Some(own) => page(head, status, own),
             None => {

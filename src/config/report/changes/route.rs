@@ -157,6 +157,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
         request_headers,
         response_headers,
         reject,
+        errors,
         // It follows from the others.
         has_placeholders: _,
     } = old;
@@ -180,6 +181,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.named("request_headers", *request_headers == new.request_headers);
     words.named("response_headers", *response_headers == new.response_headers);
     words.named("reject", *reject == new.reject);
+    words.named("errors", *errors == new.errors);
 }
 
 fn compare(

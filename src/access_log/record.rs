@@ -4,6 +4,7 @@ use crate::{
     flow::{Instant, Key},
     route::fingerprint_text,
 };
+use http::HeaderName;
 use serde::{Deserialize, Serialize, Serializer};
 use std::{
     net::IpAddr,
@@ -26,6 +27,11 @@ pub struct AccessRecord<'a> {
     /// The route's name, if one matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<&'a str>,
+    /// The listener's name.
+    pub listener: &'a str,
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; absent if the request could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<&'static str>,
     /// The answer's status.
     pub status: u16,
     /// From the arrival to the answer's head; absent if the client left or the gateway ended
@@ -72,6 +78,9 @@ pub struct AccessRecord<'a> {
     /// The trace of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
+    /// The header fields that `access_log_headers` names, as far as the request has them.
+    #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "fields")]
+    pub headers: &'a [(HeaderName, String)],
     /// The configuration that decided.
     pub config_hash: &'a str,
     /// The decision of flow control; absent if there was none.
@@ -179,6 +188,13 @@ where
     }
 }
 
+fn fields<S: Serializer>(
+    fields: &&[(HeaderName, String)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(fields.iter().map(|(name, value)| (name.as_str(), value)))
+}
+
 fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(keys.iter().map(|key| {
         let word = key.key.map(|key| match key {
@@ -208,6 +224,8 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
         host: "shop.example.com",
         path,
         route: Some("checkout"),
+        listener: "web",
+        protocol: Some("HTTP/2"),
         status: 429,
         answered: Some(Duration::from_nanos(12_000_001)),
         duration: Duration::from_micros(12_345),
@@ -224,6 +242,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
         error: None,
         request_id: None,
         trace_id: None,
+        headers: &[],
         config_hash: "00d1ce",
         flow: Some(FlowRecord {
             decision: "rejected",
@@ -253,7 +272,7 @@ mod tests {
         assert!(!line.contains('\n'), "{line}");
         let expected = json!({
             "ts": "2026-11-21T05:00:00.125000000Z", "method": "GET", "host": "shop.example.com",
-            "path": "/a\"b\n\u{7f}\u{2028}ü\\", "route": "checkout", "status": 429,
+            "path": "/a\"b\n\u{7f}\u{2028}ü\\", "route": "checkout", "listener": "web", "protocol": "HTTP/2", "status": 429,
             "answered_ms": 12.000_001, "duration_ms": 12.345, "outcome": "completed",
             "client_ip": "192.0.2.7", "attempts": 0,
             "bytes_in": 0, "bytes_out": 17, "config_hash": "00d1ce",
@@ -275,6 +294,8 @@ mod tests {
         record.upstream_error = Some("cannot connect: Connection refused (os error 111)");
         record.upstream_duration = Some(Duration::ZERO);
         record.timeout = Some("timeouts.idle");
+        let fields = [(http::header::USER_AGENT, "curl/8.5".to_owned())];
+        record.headers = &fields;
         let flow = record.flow.as_mut().unwrap();
         flow.keys = &keys;
         flow.priority = &keys;

@@ -403,6 +403,8 @@ impl Drop for Completion {
             let end = End {
                 route: self.route.as_deref(),
                 method: self.method.as_str(),
+                listener: &self.peer.listener,
+                version: self.version,
                 arrival: self.started,
                 request_id: self.request_id.as_ref().map(RequestId::as_str),
                 ts: worker.clock.wall(self.started),

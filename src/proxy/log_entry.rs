@@ -10,7 +10,7 @@ use crate::{
 };
 use crate::{http1, proxy::message::request::Request};
 use core::{net::IpAddr, time::Duration};
-use http::{StatusCode, header::HOST};
+use http::{HeaderName, StatusCode, Version, header::HOST};
 use std::{borrow::Cow, sync::Arc};
 
 /// Made only if there is an access log, or if the request's trace is recorded.
@@ -21,6 +21,7 @@ pub(crate) struct LogEntry {
     pub(crate) host: Arc<str>,
     path: String,
     trace_id: Option<u128>,
+    headers: Vec<(HeaderName, String)>,
     /// What its spans say, if its trace is recorded.
     pub(crate) recording: Option<Box<Recording>>,
     pub(crate) client: IpAddr,
@@ -46,6 +47,8 @@ pub(crate) struct LogEntry {
 pub(crate) struct End<'a> {
     pub(crate) route: Option<&'a Route>,
     pub(crate) method: &'a str,
+    pub(crate) listener: &'a str,
+    pub(crate) version: Version,
     pub(crate) arrival: Instant,
     pub(crate) request_id: Option<&'a str>,
     /// The time of the wall's clock then.
@@ -64,7 +67,13 @@ impl LogEntry {
     pub(crate) fn new<B>(request: &Request<B>, snapshot: &Arc<Snapshot>, client: IpAddr) -> Self {
         let host = request.headers().get(&HOST).and_then(http1::text);
         let host = request.uri().authority().map(http::uri::Authority::as_str).or(host);
+        let logged = snapshot.settings.logged_headers.iter().filter_map(|name| {
+            let values: Vec<_> =
+                request.headers().get_all(name).map(String::from_utf8_lossy).collect();
+            (!values.is_empty()).then(|| (name.clone(), values.join(", ")))
+        });
         Self {
+            headers: logged.collect(),
             snapshot: Arc::clone(snapshot),
             host: Arc::from(host.unwrap_or_default()),
             path: request.uri().path().to_owned(),
@@ -154,6 +163,12 @@ impl LogEntry {
             host: &self.host,
             path: &self.path,
             route: end.route.map(|route| &*route.name),
+            listener: end.listener,
+            protocol: Some(match end.version {
+                Version::HTTP_2 => "HTTP/2",
+                Version::HTTP_10 => "HTTP/1.0",
+                _ => "HTTP/1.1",
+            }),
             status: end.status.as_u16(),
             answered: end.answered,
             duration: end.duration,
@@ -173,6 +188,7 @@ impl LogEntry {
             error: self.error.as_deref(),
             request_id: end.request_id,
             trace_id: trace_id.as_deref(),
+            headers: &self.headers,
             config_hash: &self.snapshot.hash,
             flow: self.flow.map(|flow| flow.record(end.route, &self.keys)),
             preview: self.preview.as_ref().map(|preview| preview.record()),

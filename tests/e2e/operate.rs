@@ -153,6 +153,55 @@ fn the_access_log_has_a_line_a_request_and_is_reopened() {
 }
 
 #[test]
+fn the_access_log_has_the_header_fields_that_the_file_names() {
+    let upstream = upstream::echo();
+    let text = |names: &str| {
+        format!(
+            "access_log: access.log\naccess_log_headers: {names}\n{}",
+            yaml(upstream.address, ALL)
+        )
+        .replace("limit: 3/1h, burst: 3", "limit: 9/1h")
+    };
+    let gateway = Gateway::start(&text("[User-Agent, referer]"));
+    let mut client = Client::new(gateway.web());
+    let agent = |name| [("user-agent", name), ("x-other", "no")];
+    client.request(
+        "GET",
+        "/both",
+        &[&agent("a \"b\"")[..], &[("Referer", "https://c.example/?d")]].concat(),
+    );
+    client.request("GET", "/twice", &[agent("e"), agent("f")].concat());
+    client.send("GET /old HTTP/1.0\r\nHost: a\r\nUser-Agent:\r\n\r\n");
+    client.read("GET");
+    let url = format!("http://{}/h2", gateway.web());
+    curl(&["--http2-prior-knowledge", "-A", "curl/8", &url]);
+    let line = gateway.edit(&text("x-other"));
+    assert!(line.contains("access_log_headers"), "{line}");
+    Client::new(gateway.web()).request("GET", "/edited", &agent("g"));
+    let log = eventually("five lines", || {
+        let log = fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        (log.lines().count() == 5 && log.ends_with('\n')).then_some(log)
+    });
+    let lines: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of = |path: &str| lines.iter().find(|line| line["path"] == path).expect("a line");
+    for (path, protocol, headers) in [
+        ("/both", "HTTP/1.1", r#"{"user-agent":"a \"b\"","referer":"https://c.example/?d"}"#),
+        ("/twice", "HTTP/1.1", r#"{"user-agent":"e, f"}"#),
+        ("/old", "HTTP/1.0", r#"{"user-agent":""}"#),
+        ("/h2", "HTTP/2", r#"{"user-agent":"curl/8"}"#),
+        ("/edited", "HTTP/1.1", r#"{"x-other":"no"}"#),
+    ] {
+        let line = of(path);
+        assert_eq!(
+            (line["protocol"].as_str(), line["listener"].as_str()),
+            (Some(protocol), Some("web"))
+        );
+        assert_eq!(line["headers"].to_string(), headers, "{path}");
+    }
+}
+
+#[test]
 fn the_access_log_says_which_server_was_asked_where_none_answered() {
     let silent = upstream::Script::start(|_, mut connection| while connection.read().is_some() {});
     let dead = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));

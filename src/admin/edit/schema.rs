@@ -21,7 +21,7 @@ const KEPT: [&str; 12] = [
 ];
 
 /// The longest description, in characters.
-const LONGEST: usize = 64;
+const LONGEST: usize = 56;
 
 /// Returns the schema, shortened, as JSON.
 pub(crate) fn completion() -> String {

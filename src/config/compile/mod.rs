@@ -107,6 +107,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         explain_headers: spec.explain_headers.is_true(),
         via: spec.via.value().and_then(|via| via.0.clone()).map(Arc::new),
         request_ids: spec.request_id.value().copied().unwrap_or_default(),
+        logged_headers: spec.access_log_headers.plain(|name| name.0.clone()).into(),
         header_case: spec.h1_header_case.value().copied().unwrap_or_default(),
         tracing: None,
         store: None,

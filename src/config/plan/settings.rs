@@ -2,7 +2,7 @@
 
 use super::{Admin, StoreSettings, Tracing};
 use crate::config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds};
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use std::{
     net::SocketAddr,
@@ -28,6 +28,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Where the access log goes.
     pub access_log: AccessLog,
+    /// Which header fields of requests it has.
+    pub logged_headers: Arc<[HeaderName]>,
     /// The admin listener, if there is one; its address is read at start only.
     pub admin: Option<Admin>,
     /// Which headers have a client's quota.

@@ -5,8 +5,8 @@ use super::{
     RequestIds, RouteSpec, StoreSpec, TracingSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{
-        ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, Network, Period,
-        Size, Timeout, Via,
+        ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, LoggedName, Network,
+        Period, Size, Timeout, Via,
     },
 };
 use crate::config::{
@@ -83,6 +83,9 @@ keys! {
         /// One JSON line per request, to `stdout` or to a file. The signal USR1 opens the file
         /// again.
         access_log: LogTarget = "off";
+        /// Header fields of requests that the access log has too, as in `[user-agent, referer]`. Not
+        /// `authorization` and `cookie`, which have secrets.
+        access_log_headers: Several<LoggedName>, else "none";
         /// Which requests are traced, and where their traces go.
         tracing: TracingSpec, else "–";
         /// Threads that serve requests. Read at start only.

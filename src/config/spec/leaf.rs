@@ -14,7 +14,10 @@ use crate::{
     flow::breaker::Ratio,
 };
 use core::ops::RangeInclusive;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{
+    HeaderName, HeaderValue, Method, StatusCode,
+    header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION},
+};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
@@ -126,6 +129,9 @@ leaves! {
         { "type": "string" };
     /// The name of a header field that a route may change.
     EditableName(HeaderName), "the name of a header", "x-served-by", values::editable,
+        { "type": "string" };
+    /// The name of a header field that the access log may have.
+    LoggedName(HeaderName), "the name of a header", "user-agent", logged_name,
         { "type": "string" };
     /// The value of a header field.
     FieldValue(HeaderValue), "the value of a header", "some text", values::header_value,
@@ -246,6 +252,17 @@ fn condition(text: &str) -> Result<String, InvalidValue> {
             .to_owned(),
     };
     invalid(format!("{} is not a condition", quoted(text)), help)
+}
+
+fn logged_name(text: &str) -> Result<HeaderName, InvalidValue> {
+    let name = values::header_name(text)?;
+    if [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION].contains(&name) {
+        return invalid(
+            format!("the access log does not take {}, which has secrets", quoted(text)),
+            "remove it; `auth` has the user's name in the log",
+        );
+    }
+    Ok(name)
 }
 
 fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {

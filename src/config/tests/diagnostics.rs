@@ -374,6 +374,10 @@ fn wrong_types_say_what_is_wanted() {
             "trusted_proxies: [10.0.0.0/8, lan]",
             "`lan` is not a network | write an address or a range, as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`",
         ),
+        (
+            "access_log_headers: [referer, Cookie]",
+            "the access log does not take `Cookie`, which has secrets | remove it; `auth` has the user's name in the log",
+        ),
         ("access_log: ''", "`` is not a file name | write a path, as in `certs/site.pem`"),
         (
             "admin: { listen: 127.0.0.1:8080 }",
@@ -394,7 +398,7 @@ fn wrong_types_say_what_is_wanted() {
         ),
         (
             "1: 2",
-            "the file has no key `1` | write one of `listeners`, `upstreams`, `routes`, `include`, `admin`, `trusted_proxies`, `dns_servers`, `timeouts`, `limits`, `headers`, `explain_headers`, `via`, `request_id`, `h1_header_case`, `access_log`, `tracing`, `workers`, `drain_timeout`, `store`, `end`",
+            "the file has no key `1` | write one of `listeners`, `upstreams`, `routes`, `include`, `admin`, `trusted_proxies`, `dns_servers`, `timeouts`, `limits`, `headers`, `explain_headers`, `via`, `request_id`, `h1_header_case`, `access_log`, `access_log_headers`, `tracing`, `workers`, `drain_timeout`, `store`, `end`",
         ),
     ] {
         messages(&format!("{head}{line}\n"), &[message]);

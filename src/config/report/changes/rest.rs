@@ -127,6 +127,7 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
         via.unwrap_or("off").to_owned()
     });
     words.value("request_id", old.request_ids, new.request_ids, word);
+    words.named("access_log_headers", old.logged_headers == new.logged_headers);
     words.value("h1_header_case", old.header_case, new.header_case, word);
     words.named("tracing", old.tracing == new.tracing);
     if words.0.is_empty() && old != new {

@@ -48,7 +48,7 @@ keys! {
         limit: LimitSpec, else "–";
         /// How many requests may be in flight at once. A request that waits in pacing is in flight.
         concurrency: Integer<1, 1_000_000_000>, else "–";
-        /// How `limit` is counted; see the promises below.
+        /// How `limit` is counted. `docs/flow-control.md` says what each algorithm passes at most.
         algorithm: AlgorithmWord = "token_bucket";
         /// How many requests may pass at once: the size of the bucket (`token_bucket` and
         /// `leaky_bucket`).
@@ -103,6 +103,7 @@ keys! {
         /// Decides and counts, but rejects nothing.
         dry_run: bool = false;
         /// Which processes share the count: only this one, or all gateways with the same `store`.
+        /// `cluster` is not for `sliding_log`, `algorithm: pacing`, `warm_up` and `priority`.
         scope: Scope = "process";
         /// How a rule with `scope: cluster` decides while the store fails: each gateway counts its
         /// share of the limit (`local`), the rule admits all requests (`allow`), or it rejects all
@@ -111,7 +112,7 @@ keys! {
         /// How often gateways sync the counts of a rule with `scope: cluster`. Each gateway then
         /// decides at once by the counts that it knows, and together they may admit more than the
         /// limit; `check` prints the bound. Without it, the store decides about every request. Not
-        /// for `concurrency`.
+        /// for `concurrency` and pacing.
         sync_interval: Period<{ 10 * MILLI }, { 60 * SECOND }>, else "–";
     }
 
@@ -174,7 +175,8 @@ keys! {
     }
 
     /// Delays requests so that they start evenly, one interval apart, in the order of arrival.
-    /// Requests that would wait too long are rejected.
+    /// Requests that would wait too long are rejected. A rule with `algorithm: pacing`, which calls
+    /// the rate `limit`, also has `key`, `cost`, `except`, `overrides` and `dry_run`.
     #[cfg_attr(test, schemars(extend("x-instead" = [["key", PACING_RULE], ["cost", PACING_RULE], ["except", PACING_RULE], ["overrides", PACING_RULE], ["dry_run", PACING_RULE]])))]
     struct PacingSpec: "pacing" {
         /// How many starts per time; `100/1s` is one every 10 ms.

@@ -15,7 +15,8 @@ reads it again whenever it changes. Unknown keys, duplicate keys and wrong types
 a column and a hint. One error rejects the whole new file, and the file in force stays.
 
 `flowgate check` prints the routes in their order of matching, what each rule promises, the listeners
-and upstreams, and the settings of the whole file with their defaults.
+and upstreams, and the settings of the whole file with their defaults. [Exact bounds](bounds.md) has the
+promises of all algorithms.
 
 `flowgate schema > gateway.schema.json` writes the schema of the file. With this first line, editors complete and check the keys:
 
@@ -36,25 +37,7 @@ has at most 16 MiB, and aliases may add 500,000 values.
 
 **End the file with the line `end: true`.** If a file is cut short while it is copied, it can be valid YAML
 without half of its routes. Once a file with `end: true` is in force, flowgate rejects a file without it.
-(`end: false` removes this protection.)
-";
-
-const PROMISES: &str = "\
-## What each rule promises
-
-`N` is the limit, `W` its window, and `b` the number of buckets. `flowgate check` prints these bounds with the
-numbers of your rules, and the memory of their keys. [Exact bounds](bounds.md) has more.
-
-| rule | most that passes in any window W |
-|---|---|
-| `token_bucket`, `leaky_bucket` | `burst` at once, and N/W in addition: `burst + N` |
-| `sliding_log` | N, exactly; its log has up to N entries of 16 bytes for each key |
-| `sliding_window` | N in any `W·(1 − 1/b)`; up to 2 N in a whole W |
-| `sliding_window`, `strict: true` | N, exactly |
-| `sliding_counter` | N in each window of the clock; up to 2 N − 1 in some W; N − 1 under saturation |
-| `fixed_window` | N in each window, also of a calendar; up to 2 N across a boundary. With `align: first_request` 2 N − 1, except at the end of the clock's first window, where a replay may begin |
-| `concurrency` | N in flight at every instant |
-| `pacing`, of the route or as an algorithm | starts at least W/N apart: N + 1, or N + n if the last one costs n |
+(`end: false` turns this check off.)
 ";
 
 /// Returns the reference of all keys, as Markdown.
@@ -71,7 +54,7 @@ pub(in crate::config) fn write(vocabulary: &Vocabulary) -> String {
             _ = writeln!(text, "| `{}` | {value} | {default} | {doc} |", key.name);
         }
     }
-    text + "\n" + PROMISES
+    text
 }
 
 fn default(key: &Key) -> String {

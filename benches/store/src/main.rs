@@ -1,5 +1,5 @@
 //! Measures the Redis Cluster client of the crate `redis` while nodes fail and slots move, and
-//! prints the table of CONTRIBUTING.md:
+//! prints the table of README.md:
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/store/Cargo.toml

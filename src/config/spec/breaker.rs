@@ -15,8 +15,8 @@ keys! {
         /// Opens when more than this share of the responses in `window` are failures; with 1, when
         /// all are.
         error_ratio: Part, else "–";
-        /// A response is slow if its header comes later than this after the end of the request's
-        /// body. A slow upload and a wait in pacing do not count.
+        /// A response is slow if flowgate waits longer than this for its header. The request's
+        /// wait in pacing does not count, and neither does the time that its body takes.
         slow_after: Period<1_000, { 24 * HOUR }>, else "–";
         /// Opens when more than this share of the responses in `window` are slow; with 1, when all
         /// are.

@@ -5,6 +5,7 @@ use crate::{
     config::{
         decode::At,
         diagnostics::{Problem, Problems, SourceSpan, Substitutions},
+        plan::Certificates,
         spec::{calendar::Unit, leaf::Name, values::InvalidValue},
         vocabulary::nearest,
     },
@@ -30,6 +31,8 @@ pub(super) struct Compiler {
     pub(super) has_store: bool,
     /// The names of the listeners, and which have TLS.
     pub(super) listeners: Vec<(Arc<str>, bool)>,
+    /// The certificates of those with TLS, if they can be used.
+    pub(super) certificates: Vec<(Arc<str>, Arc<Certificates>)>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// Whether none of the upstreams could be read, which has been reported.

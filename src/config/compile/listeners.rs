@@ -139,6 +139,7 @@ impl Compiler {
             path.strip_prefix(folder).unwrap_or(path).to_owned()
         };
         let certificates = named.iter().map(path).collect();
+        self.certificates.extend(tls.iter().map(|tls| (Arc::clone(&name), Arc::clone(tls))));
         let own = &spec.trusted_proxies;
         let trusted_proxies = own.is_written().then(|| own.plain(|network| network.0));
         let proxy_protocol = spec.proxy_protocol.is_true();

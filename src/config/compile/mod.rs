@@ -5,6 +5,7 @@ mod actions;
 mod admin;
 mod algorithm;
 mod bypasses;
+mod certificates;
 mod clients;
 mod compiler;
 mod conditions;

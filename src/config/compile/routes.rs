@@ -53,6 +53,7 @@ impl Compiler {
             let plan = self.route(at, action, words, (limits, files));
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 self.circle(&plan, &matcher, span);
+                self.uncovered_host(&matcher, span);
                 self.no_bodies(body_limit.filter(|_| takes_bodies(&matcher)));
                 plans.push(plan);
                 matchers.push(matcher);

@@ -86,6 +86,8 @@ lints! {
     AccessForNobody = "access-for-nobody",
     /// An address that is allowed and denied.
     AllowedAndDenied = "allowed-and-denied",
+    /// A route for a host that no certificate of its listeners names.
+    HostWithoutCertificate = "host-without-certificate",
     /// A certificate without a name.
     CertificateWithoutName = "certificate-without-name",
     /// A certificate that is no longer, or not yet, valid.

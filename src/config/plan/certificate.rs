@@ -64,6 +64,11 @@ impl Certificates {
         index(server_name) == index(host)
     }
 
+    /// Returns whether one of them is for the host, or for each host of the wildcard.
+    pub(in crate::config) fn cover(&self, host: &str) -> bool {
+        self.position(host).is_some()
+    }
+
     /// Returns all certificates, in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = &Certificate> {
         self.list.iter()

@@ -270,6 +270,50 @@ fn a_certificate_that_ends_before_it_begins_is_warned_of_at_any_time() {
 }
 
 #[test]
+fn a_host_that_no_certificate_names_is_warned_of() {
+    let folder = Folder::new();
+    folder.certificate("a", &["a.example.com", "*.b.example.com"]);
+    let found = |certificates: &str, route: &str| -> Vec<String> {
+        let text = format!(
+            "listeners:\n  - {{ name: web, listen: 127.0.0.1:0 }}\n  \
+             - {{ name: tls, listen: 127.0.0.1:0, tls: {{ certificates: {certificates} }} }}\n\
+             routes: [{{ name: r, match: {{ {route} }}, respond: 204 }}]\n"
+        );
+        let plan = read(&folder.write(&text)).unwrap();
+        let warnings = plan.warnings_at(Instant::from_nanos(1_000_000_000_000_000_000));
+        warnings.list().map(|diagnostic| diagnostic.message.to_owned()).collect()
+    };
+    let own = "[{ cert: a.pem, key: a.key }]";
+    for covered in [
+        "path: /",
+        "host: a.example.com",
+        "host: [x.b.example.com, '*.b.example.com']",
+        "host: c.example.com, listener: web",
+        "host: [192.0.2.1, '[2001:db8::1]']",
+    ] {
+        assert_eq!(found(own, covered), Vec::<String>::new(), "{covered}");
+    }
+    for (route, host) in [
+        ("host: c.example.com", "c.example.com"),
+        ("host: [a.example.com, b.example.com]", "b.example.com"),
+        ("host: y.x.b.example.com, listener: [web, tls]", "y.x.b.example.com"),
+        ("host: '*.example.com'", "*.example.com"),
+    ] {
+        assert_eq!(found(own, route), [format!("no certificate names the host `{host}`")]);
+    }
+    folder.certificate("c", &["c.example.com"]);
+    let both = "[{ cert: a.pem, key: a.key }, { cert: c.pem, key: c.key }]";
+    assert_eq!(found(both, "host: c.example.com"), Vec::<String>::new());
+    folder.certificate("trial", &["localhost"]);
+    let trial = "[{ cert: trial.pem, key: trial.key }]";
+    assert_eq!(found(trial, "host: c.example.com"), Vec::<String>::new());
+    // That it has no name is said already.
+    folder.certificate("none", &[]);
+    let none = "[{ cert: none.pem, key: none.key }]";
+    assert_eq!(found(none, "host: c.example.com"), ["the certificate names no host"]);
+}
+
+#[test]
 fn a_private_key_never_reaches_a_log() {
     let folder = Folder::new();
     folder.certificate("a", &["a.example.com"]);

@@ -1,0 +1,46 @@
+//! Hosts of routes for which no listener has a certificate.
+
+use super::compiler::Compiler;
+use crate::{
+    config::{
+        diagnostics::{Lint, Problem, SourceSpan, quoted},
+        plan::Certificates,
+    },
+    route::{HostPattern, Matcher},
+};
+use std::net::IpAddr;
+
+impl Compiler {
+    /// Warns of the first host of the route at `span` that clients of TLS cannot verify: none of the
+    /// certificates of the route's listeners names it.
+    pub(super) fn uncovered_host(&mut self, matcher: &Matcher, span: SourceSpan) {
+        let takes = |name| matcher.listeners.is_empty() || matcher.listeners.contains(name);
+        let named = |certificates: &&_| has_names(certificates);
+        let of_route = self.certificates.iter().filter(|(name, _)| takes(name));
+        let all: Vec<_> = of_route.map(|(_, certificates)| &**certificates).filter(named).collect();
+        let is_covered = |host: &str| all.iter().any(|certificates| certificates.cover(host));
+        let names = matcher.hosts.iter().map(HostPattern::to_string);
+        let mut hosts = names.filter(|host| !is_address(host));
+        let found = hosts.find(|host| !all.is_empty() && !is_covered(host));
+        if let Some(host) = found {
+            let message = format!("no certificate names the host {}", quoted(&host));
+            self.warn(
+                Problem::warning(Lint::HostWithoutCertificate, span, message)
+                    .label("clients that use `https` get another host's certificate")
+                    .help("write a certificate for it in `tls` of the listener; if its clients use `http` alone, write `listener` here"),
+            );
+        }
+    }
+}
+
+/// Reports whether at least one is for a host. Those without a name are a warning of their own, and
+/// those for `localhost` are for a trial.
+fn has_names(certificates: &Certificates) -> bool {
+    let mut names = certificates.iter().flat_map(|certificate| &certificate.names);
+    names.any(|name| name != "localhost")
+}
+
+/// Reports whether a host is an address, which certificates name in another way.
+fn is_address(host: &str) -> bool {
+    host.starts_with('[') || host.parse::<IpAddr>().is_ok()
+}

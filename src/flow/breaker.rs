@@ -17,7 +17,8 @@
 //! ```
 //!
 //! A ratio of 1 counts as exceeded by all. An answer is slow if its head came later than
-//! `slow.after` from the request's start; a wait for the start does not count.
+//! `slow.after` from the request's start. A wait for the start does not count, and neither does
+//! the time that the request's body takes.
 //!
 //! If another slot rejects a probe, nothing is charged and it leaves no trace. Each transition
 //! begins a **generation**, and a request counts only in the one that admitted it: only probes
@@ -71,7 +72,8 @@ pub struct Config {
 /// What a slow answer is, and how many are too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slow {
-    /// The longest time from a request's start that is not slow.
+    /// The longest time from a request's start that is not slow, without the time that its body
+    /// takes.
     pub after: Duration,
     /// The largest part that may be slow.
     pub ratio: Ratio,

@@ -19,6 +19,7 @@ use super::{
     statistic::{Observation, Totals},
     time::{Instant, WallOffset},
 };
+use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A route's chain, shared by its requests and kept over edits.
@@ -224,14 +225,15 @@ impl Permit {
         self.charged.held.iter().any(HeldSlot::awaits_answer)
     }
 
-    /// Records the answer when its head is known, before the last byte is sent. Returns the
-    /// breaker's transition.
-    pub fn answered(&mut self, outcome: Outcome) -> Option<Transition> {
+    /// Records the answer when its head is known, before the last byte is sent. The request's body
+    /// took as long as `uploading`, which does not make the answer slow. Returns the breaker's
+    /// transition.
+    pub fn answered(&mut self, outcome: Outcome, uploading: Duration) -> Option<Transition> {
         if !self.awaits_answer() {
             return None;
         }
         let Charged { start, held, .. } = &mut self.charged;
-        self.gate.lock().answer(*start, held, outcome)
+        self.gate.lock().answer(*start + uploading, held, outcome)
     }
 
     /// Ends the request as cancelled by a client that left at `now`. If it still waited for its start,
@@ -271,7 +273,6 @@ mod tests {
         },
         timeline::{Timeline, check, keyed, one, paced, rate, rule},
     };
-    use core::time::Duration;
 
     fn bucket(count: u64, burst: u64) -> Algorithm {
         Algorithm::TokenBucket(token_bucket::Config { rate: rate(count, 1000), burst })

@@ -303,11 +303,11 @@ impl Trial {
         self.record.take()
     }
 
-    /// Says how the request is answered, when that is known.
-    pub fn answered(&mut self, outcome: Outcome) {
+    /// Says how the request is answered, when that is known, and how long its body took.
+    pub fn answered(&mut self, outcome: Outcome, uploading: Duration) {
         if let Some(permit) = &mut self.permit {
             // A breaker that is not in force has no message.
-            let _transition = permit.answered(outcome);
+            let _transition = permit.answered(outcome, uploading);
         }
     }
 

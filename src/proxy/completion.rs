@@ -3,7 +3,10 @@
 
 use crate::http1::FieldList;
 use crate::proxy::{
-    body::{early_end::EarlyEnd, upload},
+    body::{
+        early_end::EarlyEnd,
+        upload::{self, Upload},
+    },
     log_entry::{End, LogEntry},
     message::request_id::RequestId,
     peer::Peer,
@@ -29,6 +32,7 @@ use bytes::Bytes;
 use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
+    time::Duration,
 };
 use http::{Method, StatusCode, Version};
 use http_body::{Frame, SizeHint};
@@ -51,6 +55,8 @@ pub(crate) struct Completion {
     pub(crate) shown_keys: Option<Box<ShownKeys>>,
     /// The connection that the upstream's answer comes over.
     pub(crate) lease: Option<Lease>,
+    /// The request's body, once it may be sent, if it has one.
+    pub(crate) upload: Option<Arc<Upload>>,
     /// What the request holds of rules that gateways share.
     pub(crate) held: Option<Box<Held>>,
     pub(crate) method: Method,
@@ -105,6 +111,7 @@ impl Completion {
             trial: None,
             shown_keys: None,
             lease: None,
+            upload: None,
             held: None,
             method: Method::GET,
             version: Version::HTTP_11,
@@ -175,12 +182,14 @@ impl Completion {
         }
         let now = self.peer.read_clock();
         self.answered_at = Some(now);
+        let upload = self.upload.as_deref();
+        let uploading = || upload.map_or(Duration::ZERO, |upload| upload.duration(now));
         if let Some(trial) = &mut self.trial {
-            trial.answered(outcome(status, now));
+            trial.answered(outcome(status, now), uploading());
         }
         let permit = self.permit.as_mut().filter(|permit| permit.awaits_answer());
         if let Some(permit) = permit {
-            let turn = permit.answered(outcome(status, now));
+            let turn = permit.answered(outcome(status, now), uploading());
             self.log(turn);
         }
     }
@@ -193,11 +202,11 @@ impl Completion {
             entry.clear_upstream();
         }
         if let Some(permit) = &mut self.permit {
-            let turn = permit.answered(Outcome::Cancelled);
+            let turn = permit.answered(Outcome::Cancelled, Duration::ZERO);
             self.log(turn);
         }
         if let Some(trial) = &mut self.trial {
-            trial.answered(Outcome::Cancelled);
+            trial.answered(Outcome::Cancelled, Duration::ZERO);
         }
     }
 

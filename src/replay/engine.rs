@@ -279,8 +279,9 @@ impl Engine {
         while let Some(mut next) = self.due.peek_mut().filter(|next| next.0.at <= until) {
             if let Some((status, end)) = next.0.answer {
                 let Reverse(due) = &mut *next;
-                due.permit
-                    .answered(status.map_or(Outcome::Cancelled, |status| answer(status, due.at)));
+                let outcome = status.map_or(Outcome::Cancelled, |status| answer(status, due.at));
+                // The log does not say how long the body took.
+                due.permit.answered(outcome, Duration::ZERO);
                 due.answer = None;
                 due.at = end.max(due.at);
             } else {

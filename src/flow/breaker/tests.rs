@@ -308,9 +308,9 @@ fn an_answer_is_judged_when_it_begins_and_not_again_at_its_end() {
         let (mut permit, turn) = enter(&gate, at(1));
         assert_eq!(turn, None);
         assert!(permit.awaits_answer());
-        assert_eq!(permit.answered(Outcome::Success { at: at(2) }), None);
+        assert_eq!(permit.answered(Outcome::Success { at: at(2) }, Duration::ZERO), None);
         assert!(!permit.awaits_answer());
-        assert_eq!(permit.answered(Outcome::Failure { at: at(2) }), None);
+        assert_eq!(permit.answered(Outcome::Failure { at: at(2) }, Duration::ZERO), None);
         assert_eq!(permit.finish(Outcome::Failure { at: at(3) }), None);
     }
     let seen = gate.observe(at(3));
@@ -331,7 +331,7 @@ fn each_transition_is_returned_once_to_the_request_that_caused_it() {
     let (mut first, turn) = enter(&gate, at(51));
     let (second, none) = enter(&gate, at(51));
     assert_eq!((turn.map(|transition| transition.to), none), (Some(Phase::HalfOpen), None));
-    assert_eq!(first.answered(Outcome::Success { at: at(52) }), None);
+    assert_eq!(first.answered(Outcome::Success { at: at(52) }, Duration::ZERO), None);
     let closed = second.finish(Outcome::Success { at: at(53) }).expect("it closes");
     assert_eq!(closed.to_string(), "closed: 2 probes were good");
     let seen = gate.observe(at(53)).rules[0].breaker.expect("a breaker");

@@ -211,7 +211,7 @@ impl Body for RequestBody {
                 frame
             }
             Poll::Pending => {
-                body.upload.set(upload::AWAITED);
+                body.upload.wait(&body.clock);
                 if body.expectation.is_some() {
                     body.ask();
                 }

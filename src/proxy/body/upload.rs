@@ -1,8 +1,11 @@
 //! How far a request's body has come on its way to the upstream.
 
-use crate::flow::Instant;
 use crate::proxy::timeouts::{atomic_instant::AtomicInstant, timeout::Timeout};
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use crate::{clock::Clock, flow::Instant};
+use core::{
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 use tokio::sync::Notify;
 
 /// The upstream has yet to take what the client sent.
@@ -31,6 +34,8 @@ pub(crate) struct Upload {
     pub(crate) is_declared: bool,
     bytes: AtomicU64,
     state: AtomicU8,
+    /// When its first part was asked for.
+    begun: AtomicInstant,
     /// When its last part was taken to be sent on.
     taken: AtomicInstant,
     /// Notified when it is read no more, in HTTP/2.
@@ -57,6 +62,17 @@ impl Upload {
     pub(crate) fn taken(&self) -> Option<Instant> {
         self.taken.get()
     }
+
+    /// Returns how long the body has taken until `now`: to its end, or to the last part that the
+    /// server took if the server is behind.
+    pub(crate) fn duration(&self, now: Instant) -> Duration {
+        let Some(begun) = self.begun.get() else { return Duration::ZERO };
+        let end = match self.state() {
+            DONE | UNDER_WAY => self.taken().unwrap_or(begun),
+            _ => now,
+        };
+        end.since(begun)
+    }
 }
 
 impl Upload {
@@ -65,8 +81,19 @@ impl Upload {
         Self { is_declared, ..Self::default() }
     }
 
+    /// Notes that the client's next part is waited for.
+    pub(crate) fn wait(&self, clock: &Clock) {
+        self.set(AWAITED);
+        if !self.begun.is_set() {
+            self.begun.set(clock.now());
+        }
+    }
+
     /// Notes that a part was taken at `now`.
     pub(crate) fn take_at(&self, now: Instant) {
+        if !self.begun.is_set() {
+            self.begun.set(now);
+        }
         self.taken.set(now);
     }
 

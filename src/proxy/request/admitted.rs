@@ -86,6 +86,7 @@ impl AdmittedRequest {
         let is_grpc = content_type.as_ref().is_some_and(|value| is_grpc(value.as_bytes()));
         let (deadline, is_clients_deadline) = self.deadline(is_grpc);
         self.identify();
+        self.completion.upload = self.request.as_ref().and_then(|sent| sent.body().upload());
         if self.completion.entry.is_some() {
             self.note_sent();
         }

@@ -61,6 +61,59 @@ async fn the_first_byte_timeout_begins_at_the_end_of_the_upload() {
     }
 }
 
+/// One response that comes later than 2 s opens the breaker.
+const SLOW_AFTER_2S: &str = ", timeouts: { idle: 40s, first_byte: 40s }, \
+     breaker: { slow_after: 2s, slow_ratio: 0, min_requests: 1, window: 1m, open_for: 1h }";
+
+fn is_open(proxy: &TestProxy) -> bool {
+    let observation = proxy.worker.live.load().routes[0].gate.observe(proxy.now());
+    observation.rules[0].breaker.expect("a breaker").opened > 0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_counts_no_time_that_an_upload_takes() {
+    for (upload, pause, opens) in [(30, 0, false), (30, 1, false), (30, 3, true), (0, 3, true)] {
+        let mut proxy = TestProxy::new(SLOW_AFTER_2S);
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab").await;
+        let upstream = proxy.upstream.recv().await.expect("a connection");
+        let answering = answer_later(&proxy, upstream, pause);
+        proxy.pass(secs(upload)).await;
+        client.send("cd").await;
+        assert_eq!(client.status().await, Some(204));
+        answering.await.expect("no panic");
+        assert_eq!(is_open(&proxy), opens, "{upload} s, then {pause} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_takes_no_response_before_the_end_of_a_slow_upload_for_slow() {
+    for answer in ["HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n", ""] {
+        let mut proxy = TestProxy::new(SLOW_AFTER_2S);
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab").await;
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        proxy.pass(secs(30)).await;
+        upstream.write_all(answer.as_bytes()).await.expect("sent");
+        drop(upstream);
+        let status = if answer.is_empty() { 502 } else { 403 };
+        assert_eq!(client.status().await, Some(status));
+        assert!(!is_open(&proxy), "after {status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_takes_a_server_that_stops_reading_an_upload_for_slow() {
+    let mut proxy = TestProxy::new(SLOW_AFTER_2S);
+    let Flood { mut reader, sending, upstream, .. } = Flood::begin(&mut proxy).await;
+    let head = read_head(&mut reader).await.expect("an answer");
+    assert!(head.starts_with("HTTP/1.1 504 "), "{head}");
+    assert!(is_open(&proxy));
+    sending.abort();
+    drop(upstream);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_slow_beyond_the_whole_requests_timeout_is_to_blame() {
     // One failed request would open the breaker.

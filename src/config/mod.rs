@@ -62,7 +62,7 @@ pub use scenario::{
 };
 pub use snapshot::{
     ClaimSource, Claims, KeySource, Members, RequestContext, Route, RouteRule, RuleSync, Server,
-    Shared, Snapshot, Unrouted, Upstream, is_served, outcome,
+    Shared, Snapshot, Unrouted, Upstream, is_served, outcome, rejected_path,
 };
 pub use spec::{
     AccessLog, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError, ParentTraces,

@@ -7,7 +7,10 @@ use super::{
     shared::{Local, Seeds},
 };
 use crate::{
-    config::{Action, Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted},
+    config::{
+        Action, Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted,
+        rejected_path,
+    },
     flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId},
     http1::Fields,
     route::{Identity, Target, client_ip, fingerprint_text, normal_path},
@@ -51,7 +54,7 @@ impl Question {
         let index = match snapshot.find_index(&target, written) {
             Ok(index) => index,
             Err(Unrouted::NoRoute) => return Ok(said.answered(404, "no route matches")),
-            Err(Unrouted::Path(why)) => return Ok(said.answered(400, why)),
+            Err(Unrouted::Path(why)) => return Ok(said.answered(400, &rejected_path(why))),
         };
         said.route = Some(route_view(snapshot, &target, index));
         let route = &snapshot.routes[index];

@@ -179,6 +179,14 @@ fn the_server_is_named_where_chance_does_not_decide() {
 }
 
 #[test]
+fn a_path_that_is_rejected_has_the_setting_that_lets_it_pass() {
+    let live = live("  - { name: all, match: { path_prefix: / }, upstream: app }");
+    let said = explain(&live, &question("/a/../b"), &seeds(None));
+    let note = "the path has a `..` segment; `relaxed_path: true` of a route lets it pass";
+    assert_eq!((said.status, &*said.notes), (Some(400), &[note.to_owned()][..]));
+}
+
+#[test]
 fn a_wait_is_said_and_a_breaker_is_shown() {
     let live = live(
         "  - name: all

@@ -141,7 +141,7 @@ pub fn dangerous_path(path: &str) -> Option<&'static str> {
             _ => {}
         }
     }
-    path.split('/').any(has_dot_segment).then_some("a dot segment")
+    path.split('/').find_map(dots)
 }
 
 /// Returns whether `text` is an escape such as `%u0061`, which Jetty 9 and IIS decode. It is none by
@@ -150,9 +150,9 @@ fn is_unicode_escape(text: &[u8]) -> bool {
     matches!(text, [b'%', b'u' | b'U', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Returns whether `segment`, or a part of it between encoded slashes or semicolons (which some
-/// servers cut off as parameters), is `..`, or whether such a part is `.`.
-fn has_dot_segment(segment: &str) -> bool {
+/// Says that `segment`, or a part of it between encoded slashes or semicolons (which some servers
+/// cut off as parameters), is `..`, or that such a part is `.`.
+fn dots(segment: &str) -> Option<&'static str> {
     let mut dots = 0;
     let mut length = 0;
     let mut parts = 0;
@@ -164,14 +164,14 @@ fn has_dot_segment(segment: &str) -> bool {
             continue;
         }
         if dots == length && length == 2 {
-            return true;
+            return Some("a `..` segment");
         }
         single |= dots == length && length == 1;
         parts += 1;
         dots = 0;
         length = 0;
     }
-    single && parts > 1
+    (single && parts > 1).then_some("a `.` beside an encoded slash or `;`")
 }
 
 #[cfg(test)]
@@ -281,6 +281,7 @@ mod tests {
 
     #[test]
     fn paths_that_servers_read_differently_are_dangerous() {
+        const BESIDE: &str = "a `.` beside an encoded slash or `;`";
         for (path, expected) in [
             ("/", None),
             ("/a/b.c/..d/e../...", None),
@@ -304,22 +305,22 @@ mod tests {
             ("/%u00zz", None),
             ("/%u006", None),
             ("/a\tb", Some("a control character")),
-            ("/a/..", Some("a dot segment")),
-            ("/a/../b", Some("a dot segment")),
-            ("/public%2f..%2fadmin", Some("a dot segment")),
-            ("/public/..%2fadmin", Some("a dot segment")),
-            ("/public%2F../admin", Some("a dot segment")),
-            ("/a%2f.%2fb", Some("a dot segment")),
-            ("/a/.%2fb", Some("a dot segment")),
-            ("/a/.;x/b", Some("a dot segment")),
-            ("/a/;./b", Some("a dot segment")),
-            ("/a/%2e%2E/b", Some("a dot segment")),
-            ("/a/.%2e", Some("a dot segment")),
-            ("/a/..;/b", Some("a dot segment")),
-            ("/a/..;x=1/b", Some("a dot segment")),
-            ("/a/..%3bx/b", Some("a dot segment")),
-            ("/a/;../b", Some("a dot segment")),
-            ("..", Some("a dot segment")),
+            ("/a/..", Some("a `..` segment")),
+            ("/a/../b", Some("a `..` segment")),
+            ("/public%2f..%2fadmin", Some("a `..` segment")),
+            ("/public/..%2fadmin", Some("a `..` segment")),
+            ("/public%2F../admin", Some("a `..` segment")),
+            ("/a%2f.%2fb", Some(BESIDE)),
+            ("/a/.%2fb", Some(BESIDE)),
+            ("/a/.;x/b", Some(BESIDE)),
+            ("/a/;./b", Some(BESIDE)),
+            ("/a/%2e%2E/b", Some("a `..` segment")),
+            ("/a/.%2e", Some("a `..` segment")),
+            ("/a/..;/b", Some("a `..` segment")),
+            ("/a/..;x=1/b", Some("a `..` segment")),
+            ("/a/..%3bx/b", Some("a `..` segment")),
+            ("/a/;../b", Some("a `..` segment")),
+            ("..", Some("a `..` segment")),
         ] {
             assert_eq!(dangerous_path(path), expected, "{path}");
         }

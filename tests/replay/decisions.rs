@@ -240,7 +240,7 @@ fn the_table_finds_the_route_unless_the_line_or_a_flag_names_it() {
         (None, None, Some("no route matches")),
         (Some("a"), Some("rejected"), None),
         (None, None, Some("no route has this name")),
-        (None, None, Some("a dot segment")),
+        (None, None, Some("a `..` segment")),
         (None, None, Some("no host has this name")),
         (None, None, Some("the method is not served")),
     ];

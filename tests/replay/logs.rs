@@ -183,7 +183,7 @@ fn a_log_that_nginx_wrote_is_reported_on() {
     for part in [
         "25 arrivals in 3s 666ms 666us 666ns, 2026-11-21 11:17:00 to 11:17:03 UTC\n",
         "1 reached no rule: a backslash",
-        "3 reached no rule: a dot segment",
+        "3 reached no rule: a `..` segment",
         "1 reached no rule: the method is not served",
         "offered 7, passed 5 (71.4 %), delayed 0 (0.0 %), rejected 2 (28.6 %: rate 2)",
         "3 in 1s, at most 6 promised; until 11:17:00.111, 192.0.2.4",

@@ -26,6 +26,11 @@ pub enum Unrouted {
     Path(&'static str),
 }
 
+/// Says what a path has that flowgate rejects, and which setting lets it pass.
+pub fn rejected_path(why: &str) -> String {
+    format!("the path has {why}; `relaxed_path: true` of a route lets it pass")
+}
+
 impl Snapshot {
     /// Finds the route of a request whose path was received as `path`; `target` has it in its
     /// [`normal_path`](crate::route::normal_path) form.

@@ -9,7 +9,7 @@ mod whole;
 
 pub use claim::{Claims, KeySource, RequestContext, is_served, outcome};
 pub use claim_source::ClaimSource;
-pub use find::Unrouted;
+pub use find::{Unrouted, rejected_path};
 pub use route::{Route, RouteRule, RuleSync, Shared};
 pub(in crate::config) use upstream::Names;
 pub use upstream::{Members, Server, Upstream};

@@ -2,7 +2,7 @@
 //! route is the one that decides the limit and the `Host` that is sent on.
 
 use crate::{
-    config::{Limits, is_served},
+    config::{Limits, is_served, rejected_path},
     meter::HttpRejection,
     route::canonical_host,
 };
@@ -70,10 +70,7 @@ impl Invalid {
     /// Says what was rejected, and which setting changes it.
     pub(crate) fn detail(self) -> Cow<'static, str> {
         match self.kind {
-            HttpRejection::Path => {
-                let why = self.why;
-                format!("the path has {why}; `relaxed_path: true` of a route lets it pass").into()
-            }
+            HttpRejection::Path => rejected_path(self.why).into(),
             HttpRejection::Connections
             | HttpRejection::Malformed
             | HttpRejection::TooLarge

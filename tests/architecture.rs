@@ -79,7 +79,7 @@ const LAYERS: &[Layer] = &[
             "rejections",
         ],
     ),
-    io("explain", &["flow", "http1", "route", "config", "proxy"]),
+    io("explain", &["flow", "http1", "route", "health", "config", "proxy"]),
     io(
         "admin",
         &[

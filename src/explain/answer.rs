@@ -152,6 +152,9 @@ pub struct UpstreamView {
     pub server: Option<String>,
     /// Why that one, or how one is picked.
     pub because: String,
+    /// How many of its servers are healthy; absent from an older gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy: Option<usize>,
     /// The first 16 servers.
     pub servers: Vec<ServerView>,
 }

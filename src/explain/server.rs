@@ -21,10 +21,12 @@ pub(super) fn next(upstream: &Upstream, target: &Target<'_>, client: IpAddr) -> 
         health: server.health.word().to_owned(),
         in_flight: server.in_flight.load(Relaxed),
     });
+    let healthy = members.servers.iter().filter(|server| server.health.is_healthy());
     UpstreamView {
         name: upstream.name.to_string(),
         server: place.and_then(address),
         because: because.to_owned(),
+        healthy: Some(healthy.count()),
         servers: servers.collect(),
     }
 }
@@ -38,6 +40,9 @@ fn pick(
     let servers = &members.servers;
     if servers.len() == 1 {
         return (Some(0), "the only server");
+    }
+    if servers.is_empty() {
+        return (None, "no address of one is known");
     }
     if servers.iter().all(|server| server.health.is_out()) {
         return (None, "none gets requests now, so one is tried");

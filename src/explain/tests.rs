@@ -7,6 +7,7 @@ use super::{
 use crate::{
     config::{self, Live},
     flow::{Claim, Instant, Key},
+    health::ServerFailure,
     route::Seed,
 };
 use core::time::Duration;
@@ -176,6 +177,20 @@ fn the_server_is_named_where_chance_does_not_decide() {
         (0..40).filter_map(|key| keyed(&key.to_string())).collect();
     assert_eq!(owners.len(), 2, "{owners:?}");
     assert_eq!(server(&question("/keyed")), None, "no key");
+}
+
+#[test]
+fn a_request_that_no_healthy_server_can_take_is_not_said_to_pass() {
+    let live = live("  - { name: all, match: { path_prefix: / }, upstream: app }");
+    let said = || explain(&live, &question("/"), &seeds(None)).to_string();
+    assert!(said().ends_with("→ passed\n"), "{}", said());
+    let snapshot = live.load();
+    let upstream = &snapshot.upstreams[0];
+    let ejection = &upstream.options.ejection;
+    let health = &upstream.servers()[0].health;
+    health.failed(NOW, ServerFailure::Connect, ejection, || (0, 1));
+    assert!(said().contains("127.0.0.1:9000  unreachable, 0 in flight\n"), "{}", said());
+    assert!(said().ends_with("→ passed by the rules; no server is healthy\n"), "{}", said());
 }
 
 #[test]

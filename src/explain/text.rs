@@ -47,14 +47,29 @@ impl Explanation {
                     None => writeln!(f),
                 }
             }
-            ExpectedDecision::Delayed => writeln!(f, "→ passed after {}", spelled(self.wait_ms)),
+            ExpectedDecision::Delayed => {
+                writeln!(f, "→ passed after {}{}", spelled(self.wait_ms), self.obstacle())
+            }
             ExpectedDecision::NotAsked => {
                 writeln!(f, "→ answered with {}", self.status.unwrap_or_default())
             }
             ExpectedDecision::Undecided => {
-                writeln!(f, "→ passed by the rules of this gateway; the store was not asked")
+                writeln!(
+                    f,
+                    "→ passed by the rules of this gateway; the store was not asked{}",
+                    self.obstacle()
+                )
             }
-            ExpectedDecision::Passed => writeln!(f, "→ passed"),
+            ExpectedDecision::Passed if self.obstacle().is_empty() => writeln!(f, "→ passed"),
+            ExpectedDecision::Passed => writeln!(f, "→ passed by the rules{}", self.obstacle()),
+        }
+    }
+
+    /// Says why a request that the rules pass may get no answer.
+    fn obstacle(&self) -> &'static str {
+        match &self.upstream {
+            Some(UpstreamView { healthy: Some(0), .. }) => "; no server is healthy",
+            Some(_) | None => "",
         }
     }
 }
@@ -86,7 +101,7 @@ impl Display for RuleView {
             write!(f, ", wait {}", spelled(self.wait_ms))?;
         }
         if let Some(reset) = self.reset_ms.filter(|reset| *reset > 0.0) {
-            write!(f, ", unused after {}", spelled(reset))?;
+            write!(f, ", all free again in {}", spelled(reset))?;
         }
         if let Some(note) = &self.note {
             write!(f, "; {note}")?;

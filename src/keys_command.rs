@@ -3,6 +3,7 @@
 use crate::{
     admin_client::{AdminClient, AdminOptions, ClientError, run},
     cli::{Format, GrantOptions, KeysOptions, ResetOptions},
+    route::key_words,
 };
 use bytes::Bytes;
 use http::Method;
@@ -180,7 +181,7 @@ fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) ->
     let dry_run = if rule.dry_run { " in dry run" } else { "" };
     write!(out, "{route}/{name}{when}  {algorithm}{dry_run}, limit {limit}")?;
     if let Some(key) = &rule.key {
-        write!(out, " for each {key}")?;
+        write!(out, " for each {}", key_words(key))?;
     }
     match (rule.in_store, rule.used, live) {
         (true, _, _) => {

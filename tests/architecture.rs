@@ -109,7 +109,7 @@ const LAYERS: &[Layer] = &[
     ),
     io("top", &["admin", "admin_client", "cli", "clock"]),
     io("explain_command", &["admin_client", "cli", "explain", "rejections"]),
-    io("keys_command", &["admin_client", "cli"]),
+    io("keys_command", &["route", "admin_client", "cli"]),
     io("check", &["config", "certs", "clock", "access_log", "cli"]),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
     io("gateway", EVERY_LAYER),

@@ -1,6 +1,7 @@
 //! An explanation as text, for a terminal.
 
 use super::answer::{ExpectedDecision, Explanation, RuleView, UpstreamView};
+use crate::route::key_words;
 use core::{
     fmt::{self, Display, Formatter},
     time::Duration,
@@ -82,7 +83,7 @@ impl Display for RuleView {
         }
         write!(f, "  {}", self.algorithm)?;
         if let Some(key) = &self.key {
-            write!(f, "  {key}")?;
+            write!(f, "  {}", key_words(key))?;
         }
         if let Some(value) = &self.value {
             write!(f, " = {}", value.escape_debug())?;

@@ -8,7 +8,7 @@ use crate::{
         spec::{OnMissing, OnStoreError, word},
     },
     flow::{Algorithm, Keyed, Rule, breaker},
-    route::OnDuplicate,
+    route::{OnDuplicate, key_words},
 };
 use bytesize::ByteSize;
 use ipnet::IpNet;
@@ -251,9 +251,12 @@ fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
         OnDuplicate::Last => "; of several values: the last",
         OnDuplicate::Reject => "",
     };
+    let summary =
+        if rule.algorithm.is_remembered() { ", with what replaced keys used" } else { "" };
     format!(
-        "for each {}: at most {} keys, {each} bytes each; {most:.1} in all, with what evicted keys used{missing}{duplicate}",
-        keyed.by, keyed.max_keys
+        "for each {}: at most {} keys, {each} bytes each; {most:.1} in all{summary}{missing}{duplicate}",
+        key_words(&keyed.by),
+        keyed.max_keys
     )
 }
 

@@ -68,8 +68,8 @@ fn what_differs_of_a_kept_rule_is_listed_beside_its_promise() {
         (
             "key: client_ip, max_keys: 100",
             "key: client_ip, max_keys: 200",
-            "; for each client_ip/64: at most 100 keys",
-            "; for each client_ip/64: at most 200 keys",
+            "; for each client_ip (IPv6: /64): at most 100 keys",
+            "; for each client_ip (IPv6: /64): at most 200 keys",
         ),
         (
             "key: 'header:x-a'",

@@ -139,6 +139,7 @@ fn a_description_says_what_each_rule_promises() {
       - { name: thirds, algorithm: sliding_window, limit: 32/1s, buckets: 3 }
       - { name: window, algorithm: fixed_window, limit: 40/1s, align: first_request, cost: { POST: 5 } }
       - { name: in-flight, concurrency: 64, except: { method: OPTIONS } }
+      - { name: in-flight-each, concurrency: 6, key: client_ip, max_keys: 10 }
       - { name: even, algorithm: pacing, limit: 50/1s, max_wait: 100ms, key: client_ip, max_keys: 10, cost: 2, dry_run: true, overrides: [{ when: { method: PUT }, limit: 5/1s }] }
     pacing: { rate: 100/1s, max_queue: 10 }
 ",
@@ -156,9 +157,9 @@ in the order in which they match
   r  /* → app
     bucket  token_bucket 100/1m, burst 100: at most 100 at once, 200 in any 1m
     ring  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
-      for each client_ip/64: at most 1000 keys, {per_key} bytes each; {:.1} in all, with what evicted keys used
+      for each client_ip (IPv6: /64): at most 1000 keys, {per_key} bytes each; {:.1} in all, with what replaced keys used
     lender  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
-      for each client_ip/64: at most 1000 keys, {lent} bytes each; {:.1} in all, with what evicted keys used
+      for each client_ip (IPv6: /64): at most 1000 keys, {lent} bytes each; {:.1} in all, with what replaced keys used
       requests with header:x-p borrow from windows to come, and wait up to 500ms
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
       dry run: counts, rejects nothing
@@ -167,12 +168,14 @@ in the order in which they match
       cost: POST 5, else 1
     in-flight  concurrency 64: at most 64 in flight at any instant
       exempt: method=OPTIONS
+    in-flight-each  concurrency 6: at most 6 in flight at any instant
+      for each client_ip (IPv6: /64): at most 10 keys, 40 bytes each; 3.0 KiB in all
       even when method=PUT  pacing 5/1s: starts at least 200ms apart; waits up to 100ms, 1 at most
-      for each client_ip/64: at most 10 keys, 200 bytes each; 47.0 KiB in all, with what evicted keys used
+      for each client_ip (IPv6: /64): at most 10 keys, 200 bytes each; 47.0 KiB in all, with what replaced keys used
       cost: else 2
       dry run: counts, rejects nothing
     even  pacing 50/1s: starts at least 20ms apart; waits up to 100ms, 5 at most
-      for each client_ip/64: at most 10 keys, 248 bytes each; 50.6 KiB in all, with what evicted keys used
+      for each client_ip (IPv6: /64): at most 10 keys, 248 bytes each; 50.6 KiB in all, with what replaced keys used
       cost: else 2
       dry run: counts, rejects nothing
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most

@@ -137,7 +137,7 @@ impl Algorithm {
 
     /// Returns whether usage counts after requests have ended, so that it is kept when a client is
     /// evicted.
-    pub(in crate::flow) const fn is_remembered(&self) -> bool {
+    pub const fn is_remembered(&self) -> bool {
         !matches!(self, Self::Concurrency(_))
     }
 

@@ -37,6 +37,9 @@ const RULE: &str =
     "write it in `match`, as in `match: { host: shop.example.com, path_prefix: /api }`";
 
 #[cfg(test)]
+const LIMITS: &str = "write `body_limit: 1MB` for the size of a body, and rules in `flow` for rates, as in `flow: [{ name: total, limit: 100/1s }]`";
+
+#[cfg(test)]
 const RETURN: &str = "write `respond: 204` or `redirect: https`";
 
 #[cfg(test)]
@@ -90,8 +93,8 @@ keys! {
     /// If all rules admit a matching request, flowgate sends it to the upstream, or answers it
     /// itself with `redirect` or `respond`.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["methods", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", CONCURRENCY], ["max_concurrency", CONCURRENCY], ["max_connections", CONCURRENCY], ["in_flight_req", CONCURRENCY], ["limit_conn", CONCURRENCY], ["rate_limit", IN_FLOW], ["limit_req", IN_FLOW], ["headers", HEADERS], ["add_header", HEADERS], ["proxy_set_header", HEADERS], ["websocket", WEBSOCKET], ["websockets", WEBSOCKET], ["strip_prefix", STRIP_PREFIX], ["handle_path", STRIP_PREFIX], ["rule", RULE], ["return", RETURN], ["redirect_scheme", HTTPS], ["error_page", ERRORS], ["allow", ALLOW], ["ip_allow", ALLOW], ["ip_allow_list", ALLOW], ["ip_whitelist", ALLOW], ["deny", DENY], ["auth_basic", BASIC], ["basic_auth", BASIC], ["jwt", JWT], ["health", HEALTH], ["health_check", HEALTH], ["proxy_read_timeout", TIMEOUTS], ["read_timeout", TIMEOUTS], ["middlewares", MIDDLEWARES], ["plugins", MIDDLEWARES], ["cors", CORS], ["cache", NO_CACHE], ["gzip", NO_GZIP], ["compress", NO_GZIP], ["mirror", NO_MIRROR]],
-        "x-meant" = [["rules", "flow"], ["limits", "flow"], ["rate_limits", "flow"], ["matches", "match"], ["retries", "retry"], ["backend", "upstream"], ["service", "upstream"], ["cluster", "upstream"], ["proxy_pass", "upstream"], ["reverse_proxy", "upstream"], ["circuit_breaker", "breaker"], ["client_max_body_size", "body_limit"], ["max_body_size", "body_limit"]]
+        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["methods", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", CONCURRENCY], ["max_concurrency", CONCURRENCY], ["max_connections", CONCURRENCY], ["in_flight_req", CONCURRENCY], ["limit_conn", CONCURRENCY], ["rate_limit", IN_FLOW], ["limit_req", IN_FLOW], ["headers", HEADERS], ["add_header", HEADERS], ["proxy_set_header", HEADERS], ["websocket", WEBSOCKET], ["websockets", WEBSOCKET], ["strip_prefix", STRIP_PREFIX], ["handle_path", STRIP_PREFIX], ["rule", RULE], ["limits", LIMITS], ["return", RETURN], ["redirect_scheme", HTTPS], ["error_page", ERRORS], ["allow", ALLOW], ["ip_allow", ALLOW], ["ip_allow_list", ALLOW], ["ip_whitelist", ALLOW], ["deny", DENY], ["auth_basic", BASIC], ["basic_auth", BASIC], ["jwt", JWT], ["health", HEALTH], ["health_check", HEALTH], ["proxy_read_timeout", TIMEOUTS], ["read_timeout", TIMEOUTS], ["middlewares", MIDDLEWARES], ["plugins", MIDDLEWARES], ["cors", CORS], ["cache", NO_CACHE], ["gzip", NO_GZIP], ["compress", NO_GZIP], ["mirror", NO_MIRROR]],
+        "x-meant" = [["rules", "flow"], ["rate_limits", "flow"], ["matches", "match"], ["retries", "retry"], ["backend", "upstream"], ["service", "upstream"], ["cluster", "upstream"], ["proxy_pass", "upstream"], ["reverse_proxy", "upstream"], ["circuit_breaker", "breaker"], ["client_max_body_size", "body_limit"], ["max_body_size", "body_limit"]]
     )))]
     struct RouteSpec: "a route" {
         /// The route's identity: its state survives an edit under this name. The name is also the

@@ -180,6 +180,26 @@ fn routes_are_checked() {
             "match: { path: / }\n    flow: []\n    flwo: []",
             "a route has no key `flwo`; did you mean `flow`? | write `flow`",
         ),
+        (
+            "match: { path: / }\n    limits: { body: 1MB }",
+            "a route takes no `limits` | write `body_limit: 1MB` for the size of a body, and rules in `flow` for rates, as in `flow: [{ name: total, limit: 100/1s }]`",
+        ),
+        (
+            "match: { path: / }\n    pacing: { limit: 10/1s }",
+            "pacing has no key `limit`; did you mean `rate`? | write `rate`",
+        ),
+        (
+            "match: { path: / }\n    pacing: { rate: 10/1s, algorithm: pacing }",
+            "pacing takes no `algorithm` | remove it: the route's own pacing applies to all its requests; or write a rule, as in `flow: [{ name: even, algorithm: pacing, limit: 10/1s }]`",
+        ),
+        (
+            "match: { path: / }\n    flow: [{ name: even, algorithm: pacing, rate: 10/1s }]",
+            "a rule has no key `rate`; did you mean `limit`? | write `limit`",
+        ),
+        (
+            "match: { path: / }\n    flow: [{ name: even, limit: 10/1s, pacing: { rate: 10/1s } }]",
+            "a rule takes no `pacing` | write `algorithm: pacing` and `limit: 10/1s`; or, for all requests of the route, `pacing: { rate: 10/1s }` beside `flow`",
+        ),
     ] {
         messages(&format!("{head}{rest}\n"), &[message]);
     }

@@ -210,7 +210,7 @@ fn pacing_is_checked() {
     messages(
         &text("rate: 10/1s, key: client_ip"),
         &[
-            "pacing takes no `key` | write a rule with `algorithm: pacing`, under `flow`: the route's own pacing applies to all its requests",
+            "pacing takes no `key` | remove it: the route's own pacing applies to all its requests; or write a rule, as in `flow: [{ name: even, algorithm: pacing, limit: 10/1s }]`",
         ],
     );
     warnings(

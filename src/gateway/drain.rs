@@ -19,7 +19,7 @@ impl Gateway {
             End::Signal => {
                 tracing::info!(
                     ?limit,
-                    "draining: open requests may end, no new ones are accepted; a second signal ends at once"
+                    "draining: finishes its open requests within `limit`, and accepts no new ones; a second signal ends it at once"
                 );
                 self.notify.stopping();
                 self.readiness.set_ready(false);
@@ -30,7 +30,7 @@ impl Gateway {
                 tracing::info!(
                     ?limit,
                     pid,
-                    "handed over: the new process accepts all connections, open requests may end here"
+                    "handed over: the new process accepts all connections; this one finishes its open requests within `limit`"
                 );
                 self.workers.iter().for_each(WorkerHandle::retire);
             }

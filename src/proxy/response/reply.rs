@@ -197,7 +197,7 @@ fn words(rejection: &Rejection, route: &Route) -> (StatusCode, Code, Cow<'static
             return not_as_needed(format!("the request has {} more than once", needs()));
         }
         Reason::Undecided { .. } => (quota, "the limit cannot be decided at the moment"),
-        Reason::Concurrency { .. } => (overload, "as many requests as may be are in flight"),
+        Reason::Concurrency { .. } => (overload, "too many requests are in flight"),
         Reason::QueueFull { .. } => (overload, "the queue is full"),
         Reason::QueueWait { .. } => (overload, "the wait in the queue would be too long"),
         Reason::BreakerOpen { .. } => {

@@ -5,7 +5,7 @@
 pub mod manual;
 
 use crate::{admin::RouteSort, admin_client::AdminOptions, import, replay, scenario, suggest};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use std::{
     env,
     ffi::OsString,
@@ -44,6 +44,7 @@ pub enum Command {
     /// `SIGHUP` makes it read the file again. `SIGUSR2` starts a new process and hands over to it.
     /// `SIGTERM` ends the gateway after the requests in flight. flowgate creates a missing
     /// certificate named `localhost`, for development only.
+    #[command(mut_arg("config", |arg| arg.help(SAME_AS_FILE)))]
     #[command(after_help = "\
 Examples:
   flowgate run
@@ -67,6 +68,7 @@ cannot be opened; 2 called wrongly, or the file cannot be read.")]
     ///
     /// FILE may be `-`, the standard input. `check` writes no file. It names the missing
     /// `localhost` certificates that `run` would create.
+    #[command(mut_arg("config", |arg| arg.help(SAME_AS_FILE)))]
     #[command(after_help = "\
 Examples:
   flowgate check
@@ -88,6 +90,8 @@ the file cannot be read.")]
     ///
     /// Without FILE, the demo writes `flowgate-demo/gateway.yaml`, a copy to edit, and runs it. It
     /// does not change an existing copy.
+    #[command(mut_arg("config", |arg| arg.help(SAME_AS_FILE)))]
+    #[command(mut_arg("bare", |arg| arg.help(DEMO_FILE)))]
     #[command(after_help = "\
 Examples:
   flowgate demo
@@ -134,6 +138,7 @@ Exit codes: 0 done; 1 the configuration has errors, or a line cannot be read and
     ///
     /// For each route, `suggest` prints the peaks of its clients, a limit with a margin, and what
     /// it would have rejected. Without `-c`, the first segments of paths become routes.
+    #[command(mut_arg("config", |arg| arg.help(SUGGEST_FOR)))]
     #[command(after_help = "\
 Examples:
   flowgate suggest access.log > gateway.yaml
@@ -155,6 +160,7 @@ gateway shows no requests; 2 called wrongly, a file cannot be read, or the gatew
     ///
     /// The result is a `gateway.yaml`. For each directive that is not converted, or only with a
     /// difference, `import` prints a line with file, line and reason on the standard error.
+    #[command(arg(no_file()))]
     #[command(after_help = "\
 Examples:
   flowgate import /etc/nginx/nginx.conf > gateway.yaml
@@ -170,6 +176,7 @@ server; 2 called wrongly, or a file cannot be read or written; 3 something is no
     /// Run scenarios through the rules, as tests.
     ///
     /// With `-c`, this configuration is tested in place of those that the scenarios name.
+    #[command(mut_arg("config", |arg| arg.help(TESTED)))]
     #[command(after_help = "\
 Examples:
   flowgate test tests/*.yaml
@@ -188,6 +195,7 @@ Exit codes: 0 all tests pass; 1 a test fails, or a scenario or its configuration
     /// Show what a reload from OLD to NEW would keep, convert and reset.
     ///
     /// OLD or NEW may be `-`, the standard input. `diff` compares only the names of certificates.
+    #[command(arg(no_file()))]
     #[command(after_help = "\
 Examples:
   flowgate diff /etc/flowgate/gateway.yaml new.yaml
@@ -210,6 +218,7 @@ file cannot be read or has errors.")]
     /// The gateway also decides every request by NEW, with separate state. NEW rejects and delays
     /// no request. The report shows what would change, by rule and by client. The preview ends with
     /// this command, after --for, or when the file in force is edited.
+    #[command(mut_arg("config", |arg| arg.help(OF_GATEWAY)))]
     #[command(after_help = "\
 Examples:
   flowgate preview new.yaml
@@ -232,6 +241,7 @@ cannot be read, or the gateway does not answer.")]
     ///
     /// The gateway replaces its configuration by this file and switches to it. New and edited rules
     /// continue with the counts of the preview.
+    #[command(mut_arg("config", |arg| arg.help(OF_GATEWAY)))]
     #[command(after_help = "\
 Example:
   flowgate apply
@@ -250,6 +260,7 @@ or the gateway does not answer.")]
     ///
     /// The screen has the routes with their requests per second, latency and rejections, the rules
     /// of one route, the upstreams, and the configuration in force. `?` shows the keys.
+    #[command(mut_arg("config", |arg| arg.help(OF_GATEWAY)))]
     #[command(after_help = "\
 Examples:
   flowgate top
@@ -272,6 +283,7 @@ Exit codes: 0 ended by a key or a signal; 2 called wrongly, or the gateway does 
     ///
     /// The result has the route and why it matches, each rule with its key, usage and decision, and
     /// the server. The gateway sends nothing, and no rule counts the request.
+    #[command(mut_arg("config", |arg| arg.help(OF_GATEWAY)))]
     #[command(after_help = "\
 Examples:
   flowgate explain /search?q=x
@@ -289,6 +301,7 @@ wrongly, or the gateway does not answer.")]
         options: ExplainOptions,
     },
     /// Show the last 1,000 requests that a running gateway has rejected.
+    #[command(mut_arg("config", |arg| arg.help(OF_GATEWAY)))]
     #[command(after_help = "\
 Examples:
   flowgate rejections
@@ -308,6 +321,7 @@ Exit codes: 0 done; 2 called wrongly, or the gateway does not answer.")]
     ///
     /// Keys have names if the gateway's file says `admin.show_keys: true`, and fingerprints
     /// otherwise.
+    #[command(mut_arg("config", |arg| arg.help(OF_GATEWAY)))]
     #[command(after_help = "\
 Examples:
   flowgate keys                       of every rule
@@ -325,6 +339,7 @@ Exit codes: 0 shown; 1 there is no such route; 2 called wrongly, or the gateway 
     /// Give a key its whole budget again.
     ///
     /// The rule then treats the key like a new one. The gateway logs the reset.
+    #[command(mut_arg("config", |arg| arg.help(OF_GATEWAY)))]
     #[command(after_help = "\
 Examples:
   flowgate reset login per-address 192.0.2.1
@@ -346,6 +361,7 @@ not answer.")]
     ///
     /// The rule admits COUNT of what it would reject, and does not count it. The gateway logs the
     /// grant.
+    #[command(mut_arg("config", |arg| arg.help(OF_GATEWAY)))]
     #[command(after_help = "\
 Example:
   flowgate grant login per-address 192.0.2.1 100 --for 10m
@@ -361,16 +377,19 @@ not answer.")]
         options: GrantOptions,
     },
     /// Print the JSON Schema of the configuration, for editors.
+    #[command(arg(no_file()))]
     #[command(after_help = "\
 Example:
   flowgate schema > gateway.schema.json")]
     Schema,
     /// Print the reference of the configuration, as Markdown.
+    #[command(arg(no_file()))]
     #[command(after_help = "\
 Example:
   flowgate reference | less")]
     Reference,
     /// Print the completions for a shell.
+    #[command(arg(no_file()))]
     #[command(after_help = "\
 Examples:
   flowgate completions bash > ~/.local/share/bash-completion/completions/flowgate
@@ -380,6 +399,7 @@ Examples:
         shell: clap_complete::Shell,
     },
     /// Print the manual page of flowgate, or of one of its commands.
+    #[command(arg(no_file()))]
     #[command(after_help = "\
 Examples:
   flowgate man | man -l -
@@ -393,7 +413,7 @@ Examples:
 /// The configuration, named by `-c`.
 #[derive(Clone, Debug, Args)]
 pub struct File {
-    /// The gateway's configuration. Default of most commands: `gateway.yaml`.
+    /// The configuration. Default: `gateway.yaml`.
     #[arg(short, long = "config", value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
 }
@@ -575,6 +595,23 @@ pub enum Format {
     Json,
 }
 
+/// What `-c` names for a command that also takes FILE.
+const SAME_AS_FILE: &str = "The same as FILE";
+
+/// What `-c` names for a command that asks a running gateway.
+const OF_GATEWAY: &str =
+    "The configuration of the gateway, which names its admin listener. Default: `gateway.yaml`";
+
+/// What `-c` names for `test`.
+const TESTED: &str = "The configuration to test, in place of those that the scenarios name";
+
+/// What FILE is for `demo`.
+const DEMO_FILE: &str = "The configuration. Default: `flowgate-demo/gateway.yaml`";
+
+/// What `-c` names for `suggest`.
+const SUGGEST_FOR: &str = "The configuration whose routes get limits. With `--live`, also that of \
+    the gateway, by default `gateway.yaml`";
+
 const EXAMPLES: &str = "\
 Examples:
   flowgate demo                     try it, with a small upstream
@@ -614,6 +651,45 @@ impl Named {
     }
 }
 
+impl Command {
+    /// Returns whether it takes `-c`.
+    const fn reads_file(&self) -> bool {
+        match self {
+            Self::Run { .. }
+            | Self::Check { .. }
+            | Self::Demo { .. }
+            | Self::Replay { .. }
+            | Self::Suggest { .. }
+            | Self::Test { .. }
+            | Self::Preview { .. }
+            | Self::Apply { .. }
+            | Self::Top { .. }
+            | Self::Explain { .. }
+            | Self::Rejections { .. }
+            | Self::Keys { .. }
+            | Self::Reset { .. }
+            | Self::Grant { .. } => true,
+            Self::Import { .. }
+            | Self::Diff { .. }
+            | Self::Schema
+            | Self::Reference
+            | Self::Completions { .. }
+            | Self::Man { .. } => false,
+        }
+    }
+}
+
+/// Hides `-c`, which every command inherits, in a command that does not take it.
+fn no_file() -> Arg {
+    Arg::new("config")
+        .short('c')
+        .long("config")
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .hide(true)
+        .global(true)
+}
+
 impl Cli {
     /// Reads the process's arguments. Ends the process with what `--help` and `--version` print, or
     /// with exit code 2 and what is wrong with the arguments.
@@ -628,6 +704,12 @@ impl Cli {
             wrong(ErrorKind::InvalidSubcommand, &message);
         }
         let cli = parsed.unwrap_or_else(|error| error.exit());
+        if let Some(command) = &cli.command
+            && cli.file.config.is_some()
+            && !command.reads_file()
+        {
+            wrong(ErrorKind::ArgumentConflict, "this command reads no `-c` FILE");
+        }
         if cli.command.is_some() && cli.bare.is_some() {
             wrong(ErrorKind::ArgumentConflict, "write the command first, then FILE");
         }

@@ -298,6 +298,8 @@ fn exit_codes_distinguish_problems_from_what_could_not_be_done() {
         (&["replay", "--route", "none", "lines"], 2),
         (&["test"], 2),
         (&["schema"], 0),
+        (&["schema", "-c", "gateway.yaml"], 2),
+        (&["-c", "gateway.yaml", "diff", "gateway.yaml", "gateway.yaml"], 2),
         (&["gateway.yaml", "check"], 2),
         (&["check", "--nonsense"], 2),
     ] {
@@ -332,6 +334,27 @@ fn a_mistyped_command_is_not_taken_for_a_file() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("did you mean `flowgate check`?"), "{said}");
+    }
+}
+
+#[test]
+fn the_help_of_each_command_says_which_file_is_read() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for (command, says, says_not) in [
+        ("check", "Default: `gateway.yaml`", "most commands"),
+        ("demo", "Default: `flowgate-demo/gateway.yaml`", "Default: `gateway.yaml`"),
+        ("test", "in place of those that the scenarios name", "Default: `gateway.yaml`"),
+        ("suggest", "The configuration whose routes get limits", "most commands"),
+        ("keys", "which names its admin listener. Default: `gateway.yaml`", "most commands"),
+        ("schema", "Usage: flowgate schema", "--config"),
+        ("diff", "Usage: flowgate diff", "--config"),
+        ("import", "Usage: flowgate import", "--config"),
+    ] {
+        let output = flowgate(dir.path(), &["help", command]);
+        let help = String::from_utf8_lossy(&output.stdout);
+        let words: Vec<_> = help.split_whitespace().collect();
+        let help = words.join(" ");
+        assert!(help.contains(says) && !help.contains(says_not), "{help}");
     }
 }
 

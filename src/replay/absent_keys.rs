@@ -52,11 +52,11 @@ impl AbsentKeys {
             let rule = route.rules.get(rule)?;
             let outcome = match rule.on_missing {
                 OnMissing::Shared => "count together",
-                OnMissing::Skip => "are not asked about",
+                OnMissing::Skip => "are not counted",
                 OnMissing::Reject => "are rejected",
             };
             Some(format!(
-                "the input has no `{}`, the key of the rule `{}` of route `{}`: all {} arrivals \
+                "the input has no `{}`, the key of the rule `{}` of route `{}`: all {} requests \
                  {outcome} (`on_missing_key`). Pass a log that has the field",
                 rule.key, rule.name, route.name, counts.arrivals
             ))

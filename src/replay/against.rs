@@ -96,13 +96,13 @@ impl Comparison {
         let changed = self.kinds.values().map(|(count, _)| count).sum::<u64>();
         let Self { arrivals, longer, shorter, .. } = self;
         let mut out =
-            format!("against {other}: {changed} of {arrivals} arrivals fare differently there");
+            format!("{changed} of {arrivals} requests are decided differently by {other}");
         if longer + shorter > 0 {
             let wait = if *longer == 1 { "waits" } else { "wait" };
             // Writing to a String cannot fail.
             _ = write!(
                 out,
-                "; of those that start in both, {longer} {wait} longer there and {shorter} shorter"
+                "; of those that both admit, {longer} {wait} longer with it and {shorter} shorter"
             );
         }
         out

@@ -114,16 +114,16 @@ impl Unmatched {
         }
         if lost == arrivals {
             return Some(format!(
-                "no arrival matches a route, as {}; the routes are {}. A log seldom has the host and \
+                "no request matches a route, as {}; the routes are {}. A log seldom has the host and \
                  the headers that a route asks for: `--host HOST` adds a host, `--route NAME` sends \
-                 all arrivals to one route",
+                 all requests to one route",
                 self.examples.join(", "),
                 routes(engine)
             ));
         }
         (self.ruled == 0 && *lost == 0).then(|| {
-            "no rule was asked: the routes that the arrivals match have neither `flow` nor `pacing` \
-             nor `breaker`; `--route NAME` sends all arrivals to another route"
+            "no rule decided: the routes that the requests match have neither `flow` nor `pacing` \
+             nor `breaker`; `--route NAME` sends all requests to another route"
                 .to_owned()
         })
     }
@@ -142,11 +142,11 @@ impl Unmatched {
         };
         if *lost == 0 {
             return Some(format!(
-                "the log names no {absent}, so no arrival went to the routes for certain {asked}: \
+                "the log names no {absent}, so no request went to the routes for certain {asked}: \
                  pass {pass}"
             ));
         }
-        let them = if *lost == 1 { "arrival matches" } else { "arrivals match" };
+        let them = if *lost == 1 { "request matches" } else { "requests match" };
         Some(format!(
             "{lost} of {arrivals} {them} no route, as the log names no {absent} and routes are \
              for certain {asked}: pass {pass}"

@@ -181,11 +181,11 @@ fn a_log_that_nginx_wrote_is_reported_on() {
     .unwrap();
     assert_eq!(complaints, "");
     for part in [
-        "25 arrivals in 3s 666ms 666us 666ns, 2026-11-21 11:17:00 to 11:17:03 UTC\n",
+        "25 requests in 3s 666ms 666us 666ns, 2026-11-21 11:17:00 to 11:17:03 UTC\n",
         "1 reached no rule: a backslash",
         "3 reached no rule: a `..` segment",
         "1 reached no rule: the method is not served",
-        "offered 7, passed 5 (71.4 %), delayed 0 (0.0 %), rejected 2 (28.6 %: rate 2)",
+        "received 7, passed 5 (71.4 %), delayed 0 (0.0 %), rejected 2 (28.6 %: rate 2)",
         "3 in 1s, at most 6 promised; until 11:17:00.111, 192.0.2.4",
         "most rejected by per-client: 192.0.2.4 ×2",
         "note: 5 of 30 lines hold no request",
@@ -226,7 +226,7 @@ fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
     let decisions: Vec<_> = out.lines().map(|line| line.contains("passed")).collect();
     assert_eq!(decisions, [true, false], "{out}");
     assert!(complaints.contains("note: 4 of 6 lines are of requests without a decision"));
-    assert!(complaints.contains("or their clients left, or it ended, while a store was asked"));
+    assert!(complaints.contains("or their clients left, or it ended, while a store decided"));
 }
 
 #[test]
@@ -334,7 +334,7 @@ routes:
 #[test]
 fn a_log_without_listeners_says_which_listener_to_pass() {
     let (_, said) = replayed(TWO_LISTENERS, COMMON, |_| {}).unwrap();
-    let note = "note: 3 of 3 arrivals match no route, as the log names no host and no listener and \
+    let note = "note: 3 of 3 requests match no route, as the log names no host and no listener and \
         routes are for certain hosts and listeners: pass `--host shop.example.com --listener https` \
         (then 3 of 3 match), or `--listener https` (then 2 of 3 match), or `--listener http` (then 1 \
         of 3 match)\n";
@@ -351,7 +351,7 @@ fn a_log_without_listeners_says_which_listener_to_pass() {
         `--listener https` (then 3 of 3 match), or";
     assert!(out.contains(note), "{out}");
     let (out, _) = with(Some("shop.example.com"), Some("https")).unwrap();
-    assert!(out.contains("api\n  offered 2, passed 1 (50.0 %)"), "{out}");
+    assert!(out.contains("api\n  received 2, passed 1 (50.0 %)"), "{out}");
     assert!(!out.contains("pass `--"), "{out}");
     let wrong = with(None, Some("htttps")).unwrap_err().to_string();
     assert_eq!(wrong, "the configuration has no listener `htttps`; it has `http`, `https`");
@@ -372,7 +372,7 @@ fn a_log_without_listeners_says_which_listener_to_pass() {
 #[test]
 fn a_log_without_hosts_says_which_host_to_pass() {
     let (_, said) = replayed(&for_hosts(), COMMON, |_| {}).unwrap();
-    let note = "note: 3 of 3 arrivals match no route, as the log names no host and routes are for \
+    let note = "note: 3 of 3 requests match no route, as the log names no host and routes are for \
         certain hosts: pass `--host api.example.com` (then 2 of 3 match), or `--host \
         www.blog.example.com` (then 1 of 3 match)\n";
     assert!(said.contains(note), "{said}");
@@ -383,11 +383,11 @@ fn a_log_without_hosts_says_which_host_to_pass() {
         })
     };
     let (out, _) = report("API.example.com:443").unwrap();
-    assert!(out.contains("api\n  offered 2, passed 1 (50.0 %)"), "{out}");
+    assert!(out.contains("api\n  received 2, passed 1 (50.0 %)"), "{out}");
     assert!(out.contains("  1 reached no rule: no route matches\n"), "{out}");
     assert!(!out.contains("pass `--host"), "{out}");
     let (out, _) = report("shop.example.com").unwrap();
-    let note = "note: no arrival matches a route, as GET /v1/a, GET /v1/b, GET /x; the routes are \
+    let note = "note: no request matches a route, as GET /v1/a, GET /v1/b, GET /x; the routes are \
         `api` (api.example.com/v1/*), `blogs` (*.blog.example.com/x)";
     assert!(out.contains(note), "{out}");
     let wrong = report("not a host").unwrap_err().to_string();
@@ -395,9 +395,9 @@ fn a_log_without_hosts_says_which_host_to_pass() {
 }
 
 #[test]
-fn a_log_without_the_key_of_a_rule_says_what_becomes_of_its_arrivals() {
+fn a_log_without_the_key_of_a_rule_says_what_becomes_of_its_requests() {
     for (on_missing, outcome) in
-        [("shared", "count together"), ("skip", "are not asked about"), ("reject", "are rejected")]
+        [("shared", "count together"), ("skip", "are not counted"), ("reject", "are rejected")]
     {
         let keyed = config(&format!(
             "  - {{ name: all, match: {{ path_prefix: / }}, upstream: up, flow: [{{ name: k, limit: 9/1s, key: header:x-api-key, on_missing_key: {on_missing} }}, {{ name: a, limit: 9/1s, key: client_ip }}] }}"
@@ -405,10 +405,10 @@ fn a_log_without_the_key_of_a_rule_says_what_becomes_of_its_arrivals() {
         let (_, said) = replayed(&keyed, COMMON, |_| {}).unwrap();
         let note = format!(
             "note: the input has no `header:x-api-key`, the key of the rule `k` of route `all`: all \
-             3 arrivals {outcome} (`on_missing_key`). Pass a log that has the field\n"
+             3 requests {outcome} (`on_missing_key`). Pass a log that has the field\n"
         );
         assert!(said.contains(&note), "{said}");
-        assert!(!said.contains("rule `a`") && !said.contains("no rule was asked"), "{said}");
+        assert!(!said.contains("rule `a`") && !said.contains("no rule decided"), "{said}");
         let event = "{\"t\":1,\"path\":\"/\",\"headers\":{\"x-api-key\":\"a\"}}\n{\"t\":2,\"path\":\"/\"}\n";
         let (_, said) = replayed(&keyed, event, |_| {}).unwrap();
         assert!(!said.contains("the input has no"), "{said}");
@@ -429,13 +429,13 @@ fn a_host_that_is_logged_is_not_replaced() {
 fn a_replay_that_asks_no_rule_says_why() {
     let ruleless = config("  - { name: all, match: { path_prefix: / }, upstream: up }");
     let (_, said) = replayed(&ruleless, COMMON, |_| {}).unwrap();
-    assert!(said.contains("note: no rule was asked: the routes that the arrivals match"), "{said}");
+    assert!(said.contains("note: no rule decided: the routes that the requests match"), "{said}");
     let beside = config(
         "  - { name: all, match: { path_prefix: / }, upstream: up, flow: [{ name: r, limit: 9/1s }] }\n  \
          - { name: api, match: { host: api.example.com, path_prefix: /v1 }, upstream: up, flow: [{ name: r, limit: 1/1s }] }",
     );
     let (_, said) = replayed(&beside, COMMON, |_| {}).unwrap();
-    let note = "note: the log names no host, so no arrival went to the routes for certain hosts: \
+    let note = "note: the log names no host, so no request went to the routes for certain hosts: \
         pass `--host api.example.com` (then 2 of 3 match)\n";
     assert!(said.contains(note), "{said}");
     let (_, said) = replayed(&ruleless, "", |_| {}).unwrap();
@@ -445,7 +445,7 @@ fn a_replay_that_asks_no_rule_says_why() {
     );
     let (_, said) = replayed(&header, COMMON, |_| {}).unwrap();
     assert!(said.contains("the routes are `a` (/* header x-a=b)."), "{said}");
-    assert!(said.contains("`--route NAME` sends all arrivals to one route"), "{said}");
+    assert!(said.contains("`--route NAME` sends all requests to one route"), "{said}");
     let (_, said) = replayed(&header, COMMON, |options| options.route = Some("a".into())).unwrap();
     assert_eq!(said.lines().count(), 1, "whole seconds, and nothing else: {said}");
 }
@@ -467,7 +467,7 @@ fn a_log_is_reported_by_its_own_clock() {
     };
     let out = run(Output::Report);
     for part in [
-        "3 arrivals in 2s, 2026-11-21 06:00:07 to 06:00:09 UTC+01:00\n",
+        "3 requests in 2s, 2026-11-21 06:00:07 to 06:00:09 UTC+01:00\n",
         "until 06:00:07.000, 192.0.2.1\n",
         "e.g. #1 at 06:00:08, GET /v1/b from 192.0.2.1\n",
     ] {
@@ -475,7 +475,7 @@ fn a_log_is_reported_by_its_own_clock() {
     }
     let page = std::fs::read_to_string(&html).unwrap();
     for part in [
-        "<p>3 arrivals in 2s, 2026-11-21 06:00:07 to 06:00:09 UTC+01:00</p>",
+        "<p>3 requests in 2s, 2026-11-21 06:00:07 to 06:00:09 UTC+01:00</p>",
         "until 06:00:07.000, 192.0.2.1",
         "#1 at 06:00:08, GET",
         ">06:00:07.0 UTC+01:00</text>",

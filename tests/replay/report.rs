@@ -39,23 +39,23 @@ fn a_report_lists_each_route_and_rule() {
     let (out, _) =
         replayed(&config(ROUTES), events(), |options| options.output = Output::Report).unwrap();
     let expected = "\
-40 arrivals in 1s 600ms
+40 requests in 1s 600ms
   1 reached no rule: no route matches
 
 api
-  offered 33, passed 23 (69.7 %), delayed 0 (0.0 %), rejected 10 (30.3 %: rate 10)
-  rule        asked  passed  delayed          rejected  worst
+  received 33, passed 23 (69.7 %), delayed 0 (0.0 %), rejected 10 (30.3 %: rate 10)
+  rule        decided  passed  delayed          rejected  busiest window
   per-client     33      23        0                10  20 in 1s, at most 20 promised; until 1.090 s, 192.0.2.1
   trial          33       1        0  0 (dry run: 32)  1 in 1h, at most 2 promised; until 900 ms
   most rejected by per-client: 192.0.2.1 ×10
 
 paced
-  offered 6, passed 1 (16.7 %), delayed 3 (50.0 %), rejected 2 (33.3 %: queue 2)
+  received 6, passed 1 (16.7 %), delayed 3 (50.0 %), rejected 2 (33.3 %: queue 2)
   added wait of those that started: p50 100 ms, p99 300 ms, max 300 ms
-  rule    asked  passed  delayed  rejected  worst
+  rule    decided  passed  delayed  rejected  busiest window
   pacing      6       1        3        2  4 in 1s, at most 11 promised; until 2.300 s
 
-no arrivals: idle
+no requests: idle
 ";
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(squeezed(&out), squeezed(expected), "{out}");
@@ -70,7 +70,7 @@ fn what_is_borrowed_counts_in_the_window_that_it_is_taken_from() {
         .map(|t| format!("{{\"t\":{t},\"priority\":{}}}\n", t == 900))
         .concat();
     let (out, _) = replayed(&lending, events, |options| options.output = Output::Report).unwrap();
-    assert!(out.contains("offered 5, passed 2 (40.0 %), delayed 2 (40.0 %), rejected 1"), "{out}");
+    assert!(out.contains("received 5, passed 2 (40.0 %), delayed 2 (40.0 %), rejected 1"), "{out}");
     assert!(out.contains("2 in 1s, at most 4 promised; until 0 ms"), "{out}");
 }
 
@@ -119,8 +119,8 @@ fn a_rule_and_its_overrides_are_listed_apart() {
     let event = r#"{"t":0,"client_ip":"192.0.2.1","headers":{"x-a":"gold"}}"#;
     let events = format!("{event}\n").repeat(3) + "{\"t\":0,\"client_ip\":\"192.0.2.1\"}\n";
     let (out, _) = replayed(&tiers, events, |options| options.output = Output::Report).unwrap();
-    assert!(out.contains("\n  r when header:x-a=gold      3       2"), "{out}");
-    assert!(out.contains("\n  r                           1       1"), "{out}");
+    assert!(out.contains("\n  r when header:x-a=gold        3       2"), "{out}");
+    assert!(out.contains("\n  r                             1       1"), "{out}");
     assert!(out.contains("most rejected by r when header:x-a=gold: 192.0.2.1 ×1"), "{out}");
 }
 
@@ -165,12 +165,12 @@ fn a_page_shows_both_configurations_and_what_differs() {
     let page = fs::read_to_string(html).unwrap();
     for part in [
         "<p>1 reached no rule: no route matches</p>",
-        "other.yaml: 11 of 40 arrivals fare differently there</p>",
+        "<p>11 of 40 requests are decided differently by ",
         "<tr><td>10</td><td>api: passed</td><td>api: rejected by per-client (rate)</td><td>#6 at 950.0 ms",
         "passed 23 (69.7 %)",
         "passed 13 (39.4 %)",
         "<h2>idle</h2>",
-        "<p>no arrivals</p>",
+        "<p>no requests</p>",
     ] {
         assert!(page.contains(part), "no {part:?} in {page}");
     }
@@ -214,13 +214,14 @@ fn two_configurations_are_compared_on_the_same_traffic() {
             options.against = Some(other.clone());
         })
         .unwrap();
-        out[out.find("against").unwrap()..].to_owned()
+        let comparison = out.lines().position(|line| line.contains(" are decided differently by "));
+        out.lines().skip(comparison.unwrap()).collect::<Vec<_>>().join("\n")
     };
     let same = compare(&config(ROUTES));
-    assert!(same.contains("other.yaml: 0 of 40 arrivals fare differently there"), "{same}");
+    assert!(same.contains("0 of 40 requests are decided differently by "), "{same}");
     let stricter = compare(&config(ROUTES).replace("limit: 10/1s", "limit: 5/1s"));
     for line in [
-        "10 of 40 arrivals",
+        "10 of 40 requests",
         "10  api: passed → api: rejected by per-client",
         "e.g. #6 at 950.0 ms, GET /api/x from 192.0.2.1;",
     ] {
@@ -246,13 +247,15 @@ fn waits_are_compared_and_put_down_to_the_rule_that_asked_for_the_longest() {
         report.unwrap().0
     };
     let slower = compare(&paced("    pacing: { rate: 10/1s, max_wait: 5s }"));
-    let summary = "0 of 3 arrivals fare differently there; \
-        of those that start in both, 2 wait longer there and 0 shorter\n";
-    assert!(slower.contains(summary), "{slower}");
+    let decided = |number: u32| {
+        format!("0 of {number} requests are decided differently by {}", other.display())
+    };
+    let summary = decided(3) + "; of those that both admit, 2 wait longer with it and 0 shorter\n";
+    assert!(slower.contains(&summary), "{slower}");
     let waits = "  added wait at all: p50 100 ms, p99 200 ms, max 200 ms → p50 500 ms, p99 1.000 s, max 1.000 s\n";
     assert!(slower.contains(waits), "{slower}");
     let same = compare(&paced("    pacing: { rate: 2/1s, max_wait: 5s }"));
-    assert!(same.contains("differently there\n"), "{same}");
+    assert!(same.contains(&(decided(3) + "\n")), "{same}");
     let held = compare(&paced(""));
     assert!(held.contains("  2  all: passed → all: delayed by pacing\n"), "{held}");
 }
@@ -274,7 +277,10 @@ fn waits_are_counted_where_their_percentiles_are_the_same() {
         options.against = Some(other.clone());
     });
     let report = report.unwrap().0;
-    let summary = "0 of 4 arrivals fare differently there; \
-        of those that start in both, 1 waits longer there and 1 shorter\n";
-    assert!(report.contains(summary) && !report.contains("added wait at"), "{report}");
+    let summary = format!(
+        "0 of 4 requests are decided differently by {}; \
+         of those that both admit, 1 waits longer with it and 1 shorter\n",
+        other.display()
+    );
+    assert!(report.contains(&summary) && !report.contains("added wait at"), "{report}");
 }

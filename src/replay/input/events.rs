@@ -93,7 +93,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
     let status = status.transpose().map_err(|_| "`status` is not a status")?;
     if let Some(WholeNumber(number)) = line.complete {
         if number >= next.number {
-            return Err(format!("`complete` names arrival {number}, which has not come").into());
+            return Err(format!("`complete` names request {number}, which has not come").into());
         }
         return Ok(Event::Complete(Complete { at, of: Id { number, ..next }, status }));
     }

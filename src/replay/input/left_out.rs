@@ -36,8 +36,8 @@ impl LeftOut {
                 *undecided,
                 format!(
                     "{undecided} of {lines} lines are of requests without a decision, as the gateway \
-                     rejected them before it asked any rule, or their clients left, or it ended, while a \
-                     store was asked: they are left out"
+                     rejected them before any rule decided, or their clients left, or it ended, while a \
+                     store decided: they are left out"
                 ),
             ),
             (

@@ -291,8 +291,8 @@ impl Inputs {
         }
         self.has_whole_seconds = spread(&mut all);
         if self.has_whole_seconds {
-            let note = "the stamps are whole seconds: the arrivals of one are spread evenly over it, so \
-                 that bursts within a second are not seen";
+            let note = "the timestamps are whole seconds: the requests of a second are spread evenly over it, \
+                 so bursts within a second are not seen";
             self.notes.push(note.to_owned());
         }
         // The sort is stable: lines of one instant keep their order.

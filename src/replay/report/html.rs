@@ -3,7 +3,7 @@
 use super::{
     ReplayReport, RouteReport, RuleReport,
     svg::{self, escaped},
-    text::{arrivals, percent, rejected, short, worst},
+    text::{percent, rejected, requests, short, worst},
 };
 use crate::replay::{
     against::{Against, ChangeKind},
@@ -55,7 +55,7 @@ impl HtmlReport<'_> {
             svg::STYLE
         )?;
         writeln!(out, "<p>{} on {}</p>", escaped(self.config), escaped(self.inputs))?;
-        writeln!(out, "<p>{}</p>", escaped(&arrivals(self.report, self.times)))?;
+        writeln!(out, "<p>{}</p>", escaped(&requests(self.report, self.times)))?;
         for note in self.notes {
             writeln!(out, "<p>{}</p>", escaped(note))?;
         }
@@ -85,7 +85,7 @@ impl HtmlReport<'_> {
             let [here, there] = [self.config, config].map(escaped);
             write!(
                 out,
-                "<table class=\"words\"><tr><th>arrivals</th><th>{here}</th><th>{there}</th>"
+                "<table class=\"words\"><tr><th>requests</th><th>{here}</th><th>{there}</th>"
             )?;
             out.write_str("<th>such as</th></tr>\n")?;
             for ChangeKind { here, there, count, examples } in kinds {
@@ -122,7 +122,7 @@ impl HtmlReport<'_> {
             writeln!(out, "<h3>{}</h3>", escaped(config))?;
             match route {
                 Some(route) => write_route(out, route, self.times)?,
-                None => out.write_str("<p>no arrivals</p>\n")?,
+                None => out.write_str("<p>no requests</p>\n")?,
             }
         }
         out.write_str("</section>\n")
@@ -144,7 +144,13 @@ fn write_unreached(out: &mut String, report: &ReplayReport, place: &str) -> std:
 
 fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt::Result {
     let share = |count| percent(count, route.offered);
-    write!(out, "<p>offered {}, passed {} ({})", route.offered, route.passed, share(route.passed))?;
+    write!(
+        out,
+        "<p>received {}, passed {} ({})",
+        route.offered,
+        route.passed,
+        share(route.passed)
+    )?;
     write!(out, ", delayed {} ({})", route.delayed, share(route.delayed))?;
     write!(out, ", {}", rejected(route))?;
     if route.delayed > 0 {
@@ -156,8 +162,8 @@ fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt
     write!(out, "</p>\n{}", svg::draw(&route.timeline, &title, times, false))?;
     if !route.rules.is_empty() {
         out.write_str(
-            "<table><tr><th>rule</th><th>asked</th><th>passed</th><th>delayed</th><th>rejected</th>\
-             <th>worst window</th></tr>\n",
+            "<table><tr><th>rule</th><th>decided</th><th>passed</th><th>delayed</th><th>rejected</th>\
+             <th>busiest window</th></tr>\n",
         )?;
         route.rules.iter().try_for_each(|rule| write_rule(out, rule, times))?;
         out.write_str("</table>\n")?;

@@ -1,6 +1,6 @@
 //! Timelines as SVG for paper and dark screens.
 //!
-//! Top, per second: offered (line), started (area) and rejected (dashed line). Bottom, if requests
+//! Top, per second: received (line), started (area) and rejected (dashed line). Bottom, if requests
 //! waited: the mean number waiting.
 
 use super::timeline::{Column, Timeline};
@@ -164,7 +164,7 @@ impl Panel {
 
 fn legend(out: &mut String, has_queue: bool) -> std::fmt::Result {
     let words =
-        [("legend-ink", "offered"), ("started", "started"), ("legend-rejected", "rejected")];
+        [("legend-ink", "received"), ("started", "started"), ("legend-rejected", "rejected")];
     let queue = has_queue.then_some(("queue", "waiting"));
     let mut x = WIDTH - RIGHT - 78.0 * number(3 + u64::from(has_queue));
     for (class, word) in words.into_iter().chain(queue) {

@@ -15,7 +15,7 @@ pub(in crate::replay) fn write(report: &ReplayReport, times: &Times) -> String {
 }
 
 fn text(out: &mut String, report: &ReplayReport, times: &Times) -> std::fmt::Result {
-    writeln!(out, "{}", arrivals(report, times))?;
+    writeln!(out, "{}", requests(report, times))?;
     for (reason, count) in &report.unreached {
         writeln!(out, "  {count} reached no rule: {reason}")?;
     }
@@ -27,27 +27,27 @@ fn text(out: &mut String, report: &ReplayReport, times: &Times) -> std::fmt::Res
     if !unused.is_empty() {
         let names: Vec<_> = unused.iter().take(10).map(|route| route.name.as_str()).collect();
         let more = if unused.len() > 10 { ", …" } else { "" };
-        writeln!(out, "\nno arrivals: {}{more}", names.join(", "))?;
+        writeln!(out, "\nno requests: {}{more}", names.join(", "))?;
     }
     Ok(())
 }
 
-/// Describes the number of arrivals and their span.
-pub(super) fn arrivals(report: &ReplayReport, times: &Times) -> String {
+/// Describes the number of requests and their span.
+pub(super) fn requests(report: &ReplayReport, times: &Times) -> String {
     let offered: u64 = report.routes.iter().map(|route| route.offered).sum();
     let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
     let span = report.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
     let count = offered + unreached;
-    let arrivals = if count == 1 { "arrival" } else { "arrivals" };
+    let requests = if count == 1 { "request" } else { "requests" };
     let clock = report.span.and_then(|(first, last)| times.span(first, last));
     let clock = clock.map_or_else(String::new, |clock| format!(", {clock}"));
-    format!("{count} {arrivals} in {}{clock}", short(span))
+    format!("{count} {requests} in {}{clock}", short(span))
 }
 
 fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt::Result {
     let share = |count: u64| percent(count, route.offered);
     writeln!(out, "{}", route.name)?;
-    write!(out, "  offered {}, passed {}", route.offered, route.passed)?;
+    write!(out, "  received {}, passed {}", route.offered, route.passed)?;
     write!(
         out,
         " ({}), delayed {} ({})",
@@ -61,7 +61,8 @@ fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt
         writeln!(out, "  added wait of those that started: p50 {p50}, p99 {p99}, max {max}")?;
     }
     let rows: Vec<[String; 6]> = route.rules.iter().map(|rule| row(rule, times)).collect();
-    let head = ["rule", "asked", "passed", "delayed", "rejected", "worst"].map(str::to_owned);
+    let head =
+        ["rule", "decided", "passed", "delayed", "rejected", "busiest window"].map(str::to_owned);
     if !rows.is_empty() {
         write_table(out, &[vec![head], rows].concat())?;
     }

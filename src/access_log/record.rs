@@ -60,6 +60,10 @@ pub struct AccessRecord<'a> {
     #[serde(rename = "upstream_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub upstream_duration: Option<Duration>,
+    /// How long the request's body took until the answer's head; absent without a body or an answer.
+    #[serde(rename = "upload_ms", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "millis")]
+    pub upload_duration: Option<Duration>,
     /// How many servers were tried, including unreachable ones.
     pub attempts: u32,
     /// Why the last failed attempt failed.
@@ -235,6 +239,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
         user: None,
         upstream: None,
         upstream_duration: None,
+        upload_duration: None,
         attempts: 0,
         upstream_error: None,
         bytes_in: 0,
@@ -293,6 +298,7 @@ mod tests {
         record.error = Some("Host is missing or empty");
         record.upstream_error = Some("cannot connect: Connection refused (os error 111)");
         record.upstream_duration = Some(Duration::ZERO);
+        record.upload_duration = Some(Duration::ZERO);
         record.timeout = Some("timeouts.idle");
         let fields = [(http::header::USER_AGENT, "curl/8.5".to_owned())];
         record.headers = &fields;

@@ -184,6 +184,9 @@ impl Completion {
         self.answered_at = Some(now);
         let upload = self.upload.as_deref();
         let uploading = || upload.map_or(Duration::ZERO, |upload| upload.duration(now));
+        if let Some(entry) = &mut self.entry {
+            entry.upload_duration = upload.map(|_| uploading());
+        }
         if let Some(trial) = &mut self.trial {
             trial.answered(outcome(status, now), uploading());
         }

@@ -33,6 +33,8 @@ pub(crate) struct LogEntry {
     /// When the upstream's answer began, or was given up.
     returned_at: Option<Instant>,
     pub(crate) upload: Option<Arc<Upload>>,
+    /// How long the body took until the answer's head.
+    pub(crate) upload_duration: Option<Duration>,
     flow: Option<DecisionRecord>,
     keys: Vec<LoggedKey>,
     /// The decision of a new file, while there is a preview.
@@ -86,6 +88,7 @@ impl LogEntry {
             sent_at: None,
             returned_at: None,
             upload: None,
+            upload_duration: None,
             flow: None,
             keys: Vec::new(),
             preview: None,
@@ -181,6 +184,7 @@ impl LogEntry {
                 .returned_at
                 .zip(self.sent_at)
                 .map(|(end, start)| end.since(start)),
+            upload_duration: self.upload_duration,
             attempts: self.attempts,
             upstream_error: self.upstream_error.as_deref(),
             bytes_in: self.upload.as_ref().map_or(0, |upload| upload.bytes()),

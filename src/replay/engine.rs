@@ -91,8 +91,8 @@ struct Due {
     number: u64,
     /// Boxed, because the heap moves its items.
     permit: Box<Permit>,
-    /// If it is answered first: the status, and when it ends.
-    answer: Option<(Option<u16>, Instant)>,
+    /// If it is answered first: how, and when it ends.
+    answer: Option<(Answered, Instant)>,
     ending: Ending,
 }
 
@@ -277,11 +277,10 @@ impl Engine {
 
     fn release_due(&mut self, until: Instant) {
         while let Some(mut next) = self.due.peek_mut().filter(|next| next.0.at <= until) {
-            if let Some((status, end)) = next.0.answer {
+            if let Some((Answered { status, uploading, .. }, end)) = next.0.answer {
                 let Reverse(due) = &mut *next;
                 let outcome = status.map_or(Outcome::Cancelled, |status| answer(status, due.at));
-                // The log does not say how long the body took.
-                due.permit.answered(outcome, Duration::ZERO);
+                due.permit.answered(outcome, uploading);
                 due.answer = None;
                 due.at = end.max(due.at);
             } else {
@@ -321,7 +320,7 @@ impl Engine {
             let answered =
                 answered.filter(|answered| permit.awaits_answer() && start + answered.after <= end);
             let (at, answer) = match answered {
-                Some(Answered { after, status }) => (start + after, Some((status, end))),
+                Some(answered) => (start + answered.after, Some((answered, end))),
                 None => (end, None),
             };
             let due = Due { at, number, permit: Box::new(permit), answer, ending };

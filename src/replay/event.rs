@@ -97,6 +97,8 @@ pub struct Answered {
     pub after: Duration,
     /// `None` if it says nothing about the upstream.
     pub status: Option<u16>,
+    /// How long the request's body had taken by then.
+    pub uploading: Duration,
 }
 
 /// How an answer ended.

@@ -206,6 +206,31 @@ fn what_a_line_brings_is_not_obeyed_by_a_terminal() {
 }
 
 #[test]
+fn the_time_of_an_upload_in_our_log_does_not_make_a_response_slow() {
+    let breaker = config(
+        "  - { name: all, match: { path_prefix: / }, upstream: up, breaker: { slow_after: 1s, slow_ratio: 0, min_requests: 1 } }",
+    );
+    let line = |second: u8, upload: &str| {
+        format!(
+            "{{\"ts\":\"2026-11-21T05:00:0{second}Z\",\"method\":\"POST\",\"host\":\"h\",\"path\":\"/\",\"route\":\"all\",\
+             \"status\":200,\"answered_ms\":4000.0,\"duration_ms\":4000.0,\"outcome\":\"completed\",\
+             \"client_ip\":\"192.0.2.1\",\"upstream\":\"u:80\"{upload},\"config_hash\":\"0\",\
+             \"flow\":{{\"decision\":\"passed\",\"wait_ms\":0.0}}}}\n"
+        )
+    };
+    for (upload, decision) in [
+        (",\"upload_ms\":3500.0", "passed"),
+        (",\"upload_ms\":2500.0", "rejected"),
+        ("", "rejected"),
+    ] {
+        let log = [line(0, upload), line(5, upload)].concat();
+        let (out, _) = replayed(&breaker, log, |_| {}).unwrap();
+        let last = out.lines().last().unwrap();
+        assert!(last.contains(&format!("\"decision\":\"{decision}\"")), "{upload}: {out}");
+    }
+}
+
+#[test]
 fn requests_that_our_gateway_asked_no_rule_about_are_left_out() {
     let line = |status: u16, more: &str| {
         format!(

@@ -123,6 +123,7 @@ impl UnreadableRequest {
             user: None,
             upstream: None,
             upstream_duration: None,
+            upload_duration: None,
             attempts: 0,
             upstream_error: None,
             bytes_in: 0,

@@ -41,6 +41,8 @@ struct Line<'a> {
     answered_ms: Option<&'a RawValue>,
     #[serde(borrow)]
     duration_ms: &'a RawValue,
+    #[serde(borrow)]
+    upload_ms: Option<&'a RawValue>,
     outcome: Option<ResponseOutcome>,
     client_ip: IpAddr,
     upstream: Option<IgnoredAny>,
@@ -99,9 +101,11 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         }
     };
     let head = line.answered_ms.map(millis).transpose()?;
+    let uploading = line.upload_ms.map_or(Ok(0), millis)?;
     let answered = head.map(|head| Answered {
         after: Duration::from_nanos(head.saturating_sub(wait)),
         status: line.is_of_service().then_some(line.status),
+        uploading: Duration::from_nanos(uploading),
     });
     let recorded = Recorded {
         route: line.route.as_deref().map(|route| cache.text(route)),
@@ -164,7 +168,7 @@ mod tests {
 
     const LINE: &str = r#"{"ts":"2026-11-21T05:00:00.125000001Z","method":"GET","host":"a.example:80","path":"/x",
         "route":"r","status":200,"answered_ms":101.5,"duration_ms":112.345678,"outcome":"failed","client_ip":"192.0.2.7",
-        "upstream":"u:80","attempts":1,
+        "upstream":"u:80","upload_ms":0.25,"attempts":1,
         "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"decision":"delayed","rule":"q","limit":1,"used":1,
         "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"},"priority":["c"]}}"#;
 
@@ -177,7 +181,8 @@ mod tests {
         assert_eq!(it.ending, Ending::Failed);
         let after = Duration::from_micros(1500);
         let recorded = it.recorded.unwrap();
-        assert_eq!(recorded.answered, Some(Answered { after, status: Some(200) }));
+        let uploading = Duration::from_micros(250);
+        assert_eq!(recorded.answered, Some(Answered { after, status: Some(200), uploading }));
         assert_eq!(recorded.route.as_deref(), Some("r"));
         let keys: Vec<_> =
             recorded.keys.iter().map(|key| (&*key.rule, key.key, key.priority)).collect();

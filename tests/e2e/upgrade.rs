@@ -13,6 +13,7 @@ use futures_util::{SinkExt, StreamExt};
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
+    sync::{Mutex, mpsc},
     time::Duration,
 };
 use tokio_tungstenite::tungstenite::Message;
@@ -167,25 +168,141 @@ fn an_upstream_that_switches_unasked_is_a_502() {
     assert_eq!(ask(&gateway, "websocket").0, 502);
 }
 
-/// Asks for a tunnel and sees four bytes come back through it.
-#[test]
-fn an_upstream_that_switches_before_it_has_the_body_is_a_502() {
-    let upstream = Script::start(|_, mut connection| {
-        if connection.read_head().is_some() {
-            connection.write(
-                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-            );
-            // Until the gateway closes it.
-            let _end = connection.stream.read_to_end(&mut Vec::new());
+/// Switches to whatever is asked for once it has the whole request, says what that was, and echoes
+/// bytes.
+fn attached() -> Script {
+    Script::start(|_, mut connection| {
+        let request = connection.read().expect("a request");
+        let token = request.header("upgrade").expect("a protocol");
+        let line = &request.line;
+        let body = String::from_utf8_lossy(&request.body);
+        connection.write(format!(
+            "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: {token}\r\nX-Got: {line} {body}\r\n\r\n"
+        ));
+        let mut byte = [0];
+        while connection.stream.read_exact(&mut byte).is_ok() {
+            connection.write(byte);
         }
-    });
-    let gateway = Gateway::start(&yaml(upstream.address, ALL));
-    let mut client = Client::new(gateway.web());
-    let fields = [("Connection", "upgrade"), ("Upgrade", "websocket"), ("Content-Length", "10")];
-    client.send(head("GET", "/", &fields) + "12345");
-    assert_eq!(client.read("GET").status, 502);
+    })
 }
 
+#[test]
+fn a_request_of_any_method_is_tunnelled_behind_its_body() {
+    const LENGTH: &[(&str, &str)] = &[("Content-Length", "13")];
+    const CHUNKED: &[(&str, &str)] = &[("Transfer-Encoding", "chunked")];
+    const EXPECT: &[(&str, &str)] = &[("Content-Length", "13"), ("Expect", "100-continue")];
+    const JSON: &str = "{\"Tty\": true}";
+    const CHUNKS: [&str; 3] = ["6\r\n{\"Tty\"\r\n", "7\r\n: true}\r\n", "0\r\n\r\n"];
+    let [first, second, last] = CHUNKS;
+    let upstream = attached();
+    let open = ALL.replace("upstream: up,", "upstream: up, upgrades: [tcp, SPDY/3.1],");
+    let open = open.replace("concurrency: 2", "concurrency: 99");
+    let gateway = Gateway::start(&yaml(upstream.address, &open));
+    for (method, token, fields, parts, body) in [
+        ("POST", "tcp", &[][..], &[][..], ""),
+        ("POST", "TCP", &[("Content-Length", "0")], &[], ""),
+        ("POST", "tcp", LENGTH, &[JSON], JSON),
+        ("POST", "tcp", LENGTH, &["{\"Tty\"", ": true}"], JSON),
+        ("POST", "tcp/1.1", CHUNKED, &CHUNKS, JSON),
+        ("PUT", "tcp", CHUNKED, &[&*[first, second, last].concat()], JSON),
+        ("POST", "tcp", EXPECT, &[JSON], JSON),
+        ("GET", "SPDY/3.1", &[], &[], ""),
+        ("POST", "spdy/3.1", LENGTH, &[JSON], JSON),
+    ] {
+        // What is for the tunnel comes with the last part of the request, and behind the 101.
+        for ahead in ["", "ping"] {
+            let mut client = Client::new(gateway.web());
+            let upgrade = [("Connection", "Upgrade"), ("Upgrade", token)];
+            let mut sent = head(method, "/exec", &[&upgrade, fields].concat());
+            if fields == EXPECT {
+                client.send(&sent);
+                assert_eq!(client.read_head().map(|head| head.status), Some(100));
+                sent.clear();
+            }
+            for part in parts {
+                sent += part;
+                if !part.ends_with(['}', '\n']) {
+                    client.send(&sent);
+                    sent.clear();
+                }
+            }
+            client.send(sent + ahead);
+            let answer = client.read_head().expect("a head");
+            assert_eq!(answer.status, 101, "{method} {token} {fields:?}");
+            assert_eq!(answer.header("upgrade"), Some(token));
+            assert_eq!(answer.header("content-type"), Some("application/vnd.docker.raw-stream"));
+            let expected = format!("{method} /exec HTTP/1.1 {body}");
+            assert_eq!(answer.header("x-got"), Some(expected.trim()), "{fields:?}");
+            client.send("pong");
+            let mut echoed = vec![0; ahead.len() + 4];
+            client.stream.read_exact(&mut echoed).expect("echoed");
+            assert_eq!(String::from_utf8_lossy(&echoed), format!("{ahead}pong"), "{fields:?}");
+        }
+    }
+}
+
+#[test]
+fn a_request_for_another_protocol_or_version_is_forwarded_without_it() {
+    let upstream = willing();
+    let open = ALL.replace("upstream: up,", "upstream: up, upgrades: [websocket, tcp, SPDY/3.1],");
+    let gateway = Gateway::start(&yaml(upstream.address, &open));
+    for (method, token) in [
+        // It begins with a GET (RFC 6455, 4.1).
+        ("POST", "websocket"),
+        ("POST", "WebSocket/13"),
+        ("POST", "SPDY"),
+        ("POST", "SPDY/3"),
+        ("POST", "SPDY/3.1/a"),
+        ("POST", "tcp6"),
+        ("POST", "tcp/"),
+        ("POST", "tcp/1 2"),
+        ("POST", "tcp, h2c"),
+        ("POST", "h2c"),
+    ] {
+        let mut client = Client::new(gateway.web());
+        let fields = [("Connection", "Upgrade"), ("Upgrade", token)];
+        assert_eq!(client.request(method, "/", &fields).status, 200, "{method} {token}");
+    }
+}
+
+#[test]
+fn an_upstream_that_switches_before_it_has_the_body_is_a_502() {
+    let (heard, all) = mpsc::channel();
+    let heard = Mutex::new(heard);
+    let upstream = Script::start(move |_, mut connection| {
+        let Some(request) = connection.read_head() else { return };
+        let token = request.header("upgrade").expect("a protocol");
+        connection.write(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: {token}\r\n\r\n"
+        ));
+        // Until the gateway closes it.
+        let mut rest = Vec::new();
+        let _end = connection.stream.read_to_end(&mut rest);
+        let rest = String::from_utf8_lossy(&rest).into_owned();
+        heard.lock().expect("a lock").send(rest).expect("the test listens");
+    });
+    let open = ALL.replace("upstream: up,", "upstream: up, upgrades: [websocket, tcp],");
+    let gateway = Gateway::start(&yaml(upstream.address, &open));
+    for (method, token, field, part, rest) in [
+        ("GET", "websocket", ("Content-Length", "10"), "12345", "67890"),
+        ("POST", "tcp", ("Content-Length", "10"), "12345", "67890"),
+        ("POST", "tcp", ("Content-Length", "10"), "", "1234567890"),
+        ("POST", "tcp", ("Transfer-Encoding", "chunked"), "3\r\nabc\r\n", "0\r\n\r\n"),
+    ] {
+        let mut client = Client::new(gateway.web());
+        let fields = [("Connection", "upgrade"), ("Upgrade", token), field];
+        client.send(head(method, "/", &fields) + part);
+        let answer = client.read("GET");
+        assert_eq!((answer.status, answer.header("connection")), (502, Some("close")), "{field:?}");
+        // What follows the body may be for the tunnel, and is no request.
+        client.send(rest.to_owned() + &head("GET", "/hidden", &[]));
+        assert!(client.is_closed(), "{field:?}");
+        assert_eq!(all.recv().expect("the connection ends"), part);
+    }
+    assert_eq!(upstream.connections(), 4);
+}
+
+/// Asks for a tunnel and sees four bytes come back through it.
 fn ping(gateway: &Gateway) -> Client {
     let (status, mut client) = ask(gateway, "websocket");
     assert_eq!(status, 101);

@@ -137,7 +137,8 @@ keys! {
         body_limit: Size<0, { u64::MAX }>, else "`limits.body`";
         /// The minimum rate of a request's body: 408 below it.
         min_body_rate: ByteRate, else "`limits.min_body_rate`";
-        /// Protocols that a client may upgrade to; `[]` for none.
+        /// Protocols that a client may upgrade to, such as `tcp` or `SPDY/3.1`; `[]` for none. A name without
+        /// a version stands for all versions.
         upgrades: Several<Protocol> = "websocket";
         /// Passes paths as written that servers read in different ways and that otherwise get 400:
         /// paths with `%5c`, `%u0061` or `..`; paths with `%2f`, if reading it as a slash leads to

@@ -691,20 +691,25 @@ pub(in crate::config) fn is_switch(word: &str) -> bool {
     matches!(word, "true" | "false" | "yes" | "no" | "on" | "off" | "none")
 }
 
+/// Reads the name of a protocol, perhaps with its version (RFC 9110, 7.8), lower-case.
 pub(in crate::config) fn upgrade(text: &str) -> Result<String, InvalidValue> {
-    let token = header_name(text).map(|name| name.as_str().to_owned());
-    match token {
-        Ok(token) if matches!(token.as_str(), "h2c" | "h2" | "tls" | "http") => invalid(
+    let protocol = text.to_ascii_lowercase();
+    let name = protocol.split('/').next().unwrap_or_default();
+    if matches!(name, "h2c" | "h2" | "h3" | "tls" | "http") {
+        return invalid(
             format!("an upgrade to {} would bypass the rules", quoted(text)),
             "write a protocol that is not HTTP, as in `websocket`",
-        ),
-        Ok(token) if !is_switch(&token) => Ok(token),
-        Ok(_) | Err(_) => not(
+        );
+    }
+    let has_tokens = protocol.splitn(2, '/').all(|token| header_name(token).is_ok());
+    if is_switch(name) || !has_tokens {
+        return not(
             text,
             "is not the name of a protocol",
             "write `websocket`, or `upgrades: []` for none",
-        ),
+        );
     }
+    Ok(protocol)
 }
 
 /// Reads the name of a header that a route may change: not those that frame the message or name

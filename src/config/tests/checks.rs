@@ -161,6 +161,14 @@ fn routes_are_checked() {
             "an upgrade to `h2c` would bypass the rules | write a protocol that is not HTTP, as in `websocket`",
         ),
         (
+            "match: { path: / }\n    upgrades: [SPDY/3.1, HTTP/2.0]",
+            "an upgrade to `HTTP/2.0` would bypass the rules | write a protocol that is not HTTP, as in `websocket`",
+        ),
+        (
+            "match: { path: / }\n    upgrades: [tcp, TLS/1.0]",
+            "an upgrade to `TLS/1.0` would bypass the rules | write a protocol that is not HTTP, as in `websocket`",
+        ),
+        (
             "match: { path: / }\n    request_headers: { set: { Host: a } }",
             "`host` belongs to the gateway itself | write `rewrite: { host: … }` at the route: it changes the host for the upstream",
         ),

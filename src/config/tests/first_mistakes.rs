@@ -68,7 +68,7 @@ fn a_word_for_on_or_off_is_no_name() {
         let routes = "routes: [{ name: r, match: { path: / }, upstream: app }]\n";
         messages(&format!("{FRAME}{routes}{line}\n"), &[expected]);
     }
-    for word in ["true", "on", "false", "No", "[none]"] {
+    for word in ["true", "on", "false", "No", "[none]", "a/", "/1", "a/1/2"] {
         let shown = word.trim_matches(['[', ']']);
         let expected = format!(
             "`{shown}` is not the name of a protocol | write `websocket`, or `upgrades: []` for none"

@@ -181,7 +181,7 @@ impl AdmittedRequest {
         if self.route.action.upstream().is_none() {
             return;
         }
-        let allowed = |name: &String| token.as_bytes().eq_ignore_ascii_case(name.as_bytes());
+        let allowed = |listed: &String| forward::is_protocol(token.as_bytes(), listed);
         if self.route.options.upgrades.iter().any(allowed) {
             self.forward.upgrade = Some(Box::new(token));
         }
@@ -296,7 +296,11 @@ impl AdmittedRequest {
         });
         let lease = &mut self.completion.lease;
         let server = agreement.and_then(|token| Some((token, lease.as_mut()?.detach()?)));
-        let Some((token, server)) = server else { return self.reject_answer() };
+        let Some((token, server)) = server else {
+            // The client may have sent bytes for the tunnel, which are no request.
+            self.completion.closes = true;
+            return self.reject_answer();
+        };
         let headers = response.headers_mut();
         let fields = headers.set();
         strip_hop_by_hop(headers, fields);

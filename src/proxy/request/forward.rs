@@ -9,7 +9,7 @@ use crate::{
     proxy::message::request::{Request, RequestHead},
 };
 use http::{
-    HeaderValue, Method, StatusCode, Uri, Version,
+    HeaderName, HeaderValue, Method, StatusCode, Uri, Version,
     header::{
         CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, TE, TRAILER, UPGRADE, VIA,
     },
@@ -184,12 +184,12 @@ fn replace_forwarded(headers: &mut FieldList, authority: &Authority) {
     headers.append_all(&authority.forwarded);
 }
 
-/// Returns the protocol that a request asks to change to, if it asks in form.
+/// Returns the protocol that a request asks to change to, if it asks in form. Only WebSocket needs a
+/// GET (RFC 6455, 4.1).
 pub(crate) fn upgrade_token<B>(request: &Request<B>, fields: FieldSet) -> Option<HeaderValue> {
     let in_form = fields.has(FieldKind::Upgrade)
         && fields.has(FieldKind::Connection)
         && !fields.repeats(FieldKind::Upgrade)
-        && request.method() == Method::GET
         && (request.version() == Version::HTTP_11 || request.head().extended.is_some());
     if !in_form {
         return None;
@@ -199,5 +199,20 @@ pub(crate) fn upgrade_token<B>(request: &Request<B>, fields: FieldSet) -> Option
     let mut options = lists.flat_map(|list| list.split(|byte| *byte == b','));
     let asks = options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
     let token = headers.value(&UPGRADE)?;
-    (asks && !token.as_bytes().contains(&b',')).then_some(token)
+    let is_method = request.method() == Method::GET || !is_protocol(token.as_bytes(), "websocket");
+    (asks && is_method).then_some(token)
+}
+
+/// Returns whether `token` names the protocol that is `listed`, in any version if the list names none
+/// (RFC 9110, 7.8).
+pub(crate) fn is_protocol(token: &[u8], listed: &str) -> bool {
+    let Some((name, rest)) = token.split_at_checked(listed.len()) else { return false };
+    name.eq_ignore_ascii_case(listed.as_bytes())
+        && match rest {
+            [] => true,
+            [b'/', version @ ..] => {
+                !listed.contains('/') && HeaderName::from_bytes(version).is_ok()
+            }
+            _ => false,
+        }
 }

@@ -21,6 +21,8 @@ const OWN: [&str; 8] = [
     "upgrade",
 ];
 
+const ANY_PROTOCOL: &str = "here and elsewhere, nginx passes upgrades to every protocol, the result only to WebSocket: write others, such as `tcp`, in `upgrades`";
+
 /// Changes to header fields, as `request_headers` and `response_headers` have them.
 #[derive(Debug, Default)]
 struct Edits {
@@ -84,7 +86,10 @@ pub(super) fn to_upstream(
         report.take(directive);
         match (name.as_str(), value) {
             ("host", _) => host(directive, variables, &mut passed, report),
-            ("upgrade", "$http_upgrade") => passed.upgrades = true,
+            ("upgrade", "$http_upgrade") => {
+                passed.upgrades = true;
+                report.note_once(directive, ANY_PROTOCOL);
+            }
             // What flowgate writes by itself.
             ("connection", "" | "upgrade" | "Upgrade" | "$connection_upgrade" | "keep-alive")
             | ("x-forwarded-for", "$remote_addr")

@@ -177,6 +177,29 @@ fn fields_of_http_2_are_passed_on_as_http_1_has_them() {
 }
 
 #[test]
+fn all_cookies_of_a_browser_are_one_field() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut client = http2::Client::new(gateway.web());
+    let cookies: Vec<_> = (0..170).map(|number| format!("name{number}=value{number}")).collect();
+    let mut fields: Vec<_> = cookies.iter().map(|cookie| ("cookie", &**cookie)).collect();
+    client.get(1, "/", &fields);
+    let answer = http2::body(&client.answer(1));
+    assert!(answer.contains(&format!("[\"cookie\",\"{}\"]", cookies.join("; "))), "{answer}");
+    // With the cookies, they are 100 fields, and then 101.
+    fields.extend([("x", "y"); 99]);
+    client.get(3, "/", &fields);
+    assert!(http2::body(&client.answer(3)).contains("\"GET / HTTP/1.1\""));
+    fields.push(("x", "y"));
+    client.get(5, "/", &fields);
+    assert!(http2::body(&client.answer(5)).contains("`limits.headers`"));
+    // Their size counts as before.
+    let large = "x".repeat(300);
+    client.get(7, "/", &[("cookie", &*large); 120]);
+    assert!(http2::body(&client.answer(7)).contains("`limits.header_bytes`"));
+}
+
+#[test]
 fn an_answer_with_too_many_fields_is_logged_with_its_limit() {
     let upstream = upstream::Script::answering(|_| {
         let cookies = "Set-Cookie: a=b\r\n".repeat(120);

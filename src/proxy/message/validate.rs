@@ -12,7 +12,7 @@ use crate::{
 };
 use http::{
     HeaderValue, Method, Version,
-    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+    header::{CONTENT_LENGTH, COOKIE, TRANSFER_ENCODING},
 };
 use std::{borrow::Cow, sync::Arc};
 
@@ -98,7 +98,7 @@ pub(crate) fn inspect<'a, B>(
     fields: FieldSet,
     limits: &Limits,
 ) -> Result<&'a [u8], Invalid> {
-    if request.headers().len() > limits.headers {
+    if request.headers().len() > limits.headers && field_count(request, fields) > limits.headers {
         return Err(TOO_MANY_FIELDS);
     }
     if request.version() == Version::HTTP_2 && list_size(request) > limits.header_bytes {
@@ -129,6 +129,17 @@ pub(crate) fn inspect<'a, B>(
         return Err(invalid_host("Host is given more than once"));
     }
     authority(request)
+}
+
+/// Returns how many fields a request has. All cookies of HTTP/2 are one: browsers send each as a field
+/// (RFC 9113, 8.2.3), and they are joined.
+#[cold]
+fn field_count<B>(request: &Request<B>, fields: FieldSet) -> usize {
+    let count = request.headers().len();
+    if request.version() != Version::HTTP_2 || !fields.repeats(FieldKind::Cookie) {
+        return count;
+    }
+    count + 1 - request.headers().get_all(&COOKIE).count()
 }
 
 /// Reports whether a field's name has a `"`: the one character that the `http` crate takes in names
@@ -366,6 +377,19 @@ mod tests {
             assert_eq!(host(&request(version, "/", &fields)).as_deref(), Ok("a"));
             fields.push(("x", "1"));
             assert_eq!(host(&request(version, "/", &fields)).err(), Some(TOO_MANY_FIELDS));
+        }
+    }
+
+    #[test]
+    fn all_cookies_of_http_2_count_as_one_field() {
+        for (version, others, expected) in [
+            (Version::HTTP_2, 2, None),
+            (Version::HTTP_2, 3, Some(TOO_MANY_FIELDS)),
+            (Version::HTTP_11, 2, Some(TOO_MANY_FIELDS)),
+        ] {
+            let others = [("host", "a"), ("x", "1"), ("y", "2")].into_iter().take(others);
+            let fields: Vec<_> = others.chain([("cookie", "a=b"); 9]).collect();
+            assert_eq!(host(&request(version, "/", &fields)).err(), expected, "{version:?}");
         }
     }
 }

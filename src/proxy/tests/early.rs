@@ -205,4 +205,15 @@ async fn names_are_written_for_clients_that_heed_the_case() {
     for line in ["X-My-Name: a-b\r\n", "Etag: c\r\n", "X-Request-Id: ", "Date: "] {
         assert!(head.contains(line), "{line}: {head}");
     }
+    // Also if the request cannot be read.
+    let large = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(40_000));
+    let coded = "GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity\r\n\r\n";
+    for unread in [coded, "GET / HTTP/2.5\r\nhost: a\r\n\r\n", "GET /{ HTTP/1.1\r\n\r\n", &large] {
+        let mut client = proxy.client();
+        client.send(unread).await;
+        let head = read_head(&mut client.stream).await.expect("a head");
+        for line in ["Content-Type: ", "Content-Length: ", "Date: ", "Connection: close\r\n"] {
+            assert!(head.contains(line), "{line}: {head}");
+        }
+    }
 }

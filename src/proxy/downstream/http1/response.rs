@@ -119,9 +119,10 @@ pub(super) fn write_own(
     out: &mut Vec<u8>,
     response: &Response<()>,
     body: &[u8],
+    is_titled: bool,
     date: &HeaderValue,
 ) {
-    let mut writer = HeadWriter::response(out, response.status(), None);
+    let mut writer = HeadWriter::response(out, response.status(), None).titled(is_titled);
     writer.copy_all(response.headers().into(), |_| true);
     writer.length(LengthField::ContentLength(body.len() as u64));
     writer.field(&DATE, date);

@@ -7,7 +7,6 @@ use super::{
     response::{self, write_own},
     session::Session,
 };
-use crate::flow::Instant;
 use crate::proxy::{
     completion::Completion,
     downstream::unreadable::UnreadableRequest,
@@ -19,6 +18,7 @@ use crate::proxy::{
         tunnel::{Prefixed, tunnel},
     },
 };
+use crate::{config::HeaderCase, flow::Instant};
 use bytes::Bytes;
 use core::{future::poll_fn, mem, pin::pin, task::Poll};
 use std::sync::Arc;
@@ -74,7 +74,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         unread.note(&self.peer);
         let Some((response, body)) = unread.answer() else { return Next::Gone };
         let date = self.peer.date();
-        write_own(self.outgoing.head(), &response, &body, &date);
+        let is_titled = self.options.header_case == HeaderCase::Title;
+        write_own(self.outgoing.head(), &response, &body, is_titled, &date);
         Next::Close { drains: true }
     }
 

@@ -6,7 +6,9 @@
 //! reset for a fault of the connection: Go's client opens another one and retries, some thousand
 //! times. So this reads the frames on their way to the client. It counts what h2 rejects, and
 //! replaces the reset of a request that has no answer yet by a 400. A reset after the answer, as of
-//! an upload that its client breaks off, passes as it is and is not counted.
+//! an upload that its client breaks off, passes as it is and is not counted. A reset of a stream that
+//! its client has not opened, as for a priority that is not valid, also passes as it is: no request is
+//! there to answer.
 
 use super::client_frames::{ClientEvent, ClientFrames};
 use crate::proxy::{
@@ -150,7 +152,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Http2Stream<T> {
         // An interim response that waits comes right behind the frame that is written.
         let is_awaited = self.activity.interim().is_there();
         let most = if is_awaited { self.frames.until_end(bytes) } else { bytes.len() };
-        match self.frames.reset(bytes) {
+        match self.frames.reset(bytes, self.client_frames.newest()) {
             Some(0) => {
                 let answer = self.frames.answer(bytes);
                 MALFORMED.note(&self.peer);
@@ -174,7 +176,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Http2Stream<T> {
         // Frames that are looked for are whole in the first slice; what else there is is data.
         let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
         let is_own = !self.own.is_empty() || self.activity.interim().is_there();
-        if self.frames.reset(first).is_some() || is_own {
+        if self.frames.reset(first, self.client_frames.newest()).is_some() || is_own {
             return self.poll_write(context, first);
         }
         let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, slices))?;
@@ -248,8 +250,8 @@ impl Frames {
     }
 
     /// Returns where in `bytes`, which are to be written next, the first reset is that a request
-    /// gets in place of an answer.
-    fn reset(&self, bytes: &[u8]) -> Option<usize> {
+    /// gets in place of an answer. `newest` is the last stream that the client opened.
+    fn reset(&self, bytes: &[u8], newest: u32) -> Option<usize> {
         let mut at = self.left;
         let mut answered = self.answered;
         loop {
@@ -257,6 +259,7 @@ impl Frames {
             let head = Head::read(rest)?;
             if head.kind == RST_STREAM
                 && head.stream > answered
+                && head.stream <= newest
                 && code(rest.get(HEAD..)?) == Some(PROTOCOL_ERROR)
             {
                 return Some(at);
@@ -370,19 +373,20 @@ mod tests {
         let all = [&*settings, &answer, &reset].concat();
         let mut frames = Frames::default();
         let at = settings.len() + answer.len();
-        assert_eq!(frames.reset(&all), Some(at));
+        assert_eq!(frames.reset(&all, 3), Some(at));
+        assert_eq!(frames.reset(&all, 1), None, "the client has not opened the stream");
         frames.advance(&all, 7, |_| panic!("nothing is rejected"));
         assert_eq!(frames.left, settings.len() - 7);
-        assert_eq!(frames.reset(&all[7..]), Some(at - 7));
+        assert_eq!(frames.reset(&all[7..], 3), Some(at - 7));
         assert_eq!(rejected(&mut frames, &all[7..at]), []);
-        assert_eq!(frames.reset(&all[at..]), Some(0));
+        assert_eq!(frames.reset(&all[at..], 3), Some(0));
         let expected = [
             frame(HEADERS, END_STREAM | END_HEADERS, 3, &[STATUS_400]),
             frame(RST_STREAM, 0, 3, &NO_ERROR.to_be_bytes()),
         ]
         .concat();
         assert_eq!(frames.answer(&all[at..]), expected);
-        assert_eq!(frames.reset(&reset), None, "once");
+        assert_eq!(frames.reset(&reset, 3), None, "once");
     }
 
     #[test]
@@ -409,7 +413,7 @@ mod tests {
         let cancel = frame(RST_STREAM, 0, 7, &8_u32.to_be_bytes());
         let all = [&*answer, &late, &cancel].concat();
         let mut frames = Frames::default();
-        assert_eq!(frames.reset(&all), None);
+        assert_eq!(frames.reset(&all, 7), None);
         assert_eq!(rejected(&mut frames, &all), [], "the request has its answer");
     }
 

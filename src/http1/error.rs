@@ -18,7 +18,7 @@ pub enum HeadError {
     /// It is longer than [`MAX_TARGET`](super::MAX_TARGET), or its line than [`HeadLimits::bytes`](super::HeadLimits::bytes).
     #[error("the target is too long")]
     TargetTooLong,
-    /// RFC 9112, 2.3: not `HTTP/`, a digit, a dot and a digit.
+    /// RFC 9112, 2.3: missing, or not `HTTP/`, a digit, a dot and a digit.
     #[error("the HTTP version is malformed")]
     Version,
     /// RFC 9110, 15.6.6: well-formed, and neither 1.0 nor 1.1.

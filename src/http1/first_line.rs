@@ -147,6 +147,10 @@ pub(super) fn judge<Line: FirstLine>(
         Err(HeadError::Version) if is_version(Line::version_in(line.trim_ascii_end())) => {
             Err(HeadError::UnknownVersion)
         }
+        // As in HTTP/0.9.
+        Err(HeadError::Target) if Line::version_in(line.trim_ascii_end()).is_empty() => {
+            Err(HeadError::Version)
+        }
         Err(error) => Err(error),
         Ok(_) if has_empty_line(head) => Err(error),
         Ok(_) => Ok(None),

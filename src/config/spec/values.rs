@@ -437,12 +437,14 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
         return invalid(message, scheme_help(text).unwrap_or_else(|| HELP.to_owned()));
     };
     if uri.path_and_query().is_some_and(|rest| rest.as_str() != "/") {
+        let scheme = if is_tls { "https" } else { "http" };
+        let (part, help) = match uri.path() {
+            "/" => ("query", ""),
+            _ => ("path", "; `rewrite` of a route changes paths"),
+        };
         return invalid(
-            format!("{} has a path; requests keep their own", quoted(text)),
-            format!(
-                "write `{}://{authority}`; `rewrite` of a route changes paths",
-                if is_tls { "https" } else { "http" }
-            ),
+            format!("{} has a {part}; requests keep their own", quoted(text)),
+            format!("write `{scheme}://{authority}`{help}"),
         );
     }
     if authority.as_str().contains('@') {
@@ -819,12 +821,14 @@ mod tests {
         rejected(url, &long, &format!("{} has a path that no socket can have", quoted(&long)));
         rejected(url, "10.0.1.5:8000", "`10.0.1.5:8000` is not an http:// or https:// URL");
         rejected(url, "http://a/b", "`http://a/b` has a path; requests keep their own");
+        rejected(url, "http://a:80?b", "`http://a:80?b` has a query; requests keep their own");
         for (text, help) in [
             ("localhost:8000", "write `http://localhost:8000`"),
             ("$URL", "write braces around a variable, as in `${URL}`"),
             ("http://$HOST:81", "write braces around a variable, as in `http://${HOST}:81`"),
             ("https://a.$ZONE", "write braces around a variable, as in `https://a.${ZONE}`"),
             ("https://a/b", "write `https://a`; `rewrite` of a route changes paths"),
+            ("https://a/?b", "write `https://a`"),
             ("ws://a:1", "write `http://a:1`, and `upgrades: websocket` in the route"),
             ("grpc://a:1", "write `http://a:1`, and `protocol: h2` in the upstream"),
         ] {

@@ -65,7 +65,7 @@ impl UnreadableRequest {
                 "the target has a character that must be percent-encoded, or is not a URI"
             }
             HeadError::Version | HeadError::UnknownVersion => {
-                "the version is neither HTTP/1.0 nor HTTP/1.1, or the target has a blank"
+                "the HTTP version is missing or neither HTTP/1.0 nor HTTP/1.1, or the target has a blank"
             }
             HeadError::EmptyLines => "too many empty lines come before the header",
             HeadError::Framing(framing) => match framing {

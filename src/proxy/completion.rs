@@ -264,7 +264,7 @@ impl Completion {
             self.ending = Ending::Complete { at: now };
         }
         if let Some(lease) = &mut self.lease {
-            lease.give_back(now);
+            lease.give_back(now, &self.peer.reservation);
         }
     }
 

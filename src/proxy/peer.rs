@@ -11,6 +11,7 @@ use crate::proxy::{
         validate::{Invalid, canonical},
     },
     timeouts::{poll_time::PollTime, streams::Stream, timer::RequestTimer},
+    upstream::reservation::Reservation,
     worker::Worker,
 };
 use crate::{
@@ -47,6 +48,8 @@ pub(super) struct Peer {
     pub(super) poll_time: PollTime,
     pub(super) interim: Interim,
     pub(super) spare_heads: SpareHeads,
+    /// The connection to a server that is for its requests alone, in HTTP/1.1.
+    pub(super) reservation: Reservation,
     /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
     /// did not say whose connection it is.
     is_unknown: bool,
@@ -104,6 +107,7 @@ impl Peer {
             poll_time: PollTime::default(),
             interim: Interim::default(),
             spare_heads: SpareHeads::default(),
+            reservation: Reservation::default(),
             is_unknown: false,
             _counted: None,
             server_name,

@@ -12,6 +12,7 @@ mod admin_certificates;
 mod balance;
 mod binary_upgrade;
 mod cluster;
+mod connection_logins;
 mod dashboard;
 mod dashboard_troubles;
 mod descriptors;

@@ -24,6 +24,7 @@ use crate::proxy::{
         error::{Unanswered, Why},
         health,
         lease::{Lease, Wanted, is_given_up},
+        reservation::{Sharing, binds_login},
         retry::{Failed, Next, Retries},
     },
 };
@@ -40,7 +41,7 @@ use core::{
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, Waker},
 };
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use std::{io, sync::Arc};
 
 /// How many parts of an answer are read that is given up.
@@ -105,7 +106,8 @@ impl UpstreamAttempt<'_> {
         if self.route.options.retry.is_some() {
             upstream.retries.count();
         }
-        let mut chosen = None;
+        let reservation = &self.peer.reservation;
+        let mut chosen = if reservation.is_used() { self.reserved(now) } else { None };
         loop {
             let Picked { place, server, is_other_left } = chosen
                 .take()
@@ -117,7 +119,9 @@ impl UpstreamAttempt<'_> {
             self.turn_to(&server, request);
             let on = lease.insert(Lease::new(worker, upstream, server, sent.clone(), now));
             wanted.soon = self.retries.may_go_elsewhere(is_other_left);
-            let next = match on.find(wanted).await {
+            let is_reserved = reservation.is_used() && on.resume(reservation, wanted);
+            let found = if is_reserved { Ok(()) } else { on.find(wanted).await };
+            let next = match found {
                 Err(error) => {
                     self.note_unconnected(on.server(), &error, worker.clock.now())?;
                     self.next(Failed::Connect, on.server(), is_other_left)
@@ -167,12 +171,21 @@ impl UpstreamAttempt<'_> {
         is_other_left: bool,
     ) -> Result<Result<Response<()>, Next>, Failure> {
         lease.server().meter.requests.fetch_add(1, Relaxed);
+        let headers = request.as_ref().map(Request::headers);
+        if headers.is_some_and(|headers| binds_login(headers, &header::AUTHORIZATION)) {
+            self.reserve(lease);
+        }
         // Left where it arrives: it is large, and would be moved from hand to hand.
         let mut answered = None;
         self.ask(lease, request, sent, &mut answered).await;
         match answered {
             Some(Ok(response)) => {
                 lease.on_answer();
+                if response.status() == StatusCode::UNAUTHORIZED
+                    && binds_login(response.headers(), &header::WWW_AUTHENTICATE)
+                {
+                    self.reserve(lease);
+                }
                 let Some(next) = self.next_after(&response, lease, is_other_left) else {
                     return Ok(Ok(response));
                 };
@@ -187,6 +200,24 @@ impl UpstreamAttempt<'_> {
                 self.recover(unanswered, lease, is_other_left, request).map(Err)
             }
         }
+    }
+
+    /// Keeps the connection on `lease` from other clients, as the server may take their requests for
+    /// this one's. A trusted proxy's connection, and one of HTTP/2, may carry requests of several.
+    #[cold]
+    fn reserve(&self, lease: &mut Lease) {
+        let has_one_client = !self.forward.trusted && self.peer.http2.get().is_none();
+        lease.share_with(if has_one_client { Sharing::OneClient } else { Sharing::Closed });
+    }
+
+    /// Returns the server of the connection that is reserved for the client's.
+    #[cold]
+    fn reserved(&self, now: Instant) -> Option<Picked> {
+        let place = self.peer.reservation.place(self.upstream, now)?;
+        let members = self.upstream.members();
+        let server = Arc::clone(members.servers.get(place)?);
+        let is_other_left = members.servers.len() > 1;
+        Some(Picked { place, server, is_other_left })
     }
 
     /// Decides where the request goes after `server` failed it, and counts it there.
@@ -250,7 +281,7 @@ impl UpstreamAttempt<'_> {
                 parts += 1;
             }
             if connection.is_end() {
-                lease.give_back(self.peer.worker.clock.now());
+                lease.give_back(self.peer.worker.clock.now(), &self.peer.reservation);
             }
         }
     }

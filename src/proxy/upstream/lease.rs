@@ -10,6 +10,7 @@ use super::{
         pool::{Opener, Shared, Wait},
     },
     pool::Idle,
+    reservation::{Reservation, Sharing},
 };
 use crate::proxy::{
     body::upload::{self, Upload},
@@ -41,6 +42,7 @@ pub(crate) struct Lease {
     is_early: bool,
     /// How long the server keeps the connection, as it announced.
     announced: Option<Duration>,
+    sharing: Sharing,
 }
 
 /// What a request needs of a connection.
@@ -100,7 +102,28 @@ impl Lease {
             upload,
             is_early: false,
             announced: None,
+            sharing: Sharing::All,
         }
+    }
+
+    /// Takes the connection that is reserved for the client's connection, and returns whether there
+    /// is one to the server.
+    #[cold]
+    pub(crate) fn resume(&mut self, reservation: &Reservation, wanted: Wanted) -> bool {
+        if wanted.fresh {
+            return false;
+        }
+        let idle = reservation.take(&self.server, &self.upstream, self.since);
+        let idle = idle.filter(|idle| !wanted.once || idle.connection.is_silent());
+        let Some(Idle { connection, .. }) = idle else { return false };
+        self.connection = Some(UpstreamConnection::Http1(connection));
+        self.sharing = Sharing::OneClient;
+        true
+    }
+
+    /// Notes which requests may follow on the connection.
+    pub(crate) fn share_with(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
     }
 
     /// Takes a connection to the server, or a place on one: an idle one, one of HTTP/2 with room, or
@@ -308,14 +331,19 @@ impl Lease {
     }
 
     /// Gives the connection back at `since`, if its request had been sent whole before the
-    /// answer came.
-    pub(crate) fn give_back(&mut self, since: Instant) {
+    /// answer came. `reservation` is that of the client's connection.
+    pub(crate) fn give_back(&mut self, since: Instant, reservation: &Reservation) {
         if !self.is_early
             && let Some(UpstreamConnection::Http1(connection)) =
                 self.connection.take_if(UpstreamConnection::rest)
         {
             let idle = Idle { connection, since, announced: self.announced };
-            self.worker.pools.put(&self.server, self.upstream.options.max_idle, idle);
+            let most = self.upstream.options.max_idle;
+            match self.sharing {
+                Sharing::All => self.worker.pools.put(&self.server, most, idle),
+                Sharing::OneClient if most > 0 => reservation.put(&self.server, idle),
+                Sharing::OneClient | Sharing::Closed => drop(idle),
+            }
         }
     }
 

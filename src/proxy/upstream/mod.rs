@@ -16,6 +16,7 @@ pub(crate) mod lease;
 pub(crate) mod names;
 pub(crate) mod pool;
 mod rendezvous;
+pub(crate) mod reservation;
 pub(crate) mod resolver;
 pub(crate) mod retry;
 

@@ -25,6 +25,7 @@ struct OfServer {
     http2: Option<Box<Http2Pool>>,
 }
 
+#[derive(Debug)]
 pub(super) struct Idle {
     pub(super) connection: Box<Connection>,
     pub(super) since: Instant,
@@ -37,6 +38,12 @@ impl Idle {
     fn is_usable(&mut self, now: Instant, limit: Duration) -> bool {
         let limit = self.announced.unwrap_or(limit).min(limit);
         now.since(self.since) < limit && self.connection.is_quiet()
+    }
+
+    /// Whether it can be used at `now` for a request to `server`.
+    pub(super) fn fits(&mut self, server: &Server, upstream: &Upstream, now: Instant) -> bool {
+        self.is_usable(now, upstream.options.idle_timeout)
+            && self.connection.settings().fit(server, upstream)
     }
 }
 
@@ -51,9 +58,7 @@ impl Pools {
         let mut servers = self.lock();
         let idle = &mut servers.get_mut(&server.id)?.idle;
         while let Some(mut idle) = idle.pop() {
-            if idle.is_usable(now, upstream.options.idle_timeout)
-                && idle.connection.settings().fit(server, upstream)
-            {
+            if idle.fits(server, upstream, now) {
                 return Some(idle.connection);
             }
         }

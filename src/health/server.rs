@@ -624,6 +624,7 @@ mod tests {
     fn checks_in_a_row_change_it() {
         let check = Check {
             path: "/".into(),
+            host: None,
             interval: secs(1),
             timeout: secs(1),
             healthy_after: 2,

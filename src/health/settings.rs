@@ -44,6 +44,8 @@ impl Ejection {
 pub struct Check {
     /// The path that is asked for, with a query if it has one.
     pub path: Box<str>,
+    /// The host that is asked for, with a port if it has one; `None`: the server's address.
+    pub host: Option<Box<str>>,
     /// From the end of one check to the next.
     pub interval: Duration,
     /// How long one may take, the connection included.
@@ -97,6 +99,7 @@ mod tests {
     fn a_check_passes_by_any_of_its_ranges() {
         let check = Check {
             path: "/".into(),
+            host: None,
             interval: Duration::ZERO,
             timeout: Duration::ZERO,
             healthy_after: 1,

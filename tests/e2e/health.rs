@@ -241,6 +241,28 @@ fn a_server_that_fails_its_checks_gets_no_requests_until_it_passes() {
 }
 
 #[test]
+fn a_check_passes_at_a_server_that_serves_one_host_only() {
+    let hosted = Script::answering(|request| {
+        if request.header("host") == Some("app.example.com") {
+            upstream::ok("hosted")
+        } else {
+            b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".to_vec()
+        }
+    });
+    let more = |host| {
+        format!(
+            ", health: {{ path: /, interval: 50ms, timeout: 10s, unhealthy_after: 1, healthy_after: 1{host} }}"
+        )
+    };
+    let gateway = Gateway::start(&config(&[hosted.address], &more("")));
+    gateway.wait_log("status 400");
+    assert_eq!(health(&gateway), ["unhealthy"]);
+    gateway.edit(&config(&[hosted.address], &more(", host: app.example.com")));
+    gateway.wait_log("server passes its health checks");
+    assert_eq!(health(&gateway), ["healthy"]);
+}
+
+#[test]
 fn the_log_says_that_all_servers_get_requests_while_none_is_healthy() {
     let passes = Arc::new(AtomicBool::new(false));
     let servers = ["one", "other"].map(|name| named(name, Arc::clone(&passes)));

@@ -202,6 +202,7 @@ fn check(spec: &HealthSpec) -> Option<Check> {
     let small = |number: At<u64>| u32::try_from(number.value).unwrap_or(u32::MAX);
     Some(Check {
         path: spec.path.value()?.0.clone(),
+        host: spec.host.value().and_then(|host| host.0.to_str().ok()).map(Into::into),
         interval: spec.interval.duration()?.value,
         timeout: spec.timeout.duration()?.value,
         healthy_after: small(spec.healthy_after.number()?),

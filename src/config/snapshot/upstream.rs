@@ -132,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Returns the `Host` of a request that names none. A Unix socket is `localhost`.
+    /// Returns the `Host` of a request or a check that names none. A Unix socket is `localhost`.
     pub fn host_field(&self) -> String {
         if self.socket().is_some() { "localhost".to_owned() } else { self.authority() }
     }

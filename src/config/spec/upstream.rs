@@ -4,8 +4,8 @@ use super::{
     Balance, CertificateFiles, UpstreamProtocol,
     keys::keys,
     leaf::{
-        CheckPath, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER, Name, Period, ResolveWord,
-        Size, Statuses, Timeout, Url,
+        Authority, CheckPath, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER, Name, Period,
+        ResolveWord, Size, Statuses, Timeout, Url,
     },
 };
 use crate::config::{
@@ -78,10 +78,12 @@ keys! {
 
     /// Health checks: the gateway sends a `GET` to each server, once for all workers. Servers count
     /// as healthy until their checks fail. If no server is healthy, all get requests.
-    #[cfg_attr(test, schemars(extend("x-meant" = [["uri", "path"], ["url", "path"], ["period", "interval"]])))]
+    #[cfg_attr(test, schemars(extend("x-meant" = [["uri", "path"], ["url", "path"], ["hostname", "host"], ["authority", "host"], ["period", "interval"]])))]
     struct HealthSpec: "the health check of an upstream" {
         /// The path of the check, with a query if necessary.
         path: CheckPath;
+        /// The `Host` of the check, for servers that reject other hosts than their own.
+        host: Authority, else "the server's address; `localhost` for a socket";
         /// The time from the end of one check to the next. It varies by a tenth.
         interval: Timeout = "5s";
         /// How long a check may take, the connection included.

@@ -14,7 +14,7 @@ upstreams:
   - name: a
     servers: [{ url: http://h:1 }, { url: http://h:1 }]
     balance: hashed
-    health: { path: healthz, expect: ok }
+    health: { path: healthz, expect: ok, host: a b }
   - { name: b, servers: [], hash_key: path }
   - { name: c, servers: [{ url: ftp://h }, { url: h, weight: 0 }] }
   - { name: d, servers: [{ url: http://a, weight: 997 }, { url: http://b, weight: 991 }] }
@@ -28,6 +28,7 @@ routes:
             "`balance` cannot be `hashed` | write one of `round_robin`, `least_request`, `random`, `hash`",
             "`healthz` is not a path | write what the server is asked for, as in `/healthz`",
             "`ok` is not a status or a range of them | write statuses from 100 to 599, as in `200` or `200-399`",
+            "`a b` is not a host | write a name or an address, as in `app.internal:8080`",
             "`servers` is empty | write at least one: `servers: [{ url: http://10.0.1.5:8000 }]`",
             "`hash_key` without `balance: hash` | write `balance: hash`, or remove it",
             "`ftp://h` is not an http:// or https:// URL | write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or `unix:/PATH`",

@@ -155,10 +155,11 @@ async fn ask(
 ) -> Result<(), String> {
     let opened = connector.connect(server, upstream, Offer::Any { streams: 1 }).await;
     let opened = opened.map_err(|error| format!("cannot connect: {}", cause(&error)))?;
+    let host = check.host.as_deref().map_or_else(|| server.host_field(), ToOwned::to_owned);
     let request: Request<RequestBody> = http::Request::builder()
         .method(Method::GET)
         .uri(&*check.path)
-        .header(header::HOST, server.authority())
+        .header(header::HOST, host)
         .header(header::USER_AGENT, "flowgate-health-check")
         .header(header::CONNECTION, "close")
         .body(RequestBody::Empty)
@@ -183,6 +184,37 @@ mod tests {
     use super::*;
     use crate::proxy::tests::{live, read_head};
     use tokio::{io::AsyncWriteExt, sync::mpsc};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_asks_for_the_host_of_the_file_or_the_servers_address() {
+        for (url, more, expected) in [
+            ("http://127.0.0.1:9", "", "127.0.0.1:9"),
+            ("http://[::1]:9", "", "[::1]:9"),
+            ("unix:/run/app.sock", "", "localhost"),
+            ("http://127.0.0.1:9", ", host: app.example.com", "app.example.com"),
+            ("unix:/run/app.sock", ", host: 'app.example.com:81'", "app.example.com:81"),
+        ] {
+            for protocol in ["h1", "h2"] {
+                let (clock, live) = live(&format!(
+                    "listeners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
+                     upstreams: [{{ name: up, servers: [{{ url: '{url}' }}], protocol: {protocol}, \
+                     health: {{ path: /healthz{more} }} }}]\n\
+                     routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
+                ));
+                let (accept, mut connections) = mpsc::unbounded_channel();
+                tokio::spawn(HealthWatch::new(clock, live, Connector::Memory(accept)).run());
+                let mut stream = connections.recv().await.expect("a check");
+                if protocol == "h1" {
+                    let head = read_head(&mut stream).await.expect("a head");
+                    assert!(head.contains(&format!("\r\nhost: {expected}\r\n")), "{head}");
+                } else {
+                    let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+                    let asked = connection.accept().await.expect("a stream").expect("a request");
+                    assert_eq!(asked.0.uri().authority().expect("one").as_str(), expected);
+                }
+            }
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_asked_once_in_each_interval_a_tenth_sooner_or_later() {

@@ -197,7 +197,7 @@ fn a_request_that_no_healthy_server_can_take_is_not_said_to_pass() {
 fn a_path_that_is_rejected_has_the_setting_that_lets_it_pass() {
     let live = live("  - { name: all, match: { path_prefix: / }, upstream: app }");
     let said = explain(&live, &question("/a/../b"), &seeds(None));
-    let note = "the path has a `..` segment; `relaxed_path: true` of a route lets it pass";
+    let note = "the path has a `..` segment; `relaxed_path: true` of a route lets it pass, also around the rules of other routes";
     assert_eq!((said.status, &*said.notes), (Some(400), &[note.to_owned()][..]));
 }
 

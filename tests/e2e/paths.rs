@@ -79,6 +79,7 @@ fn a_path_that_leads_elsewhere_if_it_is_read_differently_is_rejected_with_its_se
         let detail = answer.json()["detail"].as_str().expect("a detail").to_owned();
         assert_eq!(answer.status, 400, "{path}");
         assert!(detail.contains("relaxed_path"), "{path}: {detail}");
+        assert_eq!(detail.contains("let that route match it too"), path.contains(';'), "{detail}");
     }
     assert_eq!(upstream.connections(), 0, "none of it reached the upstream");
     let rejected = metrics(&gateway, "flowgate_http_rejected_total");

@@ -14,8 +14,8 @@ const ENCODED_SLASH: &str =
     "an encoded slash that leads to another route or rule if it is read as a slash";
 
 /// Why a path with parameters reaches no rule.
-const PARAMETERS: &str =
-    "a `;` that leads to another route or rule if the segment is cut off there";
+const PARAMETERS: &str = "a `;` that leads to another route or rule if the segment is cut off \
+     there: let that route match it too, as in `path_regex: [/login, \"/login;.*\"]`";
 
 /// Why a request reaches no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,10 @@ pub enum Unrouted {
 
 /// Says what a path has that flowgate rejects, and which setting lets it pass.
 pub fn rejected_path(why: &str) -> String {
-    format!("the path has {why}; `relaxed_path: true` of a route lets it pass")
+    format!(
+        "the path has {why}; `relaxed_path: true` of a route lets it pass, also around the rules of \
+         other routes"
+    )
 }
 
 impl Snapshot {

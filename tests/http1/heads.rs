@@ -54,7 +54,7 @@ fn request_lines_are_read_by_the_grammar() {
         ("2.3: case matters", "GET / http/1.1\r\n\r\n", "400 Version"),
         ("2.3", "GET / HTTP/1.10\r\n\r\n", "400 LineEnd"),
         ("2.3", "GET / HTTP/11\r\n\r\n", "400 Version"),
-        ("2.3", "GET /\r\n\r\n", "400 Target"),
+        ("2.3: none, as in HTTP/0.9", "GET /\r\n\r\n", "400 Version"),
         ("2.3", "GET / \r\n\r\n", "400 Version"),
         ("3.1: any token", "m!#$%&'*+-.^_`|~9 / HTTP/1.1\r\n\r\n", "m!#$%&\\'*+-.^_`|~9 /"),
         ("3.1", "G(T / HTTP/1.1\r\n\r\n", "400 Method"),

@@ -68,6 +68,7 @@ fn a_login_that_holds_for_a_connection_works_and_reaches_no_other_client() {
     assert_eq!(log_in(&mut ntlm, "NTLM hello").0, 401);
     assert_eq!(log_in(&mut ntlm, "NTLM answer-alice"), (200, "alice".to_owned()));
     let mut kerberos = Client::new(gateway.web());
+    assert_eq!(kerberos.get("/").status, 401);
     assert_eq!(log_in(&mut kerberos, "Negotiate bob"), (200, "bob".to_owned()));
     for _ in 0..4 {
         // They have logged in, whatever is asked for in between.
@@ -95,10 +96,29 @@ fn the_connection_of_a_login_ends_with_its_clients() {
     let servers = [server];
     let gateway = in_front_of(&servers, "");
     let mut client = Client::new(gateway.web());
+    // One that the server has not asked for holds no connection.
+    assert_eq!(log_in(&mut client, "CredSSP x").0, 401);
+    let mut other = Client::new(gateway.web());
+    assert_eq!(log_in(&mut other, "Negotiate dora"), (200, "dora".to_owned()));
+    eventually("the server's connection ends", || ends.try_recv().ok());
+    assert_eq!(other.get("/open").text(), "nobody");
     assert_eq!(log_in(&mut client, "Negotiate carol"), (200, "carol".to_owned()));
+    assert_eq!(client.get("/open").text(), "carol");
     assert!(ends.try_recv().is_err());
     drop(client);
     eventually("the server's connection ends", || ends.try_recv().ok());
+}
+
+#[test]
+fn a_peer_that_becomes_a_proxy_has_no_login_any_more() {
+    let servers = [Script::start(serve)];
+    let gateway = in_front_of(&servers, "");
+    let mut client = Client::new(gateway.web());
+    assert_eq!(client.get("/").status, 401);
+    assert_eq!(log_in(&mut client, "Negotiate frank"), (200, "frank".to_owned()));
+    let file = std::fs::read_to_string(gateway.dir.path().join("gateway.yaml")).expect("a file");
+    gateway.edit(&format!("trusted_proxies: [127.0.0.1]\n{file}"));
+    assert_eq!(client.get("/open").text(), "nobody");
 }
 
 #[test]

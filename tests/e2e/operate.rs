@@ -162,7 +162,7 @@ fn the_access_log_has_the_header_fields_that_the_file_names() {
         )
         .replace("limit: 3/1h, burst: 3", "limit: 9/1h")
     };
-    let gateway = Gateway::start(&text("[User-Agent, referer]"));
+    let gateway = Gateway::start(&text("[User-Agent, referer, user-agent]"));
     let mut client = Client::new(gateway.web());
     let agent = |name| [("user-agent", name), ("x-other", "no")];
     client.request(

@@ -20,14 +20,14 @@ impl Compiler {
         let all: Vec<_> = of_route.map(|(_, certificates)| &**certificates).filter(named).collect();
         let is_covered = |host: &str| all.iter().any(|certificates| certificates.cover(host));
         let names = matcher.hosts.iter().map(HostPattern::to_string);
-        let mut hosts = names.filter(|host| !is_address(host));
+        let mut hosts = names.filter(|host| !is_exempt(host));
         let found = hosts.find(|host| !all.is_empty() && !is_covered(host));
         if let Some(host) = found {
             let message = format!("no certificate names the host {}", quoted(&host));
             self.warn(
                 Problem::warning(Lint::HostWithoutCertificate, span, message)
                     .label("clients that use `https` get another host's certificate")
-                    .help("write a certificate for it in `tls` of the listener; if its clients use `http` alone, write `listener` here"),
+                    .help("write a certificate for it in `tls` of the listener; if its clients use `http` alone, silence this with `# flowgate: allow(host-without-certificate)`"),
             );
         }
     }
@@ -40,7 +40,10 @@ fn has_names(certificates: &Certificates) -> bool {
     names.any(|name| name != "localhost")
 }
 
-/// Reports whether a host is an address, which certificates name in another way.
-fn is_address(host: &str) -> bool {
-    host.starts_with('[') || host.parse::<IpAddr>().is_ok()
+/// Reports whether a host is an address, which certificates name in another way, or this machine.
+fn is_exempt(host: &str) -> bool {
+    host.starts_with('[')
+        || host.parse::<IpAddr>().is_ok()
+        || host == "localhost"
+        || host.ends_with(".localhost")
 }

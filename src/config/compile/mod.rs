@@ -34,6 +34,7 @@ use crate::config::{
     watched::Watched,
 };
 use compiler::Compiler;
+use http::HeaderName;
 use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
 /// Compiles `spec`, whose certificates stand in `files`, and returns the plan beside all problems
@@ -91,6 +92,17 @@ pub(super) fn compile(
     (plan, compiler.errors)
 }
 
+/// Returns the fields that the access log has, each once.
+fn logged_headers(spec: &FileSpec) -> Arc<[HeaderName]> {
+    let mut names: Vec<HeaderName> = Vec::new();
+    for at in spec.access_log_headers.items() {
+        if !names.contains(&at.value.0) {
+            names.push(at.value.0.clone());
+        }
+    }
+    names.into()
+}
+
 /// Returns the settings. What could not be read has been reported; its stand-in is never used.
 fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
     let workers = spec.workers.number().and_then(|at| usize::try_from(at.value).ok());
@@ -108,7 +120,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         explain_headers: spec.explain_headers.is_true(),
         via: spec.via.value().and_then(|via| via.0.clone()).map(Arc::new),
         request_ids: spec.request_id.value().copied().unwrap_or_default(),
-        logged_headers: spec.access_log_headers.plain(|name| name.0.clone()).into(),
+        logged_headers: logged_headers(spec),
         header_case: spec.h1_header_case.value().copied().unwrap_or_default(),
         tracing: None,
         store: None,

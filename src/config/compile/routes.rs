@@ -192,6 +192,12 @@ impl Compiler {
         let mut errors: Vec<ErrorBody> = Vec::with_capacity(specs.len());
         for At { value: spec, span, .. } in specs {
             let statuses = spec.status.plain(|status| status.0);
+            if let Some(span) = spec.status.span.filter(|_| statuses.is_empty()) {
+                self.error(
+                    Problem::error(span, "`status` is empty")
+                        .help("write a status, as in `502`, or remove `status` for all"),
+                );
+            }
             let has_all = |earlier: &ErrorBody| {
                 let mut these = statuses.iter();
                 earlier.statuses.is_empty()

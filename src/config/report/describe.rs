@@ -11,6 +11,7 @@ use crate::{
     route::{OnDuplicate, key_words},
 };
 use bytesize::ByteSize;
+use http::HeaderName;
 use ipnet::IpNet;
 use serde::Serialize;
 use std::{
@@ -146,7 +147,14 @@ fn write_upstream<'p>(
         options.max_idle
     )?;
     if let Some(check) = &options.health {
-        writeln!(out, "    checked: GET {} every {}", written(&check.path), short(check.interval))?;
+        let host =
+            check.host.as_ref().map_or_else(String::new, |host| format!(" of {}", written(host)));
+        writeln!(
+            out,
+            "    checked: GET {}{host} every {}",
+            written(&check.path),
+            short(check.interval)
+        )?;
     }
     for server in &upstream.servers {
         write!(out, "    {}", server.endpoint)?;
@@ -336,6 +344,10 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         settings.explain_headers,
         word(&settings.request_ids)
     )?;
+    if !settings.logged_headers.is_empty() {
+        let names: Vec<_> = settings.logged_headers.iter().map(HeaderName::as_str).collect();
+        writeln!(out, "  access_log_headers {}", names.join(", "))?;
+    }
     if settings.header_case != HeaderCase::default() {
         writeln!(out, "  h1_header_case {}", word(&settings.header_case))?;
     }

@@ -15,7 +15,7 @@ const ENCODED_SLASH: &str =
 
 /// Why a path with parameters reaches no rule.
 const PARAMETERS: &str = "a `;` that leads to another route or rule if the segment is cut off \
-     there: let that route match it too, as in `path_regex: [/login, \"/login;.*\"]`";
+     there: let that route match it too";
 
 /// Why a request reaches no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

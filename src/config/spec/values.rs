@@ -572,7 +572,7 @@ pub(in crate::config) fn status(text: &str) -> Result<StatusCode, InvalidValue> 
         || {
             not(
                 text,
-                "is not the status of a rejection",
+                "is not the status of an error",
                 "write a status from 400 to 599, as in `429`",
             )
         },
@@ -879,7 +879,7 @@ mod tests {
         rejected(method, "G E T", "`G E T` is not a method");
         rejected(header_name, "x y", "`x y` is not the name of a header");
         rejected(header_value, "a\nb", "`a\\nb` is not allowed in a header");
-        rejected(status, "200", "`200` is not the status of a rejection");
+        rejected(status, "200", "`200` is not the status of an error");
         rejected(check_path, "healthz", "`healthz` is not a path");
         rejected(check_path, "/a b", "`/a b` is not a path");
         rejected(check_path, "/a#b", "`/a#b` is not a path");

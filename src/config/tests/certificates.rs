@@ -289,7 +289,7 @@ fn a_host_that_no_certificate_names_is_warned_of() {
         "host: a.example.com",
         "host: [x.b.example.com, '*.b.example.com']",
         "host: c.example.com, listener: web",
-        "host: [192.0.2.1, '[2001:db8::1]']",
+        "host: [192.0.2.1, '[2001:db8::1]', localhost, a.localhost]",
     ] {
         assert_eq!(found(own, covered), Vec::<String>::new(), "{covered}");
     }

@@ -179,7 +179,7 @@ fn routes_are_checked() {
         ),
         (
             "match: { path: / }\n    reject: { status: 200 }",
-            "`200` is not the status of a rejection | write a status from 400 to 599, as in `429`",
+            "`200` is not the status of an error | write a status from 400 to 599, as in `429`",
         ),
         (
             "match: { path: / }\n    reject: { content_type: text/html }",

@@ -24,7 +24,7 @@ use crate::proxy::{
         error::{Unanswered, Why},
         health,
         lease::{Lease, Wanted, is_given_up},
-        reservation::{Sharing, binds_login},
+        reservation::binds_login,
         retry::{Failed, Next, Retries},
     },
 };
@@ -173,7 +173,7 @@ impl UpstreamAttempt<'_> {
         lease.server().meter.requests.fetch_add(1, Relaxed);
         let headers = request.as_ref().map(Request::headers);
         if headers.is_some_and(|headers| binds_login(headers, &header::AUTHORIZATION)) {
-            self.reserve(lease);
+            self.reserve(lease, false);
         }
         // Left where it arrives: it is large, and would be moved from hand to hand.
         let mut answered = None;
@@ -184,7 +184,7 @@ impl UpstreamAttempt<'_> {
                 if response.status() == StatusCode::UNAUTHORIZED
                     && binds_login(response.headers(), &header::WWW_AUTHENTICATE)
                 {
-                    self.reserve(lease);
+                    self.reserve(lease, true);
                 }
                 let Some(next) = self.next_after(&response, lease, is_other_left) else {
                     return Ok(Ok(response));
@@ -203,16 +203,22 @@ impl UpstreamAttempt<'_> {
     }
 
     /// Keeps the connection on `lease` from other clients, as the server may take their requests for
-    /// this one's. A trusted proxy's connection, and one of HTTP/2, may carry requests of several.
+    /// this one's. It stays open only if the server asked for such a login: a client alone could hold
+    /// connections to servers. A trusted proxy's connection, and one of HTTP/2, may carry requests of
+    /// several clients.
     #[cold]
-    fn reserve(&self, lease: &mut Lease) {
+    fn reserve(&self, lease: &mut Lease, is_asked_for: bool) {
         let has_one_client = !self.forward.trusted && self.peer.http2.get().is_none();
-        lease.share_with(if has_one_client { Sharing::OneClient } else { Sharing::Closed });
+        lease.keep_from_others(is_asked_for && has_one_client);
     }
 
     /// Returns the server of the connection that is reserved for the client's.
     #[cold]
     fn reserved(&self, now: Instant) -> Option<Picked> {
+        if self.forward.trusted {
+            // An edit has made the peer a proxy since.
+            self.peer.reservation.clear();
+        }
         let place = self.peer.reservation.place(self.upstream, now)?;
         let members = self.upstream.members();
         let server = Arc::clone(members.servers.get(place)?);

@@ -7,13 +7,17 @@ use crate::{config::Auth, meter};
 use core::time::Duration;
 use http::{
     HeaderValue, StatusCode,
-    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use std::borrow::Cow;
 
 /// What `Retry-After` says where no clock knows when the requests under way end, in seconds. A
 /// hint: without the field many clients would be back at once.
 pub(crate) const HINT: u64 = 1;
+
+/// The methods that are served.
+const METHODS: HeaderValue =
+    HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
 /// What clients read whose address a route does not allow.
 pub(crate) const DENIED: &str = "this route does not allow the client's address";
@@ -125,6 +129,10 @@ impl GatewayError {
             }
             Self::Guessing(wait) => (RETRY_AFTER, HeaderValue::from(whole_seconds(wait))),
             Self::TooManyChecks => (RETRY_AFTER, HeaderValue::from(HINT)),
+            // A 405 must name methods (RFC 9110, 15.5.6).
+            Self::Invalid(invalid) if invalid.kind == meter::HttpRejection::Method => {
+                (ALLOW, METHODS)
+            }
             Self::Invalid(_)
             | Self::NoRoute
             | Self::Misdirected

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use http::{
     HeaderValue, Method, StatusCode,
-    header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -265,14 +265,7 @@ pub(crate) fn explained(
     status: StatusCode,
     detail: &str,
 ) -> (Response<()>, Bytes) {
-    let mut response = problem(head, status);
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(
-            ALLOW,
-            HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
-        );
-    }
-    (response, Problem::of(status, detail).written().into())
+    (problem(head, status), Problem::of(status, detail).written().into())
 }
 
 fn millis(wait: Duration) -> u64 {

@@ -121,9 +121,14 @@ impl Lease {
         true
     }
 
-    /// Notes which requests may follow on the connection.
-    pub(crate) fn share_with(&mut self, sharing: Sharing) {
-        self.sharing = sharing;
+    /// Keeps the connection from other clients: it stays open for this one if `is_kept`, or if it was
+    /// reserved before.
+    pub(crate) fn keep_from_others(&mut self, is_kept: bool) {
+        if is_kept {
+            self.sharing = Sharing::OneClient;
+        } else if self.sharing == Sharing::All {
+            self.sharing = Sharing::Closed;
+        }
     }
 
     /// Takes a connection to the server, or a place on one: an idle one, one of HTTP/2 with room, or

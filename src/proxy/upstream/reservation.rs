@@ -13,8 +13,9 @@ use crate::{
 use http::HeaderName;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The schemes of such logins, by their first letters: `NTLM`, `Negotiate` and `Nego2`.
-const SCHEMES: [&[u8]; 2] = [b"ntlm", b"nego"];
+/// The schemes of such logins, by their first letters: `NTLM`, `Negotiate`, `Nego2`, and those of
+/// Windows Remote Management, `Kerberos` and `CredSSP`.
+const SCHEMES: [&[u8]; 4] = [b"ntlm", b"nego", b"kerb", b"cred"];
 
 /// Which requests may follow on a connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,14 @@ impl Reservation {
     /// Whether there has ever been one.
     pub(crate) fn is_used(&self) -> bool {
         self.0.get().is_some()
+    }
+
+    /// Closes the connection.
+    #[cold]
+    pub(crate) fn clear(&self) {
+        if let Some(slot) = self.0.get() {
+            *lock(slot) = None;
+        }
     }
 
     /// Reserves a connection to `server`. The one before is closed.
@@ -104,6 +113,8 @@ mod tests {
             (b"ntlm TlRMTVNTUAAB", true),
             (b"Negotiate YIIB", true),
             (b"Nego2", true),
+            (b"Kerberos YIIB", true),
+            (b"CredSSP", true),
             (b"Basic realm=\"a, b\",\tNegotiate", true),
             (b"Basic bnRsbQ==", false),
             (b"Bearer ntlm", false),

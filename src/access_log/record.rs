@@ -27,11 +27,6 @@ pub struct AccessRecord<'a> {
     /// The route's name, if one matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<&'a str>,
-    /// The listener's name.
-    pub listener: &'a str,
-    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; absent if the request could not be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<&'static str>,
     /// The answer's status.
     pub status: u16,
     /// From the arrival to the answer's head; absent if the client left or the gateway ended
@@ -82,6 +77,11 @@ pub struct AccessRecord<'a> {
     /// The trace of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<&'a str>,
+    /// The listener's name.
+    pub listener: &'a str,
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`; absent if the request could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<&'static str>,
     /// The header fields that `access_log_headers` names, as far as the request has them.
     #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "fields")]
     pub headers: &'a [(HeaderName, String)],

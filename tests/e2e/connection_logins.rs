@@ -30,7 +30,7 @@ fn serve(_: usize, mut connection: Connection) {
         let answer = match &user {
             _ if is_challenged => CHALLENGES.into(),
             Some(name) => upstream::ok(name),
-            None if request.path() == "/open" => upstream::ok("nobody"),
+            None if request.path() == "/open" => upstream::ok("anonymous"),
             None => ASKS.into(),
         };
         connection.write(answer);
@@ -61,7 +61,7 @@ fn a_login_that_holds_for_a_connection_works_and_reaches_no_other_client() {
     let mut before = Client::new(gateway.web());
     // Their connections are shared by then.
     for _ in 0..4 {
-        assert_eq!(before.get("/open").text(), "nobody");
+        assert_eq!(before.get("/open").text(), "anonymous");
     }
     let mut ntlm = Client::new(gateway.web());
     assert_eq!(ntlm.get("/").status, 401);
@@ -75,14 +75,14 @@ fn a_login_that_holds_for_a_connection_works_and_reaches_no_other_client() {
         assert_eq!(ntlm.get("/").text(), "alice");
         assert_eq!(ntlm.request("POST", "/", &[("Content-Length", "0")]).text(), "alice");
         assert_eq!(kerberos.get("/").text(), "bob");
-        assert_eq!(before.get("/open").text(), "nobody");
-        assert_eq!(Client::new(gateway.web()).get("/open").text(), "nobody");
+        assert_eq!(before.get("/open").text(), "anonymous");
+        assert_eq!(Client::new(gateway.web()).get("/open").text(), "anonymous");
         assert_eq!(Client::new(gateway.web()).get("/").status, 401);
     }
     drop((ntlm, kerberos));
     for _ in 0..8 {
-        assert_eq!(Client::new(gateway.web()).get("/open").text(), "nobody");
-        assert_eq!(before.get("/open").text(), "nobody");
+        assert_eq!(Client::new(gateway.web()).get("/open").text(), "anonymous");
+        assert_eq!(before.get("/open").text(), "anonymous");
     }
 }
 
@@ -101,7 +101,7 @@ fn the_connection_of_a_login_ends_with_its_clients() {
     let mut other = Client::new(gateway.web());
     assert_eq!(log_in(&mut other, "Negotiate dora"), (200, "dora".to_owned()));
     eventually("the server's connection ends", || ends.try_recv().ok());
-    assert_eq!(other.get("/open").text(), "nobody");
+    assert_eq!(other.get("/open").text(), "anonymous");
     assert_eq!(log_in(&mut client, "Negotiate carol"), (200, "carol".to_owned()));
     assert_eq!(client.get("/open").text(), "carol");
     assert!(ends.try_recv().is_err());
@@ -118,7 +118,7 @@ fn a_peer_that_becomes_a_proxy_has_no_login_any_more() {
     assert_eq!(log_in(&mut client, "Negotiate frank"), (200, "frank".to_owned()));
     let file = std::fs::read_to_string(gateway.dir.path().join("gateway.yaml")).expect("a file");
     gateway.edit(&format!("trusted_proxies: [127.0.0.1]\n{file}"));
-    assert_eq!(client.get("/open").text(), "nobody");
+    assert_eq!(client.get("/open").text(), "anonymous");
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn a_connection_with_requests_of_several_clients_has_no_login() {
     client.get(1, "/", &logs_in);
     assert_eq!(http2::body(&client.answer(1)), "dave");
     client.get(3, "/open", &[("host", "a")]);
-    assert_eq!(http2::body(&client.answer(3)), "nobody");
+    assert_eq!(http2::body(&client.answer(3)), "anonymous");
     let gateway = in_front_of(&servers, "trusted_proxies: [127.0.0.1]\n");
     let mut proxy = Client::new(gateway.web());
     assert_eq!(log_in(&mut proxy, "Negotiate erin"), (200, "erin".to_owned()));
-    assert_eq!(proxy.get("/open").text(), "nobody");
-    assert_eq!(Client::new(gateway.web()).get("/open").text(), "nobody");
+    assert_eq!(proxy.get("/open").text(), "anonymous");
+    assert_eq!(Client::new(gateway.web()).get("/open").text(), "anonymous");
 }

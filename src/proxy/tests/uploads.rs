@@ -2,6 +2,7 @@
 
 use super::{TestProxy, read_head, secs};
 use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
     task::JoinHandle,
@@ -41,23 +42,35 @@ fn answer_later(proxy: &TestProxy, mut upstream: DuplexStream, pause: u64) -> Jo
     })
 }
 
+/// Sends a body that takes `upload` seconds to a server that answers `pause` seconds after its end.
+/// Returns the status of the response, and how long it took.
+async fn answer_to_slow_upload(
+    proxy: &mut TestProxy,
+    upload: u64,
+    pause: u64,
+) -> (Option<u16>, Duration) {
+    let begun = proxy.now();
+    let mut client = proxy.client();
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab").await;
+    let upstream = proxy.upstream.recv().await.expect("a connection");
+    let answering = answer_later(proxy, upstream, pause);
+    proxy.pass(secs(upload)).await;
+    client.send("cd").await;
+    let status = client.status().await;
+    let took = proxy.now().since(begun);
+    answering.await.expect("no panic");
+    (status, took)
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_first_byte_timeout_begins_at_the_end_of_the_upload() {
     for (upload, pause, status, total) in
         [(59, 50, 204, 109), (59, 70, 504, 119), (61, 70, 504, 121), (0, 70, 504, 60)]
     {
         let mut proxy = TestProxy::new(", timeouts: { first_byte: 60s, idle: 2m }");
-        let begun = proxy.now();
-        let mut client = proxy.client();
-        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab").await;
-        let upstream = proxy.upstream.recv().await.expect("a connection");
-        let answering = answer_later(&proxy, upstream, pause);
-        proxy.pass(secs(upload)).await;
-        client.send("cd").await;
-        assert_eq!(client.status().await, Some(status), "{upload} s, then {pause} s");
-        let took = proxy.now().since(begun);
+        let (answered, took) = answer_to_slow_upload(&mut proxy, upload, pause).await;
+        assert_eq!(answered, Some(status), "{upload} s, then {pause} s");
         assert!((secs(total)..secs(total + 1)).contains(&took), "{upload}, {pause}: {took:?}");
-        answering.await.expect("no panic");
     }
 }
 
@@ -74,14 +87,7 @@ fn is_open(proxy: &TestProxy) -> bool {
 async fn a_breaker_counts_no_time_that_an_upload_takes() {
     for (upload, pause, opens) in [(30, 0, false), (30, 1, false), (30, 3, true), (0, 3, true)] {
         let mut proxy = TestProxy::new(SLOW_AFTER_2S);
-        let mut client = proxy.client();
-        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab").await;
-        let upstream = proxy.upstream.recv().await.expect("a connection");
-        let answering = answer_later(&proxy, upstream, pause);
-        proxy.pass(secs(upload)).await;
-        client.send("cd").await;
-        assert_eq!(client.status().await, Some(204));
-        answering.await.expect("no panic");
+        assert_eq!(answer_to_slow_upload(&mut proxy, upload, pause).await.0, Some(204));
         assert_eq!(is_open(&proxy), opens, "{upload} s, then {pause} s");
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     decide::call::key_of,
     error::{CallFailure, StoreError},
-    limits::PATIENCE,
+    limits::BACKGROUND_CALL_TIMEOUT,
     redis::{ClientState, StoreConnection},
     store::Store,
     sync::{call::Push, rule::late},
@@ -77,7 +77,7 @@ impl SharedState {
 impl Store {
     /// Changes states for all gateways, over a connection of its own. If the store decides about
     /// the rule, this gateway forgets its cached rejections at once, the others with their next
-    /// greeting, within five seconds. If gateways sync it, they learn of a reset with their next
+    /// registration, within five seconds. If gateways sync it, they learn of a reset with their next
     /// sync; they cannot learn of a grant. Returns whether there was something to change.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Store {
         if !self.has_learned() {
             return Err(StoreError::Down);
         }
-        let limit = self.settings.timeout.max(PATIENCE);
+        let limit = self.settings.timeout.max(BACKGROUND_CALL_TIMEOUT);
         let client = ClientState::new(Arc::clone(self), clock.clone(), limit, self.number());
         let client = Arc::new(client);
         let error = |failure: CallFailure| failure.error;

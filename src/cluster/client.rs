@@ -6,7 +6,7 @@
 
 use super::{
     leases::lease_task::keep,
-    limits::PATIENCE,
+    limits::BACKGROUND_CALL_TIMEOUT,
     redis::{ClientState, StoreConnection, run},
     store::Store,
 };
@@ -31,7 +31,7 @@ impl StoreClient {
 
     /// The same for the sync, whose calls may take longer, because no request waits for them.
     pub(super) fn start_patient(store: Arc<Store>, clock: Clock) -> Self {
-        let limit = store.settings.timeout.max(PATIENCE);
+        let limit = store.settings.timeout.max(BACKGROUND_CALL_TIMEOUT);
         Self::with_limit(store, clock, limit)
     }
 
@@ -63,7 +63,11 @@ impl StoreClient {
     /// that: as long as two calls may take, or for a moment while the store is down.
     pub async fn give_back(&self) {
         let is_up = self.connection().is_some();
-        let limit = if is_up { self.client.limit.max(PATIENCE) } else { PATIENCE };
+        let limit = if is_up {
+            self.client.limit.max(BACKGROUND_CALL_TIMEOUT)
+        } else {
+            BACKGROUND_CALL_TIMEOUT
+        };
         // What is left runs out.
         _ = self.client.clock.timeout(limit, self.client.leases.all_given_back()).await;
         self.leave().await;
@@ -78,7 +82,7 @@ impl StoreClient {
         leave.arg(&key).arg(&client.store.name);
         let left = connection.query(&key, &leave);
         // Otherwise, it is forgotten after a lease.
-        let _left = client.clock.timeout(client.limit.max(PATIENCE), left).await;
+        let _left = client.clock.timeout(client.limit.max(BACKGROUND_CALL_TIMEOUT), left).await;
     }
 
     /// Returns the connection, if the store is up.

@@ -1,6 +1,6 @@
 //! How many gateways share the store, as far as this one knows.
 //!
-//! The store counts the gateways that have greeted it within a lease. A store that has lost its
+//! The store counts the gateways that have registered within a lease. A store that has lost its
 //! memory counts only the gateways that have come back. If it fails again, the first would use the
 //! whole limit, the second half of it: `N + N/2 + N/3 + …`. So when the store does not know this
 //! gateway, and with each new connection, the divisor only grows until all gateways could return.

@@ -1,4 +1,4 @@
-//! The store's answer to a greeting.
+//! The store's answer to a registration.
 
 use redis::Value;
 

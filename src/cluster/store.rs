@@ -7,7 +7,7 @@ use super::{
     health::{Health, SyncOutcome},
     hello::HelloReply,
     leases::held::AllLeases,
-    limits::{PATIENCE, PAUSES},
+    limits::{BACKGROUND_CALL_TIMEOUT, LONGEST_BACKOFF},
     redis::FailedNodes,
     script::Scripts,
 };
@@ -76,12 +76,12 @@ pub struct Store {
     is_cut_off: AtomicBool,
     /// How often it has begun or ended to reject the sync of one rule.
     sync_rejections: AtomicU64,
-    /// Rings when rules are to be divided otherwise, or what [`Self::heard`] waits for is there.
-    turned: Notify,
+    /// Notified when rules are to be divided otherwise, or what [`Self::wait_until_settled`] waits for is there.
+    share_changed: Notify,
     /// States that were sent, and received.
     synced_states: [AtomicU64; 2],
     /// How often it has lost states, or may have, or an operator has changed one.
-    losses: AtomicU64,
+    cache_resets: AtomicU64,
     cached_rejections: AtomicU64,
 }
 
@@ -162,7 +162,7 @@ impl Store {
         // As `Seed::random` takes it from the system's random numbers.
         let secret = [(); 2].map(|()| RandomState::new().hash_one(()));
         // Others return after a pause and one attempt to connect; the lease is for more of these.
-        let absence = settings.lease + settings.connect_timeout + PAUSES[1];
+        let absence = settings.lease + settings.connect_timeout + LONGEST_BACKOFF;
         let gateways = Gateways::new(settings.gateways, absence);
         Self {
             settings: Arc::new(settings),
@@ -187,9 +187,9 @@ impl Store {
             waited_nanos: AtomicU64::new(0),
             is_cut_off: AtomicBool::new(false),
             sync_rejections: AtomicU64::new(0),
-            turned: Notify::new(),
+            share_changed: Notify::new(),
             synced_states: Default::default(),
-            losses: AtomicU64::new(0),
+            cache_resets: AtomicU64::new(0),
             cached_rejections: AtomicU64::new(0),
         }
     }
@@ -209,8 +209,8 @@ impl Store {
     }
 
     /// Waits until the division of rules changes.
-    pub async fn turned(&self) {
-        self.turned.notified().await;
+    pub async fn share_changed(&self) {
+        self.share_changed.notified().await;
     }
 
     /// Notes that there is a sync. Only the first call counts.
@@ -230,21 +230,22 @@ impl Store {
 
     /// Waits until it has answered all clients, with all states if `is_synced`, or has failed.
     /// Takes as long as connecting and a call at most.
-    pub async fn heard(&self, is_synced: bool, clock: &Clock) {
-        let heard = async {
+    pub async fn wait_until_settled(&self, is_synced: bool, clock: &Clock) {
+        let settled = async {
             while !self.status().health.is_settled(is_synced) {
-                self.turned().await;
+                self.share_changed().await;
             }
         };
-        let limit = self.settings.connect_timeout + self.settings.timeout.max(PATIENCE);
-        // Who has not answered by then fails, which the clients find out.
-        _ = clock.timeout(limit, heard).await;
+        let limit =
+            self.settings.connect_timeout + self.settings.timeout.max(BACKGROUND_CALL_TIMEOUT);
+        // A client without an answer by then reports a failure itself.
+        _ = clock.timeout(limit, settled).await;
     }
 
     /// Notes that it has begun or stopped rejecting the sync of one rule.
     pub(super) fn on_sync_rejection(&self) {
         self.sync_rejections.fetch_add(1, Relaxed);
-        self.turned.notify_one();
+        self.share_changed.notify_one();
     }
 
     /// Counts states that were sent and received.
@@ -255,13 +256,13 @@ impl Store {
     }
 
     /// Returns how often it has lost states, or may have, or an operator has changed one.
-    pub(super) fn losses(&self) -> u64 {
-        self.losses.load(Relaxed)
+    pub(super) fn cache_resets(&self) -> u64 {
+        self.cache_resets.load(Relaxed)
     }
 
     /// Has requests ask it again that it has rejected.
     pub(super) fn forget_rejections(&self) {
-        self.losses.fetch_add(1, Relaxed);
+        self.cache_resets.fetch_add(1, Relaxed);
     }
 
     /// Counts a request that the gateway rejected without a call.
@@ -301,7 +302,7 @@ impl Store {
         format!("{high:016x}{low:016x}")
     }
 
-    /// Takes the answer to a greeting, `is_first` over a connection. Returns the secret of the
+    /// Takes the answer to a registration, `is_first` over a connection. Returns the secret of the
     /// fingerprints.
     pub(super) fn learn(&self, reply: &HelloReply, is_first: bool, now: Instant) -> Seed {
         let mut status = self.status();
@@ -310,12 +311,12 @@ impl Store {
         let is_changed = status.change != reply.change;
         status.change.clone_from(&reply.change);
         if reply.is_unknown || is_changed {
-            self.losses.fetch_add(1, Relaxed);
+            self.cache_resets.fetch_add(1, Relaxed);
         }
         let before = status.gateways.divisor();
         status.gateways.update(reply.gateways, is_first || reply.is_unknown, now);
         if status.gateways.divisor() != before {
-            self.turned.notify_one();
+            self.share_changed.notify_one();
         }
         Seed::new(reply.secret)
     }
@@ -345,7 +346,7 @@ impl Store {
         self.note(|status| {
             if status.health.on_up(client, failures) {
                 tracing::info!(gateways = status.gateways.count(), "the store decides");
-                self.turned.notify_one();
+                self.share_changed.notify_one();
             }
         });
     }
@@ -370,7 +371,7 @@ impl Store {
                 tracing::warn!(call, %error, detail, "the store fails; `on_store_error` decides until it is back");
                 status.failure = Some(StoreFailure::new(failure, now));
                 self.failures.send_replace(failures);
-                self.turned.notify_one();
+                self.share_changed.notify_one();
                 return;
             }
             let Some(known) = &mut status.failure else { return };
@@ -461,7 +462,7 @@ impl Store {
         let after = of_states(&status);
         self.is_cut_off.store(after.0, Relaxed);
         if after != before {
-            self.turned.notify_one();
+            self.share_changed.notify_one();
         }
     }
 

@@ -327,7 +327,7 @@ impl Gateway {
         tokio::select! {
             biased;
             () = self.signals.end() => return false,
-            () = store.heard(self.live.load_full().has_synced_rules(), &self.clock) => {}
+            () = store.wait_until_settled(self.live.load_full().has_synced_rules(), &self.clock) => {}
         }
         self.divide();
         true
@@ -549,7 +549,7 @@ fn start_watching() -> (Option<watch::Watcher>, mpsc::Receiver<()>) {
 /// Waits until the shares of shared rules change, if there is a store.
 async fn shares_changed(store: Option<&Store>) {
     match store {
-        Some(store) => store.turned().await,
+        Some(store) => store.share_changed().await,
         None => core::future::pending().await,
     }
 }

@@ -26,7 +26,7 @@ struct CachedRejection {
     rule: Arc<Stored>,
     key: Option<u128>,
     cost: u64,
-    memory: Memory,
+    epoch: CacheEpoch,
     judgement: Judgement,
     /// When the store was asked and when its answer came, by our clock.
     asked: Instant,
@@ -35,11 +35,12 @@ struct CachedRejection {
     until: Instant,
 }
 
-/// What the store remembers: the number of the connection, and how often the store has lost states.
+/// Which cached rejections are valid: those of the same connection, since the last loss of states in
+/// the store or edit of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct Memory {
+pub(in crate::cluster) struct CacheEpoch {
     pub(in crate::cluster) connection: u64,
-    pub(in crate::cluster) losses: u64,
+    pub(in crate::cluster) resets: u64,
 }
 
 impl RejectionCache {
@@ -48,7 +49,7 @@ impl RejectionCache {
         &self,
         ask: &Ask<'_>,
         judgement: &Judgement,
-        memory: Memory,
+        epoch: CacheEpoch,
         (asked, came): (Instant, Instant),
     ) {
         let Decision::Reject(reason) = judgement.decision else { return };
@@ -71,7 +72,7 @@ impl RejectionCache {
             rule: Arc::clone(ask.rule),
             key: ask.key,
             cost: ask.cost,
-            memory,
+            epoch,
             judgement: *judgement,
             asked,
             came,
@@ -83,7 +84,7 @@ impl RejectionCache {
     pub(in crate::cluster) fn find(
         &self,
         ask: &Ask<'_>,
-        memory: Memory,
+        epoch: CacheEpoch,
         now: Instant,
     ) -> Option<Judgement> {
         if ask.is_dry_run {
@@ -92,7 +93,7 @@ impl RejectionCache {
         let entries = self.lock();
         let set = entries.chunks_exact(WAYS).nth(set_of(ask))?;
         let entry = set.iter().flatten().find(|entry| entry.is_about(ask))?;
-        (entry.memory == memory && now < entry.until).then(|| entry.at(now))
+        (entry.epoch == epoch && now < entry.until).then(|| entry.at(now))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<CachedRejection>>> {
@@ -133,7 +134,7 @@ mod tests {
     use crate::flow::{Algorithm, Rate, Reason, limiter::token_bucket};
     use core::time::Duration;
 
-    const MEMORY: Memory = Memory { connection: 1, losses: 0 };
+    const EPOCH: CacheEpoch = CacheEpoch { connection: 1, resets: 0 };
 
     fn rule() -> Arc<Stored> {
         let rate = Rate::new(10, Duration::from_secs(1)).expect("a rate");
@@ -157,7 +158,7 @@ mod tests {
 
     /// Asked at 1,000 ms, answered at 1,004 ms, rejected for 100 ms.
     fn noted(cache: &RejectionCache, ask: &Ask<'_>) {
-        cache.note(ask, &rejected(100), MEMORY, (millis(1_000), millis(1_004)));
+        cache.note(ask, &rejected(100), EPOCH, (millis(1_000), millis(1_004)));
     }
 
     #[test]
@@ -165,15 +166,15 @@ mod tests {
         let cache = RejectionCache::default();
         let rule = rule();
         let ask = ask(&rule, 7);
-        assert_eq!(cache.find(&ask, MEMORY, millis(1_004)), None);
+        assert_eq!(cache.find(&ask, EPOCH, millis(1_004)), None);
         noted(&cache, &ask);
-        let found = cache.find(&ask, MEMORY, millis(1_054)).expect("a rejection");
+        let found = cache.find(&ask, EPOCH, millis(1_054)).expect("a rejection");
         let retry_after = Duration::from_millis(50);
         assert_eq!(found.decision, Decision::Reject(Reason::Rate { retry_after }));
         assert_eq!(found.reset, Duration::from_millis(950));
-        assert!(cache.find(&ask, MEMORY, millis(1_099)).is_some());
+        assert!(cache.find(&ask, EPOCH, millis(1_099)).is_some());
         // The store may have decided at once when it was asked.
-        assert_eq!(cache.find(&ask, MEMORY, millis(1_100)), None);
+        assert_eq!(cache.find(&ask, EPOCH, millis(1_100)), None);
     }
 
     #[test]
@@ -182,15 +183,15 @@ mod tests {
         let edited = rule();
         let rule = rule();
         noted(&cache, &ask(&rule, 7));
-        let found = |ask: &Ask<'_>, memory| cache.find(ask, memory, millis(1_010)).is_some();
-        assert!(found(&ask(&rule, 7), MEMORY));
-        assert!(!found(&ask(&edited, 7), MEMORY), "an edit");
-        assert!(!found(&ask(&rule, 8), MEMORY));
-        assert!(!found(&Ask { key: None, ..ask(&rule, 7) }, MEMORY));
-        assert!(!found(&Ask { cost: 2, ..ask(&rule, 7) }, MEMORY));
-        assert!(!found(&Ask { is_dry_run: true, ..ask(&rule, 7) }, MEMORY));
-        assert!(!found(&ask(&rule, 7), Memory { connection: 2, ..MEMORY }));
-        assert!(!found(&ask(&rule, 7), Memory { losses: 1, ..MEMORY }));
+        let found = |ask: &Ask<'_>, epoch| cache.find(ask, epoch, millis(1_010)).is_some();
+        assert!(found(&ask(&rule, 7), EPOCH));
+        assert!(!found(&ask(&edited, 7), EPOCH), "an edit");
+        assert!(!found(&ask(&rule, 8), EPOCH));
+        assert!(!found(&Ask { key: None, ..ask(&rule, 7) }, EPOCH));
+        assert!(!found(&Ask { cost: 2, ..ask(&rule, 7) }, EPOCH));
+        assert!(!found(&Ask { is_dry_run: true, ..ask(&rule, 7) }, EPOCH));
+        assert!(!found(&ask(&rule, 7), CacheEpoch { connection: 2, ..EPOCH }));
+        assert!(!found(&ask(&rule, 7), CacheEpoch { resets: 1, ..EPOCH }));
     }
 
     #[test]
@@ -204,12 +205,12 @@ mod tests {
             Decision::Reject(Reason::Concurrency { limit: 1 }),
         ] {
             let judgement = Judgement { decision, ..rejected(100) };
-            cache.note(&ask, &judgement, MEMORY, (millis(1_000), millis(1_004)));
-            assert_eq!(cache.find(&ask, MEMORY, millis(1_004)), None, "{decision:?}");
+            cache.note(&ask, &judgement, EPOCH, (millis(1_000), millis(1_004)));
+            assert_eq!(cache.find(&ask, EPOCH, millis(1_004)), None, "{decision:?}");
         }
         let dry = Ask { is_dry_run: true, ..ask };
         noted(&cache, &dry);
-        assert_eq!(cache.find(&ask, MEMORY, millis(1_004)), None, "of a dry run");
+        assert_eq!(cache.find(&ask, EPOCH, millis(1_004)), None, "of a dry run");
     }
 
     #[test]
@@ -219,7 +220,7 @@ mod tests {
         let fingerprint = |at: u128| at.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
         let found = |count: u128| {
             let keys = (0..count).map(fingerprint);
-            let is_found = |key: &u128| cache.find(&ask(&rule, *key), MEMORY, millis(1_010));
+            let is_found = |key: &u128| cache.find(&ask(&rule, *key), EPOCH, millis(1_010));
             keys.filter(|key| is_found(key).is_some()).count()
         };
         (0..1_000).for_each(|at| noted(&cache, &ask(&rule, fingerprint(at))));

@@ -3,7 +3,7 @@
 use super::{
     call::{self, Ask, Verdicts},
     in_flight::DecisionPermit,
-    rejection_cache::Memory,
+    rejection_cache::CacheEpoch,
 };
 use crate::{
     cluster::{
@@ -29,15 +29,15 @@ pub struct Decided {
 impl StoreConnection {
     /// Returns the cached rejection of `ask` at `now`: the request is rejected without a call.
     pub fn rejection(&self, ask: &Ask<'_>, now: Instant) -> Option<Judgement> {
-        let found = self.client.rejection_cache.find(ask, self.memory(), now);
+        let found = self.client.rejection_cache.find(ask, self.cache_epoch(), now);
         if found.is_some() {
             self.client.store.on_cached_rejection();
         }
         found
     }
 
-    fn memory(&self) -> Memory {
-        Memory { connection: self.number, losses: self.client.store.losses() }
+    fn cache_epoch(&self) -> CacheEpoch {
+        CacheEpoch { connection: self.number, resets: self.client.store.cache_resets() }
     }
 
     /// Waits until the store may be asked about a request, for at most half of `store.timeout`: the
@@ -72,7 +72,7 @@ impl StoreConnection {
         let store = &client.store;
         let settings = &store.settings;
         let asked = client.clock.now();
-        let memory = self.memory();
+        let epoch = self.cache_epoch();
         let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
         let node = keys.first().and_then(|key| self.node_of(key));
         if node.is_some_and(|node| self.is_failed(node)) {
@@ -110,7 +110,7 @@ impl StoreConnection {
         let answers = asks.iter().zip(&verdicts.answers).zip(&verdicts.has_grant);
         // A grant may admit what costs less.
         for ((ask, judgement), _) in answers.filter(|(_, has_grant)| !**has_grant) {
-            client.rejection_cache.note(ask, judgement, memory, (asked, came));
+            client.rejection_cache.note(ask, judgement, epoch, (asked, came));
         }
         let trip = RoundTrip { asked, given: verdicts.now, came };
         store.offsets.record(trip, asks, &mut verdicts);

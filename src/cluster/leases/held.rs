@@ -49,9 +49,9 @@ pub(in crate::cluster) struct Leases {
     /// What the names begin with, which no other worker's of any gateway do.
     owner: String,
     table: Mutex<LeaseTable>,
-    /// Rings when some are to be given back.
+    /// Notified when some are to be given back.
     pub(in crate::cluster) ended: Notify,
-    /// Rings when none is.
+    /// Notified when none is.
     given: Notify,
 }
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 /// Keeps leases for as long as the worker lasts.
 pub(in crate::cluster) async fn keep(client: Arc<ClientState>) {
-    let mut next = client.clock.now() + client.beat();
+    let mut next = client.clock.now() + client.heartbeat();
     let mut renewals = Lanes::default();
     let mut releases = Lanes::default();
     // The connection over which the kept leases were last given back.
@@ -30,7 +30,7 @@ pub(in crate::cluster) async fn keep(client: Arc<ClientState>) {
             () = client.clock.timer(next) => is_beat = true,
         }
         if is_beat {
-            next = client.clock.now() + client.beat();
+            next = client.clock.now() + client.heartbeat();
         }
         let Some(connection) = client.connection().clone() else { continue };
         if is_beat {

@@ -4,21 +4,21 @@
 use super::{
     nodes::Nodes,
     probe::Probe,
-    search::{Pause, Search, connect},
+    search::{Backoff, Search, connect},
     sentinels::Watch,
     store_connection::{ClientState, StoreConnection},
 };
 use crate::cluster::{
     error::CallFailure,
     hello::HelloReply,
-    limits::{PATIENCE, PAUSES},
+    limits::{BACKGROUND_CALL_TIMEOUT, LONGEST_BACKOFF},
 };
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 /// Connects, and again whenever the connection is given up.
 pub(in crate::cluster) async fn run(client: Arc<ClientState>) {
-    let mut pause = Pause::new();
+    let mut backoff = Backoff::new();
     let mut failures = client.store.failures();
     // The last known nodes of a Redis Cluster: the nodes that the file names may all be gone.
     let mut former: Option<Nodes> = None;
@@ -33,13 +33,13 @@ pub(in crate::cluster) async fn run(client: Arc<ClientState>) {
                 let given_up = maintain(connection, &mut failures, seen).await;
                 former = given_up.servers.nodes().map(Nodes::without_connections);
                 // A connection that breaks at once is no success.
-                if client.clock.now().since(began) > PAUSES[1] {
-                    pause = Pause::new();
+                if client.clock.now().since(began) > LONGEST_BACKOFF {
+                    backoff = Backoff::new();
                 }
             }
             Err(failure) => client.store.on_error(&failure, client.clock.wall_now()),
         }
-        let next = pause.next(client.clock.now());
+        let next = backoff.next(client.clock.now());
         client.clock.timer(next).await;
     }
 }
@@ -78,8 +78,8 @@ async fn maintain(
     mut seen: u64,
 ) -> StoreConnection {
     let client = Arc::clone(&connection.client);
-    let beat = client.beat();
-    let mut next = client.clock.now() + beat;
+    let heartbeat = client.heartbeat();
+    let mut next = client.clock.now() + heartbeat;
     let mut search = Search::new();
     let mut probe = Probe::default();
     let mut watch = Watch::default();
@@ -92,14 +92,14 @@ async fn maintain(
             // When another client's connection broke, an idle one may be broken, too.
             Ok(()) = failures.changed() => {
                 seen = *failures.borrow_and_update();
-                greet_again(&mut connection, &mut probe, seen).await
+                register_again(&mut connection, &mut probe, seen).await
             }
             () = client.node_failed.notified() => {
                 search.want(client.clock.now());
                 Ok(())
             }
             () = client.check_soon.notified() => {
-                next = next.min(client.clock.now() + PAUSES[1]);
+                next = next.min(client.clock.now() + LONGEST_BACKOFF);
                 Ok(())
             }
             Some(primary) = watch.end(connection.servers.address()) => {
@@ -121,7 +121,7 @@ async fn maintain(
                 let now = client.clock.now();
                 search.begin(&connection, now);
                 if next <= now {
-                    next = now + beat;
+                    next = now + heartbeat;
                     search.on_beat(&connection, now);
                     let settings = &client.store.settings;
                     watch.begin(settings, &client.clock, settings.connect_timeout);
@@ -138,27 +138,27 @@ async fn maintain(
     }
 }
 
-/// Greets the store after so many of its failures, and begins another probe.
-async fn greet_again(
+/// Registers with the store after so many of its failures, and begins another probe.
+async fn register_again(
     connection: &mut StoreConnection,
     probe: &mut Probe,
     failures: u64,
 ) -> Result<(), CallFailure> {
-    connection.greet(false).await?;
+    connection.register(false).await?;
     connection.confirm(failures);
     probe.begin_anew(connection, failures);
     Ok(())
 }
 
-/// Greets the store, and begins a probe unless one is running.
+/// Registers with the store, and begins a probe unless one is running.
 async fn beat_and_probe(
     connection: &mut StoreConnection,
     probe: &mut Probe,
     failures: u64,
 ) -> Result<(), CallFailure> {
-    let beaten = connection.beat().await;
+    let registered = connection.heartbeat().await;
     probe.begin(connection, failures);
-    beaten
+    registered
 }
 
 /// Has requests use the connection that a search has made instead of `connection`, unless that was
@@ -183,13 +183,17 @@ async fn adopt(
 impl StoreConnection {
     /// Announces this gateway to the store, and learns the number of gateways and the secret.
     /// `is_first` over this connection.
-    pub(super) async fn greet(&mut self, is_first: bool) -> Result<(), CallFailure> {
+    pub(super) async fn register(&mut self, is_first: bool) -> Result<(), CallFailure> {
         let store = Arc::clone(&self.client.store);
         let keys = ["gateways", "secret", "change"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();
         let arguments = [store.name.clone(), micros, store.secret()];
         // A new connection must be as fast as requests need it.
-        let limit = if is_first { self.client.limit } else { self.client.limit.max(PATIENCE) };
+        let limit = if is_first {
+            self.client.limit
+        } else {
+            self.client.limit.max(BACKGROUND_CALL_TIMEOUT)
+        };
         let answer = self.run_within(limit, &store.scripts.hello, &keys, &arguments).await;
         let now = self.client.clock.now();
         let read = |answer| {
@@ -201,7 +205,7 @@ impl StoreConnection {
             Err(failure) if failure.is_of_part() && store.has_learned() => {
                 return self.record(failure);
             }
-            // The store does not count a gateway that cannot greet.
+            // The store does not count a gateway that cannot register.
             Err(failure) => return Err(failure.about(&keys)),
         };
         if let Some(key) = &reply.rewritten {
@@ -215,9 +219,9 @@ impl StoreConnection {
         Ok(())
     }
 
-    /// Greets the store, and has requests use the secret that it returns.
-    async fn beat(&mut self) -> Result<(), CallFailure> {
-        self.greet(false).await?;
+    /// Registers with the store, and has requests use the secret that it returns.
+    async fn heartbeat(&mut self) -> Result<(), CallFailure> {
+        self.register(false).await?;
         self.share_seed();
         Ok(())
     }
@@ -231,7 +235,7 @@ impl StoreConnection {
     async fn end(&self, failure: &CallFailure) {
         self.client.store.on_error(failure, self.client.clock.wall_now());
         self.give_up();
-        // Takes the ring of `give_up`, or of a request that came first.
+        // Consumes the notification of `give_up`, or of a request that came first.
         self.client.lost.notified().await;
     }
 

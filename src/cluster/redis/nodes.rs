@@ -14,7 +14,7 @@ use crate::{
     clock::Clock,
     cluster::{
         error::{CallFailure, within},
-        limits::PATIENCE,
+        limits::BACKGROUND_CALL_TIMEOUT,
         script::is_unknown,
     },
     config::StoreSettings,
@@ -293,7 +293,8 @@ async fn reach(
 ) -> Result<NodeConnection, CallFailure> {
     let keys = [key];
     if let Some(former) = former
-        && let Ok(connection) = checked(caller, former, &keys, caller.limit.max(PATIENCE)).await
+        && let Ok(connection) =
+            checked(caller, former, &keys, caller.limit.max(BACKGROUND_CALL_TIMEOUT)).await
     {
         return Ok(NodeConnection { connection, is_new: false });
     }

@@ -1,7 +1,7 @@
 //! Checks the nodes of a Redis Cluster: a broken connection is noticed only when it is used.
 
 use super::store_connection::StoreConnection;
-use crate::cluster::{error::within, limits::PATIENCE};
+use crate::cluster::{error::within, limits::BACKGROUND_CALL_TIMEOUT};
 use redis::{aio::MultiplexedConnection, cmd};
 use tokio::task::JoinSet;
 
@@ -25,13 +25,13 @@ impl Probe {
     }
 }
 
-/// Checks all healthy nodes but the one that was greeted just now. A node that does not answer
+/// Checks all healthy nodes but the one that this worker registered with just now. A node that does not answer
 /// fails from now on.
 async fn check(connection: StoreConnection, failures: u64) {
     let Some(nodes) = connection.servers.nodes() else { return };
-    let greeted = nodes.node_of(&connection.client.store.key("gateways"));
+    let registered = nodes.node_of(&connection.client.store.key("gateways"));
     let mut checks = JoinSet::new();
-    for (node, server) in nodes.healthy().filter(|(node, _)| Some(*node) != greeted) {
+    for (node, server) in nodes.healthy().filter(|(node, _)| Some(*node) != registered) {
         checks.spawn(check_node(connection.clone(), node, server));
     }
     while checks.join_next().await.is_some() {}
@@ -41,8 +41,10 @@ async fn check(connection: StoreConnection, failures: u64) {
 async fn check_node(connection: StoreConnection, node: usize, mut server: MultiplexedConnection) {
     let client = &connection.client;
     let time = cmd("TIME");
-    let answer =
-        client.clock.timeout(client.limit.max(PATIENCE), time.exec_async(&mut server)).await;
+    let answer = client
+        .clock
+        .timeout(client.limit.max(BACKGROUND_CALL_TIMEOUT), time.exec_async(&mut server))
+        .await;
     if let Err(failure) = within(answer) {
         // A failure of the node or of the call, never of the store.
         drop(connection.record(failure.of_call("check").of_node(node)));

@@ -5,38 +5,41 @@ use super::{
     servers::connect_servers,
     store_connection::{ClientState, StoreConnection},
 };
-use crate::cluster::{error::CallFailure, limits::PAUSES};
+use crate::cluster::{
+    error::CallFailure,
+    limits::{FIRST_BACKOFF, LONGEST_BACKOFF},
+};
 use crate::flow::Instant;
 use core::time::Duration;
 use std::sync::{Arc, PoisonError};
 use tokio::task::JoinSet;
 
-/// The pause before the next attempt: twice as long each time.
-pub(super) struct Pause(Duration);
+/// The wait before the next attempt: twice as long each time.
+pub(super) struct Backoff(Duration);
 
-impl Pause {
+impl Backoff {
     pub(super) const fn new() -> Self {
-        Self(PAUSES[0])
+        Self(FIRST_BACKOFF)
     }
 
     /// Returns when the next attempt is due, with jitter.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         let jittered = self.0.mul_f64(1.0 - fastrand::f64() / 2.0);
-        self.0 = (self.0 * 2).min(PAUSES[1]);
+        self.0 = (self.0 * 2).min(LONGEST_BACKOFF);
         now + jittered
     }
 }
 
 /// Attempts to reach nodes that fail, in a task of their own, because a node that hangs takes long.
 pub(super) struct Search {
-    pause: Pause,
+    backoff: Backoff,
     next: Option<Instant>,
     running: JoinSet<Result<StoreConnection, CallFailure>>,
 }
 
 impl Search {
     pub(super) fn new() -> Self {
-        Self { pause: Pause::new(), next: None, running: JoinSet::new() }
+        Self { backoff: Backoff::new(), next: None, running: JoinSet::new() }
     }
 
     /// Returns when the next attempt is due, if any is.
@@ -47,7 +50,7 @@ impl Search {
     /// Plans an attempt, unless one is running.
     pub(super) fn want(&mut self, now: Instant) {
         if self.running.is_empty() && self.next.is_none() {
-            self.next = Some(self.pause.next(now));
+            self.next = Some(self.backoff.next(now));
         }
     }
 
@@ -65,11 +68,11 @@ impl Search {
         self.running.join_next().await?.ok()
     }
 
-    /// Makes the next pause short again, unless an attempt is planned or running. Plans one if a
+    /// Makes the next wait short again, unless an attempt is planned or running. Plans one if a
     /// slot has no node: no request about its keys can notice a new node.
     pub(super) fn on_beat(&mut self, connection: &StoreConnection, now: Instant) {
         if self.next.is_none() && self.running.is_empty() {
-            self.pause = Pause::new();
+            self.backoff = Backoff::new();
             if connection.servers.nodes().is_some_and(|nodes| !nodes.slots().are_all_owned()) {
                 self.want(now);
             }
@@ -111,6 +114,6 @@ pub(super) async fn connect(
         number: store.number(),
         answers: Arc::default(),
     };
-    connection.greet(!connection.is_kept(&store.key("gateways"))).await?;
+    connection.register(!connection.is_kept(&store.key("gateways"))).await?;
     Ok(connection)
 }

@@ -11,7 +11,7 @@ use crate::{
         error::{CallFailure, FailureScope, StoreError, within},
         in_time::in_time,
         leases::held::Leases,
-        limits::BEAT,
+        limits::HEARTBEAT,
         script::{Lua, is_unknown},
         store::Store,
     },
@@ -38,13 +38,13 @@ pub(in crate::cluster) struct ClientState {
     connection: Mutex<Option<StoreConnection>>,
     /// The latest secret of the fingerprints.
     pub(in crate::cluster) seed: Mutex<Seed>,
-    /// Rings when there is a new connection.
+    /// Notified when there is a new connection.
     pub(in crate::cluster) connected: Notify,
-    /// Rings when the connection is given up.
+    /// Notified when the connection is given up.
     pub(super) lost: Notify,
-    /// Rings when a node of a Redis Cluster fails, or slots have moved.
+    /// Notified when a node of a Redis Cluster fails, or slots have moved.
     pub(super) node_failed: Notify,
-    /// Rings when nodes must be checked one by one.
+    /// Notified when nodes must be checked one by one.
     pub(super) check_soon: Notify,
     pub(in crate::cluster) leases: Arc<Leases>,
     pub(in crate::cluster) rejection_cache: RejectionCache,
@@ -293,10 +293,10 @@ impl ClientState {
         Caller { store: Arc::clone(&self.store), clock: self.clock.clone(), limit: self.limit }
     }
 
-    /// Returns the time between two greetings, and between two renewals of leases: a third of a
+    /// Returns the time between two registrations, and between two renewals of leases: a third of a
     /// lease, because two may fail.
-    pub(in crate::cluster) fn beat(&self) -> Duration {
-        (self.store.settings.lease / 3).min(BEAT)
+    pub(in crate::cluster) fn heartbeat(&self) -> Duration {
+        (self.store.settings.lease / 3).min(HEARTBEAT)
     }
 
     pub(in crate::cluster) fn connection(&self) -> MutexGuard<'_, Option<StoreConnection>> {

@@ -13,8 +13,8 @@ pub const MOST_STATES: usize = 48;
 /// is one call: meanwhile the store decides about no request.
 pub(super) const BUDGET: usize = 400;
 
-/// The cost of a glance, in the same unit: it took 1 to 2 µs among a hundred.
-pub(super) const GLANCE_COST: usize = 4;
+/// The cost of a version check, in the same unit: it took 1 to 2 µs among a hundred.
+pub(super) const VERSION_CHECK_COST: usize = 4;
 
 /// A question about one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum Question {
     /// Merges deltas and returns new states, [by the script](Push).
     Push { keys: [String; 3], arguments: Vec<String> },
     /// Asks for the latest version only: it costs next to nothing for a rule without requests.
-    Glance { changed: String, known: u64 },
+    VersionCheck { changed: String, known: u64 },
 }
 
 /// A call of the script.
@@ -110,10 +110,10 @@ impl Push<'_> {
         Question::Push { keys: self.keys(prefix), arguments: self.arguments("").collect() }
     }
 
-    /// Returns a glance at the same rule.
-    pub(super) fn glance(&self, prefix: &str) -> Question {
+    /// Returns a version check of the same rule.
+    pub(super) fn version_check(&self, prefix: &str) -> Question {
         let [_, changed, _] = self.keys(prefix);
-        Question::Glance { changed, known: self.known }
+        Question::VersionCheck { changed, known: self.known }
     }
 
     /// Returns what the script takes beside, at `time` if it is not the store's.
@@ -133,15 +133,15 @@ impl Push<'_> {
 }
 
 impl Question {
-    pub(super) const fn is_glance(&self) -> bool {
-        matches!(self, Self::Glance { .. })
+    pub(super) const fn is_version_check(&self) -> bool {
+        matches!(self, Self::VersionCheck { .. })
     }
 
     /// Returns the call that asks it.
     pub(super) fn call(&self, script: &Lua, is_known: bool) -> Cmd {
         match self {
             Self::Push { keys, arguments } => script.call(is_known, keys, arguments),
-            Self::Glance { changed, .. } => {
+            Self::VersionCheck { changed, .. } => {
                 let mut latest = cmd("ZREVRANGE");
                 latest.arg(changed).arg(0).arg(0).arg("WITHSCORES");
                 latest
@@ -149,9 +149,9 @@ impl Question {
         }
     }
 
-    /// Returns what a glance has found at `time`, if there is nothing new.
-    pub(super) fn glanced(&self, time: &Value, latest: &Value) -> Option<SyncReply> {
-        let Self::Glance { known, .. } = *self else { return None };
+    /// Returns what a version check has found at `time`, if there is nothing new.
+    pub(super) fn unchanged(&self, time: &Value, latest: &Value) -> Option<SyncReply> {
+        let Self::VersionCheck { known, .. } = *self else { return None };
         let (seconds, micros): (u64, u64) = FromRedisValue::from_redis_value(time.clone()).ok()?;
         let now = seconds.checked_mul(1_000_000)?.checked_add(micros)?;
         let Value::Array(latest) = latest else { return None };
@@ -257,20 +257,20 @@ mod tests {
     }
 
     #[test]
-    fn a_glance_finds_nothing_new_or_leaves_it_to_a_call() {
+    fn a_version_check_finds_nothing_new_or_leaves_it_to_a_call() {
         let text = |text: &str| Value::BulkString(text.into());
         let time = Value::Array(vec![text("7"), text("5")]);
-        let glance = |known, latest: &[Value]| {
-            let glance = Question::Glance { changed: "a".to_owned(), known };
-            glance.glanced(&time, &Value::Array(latest.to_vec()))
+        let check = |known, latest: &[Value]| {
+            let check = Question::VersionCheck { changed: "a".to_owned(), known };
+            check.unchanged(&time, &Value::Array(latest.to_vec()))
         };
         let version = |version| [text("-"), text(version)];
-        let reply = glance(9, &version("9")).expect("nothing new");
+        let reply = check(9, &version("9")).expect("nothing new");
         assert_eq!((reply.now, reply.known), (Instant::from_nanos(7_000_005_000), 9));
         assert!(!reply.is_full && reply.states.is_empty());
-        assert_eq!(glance(0, &[]).expect("nothing yet").known, 0);
-        assert!(glance(9, &version("8")).is_some(), "the latest state has expired");
-        assert!(glance(8_000_000, &version("8000000")).is_some(), "versions may be ahead");
+        assert_eq!(check(0, &[]).expect("nothing yet").known, 0);
+        assert!(check(9, &version("8")).is_some(), "the latest state has expired");
+        assert!(check(8_000_000, &version("8000000")).is_some(), "versions may be ahead");
         for (known, latest) in [
             (9, &version("10")[..]),
             (8_000_000, &version("9")),
@@ -278,7 +278,7 @@ mod tests {
             (9, &version("?")),
             (9, &version("9")[1..]),
         ] {
-            assert_eq!(glance(known, latest), None, "{known} {latest:?}");
+            assert_eq!(check(known, latest), None, "{known} {latest:?}");
         }
     }
 

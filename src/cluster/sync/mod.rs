@@ -1,9 +1,9 @@
 //! Rules with `sync_interval`: gateways report what they let pass, and take over the counts of all.
 
 pub(super) mod call;
+mod call_spacing;
 mod lane;
 mod pace;
 mod push;
-mod rest;
 pub(super) mod rule;
 pub(super) mod task;

@@ -6,7 +6,7 @@
 //! a request can wait behind, even if the store was held up and finds all of them at once. A
 //! gateway that had to wait for long has one, and then one more with each answer.
 
-use super::{call::BUDGET, rest::Rest};
+use super::{call::BUDGET, call_spacing::CallSpacing};
 use crate::flow::Instant;
 use core::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct Pace {
     /// When the next one may begin beside others, and when it may after the rests.
     spaced: Instant,
     rested: Instant,
-    rest: Rest,
+    spacing: CallSpacing,
 }
 
 impl Default for Pace {
@@ -36,7 +36,7 @@ impl Default for Pace {
             most: 1,
             spaced: Instant::EPOCH,
             rested: Instant::EPOCH,
-            rest: Rest::default(),
+            spacing: CallSpacing::default(),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Pace {
     /// Returns when the next round trip may begin, of one of so many gateways; `None` if not before
     /// another ends.
     pub(super) fn next(&self, gateways: u32) -> Option<Instant> {
-        let fill = self.rest.way().as_micros() / (BUDGET as u128 * u128::from(gateways.max(1)));
+        let fill = self.spacing.way().as_micros() / (BUDGET as u128 * u128::from(gateways.max(1)));
         let fill = u32::try_from(fill).unwrap_or(u32::MAX).saturating_add(1);
         let most = self.most.min(TOGETHER / gateways.max(1)).min(fill).max(1);
         let next = if self.under_way == 0 { self.rested } else { self.spaced.max(self.rested) };
@@ -67,7 +67,7 @@ impl Pace {
     pub(super) fn learn(&mut self, now: Instant, took: Duration, cost: Duration, gateways: u32) {
         // Small ones take no more than the way.
         if cost > Duration::from_micros(BUDGET as u64 / 2) {
-            let (waited, rest) = self.rest.after(took, cost, gateways);
+            let (waited, rest) = self.spacing.after(took, cost, gateways);
             self.most = if waited > LONG { 1 } else { (self.most + 1).min(TOGETHER) };
             self.rested = self.rested.max(now) + rest;
         }

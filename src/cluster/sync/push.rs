@@ -9,7 +9,7 @@ use crate::cluster::{
 use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
 use tokio::task::JoinSet;
 
-/// The answer to a question: `None` if a glance found something new.
+/// The answer to a question: `None` if a version check found something new.
 pub(super) type SyncResult = Result<Option<SyncReply>, StoreError>;
 
 impl StoreConnection {
@@ -19,7 +19,7 @@ impl StoreConnection {
     }
 
     /// Asks about several rules at once, at `node` of a Redis Cluster: merges deltas and returns
-    /// new states, or glances. Returns an answer for each, in order. Of a rule that the store
+    /// new states, or checks. Returns an answer for each, in order. Of a rule that the store
     /// rejects nothing is merged.
     ///
     /// # Errors
@@ -30,13 +30,13 @@ impl StoreConnection {
         node: Option<usize>,
         questions: &[Question],
     ) -> Result<Vec<SyncResult>, StoreError> {
-        let (glances, pushes) =
-            questions.iter().partition::<Vec<_>, _>(|question| question.is_glance());
-        let found = tokio::join!(self.glance(node, &glances), self.push(&pushes));
-        let mut of_glances = found.0?.into_iter();
+        let (checks, pushes) =
+            questions.iter().partition::<Vec<_>, _>(|question| question.is_version_check());
+        let found = tokio::join!(self.version_check(node, &checks), self.push(&pushes));
+        let mut of_checks = found.0?.into_iter();
         let mut of_pushes = found.1?.into_iter();
         let answer = |question: &Question| {
-            let answers = if question.is_glance() { &mut of_glances } else { &mut of_pushes };
+            let answers = if question.is_version_check() { &mut of_checks } else { &mut of_pushes };
             answers.next().ok_or(StoreError::InvalidReply)
         };
         questions.iter().map(answer).collect()
@@ -44,29 +44,29 @@ impl StoreConnection {
 
     /// Asks what was changed last, of each of these rules: commands without a script, of which a
     /// hundred take the store as long as a few scripts.
-    async fn glance(
+    async fn version_check(
         &self,
         node: Option<usize>,
-        glances: &[&Question],
+        checks: &[&Question],
     ) -> Result<Vec<SyncResult>, StoreError> {
-        let nothing = || glances.iter().map(|_| Ok(None)).collect();
+        let nothing = || checks.iter().map(|_| Ok(None)).collect();
         // A rule at a node that fails gets that answer by a call of its own.
-        let Some(mut connection) = self.server(node).filter(|_| !glances.is_empty()) else {
+        let Some(mut connection) = self.server(node).filter(|_| !checks.is_empty()) else {
             return Ok(nothing());
         };
         let client = &*self.client;
         let script = &client.store.scripts.sync;
-        let latest = glances.iter().map(|glance| glance.call(script, true));
+        let latest = checks.iter().map(|check| check.call(script, true));
         let calls: Vec<Cmd> = [cmd("TIME")].into_iter().chain(latest).collect();
         let answers = client.clock.timeout(client.limit, query_all(&mut connection, &calls)).await;
         match within(answers) {
             Ok(answers) => {
                 let [time, latest @ ..] = &answers[..] else { return Ok(nothing()) };
-                // A glance that is rejected or redirected needs a call, too.
-                let read = |(glance, latest): (&&Question, &RedisResult<Value>)| {
-                    glance.glanced(time.as_ref().ok()?, latest.as_ref().ok()?)
+                // A version check that is rejected or redirected needs a call, too.
+                let read = |(check, latest): (&&Question, &RedisResult<Value>)| {
+                    check.unchanged(time.as_ref().ok()?, latest.as_ref().ok()?)
                 };
-                Ok(glances.iter().zip(latest).map(|pair| Ok(read(pair))).collect())
+                Ok(checks.iter().zip(latest).map(|pair| Ok(read(pair))).collect())
             }
             Err(failure) => {
                 let failure = failure.of_call(script.name);

@@ -1,6 +1,6 @@
 //! One rule with `sync_interval`: what it has to send, what it has sent, and what it knows.
 
-use super::call::{GLANCE_COST, MOST_STATES, Push, Question, SyncReply, line, most_deltas};
+use super::call::{MOST_STATES, Push, Question, SyncReply, VERSION_CHECK_COST, line, most_deltas};
 use crate::{
     cluster::store::Store,
     config::{RuleSync, Shared, Snapshot},
@@ -10,7 +10,7 @@ use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{collections::HashSet, sync::Arc};
 
 /// The longest time until the sync notices an edit, or that the store is back.
-pub(super) const GLANCE: Duration = Duration::from_millis(100);
+pub(super) const CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Deltas that are not confirmed for so long decide nothing any more. They are dropped before the
 /// store forgets the numbers of calls, after a day.
@@ -44,7 +44,7 @@ pub(super) struct Rule {
     /// When the latest question was asked that was answered, or that made others wait in vain.
     pub(super) called: Instant,
     /// How many states the answer had; the most possible after a failure, and at least one if a
-    /// glance found something new.
+    /// version check found something new.
     pub(super) received: usize,
     /// The largest delta of one state, in this sync and in the one before.
     pub(super) most: [u64; 2],
@@ -146,7 +146,7 @@ impl Rule {
             }
             self.source.from = None;
             self.is_under_way = false;
-            self.due = now + GLANCE;
+            self.due = now + CHECK_PERIOD;
             self.heard = now;
         }
     }
@@ -200,7 +200,7 @@ impl Rule {
         let push = self.push(store);
         let prefix = &store.settings.prefix;
         if self.is_quiet() {
-            (push.glance(prefix), GLANCE_COST)
+            (push.version_check(prefix), VERSION_CHECK_COST)
         } else {
             (push.question(prefix), push.cost())
         }
@@ -212,7 +212,7 @@ impl Rule {
         is_settled && self.received == 0 && !self.has_unsent()
     }
 
-    /// Notes that a glance found something new.
+    /// Notes that a version check found something new.
     pub(super) fn look_closer(&mut self) {
         self.received = self.received.max(1);
     }

@@ -11,7 +11,7 @@ use super::{
     call::{MOST_STATES, Question},
     lane::Lane,
     push::SyncResult,
-    rule::{GLANCE, Rule, STALE, rules},
+    rule::{CHECK_PERIOD, Rule, STALE, rules},
 };
 use crate::{
     clock::Clock,
@@ -106,7 +106,7 @@ impl SyncTask {
             if connection.is_none() && !self.store.is_asking() {
                 self.lose();
             }
-            let mut next = self.clock.now() + GLANCE;
+            let mut next = self.clock.now() + CHECK_PERIOD;
             if let Some(connection) = &connection {
                 self.begin(connection);
                 // An edit waits for the answers that are under way.
@@ -169,7 +169,7 @@ impl SyncTask {
 
     /// The same, at `now`, given which node has a rule.
     fn begin_with(&mut self, now: Instant, node_of: impl Fn(&str) -> Option<usize>) {
-        let mut due = now + GLANCE;
+        let mut due = now + CHECK_PERIOD;
         for (name, rule) in &mut self.rules {
             if rule.is_under_way {
                 continue;
@@ -342,7 +342,7 @@ impl SyncTask {
         self.forget(now);
         for rule in self.rules.values_mut() {
             rule.is_under_way = false;
-            rule.due = rule.due.min(now + GLANCE);
+            rule.due = rule.due.min(now + CHECK_PERIOD);
             // The answer may have been too long for one round trip.
             rule.received = MOST_STATES;
         }

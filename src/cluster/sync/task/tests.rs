@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::sync::{
-    call::{BUDGET, GLANCE_COST, SyncReply},
+    call::{BUDGET, SyncReply, VERSION_CHECK_COST},
     rule,
 };
 use crate::{
@@ -32,7 +32,7 @@ fn a_round_trip_asks_as_much_as_keeps_the_store_from_others_for_a_moment() {
     assert_eq!(sizes(&[most / 2, most / 2, 1]), [2, 1]);
     assert_eq!(sizes(&[1, most, 1]), [1, 1, 1]);
     assert_eq!(sizes(&[usize::MAX, usize::MAX]), [1, 1]);
-    assert_eq!(sizes(&[GLANCE_COST; 250]), [100, 100, 50]);
+    assert_eq!(sizes(&[VERSION_CHECK_COST; 250]), [100, 100, 50]);
 }
 
 #[test]
@@ -174,27 +174,27 @@ async fn what_the_store_rejects_is_kept_and_sent_again_and_keeps_no_rule_from_en
     assert!(task.ask_at(later).contains(&first));
     let rule = &task.rules[&first];
     assert_eq!((rule.number, rule.deltas.len()), (7, 1), "the same call again");
-    assert!(!rule.question(&task.store).0.is_glance());
+    assert!(!rule.question(&task.store).0.is_version_check());
     task.answer(later, |_| Ok(Some(reply(later).1)));
     assert!(!is_rejected(&task));
 }
 
 #[tokio::test(start_paused = true)]
-async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
+async fn quiet_rules_are_checked_and_called_when_there_is_something_new() {
     let mut task = three_rules();
     task.look();
     let mut now = task.clock.now();
-    let mut glances = Vec::new();
+    let mut checks = Vec::new();
     // Nothing is known; then that there is nothing; then one hears that there is something.
     for turn in 0..6 {
         now = now + Duration::from_secs(1);
         task.begin_at(now);
         while !task.lanes[&None].is_empty() {
             let names = task.ask_at(now);
-            let is_glance =
-                |name: &&Arc<str>| task.rules[*name].question(&task.store).0.is_glance();
-            let quiet: Vec<_> = names.iter().filter(is_glance).cloned().collect();
-            glances.push(quiet.len());
+            let is_version_check =
+                |name: &&Arc<str>| task.rules[*name].question(&task.store).0.is_version_check();
+            let quiet: Vec<_> = names.iter().filter(is_version_check).cloned().collect();
+            checks.push(quiet.len());
             let (way, reply) = reply(now);
             let state = RemoteState { name: StateName::All, numbers: vec![0, 0, 1].into() };
             task.answer(way.came, |name| {
@@ -206,9 +206,9 @@ async fn quiet_rules_are_glanced_at_and_called_when_there_is_something_new() {
             });
         }
     }
-    // Each is called with its deltas when it learns the clock, glanced at twice, then called and
-    // answered; called once more, and glanced at again.
-    assert_eq!(glances, [0, 3, 3, 3, 3, 0, 0, 3]);
+    // Each is called with its deltas when it learns the clock, checked twice, then called and
+    // answered; called once more, and checked again.
+    assert_eq!(checks, [0, 3, 3, 3, 3, 0, 0, 3]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,18 +18,18 @@ const FORGOTTEN: u32 = 1000;
 
 /// Knows the quickest call lately.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct CallSpacing {
     /// How long it took beyond what it was to take of the store.
     least: Duration,
 }
 
-impl Default for Rest {
+impl Default for CallSpacing {
     fn default() -> Self {
         Self { least: Duration::MAX }
     }
 }
 
-impl Rest {
+impl CallSpacing {
     /// Returns how long the quickest one took beyond what it was to take; nothing before the first.
     pub(super) fn way(&self) -> Duration {
         if self.least == Duration::MAX { Duration::ZERO } else { self.least }
@@ -61,9 +61,9 @@ mod tests {
     fn a_way_that_has_become_longer_is_no_reason_to_rest_for_ever() {
         // The one is quicker than it was to be.
         for near in [CALL / 2, 2 * CALL] {
-            let mut rest = Rest::default();
+            let mut spacing = CallSpacing::default();
             let far = 4 * CALL;
-            let mut after = |took, gateways| rest.after(took, CALL, gateways).1;
+            let mut after = |took, gateways| spacing.after(took, CALL, gateways).1;
             assert_eq!(after(near, 8), Duration::ZERO);
             assert!(after(far, 8) > near);
             assert_eq!(after(far, 2), 2 * CALL, "a call of each");

@@ -71,6 +71,29 @@ fn the_name_asked_for_picks_the_certificate() {
 }
 
 #[test]
+fn a_client_gets_the_certificate_of_its_name_that_it_can_verify() {
+    let upstream = upstream::echo();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    certificate(dir.path(), "ecdsa", &["shop.test"]);
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).expect("an RSA key");
+    let names = rcgen::CertificateParams::new(["shop.test".to_owned()]).expect("names");
+    let made = names.self_signed(&key).expect("a certificate");
+    fs::write(dir.path().join("rsa.pem"), made.pem()).expect("written");
+    fs::write(dir.path().join("rsa.key"), key.serialize_pem()).expect("written");
+    let text = text(
+        upstream.address,
+        "{ cert: ecdsa.pem, key: ecdsa.key }, { cert: rsa.pem, key: rsa.key }",
+    );
+    let gateway = Gateway::start_in(dir, &text, &[]);
+    let only_rsa = ["--tls-max", "1.2", "--ciphers", "ECDHE-RSA-AES128-GCM-SHA256"];
+    let only_ecdsa = ["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256"];
+    for (file, more) in [("ecdsa", &[][..]), ("ecdsa", &only_ecdsa), ("rsa", &only_rsa)] {
+        let body = ask(&gateway, "shop.test", file, more).expect(file);
+        assert!(body.contains("GET /x HTTP/1.1"), "{body}");
+    }
+}
+
+#[test]
 fn alpn_chooses_the_version_of_http() {
     let upstream = upstream::echo();
     let gateway = two_certificates(upstream.address);

@@ -51,10 +51,21 @@ impl Certificates {
     }
 
     /// Returns the certificate for the server name that a client asks for: one with exactly that
-    /// name, else one with a wildcard for it, else the first of the file.
-    pub fn find(&self, server_name: Option<&str>) -> &Certificate {
+    /// name, else one with a wildcard for it, else the first of the file. If the client cannot verify
+    /// its key, which `is_accepted` reports, it is the first with the same names whose key the client
+    /// can verify, such as one with an RSA key beside one with an ECDSA key.
+    pub fn find(
+        &self,
+        server_name: Option<&str>,
+        is_accepted: impl Fn(&CertifiedKey) -> bool,
+    ) -> &Certificate {
         let found = server_name.and_then(|name| self.position(name));
-        &self.list[found.unwrap_or_default()]
+        let first = &self.list[found.unwrap_or_default()];
+        let is_other = |other: &&Certificate| other.has_names_of(first) && is_accepted(&other.key);
+        if is_accepted(&first.key) {
+            return first;
+        }
+        self.list.iter().find(is_other).unwrap_or(first)
     }
 
     /// Reports whether both names are served by one certificate, so that a request for `host` may
@@ -86,6 +97,11 @@ impl Certificates {
 }
 
 impl Certificate {
+    /// Whether it has all names of `other`.
+    fn has_names_of(&self, other: &Self) -> bool {
+        other.names.iter().all(|name| self.names.contains(name))
+    }
+
     /// Makes a certificate of the two files that `spec` names.
     ///
     /// # Errors

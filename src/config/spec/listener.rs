@@ -39,7 +39,9 @@ keys! {
     }
 
     /// The server name that the client sends selects the certificate. If none matches, flowgate
-    /// uses the first one. flowgate watches the files and reloads them like this file.
+    /// uses the first one. Of several with the same names, such as one with an ECDSA key and one with
+    /// an RSA key, flowgate uses the first that the client can verify. flowgate watches the files and
+    /// reloads them like this file.
     #[cfg_attr(test, schemars(extend("x-instead" = [["cert", IN_CERTIFICATES], ["key", IN_CERTIFICATES], ["acme", "remove it: flowgate gets no certificates, and reloads those that another program writes"], ["client_ca", "remove it: only the TLS of `admin` asks for client certificates"], ["min_version", "remove it: listeners take TLS 1.2 and 1.3"]])))]
     struct TlsSpec: "the TLS of a listener" {
         /// At least one certificate with its key.

@@ -135,7 +135,10 @@ impl Resolver {
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let certificates = self.certificates()?;
-        Some(Arc::clone(&certificates.find(hello.server_name()).key))
+        // rustls leaves out the schemes that no cipher suite of the client can use.
+        let schemes = hello.signature_schemes();
+        let is_accepted = |key: &CertifiedKey| key.key.choose_scheme(schemes).is_some();
+        Some(Arc::clone(&certificates.find(hello.server_name(), is_accepted).key))
     }
 }
 

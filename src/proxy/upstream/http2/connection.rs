@@ -22,12 +22,17 @@ use std::{io, sync::Arc};
 /// Requests on one connection at once, if the server allows as many.
 pub(crate) const STREAMS_MAX: usize = 100;
 
-/// What a server may send of one answer before its client takes it, in bytes.
-const STREAM_WINDOW: u32 = 1024 * 1024;
+/// What a server may send of one response before its client takes it, in bytes.
+pub(super) const STREAM_WINDOW: u32 = 128 * 1024;
 
-/// The same of all answers: room for each, so that a client that takes nothing keeps no other
+/// The same of all responses: room for each, so that a client that takes nothing keeps no other
 /// one waiting.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
+
+/// By how much the memory of small DATA frames that no client has taken may exceed their data, in
+/// bytes. h2 counts 256 bytes for a smaller frame, and ends the connection of all requests beyond
+/// this: enough for [`STREAMS_MAX`] clients that take nothing, if frames have 24 bytes or more.
+const SMALL_FRAMES_BUDGET: usize = 128 * 1024 * 1024;
 
 /// What may wait of one request's body for the server to take it, in bytes.
 const STREAM_SEND_BUFFER: usize = 64 * 1024;
@@ -66,6 +71,7 @@ impl Connection {
             .initial_max_send_streams(streams)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
+            .data_frame_budget(SMALL_FRAMES_BUDGET)
             .max_send_buffer_size(STREAM_SEND_BUFFER)
             .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
             .handshake(CountedIo::new(stream, &written))

@@ -408,6 +408,43 @@ mod tests {
         }
     }
 
+    /// A frame of HTTP/2.
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).expect("small").to_be_bytes();
+        let id = stream.to_be_bytes();
+        [&length[1..], &[kind, flags], &id[..], payload].concat()
+    }
+
+    #[tokio::test]
+    async fn small_frames_that_no_client_takes_do_not_end_the_connection_of_others() {
+        const READERS: u32 = 8;
+        const STATUS_200: &[u8] = &[0x88];
+        let (first, mut far) = begun(0, &frame(4, 0, 0, &[])).await;
+        let request = || {
+            let request = http::Request::get("/").header(HOST, "shop.test");
+            request.body(RequestBody::Empty).expect("whole").into()
+        };
+        let mut others = Vec::new();
+        for _ in 0..READERS {
+            let mut stream = Stream::on(&first.connection, &first.room, &first.server);
+            stream.begin(&request(), RequestBody::Empty).map_err(|_| ()).expect("a stream");
+            others.push(stream);
+        }
+        assert!(far.read(&mut [0; 1024]).await.expect("no error") > 0);
+        // All but the last fill their windows with frames of 24 bytes, which are not read.
+        for number in 0..READERS {
+            let id = 2 * number + 1;
+            far.write_all(&frame(1, 4, id, STATUS_200)).await.expect("no error");
+            for _ in 0..super::super::connection::STREAM_WINDOW / 24 {
+                far.write_all(&frame(0, 0, id, &[b'x'; 24])).await.expect("the connection lives");
+            }
+        }
+        far.write_all(&frame(1, 5, 2 * READERS + 1, STATUS_200)).await.expect("no error");
+        let last = others.last_mut().expect("a stream");
+        let answer = poll_fn(|context| last.poll_answer(context)).await;
+        assert_eq!(answer.map_err(|_| ()).expect("a response").status(), StatusCode::OK);
+    }
+
     const MIB: usize = 1024 * 1024;
 
     const PART: Bytes = Bytes::from_static(&[b'x'; MIB / 16]);

@@ -112,6 +112,7 @@ impl Chain {
     /// Replaces the rules; rules are matched by name. Returns how each changed, and the unused
     /// slots, which the caller drops outside the lock.
     pub(super) fn install(&mut self, rules: &Rules, now: Instant) -> (Installed, Vec<ChainSlot>) {
+        debug_assert!(self.journal.is_none(), "the rules are being exported");
         let now = self.clamp(now);
         let mut before: Vec<Option<ChainSlot>> = self.slots.drain(..).map(Some).collect();
         let mut unused = Vec::new();
@@ -152,6 +153,7 @@ impl Chain {
 
     /// Applies a step of the wall clock to the rules that count by it.
     pub(super) fn set_wall(&mut self, wall: WallOffset, now: Instant) {
+        debug_assert!(self.journal.is_none(), "the rules are being exported");
         let now = self.clamp(now);
         if core::mem::replace(&mut self.wall, wall) == wall {
             return;

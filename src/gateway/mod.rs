@@ -470,10 +470,13 @@ impl Gateway {
     fn start_watches(&self) {
         let clock = self.clock.clone();
         let watch = WallWatch::new(move || clock.read()).knowing(self.clock.wall_offset());
-        let live = Arc::clone(&self.live);
-        let counters = Arc::clone(&self.counters);
-        let previews = Arc::clone(&self.preview.previews);
-        tokio::spawn(wall::follow(watch, self.clock.clone(), live, previews, counters));
+        let followers = wall::Followers {
+            clock: self.clock.clone(),
+            live: Arc::clone(&self.live),
+            previews: Arc::clone(&self.preview.previews),
+            counters: Arc::clone(&self.counters),
+        };
+        tokio::spawn(wall::follow(watch, self.successor.watch_busy(), followers));
         let previews = Arc::clone(&self.preview.previews);
         tokio::spawn(preview::watch(previews, self.clock.clone()));
         let watch =
@@ -483,9 +486,12 @@ impl Gateway {
         tokio::spawn(names.run());
     }
 
-    /// Divides shared rules among the gateways, as the store's state requires.
+    /// Divides shared rules among the gateways, as the store's state requires. During an upgrade
+    /// [`resume`](Self::resume) or the new process does it, because the rules are being exported.
     fn divide(&self) {
-        if let Some(store) = &self.store {
+        if let Some(store) = &self.store
+            && !self.successor.is_busy()
+        {
             self.live.divide(store.local_share(), self.clock.now());
         }
     }

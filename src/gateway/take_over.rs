@@ -75,6 +75,7 @@ impl Gateway {
     /// Serves on, as the new process does not take over.
     fn resume(&mut self, why: &str) {
         tracing::error!(why, "the upgrade failed, this process continues to serve");
+        self.divide();
         self.listeners.resume(&self.workers);
         let state = self.admin_state();
         if let Err(error) = self.admin.resume(state) {

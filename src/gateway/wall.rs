@@ -2,34 +2,49 @@
 
 use super::catch_up::catch_up;
 use crate::{
-    clock::{Clock, Reading, WallWatch},
+    clock::{Clock, Reading, Step, WallWatch},
     config::Live,
     meter::Counters,
     preview::Previews,
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
+use tokio::sync::watch::Receiver;
 
-/// Applies every step that `watch` finds to `clock` and to the rules of `live` that follow the wall
-/// clock.
+/// What follows the wall clock.
+pub(super) struct Followers {
+    pub(super) clock: Clock,
+    pub(super) live: Arc<Live>,
+    pub(super) previews: Arc<Previews>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// Applies every step that `watch` finds to `followers`, whose rules may go by the wall clock. While
+/// `upgrading` is true, a step waits: the rules are being exported.
 pub(super) async fn follow<R: FnMut() -> Reading>(
     mut watch: WallWatch<R>,
-    clock: Clock,
-    live: Arc<Live>,
-    previews: Arc<Previews>,
-    counters: Arc<Counters>,
+    mut upgrading: Receiver<bool>,
+    followers: Followers,
 ) {
     loop {
         let step = watch.stepped().await;
-        clock.set_wall(step.wall);
-        live.set_wall(step.wall, clock.now());
-        previews.set_wall(step.wall, clock.now());
-        counters.clock_steps.fetch_add(1, Relaxed);
+        // Without a sender the gateway ends, and exports nothing.
+        drop(upgrading.wait_for(|is_upgrading| !is_upgrading).await);
+        followers.apply(step);
+        catch_up(followers.live.load_full()).await;
+    }
+}
+
+impl Followers {
+    fn apply(&self, step: Step) {
+        self.clock.set_wall(step.wall);
+        self.live.set_wall(step.wall, self.clock.now());
+        self.previews.set_wall(step.wall, self.clock.now());
+        self.counters.clock_steps.fetch_add(1, Relaxed);
         tracing::warn!(
             by = %step.words(),
             "the wall clock was set, or the machine slept: windows of the clock and the calendar \
              follow, other limits are not disturbed"
         );
-        catch_up(live.load_full()).await;
     }
 }
 
@@ -90,12 +105,16 @@ mod tests {
             let wall = WallOffset::from_nanos(shown.load(Relaxed)).at(now);
             Reading { before: now, wall, after: now }
         });
+        let (upgrading, receiver) = tokio::sync::watch::channel(false);
         let task = tokio::spawn(follow(
             watch,
-            clock.clone(),
-            live.clone(),
-            Arc::default(),
-            counters.clone(),
+            receiver,
+            Followers {
+                clock: clock.clone(),
+                live: live.clone(),
+                previews: Arc::default(),
+                counters: counters.clone(),
+            },
         ));
         let steps = || counters.clock_steps.load(Relaxed);
         // Whatever the time is, it is noon of a day in 2026 then.
@@ -115,7 +134,12 @@ mod tests {
         let more = text.clone() + &route("new", "algorithm: fixed_window, limit: 1/1d");
         live.apply(plan(&more), clock.now(), &mut config::Retired::default());
         assert_eq!(passed(&live, &clock), [0, 0, 0, 1]);
+        // During an upgrade nothing may edit the gates: they are being exported.
+        upgrading.send_replace(true);
         offset.store(3 * DAY - noon, Relaxed);
+        clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
+        assert_eq!((passed(&live, &clock), steps()), (vec![0, 0, 0, 0], 2));
+        upgrading.send_replace(false);
         clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
         assert_eq!((passed(&live, &clock), steps()), (vec![2, 3, 0, 1], 3));
         task.abort();

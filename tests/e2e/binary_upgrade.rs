@@ -1,6 +1,7 @@
 //! A new process takes the listeners over from a running one.
 
 use crate::{
+    cluster::{self, server::Server},
     common::{
         Gateway, eventually,
         http::{self, Client},
@@ -420,6 +421,26 @@ fn an_upgrade_gives_nobody_a_new_budget() {
     assert_eq!(gateway.wait().code(), Some(0));
     go.send(()).expect("the upstream waits");
     eventually("the place is free", || (http::get(web, "/slow").status == 200).then_some(()));
+}
+
+#[test]
+fn a_store_that_fails_during_an_upgrade_divides_no_rule_that_is_exported() {
+    let upstream = upstream::echo();
+    let server = Server::start();
+    let rules =
+        "    flow: [{ name: r, limit: 3/1h, burst: 3, scope: cluster, sync_interval: 100ms }]";
+    let store = "timeout: 300ms, connect_timeout: 1s";
+    let (gateway, pid_file) = start(&cluster::config(upstream.address, server.port, store, rules));
+    gateway.wait_log("the store decides");
+    assert_eq!(passed(gateway.web(), "/", "red"), 3);
+    // The new process waits for the store, while the old one finds that it fails.
+    let redis = cluster::pid(&server);
+    cluster::signal(&redis, "STOP");
+    let new = upgrade(&gateway, &pid_file);
+    assert!(gateway.log().contains("the store fails"), "{}", gateway.log());
+    assert_eq!(passed(gateway.web(), "/", "red"), 0);
+    cluster::signal(&redis, "CONT");
+    drop(new);
 }
 
 #[test]

@@ -23,7 +23,10 @@ use std::{
     thread,
     time::Duration,
 };
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    watch,
+};
 
 /// How long the new process may take to read its configuration, or for another answer. A hundred
 /// thousand routes take seconds; a store that does not answer delays the start too.
@@ -40,7 +43,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Successor {
     jobs: Sender<Job>,
     events: UnboundedReceiver<SuccessorEvent>,
-    is_busy: bool,
+    is_busy: watch::Sender<bool>,
     /// Disconnected when the thread has sent everything.
     finished: Receiver<()>,
     gates: Gates,
@@ -96,18 +99,33 @@ impl Successor {
             run(inbox, &outbox);
             drop(finishing);
         })?;
-        Ok(Self { jobs, events, is_busy: false, finished, gates: Gates::default() })
+        Ok(Self {
+            jobs,
+            events,
+            is_busy: watch::Sender::new(false),
+            finished,
+            gates: Gates::default(),
+        })
     }
 
     /// Returns whether a new process is being started.
-    pub(crate) const fn is_busy(&self) -> bool {
-        self.is_busy
+    pub(crate) fn is_busy(&self) -> bool {
+        *self.is_busy.borrow()
+    }
+
+    /// Returns what shows whether a new process is being started.
+    pub(crate) fn watch_busy(&self) -> watch::Receiver<bool> {
+        self.is_busy.subscribe()
     }
 
     /// Begins to hand over.
     pub(crate) fn begin(&mut self, job: Job) {
         self.gates = Arc::clone(&job.gates);
-        self.is_busy = self.jobs.send(job).is_ok();
+        // The thread may export before `send` returns.
+        self.is_busy.send_replace(true);
+        if self.jobs.send(job).is_err() {
+            self.is_busy.send_replace(false);
+        }
     }
 
     /// Sends the rest to the new process, after the last request has ended.
@@ -123,7 +141,7 @@ impl Successor {
         let Some(event) = self.events.recv().await else {
             return core::future::pending().await;
         };
-        self.is_busy = !matches!(event, SuccessorEvent::Failed(_));
+        self.is_busy.send_replace(!matches!(event, SuccessorEvent::Failed(_)));
         event
     }
 }

@@ -21,7 +21,8 @@ impl Gate {
     }
 
     /// Exports the next parts of the state of the slot with this number. Returns whether there are
-    /// more. It holds the lock for some ten microseconds.
+    /// more. It holds the lock for at most 128 states, and fewer if they are large: the parts of one
+    /// call have at most 16,384 numbers besides those of the last state.
     pub fn export(&self, slot: u32, into: &mut Vec<StatePart>) -> bool {
         self.lock().export(SlotId(slot), into)
     }
@@ -55,5 +56,64 @@ impl ImportedSlots {
     /// Returns the slot that had this number in the old process.
     pub fn find(&self, number: u32) -> Option<SlotId> {
         self.0.iter().find(|(other, _)| *other == number).map(|(_, slot)| *slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{
+        Algorithm, Claim, Key,
+        limiter::sliding_log,
+        timeline::{keyed, rate},
+    };
+    use core::time::Duration;
+    use std::sync::Arc;
+
+    /// Asks for a client at so many instants from `from` nanoseconds on. Returns how many requests
+    /// pass.
+    fn passing(gate: &Arc<Gate>, slot: SlotId, client: u64, from: u64, requests: u64) -> usize {
+        let key = Key::Of(u128::from(client) << 64 | 7);
+        let claim = [Claim { slot, key, cost: 1, patience: Duration::ZERO }];
+        let at = |number| Instant::EPOCH + Duration::from_nanos(from + number);
+        (0..requests).filter(|number| gate.enter(at(*number), &claim).is_ok()).count()
+    }
+
+    #[test]
+    fn large_logs_are_exported_in_parts_of_a_bounded_size() {
+        const CLIENTS: u64 = 70;
+        let log = sliding_log::Config { rate: rate(1_000, 3_600_000) };
+        let rules = keyed(Algorithm::SlidingLog(log), 100);
+        let old = Arc::new(Gate::new(Instant::EPOCH));
+        let slot = old.install(&rules, Instant::EPOCH).flow[0];
+        for client in 0..CLIENTS {
+            assert_eq!(passing(&old, slot, client, client * 1_000, 900), 900);
+        }
+        let (journal, _changes) = Journal::new();
+        let export = old.begin_export(journal);
+        let new = Arc::new(Gate::new(Instant::EPOCH));
+        let slots = new.import(&export, Instant::EPOCH);
+        let number = export.rules[0].0;
+        let here = slots.find(number).unwrap();
+        let mut all = 0;
+        let mut has_more = true;
+        while has_more {
+            let mut parts = Vec::new();
+            has_more = old.export(number, &mut parts);
+            let numbers = parts.iter().map(|part| match part {
+                StatePart::State(_, numbers) => numbers.len(),
+                StatePart::Summary { .. } | StatePart::Hand(_) | StatePart::StoreClock(..) => 0,
+            });
+            let numbers: usize = numbers.sum();
+            assert!(numbers < 16 * 1024 + 2 * 900, "{numbers}");
+            all += numbers;
+            for part in parts {
+                assert!(new.import_part(here, Instant::EPOCH, part));
+            }
+        }
+        assert_eq!(all, 70 * 2 * 900, "an instant and a cost for each request");
+        for client in 0..CLIENTS {
+            assert_eq!(passing(&new, here, client, 100_000, 200), 100);
+        }
     }
 }

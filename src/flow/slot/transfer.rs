@@ -14,16 +14,21 @@ use crate::flow::{
     transfer::{Exporting, LateChange, StateOwner, StatePart},
 };
 
-/// States to export under one lock: some ten microseconds.
-const STEP: u32 = 128;
+/// The most states to export under one lock.
+const MAX_STATES: u32 = 128;
+
+/// The most numbers of states to export under one lock, but for the last state: it is exported
+/// whole. A message has room for over a hundred times as many, and takes less than a millisecond.
+const MAX_NUMBERS: usize = 16 * 1024;
 
 impl<F: Evictable> Transfers for LimiterSlot<F> {
     fn export(&mut self, now: Instant, into: &mut Vec<StatePart>) -> bool {
         match self.exporting {
             Exporting::Nothing => {
                 while self.catch_up(now) {}
-                self.exporting = Exporting::Clients(0);
+                self.exporting = Exporting::Others(0);
             }
+            Exporting::Others(next) => self.exporting = self.export_others(next, into),
             Exporting::Clients(next) => self.exporting = self.export_clients(next, into),
             Exporting::Summary(next) => {
                 let policy = PolicyAt { limiter: &self.limiter, now };
@@ -126,28 +131,57 @@ impl<F: Evictable> Transfers for LimiterSlot<F> {
 }
 
 impl<F: Evictable> LimiterSlot<F> {
-    fn export_clients(&self, next: u32, into: &mut Vec<StatePart>) -> Exporting {
-        let export = |state: &F::State| self.limiter.export(state);
+    /// Exports the state that all share, and those that share overflow states.
+    fn export_others(&self, next: u32, into: &mut Vec<StatePart>) -> Exporting {
+        let shared = core::iter::once((StateOwner::All, self.states.shared()));
         let States::Keyed { table, .. } = &self.states else {
-            into.push(StatePart::State(StateOwner::All, export(self.states.shared())));
+            self.export_some(shared, into);
             self.export_clock(into);
             return Exporting::Done;
         };
-        let to = table.len().min(next.saturating_add(STEP));
-        for at in next..to {
+        let overflows = (0..).map(StateOwner::Overflow).zip(table.overflows());
+        match self.export_some(shared.chain(overflows).skip(next as usize), into) {
+            0 => Exporting::Clients(0),
+            exported => Exporting::Others(next + exported),
+        }
+    }
+
+    fn export_clients(&self, next: u32, into: &mut Vec<StatePart>) -> Exporting {
+        let States::Keyed { table, .. } = &self.states else { return Exporting::Done };
+        let clients = (next..table.len()).map(|at| {
             let (key, state) = table.client(at);
-            into.push(StatePart::State(StateOwner::of_key(key), export(state)));
-        }
-        if to < table.len() {
-            return Exporting::Clients(to);
-        }
-        into.push(StatePart::State(StateOwner::All, export(self.states.shared())));
-        for (at, state) in (0..).zip(table.overflows()) {
-            into.push(StatePart::State(StateOwner::Overflow(at), export(state)));
+            (StateOwner::of_key(key), state)
+        });
+        let next = next + self.export_some(clients, into);
+        if next < table.len() {
+            return Exporting::Clients(next);
         }
         into.push(StatePart::Hand(table.hand()));
         self.export_clock(into);
         Exporting::Summary(0)
+    }
+
+    /// Exports the first of these states. Returns how many.
+    fn export_some<'s>(
+        &self,
+        states: impl Iterator<Item = (StateOwner, &'s F::State)>,
+        into: &mut Vec<StatePart>,
+    ) -> u32
+    where
+        F::State: 's,
+    {
+        let mut exported = 0;
+        let mut numbers = 0;
+        for (owner, state) in states {
+            let state = self.limiter.export(state);
+            numbers += state.len();
+            into.push(StatePart::State(owner, state));
+            exported += 1;
+            if exported >= MAX_STATES || numbers >= MAX_NUMBERS {
+                break;
+            }
+        }
+        exported
     }
 
     fn export_clock(&self, into: &mut Vec<StatePart>) {

@@ -35,14 +35,17 @@ pub enum StateOwner {
     Overflow(u32),
 }
 
-/// How far the export of a slot is. Clients come first, then the shared states, at last the
-/// summary: a client that is evicted meanwhile is exported as a client.
+/// How far the export of a slot is. Clients come before the summary: a client that is evicted
+/// meanwhile is exported as a client. Overflow states come before clients: a client that gets a
+/// state of its own meanwhile starts with what the other process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::flow) enum Exporting {
     /// It has not begun.
     #[default]
     Nothing,
-    /// Clients before this one are exported.
+    /// So many shared states are exported: that of all, then the overflow states.
+    Others(u32),
+    /// All of those are, and clients before this one.
     Clients(u32),
     /// All states are, and the summary's cells before this one.
     Summary(usize),
@@ -54,11 +57,12 @@ impl Exporting {
     /// Returns whether the state at this key slot is exported.
     pub(in crate::flow) const fn has(self, key_slot: KeySlot) -> bool {
         match (self, key_slot) {
-            (Self::Nothing, _) | (Self::Clients(_), KeySlot::Shared | KeySlot::Overflow(_)) => {
-                false
-            }
+            (Self::Nothing, _) | (Self::Others(_), KeySlot::Own(_)) => false,
+            (Self::Others(next), KeySlot::Shared) => next > 0,
+            (Self::Others(next), KeySlot::Overflow(at)) => at + 1 < next,
             (Self::Clients(next), KeySlot::Own(at)) => at < next,
-            (Self::Summary(_) | Self::Done, _) => true,
+            (Self::Clients(_), KeySlot::Shared | KeySlot::Overflow(_))
+            | (Self::Summary(_) | Self::Done, _) => true,
         }
     }
 }

@@ -24,7 +24,7 @@ use std::{
 /// The largest packet in bytes. The kernel's default buffers hold three.
 const MAX_PACKET: usize = 64 * 1024;
 
-/// The largest message in bytes: the log of a million requests.
+/// The largest message in bytes: a sliding log of some three million requests.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
 /// The first byte of a packet: whether the message goes on in the next.

@@ -26,7 +26,7 @@ pub(super) use file::certificates;
 pub use file::{Listener, Plan};
 pub use requests::Except;
 pub(super) use requests::{Priority, When};
-pub(super) use route::{BREAKER, PACING, RoutePlan, RulePlan};
+pub(super) use route::{BREAKER, FlowPart, PACING, RoutePlan, RulePlan};
 pub use route::{
     Cost, ErrorBody, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions,
     RouteTimeouts, RuleOptions,

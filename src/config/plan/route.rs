@@ -35,6 +35,27 @@ pub struct RouteDefinition {
     pub(in crate::config) print: u128,
 }
 
+/// A rule, the breaker or the pacing of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config) enum FlowPart {
+    /// The rule of this index.
+    Rule(usize),
+    Breaker,
+    Pacing,
+}
+
+impl RouteDefinition {
+    /// Returns the part that a gate reports by this name.
+    pub(in crate::config) fn part(&self, name: &str) -> Option<FlowPart> {
+        let rule = self.flow.flow.iter().position(|rule| *rule.name == *name);
+        rule.map(FlowPart::Rule).or_else(|| match name {
+            BREAKER => self.flow.breaker.as_ref().map(|_| FlowPart::Breaker),
+            PACING => self.flow.pacing.as_ref().map(|_| FlowPart::Pacing),
+            _ => None,
+        })
+    }
+}
+
 /// A route without its gate and its meter.
 #[derive(Debug)]
 pub(in crate::config) struct RoutePlan {

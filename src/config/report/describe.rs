@@ -4,7 +4,10 @@ use super::promise::{breaker_promise, byte_rate, count, pacing_promise, promise,
 use crate::{
     config::HeaderCase,
     config::{
-        plan::{Cost, Plan, RoutePlan, RulePlan, StoreKind, StoreSettings, Tracing, UpstreamPlan},
+        plan::{
+            BREAKER, Cost, FlowPart, PACING, Plan, RoutePlan, RulePlan, StoreKind, StoreSettings,
+            Tracing, UpstreamPlan,
+        },
         spec::{OnMissing, OnStoreError, word},
     },
     flow::{Algorithm, Keyed, Rule, breaker},
@@ -61,8 +64,8 @@ pub struct RulePromise {
 pub fn promises(plan: &Plan) -> Vec<RoutePromises> {
     let routes = plan.table.order().into_iter().map(|index| &plan.routes[index]);
     let rules = |route: &RoutePlan| -> Vec<RulePromise> {
-        let breaker = route.flow.breaker.as_ref().map(|_| "breaker");
-        let pacing = route.flow.pacing.as_ref().map(|_| "pacing");
+        let breaker = route.flow.breaker.as_ref().map(|_| BREAKER);
+        let pacing = route.flow.pacing.as_ref().map(|_| PACING);
         let named = route.flow.flow.iter().map(|rule| &*rule.name).chain(breaker).chain(pacing);
         let promise = |name: &str| {
             Some(RulePromise { name: name.to_owned(), promise: in_words(route, name)? })
@@ -206,16 +209,19 @@ fn write_details(out: &mut String, details: impl IntoIterator<Item = String>) ->
 /// Says in one line what the rule of this name promises and how it counts, or the breaker, or
 /// the pacing.
 pub(in crate::config) fn in_words(route: &RoutePlan, name: &str) -> Option<String> {
-    let mut rules = route.flow.flow.iter().zip(&route.rules);
-    let (promise, details) = if let Some((rule, plan)) = rules.find(|(rule, _)| *rule.name == *name)
-    {
-        (promise(&rule.algorithm), details(rule, plan, 1))
-    } else if let Some(breaker) = route.flow.breaker.as_ref().filter(|_| name == "breaker") {
-        (breaker_promise(breaker), details_of_breaker(breaker))
-    } else if let Some(pacing) = route.flow.pacing.as_ref().filter(|_| name == "pacing") {
-        (pacing_promise(pacing), route.paced.map(shared).into_iter().collect())
-    } else {
-        return None;
+    let (promise, details) = match route.part(name)? {
+        FlowPart::Rule(at) => {
+            let rule = route.flow.flow.get(at)?;
+            (promise(&rule.algorithm), details(rule, route.rules.get(at)?, 1))
+        }
+        FlowPart::Breaker => {
+            let breaker = route.flow.breaker.as_ref()?;
+            (breaker_promise(breaker), details_of_breaker(breaker))
+        }
+        FlowPart::Pacing => {
+            let pacing = route.flow.pacing.as_ref()?;
+            (pacing_promise(pacing), route.paced.map(shared).into_iter().collect())
+        }
     };
     Some(std::iter::once(promise).chain(details).collect::<Vec<_>>().join("; "))
 }

@@ -8,7 +8,7 @@ use super::{
     describe,
 };
 use crate::{
-    config::plan::{Plan, RoutePlan, name_in_store},
+    config::plan::{FlowPart, Plan, RoutePlan, name_in_store},
     flow::{Change, Gate, Instant, Stored},
 };
 use serde::Serialize;
@@ -160,15 +160,20 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
 /// Returns by which name a store finds the states of a rule again that gateways share; `None` if
 /// they do not.
 fn in_store(plan: &RoutePlan, name: &str) -> Option<String> {
-    let mut rules = plan.rules.iter().zip(&plan.flow.flow);
-    if let Some((rule, identity)) = rules.find(|(_, identity)| *identity.name == *name) {
-        let stored = Stored::new(&identity.algorithm).ok().filter(|_| rule.shared.is_some())?;
-        let is_synced = rule.sync_interval.is_some();
-        let name = name_in_store(identity, &stored, is_synced);
-        return Some(plan.hash_tag(!is_synced) + &name);
+    match plan.part(name)? {
+        FlowPart::Rule(at) => {
+            let identity = plan.flow.flow.get(at)?;
+            let rule = plan.rules.get(at).filter(|rule| rule.shared.is_some())?;
+            let stored = Stored::new(&identity.algorithm).ok()?;
+            let is_synced = rule.sync_interval.is_some();
+            Some(plan.hash_tag(!is_synced) + &name_in_store(identity, &stored, is_synced))
+        }
+        FlowPart::Breaker => None,
+        FlowPart::Pacing => {
+            let paced = plan.flow.pacing.as_ref().filter(|_| plan.paced.is_some())?;
+            Some(Stored::paced(paced).ok()?.shape())
+        }
     }
-    let paced = plan.flow.pacing.as_ref().filter(|_| plan.paced.is_some())?;
-    Some(Stored::paced(paced).ok()?.shape())
 }
 
 const fn word(change: Change) -> &'static str {

@@ -3,7 +3,7 @@
 use super::Upstream;
 use crate::{
     config::{
-        plan::{Action, RouteDefinition, RuleOptions},
+        plan::{Action, FlowPart, RouteDefinition, RuleOptions},
         spec::OnStoreError,
     },
     flow::{Gate, SlotId, Stored},
@@ -112,10 +112,10 @@ impl Route {
     /// Returns the name in the store of the rule with this identity, or of the pacing, if gateways
     /// share it.
     pub fn in_store(&self, identity: &str) -> Option<&Arc<str>> {
-        let mut rules = self.rules.iter().zip(&self.flow.flow);
-        let shared = match rules.find(|(_, rule)| *rule.name == *identity) {
-            Some((rule, _)) => rule.shared.as_ref(),
-            None => self.paced.as_ref().filter(|_| identity == "pacing"),
+        let shared = match self.part(identity)? {
+            FlowPart::Rule(at) => self.rules.get(at)?.shared.as_ref(),
+            FlowPart::Breaker => None,
+            FlowPart::Pacing => self.paced.as_ref(),
         };
         shared.map(|shared| &shared.name)
     }

@@ -109,6 +109,21 @@ fn what_differs_of_a_kept_rule_is_listed_beside_its_promise() {
 }
 
 #[test]
+fn an_edit_of_shared_pacing_resets_the_pacing_alone() {
+    let old = routes("").replacen(
+        "upstream: app",
+        "upstream: app, breaker: { errors: 5 }, \
+         pacing: { rate: 10/1s, scope: cluster, on_store_error: allow }",
+        1,
+    );
+    let old = format!("store: {{ redis: redis://127.0.0.1 }}\n{old}");
+    let difference = diff(&plan(&old), &plan(&old.replace("rate: 10/1s", "rate: 11/1s")));
+    let rules = &difference.routes[0].rules;
+    let changes: Vec<_> = rules.iter().map(|rule| (&*rule.name, rule.change)).collect();
+    assert_eq!(changes, [("breaker", "kept"), ("pacing", "reset")]);
+}
+
+#[test]
 fn listeners_upstreams_and_settings_are_listed() {
     let old = routes("");
     let new = old.replacen("127.0.0.1:8080", "127.0.0.1:8081", 1).replacen(

@@ -49,6 +49,8 @@ pub(crate) enum ChannelError {
     Late,
     #[error("the other process sent something unknown")]
     Unknown(#[source] serde_json::Error),
+    #[error("a message cannot be encoded")]
+    Encode(#[source] serde_json::Error),
     #[error("a message is too large")]
     TooLarge,
     #[error(transparent)]
@@ -90,7 +92,7 @@ impl Channel {
         message: &impl Serialize,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), ChannelError> {
-        let bytes = serde_json::to_vec(message).map_err(ChannelError::Unknown)?;
+        let bytes = serde_json::to_vec(message).map_err(ChannelError::Encode)?;
         if bytes.len() > MAX_MESSAGE {
             return Err(ChannelError::TooLarge);
         }

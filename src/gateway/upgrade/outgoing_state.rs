@@ -49,7 +49,7 @@ impl OutgoingState {
         let slots: Vec<u32> = rules.iter().map(|(slot, _)| *slot).collect();
         let value = |(slot, rule): (u32, ExportedRule)| Ok((slot, serde_json::to_value(rule)?));
         let rules = rules.into_iter().map(value).collect::<Result<_, _>>();
-        let rules = rules.map_err(ChannelError::Unknown)?;
+        let rules = rules.map_err(ChannelError::Encode)?;
         channel.send(&Handover::Gate { route: route.to_owned(), rules, has_lent })?;
         for slot in slots {
             let mut has_more = true;

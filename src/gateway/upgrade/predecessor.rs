@@ -44,6 +44,8 @@ pub(crate) enum TakeoverError {
     Socket(#[source] io::Error),
     #[error("the old process")]
     Channel(#[from] ChannelError),
+    #[error("the old process sent a message out of turn")]
+    OutOfTurn,
     #[error("the channel to the old process")]
     Io(#[from] io::Error),
 }
@@ -131,7 +133,7 @@ impl Predecessor {
                 Handover::Late(changes) => state.apply(changes),
                 Handover::Copied => return Ok(state),
                 Handover::Stopped | Handover::Released | Handover::Finished => {
-                    return Err(ChannelError::Closed.into());
+                    return Err(TakeoverError::OutOfTurn);
                 }
             }
         }
@@ -181,7 +183,7 @@ impl Predecessor {
                 | Handover::Copied
                 | Handover::Stopped
                 | Handover::Released
-                | Handover::Finished => return Err(ChannelError::Closed.into()),
+                | Handover::Finished => return Err(TakeoverError::OutOfTurn),
             }
         }
     }

@@ -7,6 +7,8 @@
 use crate::{lines::write_out, meter::Counters};
 use core::fmt::Debug;
 use std::{
+    env,
+    ffi::OsString,
     io::{self, IsTerminal, Write},
     mem,
     os::fd::AsFd,
@@ -67,7 +69,8 @@ struct Waiting {
 
 impl Log {
     /// Starts the log on standard error, as text or, with `json`, as JSON. `RUST_LOG` filters it;
-    /// the default is `info,h2=error,redis=off`. `counters` count dropped lines.
+    /// the default is `info,h2=error,redis=off`, also if it is invalid, which is logged. `counters`
+    /// count dropped lines.
     ///
     /// # Errors
     ///
@@ -75,9 +78,9 @@ impl Log {
     pub fn to_stderr(json: bool, counters: Arc<Counters>) -> io::Result<Self> {
         let mut log = Self::start(io::stderr(), counters)?;
         log.is_json = json;
-        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
+        let (filter, problem) = filter(env::var_os(EnvFilter::DEFAULT_ENV));
         let colour = io::stderr().is_terminal()
-            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let lines = fmt()
             .with_env_filter(filter)
             .with_writer(Arc::clone(&log.shared))
@@ -87,6 +90,9 @@ impl Log {
             lines.json().init();
         } else {
             lines.fmt_fields(QuotedFields).init();
+        }
+        if let Some(error) = problem {
+            tracing::warn!("RUST_LOG is not a filter: {error}; using {LOGGED}");
         }
         Ok(log)
     }
@@ -105,6 +111,16 @@ impl Log {
             drop(end);
         })?;
         Ok(Self { shared, ended, is_json: false })
+    }
+}
+
+/// Returns the filter that `RUST_LOG` is `set` to, or the default one with what is wrong with it.
+fn filter(set: Option<OsString>) -> (EnvFilter, Option<String>) {
+    let Some(set) = set else { return (EnvFilter::new(LOGGED), None) };
+    let text = set.into_string().map_err(|_| "it is not UTF-8".to_owned());
+    match text.and_then(|text| EnvFilter::try_new(text).map_err(|error| error.to_string())) {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new(LOGGED), Some(error)),
     }
 }
 
@@ -240,6 +256,19 @@ mod tests {
         let reading = thread::spawn(move || reader.read_to_end(&mut Vec::new()));
         drop(log);
         assert_eq!(reading.join().unwrap().unwrap(), (lines - lost) * line.len());
+    }
+
+    #[test]
+    fn an_invalid_filter_is_reported_and_the_default_is_used() {
+        for (set, used, is_invalid) in [
+            (None, LOGGED, false),
+            (Some("debug"), "debug", false),
+            (Some("info,h2=loud"), LOGGED, true),
+        ] {
+            let (filter, problem) = filter(set.map(OsString::from));
+            let expected = EnvFilter::new(used).to_string();
+            assert_eq!((filter.to_string(), problem.is_some()), (expected, is_invalid), "{set:?}");
+        }
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //!
 //! An algorithm is one file in [`limiter`]; it decides over states that a slot owns (`slot.rs`),
 //! one for all clients or one for each (`keyed.rs`). A slot of another kind, such as [`breaker`] or
-//! [`pacing`], is one file here and a line in `chain.rs`.
+//! [`pacing`], is one file here, fields of [`Rules`] and [`Installed`], and variants of the rules of
+//! slots in `chain/slots.rs` and `transfer/rule.rs`.
 
 mod build;
 mod chain;

@@ -13,7 +13,11 @@ use core::{fmt::Debug, time::Duration};
 /// What is used of a limit, and the time until nothing is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
+    /// Cost; for pacing, the number of requests that wait. At most [`Limiter::limit`] unless an edit
+    /// lowered it.
     pub(super) used: u64,
+    /// The time until nothing is used if no request comes; for pacing, until one starts at once.
+    /// Zero if that depends on requests in flight.
     pub(super) reset: Duration,
 }
 
@@ -33,6 +37,7 @@ pub(super) type Token = u32;
 /// How long a request holds what it was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
+    /// Until it is answered, or has ended without an answer.
     Answer,
     /// Until it has ended.
     End,
@@ -41,7 +46,9 @@ pub(super) enum Until {
 /// How an admitted request ended or was answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
+    /// When it ended or was answered.
     pub(super) now: Instant,
+    /// When it was allowed to start.
     pub(super) start: Instant,
     pub(super) outcome: Outcome,
     /// What [`EndOfRequest::token`] returned when it was charged.
@@ -65,8 +72,10 @@ pub(super) trait Limiter: Debug + Send + 'static {
     /// does not.
     fn is_fresh(&self, state: &Self::State, now: Instant) -> bool;
 
+    /// Decides about a request of this `cost` at `now`; changes nothing. The cost is at least 1.
     fn check(&self, state: &Self::State, now: Instant, cost: u64) -> Decision;
 
+    /// Returns what is used at `now`.
     fn usage(&self, state: &Self::State, now: Instant) -> Usage;
 
     /// Returns a number that orders states by what is used; zero if nothing is. Cheaper than

@@ -381,7 +381,8 @@ impl KeySpec {
         matches!(*self.parts, [KeyPart::Route])
     }
 
-    /// Returns whether a part is taken from header fields or the query.
+    /// Returns whether a part is taken from header fields, the query or what the client has proved to
+    /// be.
     pub fn looks_at_fields(&self) -> bool {
         self.needs_identity()
             || self.parts.iter().any(|part| {
@@ -431,7 +432,7 @@ impl KeySpec {
 
     /// Returns the fingerprint of a request's key.
     ///
-    /// Allocates only for a path that is not normal and a query value over 128 bytes.
+    /// Allocates only for a query value over 128 bytes.
     ///
     /// # Errors
     ///

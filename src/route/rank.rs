@@ -68,17 +68,17 @@ pub(super) struct Search<'a> {
     ranking: &'a Ranking,
     target: &'a Target<'a>,
     best: Option<usize>,
-    /// A route that does not count; one past the last for none.
-    besides: usize,
+    /// A route that does not count.
+    besides: Option<usize>,
 }
 
 impl<'a> Search<'a> {
     pub(super) fn new(ranking: &'a Ranking, target: &'a Target<'a>) -> Self {
-        Self { ranking, target, best: None, besides: usize::MAX }
+        Self { ranking, target, best: None, besides: None }
     }
 
-    /// Returns it without the route of this index.
-    pub(super) fn besides(self, besides: usize) -> Self {
+    /// Returns it without the route of this index, if there is one.
+    pub(super) fn besides(self, besides: Option<usize>) -> Self {
         Self { besides, ..self }
     }
 
@@ -88,7 +88,7 @@ impl<'a> Search<'a> {
         let mut better = better.copied();
         let found = better.find(|rank| {
             let Ranked { index, matcher, .. } = &self.ranking.routes[*rank];
-            *index != self.besides && matcher.matches(self.target)
+            Some(*index) != self.besides && matcher.matches(self.target)
         });
         self.best = found.or(self.best);
     }

@@ -63,19 +63,23 @@ impl Table {
 
     /// Returns the best route for `target`, if any matches.
     pub fn find(&self, target: &Target<'_>) -> Option<usize> {
-        self.find_besides(target, usize::MAX).map(|route| route.index)
+        self.find_besides(target, None).map(|route| route.index)
     }
 
     /// Returns the route that would get `target` if `route`, which gets it, were not there, and why
     /// `route` comes before it.
     pub fn runner_up(&self, target: &Target<'_>, route: usize) -> Option<(usize, Advantage)> {
-        let best = self.find_besides(target, usize::MAX).filter(|best| best.index == route)?;
-        let next = self.find_besides(target, route)?;
+        let best = self.find_besides(target, None).filter(|best| best.index == route)?;
+        let next = self.find_besides(target, Some(route))?;
         Some((next.index, Advantage::of(target.host, best, next)))
     }
 
-    /// Returns the best route but `besides`.
-    fn find_besides<'t>(&'t self, target: &'t Target<'_>, besides: usize) -> Option<&'t Ranked> {
+    /// Returns the best route, `besides` excepted.
+    fn find_besides<'t>(
+        &'t self,
+        target: &'t Target<'_>,
+        besides: Option<usize>,
+    ) -> Option<&'t Ranked> {
         let named = target
             .listener
             .and_then(|listener| self.listeners.iter().find(|(name, _)| **name == *listener));
@@ -87,7 +91,7 @@ impl Table {
         &'t self,
         hosts: &'t RoutesByHost,
         target: &'t Target<'_>,
-        besides: usize,
+        besides: Option<usize>,
     ) -> Option<&'t Ranked> {
         hosts.of(target.host).find_map(|site| {
             let mut search = Search::new(&self.ranking, target).besides(besides);

@@ -1,3 +1,5 @@
+//! The choice of an algorithm, with its numbers.
+
 use super::{
     allocated::allocated, concurrency, fixed_window, leaky_bucket, loans::Loans, sliding_counter,
     sliding_log, sliding_window, token_bucket, warm_up,

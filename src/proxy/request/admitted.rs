@@ -1,7 +1,7 @@
 //! Requests that were admitted: paced, sent to the upstream, and answered.
 
 use super::{
-    attempt::UpstreamAttempt,
+    attempt::UpstreamRequest,
     discard::discard,
     forward::{self, Forward},
 };
@@ -90,7 +90,7 @@ impl AdmittedRequest {
         if self.completion.entry.is_some() {
             self.note_sent();
         }
-        let mut attempt = UpstreamAttempt {
+        let mut attempt = UpstreamRequest {
             peer: &self.completion.peer,
             route: &self.route,
             upstream: &upstream,

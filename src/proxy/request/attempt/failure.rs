@@ -1,0 +1,233 @@
+//! What follows a failed attempt: where the request goes next, and what is logged and counted.
+
+use super::request::UpstreamRequest;
+use crate::proxy::{
+    body::{
+        request_body::RequestBody,
+        upload::{self, Upload},
+    },
+    message::{request::Request, response::Response},
+    request_log::FailedAttempt,
+    response::failure::Failure,
+    timeouts::timeout::Timeout,
+    upstream::{
+        cause::cause,
+        error::{Unanswered, Why},
+        health,
+        lease::{Lease, is_given_up},
+        retry::{Failed, Next},
+    },
+};
+use crate::{config::Server, flow::Instant};
+use core::sync::atomic::Ordering::Relaxed;
+use http::header;
+use std::io;
+
+impl UpstreamRequest<'_> {
+    /// Decides where the request goes after `server` failed it, and counts it there.
+    #[cold]
+    pub(super) fn next(
+        &mut self,
+        failed: Failed,
+        server: &Server,
+        is_other_left: bool,
+    ) -> Option<Next> {
+        let now = self.peer.worker.clock.now();
+        if let Some(recording) = self.recording() {
+            recording.failed_by(failed.counted().label());
+        }
+        if now >= self.deadline {
+            return None;
+        }
+        // Its name may have other addresses by now.
+        let is_other_left = is_other_left || !self.upstream.has(server);
+        let budget = &self.upstream.retries;
+        let next = self.retries.next(failed, is_other_left, |percent| budget.take(now, percent))?;
+        server.meter.resend(failed.counted());
+        Some(next)
+    }
+
+    /// Decides where the request goes after an answer; `None`: nowhere, as the client gets it.
+    pub(super) fn next_after(
+        &mut self,
+        response: &Response<()>,
+        lease: &Lease,
+        is_other_left: bool,
+    ) -> Option<Next> {
+        let policy = self.route.options.retry.as_ref()?;
+        let status = response.status().as_u16();
+        let is_failure = policy.statuses.contains(&status);
+        if is_failure { self.next_after_failure(response, lease, is_other_left) } else { None }
+    }
+
+    #[cold]
+    fn next_after_failure(
+        &mut self,
+        response: &Response<()>,
+        lease: &Lease,
+        is_other_left: bool,
+    ) -> Option<Next> {
+        let status = response.status().as_u16();
+        let says_when = response.headers().contains_key(&header::RETRY_AFTER);
+        if let Some(recording) = self.recording() {
+            recording.answered(status);
+        }
+        let server = lease.server();
+        let next = self.next(Failed::Status { status, says_when }, server, is_other_left)?;
+        self.note_failure(server, None, &format!("status {status}"));
+        Some(next)
+    }
+
+    /// Decides where a request goes that has no answer, and puts it back if it was not processed.
+    ///
+    /// # Errors
+    ///
+    /// Nowhere, for this reason.
+    #[cold]
+    pub(super) fn recover(
+        &mut self,
+        unanswered: Unanswered,
+        lease: &Lease,
+        is_other_left: bool,
+        request: &mut Option<Request<RequestBody>>,
+    ) -> Result<Next, Failure> {
+        let server = lease.server();
+        if let (Some(body), Some(request)) = (unanswered.unprocessed, request) {
+            *request.body_mut() = body;
+            let failed = Failed::Unprocessed { was_used: lease.reused || lease.is_shared() };
+            return self.next(failed, server, is_other_left).ok_or(Failure::Unreachable);
+        }
+        let error = match unanswered.why {
+            Why::Broken(error) => error,
+            Why::TooLarge => {
+                lease.on_failure();
+                return Err(self.head_too_large(server));
+            }
+            Why::Unsendable => return Err(Failure::Broken),
+        };
+        let failed = if lease.reused { Failed::Idle } else { Failed::Reset };
+        let next = error.is_closed().then(|| self.next(failed, server, is_other_left));
+        let next = next.flatten();
+        if failed == Failed::Idle
+            && let Some(next) = next
+        {
+            return Ok(next);
+        }
+        lease.on_failure();
+        let failure = Self::blame(lease.upload.as_deref());
+        if !failure.is_of_client() {
+            self.note_failure(server, Some(health::ServerFailure::Response), &cause(&error));
+        }
+        let state = lease.upload.as_deref().map(Upload::state);
+        self.timeout = state.and_then(upload::timeout);
+        next.ok_or(failure)
+    }
+
+    /// Notes that an attempt failed, for `cause`. `failure` is what it says of the server's health.
+    #[cold]
+    fn note_failure(
+        &mut self,
+        server: &Server,
+        failure: Option<health::ServerFailure>,
+        cause: &str,
+    ) {
+        let worker = &self.peer.worker;
+        let route = self.route;
+        let now = worker.clock.now();
+        let upstream = &self.upstream.name;
+        let number = self.attempts;
+        let failed = FailedAttempt { route: &route.name, upstream, server, number, cause };
+        worker.request_log.attempt_failed(now, &failed);
+        if let Some(entry) = &mut self.entry {
+            entry.attempt_failed(cause, now);
+        }
+        if let Some(failure) = failure {
+            health::failed(self.upstream, server, now, failure, cause);
+        }
+    }
+
+    /// Logs an answer whose head is too large.
+    #[cold]
+    fn head_too_large(&self, server: &Server) -> Failure {
+        let worker = &self.peer.worker;
+        let limits = &self.upstream.options.limits;
+        let why = format!(
+            "its header is larger than `limits` of the upstream {} allows: header_bytes {}, headers {}",
+            self.upstream.name, limits.header_bytes, limits.headers
+        );
+        let now = worker.clock.now();
+        worker.request_log.answer_rejected(now, &self.route.name, &server.address(), &why);
+        Failure::HeadTooLarge
+    }
+
+    /// Notes the limit that ended the wait for the answer's head, and returns how the request failed.
+    /// The client is to blame if its body was awaited. If its own deadline has passed, neither side is.
+    /// Only a server that had the whole request counts as failing.
+    #[cold]
+    pub(super) fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) -> Failure {
+        let server = lease.server();
+        let is_over = self.peer.worker.clock.now() >= self.deadline;
+        let state = sent.map_or(upload::DONE, Upload::state);
+        let timeout = match state {
+            _ if is_over => Timeout::Request,
+            upload::UNDER_WAY => Timeout::Idle,
+            _ => Timeout::FirstByte,
+        };
+        self.timeout = Some(timeout);
+        let is_awaited = state == upload::AWAITED;
+        if is_over && is_awaited && !self.is_grpc {
+            return Failure::ClientStalled;
+        }
+        if is_over && (is_awaited || self.is_clients_deadline) {
+            self.note_failure(server, None, "no answer before the deadline of the call");
+            return Failure::Timeout;
+        }
+        lease.on_timeout();
+        server.meter.failures.fetch_add(1, Relaxed);
+        let failure = (timeout == Timeout::FirstByte).then_some(health::ServerFailure::Response);
+        self.note_failure(server, failure, &format!("no answer within {}", timeout.setting()));
+        Failure::Timeout
+    }
+
+    /// Logs that there is no connection to `server`, and notes whether it took too long.
+    ///
+    /// # Errors
+    ///
+    /// There is no time for another server.
+    #[cold]
+    pub(super) fn note_unconnected(
+        &mut self,
+        server: &Server,
+        error: &io::Error,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let is_late = error.kind() == io::ErrorKind::TimedOut;
+        let is_over = now >= self.deadline;
+        let timeout = if is_over { Timeout::Request } else { Timeout::Connect };
+        self.timeout = (is_late || is_over).then_some(timeout);
+        let is_servers = !is_over && !health::is_own_shortage(error) && !is_given_up(error);
+        let cause = if is_late {
+            format!("no connection within {}", timeout.setting())
+        } else if is_given_up(error) {
+            "the connection takes longer than usual; another server is asked".to_owned()
+        } else {
+            format!("cannot connect: {}", cause(error))
+        };
+        if is_servers {
+            server.meter.requests.fetch_add(1, Relaxed);
+            server.meter.failures.fetch_add(1, Relaxed);
+        }
+        self.note_failure(server, is_servers.then_some(health::ServerFailure::Connect), &cause);
+        if is_over { Err(Failure::Timeout) } else { Ok(()) }
+    }
+
+    /// Says whether the client or the server broke an attempt.
+    fn blame(sent: Option<&Upload>) -> Failure {
+        match sent.map_or(upload::DONE, Upload::state) {
+            upload::TOO_LONG => Failure::TooLong,
+            upload::STALLED | upload::SLOW => Failure::ClientStalled,
+            upload::BROKEN => Failure::ClientBroken,
+            _ => Failure::Broken,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The attempts at one request, one after another.
+
+use crate::proxy::{
+    body::{request_body::RequestBody, upload::Upload},
+    log_entry::LogEntry,
+    message::{request::Request, response::Response},
+    peer::Peer,
+    placeholders::Values,
+    request::forward::Forward,
+    response::failure::Failure,
+    timeouts::{streams::Stream, timeout::Timeout},
+    upstream::{
+        balance::{Picked, Tried, pick},
+        lease::{Lease, Wanted},
+        reservation::binds_login,
+        retry::{Failed, Next, Retries},
+    },
+};
+use crate::{
+    config::{Route, Upstream},
+    flow::Instant,
+    traces::Recording,
+};
+use core::sync::atomic::Ordering::Relaxed;
+use http::{StatusCode, header};
+use std::sync::Arc;
+
+/// Sends one request to its upstream: counts the attempts, and decides what is sent again.
+pub(crate) struct UpstreamRequest<'a> {
+    pub(crate) peer: &'a Peer,
+    pub(crate) route: &'a Route,
+    pub(crate) upstream: &'a Arc<Upstream>,
+    /// What the route's placeholders stand for.
+    pub(crate) values: Option<&'a Values>,
+    /// What it is forwarded with.
+    pub(crate) forward: &'a Forward,
+    /// When it began.
+    pub(crate) start: Instant,
+    /// When the whole request must have ended.
+    pub(crate) deadline: Instant,
+    /// Whether the client set that, and not the route.
+    pub(crate) is_clients_deadline: bool,
+    /// Whether it is a call of gRPC, whose client may wait for answers before it sends more.
+    pub(crate) is_grpc: bool,
+    /// The client's stream, in HTTP/2.
+    pub(crate) stream: Option<&'a Arc<Stream>>,
+    /// How many servers have been asked.
+    pub(crate) attempts: u32,
+    /// Decides what is sent again.
+    pub(crate) retries: Retries<'a>,
+    /// What the access log will say of it.
+    pub(crate) entry: Option<&'a mut LogEntry>,
+    /// Which limit it failed by, if it took too long.
+    pub(crate) timeout: Option<Timeout>,
+}
+
+impl UpstreamRequest<'_> {
+    /// Sends the client's request and waits for the head of its answer, whose body comes over the
+    /// connection on `lease` then. [`Retries`] decides what is sent again after a failure.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`].
+    pub(crate) async fn send(
+        &mut self,
+        request: &mut Option<Request<RequestBody>>,
+        lease: &mut Option<Lease>,
+    ) -> Result<Response<()>, Failure> {
+        let sent = request.as_ref().and_then(|request| request.body().upload());
+        let is_repeatable = request.as_mut().is_some_and(|request| self.prepare(request));
+        self.retries.allow_repetition(is_repeatable);
+        let mut tried = Tried::default();
+        let mut now = self.start;
+        let mut wanted = self.wanted(is_repeatable);
+        let worker = &self.peer.worker;
+        let upstream = self.upstream;
+        if self.route.options.retry.is_some() {
+            upstream.retries.count();
+        }
+        let reservation = &self.peer.reservation;
+        let mut chosen = if reservation.is_used() { self.reserved(now) } else { None };
+        loop {
+            let picked = chosen.take().or_else(|| self.pick(tried, now));
+            let Picked { place, server, is_other_left } = picked.ok_or(Failure::Unreachable)?;
+            self.begin_attempt(&server, request);
+            let on = lease.insert(Lease::new(worker, upstream, server, sent.clone(), now));
+            wanted.soon = self.retries.may_go_elsewhere(is_other_left);
+            let is_reserved = reservation.is_used() && on.resume(reservation, wanted);
+            let found = if is_reserved { Ok(()) } else { on.find(wanted).await };
+            let next = match found {
+                Err(error) => {
+                    self.note_unconnected(on.server(), &error, worker.clock.now())?;
+                    self.next(Failed::Connect, on.server(), is_other_left)
+                        .ok_or(Failure::Unreachable)?
+                }
+                Ok(()) => {
+                    wanted.fresh = true;
+                    match self.send_once(on, request, sent.as_deref(), is_other_left).await? {
+                        Ok(answer) => return Ok(answer),
+                        Err(next) => next,
+                    }
+                }
+            };
+            let server = Arc::clone(on.server());
+            *lease = None;
+            now = worker.clock.now();
+            match next {
+                Next::Same => chosen = Some(Picked { place, server, is_other_left }),
+                // Places are those of the list that it is in.
+                Next::Other if upstream.is_at(place, &server) => tried.add(place),
+                Next::Other => tried = Tried::default(),
+                Next::Any(wait) => {
+                    // In a box because it is rare, and would make every request's future larger.
+                    now = Box::pin(self.wait_for_retry(wait, now)).await?;
+                    tried = Tried::default();
+                }
+            }
+        }
+    }
+
+    /// Returns what the first connection must be like.
+    fn wanted(&self, is_repeatable: bool) -> Wanted {
+        let http1 = self.forward.upgrade.is_some();
+        let once = !is_repeatable;
+        Wanted { fresh: false, http1, once, soon: false, deadline: self.deadline }
+    }
+
+    fn pick(&self, tried: Tried, now: Instant) -> Option<Picked> {
+        let random = |below: usize| fastrand::usize(..below.max(1));
+        pick(self.upstream, tried, now, self.forward.key, random)
+    }
+
+    /// Sends the request over what is on `lease`. Returns the answer, or where the request goes next.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer, and the request goes nowhere.
+    async fn send_once(
+        &mut self,
+        lease: &mut Lease,
+        request: &mut Option<Request<RequestBody>>,
+        sent: Option<&Upload>,
+        is_other_left: bool,
+    ) -> Result<Result<Response<()>, Next>, Failure> {
+        lease.server().meter.requests.fetch_add(1, Relaxed);
+        let headers = request.as_ref().map(Request::headers);
+        if headers.is_some_and(|headers| binds_login(headers, &header::AUTHORIZATION)) {
+            self.reserve(lease, false);
+        }
+        // Left where it arrives: it is large, and would be moved from hand to hand.
+        let mut answered = None;
+        self.await_response(lease, request, sent, &mut answered).await;
+        match answered {
+            Some(Ok(response)) => {
+                lease.on_answer();
+                if response.status() == StatusCode::UNAUTHORIZED
+                    && binds_login(response.headers(), &header::WWW_AUTHENTICATE)
+                {
+                    self.reserve(lease, true);
+                }
+                let Some(next) = self.next_after(&response, lease, is_other_left) else {
+                    return Ok(Ok(response));
+                };
+                self.discard_response(lease);
+                Ok(Err(next))
+            }
+            None => {
+                let failure = self.note_late(lease, sent);
+                self.next(Failed::Late, lease.server(), is_other_left).map(Err).ok_or(failure)
+            }
+            Some(Err(unanswered)) => {
+                self.recover(unanswered, lease, is_other_left, request).map(Err)
+            }
+        }
+    }
+
+    /// Keeps the connection on `lease` from other clients, as the server may take their requests for
+    /// this one's. It stays open only if the server asked for such a login: a client alone could hold
+    /// connections to servers. A trusted proxy's connection, and one of HTTP/2, may carry requests of
+    /// several clients.
+    #[cold]
+    fn reserve(&self, lease: &mut Lease, is_asked_for: bool) {
+        let has_one_client = !self.forward.trusted && self.peer.http2.get().is_none();
+        lease.keep_from_others(is_asked_for && has_one_client);
+    }
+
+    /// Returns the server of the connection that is reserved for the client's.
+    #[cold]
+    fn reserved(&self, now: Instant) -> Option<Picked> {
+        if self.forward.trusted {
+            // An edit has made the peer a proxy since.
+            self.peer.reservation.clear();
+        }
+        let place = self.peer.reservation.place(self.upstream, now)?;
+        let members = self.upstream.members();
+        let server = Arc::clone(members.servers.get(place)?);
+        let is_other_left = members.servers.len() > 1;
+        Some(Picked { place, server, is_other_left })
+    }
+
+    /// Returns what records the request's trace, if that is recorded.
+    pub(super) fn recording(&mut self) -> Option<&mut Recording> {
+        self.entry.as_mut()?.recording.as_deref_mut()
+    }
+}

@@ -26,7 +26,7 @@ use crate::proxy::{
     },
     downstream::{
         connection::{ReadAhead, serve},
-        listener::greet_cleartext,
+        listener::begin::detect_and_serve,
     },
     peer::Peer,
 };
@@ -147,7 +147,7 @@ impl TestProxy {
     fn stranger(&self) -> Client {
         let (near, far) = duplex(64 * 1024);
         let (served, peer) = self.welcome(|peer, options| async move {
-            if let Some(serving) = greet_cleartext(far, peer, options).await {
+            if let Some(serving) = detect_and_serve(far, peer, options).await {
                 serving.await;
             }
         });

@@ -2,4 +2,5 @@
 
 pub(crate) mod client_frames;
 pub(crate) mod io;
+pub(crate) mod serve;
 pub(crate) mod stream;

@@ -9,6 +9,7 @@
 //! HTTP/2 may always send 64 KiB before it hears anything (RFC 9113, 6.9.2).
 
 use super::upload::Upload;
+use crate::proxy::message::http2_frame::{DATA, HeadReader};
 use crate::{clock::Clock, meter::Counters};
 use bytes::{Buf, Bytes};
 use core::{
@@ -25,10 +26,6 @@ const ALWAYS_HELD: u64 = 64 * 1024;
 
 /// How often a connection that is not read looks whether the others hold less by now.
 const RECHECK: Duration = Duration::from_millis(100);
-
-/// The frame's type in its head, and how long the head is (RFC 9113, 4.1).
-const DATA: u8 = 0;
-const FRAME_HEAD: usize = 9;
 
 /// What one connection holds. Only its worker writes to it.
 #[derive(Debug)]
@@ -227,11 +224,10 @@ impl Receiver {
 /// Where in the sequence of frames a stream of bytes stands.
 #[derive(Debug, Default)]
 struct Frames {
-    head: [u8; FRAME_HEAD],
-    /// How much of the head is there.
-    have: usize,
+    heads: HeadReader,
     /// How much of the payload is to come.
     left: usize,
+    is_data: bool,
 }
 
 impl Frames {
@@ -239,24 +235,17 @@ impl Frames {
     fn data_in(&mut self, mut bytes: &[u8]) -> u64 {
         let mut data = 0;
         while !bytes.is_empty() {
-            if self.have < FRAME_HEAD {
-                let count = bytes.len().min(FRAME_HEAD - self.have);
-                let (part, rest) = bytes.split_at(count);
-                self.head[self.have..self.have + count].copy_from_slice(part);
-                self.have += count;
-                bytes = rest;
-                let [high, middle, low, ..] = self.head;
-                self.left = u32::from_be_bytes([0, high, middle, low]) as usize;
+            if self.left == 0 {
+                let Some(head) = self.heads.read(&mut bytes) else { break };
+                self.left = head.length;
+                self.is_data = head.kind == DATA;
             } else {
                 let count = bytes.len().min(self.left);
                 self.left -= count;
                 bytes = &bytes[count..];
-                if self.head[3] == DATA {
+                if self.is_data {
                     data += count as u64;
                 }
-            }
-            if self.have == FRAME_HEAD && self.left == 0 {
-                self.have = 0;
             }
         }
         data
@@ -266,11 +255,12 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy::message::http2_frame::HEAD;
 
     fn frame(kind: u8, length: usize) -> Vec<u8> {
         let size = u32::try_from(length).unwrap().to_be_bytes();
         let mut frame = vec![size[1], size[2], size[3], kind, 0, 0, 0, 0, 1];
-        frame.resize(FRAME_HEAD + length, 7);
+        frame.resize(HEAD + length, 7);
         frame
     }
 
@@ -281,7 +271,7 @@ mod tests {
         for size in [1, 2, 8, 9, 10, 1000, bytes.len()] {
             let mut frames = Frames::default();
             let data: u64 = bytes.chunks(size).map(|part| frames.data_in(part)).sum();
-            assert_eq!((data, frames.have, frames.left), (70_006, 0, 0), "{size} at once");
+            assert_eq!((data, frames.left), (70_006, 0), "{size} at once");
         }
     }
 

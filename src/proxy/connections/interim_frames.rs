@@ -5,7 +5,10 @@
 //! their streams were opened. If one of a connection is not handed over, as the h2 crate rejects it,
 //! that order is lost, and the connection gets no interim responses any more.
 
-use crate::proxy::message::response::Response;
+use crate::proxy::message::{
+    http2_frame::{END_HEADERS, HEADERS},
+    response::Response,
+};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use http::HeaderMap;
 use std::{
@@ -18,9 +21,6 @@ const BLOCK_MAX: usize = 16_384;
 
 /// How much may wait to be written. Further responses are dropped: they are hints.
 const WAITING_MAX: usize = 64 * 1024;
-
-const HEADERS: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// The index of `:status` in HPACK's static table (RFC 7541, appendix A).
 const STATUS: u8 = 8;

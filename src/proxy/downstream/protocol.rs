@@ -1,7 +1,8 @@
 //! HTTP/2 by prior knowledge, distinguished from HTTP/1.1 by the first bytes of the client.
 
-use super::http2::io::PREFACE;
-use crate::proxy::{connections::options::Protocol, io::first_read::poll_first_read};
+use crate::proxy::{
+    connections::options::Protocol, io::first_read::poll_first_read, message::http2_frame::PREFACE,
+};
 use crate::{clock::Clock, flow::Instant};
 use bytes::Bytes;
 use core::{future::poll_fn, time::Duration};

@@ -3,6 +3,7 @@
 pub(crate) mod date;
 pub(crate) mod grpc;
 pub(crate) mod hop_by_hop;
+pub(crate) mod http2_frame;
 pub(crate) mod interim;
 pub(crate) mod request;
 pub(crate) mod request_id;

@@ -7,16 +7,9 @@
 //! - The ids of the streams that are opened, and whether HPACK's table must be small: interim responses
 //!   need both.
 
-/// The size of a frame's head (RFC 9113, 4.1), and of HTTP/2's preface.
-const HEAD: usize = 9;
-const PREFACE: usize = 24;
-
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
-const PADDED: u8 = 8;
-const PRIORITY: u8 = 32;
+use crate::proxy::message::http2_frame::{
+    CONTINUATION, END_HEADERS, FrameHead, HEADERS, HeadReader, PADDED, PREFACE, PRIORITY, SETTINGS,
+};
 
 /// The most bytes of trailers that are looked at.
 const BLOCK_MAX: usize = 64 * 1024;
@@ -43,9 +36,9 @@ pub(crate) enum ClientEvent {
 pub(crate) struct ClientFrames {
     /// How much of the preface has come.
     preface: usize,
-    head: [u8; HEAD],
-    /// How much of the head is there.
-    have: usize,
+    heads: HeadReader,
+    /// The head that came last.
+    head: FrameHead,
     /// How much of the payload is to come.
     left: usize,
     /// The last stream that was opened.
@@ -68,22 +61,16 @@ impl ClientFrames {
         bytes: &[u8],
         mut happened: impl FnMut(ClientEvent),
     ) -> bool {
-        let skipped = bytes.len().min(PREFACE - self.preface);
+        let skipped = bytes.len().min(PREFACE.len() - self.preface);
         self.preface += skipped;
         let mut bytes = &bytes[skipped..];
         while !bytes.is_empty() {
-            if self.have < HEAD {
-                let count = bytes.len().min(HEAD - self.have);
-                let (part, rest) = bytes.split_at(count);
-                self.head[self.have..self.have + count].copy_from_slice(part);
-                self.have += count;
-                bytes = rest;
-                if self.have == HEAD {
-                    self.begin();
-                }
+            if self.left == 0 {
+                let Some(head) = self.heads.read(&mut bytes) else { break };
+                self.begin(head);
             } else {
                 let (payload, rest) = bytes.split_at(bytes.len().min(self.left));
-                if matches!(self.head[3], HEADERS | CONTINUATION | SETTINGS)
+                if matches!(self.head.kind, HEADERS | CONTINUATION | SETTINGS)
                     && let Some(block) = &mut self.block
                     && block.len() < BLOCK_MAX
                 {
@@ -92,20 +79,17 @@ impl ClientFrames {
                 self.left -= payload.len();
                 bytes = rest;
             }
-            if self.have == HEAD && self.left == 0 {
-                self.have = 0;
-                if self.end(&mut happened) {
-                    return true;
-                }
+            if self.left == 0 && self.end(&mut happened) {
+                return true;
             }
         }
         false
     }
 
-    fn begin(&mut self) {
-        let [one, two, three, kind, _, stream @ ..] = self.head;
-        self.left = u32::from_be_bytes([0, one, two, three]) as usize;
-        let stream = u32::from_be_bytes(stream) & !(1 << 31);
+    fn begin(&mut self, head: FrameHead) {
+        self.head = head;
+        self.left = head.length;
+        let FrameHead { kind, stream, .. } = head;
         match kind {
             HEADERS => {
                 self.opens = stream > self.newest;
@@ -119,7 +103,7 @@ impl ClientFrames {
 
     /// Ends a frame. Returns whether it ends malformed trailers.
     fn end(&mut self, happened: &mut impl FnMut(ClientEvent)) -> bool {
-        let [_, _, _, kind, flags, ..] = self.head;
+        let FrameHead { kind, flags, .. } = self.head;
         if kind == SETTINGS {
             if self.block.take().is_some_and(|block| has_small_table(&block)) {
                 happened(ClientEvent::SmallTable);
@@ -244,7 +228,7 @@ mod tests {
             (parts.concat(), true),
             (frame(HEADERS, END_HEADERS, 3, GET), false),
         ] {
-            let all = [&[0; PREFACE][..], &opening, &data, &trailers, &data].concat();
+            let all = [&PREFACE[..], &opening, &data, &trailers, &data].concat();
             for size in [1, 2, 7, all.len()] {
                 let mut check = ClientFrames::default();
                 let mut opened = Vec::new();

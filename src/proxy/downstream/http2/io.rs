@@ -2,6 +2,7 @@
 
 use crate::proxy::{
     body::upload_buffer::Receiver, connections::activity::Activity, io::vectored_write,
+    message::http2_frame::PREFACE,
 };
 use bytes::Bytes;
 use core::{
@@ -22,9 +23,6 @@ pub(crate) struct Watched<T> {
     preface: usize,
     receiver: Receiver,
 }
-
-/// What a client of HTTP/2 begins with (RFC 9113, 3.4).
-pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl<T> Watched<T> {
     /// Wraps a socket of which the beginning was read, to be read again.

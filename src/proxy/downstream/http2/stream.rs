@@ -12,7 +12,12 @@
 
 use super::client_frames::{ClientEvent, ClientFrames};
 use crate::proxy::{
-    connections::activity::Activity, downstream::unreadable::UnreadableRequest, peer::Peer,
+    connections::activity::Activity,
+    downstream::unreadable::UnreadableRequest,
+    message::http2_frame::{
+        CONTINUATION, END_HEADERS, END_STREAM, FrameHead, GOAWAY, HEAD, HEADERS, RST_STREAM,
+    },
+    peer::Peer,
 };
 use bytes::Bytes;
 use core::{
@@ -26,18 +31,8 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The size of a frame's head (RFC 9113, 4.1).
-const HEAD: usize = 9;
 /// The size of an `RST_STREAM` frame.
 const RESET: usize = HEAD + 4;
-
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
-
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 const NO_ERROR: u32 = 0;
 const PROTOCOL_ERROR: u32 = 1;
@@ -215,31 +210,11 @@ struct Frames {
     is_in_header: bool,
 }
 
-/// The head of a frame.
-struct Head {
-    length: usize,
-    kind: u8,
-    flags: u8,
-    stream: u32,
-}
-
-impl Head {
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let [one, two, three, kind, flags, stream @ ..] = bytes.first_chunk::<HEAD>()?;
-        Some(Self {
-            length: u32::from_be_bytes([0, *one, *two, *three]) as usize,
-            kind: *kind,
-            flags: *flags,
-            stream: u32::from_be_bytes(*stream) & !(1 << 31),
-        })
-    }
-}
-
 impl Frames {
     /// Returns how much of what is written next, which begins with `bytes`, is of one frame.
     fn until_end(&self, bytes: &[u8]) -> usize {
         match self.left {
-            0 => Head::read(bytes).map_or(usize::MAX, |head| HEAD + head.length),
+            0 => FrameHead::read(bytes).map_or(usize::MAX, |head| HEAD + head.length),
             left => left,
         }
     }
@@ -256,7 +231,7 @@ impl Frames {
         let mut answered = self.answered;
         loop {
             let rest = bytes.get(at..)?;
-            let head = Head::read(rest)?;
+            let head = FrameHead::read(rest)?;
             if head.kind == RST_STREAM
                 && head.stream > answered
                 && head.stream <= newest
@@ -274,7 +249,7 @@ impl Frames {
     /// Returns what is written in place of the reset at the start of `bytes`: that the request is
     /// rejected, and that the rest of it is not wanted (RFC 9113, 8.1).
     fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let stream = Head::read(bytes).map_or(0, |head| head.stream);
+        let stream = FrameHead::read(bytes).map_or(0, |head| head.stream);
         self.answered = self.answered.max(stream);
         let mut answer = vec![0, 0, 1, HEADERS, END_STREAM | END_HEADERS];
         answer.extend_from_slice(&stream.to_be_bytes());
@@ -296,7 +271,7 @@ impl Frames {
         while at < written {
             let rest = bytes.get(at..).unwrap_or_default();
             // h2 has the head of a frame whole in its buffer, however much of it the kernel takes.
-            let Some(head) = Head::read(rest) else {
+            let Some(head) = FrameHead::read(rest) else {
                 at = usize::MAX;
                 break;
             };
@@ -308,7 +283,12 @@ impl Frames {
         self.left = at - written;
     }
 
-    fn note(&mut self, head: &Head, payload: &[u8], rejected: &mut impl FnMut(UnreadableRequest)) {
+    fn note(
+        &mut self,
+        head: &FrameHead,
+        payload: &[u8],
+        rejected: &mut impl FnMut(UnreadableRequest),
+    ) {
         if matches!(head.kind, HEADERS | CONTINUATION) {
             self.is_in_header = head.flags & END_HEADERS == 0;
         }

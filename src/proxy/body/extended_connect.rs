@@ -3,19 +3,13 @@
 //! It is served as the GET with `Upgrade` that it would be in HTTP/1.1: routes, rules and upstreams
 //! see no difference. Once the server has agreed, the stream is the tunnel.
 
-use super::{client_body::ClientBody, upload_buffer::UploadBuffer};
+use super::client_body::ClientBody;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use core::{
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
 use http::{
     HeaderValue, Method, Request,
     header::{CONNECTION, SEC_WEBSOCKET_KEY, UPGRADE},
 };
 use hyper::{ext::Protocol, upgrade::OnUpgrade};
-use std::{io, sync::Arc};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The client's side of a request that is to become a tunnel; an extension of the request.
 #[derive(Clone, Debug)]
@@ -43,44 +37,4 @@ pub(crate) fn translate(request: &mut Request<ClientBody>) {
         headers.insert(SEC_WEBSOCKET_KEY, key);
     }
     request.extensions_mut().insert(ExtendedConnect(client));
-}
-
-/// The client's side of a tunnel, of which what is read counts no longer as held.
-#[derive(Debug)]
-pub(crate) struct Counted<T> {
-    pub(crate) io: T,
-    pub(crate) buffer: Option<Arc<UploadBuffer>>,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
-        if let Some(held) = &self.buffer {
-            held.on_passed((buffer.filled().len() - before) as u64);
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
-    }
 }

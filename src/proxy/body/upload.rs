@@ -43,6 +43,11 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
+    /// Returns the notes of a body, whose length may be declared.
+    pub(crate) fn new(is_declared: bool) -> Self {
+        Self { is_declared, ..Self::default() }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -72,13 +77,6 @@ impl Upload {
             _ => now,
         };
         end.since(begun)
-    }
-}
-
-impl Upload {
-    /// Returns the notes of a body, whose length may be declared.
-    pub(crate) fn new(is_declared: bool) -> Self {
-        Self { is_declared, ..Self::default() }
     }
 
     /// Notes that the client's next part is waited for.

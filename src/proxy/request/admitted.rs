@@ -6,10 +6,7 @@ use super::{
     forward::{self, Forward},
 };
 use crate::proxy::{
-    body::{
-        extended_connect::{Counted, ExtendedConnect},
-        request_body::RequestBody,
-    },
+    body::{extended_connect::ExtendedConnect, request_body::RequestBody},
     completion::Completion,
     message::{
         grpc::{self, is_grpc},
@@ -24,6 +21,7 @@ use crate::proxy::{
         reply::error_response,
         response_body::ResponseBody,
         tunnel::{Joined, tunnel},
+        tunnel_io::CountedTunnel,
     },
     timeouts::{body_timeout::Patience, timeout::Timeout},
     upstream::{keep_alive, retry::Retries},
@@ -324,7 +322,7 @@ impl AdmittedRequest {
                 // Who leaves before the answer is there ends it as cancelled.
                 let Ok(client) = client.await else { return };
                 let buffer = peer.upload_buffer().cloned();
-                tunnel(Counted { io: TokioIo::new(client), buffer }, joined).await;
+                tunnel(CountedTunnel { io: TokioIo::new(client), buffer }, joined).await;
             });
             return response.map(|()| ResponseBody::own(Bytes::new(), head));
         }

@@ -8,3 +8,4 @@ pub(crate) mod rate_limit_headers;
 pub(crate) mod reply;
 pub(crate) mod response_body;
 pub(crate) mod tunnel;
+pub(crate) mod tunnel_io;

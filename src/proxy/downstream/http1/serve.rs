@@ -10,13 +10,10 @@ use super::{
 use crate::proxy::{
     completion::Completion,
     downstream::unreadable::UnreadableRequest,
-    io::input::Input,
+    io::{input::Input, prefixed::Prefixed},
     message::response::ResponseHead,
     request::decide::begin,
-    response::{
-        response_body::ResponseBody,
-        tunnel::{Prefixed, tunnel},
-    },
+    response::{response_body::ResponseBody, tunnel::tunnel},
 };
 use crate::{config::HeaderCase, flow::Instant};
 use bytes::Bytes;

@@ -5,7 +5,7 @@ use crate::http1::FieldList;
 use crate::proxy::{
     body::{
         early_end::EarlyEnd,
-        upload::{self, Upload},
+        upload::{Upload, UploadState},
     },
     log_entry::{End, LogEntry},
     message::request_id::RequestId,
@@ -322,7 +322,7 @@ impl Completion {
     /// Returns which limit ended the request, if one did, and logs it.
     fn timed_out(&self, at: Instant) -> Option<Timeout> {
         let upload = self.lease.as_ref().and_then(Lease::upload_state);
-        let timeout = match self.timeout.or_else(|| upload.and_then(upload::timeout)) {
+        let timeout = match self.timeout.or_else(|| upload.and_then(UploadState::timeout)) {
             None if self.ending == Ending::Cancelled => {
                 let reset = self.stream.as_ref().and_then(|stream| stream.timeout());
                 reset.or_else(|| self.peer.http2.get()?.timeout())?

@@ -4,7 +4,7 @@ use super::{
     client_body::{ClientBody, ClientBodyError},
     drain_body::drain,
     trailers::RequestTrailers,
-    upload::{self, Upload},
+    upload::{Upload, UploadState},
     upload_buffer::{BodyBuffer, UploadBuffer, UploadPart},
 };
 use crate::proxy::{
@@ -169,7 +169,7 @@ impl Streaming {
         }
     }
 
-    fn cut(&self, state: u8, why: Cut) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
+    fn cut(&self, state: UploadState, why: Cut) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
         self.upload.set(state);
         Poll::Ready(Some(Err(why)))
     }
@@ -217,18 +217,18 @@ impl Body for RequestBody {
                 }
                 let pace = body.pace.as_mut();
                 if pace.is_some_and(|pace| pace.poll(context, &body.clock).is_ready()) {
-                    return body.cut(upload::SLOW, Cut::ClientSlow);
+                    return body.cut(UploadState::Slow, Cut::ClientSlow);
                 }
                 ready!(body.patience.poll(context, &body.clock));
-                return body.cut(upload::STALLED, Cut::ClientStalled);
+                return body.cut(UploadState::Stalled, Cut::ClientStalled);
             }
         };
         match polled {
             None => {
-                body.upload.set(upload::DONE);
+                body.upload.set(UploadState::Done);
                 Poll::Ready(None)
             }
-            Some(Err(error)) => body.cut(upload::BROKEN, Cut::Broken(error)),
+            Some(Err(error)) => body.cut(UploadState::Broken, Cut::Broken(error)),
             Some(Ok(mut frame)) => {
                 let mut ended = frame.is_trailers();
                 if let Some(trailers) = frame.trailers_mut() {
@@ -238,13 +238,13 @@ impl Body for RequestBody {
                     }
                     if trailers.is_empty() {
                         // Some HTTP/2 servers end the whole connection at a frame without fields.
-                        body.upload.set(upload::DONE);
+                        body.upload.set(UploadState::Done);
                         return Poll::Ready(None);
                     }
                 }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(left) = body.left.checked_sub(length) else {
-                    return body.cut(upload::TOO_LONG, Cut::TooLong);
+                    return body.cut(UploadState::TooLong, Cut::TooLong);
                 };
                 body.left = left;
                 body.upload.add(length);
@@ -252,7 +252,7 @@ impl Body for RequestBody {
                 // may say only later that it ends.
                 ended |= incoming.is_end_stream();
                 ended |= incoming.size_hint().exact() == Some(0);
-                let state = if ended { upload::DONE } else { upload::UNDER_WAY };
+                let state = if ended { UploadState::Done } else { UploadState::UnderWay };
                 body.upload.set(state);
                 let frame = frame.map_data(|bytes| match &body.buffer {
                     Some(buffer) => buffer.hold(bytes),

@@ -8,22 +8,45 @@ use core::{
 };
 use tokio::sync::Notify;
 
-/// The upstream has yet to take what the client sent.
-pub(crate) const UNDER_WAY: u8 = 0;
-pub(crate) const DONE: u8 = 1;
-pub(crate) const TOO_LONG: u8 = 2;
-pub(crate) const STALLED: u8 = 3;
-pub(crate) const BROKEN: u8 = 4;
-/// The client's next part is waited for.
-pub(crate) const AWAITED: u8 = 5;
-pub(crate) const SLOW: u8 = 6;
+/// What an upload waits for, or how it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum UploadState {
+    /// The upstream has yet to take what the client sent.
+    #[default]
+    UnderWay,
+    Done,
+    TooLong,
+    Stalled,
+    Broken,
+    /// The client's next part is waited for.
+    Awaited,
+    Slow,
+}
 
-/// Returns the limit that cut an upload off in this state, if one did.
-pub(crate) fn timeout(state: u8) -> Option<Timeout> {
-    match state {
-        STALLED => Some(Timeout::Idle),
-        SLOW => Some(Timeout::BodyRate),
-        _ => None,
+impl UploadState {
+    /// By their numbers.
+    const ALL: [Self; 7] = [
+        Self::UnderWay,
+        Self::Done,
+        Self::TooLong,
+        Self::Stalled,
+        Self::Broken,
+        Self::Awaited,
+        Self::Slow,
+    ];
+
+    fn of(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
+    /// Returns the limit that cut an upload off in this state, if one did.
+    pub(crate) fn timeout(self) -> Option<Timeout> {
+        match self {
+            Self::Stalled => Some(Timeout::Idle),
+            Self::Slow => Some(Timeout::BodyRate),
+            Self::UnderWay | Self::Done | Self::TooLong | Self::Broken | Self::Awaited => None,
+        }
     }
 }
 
@@ -33,6 +56,7 @@ pub(crate) struct Upload {
     /// Whether its length was declared.
     pub(crate) is_declared: bool,
     bytes: AtomicU64,
+    /// An [`UploadState`].
     state: AtomicU8,
     /// When its first part was asked for.
     begun: AtomicInstant,
@@ -52,14 +76,19 @@ impl Upload {
         self.bytes.load(Relaxed)
     }
 
-    /// One of this module's constants.
-    pub(crate) fn state(&self) -> u8 {
-        self.state.load(Relaxed)
+    pub(crate) fn state(&self) -> UploadState {
+        UploadState::of(self.state.load(Relaxed))
     }
 
     /// Returns whether it was cut off for the client's doing.
     pub(crate) fn is_cut(&self) -> bool {
-        matches!(self.state(), TOO_LONG | STALLED | BROKEN | SLOW)
+        match self.state() {
+            UploadState::TooLong
+            | UploadState::Stalled
+            | UploadState::Broken
+            | UploadState::Slow => true,
+            UploadState::UnderWay | UploadState::Done | UploadState::Awaited => false,
+        }
     }
 
     /// Returns when its last part was taken to be sent on, if any was; once it is done,
@@ -73,15 +102,19 @@ impl Upload {
     pub(crate) fn duration(&self, now: Instant) -> Duration {
         let Some(begun) = self.begun.get() else { return Duration::ZERO };
         let end = match self.state() {
-            DONE | UNDER_WAY => self.taken().unwrap_or(begun),
-            _ => now,
+            UploadState::Done | UploadState::UnderWay => self.taken().unwrap_or(begun),
+            UploadState::TooLong
+            | UploadState::Stalled
+            | UploadState::Broken
+            | UploadState::Awaited
+            | UploadState::Slow => now,
         };
         end.since(begun)
     }
 
     /// Notes that the client's next part is waited for.
     pub(crate) fn wait(&self, clock: &Clock) {
-        self.set(AWAITED);
+        self.set(UploadState::Awaited);
         if !self.begun.is_set() {
             self.begun.set(clock.now());
         }
@@ -100,8 +133,19 @@ impl Upload {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Notes its state, one of this module's constants.
-    pub(crate) fn set(&self, state: u8) {
-        self.state.store(state, Relaxed);
+    pub(crate) fn set(&self, state: UploadState) {
+        self.state.store(state as u8, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_found_by_its_number() {
+        for state in UploadState::ALL {
+            assert_eq!(UploadState::of(state as u8), state);
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     reservation::{Reservation, Sharing},
 };
 use crate::proxy::{
-    body::upload::{self, Upload},
+    body::upload::{Upload, UploadState},
     worker::Worker,
 };
 use crate::{
@@ -302,7 +302,7 @@ impl Lease {
     }
 
     /// Returns how far the client's upload is, if there is one.
-    pub(crate) fn upload_state(&self) -> Option<u8> {
+    pub(crate) fn upload_state(&self) -> Option<UploadState> {
         self.upload.as_deref().map(Upload::state)
     }
 
@@ -316,7 +316,7 @@ impl Lease {
 
     /// Notes that the answer's head is there.
     pub(crate) fn on_answer(&mut self) {
-        let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == upload::DONE);
+        let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == UploadState::Done);
         let has_left = match &self.connection {
             Some(UpstreamConnection::Http1(connection)) => connection.has_left(),
             Some(UpstreamConnection::Http2(_)) | None => true,
@@ -332,7 +332,7 @@ impl Lease {
 
     /// Returns the request's body if the answer came before its end.
     pub(crate) fn early_upload(mut self) -> Option<Arc<Upload>> {
-        self.upload.take().filter(|sent| sent.state() != upload::DONE)
+        self.upload.take().filter(|sent| sent.state() != UploadState::Done)
     }
 
     /// Gives the connection back at `since`, if its request had been sent whole before the

@@ -4,7 +4,7 @@ use super::request::UpstreamRequest;
 use crate::proxy::{
     body::{
         request_body::RequestBody,
-        upload::{self, Upload},
+        upload::{Upload, UploadState},
     },
     message::{request::Request, response::Response},
     request_log::FailedAttempt,
@@ -119,7 +119,7 @@ impl UpstreamRequest<'_> {
             self.note_failure(server, Some(health::ServerFailure::Response), &cause(&error));
         }
         let state = lease.upload.as_deref().map(Upload::state);
-        self.timeout = state.and_then(upload::timeout);
+        self.timeout = state.and_then(UploadState::timeout);
         next.ok_or(failure)
     }
 
@@ -167,14 +167,19 @@ impl UpstreamRequest<'_> {
     pub(super) fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) -> Failure {
         let server = lease.server();
         let is_over = self.peer.worker.clock.now() >= self.deadline;
-        let state = sent.map_or(upload::DONE, Upload::state);
+        let state = sent.map_or(UploadState::Done, Upload::state);
         let timeout = match state {
             _ if is_over => Timeout::Request,
-            upload::UNDER_WAY => Timeout::Idle,
-            _ => Timeout::FirstByte,
+            UploadState::UnderWay => Timeout::Idle,
+            UploadState::Done
+            | UploadState::TooLong
+            | UploadState::Stalled
+            | UploadState::Broken
+            | UploadState::Awaited
+            | UploadState::Slow => Timeout::FirstByte,
         };
         self.timeout = Some(timeout);
-        let is_awaited = state == upload::AWAITED;
+        let is_awaited = state == UploadState::Awaited;
         if is_over && is_awaited && !self.is_grpc {
             return Failure::ClientStalled;
         }
@@ -223,11 +228,11 @@ impl UpstreamRequest<'_> {
 
     /// Says whether the client or the server broke an attempt.
     fn blame(sent: Option<&Upload>) -> Failure {
-        match sent.map_or(upload::DONE, Upload::state) {
-            upload::TOO_LONG => Failure::TooLong,
-            upload::STALLED | upload::SLOW => Failure::ClientStalled,
-            upload::BROKEN => Failure::ClientBroken,
-            _ => Failure::Broken,
+        match sent.map_or(UploadState::Done, Upload::state) {
+            UploadState::TooLong => Failure::TooLong,
+            UploadState::Stalled | UploadState::Slow => Failure::ClientStalled,
+            UploadState::Broken => Failure::ClientBroken,
+            UploadState::UnderWay | UploadState::Done | UploadState::Awaited => Failure::Broken,
         }
     }
 }

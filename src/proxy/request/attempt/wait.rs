@@ -5,7 +5,7 @@ use crate::flow::Instant;
 use crate::proxy::{
     body::{
         request_body::RequestBody,
-        upload::{self, Upload},
+        upload::{Upload, UploadState},
     },
     message::{hop_by_hop::strip_hop_by_hop, request::Request, response::Response},
     placeholders,
@@ -111,11 +111,15 @@ impl UpstreamRequest<'_> {
         let first_byte = timeouts.first_byte;
         let idle = timeouts.idle;
         let taken = sent.and_then(Upload::taken).unwrap_or(since).max(since);
-        let look = match sent.map_or(upload::DONE, Upload::state) {
-            upload::UNDER_WAY => (taken + idle).min(now + first_byte),
+        let look = match sent.map_or(UploadState::Done, Upload::state) {
+            UploadState::UnderWay => (taken + idle).min(now + first_byte),
             // The client has a limit of its own.
-            upload::AWAITED => now + first_byte.min(idle),
-            _ => taken + first_byte,
+            UploadState::Awaited => now + first_byte.min(idle),
+            UploadState::Done
+            | UploadState::TooLong
+            | UploadState::Stalled
+            | UploadState::Broken
+            | UploadState::Slow => taken + first_byte,
         };
         self.deadline.min(look)
     }

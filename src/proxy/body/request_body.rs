@@ -165,7 +165,7 @@ impl Streaming {
         if let Some((activity, stream)) = self.expectation.take() {
             let mut response = Response::from_parts(Box::default(), ());
             *response.status_mut() = StatusCode::CONTINUE;
-            activity.respond_early(&stream, response);
+            activity.send_interim(&stream, response);
         }
     }
 

@@ -144,7 +144,7 @@ impl Activity {
     }
 
     /// Has an interim response written on a stream, if that is possible.
-    pub(crate) fn respond_early(&self, stream: &Stream, response: Response<()>) {
+    pub(crate) fn send_interim(&self, stream: &Stream, response: Response<()>) {
         if self.interim.push(stream.id(), response) {
             self.handle.wake();
         }

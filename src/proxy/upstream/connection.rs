@@ -56,10 +56,10 @@ impl UpstreamConnection {
     }
 
     /// Takes the interim answers that have come since the last call, but for 100.
-    pub(crate) fn take_early(&mut self) -> Option<Vec<Response<()>>> {
+    pub(crate) fn take_interim(&mut self) -> Option<Vec<Response<()>>> {
         match self {
-            Self::Http1(connection) => connection.take_early(),
-            Self::Http2(stream) => stream.take_early(),
+            Self::Http1(connection) => connection.take_interim(),
+            Self::Http2(stream) => stream.take_interim(),
         }
     }
 

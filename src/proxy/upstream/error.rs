@@ -79,14 +79,14 @@ fn is_end(error: &io::Error) -> bool {
 
 /// A request without an answer.
 pub(crate) struct Unanswered {
-    pub(crate) why: Why,
+    pub(crate) why: NoResponseReason,
     /// The request's body, if the server has not processed the request and the body can be sent
     /// again.
     pub(crate) unprocessed: Option<RequestBody>,
 }
 
 /// Why there is no answer.
-pub(crate) enum Why {
+pub(crate) enum NoResponseReason {
     Broken(UpstreamError),
     /// The header of the answer is larger than the upstream's limits allow.
     TooLarge,
@@ -94,7 +94,7 @@ pub(crate) enum Why {
     Unsendable,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for NoResponseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken(error) => f.write_str(&cause(error)),
@@ -108,7 +108,8 @@ impl From<UpstreamError> for Unanswered {
     fn from(error: UpstreamError) -> Self {
         let too_large =
             matches!(error, UpstreamError::Head(HeadError::TooLarge | HeadError::TooManyFields));
-        let why = if too_large { Why::TooLarge } else { Why::Broken(error) };
+        let why =
+            if too_large { NoResponseReason::TooLarge } else { NoResponseReason::Broken(error) };
         Self { why, unprocessed: None }
     }
 }

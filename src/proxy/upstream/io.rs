@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {
     /// Whether nothing has come, neither bytes nor an end, as far as the runtime has heard. A byte
     /// that has come may be lost.
-    fn is_quiet(&mut self) -> bool {
+    fn is_quiet_by_runtime(&mut self) -> bool {
         let mut space = [0];
         let mut context = Context::from_waker(Waker::noop());
         Pin::new(self).poll_read(&mut context, &mut ReadBuf::new(&mut space)).is_pending()
@@ -25,43 +25,43 @@ pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {
 
     /// Whether nothing has come, neither bytes nor an end. Asks the system, as the runtime may not
     /// have heard of it yet.
-    fn is_silent(&self) -> bool;
+    fn is_quiet_by_kernel(&self) -> bool;
 }
 
 impl Io for TcpStream {
-    fn is_quiet(&mut self) -> bool {
+    fn is_quiet_by_runtime(&mut self) -> bool {
         would_block(&self.try_read(&mut [0]))
     }
 
-    fn is_silent(&self) -> bool {
-        is_silent(&SockRef::from(self))
+    fn is_quiet_by_kernel(&self) -> bool {
+        is_quiet_by_kernel(&SockRef::from(self))
     }
 }
 
 impl Io for UnixStream {
-    fn is_quiet(&mut self) -> bool {
+    fn is_quiet_by_runtime(&mut self) -> bool {
         would_block(&self.try_read(&mut [0]))
     }
 
-    fn is_silent(&self) -> bool {
-        is_silent(&SockRef::from(self))
+    fn is_quiet_by_kernel(&self) -> bool {
+        is_quiet_by_kernel(&SockRef::from(self))
     }
 }
 
 impl Io for TlsStream<TcpStream> {
-    fn is_silent(&self) -> bool {
-        self.get_ref().0.is_silent()
+    fn is_quiet_by_kernel(&self) -> bool {
+        self.get_ref().0.is_quiet_by_kernel()
     }
 }
 
 #[cfg(test)]
 impl Io for tokio::io::DuplexStream {
-    fn is_silent(&self) -> bool {
+    fn is_quiet_by_kernel(&self) -> bool {
         true
     }
 }
 
-fn is_silent(socket: &SockRef<'_>) -> bool {
+fn is_quiet_by_kernel(socket: &SockRef<'_>) -> bool {
     would_block(&socket.peek(&mut [MaybeUninit::uninit()]))
 }
 

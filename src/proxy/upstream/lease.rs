@@ -47,7 +47,7 @@ pub(crate) struct Lease {
 
 /// What a request needs of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ConnectionNeeds {
     /// That it is a new one, in HTTP/1.1.
     pub(crate) fresh: bool,
     /// That it speaks HTTP/1.1.
@@ -70,7 +70,7 @@ pub(crate) fn is_given_up(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<GivenUp>())
 }
 
-impl Wanted {
+impl ConnectionNeeds {
     /// Whether a connection of HTTP/2 would do.
     fn may_share(self, upstream: &Upstream, server: &Server) -> bool {
         !self.http1
@@ -109,12 +109,12 @@ impl Lease {
     /// Takes the connection that is reserved for the client's connection, and returns whether there
     /// is one to the server.
     #[cold]
-    pub(crate) fn resume(&mut self, reservation: &Reservation, wanted: Wanted) -> bool {
-        if wanted.fresh {
+    pub(crate) fn resume(&mut self, reservation: &Reservation, needs: ConnectionNeeds) -> bool {
+        if needs.fresh {
             return false;
         }
         let idle = reservation.take(&self.server, &self.upstream, self.since);
-        let idle = idle.filter(|idle| !wanted.once || idle.connection.is_silent());
+        let idle = idle.filter(|idle| !needs.once || idle.connection.is_quiet_by_kernel());
         let Some(Idle { connection, .. }) = idle else { return false };
         self.connection = Some(UpstreamConnection::Http1(connection));
         self.sharing = Sharing::OneClient;
@@ -137,26 +137,26 @@ impl Lease {
     /// # Errors
     ///
     /// The server cannot be reached within the upstream's connect timeout, or before the deadline.
-    pub(crate) async fn find(&mut self, wanted: Wanted) -> io::Result<()> {
-        let limit = self.upstream.options.connect_timeout.min(wanted.deadline.since(self.since));
+    pub(crate) async fn find(&mut self, needs: ConnectionNeeds) -> io::Result<()> {
+        let limit = self.upstream.options.connect_timeout.min(needs.deadline.since(self.since));
         // In boxes because they are rare, and would make every request's future larger.
-        if wanted.may_share(&self.upstream, &self.server) {
-            Box::pin(self.share(wanted, limit)).await
-        } else if self.reuse(wanted) {
+        if needs.may_share(&self.upstream, &self.server) {
+            Box::pin(self.share(needs, limit)).await
+        } else if self.reuse(needs) {
             Ok(())
         } else {
-            Box::pin(self.open(wanted, limit)).await
+            Box::pin(self.open(needs, limit)).await
         }
     }
 
     /// Takes an idle connection of HTTP/1.1, and returns whether there is one.
-    fn reuse(&mut self, wanted: Wanted) -> bool {
-        if wanted.fresh {
+    fn reuse(&mut self, needs: ConnectionNeeds) -> bool {
+        if needs.fresh {
             return false;
         }
         let Self { worker, upstream, server, .. } = &*self;
         while let Some(connection) = worker.pools.take(server, upstream, self.since) {
-            if !wanted.once || connection.is_silent() {
+            if !needs.once || connection.is_quiet_by_kernel() {
                 self.connection = Some(UpstreamConnection::Http1(connection));
                 return true;
             }
@@ -165,8 +165,8 @@ impl Lease {
     }
 
     /// Opens a connection of HTTP/1.1.
-    async fn open(&mut self, wanted: Wanted, limit: Duration) -> io::Result<()> {
-        match self.connect(Offer::Http1, wanted, limit).await? {
+    async fn open(&mut self, needs: ConnectionNeeds, limit: Duration) -> io::Result<()> {
+        match self.connect(Offer::Http1, needs, limit).await? {
             Opened::Http1(connection) => {
                 self.connection = Some(UpstreamConnection::Http1(connection));
             }
@@ -179,14 +179,14 @@ impl Lease {
     async fn connect(
         &mut self,
         offer: Offer,
-        wanted: Wanted,
+        needs: ConnectionNeeds,
         limit: Duration,
     ) -> io::Result<Opened> {
         let Self { worker, upstream, server, .. } = self;
         server.meter.connects.fetch_add(1, Relaxed);
         let mut slow = (upstream.members().servers.len() > 1)
             .then(|| Connecting::begin(&server.health, self.since));
-        let patience = slow.as_ref().filter(|_| wanted.soon).and_then(|slow| slow.patience);
+        let patience = slow.as_ref().filter(|_| needs.soon).and_then(|slow| slow.patience);
         let connecting = worker.connector.connect(server, upstream, offer);
         let opened = wait_for(connecting, worker, limit, patience).await;
         let now = worker.clock.now();
@@ -198,7 +198,7 @@ impl Lease {
             }
             Err(error) => {
                 let is_own = is_given_up(error) || health::is_own_shortage(error);
-                if !is_own && now < wanted.deadline {
+                if !is_own && now < needs.deadline {
                     server.meter.connect_failures.fetch_add(1, Relaxed);
                 }
             }
@@ -211,7 +211,7 @@ impl Lease {
 
     /// Takes a place on a connection of HTTP/2, or a connection of its own if the server does not
     /// speak it.
-    async fn share(&mut self, wanted: Wanted, limit: Duration) -> io::Result<()> {
+    async fn share(&mut self, needs: ConnectionNeeds, limit: Duration) -> io::Result<()> {
         let worker = Arc::clone(&self.worker);
         let deadline = self.since + limit;
         loop {
@@ -225,16 +225,16 @@ impl Lease {
                     return Ok(());
                 }
                 Shared::Http1 => {
-                    if self.reuse(wanted) {
+                    if self.reuse(needs) {
                         return Ok(());
                     }
-                    return self.begin(None, wanted, left).await;
+                    return self.begin(None, needs, left).await;
                 }
-                Shared::Open(opener) => return self.begin(Some(opener), wanted, left).await,
+                Shared::Open(opener) => return self.begin(Some(opener), needs, left).await,
                 Shared::Wait(wait) => {
                     let is_opening = matches!(wait, Wait::Opening(_));
                     let patience =
-                        (is_opening && wanted.soon).then(|| server.health.patience()).flatten();
+                        (is_opening && needs.soon).then(|| server.health.patience()).flatten();
                     wait_for(wait.over(), &worker, left, patience).await?;
                 }
             }
@@ -246,13 +246,13 @@ impl Lease {
     async fn begin(
         &mut self,
         opener: Option<Opener>,
-        wanted: Wanted,
+        needs: ConnectionNeeds,
         limit: Duration,
     ) -> io::Result<()> {
         let streams = opener.as_ref().map_or(STREAMS_MAX, Opener::streams);
         // Others wait for it too.
-        let wanted = Wanted { soon: wanted.soon && opener.is_none(), ..wanted };
-        let result = self.connect(Offer::Any { streams }, wanted, limit).await;
+        let needs = ConnectionNeeds { soon: needs.soon && opener.is_none(), ..needs };
+        let result = self.connect(Offer::Any { streams }, needs, limit).await;
         let pools = &self.worker.pools;
         let stream =
             pools.with_http2(&self.server, |pool| pool.note(&self.server, &result, opener));
@@ -317,11 +317,11 @@ impl Lease {
     /// Notes that the answer's head is there.
     pub(crate) fn on_answer(&mut self) {
         let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == UploadState::Done);
-        let has_left = match &self.connection {
-            Some(UpstreamConnection::Http1(connection)) => connection.has_left(),
+        let is_sent = match &self.connection {
+            Some(UpstreamConnection::Http1(connection)) => connection.is_sent(),
             Some(UpstreamConnection::Http2(_)) | None => true,
         };
-        self.is_early = !taken || !has_left;
+        self.is_early = !taken || !is_sent;
         health::succeeded(&self.upstream, &self.server, || self.worker.clock.now());
     }
 
@@ -358,7 +358,7 @@ impl Lease {
     pub(crate) fn detach(&mut self) -> Option<Box<Connection>> {
         match self.connection.take()? {
             UpstreamConnection::Http1(connection) => {
-                Some(connection).filter(|connection| connection.has_left())
+                Some(connection).filter(|connection| connection.is_sent())
             }
             UpstreamConnection::Http2(_) => None,
         }

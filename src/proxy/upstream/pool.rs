@@ -37,7 +37,7 @@ impl Idle {
     /// Whether it can be used at `now`, where a connection may be idle for `limit`.
     fn is_usable(&mut self, now: Instant, limit: Duration) -> bool {
         let limit = self.announced.unwrap_or(limit).min(limit);
-        now.since(self.since) < limit && self.connection.is_quiet()
+        now.since(self.since) < limit && self.connection.is_quiet_by_runtime()
     }
 
     /// Whether it can be used at `now` for a request to `server`.

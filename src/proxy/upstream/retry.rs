@@ -23,7 +23,7 @@ const UNPROCESSED_WAITS: u32 = 5;
 
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
+pub(crate) enum AttemptFailure {
     /// No connection could be opened: nothing was sent.
     Connect,
     /// The server has not processed it, as it says or as nothing was sent. It was fine before, if
@@ -41,7 +41,7 @@ pub(crate) enum Failed {
 
 /// Where a request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum RetryTarget {
     /// To the same server over a new connection.
     Same,
     /// To a server that was not asked yet.
@@ -74,72 +74,80 @@ impl<'p> Retries<'p> {
     /// Whether it goes to another server if no connection opens.
     pub(crate) fn may_go_elsewhere(&self, is_other_left: bool) -> bool {
         let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
-        is_other_left && self.is_wanted(Failed::Connect, is_other_left) && self.attempts < most
+        is_other_left
+            && self.is_wanted(AttemptFailure::Connect, is_other_left)
+            && self.attempts < most
     }
 
     /// Decides where a request goes after an attempt; `None`: nowhere. `is_other_left` says whether
     /// some server was not asked yet, and `budget` takes a retry out of the budget if one is left.
     pub(crate) fn next(
         &mut self,
-        failed: Failed,
+        failed: AttemptFailure,
         is_other_left: bool,
         budget: impl FnOnce(u32) -> bool,
-    ) -> Option<Next> {
+    ) -> Option<RetryTarget> {
         if self.renewals < RENEWALS && self.is_renewed(failed) {
             self.renewals += 1;
-            return Some(Next::Same);
+            return Some(RetryTarget::Same);
         }
         let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
         if !self.is_wanted(failed, is_other_left) || self.attempts >= most {
-            let waits = matches!(failed, Failed::Unprocessed { .. })
+            let waits = matches!(failed, AttemptFailure::Unprocessed { .. })
                 && (!is_other_left || self.rounds > 0)
                 && self.rounds < UNPROCESSED_WAITS;
             return waits.then(|| self.wait());
         }
-        let is_free = matches!(failed, Failed::Connect | Failed::Unprocessed { .. } | Failed::Idle);
+        let is_free = matches!(
+            failed,
+            AttemptFailure::Connect | AttemptFailure::Unprocessed { .. } | AttemptFailure::Idle
+        );
         if !is_free && !self.policy.is_none_or(|policy| budget(policy.budget_percent)) {
             return None;
         }
         self.attempts += 1;
         if is_other_left {
-            return Some(Next::Other);
+            return Some(RetryTarget::Other);
         }
         Some(self.wait())
     }
 
     /// Asks any server again, after a wait that is longer each time.
-    fn wait(&mut self) -> Next {
+    fn wait(&mut self) -> RetryTarget {
         let wait = WAIT * (1 << self.rounds.min(6));
         self.rounds += 1;
-        Next::Any(wait)
+        RetryTarget::Any(wait)
     }
 
     /// Whether only the connection has failed, and the server is asked over another one.
-    fn is_renewed(&self, failed: Failed) -> bool {
+    fn is_renewed(&self, failed: AttemptFailure) -> bool {
         match failed {
-            Failed::Unprocessed { was_used } => was_used,
-            Failed::Idle => self.is_repeatable,
-            Failed::Connect | Failed::Reset | Failed::Late | Failed::Status { .. } => false,
+            AttemptFailure::Unprocessed { was_used } => was_used,
+            AttemptFailure::Idle => self.is_repeatable,
+            AttemptFailure::Connect
+            | AttemptFailure::Reset
+            | AttemptFailure::Late
+            | AttemptFailure::Status { .. } => false,
         }
     }
 
     /// Whether the route wants such a request to be sent again.
-    fn is_wanted(&self, failed: Failed, is_other_left: bool) -> bool {
+    fn is_wanted(&self, failed: AttemptFailure, is_other_left: bool) -> bool {
         let Some(policy) = self.policy else {
             return is_other_left
                 && match failed {
-                    Failed::Connect | Failed::Unprocessed { .. } => true,
-                    Failed::Idle | Failed::Reset => self.is_repeatable,
-                    Failed::Late | Failed::Status { .. } => false,
+                    AttemptFailure::Connect | AttemptFailure::Unprocessed { .. } => true,
+                    AttemptFailure::Idle | AttemptFailure::Reset => self.is_repeatable,
+                    AttemptFailure::Late | AttemptFailure::Status { .. } => false,
                 };
         };
         match failed {
-            Failed::Connect => policy.connect,
-            Failed::Unprocessed { .. } => true,
-            Failed::Idle | Failed::Reset => policy.reset && self.is_repeatable,
-            Failed::Late => policy.timeout && self.is_repeatable,
+            AttemptFailure::Connect => policy.connect,
+            AttemptFailure::Unprocessed { .. } => true,
+            AttemptFailure::Idle | AttemptFailure::Reset => policy.reset && self.is_repeatable,
+            AttemptFailure::Late => policy.timeout && self.is_repeatable,
             // One that says when to come again is not asked earlier.
-            Failed::Status { status, says_when } => {
+            AttemptFailure::Status { status, says_when } => {
                 self.is_repeatable
                     && policy.statuses.contains(&status)
                     && (is_other_left || !says_when)
@@ -148,7 +156,7 @@ impl<'p> Retries<'p> {
     }
 }
 
-impl Failed {
+impl AttemptFailure {
     /// Returns what a request that is sent again after it is counted as.
     pub(crate) const fn counted(self) -> Resent {
         match self {
@@ -165,13 +173,13 @@ impl Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Failed::{Connect, Idle, Late, Reset, Status, Unprocessed};
-    use Next::{Any, Other, Same};
+    use AttemptFailure::{Connect, Idle, Late, Reset, Status, Unprocessed};
+    use RetryTarget::{Any, Other, Same};
 
-    const BUSY: Failed = Status { status: 503, says_when: false };
-    const LATER: Failed = Status { status: 503, says_when: true };
-    const REFUSED: Failed = Unprocessed { was_used: true };
-    const UNSENT: Failed = Unprocessed { was_used: false };
+    const BUSY: AttemptFailure = Status { status: 503, says_when: false };
+    const LATER: AttemptFailure = Status { status: 503, says_when: true };
+    const REFUSED: AttemptFailure = Unprocessed { was_used: true };
+    const UNSENT: AttemptFailure = Unprocessed { was_used: false };
 
     fn policy() -> RetryPolicy {
         RetryPolicy {
@@ -188,9 +196,9 @@ mod tests {
     fn first(
         policy: Option<&RetryPolicy>,
         is_repeatable: bool,
-        failed: Failed,
+        failed: AttemptFailure,
         is_other_left: bool,
-    ) -> Option<Next> {
+    ) -> Option<RetryTarget> {
         let mut retries = Retries::new(policy);
         retries.allow_repetition(is_repeatable);
         retries.next(failed, is_other_left, |_| true)

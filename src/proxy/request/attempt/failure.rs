@@ -12,10 +12,10 @@ use crate::proxy::{
     timeouts::timeout::Timeout,
     upstream::{
         cause::cause,
-        error::{Unanswered, Why},
+        error::{NoResponseReason, Unanswered},
         health,
         lease::{Lease, is_given_up},
-        retry::{Failed, Next},
+        retry::{AttemptFailure, RetryTarget},
     },
 };
 use crate::{config::Server, flow::Instant};
@@ -28,10 +28,10 @@ impl UpstreamRequest<'_> {
     #[cold]
     pub(super) fn next(
         &mut self,
-        failed: Failed,
+        failed: AttemptFailure,
         server: &Server,
         is_other_left: bool,
-    ) -> Option<Next> {
+    ) -> Option<RetryTarget> {
         let now = self.peer.worker.clock.now();
         if let Some(recording) = self.recording() {
             recording.failed_by(failed.counted().label());
@@ -53,7 +53,7 @@ impl UpstreamRequest<'_> {
         response: &Response<()>,
         lease: &Lease,
         is_other_left: bool,
-    ) -> Option<Next> {
+    ) -> Option<RetryTarget> {
         let policy = self.route.options.retry.as_ref()?;
         let status = response.status().as_u16();
         let is_failure = policy.statuses.contains(&status);
@@ -66,14 +66,15 @@ impl UpstreamRequest<'_> {
         response: &Response<()>,
         lease: &Lease,
         is_other_left: bool,
-    ) -> Option<Next> {
+    ) -> Option<RetryTarget> {
         let status = response.status().as_u16();
         let says_when = response.headers().contains_key(&header::RETRY_AFTER);
         if let Some(recording) = self.recording() {
             recording.answered(status);
         }
         let server = lease.server();
-        let next = self.next(Failed::Status { status, says_when }, server, is_other_left)?;
+        let next =
+            self.next(AttemptFailure::Status { status, says_when }, server, is_other_left)?;
         self.note_failure(server, None, &format!("status {status}"));
         Some(next)
     }
@@ -90,25 +91,26 @@ impl UpstreamRequest<'_> {
         lease: &Lease,
         is_other_left: bool,
         request: &mut Option<Request<RequestBody>>,
-    ) -> Result<Next, Failure> {
+    ) -> Result<RetryTarget, Failure> {
         let server = lease.server();
         if let (Some(body), Some(request)) = (unanswered.unprocessed, request) {
             *request.body_mut() = body;
-            let failed = Failed::Unprocessed { was_used: lease.reused || lease.is_shared() };
+            let failed =
+                AttemptFailure::Unprocessed { was_used: lease.reused || lease.is_shared() };
             return self.next(failed, server, is_other_left).ok_or(Failure::Unreachable);
         }
         let error = match unanswered.why {
-            Why::Broken(error) => error,
-            Why::TooLarge => {
+            NoResponseReason::Broken(error) => error,
+            NoResponseReason::TooLarge => {
                 lease.on_failure();
                 return Err(self.head_too_large(server));
             }
-            Why::Unsendable => return Err(Failure::Broken),
+            NoResponseReason::Unsendable => return Err(Failure::Broken),
         };
-        let failed = if lease.reused { Failed::Idle } else { Failed::Reset };
+        let failed = if lease.reused { AttemptFailure::Idle } else { AttemptFailure::Reset };
         let next = error.is_closed().then(|| self.next(failed, server, is_other_left));
         let next = next.flatten();
-        if failed == Failed::Idle
+        if failed == AttemptFailure::Idle
             && let Some(next) = next
         {
             return Ok(next);

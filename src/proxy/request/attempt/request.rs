@@ -11,9 +11,9 @@ use crate::proxy::{
     timeouts::{streams::Stream, timeout::Timeout},
     upstream::{
         balance::{Picked, Tried, pick},
-        lease::{Lease, Wanted},
+        lease::{ConnectionNeeds, Lease},
         reservation::binds_login,
-        retry::{Failed, Next, Retries},
+        retry::{AttemptFailure, Retries, RetryTarget},
     },
 };
 use crate::{
@@ -71,7 +71,7 @@ impl UpstreamRequest<'_> {
         self.retries.allow_repetition(is_repeatable);
         let mut tried = Tried::default();
         let mut now = self.start;
-        let mut wanted = self.wanted(is_repeatable);
+        let mut needs = self.needs(is_repeatable);
         let worker = &self.peer.worker;
         let upstream = self.upstream;
         if self.route.options.retry.is_some() {
@@ -84,17 +84,17 @@ impl UpstreamRequest<'_> {
             let Picked { place, server, is_other_left } = picked.ok_or(Failure::Unreachable)?;
             self.begin_attempt(&server, request);
             let on = lease.insert(Lease::new(worker, upstream, server, sent.clone(), now));
-            wanted.soon = self.retries.may_go_elsewhere(is_other_left);
-            let is_reserved = reservation.is_used() && on.resume(reservation, wanted);
-            let found = if is_reserved { Ok(()) } else { on.find(wanted).await };
+            needs.soon = self.retries.may_go_elsewhere(is_other_left);
+            let is_reserved = reservation.is_used() && on.resume(reservation, needs);
+            let found = if is_reserved { Ok(()) } else { on.find(needs).await };
             let next = match found {
                 Err(error) => {
                     self.note_unconnected(on.server(), &error, worker.clock.now())?;
-                    self.next(Failed::Connect, on.server(), is_other_left)
+                    self.next(AttemptFailure::Connect, on.server(), is_other_left)
                         .ok_or(Failure::Unreachable)?
                 }
                 Ok(()) => {
-                    wanted.fresh = true;
+                    needs.fresh = true;
                     match self.send_once(on, request, sent.as_deref(), is_other_left).await? {
                         Ok(answer) => return Ok(answer),
                         Err(next) => next,
@@ -105,11 +105,11 @@ impl UpstreamRequest<'_> {
             *lease = None;
             now = worker.clock.now();
             match next {
-                Next::Same => chosen = Some(Picked { place, server, is_other_left }),
+                RetryTarget::Same => chosen = Some(Picked { place, server, is_other_left }),
                 // Places are those of the list that it is in.
-                Next::Other if upstream.is_at(place, &server) => tried.add(place),
-                Next::Other => tried = Tried::default(),
-                Next::Any(wait) => {
+                RetryTarget::Other if upstream.is_at(place, &server) => tried.add(place),
+                RetryTarget::Other => tried = Tried::default(),
+                RetryTarget::Any(wait) => {
                     // In a box because it is rare, and would make every request's future larger.
                     now = Box::pin(self.wait_for_retry(wait, now)).await?;
                     tried = Tried::default();
@@ -119,10 +119,10 @@ impl UpstreamRequest<'_> {
     }
 
     /// Returns what the first connection must be like.
-    fn wanted(&self, is_repeatable: bool) -> Wanted {
+    fn needs(&self, is_repeatable: bool) -> ConnectionNeeds {
         let http1 = self.forward.upgrade.is_some();
         let once = !is_repeatable;
-        Wanted { fresh: false, http1, once, soon: false, deadline: self.deadline }
+        ConnectionNeeds { fresh: false, http1, once, soon: false, deadline: self.deadline }
     }
 
     fn pick(&self, tried: Tried, now: Instant) -> Option<Picked> {
@@ -141,7 +141,7 @@ impl UpstreamRequest<'_> {
         request: &mut Option<Request<RequestBody>>,
         sent: Option<&Upload>,
         is_other_left: bool,
-    ) -> Result<Result<Response<()>, Next>, Failure> {
+    ) -> Result<Result<Response<()>, RetryTarget>, Failure> {
         lease.server().meter.requests.fetch_add(1, Relaxed);
         let headers = request.as_ref().map(Request::headers);
         if headers.is_some_and(|headers| binds_login(headers, &header::AUTHORIZATION)) {
@@ -166,7 +166,9 @@ impl UpstreamRequest<'_> {
             }
             None => {
                 let failure = self.note_late(lease, sent);
-                self.next(Failed::Late, lease.server(), is_other_left).map(Err).ok_or(failure)
+                self.next(AttemptFailure::Late, lease.server(), is_other_left)
+                    .map(Err)
+                    .ok_or(failure)
             }
             Some(Err(unanswered)) => {
                 self.recover(unanswered, lease, is_other_left, request).map(Err)

@@ -44,19 +44,19 @@ impl UpstreamRequest<'_> {
         }
         let arrival = poll_fn(|context| {
             let answer = connection.poll_answer(context);
-            if let Some(early) = connection.take_early() {
-                self.forward_interim(early);
+            if let Some(interim) = connection.take_interim() {
+                self.forward_interim(interim);
             }
             answer.map(|answer| *answered = Some(answer))
         });
         self.wait(pin!(arrival), sent, since).await;
     }
 
-    /// Passes interim answers on, without what was for this gateway only.
+    /// Forwards interim responses, without what was for this gateway only.
     #[cold]
-    fn forward_interim(&self, early: Vec<Response<()>>) {
+    fn forward_interim(&self, interim: Vec<Response<()>>) {
         let edits = &self.route.options.response_headers;
-        for mut response in early {
+        for mut response in interim {
             let headers = response.headers_mut();
             let fields = headers.set();
             strip_hop_by_hop(headers, fields);
@@ -67,7 +67,7 @@ impl UpstreamRequest<'_> {
             }
             placeholders::edit(headers, edits, self.values);
             match (self.peer.http2.get(), self.stream) {
-                (Some(activity), Some(stream)) => activity.respond_early(stream, response),
+                (Some(activity), Some(stream)) => activity.send_interim(stream, response),
                 _ => self.peer.interim.push(response),
             }
         }

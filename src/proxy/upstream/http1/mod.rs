@@ -44,9 +44,9 @@ pub(crate) struct Connection {
     /// Memory for the answer's head.
     answer: Option<Box<response::ResponseHead>>,
     /// Interim answers so far, and their bytes.
-    interim: (usize, usize),
+    interim_total: (usize, usize),
     /// Those that the client may receive.
-    early: Vec<Response<()>>,
+    interim: Vec<Response<()>>,
     body: BodyDecoder,
     /// Whether trailers have been read, and not yet been taken.
     has_trailers: bool,
@@ -65,8 +65,8 @@ impl Connection {
             request: RequestKind::Other,
             head: ResponseHead::default(),
             answer: None,
-            interim: (0, 0),
-            early: Vec::new(),
+            interim_total: (0, 0),
+            interim: Vec::new(),
             body: BodyDecoder::new(BodyLength::None, limits),
             has_trailers: false,
             is_idle: false,
@@ -90,8 +90,8 @@ impl Connection {
         self.output.begin(request, body);
         self.request = RequestKind::of(request.method().as_str().as_bytes());
         self.answer = Some(answer);
-        self.interim = (0, 0);
-        self.early.clear();
+        self.interim_total = (0, 0);
+        self.interim.clear();
         self.is_idle = false;
     }
 
@@ -152,11 +152,11 @@ impl Connection {
             }
             if status != StatusCode::CONTINUE {
                 let interim = self.interim_head(status, length);
-                self.early.push(interim);
+                self.interim.push(interim);
             }
             self.input.bytes.advance(length);
-            self.interim = (self.interim.0 + 1, self.interim.1 + length);
-            if self.interim.0 > INTERIM_MAX.0 || self.interim.1 > INTERIM_MAX.1 {
+            self.interim_total = (self.interim_total.0 + 1, self.interim_total.1 + length);
+            if self.interim_total.0 > INTERIM_MAX.0 || self.interim_total.1 > INTERIM_MAX.1 {
                 return Err(UpstreamError::Interim);
             }
         }
@@ -175,8 +175,8 @@ impl Connection {
     }
 
     /// Takes the interim answers that have come since the last call, but for 100.
-    pub(crate) fn take_early(&mut self) -> Option<Vec<Response<()>>> {
-        (!self.early.is_empty()).then(|| mem::take(&mut self.early))
+    pub(crate) fn take_interim(&mut self) -> Option<Vec<Response<()>>> {
+        (!self.interim.is_empty()).then(|| mem::take(&mut self.interim))
     }
 
     /// Returns the answer whose head has `length` bytes.
@@ -256,7 +256,7 @@ impl Connection {
     /// The end of one in chunks must be read by itself if it is early: what follows may be delayed
     /// then until the client stops sending.
     pub(crate) fn is_end(&self) -> bool {
-        let is_early = self.head.framing().body == BodyLength::Chunked && !self.has_left();
+        let is_early = self.head.framing().body == BodyLength::Chunked && !self.is_sent();
         self.body.is_end() && !self.has_trailers && !is_early
     }
 
@@ -266,14 +266,14 @@ impl Connection {
     }
 
     /// Whether all of the request has left for the server, as far as the system knows.
-    pub(crate) fn has_left(&self) -> bool {
-        self.output.has_left()
+    pub(crate) fn is_sent(&self) -> bool {
+        self.output.is_sent()
     }
 
     /// Makes it idle. Returns whether another request may follow the one that was answered.
     pub(crate) fn rest(&mut self) -> bool {
         let is_reusable = self.is_end()
-            && self.has_left()
+            && self.is_sent()
             && self.input.bytes.is_empty()
             && self.head.framing().keeps_alive;
         if is_reusable {
@@ -286,13 +286,13 @@ impl Connection {
 
     /// Whether the server has neither closed it nor sent anything since it became idle. What is sent
     /// unasked would be taken for the answer to the next request.
-    pub(super) fn is_quiet(&mut self) -> bool {
-        self.io.is_quiet()
+    pub(super) fn is_quiet_by_runtime(&mut self) -> bool {
+        self.io.is_quiet_by_runtime()
     }
 
     /// The same, asked of the system: between its news the runtime may be late.
-    pub(super) fn is_silent(&self) -> bool {
-        self.io.is_silent()
+    pub(super) fn is_quiet_by_kernel(&self) -> bool {
+        self.io.is_quiet_by_kernel()
     }
 }
 

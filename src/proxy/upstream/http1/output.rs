@@ -97,7 +97,7 @@ impl Output {
     }
 
     /// Whether all has left for the server, as far as the system knows.
-    pub(super) fn has_left(&self) -> bool {
+    pub(super) fn is_sent(&self) -> bool {
         self.progress == Progress::Left
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{AnswerLimits, UpstreamProtocol};
-use crate::proxy::upstream::error::{Unanswered, Why};
+use crate::proxy::upstream::error::{NoResponseReason, Unanswered};
 use core::fmt::Write as _;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use http::Method;
@@ -134,14 +134,14 @@ async fn a_connection_serves_requests_in_turn_and_its_end_is_noticed_while_it_is
             let mut received = vec![0; sent.len()];
             server.read_exact(&mut received).await.expect("the request");
             assert_eq!(received, sent);
-            assert!(connection.is_quiet());
+            assert!(connection.is_quiet_by_runtime());
         }
         if end.is_empty() {
             server.shutdown().await.expect("shut down");
         } else {
             server.write_all(end.as_bytes()).await.expect("sent");
         }
-        assert!(!connection.is_quiet(), "{end:?}");
+        assert!(!connection.is_quiet_by_runtime(), "{end:?}");
     }
 }
 
@@ -179,7 +179,7 @@ async fn a_head_within_the_limits_passes_and_a_larger_one_is_named_too_large() {
             format!("HTTP/1.1 204 No Content\r\n{}\r\n", format!("{name}: b\r\n").repeat(fields));
         server.write_all(head.as_bytes()).await.expect("sent");
         let answer = connection.send(request(Method::GET)).await.map_err(Unanswered::from);
-        let found = matches!(&answer, Err(Unanswered { why: Why::TooLarge, .. }));
+        let found = matches!(&answer, Err(Unanswered { why: NoResponseReason::TooLarge, .. }));
         assert_eq!(
             (found, answer.is_ok()),
             (is_too_large, !is_too_large),
@@ -240,7 +240,7 @@ impl AsyncWrite for Ready {
 }
 
 impl super::super::io::Io for Ready {
-    fn is_silent(&self) -> bool {
+    fn is_quiet_by_kernel(&self) -> bool {
         true
     }
 }

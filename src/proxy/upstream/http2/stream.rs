@@ -5,7 +5,7 @@ use crate::proxy::{
     body::request_body::RequestBody,
     message::{request::Request, response::Response},
     upstream::{
-        error::{Unanswered, UpstreamError, Why},
+        error::{NoResponseReason, Unanswered, UpstreamError},
         http1::INTERIM_MAX,
     },
 };
@@ -47,9 +47,9 @@ pub(crate) struct Stream {
     rest: Option<AbortHandle>,
     response: Option<ResponseFuture>,
     /// Interim answers so far, and their bytes.
-    interim: (usize, usize),
+    interim_total: (usize, usize),
     /// Those that the client may receive.
-    early: Vec<Response<()>>,
+    interim: Vec<Response<()>>,
     /// The answer's body, once its head was there.
     answer: Option<RecvStream>,
     /// How much of it is to come, if the server said.
@@ -72,8 +72,8 @@ impl Stream {
             sending: None,
             rest: None,
             response: None,
-            interim: (0, 0),
-            early: Vec::new(),
+            interim_total: (0, 0),
+            interim: Vec::new(),
             answer: None,
             left: None,
         })
@@ -91,7 +91,7 @@ impl Stream {
         body: RequestBody,
     ) -> Result<(), Unanswered> {
         let Some(head) = head(request, &body, &self.server) else {
-            return Err(Unanswered { why: Why::Unsendable, unprocessed: None });
+            return Err(Unanswered { why: NoResponseReason::Unsendable, unprocessed: None });
         };
         self.written = self.connection.written();
         // There is room: since the pool looked, no other task has run.
@@ -104,9 +104,12 @@ impl Stream {
             }
             Err(error) if error.is_io() || error.is_go_away() => {
                 self.connection.retire();
-                Err(Unanswered { why: Why::Broken(error.into()), unprocessed: Some(body) })
+                Err(Unanswered {
+                    why: NoResponseReason::Broken(error.into()),
+                    unprocessed: Some(body),
+                })
             }
-            Err(_) => Err(Unanswered { why: Why::Unsendable, unprocessed: None }),
+            Err(_) => Err(Unanswered { why: NoResponseReason::Unsendable, unprocessed: None }),
         }
     }
 
@@ -153,13 +156,13 @@ impl Stream {
         let is_fit = fits(response.headers(), self.connection.settings().limits);
         self.left = declared_length(response.headers());
         let response = response.map(|answer| self.answer = Some(answer));
-        let too_large = Unanswered { why: Why::TooLarge, unprocessed: None };
+        let too_large = Unanswered { why: NoResponseReason::TooLarge, unprocessed: None };
         Poll::Ready(if is_fit { Ok(response.into()) } else { Err(too_large) })
     }
 
     /// Takes the interim answers that have come since the last call, but for 100.
-    pub(crate) fn take_early(&mut self) -> Option<Vec<Response<()>>> {
-        (!self.early.is_empty()).then(|| mem::take(&mut self.early))
+    pub(crate) fn take_interim(&mut self) -> Option<Vec<Response<()>>> {
+        (!self.interim.is_empty()).then(|| mem::take(&mut self.interim))
     }
 
     /// Polls for the next part of the answer's body.
@@ -211,14 +214,15 @@ impl Stream {
     fn poll_interim(&mut self, context: &mut Context<'_>) -> Result<(), UpstreamError> {
         let Some(response) = &mut self.response else { return Ok(()) };
         while let Poll::Ready(Some(Ok(interim))) = response.poll_informational(context) {
-            self.interim = (self.interim.0 + 1, self.interim.1 + size(interim.headers()));
-            if self.interim.0 > INTERIM_MAX.0 || self.interim.1 > INTERIM_MAX.1 {
+            self.interim_total =
+                (self.interim_total.0 + 1, self.interim_total.1 + size(interim.headers()));
+            if self.interim_total.0 > INTERIM_MAX.0 || self.interim_total.1 > INTERIM_MAX.1 {
                 return Err(UpstreamError::Interim);
             }
             let status = interim.status();
             // HTTP/2 has no 101.
             if ![StatusCode::CONTINUE, StatusCode::SWITCHING_PROTOCOLS].contains(&status) {
-                self.early.push(interim.into());
+                self.interim.push(interim.into());
             }
         }
         Ok(())
@@ -237,7 +241,7 @@ impl Stream {
             None => Some(RequestBody::Empty),
             Some(sending) => sending.take_back(),
         };
-        Unanswered { why: Why::Broken(error.into()), unprocessed }
+        Unanswered { why: NoResponseReason::Broken(error.into()), unprocessed }
     }
 
     /// Ends the answer's body. If all that was declared is there, the server may have ended its

@@ -160,7 +160,7 @@ impl Completion {
     }
 
     /// Gives the request an id, if the configuration says so.
-    pub(crate) fn identify(&mut self, headers: &FieldList, snapshot: &Snapshot) {
+    pub(crate) fn assign_id(&mut self, headers: &FieldList, snapshot: &Snapshot) {
         let peer = &self.peer;
         let setting = snapshot.settings.request_ids;
         let is_trusted = || peer.is_trusted(snapshot);

@@ -458,7 +458,7 @@ async fn a_client_that_stops_reading_is_cut_off() {
 async fn a_client_that_stops_reading_is_cut_off_in_time_on_a_connection_used_before() {
     let mut proxy = TestProxy::new(", timeouts: { first_byte: 10h, idle: 10h, request: 10h }");
     let mut client = proxy.client();
-    // The timer rings when a head would have been due, and is armed for keep_alive.
+    // The timer fires when a head would have been due, and is armed for keep_alive.
     proxy.pass(secs(12)).await;
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     let begun = proxy.now();

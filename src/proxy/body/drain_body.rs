@@ -27,7 +27,7 @@ pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
 
 /// What a client may still send after its answer.
 #[derive(Debug)]
-struct Patience {
+struct DrainLimits {
     /// Ends with the client's silence or with [`DRAIN_TIMEOUT`].
     timer: Pin<Box<Sleep>>,
     clock: Clock,
@@ -36,7 +36,7 @@ struct Patience {
     left: usize,
 }
 
-impl Patience {
+impl DrainLimits {
     fn begin(clock: &Clock) -> Self {
         let now = clock.now();
         let timer = Box::pin(clock.timer(now + DRAIN_SILENCE));
@@ -67,17 +67,17 @@ pub(crate) fn drain(mut body: ClientBody, buffer: BodyBuffer, clock: &Clock) {
     }
     // There is none when the worker has ended, and its connections with it.
     let Ok(runtime) = Handle::try_current() else { return };
-    let mut patience = Patience::begin(clock);
+    let mut limits = DrainLimits::begin(clock);
     runtime.spawn(async move {
         poll_fn(|context| {
             while let Poll::Ready(frame) = Pin::new(&mut body).poll_frame(context) {
                 let Some(Ok(frame)) = frame else { return Poll::Ready(()) };
                 let part = frame.into_data().map(|bytes| buffer.hold(bytes));
-                if !patience.renew(part.map_or(0, |part| part.remaining())) {
+                if !limits.renew(part.map_or(0, |part| part.remaining())) {
                     return Poll::Ready(());
                 }
             }
-            patience.poll_end(context)
+            limits.poll_end(context)
         })
         .await;
     });

@@ -10,7 +10,7 @@ use super::{
 use crate::proxy::{
     connections::activity::Activity,
     message::response::Response,
-    timeouts::{body_timeout::Patience, minimum_rate::Pace, streams::Stream, timeout::Timeout},
+    timeouts::{body_timeout::BodyTimeout, minimum_rate::Pace, streams::Stream, timeout::Timeout},
 };
 use crate::{clock::Clock, config::Route, flow::Instant};
 use bytes::Bytes;
@@ -62,7 +62,7 @@ pub(crate) struct Streaming {
     trailers: Option<RequestTrailers>,
     upload: Arc<Upload>,
     clock: Clock,
-    patience: Patience,
+    body_timeout: BodyTimeout,
     pace: Option<Pace>,
     /// What was sent in vain, and is sent again first.
     again: VecDeque<Again>,
@@ -116,7 +116,7 @@ impl RequestBody {
             trailers,
             upload,
             clock: clock.clone(),
-            patience: Patience::new(
+            body_timeout: BodyTimeout::new(
                 Timeout::Idle,
                 route.options.timeouts.idle,
                 Instant::FAR_FUTURE,
@@ -202,7 +202,7 @@ impl Body for RequestBody {
         let polled = match Pin::new(&mut *incoming).poll_frame(context) {
             Poll::Ready(frame) => {
                 body.expectation = None;
-                body.patience.renew();
+                body.body_timeout.renew();
                 let now = body.clock.now();
                 body.upload.take_at(now);
                 if let (Some(pace), Some(Ok(frame))) = (&mut body.pace, &frame) {
@@ -219,7 +219,7 @@ impl Body for RequestBody {
                 if pace.is_some_and(|pace| pace.poll(context, &body.clock).is_ready()) {
                     return body.cut(UploadState::Slow, Cut::ClientSlow);
                 }
-                ready!(body.patience.poll(context, &body.clock));
+                ready!(body.body_timeout.poll(context, &body.clock));
                 return body.cut(UploadState::Stalled, Cut::ClientStalled);
             }
         };

@@ -23,7 +23,7 @@ use crate::proxy::{
         tunnel::{Joined, tunnel},
         tunnel_io::CountedTunnel,
     },
-    timeouts::{body_timeout::Patience, timeout::Timeout},
+    timeouts::{body_timeout::BodyTimeout, timeout::Timeout},
     upstream::{keep_alive, retry::Retries},
 };
 use crate::{config::Route, flow::Instant, meter};
@@ -63,7 +63,7 @@ const NO_PROTOCOL: Invalid = Invalid {
 
 impl AdmittedRequest {
     /// Waits until the request may start, sends it on and brings the answer back.
-    pub(crate) async fn travel(mut self) -> Response<ResponseBody> {
+    pub(crate) async fn serve(mut self) -> Response<ResponseBody> {
         if self.start > self.completion.started {
             let clock = self.completion.peer.worker.clock.clone();
             let start = self.start;
@@ -83,7 +83,7 @@ impl AdmittedRequest {
         let content_type = self.content_type();
         let is_grpc = content_type.as_ref().is_some_and(|value| is_grpc(value.as_bytes()));
         let (deadline, is_clients_deadline) = self.deadline(is_grpc);
-        self.identify();
+        self.write_id_and_trace();
         self.completion.upload = self.request.as_ref().and_then(|sent| sent.body().upload());
         if self.completion.entry.is_some() {
             self.note_sent();
@@ -124,7 +124,7 @@ impl AdmittedRequest {
     }
 
     /// Writes into the request by what logs and traces name it.
-    fn identify(&mut self) {
+    fn write_id_and_trace(&mut self) {
         let Some(request) = &mut self.request else { return };
         let RequestHead { trace, headers, .. } = request.head_mut();
         if let Some(id) = &self.completion.request_id {
@@ -242,13 +242,13 @@ impl AdmittedRequest {
         let timeouts = &self.route.options.timeouts;
         let is_event_stream =
             fields.has(FieldKind::ContentType) && is_event_stream(response.headers());
-        let patience = if is_event_stream {
-            Patience::new(Timeout::EventStream, timeouts.event_stream, deadline)
+        let body_timeout = if is_event_stream {
+            BodyTimeout::new(Timeout::EventStream, timeouts.event_stream, deadline)
         } else {
-            Patience::new(Timeout::Idle, timeouts.idle, deadline)
+            BodyTimeout::new(Timeout::Idle, timeouts.idle, deadline)
         };
         let is_grpc = is_grpc && self.completion.version == Version::HTTP_2;
-        response.map(|()| ResponseBody::upstream(patience, is_grpc, self.completion))
+        response.map(|()| ResponseBody::upstream(body_timeout, is_grpc, self.completion))
     }
 
     /// Removes and rewrites the fields that the client may not receive as they came.

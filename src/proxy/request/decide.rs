@@ -72,7 +72,7 @@ impl Begun {
         };
         match step {
             Step::Answered(response) => response,
-            Step::Forward(admitted) => admitted.travel().await,
+            Step::Forward(admitted) => admitted.serve().await,
             // In a box for the same reason.
             Step::Ask(pending, arrival) => Box::pin(ask(*pending, *arrival)).await,
         }
@@ -93,7 +93,7 @@ pub(crate) fn begin(mut completion: Box<Completion>, mut request: Request<Client
     completion.begin(request.method().clone(), request.version(), now);
     completion.entry = entry;
     completion.stream = completion.peer.on_stream();
-    completion.identify(request.headers(), &snapshot);
+    completion.assign_id(request.headers(), &snapshot);
     Begun(decide(&snapshot, request, completion, None, now))
 }
 
@@ -161,7 +161,7 @@ fn answer_error(
     now: Instant,
 ) -> Step {
     preview::rejected_unasked(snapshot, &request, error, &mut completion, now);
-    turn_away(error, request, completion)
+    reject_unread(error, request, completion)
 }
 
 /// Prepares a request that is about to be decided.
@@ -184,7 +184,7 @@ fn admitted(
 
 /// Answers a request that is not decided about, and whose body is not needed.
 #[inline(never)]
-fn turn_away(
+fn reject_unread(
     error: GatewayError,
     request: Request<ClientBody>,
     mut completion: Box<Completion>,
@@ -220,7 +220,7 @@ async fn verify(unverified: Unverified) -> Step {
         // It is not, as the identity is known.
         Err(again) => {
             let Unverified { request, completion, .. } = *again;
-            turn_away(GatewayError::TooManyChecks, request, completion)
+            reject_unread(GatewayError::TooManyChecks, request, completion)
         }
     }
 }
@@ -232,7 +232,7 @@ async fn ask(pending: PendingDecision, mut arrival: Arrival) -> Response<Respons
     let (decided, held) = pending.ask(&peer.worker, &admitted.route).await;
     admitted.completion.held = held.map(Box::new);
     match arrival.settle(decided) {
-        Ok(admitted) => admitted.travel().await,
+        Ok(admitted) => admitted.serve().await,
         Err(response) => response,
     }
 }

@@ -66,15 +66,19 @@ impl StoreQuery {
 
     /// Returns the rule that the store would reject the request by, as it has said before, why, and
     /// what is known of the rules.
-    fn rejection(&self, route: &Route, now: Instant) -> Option<(Blamed, SmallVec<[Quota; 4]>)> {
+    fn rejection(
+        &self,
+        route: &Route,
+        now: Instant,
+    ) -> Option<(DecidingRule, SmallVec<[Quota; 4]>)> {
         let mut quotas = SmallVec::new();
-        let mut blamed = None;
+        let mut deciding = None;
         for ((claim, _), ask) in self.claims.iter().zip(asks(&self.claims, route)) {
             let Some(judgement) = self.connection.rejection(&ask, now) else { continue };
-            blame(&mut blamed, claim, &ask, &judgement);
+            blame(&mut deciding, claim, &ask, &judgement);
             quotas.push(quota(claim, &ask, &judgement));
         }
-        blamed.map(|blamed| (blamed, quotas))
+        deciding.map(|deciding| (deciding, quotas))
     }
 }
 
@@ -87,17 +91,17 @@ pub(crate) fn begin(
     query: Option<StoreQuery>,
 ) -> LocalDecision {
     let Some(query) = query else {
-        return LocalDecision::Decided(alone(worker, route, now, claims));
+        return LocalDecision::Decided(decide_locally(worker, route, now, claims));
     };
     let here = claims.iter().filter(|claim| !query.asks(claim.slot)).copied();
-    let here = Heard::of(route, here, |shared| {
+    let here = LocalClaims::of(route, here, |shared| {
         shared.sync.as_deref().is_some_and(|shared| is_cut_off(worker, shared))
     });
     match here.reserve(route, now) {
         Err(rejection) => LocalDecision::Decided(Err(rejection)),
         Ok(reservation) => match query.rejection(route, now) {
-            Some((blamed, quotas)) => {
-                LocalDecision::Decided(Err(blamed.reject(reservation, now, &quotas)))
+            Some((deciding, quotas)) => {
+                LocalDecision::Decided(Err(deciding.reject(reservation, now, &quotas)))
             }
             None => LocalDecision::Ask(Box::new(PendingDecision {
                 query,
@@ -121,8 +125,8 @@ impl PendingDecision {
         let permit = query.connection.permit(&asks).await;
         if permit.as_ref().map_or(true, DecisionPermit::has_waited) {
             let now = worker.clock.now();
-            if let Some((blamed, quotas)) = query.rejection(route, now) {
-                return (Err(blamed.reject(reservation, now, &quotas)), None);
+            if let Some((deciding, quotas)) = query.rejection(route, now) {
+                return (Err(deciding.reject(reservation, now, &quotas)), None);
             }
         }
         let decided = match permit {
@@ -131,12 +135,12 @@ impl PendingDecision {
         };
         let Ok(decided) = decided else {
             drop(reservation);
-            return (alone(worker, route, worker.clock.now(), &claims), None);
+            return (decide_locally(worker, route, worker.clock.now(), &claims), None);
         };
         let now = decided.came;
         let quotas = quotas(&query.claims, &asks, &decided.verdicts);
-        if let Some(blamed) = rejection(&query.claims, &asks, &decided.verdicts) {
-            return (Err(blamed.reject(reservation, now, &quotas)), None);
+        if let Some(deciding) = rejection(&query.claims, &asks, &decided.verdicts) {
+            return (Err(deciding.reject(reservation, now, &quotas)), None);
         }
         let held = Some(decided.held).filter(|held| !held.is_empty());
         let admission = reservation.confirm(now, &quotas);
@@ -150,13 +154,13 @@ impl PendingDecision {
 }
 
 /// The claims that this process decides about.
-struct Heard {
+struct LocalClaims {
     claims: Claims,
     /// The rule that rejects everything while the store fails, if there is one.
     denied: Option<SlotId>,
 }
 
-impl Heard {
+impl LocalClaims {
     /// Sorts claims by what each rule says of the store's failure, if that `is_lost` for it.
     fn of(
         route: &Route,
@@ -189,7 +193,7 @@ impl Heard {
 
 /// Decides without the store, as each shared rule says that has lost it.
 #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
-fn alone(
+fn decide_locally(
     worker: &Worker,
     route: &Route,
     now: Instant,
@@ -197,9 +201,9 @@ fn alone(
 ) -> Result<Admission, Rejection> {
     let is_lost =
         |shared: &Shared| shared.sync.as_deref().is_none_or(|shared| is_cut_off(worker, shared));
-    let heard = Heard::of(route, claims.iter().copied(), is_lost);
-    let Some(denied) = heard.denied else { return route.gate.enter(now, &heard.claims) };
-    Err(route.gate.reserve(now, &heard.claims)?.reject(now, (denied, None), UNDECIDED, &[]))
+    let local = LocalClaims::of(route, claims.iter().copied(), is_lost);
+    let Some(denied) = local.denied else { return route.gate.enter(now, &local.claims) };
+    Err(route.gate.reserve(now, &local.claims)?.reject(now, (denied, None), UNDECIDED, &[]))
 }
 
 /// Whether the states of a rule cannot be synced.
@@ -246,12 +250,12 @@ fn quota(claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) -> Quota {
 
 /// The claim whose rule rejected the request, and why.
 #[derive(Clone, Copy)]
-struct Blamed {
+struct DecidingRule {
     claim: Claim,
     reason: Reason,
 }
 
-impl Blamed {
+impl DecidingRule {
     fn reject(self, reservation: Reservation, now: Instant, quotas: &[Quota]) -> Rejection {
         let Claim { slot, key, .. } = self.claim;
         reservation.reject(now, (slot, Some(key)), self.reason, quotas)
@@ -263,18 +267,18 @@ fn rejection(
     claims: &[(Claim, Option<u128>)],
     asks: &[Ask<'_>],
     verdicts: &Verdicts,
-) -> Option<Blamed> {
-    let mut blamed = None;
+) -> Option<DecidingRule> {
+    let mut deciding = None;
     for (((claim, _), ask), judgement) in claims.iter().zip(asks).zip(&verdicts.answers) {
-        blame(&mut blamed, claim, ask, judgement);
+        blame(&mut deciding, claim, ask, judgement);
     }
-    blamed
+    deciding
 }
 
 /// Notes a rule that rejected the request, if it decides among those before.
-fn blame(blamed: &mut Option<Blamed>, claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) {
+fn blame(deciding: &mut Option<DecidingRule>, claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) {
     let Decision::Reject(reason) = judgement.decision else { return };
-    if !ask.is_dry_run && blamed.is_none_or(|first| reason.outranks(first.reason)) {
-        *blamed = Some(Blamed { claim: *claim, reason });
+    if !ask.is_dry_run && deciding.is_none_or(|first| reason.outranks(first.reason)) {
+        *deciding = Some(DecidingRule { claim: *claim, reason });
     }
 }

@@ -9,7 +9,7 @@ use crate::proxy::{
         grpc::{self, Code},
         hop_by_hop::strip_trailers,
     },
-    timeouts::{body_timeout::Patience, streams::Part, timeout::Timeout},
+    timeouts::{body_timeout::BodyTimeout, streams::Part, timeout::Timeout},
     upstream::{Http1Connection, error::UpstreamError},
 };
 use bytes::Bytes;
@@ -68,7 +68,7 @@ enum Source {
     Own(Option<Bytes>),
     /// Over the connection that the completion has on loan.
     Upstream {
-        patience: Patience,
+        body_timeout: BodyTimeout,
         /// Whether the client learns from trailers why it is cut off.
         is_grpc: bool,
     },
@@ -89,10 +89,10 @@ impl ResponseBody {
         Self { source, completion, end: None, cut: None }
     }
 
-    /// Passes on what the upstream sends, with no pause longer than `patience`. Trailers say to a
+    /// Passes on what the upstream sends, with no pause longer than `body_timeout`. Trailers say to a
     /// client of gRPC over HTTP/2 that its deadline has passed.
     pub(crate) fn upstream(
-        patience: Patience,
+        body_timeout: BodyTimeout,
         is_grpc: bool,
         mut completion: Box<Completion>,
     ) -> Self {
@@ -102,9 +102,14 @@ impl ResponseBody {
         if let Some(stream) = &completion.stream {
             // What ends it is a reset, and would overtake trailers.
             let grace = if is_grpc { GRPC_GRACE } else { Duration::ZERO };
-            stream.end_by(patience.deadline + grace);
+            stream.end_by(body_timeout.deadline + grace);
         }
-        Self { source: Source::Upstream { patience, is_grpc }, completion, end: None, cut: None }
+        Self {
+            source: Source::Upstream { body_timeout, is_grpc },
+            completion,
+            end: None,
+            cut: None,
+        }
     }
 
     /// Joins the client to `server`, until both are silent for `idle`.
@@ -144,7 +149,7 @@ impl ResponseBody {
     /// Returns when its request must have ended, however slowly the client takes it.
     pub(crate) fn deadline(&self) -> Instant {
         match &self.source {
-            Source::Upstream { patience, .. } => patience.deadline,
+            Source::Upstream { body_timeout, .. } => body_timeout.deadline,
             Source::Own(_) | Source::Tunnel { .. } => Instant::FAR_FUTURE,
         }
     }
@@ -213,9 +218,10 @@ impl Body for ResponseBody {
             Source::Upstream { .. } if this.end.is_some() => None,
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Source::Tunnel { .. } => None,
-            Source::Upstream { patience, is_grpc } => match this.completion.poll_frame(context) {
+            Source::Upstream { body_timeout, is_grpc } => match this.completion.poll_frame(context)
+            {
                 Poll::Ready(mut frame) => {
-                    patience.renew();
+                    body_timeout.renew();
                     if let Some(Ok(part)) = &mut frame
                         && let Some(trailers) = part.trailers_mut()
                     {
@@ -229,10 +235,10 @@ impl Body for ResponseBody {
                 Poll::Pending => {
                     let Completion { peer, stream, .. } = &*this.completion;
                     let deadline = |until| peer.poll_deadline(stream.as_ref(), until, context);
-                    let is_late = ready!(patience.poll_with(&peer.worker.clock, deadline));
+                    let is_late = ready!(body_timeout.poll_with(&peer.worker.clock, deadline));
                     let cut =
                         if is_late { ResponseCut::Deadline } else { ResponseCut::UpstreamStalled };
-                    this.completion.timeout = Some(patience.over());
+                    this.completion.timeout = Some(body_timeout.over());
                     let has_trailers = *is_grpc && matches!(cut, ResponseCut::Deadline);
                     Some(if has_trailers { Ok(this.end_late()) } else { Err(cut) })
                 }

@@ -36,7 +36,7 @@ where
     let clock = completion.peer.worker.clock.clone();
     let mut client = WatchedClient {
         inner: client,
-        activity: Arc::new(Activity::new(clock.now())),
+        activity: Arc::new(TunnelActivity::new(clock.now())),
         completion: &mut completion,
         broke: false,
         clock: clock.clone(),
@@ -72,7 +72,7 @@ where
 }
 
 /// When a tunnel last moved, and whether both directions are open.
-struct Activity {
+struct TunnelActivity {
     /// In nanoseconds.
     last: AtomicU64,
     is_half_closed: AtomicBool,
@@ -80,7 +80,7 @@ struct Activity {
     half_closed: Notify,
 }
 
-impl Activity {
+impl TunnelActivity {
     fn new(now: Instant) -> Self {
         let last = AtomicU64::new(now.as_nanos());
         Self { last, is_half_closed: AtomicBool::new(false), half_closed: Notify::new() }
@@ -101,7 +101,7 @@ impl Activity {
 /// The client's byte stream, which notes what becomes of it.
 struct WatchedClient<'a, T> {
     inner: T,
-    activity: Arc<Activity>,
+    activity: Arc<TunnelActivity>,
     /// Gets what the client is sent, and not only at the end: a drain may cut it off.
     completion: &'a mut Completion,
     /// Whether the client was the one to break it off.

@@ -230,7 +230,7 @@ async fn the_first_look_at_a_stream_comes_in_time_however_late_the_timer_was_to_
     let mut proxy = TestProxy::new(", flow: [{ name: two, concurrency: 2 }]");
     let _arrivals = proxy.answer();
     let mut client = Http2::connect(&proxy).await;
-    // The timer rings when the first head would have been due, and is armed for keep_alive.
+    // The timer fires when the first head would have been due, and is armed for keep_alive.
     proxy.pass(secs(12)).await;
     let begun = proxy.now();
     client.get(1).await;

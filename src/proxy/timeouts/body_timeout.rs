@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 /// How long to wait for the next part of a body. The timer is made at the first
 /// wait: a body that comes with its head costs none.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct BodyTimeout {
     /// The setting that `idle` comes from.
     setting: Timeout,
     idle: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct Patience {
     late: bool,
 }
 
-impl Patience {
+impl BodyTimeout {
     pub(crate) fn new(setting: Timeout, idle: Duration, deadline: Instant) -> Self {
         Self { setting, idle, deadline, waiting: None, until: None, late: false }
     }

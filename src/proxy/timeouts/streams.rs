@@ -126,7 +126,7 @@ impl Streams {
                 stream.timeout.get_or_init(|| timeout);
                 task.abort();
             } else if stream.timer.next() <= now {
-                stream.ring(now);
+                stream.fire(now);
             } else if stream.timer.next() < Instant::FAR_FUTURE {
                 self.wait_for(stream.timer.next());
             }
@@ -157,9 +157,9 @@ impl Stream {
     }
 
     /// Has its request look at its deadlines at `now`.
-    fn ring(&self, now: Instant) {
+    fn fire(&self, now: Instant) {
         self.timer.begin();
-        self.timer.ring(now);
+        self.timer.fire(now);
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }

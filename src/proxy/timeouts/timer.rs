@@ -1,7 +1,7 @@
 //! The one timer of a client's connection.
 //!
 //! Each wait has a deadline, and hardly any comes. So the timer is only ever moved to an earlier
-//! deadline: where it rings too early, it is armed again. A request costs no operation on the
+//! deadline: where it fires too early, it is armed again. A request costs no operation on the
 //! runtime's timer wheel.
 
 use crate::{clock::Clock, flow::Instant};
@@ -33,7 +33,7 @@ impl<'s> ConnectionTimer<'s> {
             self.arm(deadline);
         }
         loop {
-            if !self.has_rung(context) {
+            if !self.has_fired(context) {
                 return Poll::Pending;
             }
             let now = self.clock.now();
@@ -50,7 +50,7 @@ impl<'s> ConnectionTimer<'s> {
         self.is_polled = false;
     }
 
-    fn has_rung(&mut self, context: &mut Context<'_>) -> bool {
+    fn has_fired(&mut self, context: &mut Context<'_>) -> bool {
         if self.is_polled {
             return self.sleep.is_elapsed();
         }
@@ -65,13 +65,13 @@ impl<'s> ConnectionTimer<'s> {
 pub(crate) struct RequestTimer {
     /// The earliest deadline, in nanoseconds.
     next: AtomicU64,
-    /// When the connection's timer has rung last.
-    rang: AtomicU64,
+    /// When the connection's timer has fired last.
+    fired_at: AtomicU64,
 }
 
 impl Default for RequestTimer {
     fn default() -> Self {
-        Self { next: AtomicU64::new(u64::MAX), rang: AtomicU64::new(0) }
+        Self { next: AtomicU64::new(u64::MAX), fired_at: AtomicU64::new(0) }
     }
 }
 
@@ -79,7 +79,7 @@ impl RequestTimer {
     /// Waits for `deadline`.
     pub(crate) fn poll(&self, deadline: Instant) -> Poll<()> {
         let deadline = deadline.as_nanos();
-        if deadline <= self.rang.load(Relaxed) {
+        if deadline <= self.fired_at.load(Relaxed) {
             return Poll::Ready(());
         }
         if deadline < self.next.load(Relaxed) {
@@ -98,8 +98,8 @@ impl RequestTimer {
         Instant::from_nanos(self.next.load(Relaxed))
     }
 
-    /// Notes that the connection's timer has rung at `now`.
-    pub(crate) fn ring(&self, now: Instant) {
-        self.rang.store(now.as_nanos(), Relaxed);
+    /// Notes that the connection's timer has fired at `now`.
+    pub(crate) fn fire(&self, now: Instant) {
+        self.fired_at.store(now.as_nanos(), Relaxed);
     }
 }

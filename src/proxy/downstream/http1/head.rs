@@ -16,7 +16,7 @@ const REST: Duration = Duration::from_millis(100);
 const REST_OF_BUSY: Duration = Duration::from_secs(1);
 
 /// What the wait has come to.
-pub(super) enum Head {
+pub(super) enum HeadWait {
     /// It is there, and has this length.
     Whole(usize),
     /// Nothing has come for a while, since this instant.
@@ -30,7 +30,7 @@ pub(super) enum Head {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
-    pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Head> {
+    pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<HeadWait> {
         self.input.make_room();
         let limits = &self.options.limits;
         let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
@@ -41,38 +41,41 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             }
             if !self.input.bytes.is_empty() {
                 match self.head.parse(&self.input.bytes, limits) {
-                    Ok(Some(length)) => return Poll::Ready(Head::Whole(length)),
+                    Ok(Some(length)) => return Poll::Ready(HeadWait::Whole(length)),
                     Ok(None) => {}
                     Err(error) => {
-                        return Poll::Ready(Head::Rejected(UnreadableRequest::of_head(error)));
+                        return Poll::Ready(HeadWait::Rejected(UnreadableRequest::of_head(error)));
                     }
                 }
             }
             match self.input.poll_read(self.io, context) {
                 Poll::Ready(Ok(true)) => {}
-                Poll::Ready(_) => return Poll::Ready(Head::Gone),
+                Poll::Ready(_) => return Poll::Ready(HeadWait::Gone),
                 Poll::Pending => break,
             }
         }
         self.peer.handle.wake_on_drain(context);
         // TLS may have something of its own to say.
         if let Poll::Ready(Err(_)) = Pin::new(&mut *self.io).poll_flush(context) {
-            return Poll::Ready(Head::Gone);
+            return Poll::Ready(HeadWait::Gone);
         }
         let now = || self.peer.now();
         if !self.input.bytes.is_empty() {
             let since = *self.head_since.get_or_insert_with(now);
             let due = since + self.options.timeouts.header_read;
-            return self.timer.poll(due, context).map(|_| Head::Rejected(UnreadableRequest::LATE));
+            return self
+                .timer
+                .poll(due, context)
+                .map(|_| HeadWait::Rejected(UnreadableRequest::LATE));
         }
         if self.peer.handle.is_draining() {
-            return Poll::Ready(Head::Over);
+            return Poll::Ready(HeadWait::Over);
         }
         let since = *self.idle_since.get_or_insert_with(now);
         let close_at = since + self.options.timeouts.keep_alive;
         let is_busy = self.requests > 1 && since.since(self.since) > REST;
         let rest = if is_busy { REST_OF_BUSY } else { REST };
         let now = ready!(self.timer.poll(close_at.min(since + rest), context));
-        Poll::Ready(if now < close_at { Head::Idle(since) } else { Head::Over })
+        Poll::Ready(if now < close_at { HeadWait::Idle(since) } else { HeadWait::Over })
     }
 }

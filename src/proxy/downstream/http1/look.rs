@@ -19,7 +19,7 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// What became of a look at the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
+pub(super) enum ClientState {
     /// Whoever reads the body has something to read.
     Sent,
     /// Nothing has changed.
@@ -49,9 +49,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                 return Poll::Ready(Some(response));
             }
             match self.look_at_client(current, context) {
-                Client::Sent => continue,
-                Client::Waits => {}
-                Client::Left => return Poll::Ready(None),
+                ClientState::Sent => continue,
+                ClientState::Waits => {}
+                ClientState::Left => return Poll::Ready(None),
             }
             loop {
                 match self.poll_write(context) {
@@ -82,40 +82,40 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         &mut self,
         current: &mut CurrentRequest,
         context: &mut Context<'_>,
-    ) -> Client {
+    ) -> ClientState {
         let is_wanted = current.is_wanted();
         if is_wanted {
             if current.decode(&mut self.input) {
-                return Client::Sent;
+                return ClientState::Sent;
             }
             if current.meets_expectation() {
                 self.outgoing.head().extend_from_slice(CONTINUE);
             }
         } else if self.input.bytes.len() >= READ_AHEAD {
-            return Client::Waits;
+            return ClientState::Waits;
         }
         while !self.has_ended {
             match self.input.poll_read(self.io, context) {
-                Poll::Pending => return Client::Waits,
+                Poll::Pending => return ClientState::Waits,
                 Poll::Ready(Ok(true)) if is_wanted => {
                     if current.decode(&mut self.input) {
-                        return Client::Sent;
+                        return ClientState::Sent;
                     }
                 }
                 Poll::Ready(Ok(true)) => {
                     if self.input.bytes.len() >= READ_AHEAD {
-                        return Client::Waits;
+                        return ClientState::Waits;
                     }
                 }
                 // It may still listen, and learns then that its body is not whole.
                 Poll::Ready(_) if is_wanted => {
                     self.has_ended = true;
                     current.fail(BodyError::Incomplete);
-                    return Client::Sent;
+                    return ClientState::Sent;
                 }
-                Poll::Ready(_) => return Client::Left,
+                Poll::Ready(_) => return ClientState::Left,
             }
         }
-        Client::Waits
+        ClientState::Waits
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     current_request::CurrentRequest,
-    look::Client,
+    look::ClientState,
     response::{self, Coding},
     session::Session,
 };
@@ -116,9 +116,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                     continue;
                 }
                 match self.look_at_client(current, context) {
-                    Client::Sent => continue,
-                    Client::Left => return Poll::Ready(Relayed::CutOff),
-                    Client::Waits => {}
+                    ClientState::Sent => continue,
+                    ClientState::Left => return Poll::Ready(Relayed::CutOff),
+                    ClientState::Waits => {}
                 }
             }
             if let Some(timeout) = self.poll_relay_deadlines(relay, context) {

@@ -2,7 +2,7 @@
 
 use super::{
     current_request::CurrentRequest,
-    head::Head,
+    head::HeadWait,
     relay::Relayed,
     response::{self, write_own},
     session::Session,
@@ -41,11 +41,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         drop(began);
         loop {
             let next = match poll_fn(|context| self.poll_head(context)).await {
-                Head::Whole(length) => self.serve(length).await,
-                Head::Idle(since) => return Some(since),
-                Head::Over => Next::Close { drains: false },
-                Head::Gone => Next::Gone,
-                Head::Rejected(unread) => self.reject(unread),
+                HeadWait::Whole(length) => self.serve(length).await,
+                HeadWait::Idle(since) => return Some(since),
+                HeadWait::Over => Next::Close { drains: false },
+                HeadWait::Gone => Next::Gone,
+                HeadWait::Rejected(unread) => self.reject(unread),
             };
             match next {
                 Next::Request => {}

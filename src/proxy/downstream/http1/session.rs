@@ -99,7 +99,7 @@ impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
         let next = self.peer.timer.next();
         if next < Instant::FAR_FUTURE {
             let now = ready!(self.timer.poll(next, context));
-            self.peer.timer.ring(now);
+            self.peer.timer.fire(now);
             return Poll::Ready(());
         }
         Poll::Pending

@@ -1,6 +1,6 @@
 //! Serves a connection of HTTP/2: hyper reads its requests, and one timer watches over it.
 
-use super::{io::Watched, stream::Http2Stream};
+use super::{frame_filter::FrameFilter, io::Watched};
 use crate::proxy::{
     body::{client_body::ClientBody, extended_connect::translate, upload_buffer::UploadBuffer},
     completion::Completion,
@@ -57,7 +57,7 @@ where
     let made = Activity::new(&clock, &peer.handle, buffer);
     let activity = Arc::clone(peer.http2.get_or_init(|| made));
     let watched = Watched::new(io, ahead, &activity);
-    let io = Http2Stream::new(watched, Arc::clone(&activity), Arc::clone(&peer));
+    let io = FrameFilter::new(watched, Arc::clone(&activity), Arc::clone(&peer));
     let served = Arc::clone(&peer);
     let service = service_fn(move |request| respond(&served, request));
     let mut connection = builder(&activity, &options).serve_connection(TokioIo::new(io), service);

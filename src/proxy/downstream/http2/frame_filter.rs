@@ -58,7 +58,7 @@ const CONNECTION_ENDED: UnreadableRequest =
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Http2Stream<T> {
+pub(crate) struct FrameFilter<T> {
     inner: T,
     activity: Arc<Activity>,
     peer: Arc<Peer>,
@@ -68,7 +68,7 @@ pub(crate) struct Http2Stream<T> {
     own: Bytes,
 }
 
-impl<T> Http2Stream<T> {
+impl<T> FrameFilter<T> {
     pub(crate) fn new(inner: T, activity: Arc<Activity>, peer: Arc<Peer>) -> Self {
         let frames = Frames::default();
         let client_frames = ClientFrames::default();
@@ -76,7 +76,7 @@ impl<T> Http2Stream<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> Http2Stream<T> {
+impl<T: AsyncWrite + Unpin> FrameFilter<T> {
     /// Writes what comes before anything else.
     fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
@@ -113,7 +113,7 @@ impl<T: AsyncWrite + Unpin> Http2Stream<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Http2Stream<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for FrameFilter<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -137,7 +137,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Http2Stream<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Http2Stream<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for FrameFilter<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -6,6 +6,7 @@ use crate::{
     flow::Instant,
 };
 use core::sync::atomic::Ordering::Relaxed;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// Servers that were asked in vain for the request at hand, as bits of their
@@ -32,6 +33,29 @@ impl Tried {
 
 fn bit(place: usize) -> u64 {
     u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
+/// Servers that do not get the requests of a key at the moment, as bits of their places. Further places
+/// than 256 need an allocation.
+#[derive(Debug, Default)]
+struct PassedOver(SmallVec<[u64; 4]>);
+
+impl PassedOver {
+    fn of(tried: Tried) -> Self {
+        Self(smallvec![tried.0])
+    }
+
+    fn add(&mut self, place: usize) {
+        let word = place / 64;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= bit(place % 64);
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.0.get(place / 64).is_some_and(|word| word & bit(place % 64) != 0)
+    }
 }
 
 /// How often another server is picked in place of one that gets no requests now, before the
@@ -78,25 +102,31 @@ fn place(
         return Some(0);
     }
     let slow_start = upstream.options.slow_start;
-    let mut passed_over = tried;
-    let mut place = None;
-    let picks = if key.is_some() { servers.len() } else { PICKS };
-    for _ in 0..picks {
-        let picked = match key {
-            Some(key) => by_key(servers, passed_over, key),
-            None if place.is_none() => in_turn(upstream, members, &mut random),
-            None => by_chance(members, &mut random),
-        };
-        let Some(picked) = picked else { break };
-        let server = servers.get(picked)?;
-        if !tried.has(picked) && server.health.admits(now, slow_start, &mut random) {
-            return Some(picked);
+    let mut place = 0;
+    if let Some(key) = key {
+        let mut passed_over = PassedOver::of(tried);
+        while let Some(picked) = by_key(servers, &passed_over, key) {
+            if servers.get(picked)?.health.admits(now, slow_start, &mut random) {
+                return Some(picked);
+            }
+            passed_over.add(picked);
+            place = picked;
         }
-        passed_over.add(picked);
-        place = Some(picked);
+    } else {
+        for pick in 0..PICKS {
+            let picked = match pick {
+                0 => in_turn(upstream, members, &mut random),
+                _ => by_chance(members, &mut random),
+            };
+            let Some(picked) = picked else { break };
+            let server = servers.get(picked)?;
+            if !tried.has(picked) && server.health.admits(now, slow_start, &mut random) {
+                return Some(picked);
+            }
+            place = picked;
+        }
     }
     // From there on, the first that gets requests; if none does, the first that was not tried.
-    let place = place.unwrap_or(0);
     let untried = (0..servers.len())
         .map(|step| (place + step) % servers.len())
         .filter(|&place| !tried.has(place));
@@ -108,9 +138,9 @@ fn place(
 
 /// Returns the place of the server that gets the requests with a key, unless all are out.
 pub(crate) fn owner(servers: &[Arc<Server>], key: u64) -> Option<usize> {
-    let mut out = Tried::default();
+    let mut out = PassedOver::default();
     loop {
-        let place = by_key(servers, out, key)?;
+        let place = by_key(servers, &out, key)?;
         if !servers.get(place)?.health.is_out() {
             return Some(place);
         }
@@ -119,7 +149,7 @@ pub(crate) fn owner(servers: &[Arc<Server>], key: u64) -> Option<usize> {
 }
 
 /// Returns the place of the server that a key belongs to, among those that were not passed over.
-fn by_key(servers: &[Arc<Server>], passed_over: Tried, key: u64) -> Option<usize> {
+fn by_key(servers: &[Arc<Server>], passed_over: &PassedOver, key: u64) -> Option<usize> {
     let left = servers.iter().enumerate().filter(|(place, _)| !passed_over.has(*place));
     let candidates = left.map(|(place, server)| Candidate {
         place,
@@ -167,4 +197,66 @@ fn load(members: &Members, place: usize) -> u64 {
     members.servers.get(place).map_or(u64::MAX, |server| {
         u64::from(server.in_flight.load(Relaxed)) * 1000 / u64::from(server.weight.max(1))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::Snapshot, health::ServerFailure, proxy::tests::live};
+    use std::collections::BTreeSet;
+
+    const SERVERS: usize = 300;
+
+    fn keyed() -> Arc<Snapshot> {
+        let urls: Vec<_> =
+            (1..=SERVERS).map(|port| format!("{{ url: 'http://127.0.0.1:{port}' }}")).collect();
+        let (_, live) = live(&format!(
+            "listeners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
+             upstreams: [{{ name: up, balance: hash, hash_key: 'header:x-a', servers: [{}] }}]\n\
+             routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n",
+            urls.join(", ")
+        ));
+        live.load_full()
+    }
+
+    /// Takes a server out of service.
+    fn eject(upstream: &Upstream, place: usize) {
+        let ejection = &upstream.options.ejection;
+        let health = &upstream.servers()[place].health;
+        health.failed(Instant::from_nanos(0), ServerFailure::Connect, ejection, || (0, SERVERS));
+        assert!(health.is_out());
+    }
+
+    fn picked(upstream: &Upstream, key: u64) -> usize {
+        let random = |_| unreachable!("the key decides");
+        let picked = pick(upstream, Tried::default(), Instant::from_nanos(0), Some(key), random);
+        picked.expect("a server").place
+    }
+
+    #[test]
+    fn the_owner_of_a_key_is_found_among_more_than_64_servers() {
+        let snapshot = keyed();
+        let upstream = &snapshot.upstreams[0];
+        for least in [64, 128, 256] {
+            let owner = |key| owner(&upstream.servers(), key).expect("a server");
+            let key = (0..).find(|key| owner(*key) >= least).expect("a key");
+            let first = owner(key);
+            eject(upstream, first);
+            let second = owner(key);
+            assert_ne!(first, second);
+            assert_eq!(second, picked(upstream, key), "requests go there");
+        }
+    }
+
+    #[test]
+    fn the_keys_of_a_dead_server_spread_over_the_others() {
+        let snapshot = keyed();
+        let upstream = &snapshot.upstreams[0];
+        let dead = 200;
+        let keys: Vec<_> = (0..20_000).filter(|key| picked(upstream, *key) == dead).collect();
+        eject(upstream, dead);
+        let others: BTreeSet<_> = keys.iter().map(|key| picked(upstream, *key)).collect();
+        assert!(!others.contains(&dead));
+        assert!(others.len() > keys.len() / 2, "{} keys to {} servers", keys.len(), others.len());
+    }
 }

@@ -71,6 +71,27 @@ async fn a_connection_on_which_nothing_was_sent_sleeps_from_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn blank_lines_do_not_keep_an_idle_connection() {
+    for line in ["\r\n", "\n"] {
+        let mut proxy = TestProxy::new("");
+        let _arrivals = proxy.answer();
+        let mut answered = proxy.client();
+        assert_eq!(answered.get().await, 200);
+        let begun = proxy.now();
+        let mut unasked = proxy.client();
+        for _ in 0..2 {
+            proxy.pass(secs(30)).await;
+            answered.send(line).await;
+            unasked.send(line).await;
+        }
+        for client in [answered, unasked] {
+            let took = client.ended_after(begun, &proxy).await;
+            assert!((secs(75)..secs(76)).contains(&took), "{took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_busy_connection_never_sleeps() {
     let mut proxy = TestProxy::new("");
     let _arrivals = proxy.answer();

@@ -70,7 +70,7 @@ where
             let began = mem::take(&mut ahead);
             let session = Session::new(&mut io, &mut timer, Arc::clone(&peer), options);
             // In a box, so that an idle connection does not hold it.
-            let mut busy = Box::pin(session.run(began, since.take()));
+            let mut busy = Box::pin(session.run(began, since.take(), idle_since));
             let poll =
                 |context: &mut Context<'_>| peer.poll_time.during(|| busy.as_mut().poll(context));
             match poll_fn(poll).await {

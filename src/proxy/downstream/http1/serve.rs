@@ -34,10 +34,17 @@ enum Next {
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
     /// Serves requests until the connection is idle, and returns since when; `None` if it has
-    /// ended. It begins with what has come, of which the first byte came at `since`.
-    pub(super) async fn run(mut self, began: Bytes, since: Option<Instant>) -> Option<Instant> {
+    /// ended. It begins with what has come, of which the first byte came at `since`. No request has
+    /// been under way since `idle_since`: blank lines do not change that.
+    pub(super) async fn run(
+        mut self,
+        began: Bytes,
+        since: Option<Instant>,
+        idle_since: Instant,
+    ) -> Option<Instant> {
         self.input = Input::beginning_with(&began);
         self.head_since = since;
+        self.idle_since = Some(idle_since);
         drop(began);
         loop {
             let next = match poll_fn(|context| self.poll_head(context)).await {

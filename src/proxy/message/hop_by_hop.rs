@@ -72,6 +72,13 @@ fn named_by_connection<'a>(lists: impl Iterator<Item = &'a [u8]>) -> Vec<HeaderN
     names.filter(|name| !PROTECTED.contains(name)).collect()
 }
 
+/// Returns whether the client takes trailers (RFC 9110, 10.1.4).
+#[inline(never)]
+pub(crate) fn accepts_trailers(headers: &FieldList) -> bool {
+    let mut codings = headers.get_all(&TE).flat_map(|line| line.split(|byte| *byte == b','));
+    codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
 /// Returns the trailers that a head with these fields announces.
 pub(crate) fn announced(headers: &FieldList) -> Vec<HeaderName> {
     if !headers.set().has(FieldKind::Trailer) {
@@ -105,4 +112,23 @@ pub(crate) fn strip_trailers(
 fn is_plain_option(option: &[u8]) -> bool {
     const PLAIN: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
     PLAIN.iter().any(|plain| option.eq_ignore_ascii_case(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailers_are_accepted_in_any_line_of_te() {
+        for (lines, expected) in [
+            (&["trailers"][..], true),
+            (&["gzip", "trailers"], true),
+            (&["gzip;q=0.5, Trailers"], true),
+            (&["gzip", "deflate"], false),
+            (&["trailers;q=1"], false),
+        ] {
+            let fields = lines.iter().map(|line| (TE, HeaderValue::from_static(line)));
+            assert_eq!(accepts_trailers(&fields.collect()), expected, "{lines:?}");
+        }
+    }
 }

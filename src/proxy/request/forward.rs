@@ -1,7 +1,9 @@
 //! Header fields that are between two neighbours, and those that a proxy adds.
 
 use crate::proxy::{
-    message::hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, strip_hop_by_hop},
+    message::hop_by_hop::{
+        X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, accepts_trailers, strip_hop_by_hop,
+    },
     peer::{Authority, Peer},
 };
 use crate::{
@@ -123,14 +125,6 @@ fn target(uri: &Uri, forward: &Forward) -> Uri {
         target => target.cloned(),
     };
     Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")))
-}
-
-#[inline(never)]
-fn accepts_trailers(headers: &FieldList) -> bool {
-    headers.get(&TE).is_some_and(|list| {
-        let mut codings = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
-    })
 }
 
 /// HTTP/2 may send a cookie in pieces; HTTP/1.1 may not (RFC 9113, 8.2.3).

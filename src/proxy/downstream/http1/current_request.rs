@@ -5,11 +5,12 @@ use crate::http1::{FieldKind, FieldList};
 use crate::proxy::{
     body::{client_body::BodySender, drain_body::DISCARD_BYTES},
     io::input::Input,
+    message::hop_by_hop::accepts_trailers,
 };
 use bytes::Buf;
-use http::{HeaderMap, HeaderName, HeaderValue, Version, header::TE};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
-/// See the module.
+/// A request that is being served, with the decoder of its body.
 #[derive(Debug)]
 pub(crate) struct CurrentRequest {
     pub(crate) request: RequestKind,
@@ -57,16 +58,8 @@ impl CurrentRequest {
     /// Notes whether the request with these fields takes trailers.
     pub(crate) fn accepts_trailers(&mut self, headers: &FieldList) {
         if headers.set().has(FieldKind::Te) {
-            self.read_te(headers);
+            self.takes_trailers = accepts_trailers(headers);
         }
-    }
-
-    #[inline(never)]
-    fn read_te(&mut self, headers: &FieldList) {
-        let lists = headers.get_all(&TE);
-        let mut codings = lists.flat_map(|list| list.split(|byte| *byte == b','));
-        let is_trailers = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"trailers");
-        self.takes_trailers = codings.any(is_trailers);
     }
 
     /// Notes whether the client waits for 100 before it sends the body.

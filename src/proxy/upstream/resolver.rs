@@ -98,7 +98,7 @@ pub enum Source {
 /// What is asked for a name, in this order.
 pub struct Dns {
     hosts: Hosts,
-    /// `None`: neither the configuration nor the system names a DNS server.
+    /// `None`: no DNS server can be asked.
     resolver: Option<TokioResolver>,
     fallback: Fallback,
 }
@@ -134,11 +134,9 @@ impl Resolver {
             return false;
         }
         let fallback = if servers.is_empty() { Fallback::System } else { Fallback::Nothing };
-        let resolver = resolver(servers).inspect_err(|error| {
-            tracing::warn!(%error, "cannot read {}; the system resolves names", FILES[0]);
-        });
+        let resolver = resolver(servers);
         let hosts = hosts(&self.paths[1]);
-        self.source = Source::Dns(Arc::new(Dns { hosts, resolver: resolver.ok(), fallback }));
+        self.source = Source::Dns(Arc::new(Dns { hosts, resolver, fallback }));
         self.files = files;
         self.servers = servers.to_vec();
         true
@@ -195,25 +193,17 @@ impl Source {
             let ttl = Some(Duration::MAX);
             return Ok(Found { addresses: usable(listed, has_route), ttl, missing: None });
         }
-        let mut error = None;
-        if let Some(resolver) = resolver {
-            let found = match name {
-                Ok(name) => ask(resolver, &name, clock).await,
-                Err(error) => Err(error),
-            };
-            match found {
-                Ok(found) => return Ok(found),
-                Err(failed) => error = Some(failed),
-            }
+        let found = match (resolver, name) {
+            (Some(resolver), Ok(name)) => ask(resolver, &name, clock).await,
+            (Some(_), Err(error)) => Err(error),
+            (None, _) => Err(io::Error::other("no DNS server can be asked")),
+        };
+        if found.is_ok() || *fallback == Fallback::Nothing {
+            return found;
         }
-        match (fallback, error) {
-            (Fallback::Nothing, Some(error)) => Err(error),
-            _ => {
-                let found = tokio::net::lookup_host((host, 0)).await?;
-                let addresses = usable(found.map(|address| address.ip()).collect(), has_route);
-                Ok(Found { addresses, ttl: None, missing: None })
-            }
-        }
+        let found = tokio::net::lookup_host((host, 0)).await?;
+        let addresses = usable(found.map(|address| address.ip()).collect(), has_route);
+        Ok(Found { addresses, ttl: None, missing: None })
     }
 }
 
@@ -246,13 +236,16 @@ fn addresses(lookup: &Lookup) -> Vec<IpAddr> {
     lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect()
 }
 
-/// Prepares questions to DNS servers. The search list and the options are the system's.
-fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
+/// Prepares questions to DNS servers, or logs why none can be asked. The search list and the options
+/// are the system's.
+fn resolver(servers: &[SocketAddr]) -> Option<TokioResolver> {
     let (mut config, mut options) = match read_system_conf() {
-        Err(error) if servers.is_empty() => return Err(error),
-        read => read.unwrap_or_else(|_| {
-            (ResolverConfig::from_name_servers(Vec::new()), ResolverOpts::default())
-        }),
+        Ok(read) => read,
+        Err(error) if servers.is_empty() => {
+            tracing::warn!(%error, "cannot read {}; the system resolves names", FILES[0]);
+            return None;
+        }
+        Err(_) => (ResolverConfig::from_name_servers(Vec::new()), ResolverOpts::default()),
     };
     let (domain, search, mut asked) = config.into_parts();
     if !servers.is_empty() {
@@ -265,7 +258,17 @@ fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
     let provider = TokioRuntimeProvider::default();
-    TokioResolver::builder_with_config(config, provider).with_options(options).build()
+    let built = TokioResolver::builder_with_config(config, provider).with_options(options).build();
+    built.inspect_err(|error| log_unbuilt(error, servers)).ok()
+}
+
+fn log_unbuilt(error: &NetError, servers: &[SocketAddr]) {
+    if servers.is_empty() {
+        let file = FILES[0];
+        tracing::warn!(%error, "cannot ask the DNS servers in {file}; the system resolves names");
+    } else {
+        tracing::warn!(%error, "cannot ask `dns_servers`; names are not resolved");
+    }
 }
 
 fn server(address: &SocketAddr) -> NameServerConfig {
@@ -390,6 +393,17 @@ mod tests {
             assert_eq!(found, Found { addresses, ttl, missing: None });
         }
         assert!(silent.recv(&mut [0; 512]).is_err(), "it is not asked");
+    }
+
+    #[tokio::test]
+    async fn the_system_is_not_asked_in_place_of_configured_servers() {
+        for (fallback, is_found) in [(Fallback::System, true), (Fallback::Nothing, false)] {
+            let dns = Dns { hosts: Hosts::default(), resolver: None, fallback };
+            let source = Source::Dns(Arc::new(dns));
+            // The system knows it without DNS.
+            let found = source.lookup("127.0.0.1", &Clock::start()).await;
+            assert_eq!(found.is_ok(), is_found, "{found:?}");
+        }
     }
 
     #[test]

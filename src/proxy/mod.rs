@@ -7,6 +7,7 @@ mod connections;
 mod downstream;
 mod io;
 mod log_entry;
+mod log_limit;
 mod message;
 mod peer;
 mod placeholders;

@@ -1,44 +1,18 @@
-//! What the log says now and then: a flood of requests must not become one of lines.
+//! Log lines about requests, limited to one per second and kind.
 
+pub(crate) use crate::proxy::log_limit::LogLimit;
 use crate::{
     config::Server,
     flow::Instant,
     meter::{self, Counters},
 };
-use core::time::Duration;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// How often the log names one kind of trouble at most.
-const INTERVAL: Duration = Duration::from_secs(1);
-
 /// Of so many servers the failures are counted, and of more only those of the last second.
 const SERVERS_MAX: usize = 1000;
-
-/// One kind of trouble, to be logged now and then.
-#[derive(Debug, Default)]
-pub(crate) struct LogLimit {
-    unlogged: u64,
-    logged_at: Option<Instant>,
-}
-
-impl LogLimit {
-    /// Notes another one. Returns how many to log at `now`, if it is time.
-    pub(crate) fn due(&mut self, now: Instant) -> Option<u64> {
-        self.unlogged += 1;
-        if self.is_recent(now) {
-            return None;
-        }
-        self.logged_at = Some(now);
-        Some(core::mem::take(&mut self.unlogged))
-    }
-
-    fn is_recent(&self, now: Instant) -> bool {
-        self.logged_at.is_some_and(|logged_at| now.since(logged_at) < INTERVAL)
-    }
-}
 
 /// An attempt at a request that a server failed.
 pub(crate) struct FailedAttempt<'a> {
@@ -94,19 +68,5 @@ impl RequestLog {
         if let Some(count) = upstream.due(now) {
             tracing::warn!(route, server, count, "answer rejected: {why}");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_logged_once_a_second() {
-        let mut log_limit = LogLimit::default();
-        let logged: Vec<_> = [0, 20, 999, 1000, 1020, 5000]
-            .map(|ms| log_limit.due(Instant::from_nanos(ms * 1_000_000)))
-            .into();
-        assert_eq!(logged, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

@@ -1,12 +1,7 @@
 //! Which setting ended a request that took too long, and how the log says so.
 
-use crate::flow::Instant;
-use core::time::Duration;
+use crate::{flow::Instant, proxy::log_limit::LogLimit};
 use std::sync::{Mutex, PoisonError};
-
-/// How often the log names one setting at most: many clients that stop at once must not
-/// become as many lines.
-const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A setting that bounds the time of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +17,17 @@ pub(crate) enum Timeout {
 }
 
 impl Timeout {
-    const COUNT: usize = 8;
+    /// Every setting, in the order of their numbers.
+    const ALL: [Self; 8] = [
+        Self::Connect,
+        Self::FirstByte,
+        Self::Idle,
+        Self::EventStream,
+        Self::Tunnel,
+        Self::Request,
+        Self::Write,
+        Self::BodyRate,
+    ];
 
     /// Returns its name in the configuration.
     pub(crate) const fn setting(self) -> &'static str {
@@ -39,15 +44,9 @@ impl Timeout {
     }
 }
 
-/// Counts timed-out requests between two lines of one worker's log.
+/// Logs timed-out requests: at most one line a second for each setting.
 #[derive(Debug, Default)]
-pub struct TimeoutLog([Mutex<Unlogged>; Timeout::COUNT]);
-
-#[derive(Debug, Default)]
-struct Unlogged {
-    count: u64,
-    logged: Option<Instant>,
-}
+pub struct TimeoutLog([Mutex<LogLimit>; Timeout::ALL.len()]);
 
 impl TimeoutLog {
     /// Logs that `timeout` ended a request, or counts it for the next line.
@@ -60,14 +59,8 @@ impl TimeoutLog {
 
     /// Returns how many requests the next line is about, if it is due at `now`.
     fn due(&self, timeout: Timeout, now: Instant) -> Option<u64> {
-        let unlogged = self.0.get(timeout as usize)?;
-        let mut unlogged = unlogged.lock().unwrap_or_else(PoisonError::into_inner);
-        unlogged.count += 1;
-        if unlogged.logged.is_some_and(|logged| now.since(logged) < LOG_INTERVAL) {
-            return None;
-        }
-        unlogged.logged = Some(now);
-        Some(core::mem::take(&mut unlogged.count))
+        let limit = &self.0[timeout as usize];
+        limit.lock().unwrap_or_else(PoisonError::into_inner).due(now)
     }
 }
 

@@ -183,6 +183,7 @@ const ONLY_IN: &[(&str, &str, &str)] = &[
     ("SystemTime::now", "clock", "wall time decides nothing: take flow::Instant as a parameter"),
     ("time::sleep", "clock", "sleep through Clock::sleep_until"),
     ("time::sleep_until", "clock", "sleep through Clock::sleep_until"),
+    ("time::timeout", "clock small_http admin_client demo", "bound a wait through Clock::timeout"),
     ("thread::sleep", "", "never: it stops a whole worker"),
 ];
 
@@ -352,6 +353,11 @@ fn each_broken_rule_is_found_with_its_fix() {
         ("src/proxy/mod.rs", "fn f() { std::time::Instant::now(); }", "flow::Instant"),
         ("src/admin/mod.rs", "fn f() { std::time::SystemTime::now(); }", "wall time"),
         ("src/demo/mod.rs", "async fn f() { tokio::time::sleep(d).await }", "Clock::sleep_until"),
+        (
+            "src/proxy/mod.rs",
+            "use tokio::{sync::Mutex, time::timeout};",
+            "bound a wait through Clock::timeout",
+        ),
         ("src/clock/mod.rs", "fn f() { std::thread::sleep(d) }", "a whole worker"),
         ("src/proxy/worker.rs", "fn f() { unsafe { g() } }", "unsafe"),
         ("src/proxy/worker.rs", "static mut N: u32 = 0;", "nothing is global"),

@@ -92,7 +92,7 @@ impl HealthWatch {
                     let server = Arc::clone(server);
                     let check = check.clone();
                     under_way.spawn(async move {
-                        let asking = ask(&connector, &upstream, &server, &check);
+                        let asking = ask(&connector, &clock, &upstream, &server, &check);
                         let result = clock.timeout(check.timeout, asking).await;
                         let late = |_| Err("no answer within health.timeout".to_owned());
                         (name, result.unwrap_or_else(late))
@@ -149,11 +149,12 @@ fn follow(schedules: &mut HashMap<Name, Schedule>, snapshot: &Snapshot, now: Ins
 /// Asks a server once.
 async fn ask(
     connector: &Connector,
+    clock: &Clock,
     upstream: &Upstream,
     server: &Arc<Server>,
     check: &Check,
 ) -> Result<(), String> {
-    let opened = connector.connect(server, upstream, Offer::Any { streams: 1 }).await;
+    let opened = connector.connect(server, upstream, Offer::Any { streams: 1 }, clock).await;
     let opened = opened.map_err(|error| format!("cannot connect: {}", cause(&error)))?;
     let host = check.host.as_deref().map_or_else(|| server.host_field(), ToOwned::to_owned);
     let request: Request<RequestBody> = http::Request::builder()

@@ -1,7 +1,10 @@
 //! Opening connections to upstream servers: over TCP, with TLS or without, or to a Unix socket.
 
 use super::{connection_settings::ConnectionSettings, http1, http2, io::BoxedIo};
-use crate::config::{Server, Upstream, UpstreamProtocol, UpstreamTls};
+use crate::{
+    clock::Clock,
+    config::{Server, Upstream, UpstreamProtocol, UpstreamTls},
+};
 use std::{io, sync::Arc};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
@@ -71,6 +74,7 @@ impl Connector {
         server: &Server,
         upstream: &Upstream,
         offer: Offer,
+        clock: &Clock,
     ) -> io::Result<Opened> {
         let protocol = upstream.options.protocol;
         let connection_settings = ConnectionSettings::of(server, upstream);
@@ -85,7 +89,7 @@ impl Connector {
             Self::Network => {
                 if let Some(path) = server.socket() {
                     let stream = UnixStream::connect(path).await?;
-                    return begin(Box::new(stream), connection_settings, streams).await;
+                    return begin(Box::new(stream), connection_settings, streams, clock).await;
                 }
                 let stream = match server.ip {
                     Some(ip) => TcpStream::connect((ip, server.port)).await?,
@@ -93,9 +97,10 @@ impl Connector {
                 };
                 stream.set_nodelay(true)?;
                 match upstream.tls_of(server) {
-                    None => begin(Box::new(stream), connection_settings, streams).await,
+                    None => begin(Box::new(stream), connection_settings, streams, clock).await,
                     Some(tls) => {
-                        begin_secured(stream, tls, server, connection_settings, offer).await
+                        begin_secured(stream, tls, server, connection_settings, (offer, clock))
+                            .await
                     }
                 }
             }
@@ -103,13 +108,14 @@ impl Connector {
             Self::Memory(accept) => {
                 let (near, far) = tokio::io::duplex(64 * 1024);
                 accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-                begin(Box::new(near), connection_settings, streams).await
+                begin(Box::new(near), connection_settings, streams, clock).await
             }
             #[cfg(test)]
             Self::Stuck => core::future::pending().await,
             #[cfg(test)]
             Self::Simulated(SimulatedNetwork(connect)) => {
-                begin(Box::new(connect(server.port).await?), connection_settings, streams).await
+                begin(Box::new(connect(server.port).await?), connection_settings, streams, clock)
+                    .await
             }
         }
     }
@@ -120,11 +126,12 @@ async fn begin(
     stream: BoxedIo,
     connection_settings: ConnectionSettings,
     streams: Option<usize>,
+    clock: &Clock,
 ) -> io::Result<Opened> {
     Ok(match streams {
-        Some(streams) => {
-            Opened::Http2(http2::Connection::open(stream, connection_settings, streams).await?)
-        }
+        Some(streams) => Opened::Http2(
+            http2::Connection::open(stream, connection_settings, streams, clock).await?,
+        ),
         None => Opened::Http1(http1::Connection::new(stream, connection_settings)),
     })
 }
@@ -135,7 +142,7 @@ async fn begin_secured(
     tls: &UpstreamTls,
     server: &Server,
     connection_settings: ConnectionSettings,
-    offer: Offer,
+    (offer, clock): (Offer, &Clock),
 ) -> io::Result<Opened> {
     let name = tls
         .name_of(&server.host)
@@ -154,5 +161,5 @@ async fn begin_secured(
     if connection_settings.protocol == UpstreamProtocol::H2 && !is_http2 {
         return Err(io::Error::other("TLS: the server does not speak HTTP/2"));
     }
-    begin(Box::new(stream), connection_settings, streams.filter(|_| is_http2)).await
+    begin(Box::new(stream), connection_settings, streams.filter(|_| is_http2), clock).await
 }

@@ -187,7 +187,7 @@ impl Lease {
         let mut slow = (upstream.members().servers.len() > 1)
             .then(|| Connecting::begin(&server.health, self.since));
         let patience = slow.as_ref().filter(|_| needs.soon).and_then(|slow| slow.patience);
-        let connecting = worker.connector.connect(server, upstream, offer);
+        let connecting = worker.connector.connect(server, upstream, offer, &worker.clock);
         let opened = wait_for(connecting, worker, limit, patience).await;
         let now = worker.clock.now();
         match &opened {

@@ -5,11 +5,11 @@ use super::{
     pings::Pings,
     sending::Total,
 };
-use crate::flow::Instant;
 use crate::proxy::{
     body::upload_buffer::UploadPart,
     upstream::{connection_settings::ConnectionSettings, io::BoxedIo},
 };
+use crate::{clock::Clock, flow::Instant};
 use core::{
     fmt,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -63,6 +63,7 @@ impl Connection {
         stream: BoxedIo,
         settings: ConnectionSettings,
         streams: usize,
+        clock: &Clock,
     ) -> io::Result<Arc<Self>> {
         let written = Written::default();
         let list = settings.limits.header_bytes + EXPLAINED_BYTES;
@@ -77,7 +78,7 @@ impl Connection {
             .handshake(CountedIo::new(stream, &written))
             .await
             .map_err(io::Error::other)?;
-        let pings = Arc::new(Pings::new(driver.ping_pong()));
+        let pings = Arc::new(Pings::new(driver.ping_pong(), clock.clone()));
         tokio::spawn(async move {
             // Ends with the connection, or when no request and no pool has it any more. Requests
             // learn of its end.

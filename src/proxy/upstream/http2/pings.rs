@@ -1,12 +1,13 @@
 //! Asks a server whether it has read what was written before. It reads frames in order, and
 //! acknowledges a ping (RFC 9113, 6.7) after all that came before it.
 
+use crate::clock::Clock;
 use core::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 use h2::{Ping, PingPong};
-use tokio::{sync::Mutex, time::timeout};
+use tokio::sync::Mutex;
 
 /// Pings at most until the next response begins: gRPC servers end connections that ping often.
 const PINGS_MAX: u32 = 2;
@@ -23,6 +24,7 @@ pub(super) struct Pings {
     sent: AtomicU32,
     /// Whether one was not acknowledged.
     is_unanswered: AtomicBool,
+    clock: Clock,
     state: Mutex<State>,
 }
 
@@ -34,12 +36,13 @@ struct State {
 }
 
 impl Pings {
-    pub(super) fn new(ping_pong: Option<PingPong>) -> Self {
+    pub(super) fn new(ping_pong: Option<PingPong>, clock: Clock) -> Self {
         let state = Mutex::new(State { ping_pong, acknowledged: 0 });
         Self {
             asked: AtomicU64::new(0),
             sent: AtomicU32::new(0),
             is_unanswered: AtomicBool::new(false),
+            clock,
             state,
         }
     }
@@ -67,8 +70,8 @@ impl Pings {
         };
         self.sent.fetch_add(1, Relaxed);
         let asked = self.asked.load(Relaxed);
-        let is_acknowledged =
-            matches!(timeout(PATIENCE, ping_pong.ping(Ping::opaque())).await, Ok(Ok(_)));
+        let ping = ping_pong.ping(Ping::opaque());
+        let is_acknowledged = matches!(self.clock.timeout(PATIENCE, ping).await, Ok(Ok(_)));
         if is_acknowledged {
             state.acknowledged = asked;
         } else {

@@ -372,7 +372,8 @@ mod tests {
         let server = Arc::clone(&upstream.servers()[0]);
         let (near, mut far) = tokio::io::duplex(64 * 1024);
         let settings = ConnectionSettings::of(&server, &upstream);
-        let connection = Connection::open(Box::new(near), settings, 100).await.expect("begun");
+        let connection =
+            Connection::open(Box::new(near), settings, 100, &Clock::start()).await.expect("begun");
         far.write_all(server_preface).await.expect("no error");
         let mut bytes = vec![0; 64 * 1024];
         // The preface, and whatever else a connection begins with.

@@ -76,18 +76,6 @@ impl RequestKind {
     }
 }
 
-/// What `Connection` says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionField {
-    /// `close`.
-    pub close: bool,
-    /// `keep-alive`.
-    pub keep_alive: bool,
-    /// `upgrade`.
-    pub upgrade: bool,
-    count: usize,
-}
-
 /// How a message was framed by its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
@@ -95,20 +83,13 @@ pub struct Framing {
     pub body: BodyLength,
     /// What `Content-Length` says. A response to HEAD and a 304 have it without a body.
     pub declared: Option<u64>,
-    /// What `Connection` says.
-    pub connection: ConnectionField,
     /// Whether another message can follow on the connection once the body has ended.
     pub keeps_alive: bool,
 }
 
 impl Framing {
     /// Of no message.
-    pub const NONE: Self = Self {
-        body: BodyLength::None,
-        declared: None,
-        connection: ConnectionField { close: false, keep_alive: false, upgrade: false, count: 0 },
-        keeps_alive: false,
-    };
+    pub const NONE: Self = Self { body: BodyLength::None, declared: None, keeps_alive: false };
 }
 
 /// Returns how a request with these fields is framed.
@@ -172,6 +153,14 @@ enum Lengths {
     LinesAndLists,
 }
 
+/// What `Connection` says.
+#[derive(Default)]
+struct ConnectionField {
+    close: bool,
+    keep_alive: bool,
+    count: usize,
+}
+
 /// What the fields say.
 #[derive(Default)]
 struct Facts {
@@ -221,7 +210,7 @@ impl Facts {
         let Self { length: declared, connection, .. } = self;
         let is_asked = version == Version::HTTP_11 || connection.keep_alive;
         let keeps_alive = is_asked && !connection.close && body != BodyLength::UntilClose;
-        Framing { body, declared, connection, keeps_alive }
+        Framing { body, declared, keeps_alive }
     }
 }
 
@@ -313,7 +302,6 @@ impl ConnectionField {
         let is = |known: &str| option.eq_ignore_ascii_case(known.as_bytes());
         match option.len() {
             5 if is("close") => self.close = true,
-            7 if is("upgrade") => self.upgrade = true,
             10 if is("keep-alive") => self.keep_alive = true,
             // Other options name fields that the writer leaves out.
             _ => {}

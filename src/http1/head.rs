@@ -9,7 +9,7 @@ use super::{
     error::HeadError,
     field_kind::FieldKind,
     field_set::FieldSet,
-    fields::{Field, FieldSpan, Fields, Lines, append_to_map, part},
+    fields::{Field, FieldSpan, Fields, Lines, part},
     first_line::{FirstLine, Parsed, RequestLine, StatusLine, judge},
     framing::{self, Framing, RequestKind},
     list::FieldList,
@@ -18,7 +18,7 @@ use super::{
 };
 use bytes::Bytes;
 use core::mem::MaybeUninit;
-use http::{HeaderMap, StatusCode, Version};
+use http::{StatusCode, Version};
 
 /// The fields for which no memory is allocated while a head is read.
 const STACK_FIELDS: usize = 100;
@@ -88,11 +88,6 @@ impl<Line> Head<Line> {
         };
         let spans = self.spans.iter().filter(move |span| frames(span.kind));
         spans.map(|span| span.field(buffer))
-    }
-
-    /// Appends the fields to `map`, whose values then share `buffer`.
-    pub fn append_to_map(&self, buffer: &Bytes, map: &mut HeaderMap) {
-        append_to_map(self.spans.iter(), buffer, map);
     }
 
     /// Writes the names of the fields in lower case.

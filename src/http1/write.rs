@@ -1,5 +1,4 @@
-//! Heads as they are written: the lines of another head without what was for this neighbour only,
-//! and what flowgate adds.
+//! Heads and trailers as they are written: lines that came, and what flowgate adds.
 //!
 //! Lines that need no change are copied together. Their names keep the case that they came in.
 
@@ -11,7 +10,7 @@ use super::{
 use core::ops::Range;
 use http::{
     HeaderName, HeaderValue, Method, StatusCode,
-    header::{CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, TRANSFER_ENCODING, UPGRADE},
+    header::{CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, TRANSFER_ENCODING},
 };
 use smallvec::SmallVec;
 
@@ -68,27 +67,7 @@ impl<'a> HeadWriter<'a> {
         Self { is_titled, ..self }
     }
 
-    /// Copies the fields for the next recipient that `keeps`: neither hop-by-hop fields, nor those
-    /// that `Connection` names, nor those that frame the body.
-    pub fn copy(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
-        let named = named_by(fields);
-        let named: &[&[u8]] = &named;
-        let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));
-        let mut passes =
-            |field: &Field<'_>| is_forwarded(field.kind) && !is_named(field.name) && keeps(field);
-        match fields {
-            Fields::Http1 { came, added, .. } => {
-                self.copy_lines(came, |span| passes(&span.field(came.buffer)));
-                self.copy_lines(added, |span| passes(&span.field(added.buffer)));
-            }
-            Fields::Map(_) => {
-                let passing = fields.iter().filter(passes);
-                passing.for_each(|field| self.line(field.name, field.value));
-            }
-        }
-    }
-
-    /// Copies the fields whose kind `keeps`, whatever they are for.
+    /// Copies the fields whose kind `keeps`.
     pub fn copy_all(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(FieldKind) -> bool) {
         match fields {
             Fields::Http1 { came, added, .. } => {
@@ -161,18 +140,6 @@ impl<'a> HeadWriter<'a> {
         self.connection(b"keep-alive");
     }
 
-    /// Asks to change to `protocol`, or agrees to.
-    pub fn upgrade(&mut self, protocol: &HeaderValue) {
-        self.connection(b"upgrade");
-        self.field(&UPGRADE, protocol);
-    }
-
-    /// Adds `TE: trailers`: the response's trailers have a taker.
-    pub fn takes_trailers(&mut self) {
-        self.connection(b"te");
-        self.line(b"te", b"trailers");
-    }
-
     fn connection(&mut self, option: &[u8]) {
         self.line(CONNECTION.as_str().as_bytes(), option);
     }
@@ -200,12 +167,18 @@ pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the end of a chunked body to `out`, with the trailers that `keeps`. Hop-by-hop fields,
-/// `Host` and framing are no trailers (RFC 9110, 6.5.1).
+/// Appends the end of a chunked body to `out`, with the trailers that `keeps`. Hop-by-hop fields, those
+/// that `Connection` names, `Host` and framing are no trailers (RFC 9110, 6.5.1).
 pub fn trailers(fields: Fields<'_>, out: &mut Vec<u8>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
+    let named = named_by(fields);
+    let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));
     out.extend_from_slice(b"0\r\n");
     let mut writer = HeadWriter { out, is_titled: false };
-    writer.copy(fields, |field| field.kind != FieldKind::Host && keeps(field));
+    for field in fields.iter() {
+        if is_trailer(field.kind) && !is_named(field.name) && keeps(&field) {
+            writer.line(field.name, field.value);
+        }
+    }
     writer.end();
 }
 
@@ -220,8 +193,8 @@ fn title(name: &mut [u8]) {
     }
 }
 
-fn is_forwarded(kind: FieldKind) -> bool {
-    kind != FieldKind::ContentLength && !kind.is_hop_by_hop()
+fn is_trailer(kind: FieldKind) -> bool {
+    !matches!(kind, FieldKind::ContentLength | FieldKind::Host) && !kind.is_hop_by_hop()
 }
 
 /// Returns the options of `Connection` that name fields, and may.
@@ -236,7 +209,7 @@ fn add_named<'a>(list: &'a [u8], named: &mut SmallVec<[&'a [u8]; 8]>) {
         let is = |known: &str| option.eq_ignore_ascii_case(known.as_bytes());
         let names_field = !PLAIN_OPTIONS.iter().any(|plain| is(plain))
             && !PROTECTED.iter().any(|name| is(name.as_str()));
-        // A head with more of them was rejected.
+        // Bounds the time that trailers take.
         if names_field && named.len() < MAX_CONNECTION_OPTIONS {
             named.push(option);
         }

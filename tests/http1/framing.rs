@@ -187,17 +187,6 @@ fn connections_persist_as_9_3_says() {
 }
 
 #[test]
-fn an_upgrade_is_an_option_of_connection() {
-    let bytes = b"GET / HTTP/1.1\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\n\r\n";
-    let mut head = RequestHead::default();
-    head.parse(bytes, LIMITS).expect("a head");
-    assert!(head.framing().connection.upgrade && head.framing().keeps_alive);
-    let bytes = b"GET / HTTP/1.1\r\nupgrade: websocket\r\n\r\n";
-    head.parse(bytes, LIMITS).expect("a head");
-    assert!(!head.framing().connection.upgrade);
-}
-
-#[test]
 fn a_request_says_where_its_body_ends() {
     for (section, method, body, expected) in [
         ("9110 8.6", Method::GET, None, LengthField::None),

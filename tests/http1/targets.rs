@@ -5,8 +5,10 @@
 //! parsed as text.
 
 use flowgate::http1::{
-    BodyLength, Fields, Framing, HeadLimits, HeadWriter, RequestHead, RequestKind, ResponseHead,
+    BodyLength, FieldKind, Fields, Framing, HeadLimits, HeadWriter, RequestHead, RequestKind,
+    ResponseHead,
     chunked::{ChunkedDecoder, MAX_EXTENSION, MAX_EXTENSIONS, MAX_SIZE_DIGITS},
+    write_trailers,
 };
 use http::{Method, Version};
 
@@ -33,9 +35,10 @@ pub(crate) fn request(bytes: &[u8]) {
     let method = Method::from_bytes(head.method(bytes)).expect("a token");
     let mut out = Vec::new();
     let mut writer = HeadWriter::request(&mut out, &method, head.target(bytes));
-    writer.copy(head.fields(bytes), |_| true);
+    writer.copy_all(head.fields(bytes), is_kept);
     writer.end();
     assert_forwarded(&out, &fields);
+    assert_trailers(head.fields(bytes), &fields);
 }
 
 /// Any bytes as a response's head. The first byte chooses what it answers.
@@ -58,9 +61,10 @@ pub(crate) fn response(bytes: &[u8]) {
     assert_eq!(lines(head.fields(bytes)), fields);
     let mut out = Vec::new();
     let mut writer = HeadWriter::response(&mut out, head.status(), Some(head.reason(bytes)));
-    writer.copy(head.fields(bytes), |_| true);
+    writer.copy_all(head.fields(bytes), is_kept);
     writer.end();
     assert_forwarded(&out, &fields);
+    assert_trailers(head.fields(bytes), &fields);
 }
 
 /// Any bytes as a chunked body.
@@ -177,11 +181,31 @@ fn naive_field(line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     (is_token(name) && is_value(value)).then(|| (name.to_vec(), value.to_vec()))
 }
 
-/// What was forwarded is a head again, without what was for one neighbour only.
+/// Whether a field does not frame the message.
+fn is_kept(kind: FieldKind) -> bool {
+    !matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
+}
+
+/// What was forwarded is a head again, without what framed the message.
 fn assert_forwarded(out: &[u8], fields: &Lines) {
     let (_, forwarded) = naive_head(out);
+    let frames = |name: &[u8]| {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        is(b"content-length") || is(b"transfer-encoding")
+    };
+    let expected = fields.iter().filter(|(name, _)| !frames(name));
+    assert!(forwarded.iter().eq(expected), "{forwarded:?} of {fields:?}");
+}
+
+/// Fields that are written as trailers are fields again, without what was for one neighbour only.
+fn assert_trailers(written: Fields<'_>, fields: &Lines) {
+    let mut out = b"GET / HTTP/1.1\r\n".to_vec();
+    let start = out.len();
+    write_trailers(written, &mut out, |_| true);
+    out.drain(start..start + b"0\r\n".len());
+    let (_, trailers) = naive_head(&out);
     let mut rest = fields.iter();
-    for line in &forwarded {
+    for line in &trailers {
         assert!(rest.any(|field| field == line), "{line:?} was not there, or not in this order");
         let name = line.0.to_ascii_lowercase();
         let is_hop = |hop: &&[u8]| name == *hop;
@@ -246,7 +270,7 @@ fn naive_line(bytes: &[u8]) -> Option<&[u8]> {
 type Naive = Option<(BodyLength, Option<u64>, bool)>;
 
 fn assert_framing(framing: &Framing, expected: Naive) {
-    let Framing { body, declared, keeps_alive, .. } = *framing;
+    let Framing { body, declared, keeps_alive } = *framing;
     assert_eq!(Some((body, declared, keeps_alive)), expected);
 }
 

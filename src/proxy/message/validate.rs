@@ -12,7 +12,7 @@ use crate::{
 };
 use http::{
     HeaderValue, Method, Version,
-    header::{CONTENT_LENGTH, COOKIE, TRANSFER_ENCODING},
+    header::{CONTENT_LENGTH, COOKIE},
 };
 use std::{borrow::Cow, sync::Arc};
 
@@ -119,9 +119,6 @@ pub(crate) fn inspect<'a, B>(
     if fields.has(FieldKind::UnderscoreFraming) {
         return Err(UNDERSCORE);
     }
-    if fields.has(FieldKind::TransferEncoding) {
-        check_coding(request.headers())?;
-    }
     if fields.has(FieldKind::ContentLength) && has_empty_length(request.headers()) {
         return Err(LENGTH);
     }
@@ -179,21 +176,6 @@ fn list_size<B>(request: &Request<B>) -> usize {
 /// Reports whether a length is given as nothing, which HTTP/2's parser takes for 0.
 fn has_empty_length(headers: &FieldList) -> bool {
     headers.get_all(&CONTENT_LENGTH).any(|length| length.trim_ascii().is_empty())
-}
-
-/// Checks that a message is chunked and nothing else.
-pub(crate) fn check_coding(headers: &FieldList) -> Result<(), Invalid> {
-    let mut codings = headers.get_all(&TRANSFER_ENCODING);
-    let coding = codings.next().map(<[u8]>::trim_ascii);
-    if codings.next().is_some()
-        || !coding.is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"))
-    {
-        return Err(Invalid {
-            kind: HttpRejection::Malformed,
-            why: "the only transfer coding served is chunked, once",
-        });
-    }
-    Ok(())
 }
 
 /// Reports whether the target is in a form that its method may have (RFC 9112, 3.2): a
@@ -298,20 +280,6 @@ mod tests {
             request(Version::HTTP_2, "/", &[("host", "")]),
             request(Version::HTTP_11, "/", &[("host", "a"), ("host", "a")]),
             request(Version::HTTP_2, "https://a.example/", &[("host", "b.example")]),
-            request(
-                Version::HTTP_11,
-                "/",
-                &[("host", "a"), ("transfer-encoding", "gzip, chunked")],
-            ),
-            request(
-                Version::HTTP_11,
-                "/",
-                &[
-                    ("host", "a"),
-                    ("transfer-encoding", "chunked"),
-                    ("transfer-encoding", "chunked"),
-                ],
-            ),
             request(Version::HTTP_11, "/", &[("host", "a b")]),
             request(Version::HTTP_11, "/", &[("host", "user@a.example")]),
             request(Version::HTTP_11, "http://a.example/", &[]),

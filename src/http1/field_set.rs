@@ -3,7 +3,8 @@
 
 use super::field_kind::FieldKind;
 
-/// The fields that a message came with. What is done to them later does not change it.
+/// The kinds of fields that a message came with, and the names that it may have. Later changes of the
+/// message only add names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FieldSet {
     /// A bit for each [`FieldKind`].

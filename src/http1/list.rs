@@ -18,11 +18,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// Fields that can be changed. Names are in lower case. An empty list keeps its memory.
 #[derive(Clone, Debug, Default)]
 pub struct FieldList {
-    /// The head that the message came with.
+    /// The head that a message of HTTP/1.1 came with.
     head: Bytes,
+    /// The fields in `head` that were not removed.
     came: Vec<FieldSpan>,
-    /// The lines of what was added, and of what was added and removed.
+    /// The lines of the fields that were ever in `added`.
     lines: Vec<u8>,
+    /// The fields that were added and not removed. A message of HTTP/2 came with the first of them.
     added: Vec<FieldSpan>,
     set: FieldSet,
 }
@@ -82,12 +84,14 @@ impl FieldList {
         of_kind.map(|(span, buffer)| span.field(buffer).value)
     }
 
-    /// Returns the values of all fields called `name`, in the order of their lines.
+    /// Returns the values of all fields called `name`: of those that came, then of those that were
+    /// added.
     pub fn get_all(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]> {
         Fields::from(self).get_all(name.as_str())
     }
 
-    /// Returns the value of the first field called `name`, which shares the message's buffer.
+    /// Returns the value of the first field called `name`. It shares the message's buffer if the field
+    /// came in the head.
     pub fn value(&self, name: &HeaderName) -> Option<HeaderValue> {
         if !self.set.may_have(name.as_str()) {
             return None;

@@ -1,5 +1,5 @@
-//! The end of a request: everything that must happen exactly once, whether the
-//! answer was delivered, broke off or was never begun.
+//! The end of a request: what is recorded exactly once, whether the answer was delivered, broke off or
+//! was never begun.
 
 use crate::http1::FieldList;
 use crate::proxy::{
@@ -42,8 +42,7 @@ use std::sync::Arc;
 /// ended; nginx's word for the former, never sent.
 const CLIENT_GONE: u16 = 499;
 
-/// Rides on a request from its head to the last byte of its answer. Its drop
-/// ends the request.
+/// Everything that must be recorded once when a request ends. Dropping it records the end.
 #[derive(Debug)]
 pub(crate) struct Completion {
     pub(crate) peer: Arc<Peer>,
@@ -98,7 +97,7 @@ enum Ending {
 }
 
 impl Completion {
-    /// Returns one for a request to come, in a box, as it passes through many hands.
+    /// Returns one for the next request. It is in a box because it is large, and moved often.
     pub(crate) fn new(peer: Arc<Peer>) -> Box<Self> {
         Box::new(Self::unused(peer))
     }
@@ -197,8 +196,7 @@ impl Completion {
         }
     }
 
-    /// Notes that the request failed by its client's doing, which says nothing about
-    /// the service.
+    /// Notes that the client caused the failure, so that it does not count against the service.
     #[cold]
     pub(crate) fn blame_client(&mut self) {
         if let Some(entry) = &mut self.entry {
@@ -347,7 +345,7 @@ impl Completion {
     /// Ends an admitted request for its rules.
     fn end(&self, permit: Permit, status: StatusCode, at: Instant) {
         let ended = match self.ending {
-            // Its place in a queue is another's.
+            // Another request may already have its place in the queue.
             Ending::Cancelled if at < permit.start() => {
                 permit.leave(at);
                 None

@@ -170,7 +170,7 @@ impl Peer {
         self.http2.get().map(|activity| activity.upload_buffer())
     }
 
-    /// Returns it with what counts its connection.
+    /// Keeps `counted` for as long as this peer lives.
     pub(super) fn counted(self, counted: Option<ClientConnection>) -> Self {
         Self { _counted: counted, ..self }
     }

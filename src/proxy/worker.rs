@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 /// What the requests of one worker share.
 #[derive(Debug)]
 pub struct Worker {
-    /// With an alarm that rings on this worker.
+    /// The clock, with timers that wake this worker.
     pub clock: Clock,
     /// The rules in force.
     pub live: Arc<Live>,

@@ -31,7 +31,7 @@ const RECHECK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct UploadBuffer {
     counters: Arc<Counters>,
-    /// What all connections may hold before this one is held back.
+    /// What all connections may hold before this one is held back, in bytes.
     limit: u64,
     /// Received, and not yet read from hyper. Too high by what hyper dropped unread, until no
     /// body is read any more.

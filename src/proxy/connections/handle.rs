@@ -9,7 +9,7 @@ use core::{
 };
 use std::sync::{Arc, OnceLock};
 
-/// See the module.
+/// An open client connection, as its worker sees it.
 #[derive(Debug)]
 pub(crate) struct ConnectionHandle {
     /// Counts it as open for as long as anybody holds on to it.

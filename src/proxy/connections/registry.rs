@@ -10,8 +10,8 @@ use std::{
     },
 };
 
-/// How long a drain waits for what is on its way to the gateway: the first request of a new
-/// connection, whose client could not know, or a word of an HTTP/2 client that it has heard.
+/// How long a drain waits for what clients may have sent before they learned of it: the first request of
+/// a new connection, or requests of HTTP/2 that cross the GOAWAY.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// The connections that are open.

@@ -29,6 +29,10 @@ pub(crate) enum Unclear {
 
 /// Reads until it is clear which protocol the client speaks. Its first byte may take as long as
 /// `limit`, and the others as long from there, as those of a head.
+///
+/// # Errors
+///
+/// The client left, said nothing, or stopped before it was clear.
 pub(crate) async fn detect(
     stream: &mut (impl AsyncRead + Unpin),
     clock: &Clock,

@@ -25,6 +25,10 @@ pub(crate) enum Invalid {
 /// Reads the header that a connection begins with, and no byte more: what follows may be TLS.
 /// Returns the client, or `None` if the load balancer speaks for itself or for one that it does not
 /// know.
+///
+/// # Errors
+///
+/// The connection ended within the header, or does not begin with one that names an address of TCP.
 pub(crate) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<Option<SocketAddr>, Invalid> {

@@ -9,7 +9,7 @@ use core::{
 use std::io;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// What is read at once: most heads are shorter, and cost no second read.
+/// What is read at once, in bytes: most heads are shorter, and cost no second read.
 const FIRST_READ: usize = 2048;
 
 /// Reads what has come; nothing at the end. While nothing comes, no memory is held for it.

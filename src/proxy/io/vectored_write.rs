@@ -8,8 +8,8 @@ use core::{
 use std::io;
 use tokio::io::{AsyncWrite, ReadBuf};
 
-/// How many bytes are rather copied than written where they are. For a head and a short body
-/// `writev` costs the kernel some 400 ns more than a copy and `send`.
+/// Up to how much is copied and written at once, in bytes. For a head and a short body `writev` costs
+/// the kernel some 400 ns more than a copy and `send`.
 const FEW: usize = 2048;
 
 /// Writes `slices`, or a part of them.

@@ -5,7 +5,7 @@ use crate::{
 };
 use http::{Method, Uri, Version};
 
-/// A request with a body. Its head is in a box, as it is large and passes through many hands.
+/// A request with a body. Its head is in a box because it is large, and moved often.
 #[derive(Debug)]
 pub(crate) struct Request<B> {
     head: Box<RequestHead>,

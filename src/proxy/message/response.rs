@@ -4,7 +4,7 @@ use crate::http1::FieldList;
 use http::StatusCode;
 use hyper::ext::ReasonPhrase;
 
-/// A response with a body. Its head is in a box, as it is large and passes through many hands.
+/// A response with a body. Its head is in a box because it is large, and moved often.
 #[derive(Debug)]
 pub(crate) struct Response<B> {
     head: Box<ResponseHead>,

@@ -90,9 +90,13 @@ fn invalid_host(why: &'static str) -> Invalid {
     Invalid { kind: HttpRejection::Host, why }
 }
 
-/// Checks what hyper lets pass, and finds the authority as it came, with its port;
-/// empty if there is none. `fields` is what the request has;
-/// `limits` hold for its header, which hyper applies in HTTP/1.1 only.
+/// Checks what the parsers accept: `http1`, and h2 for HTTP/2. Returns the authority as it came, with
+/// its port; empty if there is none. `fields` is what the request has. `limits` hold for its header:
+/// `http1` has applied them, h2 has not.
+///
+/// # Errors
+///
+/// The request cannot be served, whatever its route is.
 pub(crate) fn inspect<'a, B>(
     request: &'a Request<B>,
     fields: FieldSet,
@@ -148,6 +152,10 @@ fn has_quoted_name(headers: &FieldList) -> bool {
 
 /// Returns an authority as a field, and in the form that routes are found by: lower-case, without
 /// port and trailing dot.
+///
+/// # Errors
+///
+/// The authority is not one, or has characters that a host cannot have.
 pub(crate) fn canonical(authority: &[u8]) -> Result<(HeaderValue, Arc<str>), Invalid> {
     let no_text = || invalid_host("Host has characters that a host cannot have");
     let field = HeaderValue::from_bytes(authority).map_err(|_| no_text())?;

@@ -1,5 +1,4 @@
-//! What a worker's requests share, and the part of a request that takes no
-//! time: found, decided, and either answered or sent on.
+//! Decides about a request: finds its route, asks its rules, and answers or forwards it.
 
 use super::{
     admitted::AdmittedRequest,

@@ -62,6 +62,10 @@ impl From<GatewayError> for Halt {
 /// Finds the route and the client of a request, and notes them in `completion`. Adds to `claims`
 /// what the request asks of the route's rules. Its client's identity is known if a password was
 /// checked. The file in preview decides too, or gives back what it has left to do.
+///
+/// # Errors
+///
+/// The request is rejected before any rule is asked, or a password must be checked first.
 pub(crate) fn examine<'p>(
     (snapshot, preview): (&Arc<Snapshot>, Option<&'p RunningPreview>),
     request: &Request<ClientBody>,

@@ -19,7 +19,7 @@ use http::{
 };
 use std::sync::Arc;
 
-/// What a request is forwarded with. What is rare is apart, as the rest passes through many hands.
+/// What a request is forwarded with. It is moved often: rare parts are in boxes, so that it is small.
 pub(crate) struct Forward {
     /// The authority that the route was found by, with its port: it becomes
     /// `Host`, wherever it came from.
@@ -146,7 +146,7 @@ pub(crate) fn frame_answer(status: StatusCode, headers: &mut FieldList, fields: 
     }
 }
 
-/// hyper takes equal lengths, in lines or a list, for one; the other side gets it once.
+/// Equal lengths, in several lines or in a list, are valid (RFC 9110, 8.6). Only one is forwarded.
 #[inline(never)]
 fn single_content_length(headers: &mut FieldList) {
     let first = headers.get(&CONTENT_LENGTH).and_then(|lengths| {

@@ -19,7 +19,7 @@ impl ConnectionSettings {
         Self { limits, protocol, tls: upstream.tls_of(server).cloned() }
     }
 
-    /// Whether a connection would be opened in the same way today.
+    /// Whether a connection would be opened in the same way with the current configuration.
     pub(crate) fn fit(&self, server: &Server, upstream: &Upstream) -> bool {
         let is_secured_so = match (&self.tls, upstream.tls_of(server)) {
             (None, None) => true,

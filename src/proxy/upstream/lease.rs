@@ -306,8 +306,8 @@ impl Lease {
         self.upload.as_deref().map(Upload::state)
     }
 
-    /// Counts that its server gave no whole answer, unless the client broke off. A tunnel is
-    /// none.
+    /// Counts that its server gave no whole answer, unless the client broke off. The end of a tunnel
+    /// does not count.
     pub(crate) fn on_failure(&self) {
         if self.connection.is_some() && !self.is_cut() {
             self.server.meter.failures.fetch_add(1, Relaxed);

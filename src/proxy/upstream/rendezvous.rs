@@ -1,6 +1,6 @@
 //! Which server a key belongs to: rendezvous hashing with bounded loads. Pure.
 //!
-//! Each server has a score for each key, and the highest one wins. A server that comes or goes
+//! Each server has a score for each key, and the lowest one wins. A server that comes or goes
 //! changes nothing between the others: it takes or leaves its own keys only. A server that has more
 //! than its share of the requests in flight is passed over, so that one hot key cannot overload it.
 //!

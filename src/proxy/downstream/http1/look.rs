@@ -11,8 +11,8 @@ use core::{
 use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// How much is read ahead of a client whose bytes are not wanted yet: it shows that the client has
-/// left, unless it has sent more.
+/// How much is read ahead of a client whose bytes are not wanted yet, in bytes: it shows that the client
+/// has left, unless it has sent more.
 const READ_AHEAD: usize = 16 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

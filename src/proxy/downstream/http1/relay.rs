@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderName};
 use http_body::{Body, Frame};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// While so much is to be written, nothing more of the response is read.
+/// While so much is to be written, in bytes, nothing more of the response is read.
 const FULL: usize = 32 * 1024;
 
 /// A response on its way.

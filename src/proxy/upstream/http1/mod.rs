@@ -32,7 +32,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Interim answers (1xx) before one answer at most, and their bytes.
 pub(super) const INTERIM_MAX: (usize, usize) = (100, 64 * 1024);
 
-/// See the module.
+/// A connection of HTTP/1.1 to a server, which serves one request at a time.
 pub(crate) struct Connection {
     io: BoxedIo,
     settings: ConnectionSettings,

@@ -40,7 +40,7 @@ const STREAM_SEND_BUFFER: usize = 64 * 1024;
 /// By how much a header may be larger than the limit to be refused here, with an explanation.
 const EXPLAINED_BYTES: usize = 16 * 1024;
 
-/// See the module.
+/// A connection of HTTP/2 to a server, which several requests share.
 pub(crate) struct Connection {
     sender: SendRequest<UploadPart>,
     written: Written,

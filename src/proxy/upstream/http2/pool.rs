@@ -10,8 +10,8 @@ use core::time::Duration;
 use std::{io, sync::Arc};
 use tokio::sync::{Notify, watch};
 
-/// Connections to one server at most. They are opened one after the other, and only when those
-/// that there are carry as many requests as the server allows.
+/// Connections of one worker to one server at most. They are opened one after the other, and only when
+/// the open ones carry as many requests as the server allows.
 const CONNECTIONS_MAX: usize = 100;
 
 /// The connections to a server.
@@ -150,7 +150,7 @@ impl Http2Pool {
     }
 
     /// Lets go of connections that are over, have been idle for `limit`, or that none of the `users`
-    /// would open so today.
+    /// would open in the same way with the current configuration.
     pub(crate) fn sweep<'u>(
         &mut self,
         users: &(impl Iterator<Item = (&'u Upstream, &'u Server)> + Clone),

@@ -32,7 +32,7 @@ const KEPT_MAX: usize = 8 * 1024 * 1024;
 /// How much is kept now of a connection's bodies beyond [`KEPT_MIN`].
 pub(super) type Total = Arc<AtomicUsize>;
 
-/// See the module.
+/// Sends the body of a request on a stream, and keeps what it may have to send again.
 #[derive(Debug)]
 pub(super) struct Sending {
     stream: SendStream<UploadPart>,

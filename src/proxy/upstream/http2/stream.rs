@@ -31,7 +31,8 @@ use http_body::{Body as _, Frame, SizeHint};
 use std::sync::Arc;
 use tokio::{sync::Notify, task::AbortHandle};
 
-/// See the module. Dropped, it ends the request: the stream is reset unless it is over.
+/// A request on a connection of HTTP/2, and its answer. Dropping it ends the request: the stream is
+/// reset unless it is over.
 #[derive(Debug)]
 pub(crate) struct Stream {
     connection: Arc<Connection>,

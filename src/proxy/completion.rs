@@ -282,17 +282,21 @@ impl Completion {
     /// Logs that the upstream's answer broke off.
     #[cold]
     pub(crate) fn note_broken_off(&mut self, why: &UpstreamError) {
+        self.note_bad_answer(&format!("its answer broke off: {}", cause(why)));
+    }
+
+    /// Logs why the upstream's answer is of no use.
+    #[cold]
+    pub(crate) fn note_bad_answer(&mut self, cause: &str) {
         if let (Some(lease), Some(route)) = (&self.lease, &self.route) {
-            let cause = format!("its answer broke off: {}", cause(why));
             let worker = &self.peer.worker;
             let server = lease.server();
             let upstream = &lease.upstream().name;
             let number = self.attempts;
-            let failed =
-                FailedAttempt { route: &route.name, upstream, server, number, cause: &cause };
+            let failed = FailedAttempt { route: &route.name, upstream, server, number, cause };
             worker.request_log.attempt_failed(worker.clock.now(), &failed);
             if let Some(entry) = &mut self.entry {
-                entry.attempt_failed(&cause, worker.clock.now());
+                entry.attempt_failed(cause, worker.clock.now());
             }
         }
     }

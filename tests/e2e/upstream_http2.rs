@@ -215,18 +215,12 @@ fn failing_first(
 
 #[test]
 fn what_a_server_says_that_it_has_not_processed_is_sent_again() {
-    const REFUSED_STREAM: u32 = 7;
     const ENHANCE_YOUR_CALM: u32 = 11;
-    for way in 0..4 {
+    for way in 0..3 {
         let (server, arrived) = failing_first(move |frames, stream| match way {
             0 => frames.go_away(0, 0),
             1 => frames.go_away(0, ENHANCE_YOUR_CALM),
-            2 => frames.reset(stream, REFUSED_STREAM),
-            _ => {
-                frames.reset(stream, REFUSED_STREAM);
-                // The connection lives on, but is not used any more.
-                assert!(frames.request().is_none());
-            }
+            _ => frames.reset(stream, REFUSED_STREAM),
         });
         let gateway = prior_knowledge(server.address, "");
         assert_eq!(post(&gateway, "the body"), 200, "way {way}");
@@ -235,6 +229,56 @@ fn what_a_server_says_that_it_has_not_processed_is_sent_again() {
         let retries = metrics(&gateway, "flowgate_upstream_retries_total");
         assert_eq!(retries.values().sum::<f64>(), 1.0, "way {way}");
     }
+}
+
+#[test]
+fn a_request_that_a_server_refuses_is_sent_again_over_the_same_connection() {
+    let (server, arrived) = refusing(1);
+    let gateway = prior_knowledge(server.address, "");
+    assert_eq!(post(&gateway, "the body"), 200);
+    assert_eq!((arrived.load(Ordering::SeqCst), server.connections()), (2, 1));
+}
+
+#[test]
+fn a_server_that_refuses_every_request_gets_the_attempts_of_the_route() {
+    for (route, attempts) in [("", 4), (", retry: { attempts: 1 }", 1)] {
+        let (server, arrived) = refusing(usize::MAX);
+        let gateway = prior_knowledge(server.address, route);
+        assert_eq!(post(&gateway, "the body"), 502);
+        assert_eq!(arrived.load(Ordering::SeqCst), attempts);
+        gateway.wait_log("refused stream");
+        let failures = metrics(&gateway, "flowgate_upstream_failures_total");
+        assert_eq!(failures.values().sum::<f64>(), 1.0);
+    }
+}
+
+#[test]
+fn a_wait_for_room_on_the_connections_does_not_count_against_the_server() {
+    // SETTINGS_MAX_CONCURRENT_STREAMS: 1.
+    let server = scripted(&[0, 3, 0, 0, 0, 1], |_, mut frames| {
+        let (stream, _) = frames.request().expect("a request");
+        frames.head(stream);
+        while frames.read().is_some() {}
+    });
+    let url = format!("http://{}", server.address);
+    let text =
+        text(&url, ", protocol: h2", "").replace("connect_timeout: 5m", "connect_timeout: 3s");
+    let gateway = Gateway::start(&text);
+    let held: Vec<Client> = (0..100)
+        .map(|_| {
+            let mut client = Client::new(gateway.web());
+            client.send(head("GET", "/", &[]));
+            assert_eq!(client.read_head().expect("an answer").status, 200);
+            client
+        })
+        .collect();
+    assert_eq!(http::get(gateway.web(), "/").status, 502);
+    gateway.wait_log("carry as many requests as it allows");
+    for name in ["flowgate_upstream_failures_total", "flowgate_upstream_connect_failures_total"] {
+        assert_eq!(metrics(&gateway, name).values().sum::<f64>(), 0.0, "{name}");
+    }
+    assert_eq!(metrics(&gateway, "flowgate_upstream_server_healthy").values().sum::<f64>(), 1.0);
+    drop(held);
 }
 
 #[test]
@@ -401,7 +445,17 @@ fn an_upload_goes_on_while_its_client_reads_nothing_of_the_answer() {
 
 #[test]
 fn a_large_body_is_sent_again_and_a_server_that_is_back_soon_is_waited_for() {
-    let (server, arrived) = refusing(6);
+    let arrived = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&arrived);
+    let server = scripted(&[0, 4, 1, 0, 0, 0], move |_, mut frames| {
+        while let Some((stream, _)) = frames.request() {
+            if counter.fetch_add(1, Ordering::SeqCst) < 6 {
+                frames.go_away(0, 0);
+                return;
+            }
+            frames.answer(stream, b"ok");
+        }
+    });
     let gateway = prior_knowledge(server.address, "");
     assert_eq!(post(&gateway, &"x".repeat(300_000)), 200);
     assert_eq!(arrived.load(Ordering::SeqCst), 7);
@@ -419,7 +473,7 @@ fn a_body_of_several_mebibytes_is_sent_again() {
 fn a_body_is_kept_until_the_server_has_read_more_of_it_than_there_is_room_for() {
     const PING: u8 = 6;
     const BODY: usize = 12 << 20;
-    // The first connection refuses its request at the ping, and the second when it has read all.
+    // The first connection ends without its request at the ping, and the second when it has read all.
     let server = scripted(&[0, 4, 1, 0, 0, 0], |connection, mut frames| {
         let mut length = 0;
         let mut stream = 0;
@@ -434,7 +488,7 @@ fn a_body_is_kept_until_the_server_has_read_more_of_it_than_there_is_room_for() 
             }
         }
         if connection < 2 {
-            frames.reset(stream, REFUSED_STREAM);
+            frames.go_away(0, 0);
         } else {
             frames.answer(stream, b"ok");
         }
@@ -519,7 +573,7 @@ fn a_client_that_leaves_has_its_stream_reset() {
 }
 
 #[test]
-fn a_server_may_send_a_mebibyte_of_each_answer_at_once() {
+fn a_server_may_send_128_kib_of_each_answer_at_once() {
     let (seen, windows) = std::sync::mpsc::channel();
     let seen = std::sync::Mutex::new(seen);
     let server = scripted(&[], move |_, mut frames| {
@@ -533,7 +587,7 @@ fn a_server_may_send_a_mebibyte_of_each_answer_at_once() {
     });
     let gateway = prior_knowledge(server.address, "");
     assert_eq!(http::get(gateway.web(), "/").status, 200);
-    assert_eq!(windows.recv_timeout(PATIENCE).expect("a window"), (1_u32 << 20).to_be_bytes());
+    assert_eq!(windows.recv_timeout(PATIENCE).expect("a window"), (1_u32 << 17).to_be_bytes());
 }
 
 /// Runs a client of HTTP/2.

@@ -224,7 +224,7 @@ impl AdmittedRequest {
         }
         if self.extended.is_some() && response.status().is_success() {
             // The client would take it for the server's consent.
-            return self.reject_answer();
+            return self.reject_answer("it answered an upgrade with a success");
         }
         let fields = response.headers().set();
         let status = response.status();
@@ -278,7 +278,8 @@ impl AdmittedRequest {
 
     /// Answers in place of the upstream, whose answer the client may not receive.
     #[cold]
-    fn reject_answer(mut self) -> Response<ResponseBody> {
+    fn reject_answer(mut self, cause: &str) -> Response<ResponseBody> {
+        self.completion.note_bad_answer(cause);
         if let Some(lease) = self.completion.lease.take() {
             lease.on_failure();
         }
@@ -297,7 +298,7 @@ impl AdmittedRequest {
         let Some((token, server)) = server else {
             // The client may have sent bytes for the tunnel, which are no request.
             self.completion.closes = true;
-            return self.reject_answer();
+            return self.reject_answer("it switched to a protocol that was not asked for");
         };
         let headers = response.headers_mut();
         let fields = headers.set();

@@ -70,6 +70,16 @@ pub(crate) fn is_given_up(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<GivenUp>())
 }
 
+/// No connection of HTTP/2 had room for the request in time, and flowgate opens no more.
+#[derive(Debug, thiserror::Error)]
+#[error("the most connections that flowgate opens to it carry as many requests as it allows")]
+struct WithoutRoom;
+
+/// Returns whether flowgate had no connection for the request, which is not the server's fault.
+pub(crate) fn is_without_room(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<WithoutRoom>())
+}
+
 impl ConnectionNeeds {
     /// Whether a connection of HTTP/2 would do.
     fn may_share(self, upstream: &Upstream, server: &Server) -> bool {
@@ -231,10 +241,12 @@ impl Lease {
                     return self.begin(None, needs, left).await;
                 }
                 Shared::Open(opener) => return self.begin(Some(opener), needs, left).await,
-                Shared::Wait(wait) => {
-                    let is_opening = matches!(wait, Wait::Opening(_));
-                    let patience =
-                        (is_opening && needs.soon).then(|| server.health.patience()).flatten();
+                Shared::Wait(wait @ Wait::Room(_)) => {
+                    let waited = worker.clock.timeout(left, wait.over()).await;
+                    waited.unwrap_or_else(|_| Err(io::Error::other(WithoutRoom)))?;
+                }
+                Shared::Wait(wait @ Wait::Opening(_)) => {
+                    let patience = needs.soon.then(|| server.health.patience()).flatten();
                     wait_for(wait.over(), &worker, left, patience).await?;
                 }
             }

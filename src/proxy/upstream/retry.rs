@@ -29,6 +29,8 @@ pub(crate) enum AttemptFailure {
     /// The server has not processed it, as it says or as nothing was sent. It was fine before, if
     /// its connection `was_used`.
     Unprocessed { was_used: bool },
+    /// An HTTP/2 server has refused it, which may have too much to do.
+    Refused,
     /// The connection was closed before an answer began, after it had served before.
     Idle,
     /// A new connection was closed before an answer began.
@@ -125,6 +127,7 @@ impl<'p> Retries<'p> {
             AttemptFailure::Unprocessed { was_used } => was_used,
             AttemptFailure::Idle => self.is_repeatable,
             AttemptFailure::Connect
+            | AttemptFailure::Refused
             | AttemptFailure::Reset
             | AttemptFailure::Late
             | AttemptFailure::Status { .. } => false,
@@ -134,16 +137,16 @@ impl<'p> Retries<'p> {
     /// Whether the route wants such a request to be sent again.
     fn is_wanted(&self, failed: AttemptFailure, is_other_left: bool) -> bool {
         let Some(policy) = self.policy else {
-            return is_other_left
-                && match failed {
-                    AttemptFailure::Connect | AttemptFailure::Unprocessed { .. } => true,
-                    AttemptFailure::Idle | AttemptFailure::Reset => self.is_repeatable,
-                    AttemptFailure::Late | AttemptFailure::Status { .. } => false,
-                };
+            return match failed {
+                AttemptFailure::Refused => true,
+                AttemptFailure::Connect | AttemptFailure::Unprocessed { .. } => is_other_left,
+                AttemptFailure::Idle | AttemptFailure::Reset => is_other_left && self.is_repeatable,
+                AttemptFailure::Late | AttemptFailure::Status { .. } => false,
+            };
         };
         match failed {
             AttemptFailure::Connect => policy.connect,
-            AttemptFailure::Unprocessed { .. } => true,
+            AttemptFailure::Unprocessed { .. } | AttemptFailure::Refused => true,
             AttemptFailure::Idle | AttemptFailure::Reset => policy.reset && self.is_repeatable,
             AttemptFailure::Late => policy.timeout && self.is_repeatable,
             // One that says when to come again is not asked earlier.
@@ -161,7 +164,7 @@ impl AttemptFailure {
     pub(crate) const fn counted(self) -> Resent {
         match self {
             Self::Connect => Resent::Connect,
-            Self::Unprocessed { .. } => Resent::Unprocessed,
+            Self::Unprocessed { .. } | Self::Refused => Resent::Unprocessed,
             Self::Idle => Resent::Idle,
             Self::Reset => Resent::Reset,
             Self::Late => Resent::Timeout,
@@ -173,12 +176,12 @@ impl AttemptFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use AttemptFailure::{Connect, Idle, Late, Reset, Status, Unprocessed};
+    use AttemptFailure::{Connect, Idle, Late, Refused, Reset, Status, Unprocessed};
     use RetryTarget::{Any, Other, Same};
 
     const BUSY: AttemptFailure = Status { status: 503, says_when: false };
     const LATER: AttemptFailure = Status { status: 503, says_when: true };
-    const REFUSED: AttemptFailure = Unprocessed { was_used: true };
+    const ENDED: AttemptFailure = Unprocessed { was_used: true };
     const UNSENT: AttemptFailure = Unprocessed { was_used: false };
 
     fn policy() -> RetryPolicy {
@@ -214,7 +217,8 @@ mod tests {
         for (failed, is_repeatable, plain, wanted) in [
             (Connect, false, [other, None], [other, wait]),
             (UNSENT, false, [other, wait], [other, wait]),
-            (REFUSED, false, [same, same], [same, same]),
+            (ENDED, false, [same, same], [same, same]),
+            (Refused, false, [other, wait], [other, wait]),
             (Idle, false, [None, None], [None, None]),
             (Idle, true, [same, same], [same, same]),
             (Reset, false, [None, None], [None, None]),
@@ -251,10 +255,10 @@ mod tests {
         }
         assert_eq!(first(Some(&none), true, Idle, true), Some(Same));
         let once = RetryPolicy { attempts: 1, ..policy() };
-        for failed in [Connect, Reset, Late, BUSY] {
+        for failed in [Connect, Refused, Reset, Late, BUSY] {
             assert_eq!(first(Some(&once), true, failed, true), None, "{failed:?}");
         }
-        assert_eq!(first(Some(&once), false, REFUSED, true), Some(Same));
+        assert_eq!(first(Some(&once), false, ENDED, true), Some(Same));
     }
 
     #[test]
@@ -273,7 +277,7 @@ mod tests {
 
     #[test]
     fn another_server_is_asked_when_one_closes_connection_after_connection() {
-        for (failed, is_repeatable) in [(Idle, true), (REFUSED, false)] {
+        for (failed, is_repeatable) in [(Idle, true), (ENDED, false)] {
             let mut retries = Retries::new(None);
             retries.allow_repetition(is_repeatable);
             let mut next = |is_other_left| retries.next(failed, is_other_left, |_| true);
@@ -281,8 +285,14 @@ mod tests {
             assert_eq!(next(true), Some(Other), "{failed:?}");
             let rest = core::iter::from_fn(|| next(false)).collect::<Vec<_>>();
             let waits = [1, 2, 4, 8, 16].map(|factor| Any(WAIT * factor));
-            assert_eq!(rest, if failed == REFUSED { &waits[..] } else { &[] }, "{failed:?}");
+            assert_eq!(rest, if failed == ENDED { &waits[..] } else { &[] }, "{failed:?}");
         }
+        // A refusal is no ended connection: the attempts bound it.
+        let mut retries = Retries::new(None);
+        let mut left = [true, false, false, false].into_iter();
+        let next = || retries.next(Refused, left.next()?, |_| true);
+        let all: Vec<_> = core::iter::from_fn(next).collect();
+        assert_eq!(all, [Other, Any(WAIT), Any(WAIT * 2)]);
         // After a wait all servers are left again.
         let mut retries = Retries::new(None);
         let mut left = [true, false].into_iter().chain(core::iter::repeat(true));
@@ -298,8 +308,9 @@ mod tests {
         for (failed, is_free) in [
             (Connect, true),
             (UNSENT, true),
-            (REFUSED, true),
+            (ENDED, true),
             (Idle, true),
+            (Refused, false),
             (Reset, false),
             (Late, false),
             (BUSY, false),

@@ -104,6 +104,8 @@ fn builder(activity: &Arc<Activity>, options: &ConnectionOptions) -> http2::Buil
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        // A proxy in front may cancel all of its users' requests at once.
+        .max_pending_accept_reset_streams(STREAMS_MAX as usize)
         .max_send_buf_size(STREAM_SEND_BUFFER)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

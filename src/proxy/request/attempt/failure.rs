@@ -14,7 +14,7 @@ use crate::proxy::{
         cause::cause,
         error::{NoResponseReason, Unanswered},
         health,
-        lease::{Lease, is_given_up},
+        lease::{Lease, is_given_up, is_without_room},
         retry::{AttemptFailure, RetryTarget},
     },
 };
@@ -95,12 +95,22 @@ impl UpstreamRequest<'_> {
         let server = lease.server();
         if let (Some(body), Some(request)) = (unanswered.unprocessed, request) {
             *request.body_mut() = body;
-            let failed =
-                AttemptFailure::Unprocessed { was_used: lease.reused || lease.is_shared() };
-            return self.next(failed, server, is_other_left).ok_or(Failure::Unreachable);
+            let failed = match unanswered.why {
+                NoResponseReason::Refused(_) => AttemptFailure::Refused,
+                _ => AttemptFailure::Unprocessed { was_used: lease.reused || lease.is_shared() },
+            };
+            let next = self.next(failed, server, is_other_left);
+            // Connections end often, and are replaced without a line in the log.
+            if next != Some(RetryTarget::Same) {
+                self.note_failure(server, None, &unanswered.why.to_string());
+            }
+            if next.is_none() {
+                server.meter.failures.fetch_add(1, Relaxed);
+            }
+            return next.ok_or(Failure::Broken);
         }
         let error = match unanswered.why {
-            NoResponseReason::Broken(error) => error,
+            NoResponseReason::Broken(error) | NoResponseReason::Refused(error) => error,
             NoResponseReason::TooLarge => {
                 lease.on_failure();
                 return Err(self.head_too_large(server));
@@ -212,7 +222,8 @@ impl UpstreamRequest<'_> {
         let is_over = now >= self.deadline;
         let timeout = if is_over { Timeout::Request } else { Timeout::Connect };
         self.timeout = (is_late || is_over).then_some(timeout);
-        let is_servers = !is_over && !health::is_own_shortage(error) && !is_given_up(error);
+        let is_own = health::is_own_shortage(error) || is_given_up(error) || is_without_room(error);
+        let is_servers = !is_over && !is_own;
         let cause = if is_late {
             format!("no connection within {}", timeout.setting())
         } else if is_given_up(error) {

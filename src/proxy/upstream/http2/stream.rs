@@ -11,7 +11,10 @@ use crate::proxy::{
 };
 use crate::{
     config::{AnswerLimits, Server},
-    http1::{BodyLength, FieldKind, LengthField, framing::for_request},
+    http1::{
+        BodyLength, FieldKind, LengthField, RequestKind,
+        framing::{for_request, has_body},
+    },
     traces::TRACEPARENT,
 };
 use bytes::Bytes;
@@ -55,6 +58,8 @@ pub(crate) struct Stream {
     answer: Option<RecvStream>,
     /// How much of it is to come, if the server said.
     left: Option<u64>,
+    /// The kind of the request, which decides whether its answer has a body.
+    request: RequestKind,
 }
 
 impl Stream {
@@ -77,6 +82,7 @@ impl Stream {
             interim: Vec::new(),
             answer: None,
             left: None,
+            request: RequestKind::Other,
         })
     }
 
@@ -95,6 +101,7 @@ impl Stream {
             return Err(Unanswered { why: NoResponseReason::Unsendable, unprocessed: None });
         };
         self.written = self.connection.written();
+        self.request = RequestKind::of(request.method().as_str().as_bytes());
         // There is room: since the pool looked, no other task has run.
         match self.connection.sender().send_request(head, body.is_end_stream()) {
             Ok((response, stream)) => {
@@ -155,8 +162,10 @@ impl Stream {
             }
         }
         let is_fit = fits(response.headers(), self.connection.settings().limits);
-        self.left = declared_length(response.headers());
-        let response = response.map(|answer| self.answer = Some(answer));
+        // Some applications send a body where HTTP has none; it is dropped, which resets the stream.
+        let has_body = has_body(response.status(), self.request);
+        self.left = declared_length(response.headers()).filter(|_| has_body);
+        let response = response.map(|answer| self.answer = Some(answer).filter(|_| has_body));
         let too_large = Unanswered { why: NoResponseReason::TooLarge, unprocessed: None };
         Poll::Ready(if is_fit { Ok(response.into()) } else { Err(too_large) })
     }
@@ -232,17 +241,24 @@ impl Stream {
     #[cold]
     fn failed(&mut self, error: h2::Error) -> Unanswered {
         let is_refused = is_refused(&error);
-        if is_refused {
+        let is_unprocessed = is_refused || is_above_last(&error);
+        if is_unprocessed && !is_refused {
             self.connection.retire();
         }
         // A server that ends a connection may do so before the request is written.
         let is_unsent = error.is_io() && self.connection.written() == self.written;
         let unprocessed = match self.sending.take() {
-            _ if !is_refused && !is_unsent => None,
+            _ if !is_unprocessed && !is_unsent => None,
             None => Some(RequestBody::Empty),
             Some(sending) => sending.take_back(),
         };
-        Unanswered { why: NoResponseReason::Broken(error.into()), unprocessed }
+        let error = error.into();
+        let why = if is_refused {
+            NoResponseReason::Refused(error)
+        } else {
+            NoResponseReason::Broken(error)
+        };
+        Unanswered { why, unprocessed }
     }
 
     /// Ends the answer's body. If all that was declared is there, the server may have ended its
@@ -334,12 +350,15 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Whether the server says that it has not processed the request (RFC 9113, 8.7): it has refused the
-/// stream, or ended the connection before it. h2 reports the latter only of streams above the last
-/// one that the server named.
+/// Whether the server has refused the stream: it has not processed the request (RFC 9113, 8.7).
 fn is_refused(error: &h2::Error) -> bool {
-    let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
-    error.is_remote() && (error.is_go_away() || is_refused)
+    error.is_remote() && error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
+}
+
+/// Whether the server has ended the connection and not processed the request. h2 reports the end
+/// only of streams above the last one that the server named.
+fn is_above_last(error: &h2::Error) -> bool {
+    error.is_remote() && error.is_go_away()
 }
 
 #[cfg(test)]
@@ -449,6 +468,19 @@ mod tests {
         let last = others.last_mut().expect("a stream");
         let answer = poll_fn(|context| last.poll_answer(context)).await;
         assert_eq!(answer.map_err(|_| ()).expect("a response").status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn a_body_where_http_has_none_is_dropped() {
+        const STATUS_204: &[u8] = &[0x89];
+        let (mut stream, mut far) = begun(0, &frame(4, 0, 0, &[])).await;
+        assert!(far.read(&mut [0; 1024]).await.expect("no error") > 0);
+        far.write_all(&frame(1, 4, 1, STATUS_204)).await.expect("no error");
+        far.write_all(&frame(0, 1, 1, b"body")).await.expect("no error");
+        let answer = poll_fn(|context| stream.poll_answer(context)).await;
+        assert_eq!(answer.map_err(|_| ()).expect("a response").status(), StatusCode::NO_CONTENT);
+        assert!(stream.is_end());
+        assert_eq!(stream.size_hint().exact(), Some(0));
     }
 
     const MIB: usize = 1024 * 1024;

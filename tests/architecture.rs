@@ -390,7 +390,7 @@ fn what_is_allowed_is_not_found() {
         ("src/config/live/watch.rs", "use notify::Watcher; use tokio::sync::mpsc;"),
         ("src/config/live/current.rs", "use arc_swap::ArcSwap; use crate::flow::Gate;"),
         ("src/config/plan/certificate.rs", "use rustls::sign::CertifiedKey; use webpki::X;"),
-        ("src/config/spec/values.rs", "static WORDS: &[&str] = &[\"a\"];"),
+        ("src/config/spec/values/mod.rs", "static WORDS: &[&str] = &[\"a\"];"),
         (
             "src/clock/mod.rs",
             "fn f() { tokio::time::Instant::now(); tokio::time::sleep_until(t); }",

@@ -1,0 +1,97 @@
+//! The leaves of the file: text to a duration, a size, a rate, an address, a name.
+//!
+//! Each reader takes the text as written and answers with the value or with what is wrong and what
+//! to write instead.
+
+mod address;
+mod http;
+mod number;
+mod rate;
+#[cfg(test)]
+mod tests;
+
+pub use address::Resolve;
+pub(in crate::config) use address::{Endpoint, address, dns_server, network, resolve, url};
+pub(in crate::config) use http::{
+    RetryOn, answer_status, authority, check_path, editable, header_name, header_value, location,
+    method, redirect_status, retry_on, status, statuses, upgrade,
+};
+pub(in crate::config) use number::{
+    byte_rate, duration, duration_within, integer, integer_within, percent, ratio, size_within,
+};
+pub(in crate::config) use rate::{Limit, limit, rate_of, zone};
+
+use crate::config::diagnostics::quoted;
+use std::{fmt, sync::Arc};
+
+/// Why a text is not the value that its key wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct InvalidValue {
+    pub message: String,
+    pub help: String,
+}
+
+/// The message, and on a second line what to write.
+impl fmt::Display for InvalidValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.message, self.help)
+    }
+}
+
+/// Why a text is not the value that its key wants, or beyond a bound of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) enum Wrong {
+    Text(InvalidValue),
+    /// As in "`workers` cannot be 0" and "write a number from 1 to 1024".
+    Bound {
+        found: String,
+        wanted: String,
+    },
+}
+
+impl From<InvalidValue> for Wrong {
+    fn from(invalid: InvalidValue) -> Self {
+        Self::Text(invalid)
+    }
+}
+
+/// Returns what is wrong with a text and what to write.
+pub(in crate::config) fn invalid<T>(
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Result<T, InvalidValue> {
+    Err(InvalidValue { message: message.into(), help: help.into() })
+}
+
+/// Returns that `text` is or has what it may not, and what to write.
+fn not<T>(text: &str, what: &str, help: impl Into<String>) -> Result<T, InvalidValue> {
+    invalid(format!("{} {what}", quoted(text)), help)
+}
+
+/// The longest name of a listener, an upstream, a route or a rule.
+const MAX_NAME: usize = 64;
+
+/// Reads the name of a listener, an upstream, a route or a rule. Names go into logs, metric labels
+/// and the `RateLimit` fields as they are.
+pub(in crate::config) fn name(text: &str) -> Result<Arc<str>, InvalidValue> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+    if text.is_empty() {
+        return invalid("the name is empty", "write a word, as in `checkout`");
+    }
+    if text.len() > MAX_NAME {
+        let message = format!("the name is {} bytes long", text.len());
+        return invalid(message, format!("write at most {MAX_NAME}"));
+    }
+    match text.chars().find(|c| !fits(*c)) {
+        None => Ok(text.into()),
+        Some(odd) => invalid(
+            format!("a name cannot hold {}", quoted(&odd.to_string())),
+            "write letters, digits and any of `- _ . / :`",
+        ),
+    }
+}
+
+/// Reports whether it is a word for on or off, which other gateways take where flowgate takes a name.
+pub(in crate::config) fn is_switch(word: &str) -> bool {
+    matches!(word, "true" | "false" | "yes" | "no" | "on" | "off" | "none")
+}

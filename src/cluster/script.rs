@@ -75,6 +75,7 @@ impl Scripts {
             ),
             release: Lua::new("release of leases", include_str!("leases/release.lua")),
             renew: Lua::new("renewal of leases", include_str!("leases/renew.lua")),
+            // The word of the log for a registration.
             hello: Lua::new("greeting", include_str!("hello.lua")),
         }
     }

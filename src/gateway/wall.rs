@@ -19,7 +19,7 @@ pub(super) struct Followers {
 }
 
 /// Applies every step that `watch` finds to `followers`, whose rules may go by the wall clock. While
-/// `upgrading` is true, a step waits: the rules are being exported.
+/// `upgrading` is true, the rules wait for a step: they are being exported.
 pub(super) async fn follow<R: FnMut() -> Reading>(
     mut watch: WallWatch<R>,
     mut upgrading: Receiver<bool>,
@@ -27,9 +27,10 @@ pub(super) async fn follow<R: FnMut() -> Reading>(
 ) {
     loop {
         let step = watch.stepped().await;
+        followers.apply(step);
         // Without a sender the gateway ends, and exports nothing.
         drop(upgrading.wait_for(|is_upgrading| !is_upgrading).await);
-        followers.apply(step);
+        followers.apply_to_rules(step);
         catch_up(followers.live.load_full()).await;
     }
 }
@@ -37,14 +38,17 @@ pub(super) async fn follow<R: FnMut() -> Reading>(
 impl Followers {
     fn apply(&self, step: Step) {
         self.clock.set_wall(step.wall);
-        self.live.set_wall(step.wall, self.clock.now());
-        self.previews.set_wall(step.wall, self.clock.now());
         self.counters.clock_steps.fetch_add(1, Relaxed);
         tracing::warn!(
             by = %step.words(),
             "the wall clock was set, or the machine slept: windows of the clock and the calendar \
              follow, other limits are not disturbed"
         );
+    }
+
+    fn apply_to_rules(&self, step: Step) {
+        self.live.set_wall(step.wall, self.clock.now());
+        self.previews.set_wall(step.wall, self.clock.now());
     }
 }
 
@@ -138,7 +142,7 @@ mod tests {
         upgrading.send_replace(true);
         offset.store(3 * DAY - noon, Relaxed);
         clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
-        assert_eq!((passed(&live, &clock), steps()), (vec![0, 0, 0, 0], 2));
+        assert_eq!((passed(&live, &clock), steps()), (vec![0, 0, 0, 0], 3));
         upgrading.send_replace(false);
         clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
         assert_eq!((passed(&live, &clock), steps()), (vec![2, 3, 0, 1], 3));

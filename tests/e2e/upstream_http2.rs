@@ -232,7 +232,7 @@ fn what_a_server_says_that_it_has_not_processed_is_sent_again() {
 }
 
 #[test]
-fn a_request_that_a_server_refuses_is_sent_again_over_the_same_connection() {
+fn a_request_that_a_server_rejects_is_sent_again_over_the_same_connection() {
     let (server, arrived) = refusing(1);
     let gateway = prior_knowledge(server.address, "");
     assert_eq!(post(&gateway, "the body"), 200);
@@ -240,15 +240,15 @@ fn a_request_that_a_server_refuses_is_sent_again_over_the_same_connection() {
 }
 
 #[test]
-fn a_server_that_refuses_every_request_gets_the_attempts_of_the_route() {
-    for (route, attempts) in [("", 4), (", retry: { attempts: 1 }", 1)] {
+fn a_server_that_rejects_every_request_gets_the_attempts_of_the_route() {
+    for (route, attempts) in [("", 4_u32), (", retry: { attempts: 1 }", 1)] {
         let (server, arrived) = refusing(usize::MAX);
         let gateway = prior_knowledge(server.address, route);
         assert_eq!(post(&gateway, "the body"), 502);
-        assert_eq!(arrived.load(Ordering::SeqCst), attempts);
+        assert_eq!(arrived.load(Ordering::SeqCst), attempts as usize);
         gateway.wait_log("refused stream");
         let failures = metrics(&gateway, "flowgate_upstream_failures_total");
-        assert_eq!(failures.values().sum::<f64>(), 1.0);
+        assert_eq!(failures.values().sum::<f64>(), f64::from(attempts));
     }
 }
 
@@ -573,7 +573,7 @@ fn a_client_that_leaves_has_its_stream_reset() {
 }
 
 #[test]
-fn a_server_may_send_128_kib_of_each_answer_at_once() {
+fn a_server_may_send_256_kib_of_each_answer_at_once() {
     let (seen, windows) = std::sync::mpsc::channel();
     let seen = std::sync::Mutex::new(seen);
     let server = scripted(&[], move |_, mut frames| {
@@ -587,7 +587,7 @@ fn a_server_may_send_128_kib_of_each_answer_at_once() {
     });
     let gateway = prior_knowledge(server.address, "");
     assert_eq!(http::get(gateway.web(), "/").status, 200);
-    assert_eq!(windows.recv_timeout(PATIENCE).expect("a window"), (1_u32 << 17).to_be_bytes());
+    assert_eq!(windows.recv_timeout(PATIENCE).expect("a window"), (1_u32 << 18).to_be_bytes());
 }
 
 /// Runs a client of HTTP/2.

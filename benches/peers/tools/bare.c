@@ -77,10 +77,15 @@ int main(int argc, char **argv) {
             if (got < 0 && errno == EAGAIN)
                 continue;
             if (got <= 0) {
-                if (upstream)
-                    close(other[fd]);
+                // The other one reads its end then, and is closed by itself.
+                if (upstream && other[fd] >= 0) {
+                    shutdown(other[fd], SHUT_RDWR);
+                    other[other[fd]] = -1;
+                }
                 close(fd);
-            } else if (upstream)
+            } else if (upstream && other[fd] < 0)
+                continue;
+            else if (upstream)
                 send(other[fd], bytes, got, MSG_NOSIGNAL);
             else
                 send(fd, answer, sizeof answer - 1, MSG_NOSIGNAL);

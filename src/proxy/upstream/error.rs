@@ -88,8 +88,8 @@ pub(crate) struct Unanswered {
 /// Why there is no answer.
 pub(crate) enum NoResponseReason {
     Broken(UpstreamError),
-    /// The server has refused the request, and can take others over the same connection.
-    Refused(UpstreamError),
+    /// The server has rejected the request, and can take others over the same connection.
+    Rejected(UpstreamError),
     /// The header of the answer is larger than the upstream's limits allow.
     TooLarge,
     /// The request has no form in HTTP/2.
@@ -99,7 +99,7 @@ pub(crate) enum NoResponseReason {
 impl fmt::Display for NoResponseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Broken(error) | Self::Refused(error) => f.write_str(&cause(error)),
+            Self::Broken(error) | Self::Rejected(error) => f.write_str(&cause(error)),
             Self::TooLarge => f.write_str("the header of the answer is too large"),
             Self::Unsendable => f.write_str("the request has no form in HTTP/2"),
         }

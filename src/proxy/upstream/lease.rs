@@ -223,7 +223,8 @@ impl Lease {
     /// speak it.
     async fn share(&mut self, needs: ConnectionNeeds, limit: Duration) -> io::Result<()> {
         let worker = Arc::clone(&self.worker);
-        let deadline = self.since + limit;
+        let room_by = self.since + limit;
+        let mut deadline = room_by;
         loop {
             let upstream = &self.upstream;
             let server = &self.server;
@@ -242,8 +243,11 @@ impl Lease {
                 }
                 Shared::Open(opener) => return self.begin(Some(opener), needs, left).await,
                 Shared::Wait(wait @ Wait::Room(_)) => {
+                    let left = room_by.since(worker.clock.now());
                     let waited = worker.clock.timeout(left, wait.over()).await;
                     waited.unwrap_or_else(|_| Err(io::Error::other(WithoutRoom)))?;
+                    // The server has as long as ever, if a connection must be opened now.
+                    deadline = needs.deadline.min(worker.clock.now() + limit);
                 }
                 Shared::Wait(wait @ Wait::Opening(_)) => {
                     let patience = needs.soon.then(|| server.health.patience()).flatten();

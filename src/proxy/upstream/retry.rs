@@ -29,8 +29,8 @@ pub(crate) enum AttemptFailure {
     /// The server has not processed it, as it says or as nothing was sent. It was fine before, if
     /// its connection `was_used`.
     Unprocessed { was_used: bool },
-    /// An HTTP/2 server has refused it, which may have too much to do.
-    Refused,
+    /// An HTTP/2 server has rejected it, which may have too much to do.
+    Rejected,
     /// The connection was closed before an answer began, after it had served before.
     Idle,
     /// A new connection was closed before an answer began.
@@ -102,7 +102,10 @@ impl<'p> Retries<'p> {
         }
         let is_free = matches!(
             failed,
-            AttemptFailure::Connect | AttemptFailure::Unprocessed { .. } | AttemptFailure::Idle
+            AttemptFailure::Connect
+                | AttemptFailure::Unprocessed { .. }
+                | AttemptFailure::Rejected
+                | AttemptFailure::Idle
         );
         if !is_free && !self.policy.is_none_or(|policy| budget(policy.budget_percent)) {
             return None;
@@ -127,7 +130,7 @@ impl<'p> Retries<'p> {
             AttemptFailure::Unprocessed { was_used } => was_used,
             AttemptFailure::Idle => self.is_repeatable,
             AttemptFailure::Connect
-            | AttemptFailure::Refused
+            | AttemptFailure::Rejected
             | AttemptFailure::Reset
             | AttemptFailure::Late
             | AttemptFailure::Status { .. } => false,
@@ -138,7 +141,7 @@ impl<'p> Retries<'p> {
     fn is_wanted(&self, failed: AttemptFailure, is_other_left: bool) -> bool {
         let Some(policy) = self.policy else {
             return match failed {
-                AttemptFailure::Refused => true,
+                AttemptFailure::Rejected => true,
                 AttemptFailure::Connect | AttemptFailure::Unprocessed { .. } => is_other_left,
                 AttemptFailure::Idle | AttemptFailure::Reset => is_other_left && self.is_repeatable,
                 AttemptFailure::Late | AttemptFailure::Status { .. } => false,
@@ -146,7 +149,7 @@ impl<'p> Retries<'p> {
         };
         match failed {
             AttemptFailure::Connect => policy.connect,
-            AttemptFailure::Unprocessed { .. } | AttemptFailure::Refused => true,
+            AttemptFailure::Unprocessed { .. } | AttemptFailure::Rejected => true,
             AttemptFailure::Idle | AttemptFailure::Reset => policy.reset && self.is_repeatable,
             AttemptFailure::Late => policy.timeout && self.is_repeatable,
             // One that says when to come again is not asked earlier.
@@ -164,7 +167,7 @@ impl AttemptFailure {
     pub(crate) const fn counted(self) -> Resent {
         match self {
             Self::Connect => Resent::Connect,
-            Self::Unprocessed { .. } | Self::Refused => Resent::Unprocessed,
+            Self::Unprocessed { .. } | Self::Rejected => Resent::Unprocessed,
             Self::Idle => Resent::Idle,
             Self::Reset => Resent::Reset,
             Self::Late => Resent::Timeout,
@@ -176,7 +179,7 @@ impl AttemptFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use AttemptFailure::{Connect, Idle, Late, Refused, Reset, Status, Unprocessed};
+    use AttemptFailure::{Connect, Idle, Late, Rejected, Reset, Status, Unprocessed};
     use RetryTarget::{Any, Other, Same};
 
     const BUSY: AttemptFailure = Status { status: 503, says_when: false };
@@ -218,7 +221,7 @@ mod tests {
             (Connect, false, [other, None], [other, wait]),
             (UNSENT, false, [other, wait], [other, wait]),
             (ENDED, false, [same, same], [same, same]),
-            (Refused, false, [other, wait], [other, wait]),
+            (Rejected, false, [other, wait], [other, wait]),
             (Idle, false, [None, None], [None, None]),
             (Idle, true, [same, same], [same, same]),
             (Reset, false, [None, None], [None, None]),
@@ -255,7 +258,7 @@ mod tests {
         }
         assert_eq!(first(Some(&none), true, Idle, true), Some(Same));
         let once = RetryPolicy { attempts: 1, ..policy() };
-        for failed in [Connect, Refused, Reset, Late, BUSY] {
+        for failed in [Connect, Rejected, Reset, Late, BUSY] {
             assert_eq!(first(Some(&once), true, failed, true), None, "{failed:?}");
         }
         assert_eq!(first(Some(&once), false, ENDED, true), Some(Same));
@@ -287,10 +290,10 @@ mod tests {
             let waits = [1, 2, 4, 8, 16].map(|factor| Any(WAIT * factor));
             assert_eq!(rest, if failed == ENDED { &waits[..] } else { &[] }, "{failed:?}");
         }
-        // A refusal is no ended connection: the attempts bound it.
+        // A rejection is no ended connection: the attempts bound it.
         let mut retries = Retries::new(None);
         let mut left = [true, false, false, false].into_iter();
-        let next = || retries.next(Refused, left.next()?, |_| true);
+        let next = || retries.next(Rejected, left.next()?, |_| true);
         let all: Vec<_> = core::iter::from_fn(next).collect();
         assert_eq!(all, [Other, Any(WAIT), Any(WAIT * 2)]);
         // After a wait all servers are left again.
@@ -310,7 +313,7 @@ mod tests {
             (UNSENT, true),
             (ENDED, true),
             (Idle, true),
-            (Refused, false),
+            (Rejected, true),
             (Reset, false),
             (Late, false),
             (BUSY, false),

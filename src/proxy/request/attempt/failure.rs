@@ -96,21 +96,25 @@ impl UpstreamRequest<'_> {
         if let (Some(body), Some(request)) = (unanswered.unprocessed, request) {
             *request.body_mut() = body;
             let failed = match unanswered.why {
-                NoResponseReason::Refused(_) => AttemptFailure::Refused,
-                _ => AttemptFailure::Unprocessed { was_used: lease.reused || lease.is_shared() },
+                NoResponseReason::Rejected(_) => AttemptFailure::Rejected,
+                NoResponseReason::Broken(_)
+                | NoResponseReason::TooLarge
+                | NoResponseReason::Unsendable => {
+                    AttemptFailure::Unprocessed { was_used: lease.reused || lease.is_shared() }
+                }
             };
             let next = self.next(failed, server, is_other_left);
             // Connections end often, and are replaced without a line in the log.
             if next != Some(RetryTarget::Same) {
                 self.note_failure(server, None, &unanswered.why.to_string());
             }
-            if next.is_none() {
+            if failed == AttemptFailure::Rejected || next.is_none() {
                 server.meter.failures.fetch_add(1, Relaxed);
             }
             return next.ok_or(Failure::Broken);
         }
         let error = match unanswered.why {
-            NoResponseReason::Broken(error) | NoResponseReason::Refused(error) => error,
+            NoResponseReason::Broken(error) | NoResponseReason::Rejected(error) => error,
             NoResponseReason::TooLarge => {
                 lease.on_failure();
                 return Err(self.head_too_large(server));

@@ -23,7 +23,7 @@ use std::{io, sync::Arc};
 pub(crate) const STREAMS_MAX: usize = 100;
 
 /// What a server may send of one response before its client takes it, in bytes.
-pub(super) const STREAM_WINDOW: u32 = 128 * 1024;
+pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
 
 /// The same of all responses: room for each, so that a client that takes nothing keeps no other
 /// one waiting.
@@ -31,7 +31,7 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
 
 /// By how much the memory of small DATA frames that no client has taken may exceed their data, in
 /// bytes. h2 counts 256 bytes for a smaller frame, and ends the connection of all requests beyond
-/// this: enough for [`STREAMS_MAX`] clients that take nothing, if frames have 24 bytes or more.
+/// this: enough for [`STREAMS_MAX`] clients that take nothing, if frames have 42 bytes or more.
 const SMALL_FRAMES_BUDGET: usize = 128 * 1024 * 1024;
 
 /// What may wait of one request's body for the server to take it, in bytes.
@@ -126,6 +126,11 @@ impl Connection {
     /// Returns how many requests the server allows at once.
     pub(crate) fn streams_max(&self) -> usize {
         self.sender.current_max_send_streams().min(STREAMS_MAX)
+    }
+
+    /// Whether it carries more requests than the server allows, as it may before the server says so.
+    pub(super) fn is_overloaded(&self) -> bool {
+        self.streams.load(Relaxed) > self.streams_max()
     }
 
     /// Whether another request can begin now.

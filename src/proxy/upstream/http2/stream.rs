@@ -253,8 +253,8 @@ impl Stream {
             Some(sending) => sending.take_back(),
         };
         let error = error.into();
-        let why = if is_refused {
-            NoResponseReason::Refused(error)
+        let why = if is_refused && !self.connection.is_overloaded() {
+            NoResponseReason::Rejected(error)
         } else {
             NoResponseReason::Broken(error)
         };

@@ -413,7 +413,7 @@ fn an_upload_goes_on_while_its_client_reads_nothing_of_the_answer() {
     // SETTINGS_INITIAL_WINDOW_SIZE is 16 MiB.
     let server = scripted(&[0, 4, 1, 0, 0, 0], move |_, mut frames| {
         let stream = frames.read_kind(HEADERS).expect("a request").stream;
-        // It agrees to the gateway's window, of 1 MiB.
+        // It agrees to the gateway's window, of 256 KiB.
         frames.write(SETTINGS, ACK, 0, &[]);
         frames.head(stream);
         for _ in 0..10 {

@@ -6,6 +6,8 @@
 
 #[path = "architecture/circles.rs"]
 mod circles;
+#[path = "architecture/lints.rs"]
+mod lints;
 #[path = "architecture/source.rs"]
 mod source;
 

@@ -170,7 +170,7 @@ fn a_grant_in_the_store_admits_what_it_is_and_leaves_no_trace() {
     let recorded = RecordedCalls::new();
     let mut store = server.connection();
     recorded.load().exec(&mut store).expect("the scripts are in order");
-    let rate = Rate::new(4, Duration::from_secs(3_600)).expect("a rate");
+    let rate = Rate::new(4, Duration::from_hours(1)).expect("a rate");
     let align = fixed_window::Align::Clock;
     for (at, algorithm) in [
         Algorithm::TokenBucket(token_bucket::Config { rate, burst: 4 }),

@@ -239,7 +239,10 @@ impl AdminClient {
         Err(match status {
             StatusCode::UNAUTHORIZED if self.token.is_none() => ClientError::NoToken {
                 endpoint,
-                problem: self.token_problem.iter().map(|why| format!(" ({why})")).collect(),
+                problem: self
+                    .token_problem
+                    .as_ref()
+                    .map_or_else(String::new, |why| format!(" ({why})")),
             },
             StatusCode::UNAUTHORIZED => ClientError::WrongToken(endpoint),
             // Pages may answer 404 too, for a rule that is not there.

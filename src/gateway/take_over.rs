@@ -20,7 +20,7 @@ impl Gateway {
                 self.successor.begin(job);
             }
             Err(error) => {
-                tracing::error!(%error, "cannot upgrade, this process continues to serve")
+                tracing::error!(%error, "cannot upgrade, this process continues to serve");
             }
         }
     }

@@ -80,6 +80,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    #[expect(clippy::too_many_lines, reason = "one timeline")]
     async fn a_daily_limit_is_new_two_days_later_and_a_bucket_knows_nothing_of_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.yaml");

@@ -515,7 +515,7 @@ mod tests {
         let health = ServerHealth::default();
         let failed = |failure, out| {
             let failed = || health.failed(at(0), failure, &EJECTION, || out);
-            (0..3).filter_map(|_| failed()).next()
+            (0..3).find_map(|_| failed())
         };
         assert_eq!(failed(ServerFailure::Response, (1, 2)), None);
         assert_eq!(failed(ServerFailure::Response, (0, 1)), None);

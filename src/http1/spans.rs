@@ -89,7 +89,9 @@ impl FieldSpan {
         lines.extend_from_slice(text);
         lines.extend_from_slice(b": ");
         let value = lines.len();
-        parts.iter().for_each(|part| lines.extend_from_slice(part));
+        for part in parts {
+            lines.extend_from_slice(part);
+        }
         let is_valid = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~' | 0x80..);
         debug_assert!(lines[value..].iter().all(is_valid), "no field has such a value");
         let value_length = to_u32(lines.len() - value);

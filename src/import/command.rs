@@ -147,6 +147,17 @@ fn http(tree: &Tree, report: &mut ImportReport) -> Directive {
     Directive { id: usize::MAX, file: 0, line: 1, name: "http".into(), args: Vec::new(), block }
 }
 
+/// Returns the maps of values.
+fn maps<'a>(http: &'a Directive, report: &mut ImportReport) -> Vec<&'a Directive> {
+    let inner = http.inner().iter();
+    let maps: Vec<_> = inner.filter(|one| one.name == "map" || one.name == "geo").collect();
+    // flowgate writes `Connection` itself.
+    for map in maps.iter().filter(|map| map.args == ["$http_upgrade", "$connection_upgrade"]) {
+        report.take_all(map);
+    }
+    maps
+}
+
 fn converted(
     tree: &Tree,
     http: &Directive,
@@ -154,15 +165,7 @@ fn converted(
     report: &mut ImportReport,
 ) -> ConvertedConfig {
     let servers: Vec<_> = http.all("server").collect();
-    let maps: Vec<_> = http
-        .inner()
-        .iter()
-        .filter(|directive| directive.name == "map" || directive.name == "geo")
-        .collect();
-    // flowgate writes `Connection` itself.
-    for map in maps.iter().filter(|map| map.args == ["$http_upgrade", "$connection_upgrade"]) {
-        report.take_all(map);
-    }
+    let maps = maps(http, report);
     let zones = Zones::read(http, &maps, report);
     let upstreams = Upstreams::read(http);
     let mut listeners = listeners::read(&servers, report);

@@ -163,7 +163,7 @@ impl<'a> Level<'a> {
         }
         let is_taken = self.first.iter().any(|other| match other {
             Kind::Prefix(other, _) => path.starts_with(other),
-            other => *other == kind,
+            other @ (Kind::Exact(_) | Kind::Regex(..)) => *other == kind,
         });
         is_taken.then_some("another location than the surrounding one matches its paths")
     }

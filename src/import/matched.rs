@@ -46,7 +46,7 @@ impl<'a> Locations<'a, '_> {
         let Kind::Regex(text, ignores_case) = location.kind else { return None };
         match path_regex(text, ignores_case) {
             Ok(regex) => Some(Matched::new(location, "path_regex", json!(regex))),
-            Err(why) => self.closed(location, at_least(text, ignores_case), &why, report),
+            Err(why) => self.closed(location, &at_least(text, ignores_case), &why, report),
         }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Locations<'a, '_> {
                 report.take_all(location.block);
                 None
             }
-            Err(why) => self.closed(location, begins_with(&encoded(path)), &why, report),
+            Err(why) => self.closed(location, &begins_with(&encoded(path)), &why, report),
         }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Locations<'a, '_> {
     pub(super) fn closed(
         self,
         location: &Location<'a>,
-        regex: String,
+        regex: &str,
         why: &str,
         report: &mut ImportReport,
     ) -> Option<Matched<'a>> {

@@ -79,7 +79,7 @@ fn with_paths<'a>(
         all.extend(match late {
             Some(other) => {
                 let why = format!("its route would also take paths of `{}`", other.block.words());
-                server.closed(location, begins_with(&encoded(path)), &why, report)
+                server.closed(location, &begins_with(&encoded(path)), &why, report)
             }
             None => server.within(location, path, report),
         });

@@ -265,11 +265,11 @@ mod tests {
         rejections.recorder().push(records[0].clone());
         let names = KeyNames::default();
         names.keep(0, "alice");
-        let shown = |names| rejections.list(&Filter::default(), names).to_string();
+        let list = |names| rejections.list(&Filter::default(), names).to_string();
         let fingerprint = format!("  key fp:{:032x}", 0);
-        assert!(shown(None).contains(&fingerprint) && !shown(None).contains("192.0.2.7"));
-        let named = shown(Some(&names));
-        assert!(named.contains("  client 192.0.2.7  key alice\n"), "{named}");
+        assert!(list(None).contains(&fingerprint) && !list(None).contains("192.0.2.7"));
+        let with_names = list(Some(&names));
+        assert!(with_names.contains("  client 192.0.2.7  key alice\n"), "{with_names}");
     }
 
     #[test]

@@ -209,12 +209,8 @@ fn replay(
         absent_keys.note(&run.engine, &arrival, &here);
         let there = other.as_mut().map(|(other, comparison)| {
             let there = other.arrive(&arrival);
-            comparison.note(
-                number,
-                &times,
-                &arrival,
-                [(&run.engine, &here), (&other.engine, &there)],
-            );
+            let both = [(&run.engine, &here), (&other.engine, &there)];
+            comparison.note(number, &times, &arrival, both);
             (&other.engine, there)
         });
         if options.output == Output::Decisions {
@@ -226,21 +222,16 @@ fn replay(
             progress.at(inputs.bytes());
         }
     }
-    let against = against.zip(other);
+
+    let against = against.zip(other).map(|(path, (other, comparison))| Against {
+        config: path.display().to_string(),
+        report: other.report(times.origin()),
+        comparison,
+    });
     let mut reasons = absent_keys.explain(&run.engine);
     reasons.extend(unmatched.explain(&run.engine));
     let notes = notes(&inputs, &reasons);
-    Ok(Results {
-        report: run.report(times.origin()),
-        against: against.map(|(path, (other, comparison))| Against {
-            config: path.display().to_string(),
-            report: other.report(times.origin()),
-            comparison,
-        }),
-        times,
-        notes,
-        bad: inputs.bad.count,
-    })
+    Ok(Results { report: run.report(times.origin()), against, times, notes, bad: inputs.bad.count })
 }
 
 impl Run {

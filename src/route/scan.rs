@@ -11,7 +11,7 @@ const LOW_BITS: u64 = 0x7f * ONES;
 const LETTERS: u64 = u64::from_le_bytes([b'a'; 8]);
 
 /// Eight bytes of a text. Each question returns the high bit of each byte that it is true of.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Word(u64);
 
 impl Word {

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Returns the links of a page that lead nowhere, each with its line.
-pub fn broken(page: &Path) -> Vec<String> {
+pub(crate) fn broken(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).expect("a page");
     let found = prose(&text).flat_map(|(line, prose)| {
         let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());

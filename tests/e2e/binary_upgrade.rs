@@ -366,9 +366,9 @@ const LIMITS: &str = "  - { name: window, match: { path: /window }, upstream: up
   - { name: all, match: { path_prefix: / }, upstream: up }";
 
 /// An upstream whose `/slow` answers once a test says so.
-fn slow() -> (Script, std::sync::mpsc::Sender<()>) {
-    let (go, wait) = std::sync::mpsc::channel::<()>();
-    let wait = std::sync::Mutex::new(wait);
+fn slow() -> (Script, mpsc::Sender<()>) {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
     let upstream = Script::answering(move |request| {
         if request.path() == "/slow" {
             _ = wait.lock().expect("no panic").recv_timeout(crate::common::PATIENCE);

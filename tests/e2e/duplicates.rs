@@ -40,8 +40,8 @@ fn a_key_cannot_be_dodged_by_sending_it_twice() {
         assert_eq!((&problem["reason"], &problem["type"]), (&"key".into(), &"about:blank".into()));
         assert_eq!(problem["violated-policies"], serde_json::json!(["r"]));
         let detail = problem["detail"].as_str().expect("a sentence");
-        let named = names.iter().find(|(route, _)| path.starts_with(route)).expect("a route").1;
-        assert_eq!(detail, format!("the request has {named} more than once"));
+        let expected = names.iter().find(|(route, _)| path.starts_with(route)).expect("a route").1;
+        assert_eq!(detail, format!("the request has {expected} more than once"));
     }
     let once: [(&str, &[(&str, &str)]); 3] = [
         ("/q?id=real", &[]),

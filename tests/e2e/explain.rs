@@ -93,6 +93,7 @@ fn all_requests() -> Vec<(String, String)> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one comparison, field by field")]
 fn what_is_explained_is_what_happens_next() {
     let up = Script::answering(|_| ok("hello"));
     let gateway = Gateway::start(&logged(&yaml(up.address, &format!("{EVERY_ALGORITHM}{LONG}"))));

@@ -16,8 +16,8 @@ use tokio::{net::TcpStream, runtime};
 
 /// A server that hints at its path, and answers when the test has seen that.
 fn hinting() -> (Script, mpsc::Sender<()>) {
-    let (seen, sees) = mpsc::channel();
-    let sees = Mutex::new(sees);
+    let (seen, awaited) = mpsc::channel();
+    let awaited = Mutex::new(awaited);
     let script = Script::start(move |_, mut connection: Connection| {
         while let Some(request) = connection.read() {
             let path = request.path();
@@ -25,7 +25,7 @@ fn hinting() -> (Script, mpsc::Sender<()>) {
                 "HTTP/1.1 103 Early Hints\r\nLink: <{path}>\r\nContent-Length: 0\r\n\
                  Connection: x-own\r\nX-Own: 1\r\n\r\n"
             ));
-            if sees.lock().expect("no panic").recv_timeout(PATIENCE).is_err() {
+            if awaited.lock().expect("no panic").recv_timeout(PATIENCE).is_err() {
                 return;
             }
             connection.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");

@@ -291,13 +291,13 @@ fn visit_flapping(gateway: &Gateway, flapping: &Arc<Flapping>, mut replace: impl
     }
     let visits = clients.map(|client| client.join().expect("no panic"));
     is_over.store(true, Ordering::SeqCst);
-    let closed = closer.join().expect("no panic");
+    let closed_count = closer.join().expect("no panic");
     let failed: Vec<u16> = visits.iter().flat_map(|visit| visit.failed.clone()).collect();
     let answered: Vec<String> = visits.into_iter().flat_map(|visit| visit.answered).collect();
-    println!("{gets} GETs, {} failed", failed.len());
-    println!("{} POSTs, {} answered; {closed} idle closed", gets / 10, answered.len());
+    eprintln!("{gets} GETs, {} failed", failed.len());
+    eprintln!("{} POSTs, {} answered; {closed_count} idle closed", gets / 10, answered.len());
     assert!(failed.is_empty(), "GETs failed: {failed:?}");
-    assert!(closed > 0);
+    assert!(closed_count > 0);
     flapping.check(gets / 10, &answered);
 }
 

@@ -27,7 +27,7 @@ const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
 /// An upstream whose `/slow` answers when a test says so.
 fn slow() -> (Script, mpsc::Sender<()>) {
     let (go, wait) = mpsc::channel::<()>();
-    let wait = std::sync::Mutex::new(wait);
+    let wait = Mutex::new(wait);
     let upstream = Script::start(move |_, mut connection| {
         while let Some(request) = connection.read() {
             if request.path() == "/slow" {

@@ -262,7 +262,7 @@ fn tls_is_switched_off_and_on_while_the_gateway_runs() {
     let line = gateway.edit(&without.join("\n"));
     assert!(!line.contains("next start"), "{line}");
     eventually("cleartext is spoken", || {
-        let mut plain = crate::common::http::Client::new(web);
+        let mut plain = Client::new(web);
         plain.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         plain.try_read("GET").filter(|answer| answer.status == 200)
     });

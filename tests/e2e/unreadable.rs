@@ -15,6 +15,7 @@ fn rejected(gateway: &Gateway, reason: &str) -> f64 {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn what_http_1_cannot_be_read_is_answered_counted_and_logged() {
     let upstream = upstream::echo();
     let limits = "access_log: access.log\nlimits: { header_bytes: 8KiB, headers: 20 }\n";

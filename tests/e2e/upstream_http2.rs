@@ -409,7 +409,7 @@ fn the_end_of_a_body_needs_no_room_at_the_server() {
 fn an_upload_goes_on_while_its_client_reads_nothing_of_the_answer() {
     const BODY: usize = 300_000;
     const ACK: u8 = 1;
-    let (received, receives) = std::sync::mpsc::channel();
+    let (received, lengths) = std::sync::mpsc::channel();
     // SETTINGS_INITIAL_WINDOW_SIZE is 16 MiB.
     let server = scripted(&[0, 4, 1, 0, 0, 0], move |_, mut frames| {
         let stream = frames.read_kind(HEADERS).expect("a request").stream;
@@ -430,7 +430,7 @@ fn an_upload_goes_on_while_its_client_reads_nothing_of_the_answer() {
         let (answer, mut body) = client.send_request(request, false).expect("sent");
         let answer = answer.await.expect("an answer");
         body.send_data(vec![0; BODY].into(), true).expect("sent");
-        let length = tokio::task::spawn_blocking(move || receives.recv_timeout(PATIENCE));
+        let length = tokio::task::spawn_blocking(move || lengths.recv_timeout(PATIENCE));
         assert_eq!(length.await.expect("no panic"), Ok(BODY));
         let mut answer = answer.into_body();
         let mut length = 0;

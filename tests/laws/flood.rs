@@ -153,7 +153,15 @@ fn is_compared(algorithm: &Algorithm, is_edited: bool) -> bool {
     match algorithm {
         Algorithm::Pacing(pacing::Config { warm_up: Some(_), .. }) => false,
         Algorithm::WarmUp(_) => !is_edited,
-        other => !is_first_request(other),
+        other @ (Algorithm::TokenBucket(_)
+        | Algorithm::LeakyBucket(_)
+        | Algorithm::SlidingLog(_)
+        | Algorithm::SlidingWindow(_)
+        | Algorithm::SlidingCounter(_)
+        | Algorithm::FixedWindow(_)
+        | Algorithm::Concurrency(_)
+        | Algorithm::Pacing(_)
+        | Algorithm::Synced(_)) => !is_first_request(other),
     }
 }
 

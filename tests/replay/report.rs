@@ -187,7 +187,7 @@ fn a_decision_has_that_of_the_other_configuration_beside_it() {
         .unwrap();
     let here = one_route("    flow: [{ name: r, algorithm: fixed_window, limit: 9/1s }]");
     let (out, _) = replayed(&here, "{\"t\":0}\n{\"t\":250}\n", |options| {
-        options.against = Some(other.clone())
+        options.against = Some(other.clone());
     })
     .unwrap();
     let line: serde_json::Value = serde_json::from_str(out.lines().nth(1).unwrap()).unwrap();

@@ -15,12 +15,13 @@ impl Compiler {
     /// certificates of the route's listeners names it.
     pub(super) fn uncovered_host(&mut self, matcher: &Matcher, span: SourceSpan) {
         let takes = |name| matcher.listeners.is_empty() || matcher.listeners.contains(name);
-        let named = |certificates: &&_| has_names(certificates);
+        let with_names = |certificates: &&_| has_names(certificates);
         let of_route = self.certificates.iter().filter(|(name, _)| takes(name));
-        let all: Vec<_> = of_route.map(|(_, certificates)| &**certificates).filter(named).collect();
+        let all: Vec<_> =
+            of_route.map(|(_, certificates)| &**certificates).filter(with_names).collect();
         let is_covered = |host: &str| all.iter().any(|certificates| certificates.cover(host));
-        let names = matcher.hosts.iter().map(HostPattern::to_string);
-        let mut hosts = names.filter(|host| !is_exempt(host));
+        let patterns = matcher.hosts.iter().map(HostPattern::to_string);
+        let mut hosts = patterns.filter(|host| !is_exempt(host));
         let found = hosts.find(|host| !all.is_empty() && !is_covered(host));
         if let Some(host) = found {
             let message = format!("no certificate names the host {}", quoted(&host));

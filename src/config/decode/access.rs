@@ -221,12 +221,11 @@ impl<'n, 's> Fields<'n, 's> {
     /// Returns the index and the problem of a key that YAML has read together with what stands
     /// beside it, as `-name` or, within braces, `name:web`.
     fn without_blank(&self, name: &Name<'s>) -> Option<(usize, Problem)> {
-        let (mark, key, meant) = match name.text.split_once(':') {
-            Some((key, value)) => (':', key, format!("{key}: {value}")),
-            None => {
-                let key = name.text.strip_prefix('-')?;
-                ('-', key, format!("- {key}"))
-            }
+        let (mark, key, meant) = if let Some((key, value)) = name.text.split_once(':') {
+            (':', key, format!("{key}: {value}"))
+        } else {
+            let key = name.text.strip_prefix('-')?;
+            ('-', key, format!("- {key}"))
         };
         let index = self.index(key)?;
         let message = format!("a space is missing after the `{mark}` in {}", quoted(&name.text));

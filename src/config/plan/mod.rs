@@ -26,10 +26,11 @@ pub(super) use file::certificates;
 pub use file::{Listener, Plan};
 pub use requests::Except;
 pub(super) use requests::{Priority, When};
+pub(super) use route::ErrorBody;
 pub(super) use route::{BREAKER, FlowPart, PACING, RoutePlan, RulePlan};
 pub use route::{
-    Cost, ErrorBody, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions,
-    RouteTimeouts, RuleOptions,
+    Cost, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts,
+    RuleOptions,
 };
 pub use server_verifier::{ListedNames, ServerVerifier};
 pub use settings::{ClientTimeouts, Limits, Settings};

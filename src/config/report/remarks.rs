@@ -31,6 +31,7 @@ fn end_note(plan: &Plan) -> Option<Problem> {
 /// that is long enough for a user to expect otherwise.
 fn bucket_note(plan: &Plan) -> Option<Problem> {
     const LONG: Duration = Duration::from_mins(1);
+    const DAY: Duration = Duration::from_hours(24);
     let rules = plan.routes.iter().flat_map(|route| route.flow.flow.iter().zip(&route.rules));
     let mut doubled = rules.filter_map(|(rule, plan)| {
         let (rate, burst) = bucket_numbers(&rule.algorithm)?;
@@ -49,7 +50,6 @@ fn bucket_note(plan: &Plan) -> Option<Problem> {
         "`{}` may pass {most} in {window}{others}, because its bucket refills while it empties",
         rule.name
     );
-    const DAY: Duration = Duration::from_hours(24);
     let calendar = match rate.window() {
         window if window == DAY => Some("day"),
         window if window == 7 * DAY => Some("week"),

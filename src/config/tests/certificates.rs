@@ -281,7 +281,7 @@ fn a_host_that_no_certificate_names_is_warned_of() {
         );
         let plan = read(&folder.write(&text)).unwrap();
         let warnings = plan.warnings_at(Instant::from_nanos(1_000_000_000_000_000_000));
-        warnings.list().map(|diagnostic| diagnostic.message.to_owned()).collect()
+        warnings.list().map(|diagnostic| (*diagnostic.message).to_owned()).collect()
     };
     let own = "[{ cert: a.pem, key: a.key }]";
     for covered in [

@@ -125,6 +125,7 @@ fn the_admin_listener_asks_for_proof_unless_it_is_on_loopback() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn routes_are_checked() {
     let head = format!("{FRAME}routes:\n  - name: r\n    upstream: app\n    ");
     for (rest, message) in [

@@ -32,6 +32,7 @@ fn one(text: &str, help: &str) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn keys_of_routes() {
     for (lines, help) in [
         ("upstream: app\n    client_max_body_size: 10MB", "write `body_limit`"),

@@ -122,7 +122,7 @@ proptest! {
         let snapshot = snapshot(&format!("{routes}  - {{ name: all, match: {{ path_prefix: / }}, upstream: app }}\n"));
         let path = format!("{start}{}", segments.join("/"));
         let Ok(name) = found(&snapshot, &path) else { return Ok(()) };
-        let sent = sent_path(&path).unwrap_or(path.clone());
+        let sent = sent_path(&path).unwrap_or_else(|| path.clone());
         let host = sent.strip_prefix("//").and_then(|rest| rest.split('/').next());
         let behind = host.map_or(&*sent, |host| &sent[2 + host.len()..]);
         let decodings = [&*sent, behind].map(|path| path.replace("%3B", ";"));

@@ -169,6 +169,41 @@ impl Streaming {
         }
     }
 
+    /// Counts a frame of the client, and returns what the server gets of it. Nothing follows if it
+    /// `is_last`.
+    fn pass_on(
+        &mut self,
+        mut frame: Frame<Bytes>,
+        is_last: bool,
+    ) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
+        let is_last = is_last || frame.is_trailers();
+        if let Some(trailers) = frame.trailers_mut() {
+            match &self.trailers {
+                Some(allowed) => allowed.filter(trailers),
+                None => trailers.clear(),
+            }
+            if trailers.is_empty() {
+                // Some HTTP/2 servers end the whole connection at a frame without fields.
+                self.upload.set(UploadState::Done);
+                return Poll::Ready(None);
+            }
+        }
+
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        let Some(left) = self.left.checked_sub(length) else {
+            return self.cut(UploadState::TooLong, Cut::TooLong);
+        };
+        self.left = left;
+        self.upload.add(length);
+        self.upload.set(if is_last { UploadState::Done } else { UploadState::UnderWay });
+
+        let frame = frame.map_data(|bytes| match &self.buffer {
+            Some(buffer) => buffer.hold(bytes),
+            None => UploadPart::from(bytes),
+        });
+        Poll::Ready(Some(Ok(frame)))
+    }
+
     fn cut(&self, state: UploadState, why: Cut) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
         self.upload.set(state);
         Poll::Ready(Some(Err(why)))
@@ -229,36 +264,11 @@ impl Body for RequestBody {
                 Poll::Ready(None)
             }
             Some(Err(error)) => body.cut(UploadState::Broken, Cut::Broken(error)),
-            Some(Ok(mut frame)) => {
-                let mut ended = frame.is_trailers();
-                if let Some(trailers) = frame.trailers_mut() {
-                    match &body.trailers {
-                        Some(allowed) => allowed.filter(trailers),
-                        None => trailers.clear(),
-                    }
-                    if trailers.is_empty() {
-                        // Some HTTP/2 servers end the whole connection at a frame without fields.
-                        body.upload.set(UploadState::Done);
-                        return Poll::Ready(None);
-                    }
-                }
-                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                let Some(left) = body.left.checked_sub(length) else {
-                    return body.cut(UploadState::TooLong, Cut::TooLong);
-                };
-                body.left = left;
-                body.upload.add(length);
+            Some(Ok(frame)) => {
                 // Once all that was declared is here nothing asks for more, although HTTP/2
                 // may say only later that it ends.
-                ended |= incoming.is_end_stream();
-                ended |= incoming.size_hint().exact() == Some(0);
-                let state = if ended { UploadState::Done } else { UploadState::UnderWay };
-                body.upload.set(state);
-                let frame = frame.map_data(|bytes| match &body.buffer {
-                    Some(buffer) => buffer.hold(bytes),
-                    None => UploadPart::from(bytes),
-                });
-                Poll::Ready(Some(Ok(frame)))
+                let is_last = incoming.is_end_stream() || incoming.size_hint().exact() == Some(0);
+                body.pass_on(frame, is_last)
             }
         }
     }

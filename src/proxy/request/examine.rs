@@ -14,7 +14,7 @@ use crate::proxy::{
         request::Request,
         validate::{Invalid, inspect},
     },
-    peer::{Peer, is_in},
+    peer::{Authority, Peer, is_in},
     placeholders::Values,
     response::gateway_error::{DENIED, GatewayError},
     shown_keys::ShownKeys,
@@ -74,64 +74,40 @@ pub(crate) fn examine<'p>(
     claims: &mut Claims,
 ) -> Result<Examined<'p>, Halt> {
     let uri = request.uri();
-    let fields = request.headers().set();
-    let peer = &completion.peer;
-    let rejected = |invalid: Invalid| invalid_request(peer, invalid);
-    let authority =
-        inspect(request, fields, &snapshot.settings.limits).and_then(|asked| peer.authority(asked));
-    let authority = authority.map_err(rejected)?;
+    let authority = asked_authority(snapshot, request, completion)?;
     let host = &authority.host;
-    if let Some(entry) = &mut completion.entry {
-        entry.host = Arc::clone(host);
-    }
-    if !peer.may_ask_for(host) {
-        peer.worker.counters.count_rejection(meter::HttpRejection::Host);
-        return Err(GatewayError::Misdirected.into());
-    }
     // Empty if the target is a fragment only.
     let written = if uri.path().is_empty() { "/" } else { uri.path() };
     let path = normal_path(written);
+
+    let peer = &completion.peer;
     let mut target = target(request, peer, host, &path);
     let route = match snapshot.find(&target, written) {
         Ok(route) => Arc::clone(route),
         Err(why) => return Err(unrouted(peer, why).into()),
     };
-    let proxies = peer.trusted_proxies(snapshot);
-    let trusted = is_in(peer.address, proxies);
-    let client = if trusted {
-        client_ip(peer.address, request.headers().into(), proxies)
-    } else {
-        peer.address
-    };
+    let (client, trusted) = client_address(snapshot, request, peer);
+    let options = &route.options;
     if let Some(entry) = &mut completion.entry {
         entry.client = client;
     }
-    let options = &route.options;
     if options.has_placeholders {
         let id = completion.request_id.as_ref();
         let values = Values::of(request, (peer, id), trusted, (host, client));
         completion.values = Some(Box::new(values));
     }
     completion.route = Some(Arc::clone(&route));
-    if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
-        peer.worker.rejected(client, meter::HttpRejection::Access, DENIED);
-        return Err(GatewayError::Denied.into());
-    }
-    // Before it has cost anybody anything.
-    if is_longer(request.body(), options.body_limit) {
-        return Err(GatewayError::TooLong.into());
-    }
+    check_access(&route, peer, client, request.body())?;
+
     // A path that is its own form has no segment to leave out.
     let is_own_form = matches!(path, Cow::Borrowed(_)) || options.relaxed_path;
-    let sent = match &options.rewrite {
-        None if is_own_form => None,
-        rewrite => rewritten(&route, rewrite.as_ref(), uri, written, is_own_form)
-            .map_err(|why| rejected(Invalid::path(why)))?,
-    };
+    let sent = sent_target(&route, uri, written, is_own_form)
+        .map_err(|why| invalid_request(peer, Invalid::path(why)))?;
     if options.auth.is_some() {
         let entry = completion.entry.as_deref_mut();
         authenticate(&route, request, (peer, entry), (&mut identity, client), now)?;
     }
+
     let mut alike = None;
     if let Some(preview) = preview {
         alike = preview::alike(preview, request, client, completion);
@@ -141,6 +117,7 @@ pub(crate) fn examine<'p>(
             target = self::target(request, &completion.peer, host, &path);
         }
     }
+
     target.identity = identity.as_ref();
     let peer = &completion.peer;
     claim(&route, peer, &target, client, claims);
@@ -150,25 +127,81 @@ pub(crate) fn examine<'p>(
     if let Some(entry) = &mut completion.entry {
         entry.claimed(&route, claims);
     }
-    // The same in all gateways.
-    let hash_key = route.action.upstream().and_then(|upstream| upstream.options.hash_key.as_ref());
-    let key = hash_key.and_then(|key| hash(key, &target, client));
-    let trailers = if fields.has(FieldKind::Trailer) {
-        RequestTrailers::of(request.headers(), snapshot, &route)
-    } else {
-        None
-    };
+
+    let trailers = request_trailers(request, snapshot, &route);
     let forward = Forward {
-        key,
+        key: server_key(&route, &target, client),
         upgrade: None,
         trusted,
-        fields,
+        fields: request.headers().set(),
         target: sent,
         trailers: trailers.is_some(),
         via: snapshot.settings.via.clone(),
         authority,
     };
     Ok(Examined { route, forward, trailers, alike })
+}
+
+/// Returns the authority that the request asks for, and notes its host.
+///
+/// # Errors
+///
+/// The request is not valid, or the connection's certificate is not the host's.
+fn asked_authority(
+    snapshot: &Snapshot,
+    request: &Request<ClientBody>,
+    completion: &mut Completion,
+) -> Result<Arc<Authority>, GatewayError> {
+    let peer = &completion.peer;
+    let authority = inspect(request, request.headers().set(), &snapshot.settings.limits)
+        .and_then(|asked| peer.authority(asked))
+        .map_err(|invalid| invalid_request(peer, invalid))?;
+
+    if let Some(entry) = &mut completion.entry {
+        entry.host = Arc::clone(&authority.host);
+    }
+    if !peer.may_ask_for(&authority.host) {
+        peer.worker.counters.count_rejection(meter::HttpRejection::Host);
+        return Err(GatewayError::Misdirected);
+    }
+    Ok(authority)
+}
+
+/// Returns the client's address and whether a trusted proxy sent the request.
+fn client_address(
+    snapshot: &Snapshot,
+    request: &Request<ClientBody>,
+    peer: &Peer,
+) -> (IpAddr, bool) {
+    let proxies = peer.trusted_proxies(snapshot);
+    let trusted = is_in(peer.address, proxies);
+    let client = if trusted {
+        client_ip(peer.address, request.headers().into(), proxies)
+    } else {
+        peer.address
+    };
+    (client, trusted)
+}
+
+/// Checks what keeps a request out before it has cost anybody anything.
+///
+/// # Errors
+///
+/// The client's address may not use the route, or the body is too long.
+fn check_access(
+    route: &Route,
+    peer: &Peer,
+    client: IpAddr,
+    body: &ClientBody,
+) -> Result<(), GatewayError> {
+    if route.options.access.as_ref().is_some_and(|access| !access.allows(client)) {
+        peer.worker.rejected(client, meter::HttpRejection::Access, DENIED);
+        return Err(GatewayError::Denied);
+    }
+    if is_longer(body, route.options.body_limit) {
+        return Err(GatewayError::TooLong);
+    }
+    Ok(())
 }
 
 fn target<'a>(
@@ -207,7 +240,9 @@ fn unrouted(peer: &Peer, why: Unrouted) -> GatewayError {
 fn is_longer(body: &ClientBody, limit: u64) -> bool {
     match body {
         ClientBody::Empty => false,
-        body => body.size_hint().exact().is_some_and(|length| length > limit),
+        ClientBody::Http1(_) | ClientBody::Http2(_) => {
+            body.size_hint().exact().is_some_and(|length| length > limit)
+        }
     }
 }
 
@@ -265,10 +300,48 @@ fn claim(route: &Route, peer: &Peer, target: &Target<'_>, client: IpAddr, claims
     route.claim(context, known, claims);
 }
 
+/// Returns the filter of the trailers that the request announces.
+fn request_trailers(
+    request: &Request<ClientBody>,
+    snapshot: &Arc<Snapshot>,
+    route: &Arc<Route>,
+) -> Option<RequestTrailers> {
+    let headers = request.headers();
+    if headers.set().has(FieldKind::Trailer) {
+        RequestTrailers::of(headers, snapshot, route)
+    } else {
+        None
+    }
+}
+
+/// Returns the number by which the upstream's servers share out requests, the same in all gateways.
+fn server_key(route: &Route, target: &Target<'_>, client: IpAddr) -> Option<u64> {
+    let upstream = route.action.upstream()?;
+    hash(upstream.options.hash_key.as_ref()?, target, client)
+}
+
 /// Returns a number for the request's `key`, if it has one.
 #[inline(never)]
 fn hash(key: &KeySpec, target: &Target<'_>, client: IpAddr) -> Option<u64> {
     key.fingerprint(&Seed::new([0, 0]), target, client).ok().map(low_bits)
+}
+
+/// Returns the target of the request to the upstream, if it is not the one that the client wrote.
+/// The path that was `written` need not change if it `is_own_form`.
+///
+/// # Errors
+///
+/// Servers may read the path differently.
+fn sent_target(
+    route: &Route,
+    uri: &Uri,
+    written: &str,
+    is_own_form: bool,
+) -> Result<Option<Box<PathAndQuery>>, &'static str> {
+    match &route.options.rewrite {
+        None if is_own_form => Ok(None),
+        rewrite => rewritten(route, rewrite.as_ref(), uri, written, is_own_form),
+    }
 }
 
 /// Returns what the upstream is asked for, if that is not what the client wrote.
@@ -288,8 +361,8 @@ fn rewritten(
         Some(rewrite) if rewrite.changes_path() && path.starts_with('/') => {
             Some(rewrite.path(path, route.options.relaxed_path)?)
         }
-        _ if is_own_form => None,
-        _ => sent_path(path),
+        Some(_) | None if is_own_form => None,
+        Some(_) | None => sent_path(path),
     };
     sent.map(|path| with_query(path, uri).map(Box::new)).transpose()
 }

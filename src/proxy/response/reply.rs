@@ -66,7 +66,7 @@ impl<'a> Problem<'a> {
     fn written(&self) -> Vec<u8> {
         let mut written = Vec::with_capacity(USUAL_BYTES);
         // Text and numbers can always be written.
-        _ = serde_json::to_writer(&mut written, self);
+        drop(serde_json::to_writer(&mut written, self));
         written
     }
 }
@@ -142,13 +142,12 @@ pub(crate) fn reject(
         let own = own
             .or_else(|| route.options.error_body(status))
             .map(|body| written(body, &completion, Some(OfRejection { rule, retry_after })));
-        match own {
-            Some(own) => page(head, status, own),
-            None => {
-                let memory = &completion.peer.worker.bodies;
-                let body = rejected(rejection, route, (standard, status), &detail, memory);
-                (problem(head, status), body)
-            }
+        if let Some(own) = own {
+            page(head, status, own)
+        } else {
+            let memory = &completion.peer.worker.bodies;
+            let body = rejected(rejection, route, (standard, status), &detail, memory);
+            (problem(head, status), body)
         }
     };
     let headers = response.headers_mut();
@@ -345,7 +344,7 @@ mod tests {
             let rejection = route.gate.enter(now, &claims).expect_err("it is used up");
             let quota = StatusCode::TOO_MANY_REQUESTS;
             let memory = BodyMemory::default();
-            let written = super::rejected(&rejection, &route, (quota, quota), "used up", &memory);
+            let written = rejected(&rejection, &route, (quota, quota), "used up", &memory);
             serde_json::from_slice(&written).unwrap()
         };
         let expected = |violated: Value, wait: u64| {
@@ -363,7 +362,7 @@ mod tests {
         drop(route.gate.enter(start, &[claim(&route, 0), claim(&route, 1)]).unwrap());
         let hour = 3_600_000;
         assert_eq!(body(start, &[0]), expected(json!(["a"]), hour));
-        let half = start + Duration::from_secs(1800);
+        let half = start + Duration::from_mins(30);
         assert_eq!(body(half, &[0]), expected(json!(["a"]), hour / 2));
         assert_eq!(body(half, &[0, 1]), expected(json!(["c", "a"]), 24 * hour - hour / 2));
         assert_eq!(body(half, &[1]), expected(json!(["c"]), 24 * hour - hour / 2));

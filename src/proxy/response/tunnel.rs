@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// How long both sides may be silent after one of them has closed its direction.
-const HALF_CLOSED: Duration = Duration::from_secs(60);
+const HALF_CLOSED: Duration = Duration::from_mins(1);
 
 /// A request whose client and server have agreed to change their protocol.
 #[derive(Debug)]

@@ -239,7 +239,7 @@ mod tests {
         let upstream = &snapshot.upstreams[0];
         for least in [64, 128, 256] {
             let owner = |key| owner(&upstream.servers(), key).expect("a server");
-            let key = (0..).find(|key| owner(*key) >= least).expect("a key");
+            let key = (0..=u64::MAX).find(|key| owner(*key) >= least).expect("a key");
             let first = owner(key);
             eject(upstream, first);
             let second = owner(key);

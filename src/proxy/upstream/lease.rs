@@ -20,7 +20,7 @@ use crate::{
     config::{Server, Upstream, UpstreamProtocol},
     flow::Instant,
 };
-use core::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
+use core::{error::Error, fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{io, sync::Arc};
 
 /// A connection to a server, held by one request. Dropped, it is cut off, unless
@@ -47,6 +47,7 @@ pub(crate) struct Lease {
 
 /// What a request needs of a connection.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a need of its own")]
 pub(crate) struct ConnectionNeeds {
     /// That it is a new one, in HTTP/1.1.
     pub(crate) fresh: bool,
@@ -67,7 +68,7 @@ struct GivenUp;
 
 /// Returns whether the request has not waited for a connection for as long as the server may take.
 pub(crate) fn is_given_up(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<GivenUp>())
+    error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<GivenUp>)
 }
 
 /// No connection of HTTP/2 had room for the request in time, and flowgate opens no more.
@@ -77,7 +78,7 @@ struct WithoutRoom;
 
 /// Returns whether flowgate had no connection for the request, which is not the server's fault.
 pub(crate) fn is_without_room(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<WithoutRoom>())
+    error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<WithoutRoom>)
 }
 
 impl ConnectionNeeds {
@@ -401,7 +402,7 @@ async fn wait_for<T>(
     })
 }
 
-fn late(elapsed: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> io::Error {
+fn late(elapsed: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, elapsed)
 }
 

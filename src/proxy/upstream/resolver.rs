@@ -43,18 +43,18 @@ const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
 /// The addresses of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// In ascending order. None if each connection has to look up the name itself.
-    pub addresses: Vec<IpAddr>,
+    pub(crate) addresses: Vec<IpAddr>,
     /// How long they are valid, as DNS says. `None`: by the system's resolver, which does not say.
-    pub ttl: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
     /// The family whose addresses are not known, as DNS failed.
-    pub missing: Option<Family>,
+    pub(crate) missing: Option<Family>,
 }
 
 /// A version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub(crate) enum Family {
     /// IPv4.
     V4,
     /// IPv6.
@@ -63,7 +63,7 @@ pub enum Family {
 
 impl Family {
     /// Whether an address is of it.
-    pub fn has(self, address: &IpAddr) -> bool {
+    pub(crate) fn has(self, address: &IpAddr) -> bool {
         address.is_ipv4() == (self == Self::V4)
     }
 }
@@ -83,11 +83,11 @@ type Fake = Arc<dyn Fn(&str) -> Answer + Send + Sync>;
 
 /// What a test finds, when it does.
 #[cfg(test)]
-pub type Answer = core::pin::Pin<Box<dyn Future<Output = io::Result<Found>> + Send>>;
+pub(crate) type Answer = core::pin::Pin<Box<dyn Future<Output = io::Result<Found>> + Send>>;
 
 /// Where addresses come from.
 #[derive(Clone)]
-pub enum Source {
+pub(crate) enum Source {
     /// Files and DNS servers.
     Dns(Arc<Dns>),
     /// A test.
@@ -96,7 +96,8 @@ pub enum Source {
 }
 
 /// What is asked for a name, in this order.
-pub struct Dns {
+#[derive(Debug)]
+pub(crate) struct Dns {
     hosts: Hosts,
     /// `None`: no DNS server can be asked.
     resolver: Option<TokioResolver>,
@@ -104,8 +105,8 @@ pub struct Dns {
 }
 
 /// Who is asked for names that DNS does not have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Fallback {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fallback {
     /// The system's resolver.
     System,
     /// The configuration names the DNS servers: no other.
@@ -115,13 +116,13 @@ pub enum Fallback {
 impl Resolver {
     /// Returns a resolver that asks a test.
     #[cfg(test)]
-    pub fn fake(found: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn fake(found: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         Self { source: Source::Fake(Arc::new(found)), ..Self::default() }
     }
 
     /// Asks these DNS servers from now on, or the system's if there are none. Reads the system's
     /// files again if they have changed. Returns whether names may have other addresses now.
-    pub fn follow(&mut self, servers: &[SocketAddr]) -> bool {
+    pub(crate) fn follow(&mut self, servers: &[SocketAddr]) -> bool {
         #[cfg(test)]
         if matches!(self.source, Source::Fake(_)) {
             return false;
@@ -143,7 +144,7 @@ impl Resolver {
     }
 
     /// Returns what can be asked while this follows other servers.
-    pub fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Source {
         self.source.clone()
     }
 }
@@ -176,7 +177,7 @@ impl Source {
     /// # Errors
     ///
     /// Nothing knows the name, or it could not be asked. The system's resolver has no deadline.
-    pub async fn lookup(&self, host: &str, clock: &Clock) -> io::Result<Found> {
+    pub(crate) async fn lookup(&self, host: &str, clock: &Clock) -> io::Result<Found> {
         let dns = match self {
             Self::Dns(dns) => dns,
             #[cfg(test)]

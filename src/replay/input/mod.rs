@@ -223,71 +223,10 @@ impl Inputs {
     }
 
     fn load(&mut self, logs: Vec<Input>, on_bytes: &mut dyn FnMut(u64)) -> Result<(), InputError> {
-        /// Lines between two calls of `on_bytes`.
-        const STEP: u64 = 4096;
         let mut cache = TextCache::default();
         let mut all = Vec::new();
-        for mut log in logs {
-            let mut stream = None;
-            let lines_before = self.lines;
-            let bad_before = self.bad.count;
-            let mut first_bad = None;
-            loop {
-                if self.lines.is_multiple_of(STEP) {
-                    on_bytes(self.bytes());
-                }
-                let reason = match log.lines.advance() {
-                    Ok(Line::End) => break,
-                    Ok(Line::Here) => match log.parse_logged(&mut cache) {
-                        Ok(Parsed::Blank) => continue,
-                        Ok(Parsed::Stream(state)) => {
-                            stream = Some(state);
-                            continue;
-                        }
-                        Ok(Parsed::NoRequest) => {
-                            self.lines += 1;
-                            self.left_out.without_request += 1;
-                            continue;
-                        }
-                        Ok(Parsed::Undecided) => {
-                            self.lines += 1;
-                            self.left_out.undecided += 1;
-                            continue;
-                        }
-                        Ok(Parsed::Request(logged)) => {
-                            self.lines += 1;
-                            let is_nameless = logged.request.client.is_none();
-                            let is_ours = log.format == Format::Flowgate;
-                            self.left_out.nameless += u64::from(is_nameless && !is_ours);
-                            let id = Id { input: log.number, number: log.arrivals };
-                            log.arrivals += 1;
-                            all.push((logged.coarse, logged.arrival(id)));
-                            continue;
-                        }
-                        Err(reason) => reason,
-                    },
-                    Ok(Line::TooLong) => too_long(),
-                    Err(error) => {
-                        self.bad.note(&log.name, log.lines.number, &cut_short(&error));
-                        break;
-                    }
-                };
-                self.lines += 1;
-                self.bad.note(&log.name, log.lines.number, &reason);
-                first_bad.get_or_insert_with(|| BadLine::new(&log.name, log.lines.number, &reason));
-            }
-            let lines = self.lines - lines_before;
-            if lines > 0
-                && lines == self.bad.count - bad_before
-                && let Some(first) = first_bad
-            {
-                return Err(InputError::NoLine { first, is_guessed: log.is_guessed });
-            }
-            if let Some(stream) = stream {
-                self.left_out.lost += stream.lost;
-                let observed = Duration::try_from_secs_f64(stream.seconds).unwrap_or_default();
-                self.observed = self.observed.max(observed);
-            }
+        for log in logs {
+            self.load_log(log, &mut cache, &mut all, on_bytes)?;
         }
         self.has_whole_seconds = spread(&mut all);
         if self.has_whole_seconds {
@@ -304,6 +243,90 @@ impl Inputs {
         }
         self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
         Ok(())
+    }
+
+    /// Reads a log to its end, and adds its requests to `all`.
+    ///
+    /// # Errors
+    ///
+    /// No line of it is in its format.
+    fn load_log(
+        &mut self,
+        mut log: Input,
+        cache: &mut TextCache,
+        all: &mut Vec<(Option<Duration>, Arrival)>,
+        on_bytes: &mut dyn FnMut(u64),
+    ) -> Result<(), InputError> {
+        /// Lines between two calls of `on_bytes`.
+        const STEP: u64 = 4096;
+        let lines_before = self.lines;
+        let bad_before = self.bad.count;
+        let mut stream = None;
+        let mut first_bad = None;
+
+        loop {
+            if self.lines.is_multiple_of(STEP) {
+                on_bytes(self.bytes());
+            }
+            let reason = match log.lines.advance() {
+                Ok(Line::End) => break,
+                Ok(Line::Here) => match log.parse_logged(cache) {
+                    Ok(Parsed::Blank) => continue,
+                    Ok(Parsed::Stream(state)) => {
+                        stream = Some(state);
+                        continue;
+                    }
+                    Ok(Parsed::NoRequest) => {
+                        self.lines += 1;
+                        self.left_out.without_request += 1;
+                        continue;
+                    }
+                    Ok(Parsed::Undecided) => {
+                        self.lines += 1;
+                        self.left_out.undecided += 1;
+                        continue;
+                    }
+                    Ok(Parsed::Request(logged)) => {
+                        self.lines += 1;
+                        if logged.request.client.is_none() && log.format != Format::Flowgate {
+                            self.left_out.nameless += 1;
+                        }
+                        let id = Id { input: log.number, number: log.arrivals };
+                        log.arrivals += 1;
+                        all.push((logged.coarse, logged.arrival(id)));
+                        continue;
+                    }
+                    Err(reason) => reason,
+                },
+                Ok(Line::TooLong) => too_long(),
+                Err(error) => {
+                    self.bad.note(&log.name, log.lines.number, &cut_short(&error));
+                    break;
+                }
+            };
+            self.lines += 1;
+            self.bad.note(&log.name, log.lines.number, &reason);
+            first_bad.get_or_insert_with(|| BadLine::new(&log.name, log.lines.number, &reason));
+        }
+
+        let lines = self.lines - lines_before;
+        if lines > 0
+            && lines == self.bad.count - bad_before
+            && let Some(first) = first_bad
+        {
+            return Err(InputError::NoLine { first, is_guessed: log.is_guessed });
+        }
+        if let Some(stream) = stream {
+            self.note_stream(&stream);
+        }
+        Ok(())
+    }
+
+    /// Notes how long a stream of live requests was followed, and how many of them it lost.
+    fn note_stream(&mut self, stream: &StreamState) {
+        self.left_out.lost += stream.lost;
+        let observed = Duration::try_from_secs_f64(stream.seconds).unwrap_or_default();
+        self.observed = self.observed.max(observed);
     }
 
     /// Reads until the input `at` has an event or ends.

@@ -1,7 +1,7 @@
 //! Rules of every algorithm, and requests that meet them.
 
 /// Rules of each algorithm. What they decide does not depend on how fast the test runs.
-pub const EVERY_ALGORITHM: &str = "
+pub(crate) const EVERY_ALGORITHM: &str = "
   - name: login
     match: { path: /login }
     upstream: up
@@ -28,7 +28,7 @@ pub const EVERY_ALGORITHM: &str = "
 ";
 
 /// Returns paths with tenants, which look random and follow from the seed.
-pub fn requests(mut seed: u64, count: usize) -> Vec<(String, String)> {
+pub(crate) fn requests(mut seed: u64, count: usize) -> Vec<(String, String)> {
     let mut next = |below: u64| {
         seed ^= seed << 13;
         seed ^= seed >> 7;

@@ -102,8 +102,8 @@ impl<T: AsyncWrite + Unpin> FrameFilter<T> {
             frame.extend_from_slice(&self.client_frames.newest().to_be_bytes());
             frame.extend_from_slice(&PROTOCOL_ERROR.to_be_bytes());
             // The connection ends also if it is not written.
-            _ = Pin::new(&mut self.inner).poll_write(context, &frame);
-            _ = Pin::new(&mut self.inner).poll_flush(context);
+            drop(Pin::new(&mut self.inner).poll_write(context, &frame));
+            drop(Pin::new(&mut self.inner).poll_flush(context));
         }
     }
 

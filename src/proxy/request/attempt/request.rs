@@ -87,18 +87,15 @@ impl UpstreamRequest<'_> {
             needs.soon = self.retries.may_go_elsewhere(is_other_left);
             let is_reserved = reservation.is_used() && on.resume(reservation, needs);
             let found = if is_reserved { Ok(()) } else { on.find(needs).await };
-            let next = match found {
-                Err(error) => {
-                    self.note_unconnected(on.server(), &error, worker.clock.now())?;
-                    self.next(AttemptFailure::Connect, on.server(), is_other_left)
-                        .ok_or(Failure::Unreachable)?
-                }
-                Ok(()) => {
-                    needs.fresh = true;
-                    match self.send_once(on, request, sent.as_deref(), is_other_left).await? {
-                        Ok(answer) => return Ok(answer),
-                        Err(next) => next,
-                    }
+            let next = if let Err(error) = found {
+                self.note_unconnected(on.server(), &error, worker.clock.now())?;
+                self.next(AttemptFailure::Connect, on.server(), is_other_left)
+                    .ok_or(Failure::Unreachable)?
+            } else {
+                needs.fresh = true;
+                match self.send_once(on, request, sent.as_deref(), is_other_left).await? {
+                    Ok(answer) => return Ok(answer),
+                    Err(next) => next,
                 }
             };
             let server = Arc::clone(on.server());

@@ -82,7 +82,7 @@ impl Connection {
         tokio::spawn(async move {
             // Ends with the connection, or when no request and no pool has it any more. Requests
             // learn of its end.
-            _ = driver.await;
+            drop(driver.await);
         });
         Ok(Arc::new(Self {
             sender,

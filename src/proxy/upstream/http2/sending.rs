@@ -172,7 +172,7 @@ impl Sending {
             Err(frame) => {
                 self.is_over = true;
                 // An error says that the stream is over.
-                _ = self.stream.send_trailers(frame.into_trailers().unwrap_or_default());
+                drop(self.stream.send_trailers(frame.into_trailers().unwrap_or_default()));
             }
         }
     }
@@ -195,7 +195,7 @@ impl Sending {
     pub(super) fn finish(mut self) -> AbortHandle {
         let sending = tokio::spawn(async move {
             // The answer tells why no more is sent.
-            _ = poll_fn(|context| self.poll(context)).await;
+            drop(poll_fn(|context| self.poll(context)).await);
             pending::<()>().await;
         });
         sending.abort_handle()

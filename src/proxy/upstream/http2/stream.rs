@@ -192,7 +192,7 @@ impl Stream {
                 Err(error) => return Poll::Ready(self.broken_off(error)),
             };
             // An error would say that the stream is over.
-            _ = answer.flow_control().release_capacity(data.len());
+            drop(answer.flow_control().release_capacity(data.len()));
             self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
@@ -290,7 +290,16 @@ fn head(
         // What came of these is left out already, but for `te: trailers`: the route has set them.
         FieldKind::Te | FieldKind::OtherHop => true,
         FieldKind::Trailer => body.sends_trailers_in_http2(),
-        _ => !kind.is_hop_by_hop(),
+        FieldKind::ContentLength
+        | FieldKind::ContentType
+        | FieldKind::TransferEncoding
+        | FieldKind::Connection
+        | FieldKind::Upgrade
+        | FieldKind::Expect
+        | FieldKind::Cookie
+        | FieldKind::Forwarded
+        | FieldKind::UnderscoreFraming
+        | FieldKind::EndToEnd => !kind.is_hop_by_hop(),
     });
     let exact = body.size_hint().exact();
     // Some servers end the connection at a length with leading zeros.
@@ -487,11 +496,11 @@ mod tests {
 
     const PART: Bytes = Bytes::from_static(&[b'x'; MIB / 16]);
 
-    /// A server's SETTINGS_INITIAL_WINDOW_SIZE and WINDOW_UPDATE, both of 16 MiB.
+    /// A server's `SETTINGS_INITIAL_WINDOW_SIZE` and `WINDOW_UPDATE`, both of 16 MiB.
     const LARGE_WINDOWS: [u8; 28] =
         [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 4, 8, 0, 0, 0, 0, 0, 1, 0, 0, 0];
 
-    /// RST_STREAM of the first request, with REFUSED_STREAM.
+    /// `RST_STREAM` of the first request, with `REFUSED_STREAM`.
     const REFUSAL: [u8; 13] = [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7];
 
     /// Sends 12 MiB to a server that acknowledges no ping, and refuses the request when nothing has

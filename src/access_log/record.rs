@@ -115,6 +115,8 @@ pub struct PreviewRecord<'a> {
 pub enum ResponseOutcome {
     /// It was sent completely.
     Completed,
+    /// flowgate closed the connection, or the stream, without one.
+    Closed,
     /// It broke off.
     Failed,
     /// The client left.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     config::{
-        Action, Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted,
+        Action, Claims, KeySource, Reject, RequestContext, Route, RouteRule, Snapshot, Unrouted,
         rejected_path,
     },
     flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId},
@@ -69,6 +69,7 @@ impl Question {
             Action::Redirect(_) | Action::Respond(_) => {
                 said.notes.push("the gateway answers it itself".to_owned());
             }
+            Action::Close => said.notes.push(CLOSES.to_owned()),
         }
         Ok(said)
     }
@@ -96,6 +97,7 @@ fn turned_away(
     None
 }
 
+const CLOSES: &str = "the gateway closes the connection without a response";
 const LACKS_SHARED: &str = "the request lacks the key, and is counted with all others that do";
 const DUPLICATE: &str = "the request has the key several times, or servers read it differently";
 
@@ -163,6 +165,9 @@ impl Explanation {
             }
             Err(Rejection { slot, reason, report, .. }) => {
                 self.rejected(route.rule_name(slot), reason.kind(), reason.retry_after());
+                if route.options.reject == Some(Reject::Close) {
+                    self.notes.push(CLOSES.to_owned());
+                }
                 report
             }
         };

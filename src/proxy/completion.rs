@@ -42,6 +42,10 @@ use std::sync::Arc;
 /// ended; nginx's word for the former, never sent.
 const CLIENT_GONE: u16 = 499;
 
+/// The status that is recorded if flowgate closed the connection without a response; nginx's word for
+/// that, never sent.
+const CLOSED: u16 = 444;
+
 /// Everything that must be recorded once when a request ends. Dropping it records the end.
 #[derive(Debug)]
 pub(crate) struct Completion {
@@ -92,7 +96,13 @@ pub(crate) struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Cancelled,
-    Complete { at: Instant },
+    Complete {
+        at: Instant,
+    },
+    /// flowgate ended it without a response.
+    Closed {
+        at: Instant,
+    },
     Failed,
 }
 
@@ -194,6 +204,13 @@ impl Completion {
             let turn = permit.answered(outcome(status, now), uploading());
             self.log(turn);
         }
+    }
+
+    /// Notes that the request gets no response.
+    #[cold]
+    pub(crate) fn close(&mut self) {
+        self.status = StatusCode::from_u16(CLOSED).ok();
+        self.ending = Ending::Closed { at: self.peer.now() };
     }
 
     /// Notes that the client caused the failure, so that it does not count against the service.
@@ -355,7 +372,7 @@ impl Completion {
                 None
             }
             Ending::Cancelled => permit.finish(Outcome::Cancelled),
-            Ending::Complete { .. } => permit.finish(outcome(status, at)),
+            Ending::Complete { .. } | Ending::Closed { .. } => permit.finish(outcome(status, at)),
             Ending::Failed => permit.finish(Outcome::Failure { at }),
         };
         self.log(ended);
@@ -372,7 +389,7 @@ fn end_trial(trial: Option<Box<Trial>>, ending: Ending, status: StatusCode, at: 
     let Some(trial) = trial else { return };
     match ending {
         Ending::Cancelled => trial.leave(at),
-        Ending::Complete { .. } => trial.finish(outcome(status, at)),
+        Ending::Complete { .. } | Ending::Closed { .. } => trial.finish(outcome(status, at)),
         Ending::Failed => trial.finish(Outcome::Failure { at }),
     }
 }
@@ -383,7 +400,7 @@ impl Drop for Completion {
             return;
         }
         let at = match self.ending {
-            Ending::Complete { at } => at,
+            Ending::Complete { at } | Ending::Closed { at } => at,
             Ending::Cancelled | Ending::Failed => self.peer.worker.clock.now(),
         };
         if let Some(activity) = self.peer.http2.get() {
@@ -429,6 +446,7 @@ impl Drop for Completion {
                     Ending::Cancelled if is_cut_off => ResponseOutcome::Cut,
                     Ending::Cancelled => ResponseOutcome::Cancelled,
                     Ending::Complete { .. } => ResponseOutcome::Completed,
+                    Ending::Closed { .. } => ResponseOutcome::Closed,
                     Ending::Failed => ResponseOutcome::Failed,
                 },
                 bytes_out: self.bytes_out,

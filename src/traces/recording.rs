@@ -300,7 +300,9 @@ impl Attempt {
         match record.outcome {
             ResponseOutcome::Cancelled | ResponseOutcome::Cut => Some(word(record.outcome).into()),
             ResponseOutcome::Failed => Some("failed".into()),
-            ResponseOutcome::Completed => self.cause.is_some().then_some(Cow::from("failed")),
+            ResponseOutcome::Completed | ResponseOutcome::Closed => {
+                self.cause.is_some().then_some(Cow::from("failed"))
+            }
         }
     }
 }
@@ -355,12 +357,19 @@ fn error_type(record: &AccessRecord<'_>) -> Option<Cow<'static, str>> {
     if record.status >= 500 {
         return Some(record.status.to_string().into());
     }
-    (record.outcome != ResponseOutcome::Completed).then(|| word(record.outcome).into())
+    match record.outcome {
+        // The file says so: that is no failure.
+        ResponseOutcome::Completed | ResponseOutcome::Closed => None,
+        ResponseOutcome::Failed | ResponseOutcome::Cancelled | ResponseOutcome::Cut => {
+            Some(word(record.outcome).into())
+        }
+    }
 }
 
 const fn word(outcome: ResponseOutcome) -> &'static str {
     match outcome {
         ResponseOutcome::Completed => "completed",
+        ResponseOutcome::Closed => "closed",
         ResponseOutcome::Failed => "failed",
         ResponseOutcome::Cancelled => "cancelled",
         ResponseOutcome::Cut => "cut",

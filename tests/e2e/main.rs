@@ -33,6 +33,7 @@ mod keys;
 mod leases;
 mod lengths;
 mod names;
+mod no_response;
 mod nodes;
 mod operate;
 mod other_languages;

@@ -12,6 +12,7 @@ use crate::{
         spec::{
             RedirectSpec, RespondSpec, RewriteSpec, RouteSpec,
             leaf::{Name, RedirectTo},
+            values::StatusOrClose,
         },
     },
     route::{Matcher, Rewrite},
@@ -69,12 +70,15 @@ impl Compiler {
             }
         });
         let respond = spec.respond.value().and_then(|respond| match &**respond {
-            Either::Plain(status) => {
-                Some(Respond { status: status.0, headers: Vec::new(), body: None })
-            }
+            Either::Plain(status) => Some(match status.0 {
+                StatusOrClose::Status(status) => {
+                    Action::Respond(Respond { status, headers: Vec::new(), body: None })
+                }
+                StatusOrClose::Close => Action::Close,
+            }),
             Either::Map(spec) => self.respond(spec),
         });
-        let redirect = redirect.map(Action::Redirect).or_else(|| respond.map(Action::Respond));
+        let redirect = redirect.map(Action::Redirect).or(respond);
         upstream.map(Action::Forward).or(redirect)
     }
 
@@ -158,8 +162,15 @@ impl Compiler {
         Some(Redirect { status: status.unwrap_or(default), to: template, words, keeps_query })
     }
 
-    fn respond(&mut self, spec: &RespondSpec) -> Option<Respond> {
-        let At { value: status, .. } = spec.status.read(|status| status.0)?;
+    fn respond(&mut self, spec: &RespondSpec) -> Option<Action<usize>> {
+        let status = match spec.status.value()?.0 {
+            StatusOrClose::Status(status) => status,
+            StatusOrClose::Close => {
+                self.without_response("headers", spec.headers.span);
+                self.without_response("body", spec.body.span);
+                return Some(Action::Close);
+            }
+        };
         let mut headers = self.header_fields(&spec.headers);
         let given = headers.iter().position(|(name, _)| *name == CONTENT_TYPE);
         if let Some(at) = spec.body.as_ref().filter(|at| !at.value.0.is_empty())
@@ -174,7 +185,7 @@ impl Compiler {
             let content_type = given.map(|at| headers.remove(at).1);
             self.body(&at.value.0, at.span, (content_type, Use::Request))
         });
-        Some(Respond { status, headers, body })
+        Some(Action::Respond(Respond { status, headers, body }))
     }
 
     /// Compiles what the upstream is asked for in place of the path.

@@ -10,7 +10,7 @@ use crate::{
             RoutePlan, RouteTimeouts,
         },
         read::source::Files,
-        spec::{BreakerSpec, ErrorSpec, RejectSpec, RouteSpec},
+        spec::{BreakerSpec, ErrorSpec, RejectSpec, RouteSpec, values::StatusOrClose},
     },
     flow::breaker::{self, Slow},
     route::{Matcher, Table, folded_name},
@@ -124,7 +124,7 @@ impl Compiler {
         };
         let mut fields = options.request_headers.set.iter().chain(&options.response_headers.set);
         let has_fields = fields.any(|(_, text)| text.is_template());
-        let rejection = options.reject.as_ref().and_then(|reject| reject.body.as_ref());
+        let rejection = options.reject.as_ref().and_then(Reject::body);
         let mut bodies =
             rejection.into_iter().chain(options.errors.iter().map(|error| &error.body));
         options.has_placeholders |= has_fields || bodies.any(Body::has_placeholders);
@@ -174,6 +174,15 @@ impl Compiler {
     }
 
     fn reject(&mut self, spec: &RejectSpec) -> Reject {
+        let status = match spec.status.value().map(|status| status.0) {
+            None => None,
+            Some(StatusOrClose::Status(status)) => Some(status),
+            Some(StatusOrClose::Close) => {
+                self.without_response("body", spec.body.span);
+                self.without_response("content_type", spec.content_type.span);
+                return Reject::Close;
+            }
+        };
         if let (Some(at), None) = (&spec.content_type.at, &spec.body.at) {
             self.error(
                 Problem::error(at.span, "`content_type` without `body`")
@@ -185,7 +194,15 @@ impl Compiler {
             content_type.map(|at| self.header_text(&at.value, at.span, Use::Rejection));
         let body = spec.body.as_ref();
         let body = body.map(|at| self.body(&at.value.0, at.span, (content_type, Use::Rejection)));
-        Reject { status: spec.status.value().map(|status| status.0), body }
+        Reject::Respond { status, body }
+    }
+
+    /// Reports a key of a response beside `status: close`.
+    pub(super) fn without_response(&mut self, key: &str, span: Option<SourceSpan>) {
+        let Some(span) = span else { return };
+        let message = format!("`{key}` beside `status: close`, which sends no response");
+        let help = format!("remove `{key}`, or write a number as `status`");
+        self.error(Problem::error(span, message).help(help));
     }
 
     fn error_bodies(&mut self, specs: &[At<ErrorSpec>]) -> Vec<ErrorBody> {

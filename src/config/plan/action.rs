@@ -14,6 +14,8 @@ pub enum Action<U> {
     Redirect(Redirect),
     /// Answers it.
     Respond(Respond),
+    /// Ends its connection, or its stream, without a response.
+    Close,
 }
 
 /// An answer that sends the client elsewhere.
@@ -83,7 +85,7 @@ impl<U> Action<U> {
     pub const fn upstream(&self) -> Option<&U> {
         match self {
             Self::Forward(upstream) => Some(upstream),
-            Self::Redirect(_) | Self::Respond(_) => None,
+            Self::Redirect(_) | Self::Respond(_) | Self::Close => None,
         }
     }
 
@@ -91,7 +93,7 @@ impl<U> Action<U> {
     pub const fn respond(&self) -> Option<&Respond> {
         match self {
             Self::Respond(respond) => Some(respond),
-            Self::Forward(_) | Self::Redirect(_) => None,
+            Self::Forward(_) | Self::Redirect(_) | Self::Close => None,
         }
     }
 
@@ -101,6 +103,7 @@ impl<U> Action<U> {
             Self::Forward(of) => Action::Forward(upstream(of)),
             Self::Redirect(redirect) => Action::Redirect(redirect),
             Self::Respond(respond) => Action::Respond(respond),
+            Self::Close => Action::Close,
         }
     }
 
@@ -110,13 +113,14 @@ impl<U> Action<U> {
             Self::Forward(_) => None,
             Self::Redirect(redirect) => Some(redirect.to_string()),
             Self::Respond(respond) => Some(format!("respond {}", respond.status.as_u16())),
+            Self::Close => Some("respond close".to_owned()),
         }
     }
 
     /// Returns whether it needs to know of the request.
     pub fn has_placeholders(&self) -> bool {
         match self {
-            Self::Forward(_) => false,
+            Self::Forward(_) | Self::Close => false,
             Self::Redirect(_) => true,
             Self::Respond(Respond { headers, body, .. }) => {
                 headers.iter().any(|(_, text)| text.is_template())

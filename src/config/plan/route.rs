@@ -269,13 +269,36 @@ impl HeaderEdits {
     }
 }
 
-/// The response to a rejected request.
+/// What a rejected request gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reject {
-    /// 400 to 599; `None`: as the reason demands.
-    pub status: Option<StatusCode>,
-    /// `None`: a problem+json document.
-    pub body: Option<Body>,
+pub enum Reject {
+    /// The end of its connection, or of its stream, without a response.
+    Close,
+    /// A response.
+    Respond {
+        /// 400 to 599; `None`: as the reason demands.
+        status: Option<StatusCode>,
+        /// `None`: a problem+json document.
+        body: Option<Body>,
+    },
+}
+
+impl Reject {
+    /// Returns the status of the response, if the file has one.
+    pub const fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Close => None,
+            Self::Respond { status, .. } => *status,
+        }
+    }
+
+    /// Returns the body of the response, if the file has one.
+    pub const fn body(&self) -> Option<&Body> {
+        match self {
+            Self::Close => None,
+            Self::Respond { body, .. } => body.as_ref(),
+        }
+    }
 }
 
 /// The body of flowgate's own errors with some statuses.

@@ -26,9 +26,11 @@ keys! {
     }
 
     /// A response of flowgate itself. The short form `respond: 204` is `respond: { status: 204 }`.
+    /// `respond: close` ends the connection without a response.
     #[cfg_attr(test, schemars(extend("x-meant" = [["code", "status"], ["content", "body"], ["text", "body"]])))]
     struct RespondSpec: "a response" {
-        /// 200 to 599.
+        /// 200 to 599, or `close`: flowgate ends the connection (in HTTP/2, the stream) without a
+        /// response.
         status: AnswerStatus = 200;
         /// Header fields of the response, with placeholders.
         headers: Entries<EditableName, FieldValue>, else "–";

@@ -3,7 +3,7 @@
 
 use super::{
     AccessLog, CollectorEndpoint, RedisUrl, SampleRatio, Secret,
-    values::{self, Endpoint, InvalidValue, Limit, RetryOn, invalid},
+    values::{self, Endpoint, InvalidValue, Limit, RetryOn, StatusOrClose, invalid},
 };
 use crate::{
     auth::{ALGORITHMS, Algorithm},
@@ -138,15 +138,18 @@ leaves! {
         { "type": ["string", "number", "boolean"] };
     /// A protocol that a client may upgrade to.
     Protocol(String), "the name of a protocol", "websocket", values::upgrade, { "type": "string" };
-    /// The status of a rejection.
+    /// The status of a rejection, or the end of the connection without a response.
+    RejectStatus(StatusOrClose), "a status, or `close`", "429", values::reject_status,
+        { "type": ["integer", "string"], "minimum": 400, "maximum": 599, "pattern": "^close$" };
+    /// The status of an error.
     Status(StatusCode), "a status", "429", values::status,
         { "type": "integer", "minimum": 400, "maximum": 599 }, number;
     /// The status of a redirect.
     RedirectStatus(StatusCode), "a status of redirects", "308", values::redirect_status,
         { "enum": [301, 302, 303, 307, 308] }, number;
-    /// The status of a response.
-    AnswerStatus(StatusCode), "a status", "200", values::answer_status,
-        { "type": "integer", "minimum": 200, "maximum": 599 }, number;
+    /// The status of a response, or the end of the connection without one.
+    AnswerStatus(StatusOrClose), "a status, or `close`", "200", values::answer_status,
+        { "type": ["integer", "string"], "minimum": 200, "maximum": 599, "pattern": "^close$" };
     /// Where a redirect leads.
     RedirectTo(String), "`https`, a URL, or a path", "https", values::location,
         { "type": "string" };

@@ -8,7 +8,7 @@ use super::{
     keys::keys,
     leaf::{
         AnswerStatus, ByteRate, EditableName, FieldValue, Integer, MethodName, Name, Percent,
-        Protocol, RedirectTo, RetryCause, Size, Status, Text, Timeout,
+        Protocol, RedirectTo, RejectStatus, RetryCause, Size, Status, Text, Timeout,
     },
 };
 use crate::config::decode::{Either, Entries, List, Several};
@@ -110,7 +110,7 @@ keys! {
         upstream: Name, else "–";
         /// Redirects clients: `https`, a URL, or a map.
         redirect: Box<Either<RedirectTo, RedirectSpec>>, else "–";
-        /// Answers requests without an upstream: a status, or a map.
+        /// Answers requests without an upstream: a status, a map, or `close`.
         respond: Box<Either<AnswerStatus, RespondSpec>>, else "–";
         /// Which clients may use the route, by their address. Checked before the rules.
         access: Box<AccessSpec>, else "all clients";
@@ -214,10 +214,11 @@ keys! {
     }
 
     /// The response to a request that a rule rejected. flowgate adds `Retry-After` and the quota
-    /// headers. gRPC requests always get a gRPC status.
+    /// headers. gRPC requests always get a gRPC status, but with `status: close`.
     struct RejectSpec: "a rejection" {
-        /// 400 to 599.
-        status: Status, else "429 for a quota, 503 for a full queue or overload";
+        /// 400 to 599, or `close`: flowgate ends the connection (in HTTP/2, the stream) without a
+        /// response.
+        status: RejectStatus, else "429 for a quota, 503 for a full queue or overload";
         /// The body, with placeholders. `{rule}` and `{retry_after}` work only here.
         body: Text, else "a problem+json document";
         /// The type of `body`.

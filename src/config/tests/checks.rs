@@ -180,7 +180,7 @@ fn routes_are_checked() {
         ),
         (
             "match: { path: / }\n    reject: { status: 200 }",
-            "`200` is not the status of an error | write a status from 400 to 599, as in `429`",
+            "`200` is not the status of an error | write a status from 400 to 599, as in `429`, or `close` to end the connection without a response",
         ),
         (
             "match: { path: / }\n    reject: { content_type: text/html }",

@@ -78,7 +78,7 @@ headers: legacy
     let value = |text: &str| Text::Plain(text.parse().unwrap());
     assert_eq!((&set[0].1, &set[1].1), (&value("no"), &value("1.10")));
     assert_eq!(route.options.request_headers.remove.len(), 2);
-    let body = route.options.reject.as_ref().unwrap().body.as_ref().unwrap();
+    let body = route.options.reject.as_ref().unwrap().body().unwrap();
     let json = Text::Plain("application/json".parse().unwrap());
     assert_eq!((&body.content_type, body.syntax), (&json, Syntax::Json));
     let error_type = |status: u16| {

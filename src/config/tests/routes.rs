@@ -84,10 +84,25 @@ fn what_a_route_cannot_do_is_an_error() {
         ),
         (
             "respond: { status: 199 }",
-            "`199` is not the status of a response | write a status from 200 to 599",
+            "`199` is not the status of a response | write a status from 200 to 599, or `close` to end the connection without a response",
         ),
-        ("respond: 199", "`199` is not the status of a response | write a status from 200 to 599"),
-        ("respond: []", "expected a status for `respond`, not a list | write `200`"),
+        (
+            "respond: closed",
+            "`closed` is not the status of a response | write a status from 200 to 599, or `close` to end the connection without a response",
+        ),
+        ("respond: []", "expected a status, or `close` for `respond`, not a list | write `200`"),
+        (
+            "respond: { status: close, body: x }",
+            "`body` beside `status: close`, which sends no response | remove `body`, or write a number as `status`",
+        ),
+        (
+            "respond: { status: close, headers: { x-a: b } }",
+            "`headers` beside `status: close`, which sends no response | remove `headers`, or write a number as `status`",
+        ),
+        (
+            "upstream: app\n    reject: { status: close, body: x }",
+            "`body` beside `status: close`, which sends no response | remove `body`, or write a number as `status`",
+        ),
         (
             "respond: { status: 204, body: x }",
             "a response with status 204 has no body | remove `body`, or write another status",

@@ -59,7 +59,7 @@ routes:
     let options = &plan.routes[0].options;
     let text = Text::Plain("${A}".parse().unwrap());
     assert_eq!(options.request_headers.set[0].1, text);
-    let body = options.reject.as_ref().and_then(|reject| reject.body.clone()).unwrap();
+    let body = options.reject.as_ref().and_then(|reject| reject.body().cloned()).unwrap();
     let text = Text::Plain("a\nworkers: 99\n- b: ${LIMIT}".into());
     assert_eq!(body.text, text, "one text, whatever it holds");
 }

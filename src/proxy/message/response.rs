@@ -45,6 +45,10 @@ impl<B> Response<B> {
         &mut self.head.headers
     }
 
+    pub(crate) fn body(&self) -> &B {
+        &self.body
+    }
+
     pub(crate) fn map<C>(self, change: impl FnOnce(B) -> C) -> Response<C> {
         Response { head: self.head, body: change(self.body) }
     }

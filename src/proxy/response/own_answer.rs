@@ -2,7 +2,7 @@
 
 use super::{
     gateway_error::GatewayError,
-    reply::{error_response, finish},
+    reply::{close, error_response, finish},
     response_body::ResponseBody,
 };
 use crate::config::{Action, Redirect, Respond, Route};
@@ -17,6 +17,7 @@ pub(crate) fn answer(route: &Route, completion: Box<Completion>) -> Response<Res
         Action::Forward(_) => None,
         Action::Redirect(redirect) => redirected(redirect, &completion),
         Action::Respond(respond) => Some(responded(respond, &completion)),
+        Action::Close => return close(completion),
     };
     let Some((mut response, body)) = made else {
         return error_response(GatewayError::Invalid(NO_HOST), None, completion);

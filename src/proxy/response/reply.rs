@@ -13,7 +13,7 @@ use crate::proxy::{
     placeholders::{self, OfRejection},
 };
 use crate::{
-    config::{Body, RateLimitHeaders, Route},
+    config::{Body, RateLimitHeaders, Reject, Route},
     flow::{Reason, Rejection, Verdict},
 };
 use bytes::Bytes;
@@ -129,6 +129,9 @@ pub(crate) fn reject(
     grpc: Option<HeaderValue>,
     completion: Box<Completion>,
 ) -> Response<ResponseBody> {
+    if route.options.reject == Some(Reject::Close) {
+        return close(completion);
+    }
     let rule = route.rule_name(rejection.slot);
     let (standard, code, detail) = words(rejection, route);
     let head = completion.peer.spare_heads.response();
@@ -137,8 +140,8 @@ pub(crate) fn reject(
         (grpc_error(head, content_type, code, &detail), Bytes::new())
     } else {
         let custom = route.options.reject.as_ref();
-        let status = custom.and_then(|custom| custom.status).unwrap_or(standard);
-        let own = custom.and_then(|custom| custom.body.as_ref());
+        let status = custom.and_then(Reject::status).unwrap_or(standard);
+        let own = custom.and_then(Reject::body);
         let own = own
             .or_else(|| route.options.error_body(status))
             .map(|body| written(body, &completion, Some(OfRejection { rule, retry_after })));
@@ -313,6 +316,13 @@ pub(crate) fn finish(
         body.clear();
     }
     response.map(|()| ResponseBody::own(body, completion))
+}
+
+/// Ends the connection, or the stream of HTTP/2, without a response.
+#[cold]
+pub(crate) fn close(completion: Box<Completion>) -> Response<ResponseBody> {
+    let head = completion.peer.spare_heads.response();
+    Response::from_parts(head, ResponseBody::none(completion))
 }
 
 #[cfg(test)]

@@ -66,6 +66,8 @@ pub(crate) struct ResponseBody {
 #[derive(Debug)]
 enum Source {
     Own(Option<Bytes>),
+    /// The client gets no response.
+    NoResponse,
     /// Over the connection that the completion has on loan.
     Upstream {
         body_timeout: BodyTimeout,
@@ -87,6 +89,12 @@ impl ResponseBody {
             completion.complete();
         }
         Self { source, completion, end: None, cut: None }
+    }
+
+    /// Ends the connection, or the stream of HTTP/2, without a response.
+    pub(crate) fn none(mut completion: Box<Completion>) -> Self {
+        completion.close();
+        Self { source: Source::NoResponse, completion, end: None, cut: None }
     }
 
     /// Passes on what the upstream sends, with no pause longer than `body_timeout`. Trailers say to a
@@ -131,13 +139,18 @@ impl ResponseBody {
         matches!(self.source, Source::Tunnel { .. })
     }
 
+    /// Whether the client gets no response.
+    pub(crate) fn is_without_response(&self) -> bool {
+        matches!(self.source, Source::NoResponse)
+    }
+
     /// Returns the server that the client is to be joined to.
     pub(crate) fn into_tunnel(self) -> Option<Joined<Box<Http1Connection>>> {
         match self.source {
             Source::Tunnel { server, idle } => {
                 Some(Joined { server, idle, completion: self.completion })
             }
-            Source::Own(_) | Source::Upstream { .. } => None,
+            Source::Own(_) | Source::NoResponse | Source::Upstream { .. } => None,
         }
     }
 
@@ -150,7 +163,7 @@ impl ResponseBody {
     pub(crate) fn deadline(&self) -> Instant {
         match &self.source {
             Source::Upstream { body_timeout, .. } => body_timeout.deadline,
-            Source::Own(_) | Source::Tunnel { .. } => Instant::FAR_FUTURE,
+            Source::Own(_) | Source::NoResponse | Source::Tunnel { .. } => Instant::FAR_FUTURE,
         }
     }
 
@@ -217,7 +230,7 @@ impl Body for ResponseBody {
         let frame = match &mut this.source {
             Source::Upstream { .. } if this.end.is_some() => None,
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
-            Source::Tunnel { .. } => None,
+            Source::NoResponse | Source::Tunnel { .. } => None,
             Source::Upstream { body_timeout, is_grpc } => match this.completion.poll_frame(context)
             {
                 Poll::Ready(mut frame) => {
@@ -273,7 +286,7 @@ impl Body for ResponseBody {
         match &self.source {
             Source::Own(bytes) => bytes.is_none(),
             Source::Upstream { .. } => self.completion.is_read(),
-            Source::Tunnel { .. } => true,
+            Source::NoResponse | Source::Tunnel { .. } => true,
         }
     }
 
@@ -281,7 +294,7 @@ impl Body for ResponseBody {
         match &self.source {
             Source::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Source::Upstream { .. } => self.completion.size_hint(),
-            Source::Tunnel { .. } => SizeHint::with_exact(0),
+            Source::NoResponse | Source::Tunnel { .. } => SizeHint::with_exact(0),
         }
     }
 }

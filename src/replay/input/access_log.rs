@@ -94,7 +94,9 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         client: Some(line.client_ip),
     };
     let ending = match line.outcome {
-        None | Some(ResponseOutcome::Completed) => Ending::Answered(Some(line.status)),
+        None | Some(ResponseOutcome::Completed | ResponseOutcome::Closed) => {
+            Ending::Answered(Some(line.status))
+        }
         Some(ResponseOutcome::Failed) => Ending::Failed,
         Some(ResponseOutcome::Cancelled | ResponseOutcome::Cut) => {
             Ending::Cancelled(Duration::from_nanos(whole))

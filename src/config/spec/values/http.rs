@@ -34,6 +34,16 @@ pub(in crate::config) fn header_value(text: &str) -> Result<HeaderValue, Invalid
     })
 }
 
+/// A status, or the end of the connection without a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config) enum StatusOrClose {
+    Status(StatusCode),
+    Close,
+}
+
+/// The word for the end of the connection without a response.
+const CLOSE: &str = "close";
+
 /// Reads the status of an answer that the gateway gives itself.
 pub(in crate::config) fn status(text: &str) -> Result<StatusCode, InvalidValue> {
     let status = text.parse::<StatusCode>().ok();
@@ -49,6 +59,22 @@ pub(in crate::config) fn status(text: &str) -> Result<StatusCode, InvalidValue> 
     )
 }
 
+/// Reads the status of a rejection, or `close`.
+pub(in crate::config) fn reject_status(text: &str) -> Result<StatusOrClose, InvalidValue> {
+    if text == CLOSE {
+        return Ok(StatusOrClose::Close);
+    }
+    or_close(status(text))
+}
+
+/// Returns the status that was read. The help for a wrong one also names `close`.
+fn or_close(read: Result<StatusCode, InvalidValue>) -> Result<StatusOrClose, InvalidValue> {
+    read.map(StatusOrClose::Status).map_err(|invalid| InvalidValue {
+        help: format!("{}, or `close` to end the connection without a response", invalid.help),
+        ..invalid
+    })
+}
+
 /// Reads the status of a redirect.
 pub(in crate::config) fn redirect_status(text: &str) -> Result<StatusCode, InvalidValue> {
     let status = text.parse::<StatusCode>().ok();
@@ -58,13 +84,16 @@ pub(in crate::config) fn redirect_status(text: &str) -> Result<StatusCode, Inval
     )
 }
 
-/// Reads the status of a response.
-pub(in crate::config) fn answer_status(text: &str) -> Result<StatusCode, InvalidValue> {
+/// Reads the status of a response, or `close`.
+pub(in crate::config) fn answer_status(text: &str) -> Result<StatusOrClose, InvalidValue> {
+    if text == CLOSE {
+        return Ok(StatusOrClose::Close);
+    }
     let status = text.parse::<StatusCode>().ok();
-    status.filter(|s| (200..600).contains(&s.as_u16())).map_or_else(
+    or_close(status.filter(|s| (200..600).contains(&s.as_u16())).map_or_else(
         || not(text, "is not the status of a response", "write a status from 200 to 599"),
         Ok,
-    )
+    ))
 }
 
 /// Reads where a redirect leads.

@@ -13,8 +13,9 @@ mod tests;
 pub use address::Resolve;
 pub(in crate::config) use address::{Endpoint, address, dns_server, network, resolve, url};
 pub(in crate::config) use http::{
-    RetryOn, answer_status, authority, check_path, editable, header_name, header_value, location,
-    method, redirect_status, retry_on, status, statuses, upgrade,
+    RetryOn, StatusOrClose, answer_status, authority, check_path, editable, header_name,
+    header_value, location, method, redirect_status, reject_status, retry_on, status, statuses,
+    upgrade,
 };
 pub(in crate::config) use number::{
     byte_rate, duration, duration_within, integer, integer_within, percent, ratio, size_within,

@@ -99,6 +99,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
         let Some(response) = response else { return Next::Gone };
         current.answer();
         let (head, body) = response.into_parts();
+        if body.is_without_response() {
+            self.peer.spare_heads.give_response(head);
+            // With unread bytes, the kernel resets the connection. The client could then lose the
+            // responses to its earlier requests.
+            return Next::Close { drains: self.requests > 1 };
+        }
         if body.is_tunnel() {
             Box::pin(self.join(&head, body, current.is_titled)).await;
             return Next::Gone;

@@ -18,7 +18,6 @@ use crate::proxy::{
 use crate::{config::ClientTimeouts, flow::Instant};
 use bytes::Bytes;
 use core::{
-    convert::Infallible,
     future::poll_fn,
     pin::{Pin, pin},
     task::{Context, Poll},
@@ -120,19 +119,27 @@ fn builder(activity: &Arc<Activity>, options: &ConnectionOptions) -> http2::Buil
 fn respond(
     peer: &Arc<Peer>,
     request: Request<Incoming>,
-) -> Pin<Box<impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<>>> {
+) -> Pin<Box<impl Future<Output = Result<Response<ResponseBody>, NoResponse>> + use<>>> {
     let mut request = request.map(ClientBody::of_stream);
     translate(&mut request);
     let peer = Arc::clone(peer);
     let begun = begin(Completion::new(Arc::clone(&peer)), request.into());
     Box::pin(async move {
         let mut response = begun.serve().await;
+        if response.body().is_without_response() {
+            return Err(NoResponse);
+        }
         if !response.headers().contains_key(&DATE) {
             response.headers_mut().append(DATE, peer.date());
         }
         Ok(response.into_http())
     })
 }
+
+/// A request that gets no response: hyper resets its stream, with `INTERNAL_ERROR` as nginx does.
+#[derive(Debug, thiserror::Error)]
+#[error("the request gets no response")]
+struct NoResponse;
 
 /// Runs streams as tasks that their connection knows.
 #[derive(Clone, Debug)]

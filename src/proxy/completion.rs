@@ -296,9 +296,12 @@ impl Completion {
         Some(EarlyEnd::of(upload, self.peer.worker.clock.clone()))
     }
 
-    /// Logs that the upstream's answer broke off.
+    /// Logs that the upstream's answer broke off, unless it did because the client broke off its upload.
     #[cold]
     pub(crate) fn note_broken_off(&mut self, why: &UpstreamError) {
+        if self.lease.as_ref().is_some_and(Lease::is_cut) {
+            return;
+        }
         self.note_bad_answer(&format!("its answer broke off: {}", cause(why)));
     }
 

@@ -28,6 +28,7 @@ use crate::proxy::{
         connection::{ReadAhead, serve},
         listener::begin::detect_and_serve,
     },
+    io::client_io::ClientIo,
     peer::Peer,
 };
 use crate::{
@@ -46,7 +47,7 @@ use std::{
     sync::{Arc, Weak},
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     sync::mpsc,
     task::JoinHandle,
 };
@@ -157,7 +158,7 @@ impl TestProxy {
     /// Serves a connection; its peer is shared by the task and what serves requests.
     fn serve<T>(&self, io: T, protocol: Protocol) -> (JoinHandle<()>, Weak<Peer>)
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: ClientIo + 'static,
     {
         self.welcome(|peer, options| serve(io, ReadAhead::default(), protocol, peer, options))
     }

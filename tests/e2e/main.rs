@@ -13,6 +13,8 @@ mod balance;
 mod binary_upgrade;
 mod cluster;
 mod connection_logins;
+mod cut_responses;
+mod cut_uploads;
 mod dashboard;
 mod dashboard_troubles;
 mod descriptors;

@@ -7,7 +7,7 @@ use crate::http1::BodyError;
 use bytes::Bytes;
 use core::{
     pin::Pin,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
@@ -38,6 +38,9 @@ pub(crate) enum ClientBodyError {
     Http1(#[from] BodyError),
     #[error(transparent)]
     Http2(#[from] hyper::Error),
+    /// hyper reports no error: it takes this reset for the end of the body.
+    #[error("the client reset its stream with NO_ERROR before the end of the body")]
+    Reset,
 }
 
 /// A body of HTTP/1.1, for whoever reads it.
@@ -176,8 +179,14 @@ impl Body for ClientBody {
             Self::Empty => Poll::Ready(None),
             Self::Http1(body) => lock(&body.0).poll_frame(context),
             Self::Http2(body) => {
-                let polled = Pin::new(body).poll_frame(context);
-                polled.map(|frame| frame.map(|frame| frame.map_err(ClientBodyError::from)))
+                let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+                let is_reset = frame.is_none() && !body.is_end_stream();
+                let frame = if is_reset {
+                    Some(Err(ClientBodyError::Reset))
+                } else {
+                    frame.map(|frame| frame.map_err(ClientBodyError::from))
+                };
+                Poll::Ready(frame)
             }
         }
     }

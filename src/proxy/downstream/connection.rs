@@ -4,12 +4,12 @@ use super::{http1, http2};
 use crate::flow::Instant;
 use crate::proxy::{
     connections::options::{ConnectionOptions, Protocol},
+    io::client_io::ClientIo,
     peer::Peer,
 };
 use bytes::Bytes;
 use core::pin::Pin;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What has come of a connection by the time that its protocol is known.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(crate) fn serve<T>(
     options: ConnectionOptions,
 ) -> Serving
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: ClientIo + 'static,
 {
     let ReadAhead { ahead, since } = read_ahead;
     match protocol {

@@ -47,14 +47,7 @@ impl Client {
 
     /// Sends fields: a head or trailers. With `end` they are the last.
     pub(crate) fn fields(&mut self, stream: u32, fields: &[(&str, &str)], end: bool) {
-        let mut block = Vec::new();
-        for (name, value) in fields {
-            block.push(0);
-            for text in [name, value] {
-                length(text.len(), &mut block);
-                block.extend_from_slice(text.as_bytes());
-            }
-        }
+        let block = block(fields);
         let mut parts = block.chunks(16_000).peekable();
         let mut kind = HEADERS;
         let mut flags = if end { END_STREAM } else { 0 };
@@ -138,6 +131,19 @@ pub(crate) fn body(frames: &[Frame]) -> String {
     let data = frames.iter().filter(|frame| frame.kind == DATA);
     let bytes: Vec<u8> = data.flat_map(|frame| frame.payload.clone()).collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Encodes fields without compression (RFC 7541, 6.2.2).
+pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            length(text.len(), &mut block);
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
 }
 
 /// Writes the length of a text that is not compressed (RFC 7541, 5.1).

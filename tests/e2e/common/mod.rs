@@ -9,8 +9,10 @@ pub(crate) mod http;
 pub(crate) mod http2;
 pub(crate) mod http2_server;
 pub(crate) mod program;
+pub(crate) mod protocols;
 pub(crate) mod tls_server;
 pub(crate) mod upstream;
+pub(crate) mod wire;
 
 use std::{
     collections::HashMap,

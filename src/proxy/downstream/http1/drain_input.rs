@@ -4,6 +4,7 @@ use super::{current_request::CurrentRequest, session::Session};
 use crate::proxy::{
     body::drain_body::{DISCARD_BYTES, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_TIMEOUT},
     connections::registry::GRACE,
+    io::client_io::ClientIo,
     timeouts::timer::ConnectionTimer,
 };
 use crate::{clock::Clock, flow::Instant};
@@ -15,7 +16,7 @@ use core::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     task::yield_now,
 };
 
@@ -86,7 +87,7 @@ impl InputDrain {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+impl<T: ClientIo> Session<'_, '_, T> {
     /// Closes the connection in good order: what there is is written, then the gateway's side is
     /// closed, and if it `drains` the gateway waits until the client closes its own.
     pub(super) async fn close(&mut self, drains: bool) {

@@ -2,13 +2,13 @@
 
 use super::session::Session;
 use crate::proxy::downstream::unreadable::UnreadableRequest;
+use crate::proxy::io::client_io::ClientIo;
 use crate::{flow::Instant, http1::HeadLimits};
 use core::{
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How long a connection is idle before it gives up what it only needs while it serves.
 const REST: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ pub(super) enum HeadWait {
     Rejected(UnreadableRequest),
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+impl<T: ClientIo> Session<'_, '_, T> {
     pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<HeadWait> {
         self.input.make_room();
         let limits = &self.options.limits;

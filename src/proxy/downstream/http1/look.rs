@@ -2,6 +2,7 @@
 
 use super::{current_request::CurrentRequest, response, session::Session};
 use crate::http1::BodyError;
+use crate::proxy::io::client_io::ClientIo;
 use crate::proxy::message::response::Response;
 use crate::proxy::response::response_body::ResponseBody;
 use core::{
@@ -9,7 +10,6 @@ use core::{
     task::{Context, Poll},
 };
 use http::Version;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How much is read ahead of a client whose bytes are not wanted yet, in bytes: it shows that the client
 /// has left, unless it has sent more.
@@ -28,7 +28,7 @@ pub(super) enum ClientState {
     Left,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+impl<T: ClientIo> Session<'_, '_, T> {
     /// Polls for the response to the request under way; `None` if its client has left.
     pub(super) fn poll_response<F>(
         &mut self,

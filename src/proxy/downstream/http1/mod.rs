@@ -20,7 +20,7 @@ use crate::flow::Instant;
 use crate::proxy::{
     connections::{options::ConnectionOptions, registry::GRACE},
     downstream::unreadable::UnreadableRequest,
-    io::first_read::poll_first_read,
+    io::{client_io::ClientIo, first_read::poll_first_read},
     peer::Peer,
     timeouts::timer::ConnectionTimer,
 };
@@ -33,7 +33,6 @@ use core::{
 };
 use session::Session;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Serves a connection until it ends, is idle for too long or is drained.
 ///
@@ -47,7 +46,7 @@ pub(crate) fn serve<T>(
     options: ConnectionOptions,
 ) -> impl Future<Output = ()> + Send
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send,
+    T: ClientIo,
 {
     async move {
         let clock = &peer.worker.clock;
@@ -97,7 +96,7 @@ pub(crate) async fn reject<T>(
     options: ConnectionOptions,
     why: UnreadableRequest,
 ) where
-    T: AsyncRead + AsyncWrite + Unpin + Send,
+    T: ClientIo,
 {
     let clock = &peer.worker.clock;
     let armed = clock.now() + options.timeouts.header_read;
@@ -115,7 +114,7 @@ enum Idle {
 }
 
 /// Waits without memory for what comes.
-fn poll_idle<T: AsyncRead + AsyncWrite + Unpin>(
+fn poll_idle<T: ClientIo>(
     io: &mut T,
     peer: &Peer,
     timer: &mut ConnectionTimer<'_>,

@@ -6,6 +6,7 @@ use super::{
     response::{self, Coding},
     session::Session,
 };
+use crate::proxy::io::client_io::ClientIo;
 use crate::proxy::message::response::ResponseHead;
 use crate::proxy::{response::response_body::ResponseBody, timeouts::timeout::Timeout};
 use crate::{
@@ -18,7 +19,6 @@ use core::{
 };
 use http::{HeaderMap, HeaderName};
 use http_body::{Body, Frame};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// While so much is to be written, in bytes, nothing more of the response is read.
 const FULL: usize = 32 * 1024;
@@ -48,7 +48,7 @@ pub(super) enum Relayed {
     CutOff,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+impl<T: ClientIo> Session<'_, '_, T> {
     /// Begins to write a response.
     pub(super) fn begin_relay(
         &mut self,
@@ -76,6 +76,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             deadline,
             is_blocked: false,
         };
+        if relay.coding == Coding::UntilClose {
+            // Its client would take any other end for the end of the body.
+            self.io.end_with_reset(true);
+        }
         if relay.body.as_ref().is_some_and(Body::is_end_stream) {
             self.end_request(&mut relay);
         }
@@ -108,8 +112,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
             }
             if relay.body.is_none() {
                 if !relay.is_blocked {
-                    let end = if relay.is_cut { Relayed::CutOff } else { Relayed::Whole };
-                    return Poll::Ready(end);
+                    return Poll::Ready(self.end_relay(relay));
                 }
             } else {
                 if !relay.is_blocked && !is_awaited {
@@ -131,6 +134,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Ends a response of which all was written.
+    fn end_relay(&self, relay: &Relay) -> Relayed {
+        if relay.is_cut {
+            return Relayed::CutOff;
+        }
+        if relay.coding == Coding::UntilClose {
+            self.io.end_with_reset(false);
+        }
+        Relayed::Whole
     }
 
     /// Returns which limit a response that does not move has exceeded.

@@ -5,6 +5,7 @@ use crate::proxy::message::request::Request;
 use crate::proxy::{
     body::client_body::{ClientBody, channel},
     downstream::unreadable::UnreadableRequest,
+    io::client_io::ClientIo,
 };
 use crate::{
     config::HeaderCase,
@@ -13,13 +14,12 @@ use crate::{
 use bytes::Bytes;
 use core::task::Context;
 use http::{Method, Uri, header};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 const NO_URI: UnreadableRequest = UnreadableRequest::malformed(
     "the target has a character that must be percent-encoded, or is not a URI",
 );
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+impl<T: ClientIo> Session<'_, '_, T> {
     /// Takes a head of this length, and begins to serve its request.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use super::{
 use crate::proxy::{
     completion::Completion,
     downstream::unreadable::UnreadableRequest,
-    io::{input::Input, prefixed::Prefixed},
+    io::{client_io::ClientIo, input::Input, prefixed::Prefixed},
     message::response::ResponseHead,
     request::decide::begin,
     response::{response_body::ResponseBody, tunnel::tunnel},
@@ -19,7 +19,6 @@ use crate::{config::HeaderCase, flow::Instant};
 use bytes::Bytes;
 use core::{future::poll_fn, mem, pin::pin, task::Poll};
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What follows a request.
 enum Next {
@@ -32,7 +31,7 @@ enum Next {
     Gone,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Session<'_, '_, T> {
+impl<T: ClientIo> Session<'_, '_, T> {
     /// Serves requests until the connection is idle, and returns since when; `None` if it has
     /// ended. It begins with what has come, of which the first byte came at `since`. No request has
     /// been under way since `idle_since`: blank lines do not change that.

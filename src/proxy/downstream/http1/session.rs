@@ -3,7 +3,7 @@
 use crate::proxy::{
     completion::Completion,
     connections::options::ConnectionOptions,
-    io::{input::Input, outgoing::Outgoing},
+    io::{client_io::ClientIo, input::Input, outgoing::Outgoing},
     peer::Peer,
     timeouts::timer::ConnectionTimer,
 };
@@ -11,7 +11,6 @@ use crate::{flow::Instant, http1::RequestHead};
 use bytes::Bytes;
 use core::task::{Context, Poll, ready};
 use std::{io, sync::Arc};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A connection while it is busy.
 pub(super) struct Session<'a, 't, T> {
@@ -37,7 +36,7 @@ pub(super) struct Session<'a, 't, T> {
     pub(super) has_ended: bool,
 }
 
-impl<'a, 't, T: AsyncRead + AsyncWrite + Unpin + Send> Session<'a, 't, T> {
+impl<'a, 't, T: ClientIo> Session<'a, 't, T> {
     pub(super) fn new(
         io: &'a mut T,
         timer: &'a mut ConnectionTimer<'t>,

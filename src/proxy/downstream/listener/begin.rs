@@ -14,15 +14,13 @@ use crate::proxy::{
         tls::Accepted,
         unreadable::UnreadableRequest,
     },
+    io::client_io::ClientIo,
     peer::Peer,
     worker::Worker,
 };
 use core::{net::SocketAddr, sync::atomic::Ordering::Relaxed};
 use std::sync::Arc;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 
 const WITHOUT_TLS: UnreadableRequest = UnreadableRequest::malformed(
     "the client speaks HTTP without TLS to a listener with `tls`: use https://",
@@ -157,7 +155,7 @@ pub(crate) async fn detect_and_serve<T>(
     options: ConnectionOptions,
 ) -> Option<Serving>
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: ClientIo + 'static,
 {
     let limit = options.timeouts.header_read;
     let detecting = Box::pin(detect(&mut stream, &peer.worker.clock, limit));

@@ -1,6 +1,7 @@
 //! A stream on which the gateway reads and writes little at a time, and which may break off.
 
 use super::plan::Connection;
+use crate::proxy::io::client_io::ClientIo;
 use core::{
     pin::Pin,
     task::{Context, Poll},
@@ -17,6 +18,8 @@ pub(super) struct Unsteady {
     /// Bytes left until the connection is reset.
     left: Option<usize>,
 }
+
+impl ClientIo for Unsteady {}
 
 impl Unsteady {
     pub(super) fn new(io: DuplexStream, plan: &Connection) -> Self {

@@ -302,8 +302,8 @@ impl Engine {
     }
 
     /// Keeps an admitted request until its end, at most `longest` from its arrival if no line has
-    /// its end.
-    fn keep(&mut self, arrival: &Arrival, permit: Permit, longest: Duration) {
+    /// its end and the route bounds it.
+    fn keep(&mut self, arrival: &Arrival, permit: Permit, longest: Option<Duration>) {
         if !permit.holds() {
             return;
         }
@@ -328,7 +328,8 @@ impl Engine {
             self.due.push(Reverse(due));
         } else {
             // A request that waits longer is cut off at its start.
-            let deadline = permit.start().max(arrival.at + longest);
+            let deadline = longest.map_or(Instant::FAR_FUTURE, |longest| arrival.at + longest);
+            let deadline = permit.start().max(deadline);
             self.deadlines.insert((deadline, arrival.id));
             let before = self.open.insert(arrival.id, Open { permit, ending, deadline });
             debug_assert!(before.is_none(), "an arrival has one number");

@@ -11,6 +11,7 @@ use crate::{
         spec::{
             AlgorithmWord, Align, PacingSpec, RuleSpec, WarmUpSpec,
             calendar::{self, Unit},
+            leaf::HOUR,
             values::Limit,
         },
     },
@@ -222,6 +223,7 @@ impl Compiler {
         }
         let shown = spelled(apart).replace(' ', "");
         let longest = spelled(max_wait.value).replace(' ', "");
+        let longest_max_wait = Duration::from_nanos(HOUR);
         let allowed = if apart > self.longest_wait {
             let request = spelled(apart * 2).replace(' ', "");
             if self.has_short_timeout {
@@ -237,10 +239,16 @@ impl Compiler {
         self.warn(
             Problem::warning(Lint::PacingAboveMaxWait, rate.span, message)
                 .label("of two requests at once the second is rejected")
-                .help(format!(
-                    "write at least `max_wait: {shown}`{allowed}, or `max_wait: 0s` to space starts by \
-                     rejecting"
-                )),
+                .help(if apart > longest_max_wait {
+                    "no request may wait longer than an hour: write `max_wait: 0s` to space starts \
+                     by rejecting"
+                        .to_owned()
+                } else {
+                    format!(
+                        "write at least `max_wait: {shown}`{allowed}, or `max_wait: 0s` to space \
+                         starts by rejecting"
+                    )
+                }),
         );
     }
 

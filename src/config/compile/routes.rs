@@ -153,9 +153,9 @@ impl Compiler {
 
     /// Returns the deadlines of a route, of which one has a short form.
     fn timeouts(&mut self, spec: &RouteSpec) -> Option<RouteTimeouts> {
-        let short = spec.timeout.duration();
+        let short = spec.timeout.timeout();
         let long = spec.timeouts.value()?;
-        let request = long.request.duration();
+        let request = long.request.timeout();
         if let (Some(short), Some(long)) = (short, request.filter(|at| at.written)) {
             self.error(
                 Problem::error(long.span, "the whole request has two timeouts")

@@ -14,9 +14,10 @@ use std::time::Duration;
 
 impl Compiler {
     /// Shortens each `max_wait` of a route to half of its `timeouts.request`, so that what would
-    /// wait longer is rejected at once; warns of those that are written.
-    pub(super) fn shorten_waits(&mut self, route: &mut RouteSpec, request: Duration) {
-        let most = request / 2;
+    /// wait longer is rejected at once; warns of those that are written. Without that timeout, only
+    /// the bound of `max_wait` itself holds.
+    pub(super) fn shorten_waits(&mut self, route: &mut RouteSpec, request: Option<Duration>) {
+        let most = request.map_or(Duration::MAX, |request| request / 2);
         self.longest_wait = most;
         self.has_short_timeout = route.timeout.is_written();
         self.shortened_waits.clear();

@@ -212,8 +212,8 @@ pub struct RouteTimeouts {
     pub event_stream: Duration,
     /// How long a tunnel may stand still.
     pub tunnel: Duration,
-    /// From the request to the end of the response, tunnels excepted.
-    pub request: Duration,
+    /// From the request to the end of the response, tunnels excepted; `None` if it is off.
+    pub request: Option<Duration>,
 }
 
 /// Which requests are sent again after a server failed them.

@@ -30,8 +30,11 @@ pub(in crate::config) const HOUR: u64 = 3600 * SECOND;
 /// The smallest header that a browser's ordinary request fits into, and hyper's smallest buffer.
 pub(in crate::config) const LEAST_HEADER: u64 = 8 * 1024;
 
-/// A wait that must end: at least a millisecond, at most a day.
-pub(in crate::config) type Timeout = Period<MILLI, { 24 * HOUR }>;
+/// The longest timeout: 30 days.
+pub(in crate::config) const LONGEST_TIMEOUT: u64 = 30 * 24 * HOUR;
+
+/// A wait that must end: at least a millisecond, at most 30 days.
+pub(in crate::config) type Timeout = Period<MILLI, LONGEST_TIMEOUT>;
 
 /// Makes types of plain values: what one holds, what it is called, how one looks, how it is read,
 /// and its JSON Schema. A `number` may not stand in quotes.
@@ -79,6 +82,9 @@ leaves! {
     /// A duration of `MIN` to `MAX` nanoseconds.
     Period<MIN, MAX>(Duration), "a duration", "5s", |text| values::duration_within(text, MIN, MAX),
         { "type": "string" };
+    /// A timeout that may be absent.
+    OptionalTimeout(Option<Duration>), "`off`, or a duration", "5s", values::optional_timeout,
+        { "type": ["string", "boolean"] };
     /// A number of bytes from `MIN` to `MAX`.
     Size<MIN, MAX>(u64), "a size", "10MiB", |text| values::size_within(text, MIN, MAX),
         { "type": ["string", "integer"] };
@@ -349,6 +355,13 @@ impl<const MIN: u64, const MAX: u64> Key<Integer<MIN, MAX>> {
 impl<const MIN: u64, const MAX: u64> Key<Period<MIN, MAX>> {
     pub(in crate::config) fn duration(&self) -> Option<At<Duration>> {
         self.read(|period| period.0)
+    }
+}
+
+impl Key<OptionalTimeout> {
+    /// Returns the timeout; in it, `None` is one that is off.
+    pub(in crate::config) fn timeout(&self) -> Option<At<Option<Duration>>> {
+        self.read(|timeout| timeout.0)
     }
 }
 

@@ -7,8 +7,9 @@ use super::{
     RewriteSpec, RuleSpec,
     keys::keys,
     leaf::{
-        AnswerStatus, ByteRate, EditableName, FieldValue, Integer, MethodName, Name, Percent,
-        Protocol, RedirectTo, RejectStatus, RetryCause, Size, Status, Text, Timeout,
+        AnswerStatus, ByteRate, EditableName, FieldValue, Integer, MethodName, Name,
+        OptionalTimeout, Percent, Protocol, RedirectTo, RejectStatus, RetryCause, Size, Status,
+        Text, Timeout,
     },
 };
 use crate::config::decode::{Either, Entries, List, Several};
@@ -125,7 +126,7 @@ keys! {
         /// Sends nothing to a service that fails or is slow, until a few probes succeed.
         breaker: Box<BreakerSpec>, else "–";
         /// Short for `timeouts: { request: … }`.
-        timeout: Timeout, else "–";
+        timeout: OptionalTimeout, else "–";
         /// Deadlines of the upstream's response.
         timeouts: RouteTimeoutsSpec = {};
         /// Sends a request that a server failed to another server, if that is harmless. Without
@@ -166,7 +167,7 @@ keys! {
     }
 
     /// Deadlines of the upstream's response: 504 before its header; after it, flowgate cuts the
-    /// connection.
+    /// connection. Each is at most 30 days.
     #[cfg_attr(test, schemars(extend(
         "x-instead" = [["connect", "write `connect_timeout` at the upstream"], ["read", "write `first_byte` for the response's header, and `idle` for a pause in a body"]]
     )))]
@@ -179,8 +180,9 @@ keys! {
         event_stream: Timeout = "5m";
         /// How long a tunnel, such as a WebSocket, may be silent.
         tunnel: Timeout = "1h";
-        /// From the request to the end of the response. Tunnels are exempt.
-        request: Timeout = "1h";
+        /// From the request to the end of the response. `off`: as long as the other timeouts allow.
+        /// Tunnels are exempt.
+        request: OptionalTimeout = "1h";
     }
 
     /// Which requests flowgate sends again, and how often. It tries another server first. If a

@@ -150,12 +150,13 @@ fn listeners_upstreams_and_settings_are_listed() {
 }
 
 /// What is written, what replaces it, and the words that name the edit.
-const EDITS: [(&str, &str, &str); 43] = [
+const EDITS: [(&str, &str, &str); 44] = [
     ("first_byte: 5s", "first_byte: 4s", "timeouts.first_byte 5s → 4s"),
     ("idle: 6s", "idle: 4s", "timeouts.idle 6s → 4s"),
     ("event_stream: 7s", "event_stream: 4s", "timeouts.event_stream 7s → 4s"),
     ("tunnel: 8s", "tunnel: 4s", "timeouts.tunnel 8s → 4s"),
     ("request: 9s", "request: 4s", "timeouts.request 9s → 4s"),
+    ("request: 9s", "request: off", "timeouts.request 9s → off"),
     ("body_limit: 1MiB", "body_limit: 2MiB", "body_limit 1.0 MiB → 2.0 MiB"),
     ("min_body_rate: 1KiB/s", "min_body_rate: off", "min_body_rate 1.0 KiB/s → off"),
     ("[websocket]", "[other]", "upgrades [websocket] → [other]"),

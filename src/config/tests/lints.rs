@@ -238,6 +238,12 @@ fn starts_further_apart_than_the_longest_wait() {
     };
     check(Lint::PacingAboveMaxWait, &rules(&[&rule(2)]), &rules(&[&rule(1)]));
     assert_eq!(found(&plan(&pacing("rate: 1/1s, max_wait: 0s"))), Vec::<String>::new());
+    // No `max_wait` is that long.
+    for timeout in ["off", "30d", "1h"] {
+        let plan = plan(&format!("{}    timeout: {timeout}\n", pacing("rate: 1/1d")));
+        let shown = plan.warnings.to_string();
+        assert!(shown.contains("hour: write `max_wait: 0s` to space starts by"), "{shown}");
+    }
     // Half of the route's second is the longest wait, whatever `max_wait` says.
     let short = "timeout: 1s";
     let long = "timeouts: { request: 1s }";

@@ -37,7 +37,7 @@ fn defaults_are_safe_at_the_edge() {
     let timeouts = route.options.timeouts;
     assert_eq!((timeouts.first_byte, timeouts.idle), (secs(60), secs(60)));
     assert_eq!((timeouts.event_stream, timeouts.tunnel), (secs(300), secs(3600)));
-    assert_eq!(timeouts.request, secs(3600));
+    assert_eq!(timeouts.request, Some(secs(3600)));
     assert!(
         !route.options.relaxed_path && route.policy.is_none() && route.options.reject.is_none()
     );
@@ -70,7 +70,7 @@ headers: legacy
         &*route.matches,
         "GET a.example.com|*.b.example.com/u/{id} header x-a=1 header x-b query q~^y"
     );
-    assert_eq!(route.options.timeouts.request, Duration::from_secs(5));
+    assert_eq!(route.options.timeouts.request, Some(Duration::from_secs(5)));
     assert_eq!(route.options.timeouts.idle, Duration::from_secs(2));
     assert_eq!((route.options.body_limit, route.options.relaxed_path), (5_000_000, true));
     assert!(route.options.upgrades.is_empty());
@@ -102,7 +102,7 @@ fn rules_can_be_shared_by_an_alias_and_defaults_by_a_merge_key() {
   - {{ name: c, match: {{ path: /c }}, upstream: app, flow: *f }}
 "
     ));
-    assert_eq!(plan.routes[1].options.timeouts.request, Duration::from_secs(2));
+    assert_eq!(plan.routes[1].options.timeouts.request, Some(Duration::from_secs(2)));
     assert!(plan.routes.iter().all(|route| route.flow == plan.routes[0].flow));
 }
 

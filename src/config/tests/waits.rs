@@ -1,7 +1,8 @@
 //! How long a request may wait for its start.
 
-use super::{FRAME, plan, warnings};
+use super::{FRAME, parsed, plan, warnings};
 use crate::flow::Algorithm;
+use std::time::Duration;
 
 #[test]
 fn no_wait_is_longer_than_half_of_what_the_request_may_take() {
@@ -33,4 +34,24 @@ fn no_wait_is_longer_than_half_of_what_the_request_may_take() {
     warnings(&short, &["such a wait leaves too little time for the response"; 3]);
     // At just the half, nothing is cut.
     warnings(&route(", timeouts: { request: 12s }"), &[]);
+}
+
+#[test]
+fn without_a_timeout_of_the_request_a_wait_has_the_bound_of_its_own() {
+    let route = |max_wait: &str, timeout: &str| {
+        format!(
+            "{FRAME}routes:\n  - {{ name: r, match: {{ path_prefix: / }}, upstream: app, \
+             pacing: {{ rate: 20/1s, max_wait: {max_wait} }}, {timeout} }}\n"
+        )
+    };
+    let hour = Duration::from_hours(1);
+    for timeout in ["timeouts: { request: off }", "timeout: off", "timeout: 30d", "timeout: 2h"] {
+        let text = route("1h", timeout);
+        let waits = plan(&text).routes[0].flow.pacing.as_ref().map(|pacing| pacing.max_wait);
+        assert_eq!(waits, Some(hour), "{timeout}");
+        warnings(&text, &[]);
+        let longer = parsed(&route("3601s", timeout)).expect_err("too long").to_string();
+        assert!(longer.contains("write at most `1h`"), "{longer}");
+    }
+    assert_eq!(plan(&route("1h", "timeout: off")).routes[0].options.timeouts.request, None);
 }

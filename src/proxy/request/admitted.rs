@@ -196,8 +196,10 @@ impl AdmittedRequest {
     fn deadline(&self, is_grpc: bool) -> (Instant, bool) {
         let limit = self.route.options.timeouts.request;
         let own = if is_grpc { self.grpc_timeout() } else { None };
-        let own = own.filter(|own| *own < limit);
-        (self.completion.started + own.unwrap_or(limit), own.is_some())
+        let own = own.filter(|own| limit.is_none_or(|limit| *own < limit));
+        let deadline =
+            own.or(limit).map_or(Instant::FAR_FUTURE, |left| self.completion.started + left);
+        (deadline, own.is_some())
     }
 
     #[inline(never)]

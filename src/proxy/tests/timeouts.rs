@@ -89,3 +89,50 @@ async fn a_tunnel_that_one_side_has_closed_ends_after_a_minute_of_silence() {
     assert!(proxy.now().since(since).as_secs() <= 1, "{:?}", proxy.now().since(since));
     drop(client);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_timeout_is_off_or_long_takes_as_long_as_its_parts_come() {
+    const DAY: u64 = 24 * 3600;
+    let head = "200 OK\r\ntransfer-encoding: chunked";
+    for (request, silent) in [("off", 30), ("30d", 2)] {
+        let timeouts = format!(", timeouts: {{ idle: 30d, request: {request} }}");
+        let mut proxy = TestProxy::new(&timeouts);
+        let (mut client, mut server) = begun(&mut proxy, "", head).await;
+        // Two pauses of 14 days, then none.
+        for _ in 0..2 {
+            proxy.pass(secs(14 * DAY)).await;
+            server.write_all(b"1\r\nx\r\n").await.expect("sent");
+            client.stream.read_exact(&mut [0; 6]).await.expect("a part");
+        }
+        // With `off`, only `idle` ends the response.
+        assert_eq!(silence(&proxy, &mut client).await, silent * DAY, "{request}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_timeout_of_the_request_the_others_still_hold() {
+    let mut proxy = TestProxy::new(", timeout: off, timeouts: { first_byte: 3h }");
+    let mut client = proxy.client();
+    let since = proxy.now();
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let _server = proxy.upstream.recv().await.expect("a connection");
+    assert_eq!(client.status().await, Some(504));
+    assert_eq!(proxy.now().since(since).as_secs(), 3 * 3600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_names_its_timeout_has_it_where_the_routes_is_off() {
+    let mut proxy = TestProxy::new(", timeout: off");
+    let mut client = proxy.client();
+    let since = proxy.now();
+    client
+        .send(
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/grpc\r\n\
+             grpc-timeout: 5S\r\ncontent-length: 0\r\n\r\n",
+        )
+        .await;
+    let _server = proxy.upstream.recv().await.expect("a connection");
+    let head = read_head(&mut client.stream).await.expect("an answer");
+    assert!(head.contains("grpc-status: 4"), "{head}");
+    assert_eq!(proxy.now().since(since).as_secs(), 5);
+}

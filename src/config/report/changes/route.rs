@@ -170,7 +170,9 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.value("timeouts.idle", idle, &timeouts.idle, time);
     words.value("timeouts.event_stream", event_stream, &timeouts.event_stream, time);
     words.value("timeouts.tunnel", tunnel, &timeouts.tunnel, time);
-    words.value("timeouts.request", request, &timeouts.request, time);
+    words.value("timeouts.request", request, &timeouts.request, |request| {
+        request.map_or_else(|| "off".to_owned(), short)
+    });
     words.value("body_limit", body_limit, &new.body_limit, |bytes| ByteSize(**bytes).to_string());
     words.value("min_body_rate", min_body_rate, &new.min_body_rate, |rate| byte_rate(**rate));
     words.value("upgrades", upgrades, &new.upgrades, |list| format!("[{}]", list.join(", ")));

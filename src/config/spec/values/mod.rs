@@ -18,7 +18,8 @@ pub(in crate::config) use http::{
     upgrade,
 };
 pub(in crate::config) use number::{
-    byte_rate, duration, duration_within, integer, integer_within, percent, ratio, size_within,
+    byte_rate, duration, duration_within, integer, integer_within, optional_timeout, percent,
+    ratio, size_within,
 };
 pub(in crate::config) use rate::{Limit, limit, rate_of, zone};
 

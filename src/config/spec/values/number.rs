@@ -2,7 +2,10 @@
 
 use super::{InvalidValue, Wrong, invalid, not};
 use crate::{
-    config::diagnostics::quoted,
+    config::{
+        diagnostics::quoted,
+        spec::leaf::{LONGEST_TIMEOUT, MILLI},
+    },
     flow::{Rate, breaker::Ratio, time::spelled},
 };
 use bytesize::ByteSize;
@@ -77,6 +80,22 @@ pub(in crate::config) fn duration_within(
         shown,
         format!("as long as {}", quoted(text)),
     )
+}
+
+/// Reads a timeout that may be absent: `off`, or a duration of at most 30 days.
+pub(in crate::config) fn optional_timeout(text: &str) -> Result<Option<Duration>, Wrong> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let timeout = duration_within(text, MILLI, LONGEST_TIMEOUT).map_err(|wrong| match wrong {
+        Wrong::Text(InvalidValue { message, help }) => {
+            Wrong::Text(InvalidValue { message, help: format!("{help}, or `off` for no timeout") })
+        }
+        Wrong::Bound { found, wanted } => {
+            Wrong::Bound { found, wanted: format!("{wanted}, or `off`") }
+        }
+    })?;
+    Ok(Some(timeout))
 }
 
 /// Reads a number of bytes such as `64KiB`, `10MB` or `1048576`.

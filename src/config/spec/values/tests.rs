@@ -220,6 +220,35 @@ fn names_are_resolved_by_ttl_or_at_an_interval() {
 }
 
 #[test]
+fn a_timeout_is_up_to_30_days_or_off() {
+    let secs = |secs| Ok(Some(Duration::from_secs(secs)));
+    let day = 24 * 3600;
+    for (text, read) in
+        [("off", Ok(None)), ("30d", secs(30 * day)), ("7d", secs(7 * day)), ("1s", secs(1))]
+    {
+        assert_eq!(optional_timeout(text), read, "{text}");
+    }
+    let bound = |wanted: &str| wanted.to_owned();
+    for (text, most) in [
+        ("0", bound("at least `1ms`, or `off`")),
+        ("0s", bound("at least `1ms`, or `off`")),
+        ("999us", bound("at least `1ms`, or `off`")),
+        ("31d", bound("at most `30d`, or `off`")),
+    ] {
+        let Err(Wrong::Bound { wanted, .. }) = optional_timeout(text) else {
+            panic!("`{text}` is accepted");
+        };
+        assert_eq!(wanted, most, "{text}");
+    }
+    for text in ["OFF", "false", "never", "30", "-1s", "", "400d"] {
+        let Err(Wrong::Text(InvalidValue { help, .. })) = optional_timeout(text) else {
+            panic!("`{text}` is accepted");
+        };
+        assert!(help.ends_with(", or `off` for no timeout"), "{help}");
+    }
+}
+
+#[test]
 fn a_dns_server_is_an_address_with_or_without_a_port() {
     for (text, address) in [
         ("10.0.0.2", "10.0.0.2:53"),

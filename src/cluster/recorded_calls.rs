@@ -35,7 +35,7 @@ impl RecordedCalls {
     pub fn call(&self, asks: &[Ask<'_>], lease: Lease<'_>, now: Instant) -> Cmd {
         let keys: Vec<String> = asks.iter().map(|ask| key("", ask)).collect();
         let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);
-        let lines = asks.iter().map(|ask| line(ask, lease, now));
+        let lines = asks.iter().map(|ask| line(ask, lease, now, &[]));
         self.scripts.decide.call(true, &keys, [time].into_iter().chain(lines))
     }
 

@@ -5,6 +5,7 @@ use crate::{
     common::{
         eventually,
         http::{self, Client},
+        http2,
         upstream::{self, Script},
         yaml,
     },
@@ -338,4 +339,40 @@ fn what_a_dry_run_would_have_rejected_is_not_in_flight_there() {
     for client in &mut clients {
         assert_eq!(client.read("GET").status, 200);
     }
+}
+
+#[test]
+fn a_client_that_sends_one_request_after_the_other_keeps_its_place() {
+    const REQUESTS: usize = 300;
+    /// `:status: 200` in HPACK.
+    const INDEXED_200: u8 = 0x88;
+    let upstream = upstream::echo();
+    let server = Server::start();
+    // The gateway gives a place back while its client already sends the next request.
+    let wire = Wire::to(&server);
+    let rules = "    flow: [{ name: r, concurrency: 1, key: client_ip, scope: cluster, on_store_error: deny }, { name: all, concurrency: 1, scope: cluster, on_store_error: deny }]";
+    let gateway = gateways(1, &config(upstream.address, wire.port, PATIENT, rules)).remove(0);
+    let web = gateway.web();
+    for delay in [0, 2] {
+        wire.delay.store(delay, SeqCst);
+        let mut client = Client::new(web);
+        for number in 0..REQUESTS {
+            let status = client.get("/").status;
+            assert_eq!(status, 200, "request {number} of one connection, {delay} ms away");
+        }
+        for number in 0..REQUESTS {
+            // Connections lead to different workers.
+            let status = http::get(web, "/").status;
+            assert_eq!(status, 200, "connection {number}, {delay} ms away");
+        }
+        let mut client = http2::Client::new(web);
+        for stream in (1..100).step_by(2) {
+            client.get(stream, "/", &[]);
+            let answer = client.answer(stream);
+            assert_eq!(answer[0].payload[0], INDEXED_200, "stream {stream}, {delay} ms away");
+        }
+    }
+    wire.delay.store(0, SeqCst);
+    let mut connection = server.connection();
+    eventually("nothing is held", || (in_store(&mut connection, "all", "all") == 0).then_some(()));
 }

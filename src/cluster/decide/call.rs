@@ -84,14 +84,23 @@ pub(in crate::cluster) fn key_of(prefix: &str, name: &str, fingerprint: Option<u
     key
 }
 
-/// Returns an ask in the words of the script.
-pub(in crate::cluster) fn line(ask: &Ask<'_>, lease: Lease<'_>, now: Instant) -> String {
+/// Returns an ask in the words of the script. Of a concurrency limit, it gives `ended` leases back
+/// before it decides.
+pub(in crate::cluster) fn line(
+    ask: &Ask<'_>,
+    lease: Lease<'_>,
+    now: Instant,
+    ended: &[String],
+) -> String {
     let terms = ask.rule.terms(ask.cost, now);
     let (name, micros) = if ask.rule.holds() { (lease.name, lease.micros) } else { ("-", 0) };
     let dry = u8::from(ask.is_dry_run);
     let mut line = format!("{} {dry} {} {name} {micros}", terms.word, terms.cost);
     for number in terms.numbers {
         _ = write!(line, " {number}");
+    }
+    for lease in ended {
+        _ = write!(line, " {lease}");
     }
     line
 }

@@ -3,7 +3,8 @@
 -- KEYS      one key a rule: where the state lies that the request counts under
 -- ARGV[1]   the time, as microseconds and nanoseconds beyond; empty: the store's own clock
 -- ARGV[2…]  one line of words a rule: the algorithm, `1` for a dry run, the cost, the name of the
---           lease and how long it runs if there is one, and the algorithm's own numbers
+--           lease and how long it runs if there is one, and the algorithm's own numbers; of a
+--           concurrency limit also the leases that have ended
 --
 -- Returns { microseconds, nanoseconds, admitted, then a list a rule: the verdict and the state
 -- before the request }. A verdict is 1 if the request passes, else 0; 2 more if the state was stale,
@@ -199,12 +200,18 @@ algorithms.sliding = {
 -- concurrency. A sorted set of leases, `id:cost`, each with the microsecond in which it runs out.
 -- The member `used` has what they cost together, as a score below zero.
 -- terms: the limit
+-- Gives back first what has run out, and what has ended at this gateway. The gateway also gives back
+-- the latter by a call of its own, which may come later.
 algorithms.leases = {
   check = function(key, t)
     local gone = redis.call('ZRANGEBYSCORE', key, 1, digits(now))
+    for at = 7, #t.words do
+      gone[#gone + 1] = t.words[at]
+    end
     for _, lease in ipairs(gone) do
-      redis.call('ZREM', key, lease)
-      redis.call('ZINCRBY', key, string.match(lease, ':(%d+)$'), 'used')
+      if redis.call('ZREM', key, lease) == 1 then
+        redis.call('ZINCRBY', key, string.match(lease, ':(%d+)$'), 'used')
+      end
     end
     local used = -(redis.call('ZSCORE', key, 'used') or 0)
     return used + t.cost <= t[1], { used }
@@ -246,7 +253,7 @@ for at, key in ipairs(KEYS) do
     words[#words + 1] = word
   end
   local algorithm, is_dry = algorithms[words[1]], words[2] == '1'
-  local t = { cost = tonumber(words[3]), id = words[4], ttl = tonumber(words[5]) }
+  local t = { cost = tonumber(words[3]), id = words[4], ttl = tonumber(words[5]), words = words }
   for i = 6, #words do
     t[i - 5] = tonumber(words[i])
   end

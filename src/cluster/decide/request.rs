@@ -87,7 +87,10 @@ impl StoreConnection {
         let lease = call::Lease { name: &name, micros };
         // Before the call, as it may be lost on the way back.
         let held = client.leases.ask(call::leases(&settings.prefix, asks, lease));
-        let lines = asks.iter().map(|ask| call::line(ask, lease, asked));
+        let lines = asks.iter().zip(&keys).map(|(ask, key)| {
+            let ended = if ask.rule.holds() { store.leases.carry(key) } else { Vec::new() };
+            call::line(ask, lease, asked, &ended)
+        });
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
         let limit = client.limit.saturating_sub(permit.waited()).max(client.limit / 2);
         let answer = self.run_within(limit, &store.scripts.decide, &keys, &arguments).await;

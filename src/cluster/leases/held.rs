@@ -6,7 +6,7 @@
 
 use crate::cluster::redis::tag;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 use tokio::sync::Notify;
@@ -14,6 +14,9 @@ use tokio::sync::Notify;
 /// The most leases that wait to be given back, and the most that are kept for a node that fails.
 /// Others run out.
 const MOST_ENDED: usize = 100_000;
+
+/// The most leases that a decision gives back. A request needs one, if each cost as much as it does.
+const MOST_CARRIED: usize = 64;
 
 /// Where a lease is kept, and under which name and for which cost.
 pub(in crate::cluster) type Lease = (String, String);
@@ -31,6 +34,17 @@ impl AllLeases {
         all.retain(|leases| leases.strong_count() > 0);
         all.push(Arc::downgrade(&leases));
         leases
+    }
+
+    /// Takes the names of some leases at `key` whose requests have ended, and of which the store may
+    /// not have heard: a decision about the next request gives them back first. They are given back
+    /// once more by their worker.
+    pub(in crate::cluster) fn carry(&self, key: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        for leases in self.lock().iter().filter_map(Weak::upgrade) {
+            leases.carry(key, &mut names);
+        }
+        names
     }
 
     /// Returns what all of them hold.
@@ -65,7 +79,35 @@ struct LeaseTable {
     leaving: usize,
     /// Those that cannot be given back for now.
     kept: Tags,
+    /// The names of those of which the store may not have heard that they are given back, by their
+    /// keys: a part of `ended`, and of those that are being given back.
+    unheard: HashMap<String, HashSet<String>>,
     next: u64,
+}
+
+impl LeaseTable {
+    /// Has leases be given back.
+    fn end(&mut self, leases: impl IntoIterator<Item = Lease>) {
+        for lease in leases.into_iter().take(MOST_ENDED.saturating_sub(self.ended.len)) {
+            let (key, name) = &lease;
+            match self.unheard.get_mut(key) {
+                Some(names) => drop(names.insert(name.clone())),
+                None => drop(self.unheard.insert(key.clone(), [name.clone()].into())),
+            }
+            self.ended.extend([lease]);
+        }
+    }
+
+    /// Forgets leases that the store has heard of, or cannot hear of for now.
+    fn forget(&mut self, leases: &[Lease]) {
+        for (key, name) in leases {
+            let Some(names) = self.unheard.get_mut(key) else { continue };
+            names.remove(name);
+            if names.is_empty() {
+                self.unheard.remove(key);
+            }
+        }
+    }
 }
 
 /// Leases by their hash tag, [`MOST_ENDED`] at most.
@@ -164,6 +206,23 @@ impl Leases {
         taken
     }
 
+    /// Notes that the store has heard of leases that were given back.
+    pub(in crate::cluster) fn heard(&self, leases: &[Lease]) {
+        self.lock().forget(leases);
+    }
+
+    /// Adds the names of leases at `key` for [`AllLeases::carry`].
+    fn carry(&self, key: &str, names: &mut Vec<String>) {
+        let mut table = self.lock();
+        let Some(unheard) = table.unheard.get_mut(key) else { return };
+        let room = MOST_CARRIED.saturating_sub(names.len());
+        if unheard.len() <= room {
+            names.extend(table.unheard.remove(key).into_iter().flatten());
+        } else {
+            names.extend(unheard.extract_if(|_| true).take(room));
+        }
+    }
+
     /// Notes the end of giving back so many leases, of which some may have been [put
     /// back](Self::put_back) or [kept](Self::keep).
     pub(in crate::cluster) fn given_back(&self, count: usize) {
@@ -186,14 +245,16 @@ impl Leases {
 
     /// Has leases be given back. Twice does no harm.
     pub(in crate::cluster) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
-        self.lock().ended.extend(leases);
+        self.lock().end(leases);
         self.ended.notify_one();
     }
 
     /// Keeps leases that cannot be given back now, however long: a node that hangs grants them only
     /// when it goes on. They are kept apart, so that giving others back takes no longer.
-    pub(in crate::cluster) fn keep(&self, leases: impl IntoIterator<Item = Lease>) {
-        self.lock().kept.extend(leases);
+    pub(in crate::cluster) fn keep(&self, leases: Vec<Lease>) {
+        let mut table = self.lock();
+        table.forget(&leases);
+        table.kept.extend(leases);
     }
 
     /// Has the kept leases be given back whose hash tags are reached now.
@@ -242,8 +303,10 @@ impl Drop for Held {
         let mut ended = std::mem::take(&mut self.asked);
         let mut table = self.leases.lock();
         ended.extend(self.numbers.iter().filter_map(|number| table.held.remove(number)));
+        // Under the same lock: a request that comes now finds a lease in one of the two.
+        table.end(ended);
         drop(table);
-        self.leases.put_back(ended);
+        self.leases.ended.notify_one();
     }
 }
 
@@ -343,7 +406,7 @@ mod tests {
     #[test]
     fn what_cannot_be_given_back_is_left_alone_until_its_node_is_reached() {
         let leases = Leases::of("a".to_owned());
-        leases.keep(["{a}:x", "{b}:x", "{a}:y"].map(lease));
+        leases.keep(["{a}:x", "{b}:x", "{a}:y"].map(lease).to_vec());
         assert_eq!(take_ended(&leases), [], "another one that ends takes none of them along");
         leases.put_back_kept(|_| false);
         assert_eq!(take_ended(&leases), []);
@@ -351,6 +414,43 @@ mod tests {
         assert_eq!(take_ended(&leases), [lease("{b}:x")]);
         leases.put_back_kept(|_| true);
         assert_eq!(take_ended(&leases), ["{a}:x", "{a}:y"].map(lease));
+    }
+
+    #[test]
+    fn a_decision_carries_what_has_ended_at_its_key_until_the_store_has_heard_of_it() {
+        let all = AllLeases::default();
+        let [one, other] = ["a-1", "a-2"].map(|owner| all.add(owner.to_owned()));
+        let named = |key: &str, name: &str| (key.to_owned(), name.to_owned());
+        let held = [(&one, "k", "a-1:1"), (&other, "k", "a-2:1"), (&one, "l", "a-1:2")];
+        let held = held
+            .map(|(leases, key, name)| leases.ask([named(key, name)].into_iter()).decided([true]));
+        assert!(all.carry("k").is_empty(), "their requests are in flight");
+        drop(held);
+        let mut carried = all.carry("k");
+        carried.sort();
+        assert_eq!(carried, ["a-1:1", "a-2:1"], "of all workers");
+        assert!(all.carry("k").is_empty(), "one decision is enough");
+        assert_eq!(take_ended(&other), [named("k", "a-2:1")], "it is given back in any case");
+        let being_given = take_ended(&one);
+        assert_eq!(all.carry("l"), ["a-1:2"], "the store may not have heard of it yet");
+        one.put_back(being_given);
+        one.heard(&take_ended(&one));
+        one.put_back([named("l", "a-1:3")]);
+        one.keep(take_ended(&one));
+        assert!(all.carry("l").is_empty(), "its node cannot be reached");
+        one.put_back_kept(|_| true);
+        assert_eq!(all.carry("l"), ["a-1:3"]);
+    }
+
+    #[test]
+    fn a_decision_carries_no_more_than_it_may() {
+        let all = AllLeases::default();
+        let leases = all.add("a-1".to_owned());
+        let names = (0..=MOST_CARRIED).map(|number| ("k".to_owned(), format!("a-1-{number}:1")));
+        leases.put_back(names);
+        let [first, second, third] = [(); 3].map(|()| all.carry("k"));
+        assert_eq!([first.len(), second.len(), third.len()], [MOST_CARRIED, 1, 0]);
+        assert!(!first.contains(&second[0]));
     }
 
     #[tokio::test]

@@ -103,7 +103,7 @@ async fn give_back(connection: StoreConnection, batches: Vec<Batch<Lease>>) {
     let leases = Arc::clone(&connection.client.leases);
     for (batch, result) in connection.update(Update::Release, batches).await {
         match result {
-            BatchResult::Done => {}
+            BatchResult::Done => leases.heard(&batch),
             BatchResult::Later | BatchResult::Apart => leases.keep(batch),
             BatchResult::Failed(failure) => {
                 failure.map(|failure| connection.fail(failure));

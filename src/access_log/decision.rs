@@ -107,6 +107,7 @@ impl DecisionRecord {
             used: counted.map(|quota| quota.used),
             cost: self.quota.map(|quota| quota.cost),
             wait: self.wait,
+            left: false,
             retry_after: self.retry_after,
             keys,
             priority: keys,

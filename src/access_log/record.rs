@@ -163,6 +163,9 @@ pub struct FlowRecord<'a> {
     /// How long the request was delayed.
     #[serde(rename = "wait_ms", serialize_with = "millis")]
     pub wait: Duration,
+    /// Whether the client left while the request waited for its start.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub left: bool,
     /// Time until a retry can succeed.
     #[serde(rename = "retry_after_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
@@ -260,6 +263,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
             used: Some(10),
             cost: Some(1),
             wait: Duration::ZERO,
+            left: false,
             retry_after: Some(Duration::from_millis(1500)),
             keys: &[],
             priority: &[],
@@ -308,6 +312,7 @@ mod tests {
         flow.keys = &keys;
         flow.priority = &keys;
         flow.dry_run = Some("trial");
+        flow.left = true;
         record.preview = Some(PreviewRecord { route: Some("r"), status: Some(404), flow: None });
         let line = serde_json::to_value(record).unwrap();
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();

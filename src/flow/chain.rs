@@ -67,10 +67,13 @@ pub(super) struct Charged {
     pub(super) start: Instant,
     pub(super) held: Held,
     /// Where it waits for its turn.
-    pub(super) queue: Option<SlotId>,
+    pub(super) queues: Queues,
     /// Whether the route's statistics count it.
     pub(super) is_counted: bool,
 }
+
+/// The slots in which a request waits, if all clients share their queues.
+pub(super) type Queues = SmallVec<[SlotId; 1]>;
 
 /// What a request holds until its end.
 pub(super) type Held = SmallVec<[HeldSlot; 4]>;
@@ -237,11 +240,10 @@ impl Chain {
         turn
     }
 
-    /// Frees the place of a request that has left at `now`, while it waited in `queue` for `start`.
-    pub(super) fn free_place(&mut self, now: Instant, start: Instant, queue: Option<SlotId>) {
+    /// Frees the places of a request that has left at `now`, while it waited in `queues` for `start`.
+    pub(super) fn free_places(&mut self, now: Instant, start: Instant, queues: &[SlotId]) {
         let now = self.clamp(now);
-        let entry = self.slots.iter_mut().find(|entry| Some(entry.id) == queue);
-        if let Some(entry) = entry {
+        for entry in self.slots.iter_mut().filter(|entry| queues.contains(&entry.id)) {
             if let Some(journal) = &self.journal
                 && let Some(owner) = entry.slot.exported(KeySlot::Shared)
                 && !entry.wanted.is_keyed()
@@ -389,7 +391,7 @@ impl Chain {
             self.statistic.on_pass(now, start);
         }
         let mut held = Held::new();
-        let mut queue = None;
+        let mut queues = Queues::new();
         for result in &evaluation.results {
             let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
             let &Claim { key, cost, patience, .. } = claim;
@@ -402,9 +404,6 @@ impl Chain {
                 entry.on_reject(kind, key, now);
             }
             let ChainSlot { id, slot, counts, wanted, grants, .. } = entry;
-            if start > now && matches!(wanted, Wanted::Pacing(_)) {
-                queue = Some(*id).filter(|_| cost > 0);
-            }
             match verdict {
                 Verdict::Passed => counts.passed += 1,
                 Verdict::Delayed => counts.delayed += 1,
@@ -415,6 +414,9 @@ impl Chain {
                 cost > 0 && !is_granted && matches!(verdict, Verdict::Passed | Verdict::Delayed);
             if is_granted {
                 grants.spend(claim);
+            }
+            if start > now && is_charged && !wanted.is_dry_run() && slot.is_queue() {
+                queues.push(*id);
             }
             let (usage, limit) = if is_charged {
                 let times = Times { now, own: now + wait, start };
@@ -434,7 +436,7 @@ impl Chain {
             };
             report.quotas.push(result.quota(limit, usage));
         }
-        Charged { start, held, queue, is_counted }
+        Charged { start, held, queues, is_counted }
     }
 
     /// Rejects a request for the result at this index.

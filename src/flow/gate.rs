@@ -12,7 +12,7 @@ pub use transfer::ImportedSlots;
 pub use super::chain::NotReset;
 use super::{
     breaker::Transition,
-    chain::{Chain, Charged, Held, HeldSlot},
+    chain::{Chain, Charged, Held, HeldSlot, Queues},
     claim::Claim,
     decision::{Outcome, RejectedBy, Rejection, Report},
     rules::{Installed, Rules},
@@ -148,7 +148,7 @@ impl Gate {
         report: &mut Report,
     ) -> Result<Option<Permit>, RejectedBy> {
         let charged = self.lock().enter(now, claims, report, false)?;
-        let has_end = !charged.held.is_empty() || charged.queue.is_some();
+        let has_end = !charged.held.is_empty() || !charged.queues.is_empty();
         Ok(has_end.then(|| Permit::new(Arc::clone(self), charged)))
     }
 
@@ -167,7 +167,7 @@ impl Gate {
         let start = self.lock().pass_at_once(now, claims, &mut held);
         let Some(start) = start else { return false };
         if !held.is_empty() {
-            let charged = Charged { start, held, queue: None, is_counted: false };
+            let charged = Charged { start, held, queues: Queues::new(), is_counted: false };
             *permit = Some(Permit::new(Arc::clone(self), charged));
         }
         true
@@ -215,9 +215,14 @@ impl Permit {
     }
 
     /// Returns whether a rule depends on the request's end. If not, dropping the permit early
-    /// changes no later decision.
+    /// changes no later decision, unless it [waits in a queue](Self::waits_in_queue) and leaves.
     pub fn holds(&self) -> bool {
         !self.charged.held.is_empty()
+    }
+
+    /// Returns whether the request waits at `now` for a start that [`Self::leave`] would free.
+    pub fn waits_in_queue(&self, now: Instant) -> bool {
+        now < self.charged.start && !self.charged.queues.is_empty()
     }
 
     /// Returns whether a slot waits for [`Self::answered`].
@@ -239,9 +244,9 @@ impl Permit {
     /// Ends the request as cancelled by a client that left at `now`. If it still waited for its start,
     /// pacing gives its place to another request.
     pub fn leave(self, now: Instant) {
-        let Charged { start, queue, .. } = self.charged;
-        if now < start && queue.is_some() {
-            self.gate.lock().free_place(now, start, queue);
+        if self.waits_in_queue(now) {
+            let Charged { start, queues, .. } = &self.charged;
+            self.gate.lock().free_places(now, *start, queues);
         }
     }
 

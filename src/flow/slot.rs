@@ -92,6 +92,9 @@ pub(super) trait Slot:
     /// Releases what a request holds at its answer or end. Returns a breaker's transition.
     fn on_done(&mut self, key_slot: KeySlot, end: &End, cost: u64) -> Option<breaker::Transition>;
 
+    /// Returns whether requests wait here, in one queue of all clients.
+    fn is_queue(&self) -> bool;
+
     /// Frees the place of a request that has left at `now` and would start at `start`, if all clients
     /// share one queue here.
     fn abandon(&mut self, start: Instant, now: Instant);

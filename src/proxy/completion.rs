@@ -422,6 +422,9 @@ impl Drop for Completion {
         end_trial(self.trial.take(), self.ending, status, at);
         let is_admitted = self.permit.is_some();
         if let Some(permit) = self.permit.take() {
+            if let Some(entry) = &mut self.entry {
+                entry.has_left = self.ending == Ending::Cancelled && at < permit.start();
+            }
             self.end(permit, status, at);
         }
         let duration = at.since(self.started);

@@ -2,7 +2,7 @@
 
 use crate::proxy::{body::upload::Upload, worker::Worker};
 use crate::{
-    access_log::{AccessRecord, DecisionRecord, LoggedKey, ResponseOutcome},
+    access_log::{AccessRecord, DecisionRecord, FlowRecord, LoggedKey, ResponseOutcome},
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Rejection, Report},
     preview::TrialRecord,
@@ -36,6 +36,8 @@ pub(crate) struct LogEntry {
     /// How long the body took until the answer's head.
     pub(crate) upload_duration: Option<Duration>,
     flow: Option<DecisionRecord>,
+    /// Whether the client left while the request waited for its start.
+    pub(crate) has_left: bool,
     keys: Vec<LoggedKey>,
     /// The decision of a new file, while there is a preview.
     pub(crate) preview: Option<Box<TrialRecord>>,
@@ -90,6 +92,7 @@ impl LogEntry {
             upload: None,
             upload_duration: None,
             flow: None,
+            has_left: false,
             keys: Vec::new(),
             preview: None,
             upstream_error: None,
@@ -194,7 +197,10 @@ impl LogEntry {
             trace_id: trace_id.as_deref(),
             headers: &self.headers,
             config_hash: &self.snapshot.hash,
-            flow: self.flow.map(|flow| flow.record(end.route, &self.keys)),
+            flow: self.flow.map(|flow| FlowRecord {
+                left: self.has_left,
+                ..flow.record(end.route, &self.keys)
+            }),
             preview: self.preview.as_ref().map(|preview| preview.record()),
         };
         worker.access_log.log(&record);

@@ -8,6 +8,7 @@ mod http2_uploads;
 mod idle;
 mod idle_servers;
 mod rejections;
+mod replayed;
 mod simulation;
 mod slow_readers;
 mod streams;

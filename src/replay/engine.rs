@@ -304,17 +304,18 @@ impl Engine {
     /// Keeps an admitted request until its end, at most `longest` from its arrival if no line has
     /// its end and the route bounds it.
     fn keep(&mut self, arrival: &Arrival, permit: Permit, longest: Option<Duration>) {
-        if !permit.holds() {
+        let start = permit.start();
+        let ending = arrival.ending;
+        let left_at = left_at(arrival, start).filter(|at| permit.waits_in_queue(*at));
+        if !permit.holds() && left_at.is_none() {
             return;
         }
-        let ending = arrival.ending;
         if let Some(takes) = arrival.takes {
-            let start = permit.start();
             let number = self.admitted;
             let answered = arrival.recorded.as_ref().and_then(|recorded| recorded.answered);
             let end = match ending {
                 // A client's patience counts from the arrival.
-                Ending::Cancelled(after) => arrival.at + after,
+                Ending::Cancelled(after) => left_at.unwrap_or(arrival.at + after),
                 Ending::Answered(_) | Ending::Failed => start + takes,
             };
             let answered =
@@ -492,12 +493,27 @@ fn cut_off(ending: Ending) -> Ending {
     }
 }
 
+/// Returns when the client leaves, if it does while the request waits for `start`. Where the log says
+/// so, that is before the start, also if the gateway counted the wait from a later time than here.
+fn left_at(arrival: &Arrival, start: Instant) -> Option<Instant> {
+    const TICK: Duration = Duration::from_nanos(1);
+    let Ending::Cancelled(after) = arrival.ending else { return None };
+    let at = arrival.at + after;
+    if arrival.recorded.as_ref().is_some_and(|recorded| recorded.left) {
+        return Some(at.min(start - TICK)).filter(|at| *at >= arrival.at);
+    }
+    Some(at).filter(|at| *at < start)
+}
+
 fn finish(permit: Permit, ending: Ending, at: Instant) {
-    permit.finish(match ending {
+    let outcome = match ending {
         Ending::Answered(status) => answer(status.unwrap_or(200), at),
         Ending::Failed => Outcome::Failure { at },
+        // Another request may have its start, as it may live.
+        Ending::Cancelled(_) if at < permit.start() => return permit.leave(at),
         Ending::Cancelled(_) => Outcome::Cancelled,
-    });
+    };
+    permit.finish(outcome);
 }
 
 fn answer(status: u16, at: Instant) -> Outcome {

@@ -53,6 +53,8 @@ pub struct Recorded {
     pub keys: Vec<RecordedKey>,
     /// The head of its answer; without it the answer counts at its end.
     pub answered: Option<Answered>,
+    /// Whether its client left while it waited for its start.
+    pub left: bool,
 }
 
 /// Identifies an arrival.

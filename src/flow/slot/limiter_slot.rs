@@ -310,6 +310,10 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         self.limiter.breaks()?.take_transition(state)
     }
 
+    fn is_queue(&self) -> bool {
+        self.limiter.spaces().is_some() && matches!(self.states, States::One(_))
+    }
+
     fn abandon(&mut self, start: Instant, now: Instant) {
         if let (Some(limiter), States::One(state)) = (self.limiter.spaces(), &mut self.states) {
             limiter.abandon(state, start, now);

@@ -57,6 +57,8 @@ struct Flow<'a> {
     #[serde(borrow)]
     wait_ms: &'a RawValue,
     #[serde(default)]
+    left: bool,
+    #[serde(default)]
     keys: BTreeMap<Box<str>, Option<Box<str>>>,
     #[serde(default)]
     priority: Vec<Box<str>>,
@@ -111,6 +113,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     });
     let recorded = Recorded {
         route: line.route.as_deref().map(|route| cache.text(route)),
+        left: flow.is_some_and(|flow| flow.left),
         keys: line.flow.map_or_else(|| Ok(Vec::new()), keys)?,
         answered,
     };

@@ -210,6 +210,17 @@ proptest! {
                     prop_assert!(oracle.fits(client, now + quota.reset, quota.limit));
                     let early = now + quota.reset - Duration::from_nanos(1);
                     prop_assert!(quota.used == 0 || !oracle.fits(client, early, quota.limit));
+                    let cost = quota.cost.max(1);
+                    let more = (left / cost + 1) * cost;
+                    match quota.growth {
+                        Some(growth) => {
+                            let early = now + growth - Duration::from_nanos(1);
+                            prop_assert!(growth > Duration::ZERO);
+                            prop_assert!(oracle.fits(client, now + growth, more));
+                            prop_assert!(!oracle.fits(client, early, more));
+                        }
+                        None => prop_assert!(decided.is_err() || more > quota.limit),
+                    }
                 }
             }
         }

@@ -81,6 +81,7 @@ impl DecisionRecord {
             cost: 0,
             wait: Duration::ZERO,
             reset: Duration::ZERO,
+            growth: None,
         };
         Self {
             decision: DecisionKind::Rejected(kind),

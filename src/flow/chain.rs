@@ -418,7 +418,7 @@ impl Chain {
             if start > now && is_charged && !wanted.is_dry_run() && slot.is_queue() {
                 queues.push(*id);
             }
-            let (usage, limit) = if is_charged {
+            let quota = if is_charged {
                 let times = Times { now, own: now + wait, start };
                 let Charge { key_slot, hold, usage, limit } =
                     slot.on_pass(times, cost, lookup, &mut report.transition);
@@ -430,11 +430,11 @@ impl Chain {
                 if let Some(hold) = hold {
                     held.push(HeldSlot { slot: *id, hold, cost });
                 }
-                (usage, limit)
+                result.quota_with_growth(limit, usage)
             } else {
-                (slot.usage(now, lookup), slot.limit())
+                result.quota_with_growth(slot.limit(), slot.usage_and_growth(now, cost, lookup))
             };
-            report.quotas.push(result.quota(limit, usage));
+            report.quotas.push(quota);
         }
         Charged { start, held, queues, is_counted }
     }

@@ -207,6 +207,9 @@ pub struct Quota {
     pub wait: Duration,
     /// Time until nothing is used if no request comes. Zero for a concurrency limit.
     pub reset: Duration,
+    /// Time until one more request of this cost fits than now, if none comes. `None` if there is no
+    /// such time, or the request was rejected.
+    pub growth: Option<Duration>,
 }
 
 impl Quota {
@@ -216,13 +219,22 @@ impl Quota {
     }
 
     /// Returns the order in which a client reaches quotas: how many more requests of this cost fit,
-    /// then the latest reset.
-    pub fn tightness(&self) -> (u64, Reverse<Duration>) {
-        let left = self.remaining();
-        // Most requests cost 1, and a division is slower than this branch.
-        let requests = if self.cost > 1 { left / self.cost } else { left };
-        (requests, Reverse(self.reset))
+    /// then those for which it takes longest that one more does.
+    pub fn tightness(&self) -> (u64, Reverse<(Duration, Duration)>) {
+        (fitting(self.remaining(), self.cost), Reverse((self.until_growth(), self.reset)))
     }
+
+    /// Returns the time until more requests of this cost fit, or until nothing is used if no more
+    /// ever do.
+    pub fn until_growth(&self) -> Duration {
+        self.growth.unwrap_or(self.reset)
+    }
+}
+
+/// Returns how many requests of this `cost` fit into what is `left`.
+pub(super) const fn fitting(left: u64, cost: u64) -> u64 {
+    // Most requests cost 1, and a division is slower than this branch.
+    if cost > 1 { left / cost } else { left }
 }
 
 /// The record of one decision, which headers, logs, metrics and replays read.

@@ -510,6 +510,8 @@ mod tests {
             cost: 2,
             wait: ms(wait),
             reset: ms(reset),
+            // Two fit when the bucket lacks three.
+            growth: (at == 0).then_some(ms(100)),
         };
         let expected = [
             quota(0, Verdict::Passed, [5, 4], [0, 400]),

@@ -17,7 +17,7 @@ use super::{
     pending::Pendings,
     shared::{Delta, RemoteState, RoundTrip},
     time::Instant,
-    traits::{End, Times, Token, Until, Usage},
+    traits::{End, QuotaUsage, Times, Token, Until, Usage},
     transfer::{LateChange, StateOwner, StatePart},
 };
 use core::{any::Any, fmt::Debug};
@@ -37,7 +37,7 @@ pub(super) struct Charge {
     /// What the request holds until its answer or end, if anything.
     pub(super) hold: Option<Hold>,
     /// Including the request.
-    pub(super) usage: Usage,
+    pub(super) usage: QuotaUsage,
     /// The most that may be used.
     pub(super) limit: u64,
 }
@@ -70,8 +70,12 @@ pub(super) trait Slot:
     /// Returns what is used of a checked state, without the request.
     fn usage(&self, now: Instant, lookup: Lookup) -> Usage;
 
+    /// Returns what is used of a checked state, without the request, and when more requests of this
+    /// `cost` fit.
+    fn usage_and_growth(&self, now: Instant, cost: u64, lookup: Lookup) -> QuotaUsage;
+
     /// Returns what would be used if the request were charged.
-    fn usage_after(&self, times: Times, cost: u64, lookup: Lookup) -> Usage;
+    fn usage_after(&self, times: Times, cost: u64, lookup: Lookup) -> QuotaUsage;
 
     /// Charges an admitted request. Writes a breaker's transition into `turn`.
     fn on_pass(

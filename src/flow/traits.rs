@@ -2,7 +2,7 @@
 //! algorithms do.
 
 use super::{
-    decision::{Decision, Outcome},
+    decision::{Decision, Outcome, fitting},
     keyed::{PastUsage, Scale},
     phase::{BreakerStats, Transition},
     shared::{Numbers, StoreClock},
@@ -19,6 +19,14 @@ pub(super) struct Usage {
     /// The time until nothing is used if no request comes; for pacing, until one starts at once.
     /// Zero if that depends on requests in flight.
     pub(super) reset: Duration,
+}
+
+/// What is used, and when more requests of a cost fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct QuotaUsage {
+    pub(super) usage: Usage,
+    /// As in [`Quota`](super::decision::Quota).
+    pub(super) growth: Option<Duration>,
 }
 
 /// When an admitted request arrived and when it may start.
@@ -77,6 +85,27 @@ pub(super) trait Limiter: Debug + Send + 'static {
 
     /// Returns what is used at `now`.
     fn usage(&self, state: &Self::State, now: Instant) -> Usage;
+
+    /// Returns the time until one more request of this `cost` fits than fits now, when this much is
+    /// `used`. `None` if there is no such time, or only the end of a request makes room.
+    #[inline]
+    fn growth(&self, state: &Self::State, now: Instant, cost: u64, used: u64) -> Option<Duration> {
+        if self.end_of_request().is_some() || self.spaces().is_some() {
+            return None;
+        }
+        let fits = fitting(self.limit().saturating_sub(used), cost);
+        match self.check(state, now, fits.saturating_add(1).saturating_mul(cost)) {
+            Decision::Pass | Decision::Delay(_) => Some(Duration::ZERO),
+            Decision::Reject(reason) => reason.retry_after(),
+        }
+    }
+
+    /// Returns what is used at `now`, and when more requests of this `cost` fit.
+    #[inline]
+    fn usage_and_growth(&self, state: &Self::State, now: Instant, cost: u64) -> QuotaUsage {
+        let usage = self.usage(state, now);
+        QuotaUsage { usage, growth: self.growth(state, now, cost.max(1), usage.used) }
+    }
 
     /// Returns a number that orders states by what is used; zero if nothing is. Cheaper than
     /// [`usage`](Self::usage) where that divides.

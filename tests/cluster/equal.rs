@@ -133,8 +133,9 @@ fn ask<'a>(rules: &'a [Rule], asks: &[Option<(Key, u64)>]) -> Vec<Ask<'a>> {
 struct Compared {
     /// The kind of the rejection, and when to come back.
     rejection: Option<(Discriminant<Reason>, Option<Duration>)>,
-    /// Of each rule that is asked: the limit, what is used, the wait and the reset.
-    rules: Vec<(Verdict, [u64; 2], [Duration; 2])>,
+    /// Of each rule that is asked: the limit, what is used, the wait, the reset, and when more
+    /// fits if the request is counted.
+    rules: Vec<(Verdict, [u64; 2], [Duration; 2], Option<Duration>)>,
 }
 
 /// Decides about an arrival.
@@ -150,8 +151,11 @@ fn enter(
         Some(Claim { slot, key, cost, patience: Duration::ZERO })
     };
     let claims: Vec<Claim> = slots.iter().zip(asks).filter_map(claim).collect();
-    let quota =
-        |quota: &Quota| (quota.verdict, [quota.limit, quota.used], [quota.wait, quota.reset]);
+    let quota = |quota: &Quota| {
+        let Quota { verdict, limit, used, wait, reset, growth, .. } = *quota;
+        let is_counted = matches!(verdict, Verdict::Passed | Verdict::Delayed);
+        (verdict, [limit, used], [wait, reset], growth.filter(|_| is_counted))
+    };
     match gate.enter(*now, &claims) {
         Ok(admission) => {
             permits.insert(*id, admission.permit);
@@ -179,7 +183,8 @@ fn compared(asks: &[Ask<'_>], verdicts: &Verdicts) -> Compared {
                 (Verdict::Rejected(reason.kind()), Duration::ZERO)
             }
         };
-        rules.push((verdict, [it.limit, it.used], [wait, it.reset]));
+        let growth = it.growth.filter(|_| verdicts.is_admitted);
+        rules.push((verdict, [it.limit, it.used], [wait, it.reset], growth));
     }
     // What never ends goes before what ends, then what ends last; of equals the first.
     let rank = |reason: &Reason| (reason.is_lasting(), reason.retry_after());

@@ -153,7 +153,7 @@ mod tests {
     fn rejected(wait: u64) -> Judgement {
         let retry_after = Duration::from_millis(wait);
         let decision = Decision::Reject(Reason::Rate { retry_after });
-        Judgement { decision, limit: 10, used: 10, reset: Duration::from_secs(1) }
+        Judgement { decision, limit: 10, used: 10, reset: Duration::from_secs(1), growth: None }
     }
 
     /// Asked at 1,000 ms, answered at 1,004 ms, rejected for 100 ms.

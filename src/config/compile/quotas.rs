@@ -3,7 +3,7 @@
 use crate::{
     config::plan::{Limit, RulePlan},
     flow::{
-        Algorithm,
+        Algorithm, Rate,
         limiter::{
             fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket,
             warm_up,
@@ -13,41 +13,49 @@ use crate::{
 use http::HeaderValue;
 use std::time::Duration;
 
+const SECOND: u128 = 1_000_000_000;
+
 /// Returns the quota that the rule `name` keeps, if it is one over time.
 pub(super) fn quota(name: &str, algorithm: &Algorithm) -> Option<Limit> {
-    let (rate, calendar) = match algorithm {
-        Algorithm::TokenBucket(token_bucket::Config { rate, .. })
-        | Algorithm::WarmUp(warm_up::Config { rate, .. })
-        | Algorithm::LeakyBucket(leaky_bucket::Config { rate, .. })
-        | Algorithm::SlidingLog(sliding_log::Config { rate })
+    let (rate, most) = match algorithm {
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst })
+        | Algorithm::WarmUp(warm_up::Config { rate, burst, .. }) => (rate, *burst),
+        Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity }) => (rate, *capacity),
+        Algorithm::SlidingLog(sliding_log::Config { rate })
         | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
-        | Algorithm::SlidingCounter(sliding_counter::Config { rate }) => (rate, None),
-        Algorithm::FixedWindow(fixed_window::Config { rate, align }) => (rate, align.calendar()),
+        | Algorithm::SlidingCounter(sliding_counter::Config { rate })
+        | Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => (rate, rate.count()),
         Algorithm::Concurrency(_) | Algorithm::Pacing(_) => return None,
         Algorithm::Synced(config) => return quota(name, config.whole()),
     };
-    let (text, window) = calendar.map_or_else(
-        || (rate.to_string(), Some(rate.window())),
-        |calendar| (format!("{}/{}", rate.count(), calendar.name()), calendar.even()),
+    let (text, seconds) = algorithm.calendar().map_or_else(
+        || (rate.to_string(), Some(refill_seconds(*rate, most))),
+        |calendar| (format!("{}/{}", rate.count(), calendar.name()), calendar.even().map(whole)),
     );
-    Some(Limit { text: text.into(), policy: item(name, rate.count(), window).into() })
+    Some(Limit { text: text.into(), policy: item(name, most, seconds).into() })
 }
 
-/// Returns a rule's item in `RateLimit-Policy`.
+/// Returns a rule's item in `RateLimit-Policy`: the most that a client can have left, and the time
+/// in which as much refills, in seconds. Months, which differ in length, have none.
 ///
-/// Source: draft-ietf-httpapi-ratelimit-headers-10, section 3. `w` is in whole seconds; a window
-/// that divides the second is published as one second's worth, any other one without `w`, as are
-/// months, which differ in length.
-fn item(name: &str, count: u64, window: Option<Duration>) -> String {
-    const SECOND: u128 = 1_000_000_000;
-    let nanos = window.map_or(0, |window| window.as_nanos());
-    if nanos > 0 && nanos.is_multiple_of(SECOND) {
-        format!("\"{name}\";q={count};w={}", nanos / SECOND)
-    } else if nanos > 0 && SECOND.is_multiple_of(nanos) {
-        format!("\"{name}\";q={};w=1", u128::from(count) * (SECOND / nanos))
-    } else {
-        format!("\"{name}\";q={count}")
+/// Source: draft-ietf-httpapi-ratelimit-headers-11, section 3.
+fn item(name: &str, most: u64, seconds: Option<u128>) -> String {
+    match seconds {
+        Some(seconds) => format!("\"{name}\";q={most};w={seconds}"),
+        None => format!("\"{name}\";q={most}"),
     }
+}
+
+/// Returns how long `rate` takes for `count`, rounded up to seconds like the other fields.
+fn refill_seconds(rate: Rate, count: u64) -> u128 {
+    /// The largest number that the field may have.
+    const MOST: u128 = 999_999_999_999_999;
+    let nanos = u128::from(rate.window_nanos()) * u128::from(count);
+    nanos.div_ceil(u128::from(rate.count()) * SECOND).min(MOST)
+}
+
+fn whole(window: Duration) -> u128 {
+    window.as_nanos().div_ceil(SECOND)
 }
 
 /// Returns the header that publishes a route's quotas, or `None` if it has none. Overrides have

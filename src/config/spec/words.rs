@@ -119,7 +119,7 @@ pub enum AccessLog {
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "snake_case")]
 pub enum RateLimitHeaders {
-    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11.
     Draft,
     /// Those and `X-RateLimit-*`.
     Legacy,

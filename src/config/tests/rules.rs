@@ -480,6 +480,45 @@ fn rules_become_what_the_gate_runs_by() {
     assert!(route.flow.flow[..4].iter().all(|rule| rule.keyed.is_none()));
     assert_eq!(
         route.policy.as_ref().unwrap(),
-        "\"a\";q=100;w=60, \"b\";q=400;w=1, \"c\";q=30;w=1, \"d\";q=30;w=1"
+        "\"a\";q=100;w=60, \"b\";q=7;w=1, \"c\";q=30;w=1, \"d\";q=30;w=1"
     );
+}
+
+#[test]
+fn the_policy_says_the_most_that_can_be_left_and_how_long_as_much_takes() {
+    let fixed = "algorithm: fixed_window, limit:";
+    let cluster = "scope: cluster, sync_interval: 500ms";
+    for (rule, policy) in [
+        ("limit: 10/1s, burst: 20", "q=20;w=2"),
+        ("limit: 10/1s, burst: 25", "q=25;w=3"),
+        ("limit: 10/1s, burst: 2", "q=2;w=1"),
+        ("limit: 6/1m, burst: 1", "q=1;w=10"),
+        ("limit: 6/1m, burst: 1, cost: 1", "q=1;w=10"),
+        ("limit: 100/1m, cost: 5", "q=100;w=60"),
+        ("limit: 100/1m, burst: 50, warm_up: {}", "q=50;w=30"),
+        ("algorithm: leaky_bucket, limit: 10/1s, burst: 30", "q=30;w=3"),
+        ("algorithm: sliding_log, limit: 5/30s", "q=5;w=30"),
+        ("algorithm: sliding_window, limit: 5/10s", "q=5;w=10"),
+        ("algorithm: sliding_counter, limit: 5/10s", "q=5;w=10"),
+        (&format!("{fixed} 5/250ms"), "q=5;w=1"),
+        (&format!("{fixed} 5/1500ms"), "q=5;w=2"),
+        (&format!("{fixed} 5/day"), "q=5;w=86400"),
+        (&format!("{fixed} 5/week"), "q=5;w=604800"),
+        (&format!("{fixed} 5/month"), "q=5"),
+        (&format!("limit: 10/1s, burst: 20, {cluster}"), "q=20;w=2"),
+        ("limit: 1/366d, burst: 1000000000000", "q=1000000000000;w=999999999999999"),
+    ] {
+        let text = with_rules(&format!("      - {{ name: a, {rule} }}\n"));
+        let plan = plan(&format!("store: {{ redis: redis://127.0.0.1 }}\n{text}"));
+        let shown = plan.routes[0].policy.clone().map(|policy| policy.to_str().unwrap().to_owned());
+        assert_eq!(shown.as_deref(), Some(&*format!("\"a\";{policy}")), "{rule}");
+    }
+    let bucket = plan(&with_rules("      - { name: a, limit: 10/1s, burst: 20 }\n"));
+    let line = "token_bucket 10/1s, burst 20";
+    assert!(crate::config::describe(&bucket).contains(line), "the limit itself");
+    // Nobody can wait for these.
+    for rule in ["concurrency: 3", "algorithm: pacing, limit: 9/1s"] {
+        let plan = plan(&with_rules(&format!("      - {{ name: a, {rule} }}\n")));
+        assert_eq!(plan.routes[0].policy, None, "{rule}");
+    }
 }

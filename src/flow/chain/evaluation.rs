@@ -7,7 +7,7 @@ use crate::flow::{
     keyed::{KeySlot, Lookup},
     slot::SlotAnswer,
     time::Instant,
-    traits::Usage,
+    traits::{QuotaUsage, Usage},
 };
 use core::time::Duration;
 use smallvec::SmallVec;
@@ -79,9 +79,15 @@ impl<'a> Evaluation<'a> {
 
 impl SlotResult<'_> {
     /// Returns the record of this result.
-    pub(super) fn quota(&self, limit: u64, Usage { used, reset }: Usage) -> Quota {
+    pub(super) fn quota(&self, limit: u64, usage: Usage) -> Quota {
+        self.quota_with_growth(limit, QuotaUsage { usage, growth: None })
+    }
+
+    /// Returns the record of this result for a request that is admitted.
+    pub(super) fn quota_with_growth(&self, limit: u64, usage: QuotaUsage) -> Quota {
+        let QuotaUsage { usage: Usage { used, reset }, growth } = usage;
         let &Self { claim: &Claim { slot, cost, .. }, verdict, wait, .. } = self;
         // The claimed slot, which may be a previous one: the claimant knows the rule by it.
-        Quota { slot, verdict, limit, used, cost, wait, reset }
+        Quota { slot, verdict, limit, used, cost, wait, reset, growth }
     }
 }

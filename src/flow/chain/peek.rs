@@ -55,11 +55,13 @@ impl Chain {
         let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
         let ChainSlot { slot, .. } = &self.slots[index];
         let is_counted = matches!(verdict, Verdict::Passed | Verdict::Delayed);
-        let usage = if is_passed && is_counted && !is_granted && claim.cost > 0 {
-            slot.usage_after(Times { now, own: now + wait, start }, claim.cost, lookup)
+        if is_passed && is_counted && !is_granted && claim.cost > 0 {
+            let times = Times { now, own: now + wait, start };
+            result.quota_with_growth(slot.limit(), slot.usage_after(times, claim.cost, lookup))
+        } else if is_passed {
+            result.quota_with_growth(slot.limit(), slot.usage_and_growth(now, claim.cost, lookup))
         } else {
-            slot.usage(now, lookup)
-        };
-        result.quota(slot.limit(), usage)
+            result.quota(slot.limit(), slot.usage(now, lookup))
+        }
     }
 }

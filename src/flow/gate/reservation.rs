@@ -125,7 +125,16 @@ mod tests {
     /// Returns what another says under `slot`.
     fn said(slot: SlotId, verdict: Verdict, wait: u64) -> Quota {
         let wait = Duration::from_millis(wait);
-        Quota { slot, verdict, limit: 7, used: 3, cost: 1, wait, reset: Duration::ZERO }
+        Quota {
+            slot,
+            verdict,
+            limit: 7,
+            used: 3,
+            cost: 1,
+            wait,
+            reset: Duration::ZERO,
+            growth: None,
+        }
     }
 
     #[test]

@@ -20,12 +20,12 @@
 //! and is equal where that is exact.
 
 use crate::flow::{
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, fitting},
     keyed::PastUsage,
     ramp::share,
     rate::{Interval, Rate},
     time::Instant,
-    traits::{Evictable, Limiter, Times, Usage},
+    traits::{Evictable, Limiter, QuotaUsage, Times, Usage},
     transfer::{Transfer, halves, whole},
 };
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,21 @@ impl Limiter for TokenBucket {
     fn usage(&self, tat: &State, now: Instant) -> Usage {
         let missing = self.missing(*tat, now);
         Usage { used: self.interval.count(missing), reset: self.interval.duration(missing) }
+    }
+
+    /// As by [`check`](Self::check), with fewer divisions.
+    fn usage_and_growth(&self, tat: &State, now: Instant, cost: u64) -> QuotaUsage {
+        let missing = self.missing(*tat, now);
+        let used = self.interval.count(missing);
+        let usage = Usage { used, reset: self.interval.duration(missing) };
+        let cost = cost.max(1);
+        let fits = fitting(self.burst.saturating_sub(used), cost);
+        let wanted = fits.saturating_add(1).saturating_mul(cost);
+        let growth = self
+            .burst
+            .checked_sub(wanted)
+            .map(|most| self.interval.duration(missing.saturating_sub(self.interval.times(most))));
+        QuotaUsage { usage, growth }
     }
 
     fn rank(&self, tat: &State, now: Instant) -> u128 {

@@ -27,7 +27,7 @@
 //! without a bucket.
 
 use crate::flow::{
-    decision::{Decision, Reason},
+    decision::{Decision, Reason, fitting},
     keyed::PastUsage,
     ramp::{Ramp, WarmUp, share},
     rate::{Interval, Rate},
@@ -36,6 +36,7 @@ use crate::flow::{
     transfer::{Transfer, whole},
     warmth::{Budget, Step, Warmth},
 };
+use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// `rate` in the long run when warm, up to `burst` at once.
@@ -143,6 +144,25 @@ impl Limiter for WarmBucket {
         }
     }
 
+    /// Several requests take longer than one of their cost while the service is cold, which it stays
+    /// until the next one.
+    fn growth(&self, state: &State, now: Instant, cost: u64, used: u64) -> Option<Duration> {
+        let fits = fitting(self.burst.saturating_sub(used), cost);
+        if fits == 0 {
+            return match self.check(state, now, cost) {
+                Decision::Pass | Decision::Delay(_) => Some(Duration::ZERO),
+                Decision::Reject(reason) => reason.retry_after(),
+            };
+        }
+        let wanted = fits.saturating_add(1).saturating_mul(cost);
+        let Step { from, cold } = self.step(state, now, 1);
+        let others = self.ramp.cost(cold, 1).saturating_mul(u128::from(wanted.saturating_sub(1)));
+        let opens = from.saturating_add(others).saturating_sub(self.slack);
+        let growth = self.interval.duration(opens.saturating_sub(self.interval.at(now)));
+        let then = self.usage(state, now + growth);
+        (self.burst.saturating_sub(then.used) >= wanted).then_some(growth)
+    }
+
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         let budget = self.budget(state.tat, times.now);
         let Step { from, cold } = state.warmth.on_start(&self.ramp, times.now, budget, cost);
@@ -196,7 +216,6 @@ mod tests {
         Algorithm, Change, Rules,
         timeline::{Timeline, check, one, rate},
     };
-    use core::time::Duration;
 
     fn bucket(count: u64, burst: u64, period: u64, cold_factor: u32) -> Rules {
         let warm_up = WarmUp { period: Duration::from_millis(period), cold_factor };

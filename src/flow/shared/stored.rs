@@ -23,7 +23,7 @@ use crate::flow::{
     rate::{Interval, Rate},
     shared::Numbers,
     time::Instant,
-    traits::{Limiter, Times, Usage},
+    traits::{Limiter, QuotaUsage, Times, Usage},
 };
 use core::time::Duration;
 use smallvec::SmallVec;
@@ -87,6 +87,8 @@ pub struct Judgement {
     pub used: u64,
     /// Time until nothing is used.
     pub reset: Duration,
+    /// As in [`Quota`](crate::flow::Quota).
+    pub growth: Option<Duration>,
 }
 
 /// Why a store cannot decide about a rule.
@@ -386,15 +388,19 @@ impl Request {
         if is_charged {
             limiter.charge(&mut state, Times { now, own: now, start: now }, cost);
         }
-        let Usage { used, reset } = limiter.usage(&state, now);
-        Judgement { decision, limit: limiter.limit(), used, reset }
+        let QuotaUsage { usage: Usage { used, reset }, growth } = match decision {
+            Decision::Reject(_) => QuotaUsage { usage: limiter.usage(&state, now), growth: None },
+            Decision::Pass | Decision::Delay(_) => limiter.usage_and_growth(&state, now, cost),
+        };
+        Judgement { decision, limit: limiter.limit(), used, reset, growth }
     }
 
     fn paced(self, pacing: &Pacing, next: u128) -> Judgement {
         let Self { now, cost, is_charged } = self;
         let after = if is_charged { pacing.charge_next(next, now, cost) } else { next };
         let Usage { used, reset } = pacing.usage_next(after, now);
-        Judgement { decision: pacing.check_next(next, now), limit: pacing.limit(), used, reset }
+        let decision = pacing.check_next(next, now);
+        Judgement { decision, limit: pacing.limit(), used, reset, growth: None }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::flow::{
     keyed::{Conversion, KeySlot, Keyed, Lookup, Table},
     pending::Pendings,
     time::Instant,
-    traits::{End, Evictable, Times, Usage},
+    traits::{End, Evictable, QuotaUsage, Times, Usage},
     transfer::Exporting,
 };
 use core::time::Duration;
@@ -258,7 +258,11 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         self.limiter.usage(self.states.get(lookup), now)
     }
 
-    fn usage_after(&self, times: Times, cost: u64, lookup: Lookup) -> Usage {
+    fn usage_and_growth(&self, now: Instant, cost: u64, lookup: Lookup) -> QuotaUsage {
+        self.limiter.usage_and_growth(self.states.get(lookup), now, cost)
+    }
+
+    fn usage_after(&self, times: Times, cost: u64, lookup: Lookup) -> QuotaUsage {
         let mut state = match &self.states {
             States::One(state) => state.clone(),
             States::Keyed { table, .. } => {
@@ -266,7 +270,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             }
         };
         self.limiter.charge(&mut state, times, cost);
-        self.limiter.usage(&state, times.now)
+        self.limiter.usage_and_growth(&state, times.now, cost)
     }
 
     fn on_pass(
@@ -279,7 +283,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         let key_slot = self.place_of(times.now, lookup);
         let state = self.states.get_mut(key_slot);
         self.limiter.charge(state, times, cost);
-        let usage = self.limiter.usage(state, times.now);
+        let usage = self.limiter.usage_and_growth(state, times.now, cost);
         if let Some(turned) = take_transition(&self.limiter, state) {
             *turn = Some(turned);
         }

@@ -244,8 +244,8 @@ fn quota(claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) -> Quota {
         }
         Decision::Reject(reason) => (Verdict::Rejected(reason.kind()), Duration::ZERO),
     };
-    let Judgement { limit, used, reset, .. } = *judgement;
-    Quota { slot: claim.slot, verdict, limit, used, cost: claim.cost, wait, reset }
+    let Judgement { limit, used, reset, growth, .. } = *judgement;
+    Quota { slot: claim.slot, verdict, limit, used, cost: claim.cost, wait, reset, growth }
 }
 
 /// The claim whose rule rejected the request, and why.

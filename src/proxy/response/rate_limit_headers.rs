@@ -1,6 +1,9 @@
 //! `RateLimit` and its kin: the decision record as a client reads it.
 //!
-//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-10.
+//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11. Of requests
+//! that cost the same, a client sends at most what `r` allows until `t` has passed, and one more
+//! then. After a rejection, it sends one once `Retry-After` has passed. Such a client is not
+//! rejected by a rule with a quota, unless others use it too.
 
 use super::gateway_error::whole_seconds;
 use crate::http1::FieldList;
@@ -39,7 +42,9 @@ struct TightestQuota {
     rule: usize,
     limit: u64,
     left: u64,
-    /// In seconds.
+    /// The seconds until more is left.
+    growth: u64,
+    /// The seconds until nothing is used.
     reset: u64,
 }
 
@@ -71,13 +76,13 @@ impl RateLimitFields {
             }
         }
         let (rule, quota, _) = tightest?;
-        let reset = whole_seconds(quota.reset);
         Some(Self {
             tightest: Some(TightestQuota {
                 rule,
                 limit: quota.limit,
                 left: quota.remaining(),
-                reset,
+                growth: whole_seconds(quota.until_growth()),
+                reset: whole_seconds(quota.reset),
             }),
             legacy: words == RateLimitHeaders::Legacy,
             policy: if is_overridden { own_policy(route, report) } else { None },
@@ -86,7 +91,7 @@ impl RateLimitFields {
 
     /// Describes the quota that decided, if one did that time refills: a client that obeyed the
     /// fields of another one could be rejected again. What is left of it is not enough for the
-    /// request, so that the fields say 0.
+    /// request, so that the fields say 0, and `t` is `Retry-After`.
     pub(crate) fn rejected(
         route: &Route,
         rejection: &Rejection,
@@ -101,8 +106,9 @@ impl RateLimitFields {
         let decided = quotas.iter().find(|quota| quota.slot == rejection.slot);
         let tightest = decided.zip(rejection.reason.retry_after()).and_then(|(quota, wait)| {
             let (rule, _) = shown(route, quota)?;
+            let growth = whole_seconds(wait);
             let reset = whole_seconds(quota.reset.max(wait));
-            Some(TightestQuota { rule, limit: quota.limit, left: 0, reset })
+            Some(TightestQuota { rule, limit: quota.limit, left: 0, growth, reset })
         });
         Some(Self {
             tightest,
@@ -130,16 +136,16 @@ impl RateLimitFields {
         let Some(tightest) = tightest else { return };
         let Some(rule) = route.rules.get(tightest.rule) else { return };
         let mut left = itoa::Buffer::new();
-        let mut reset = itoa::Buffer::new();
+        let mut growth = itoa::Buffer::new();
         let left = left.format(tightest.left).as_bytes();
-        let reset = reset.format(tightest.reset).as_bytes();
+        let growth = growth.format(tightest.growth).as_bytes();
         let name = rule.name.as_bytes();
         // The name stands in the policy too, which is valid. `format!` takes five times as long.
-        headers.insert_changing(&RATELIMIT, &[b"\"", name, b"\";r=", left, b";t=", reset]);
+        headers.insert_changing(&RATELIMIT, &[b"\"", name, b"\";r=", left, b";t=", growth]);
         if *legacy {
             headers.insert(X_LIMIT, HeaderValue::from(tightest.limit));
             headers.insert_changing(&X_REMAINING, &[left]);
-            headers.insert_changing(&X_RESET, &[reset]);
+            headers.insert(X_RESET, HeaderValue::from(tightest.reset));
         }
     }
 }
@@ -179,6 +185,9 @@ fn rule_of(route: &Route, quota: &Quota, expected: usize) -> Option<usize> {
 fn is_shown(rule: &RouteRule) -> bool {
     rule.quota.is_some() && !rule.dry_run
 }
+
+#[cfg(test)]
+mod obedience;
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -234,13 +243,15 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     #[test]
     fn the_quota_that_decides_is_sent_and_no_other() {
         let equal = "{ name: a, limit: 2/1s }, { name: b, limit: 2/1h }";
-        assert_eq!(second(equal)[RATELIMIT], "\"b\";r=0;t=3600", "as much is left, for longer");
+        assert_eq!(second(equal)[RATELIMIT], "\"b\";r=0;t=1800", "as much is left, for longer");
+        assert_eq!(second(equal)[X_RESET], "3600", "until all is left");
         // Four are left of one, and one is of the other: of requests that cost 5 none is and one.
         let costly = "{ name: a, limit: 14/1h, cost: 5 }, { name: b, limit: 3/1s }";
-        assert_eq!(second(costly)[RATELIMIT], "\"a\";r=4;t=2572");
+        assert_eq!(second(costly)[RATELIMIT], "\"a\";r=4;t=258");
         let both = "{ name: a, limit: 1/1s }, { name: b, limit: 9/1h, cost: 5 }";
         let quota = second(both);
-        assert_eq!(quota[RATELIMIT], "\"b\";r=0;t=2000", "what is left is not enough");
+        assert_eq!(quota[RATELIMIT], "\"b\";r=0;t=400", "what is left is not enough");
+        assert_eq!(quota[X_RESET], "2000");
         assert_eq!(
             (&quota[X_LIMIT], &quota[X_REMAINING]),
             (&"9".parse().unwrap(), &"0".parse().unwrap())
@@ -250,6 +261,29 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
         let quota = second(busy);
         assert_eq!(quota.get(RATELIMIT).or_else(|| quota.get(X_RESET)), None);
         assert_eq!(quota[RATELIMIT_POLICY], "\"a\";q=9;w=1");
+    }
+
+    #[test]
+    fn the_most_that_can_be_left_is_the_limit_of_all_fields() {
+        for (rule, most, remaining, growth, reset) in [
+            ("limit: 10/1s, burst: 30", "30", "28", "1", "1"),
+            ("limit: 6/1m, burst: 3", "3", "1", "10", "20"),
+            ("algorithm: leaky_bucket, limit: 6/1m, burst: 3", "3", "1", "10", "20"),
+            ("algorithm: fixed_window, limit: 6/1m", "6", "4", "60", "60"),
+            ("algorithm: sliding_log, limit: 6/1m", "6", "4", "61", "61"),
+            ("algorithm: sliding_window, limit: 6/1m, strict: false", "6", "4", "60", "60"),
+            ("algorithm: sliding_counter, limit: 6/1m", "6", "4", "90", "120"),
+        ] {
+            let headers = second(&format!("{{ name: a, {rule} }}"));
+            let of = |name| headers[&name].to_str().unwrap().to_owned();
+            assert_eq!(of(RATELIMIT), format!("\"a\";r={remaining};t={growth}"), "{rule}");
+            assert!(of(RATELIMIT_POLICY).starts_with(&format!("\"a\";q={most};w=")), "{rule}");
+            assert_eq!(
+                [of(X_LIMIT), of(X_REMAINING), of(X_RESET)],
+                [most, remaining, reset],
+                "{rule}"
+            );
+        }
     }
 
     #[test]

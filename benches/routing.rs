@@ -7,8 +7,8 @@
 
 use core::{hint::black_box, net::IpAddr, time::Duration};
 use flowgate::route::{
-    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, PathPattern, Seed, Table, Target,
-    canonical_host, client_ip, dangerous_path,
+    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, PathPattern, Proxies, Seed, Table,
+    Target, canonical_host, dangerous_path,
 };
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -147,6 +147,8 @@ fn headers() -> HeaderMap {
 fn around_a_request() {
     let headers = headers();
     let trusted = ["10.0.0.0/8".parse().expect("a network")];
+    let nat64 = Nat64::default();
+    let proxies = Proxies { trusted: &trusted, nat64: &nat64 };
     let peer = IpAddr::from([10, 0, 0, 1]);
     let client = IpAddr::from([192, 0, 2, 1]);
     let host = "gateway.example.com:8080";
@@ -165,7 +167,7 @@ fn around_a_request() {
     print("dangerous_path", each_ns(|| dangerous_path(black_box(path)).is_none()));
     print(
         "client_ip, two entries",
-        each_ns(|| client_ip(black_box(peer), (&headers).into(), &trusted) == client),
+        each_ns(|| proxies.client(black_box(peer), (&headers).into()).address == client),
     );
     for parts in [&["client_ip"][..], &["header:x-tenant"], &["header:x-tenant", "path"]] {
         let parts = parts.iter().map(|part| KeyPart::parse(part, 64).expect("a key")).collect();

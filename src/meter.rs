@@ -268,6 +268,8 @@ pub struct Counters {
     pub access_log_dropped: AtomicU64,
     /// Lines of the gateway's log dropped because they could not be written in time.
     pub log_dropped: AtomicU64,
+    /// Requests whose `X-Forwarded-For` names no client, so that the proxy counted as the client.
+    pub unread_clients: AtomicU64,
     /// Requests cut off when the gateway ended, for its log.
     pub cut_off: AtomicU64,
     /// Spans that the collector of traces has taken.

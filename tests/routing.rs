@@ -3,8 +3,8 @@
 
 use core::{cmp::Reverse, net::IpAddr};
 use flowgate::route::{
-    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, PathPattern, Seed, Table, Target,
-    canonical_host, client_ip, dangerous_path, method, normal_path,
+    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, PathPattern, Proxies, Seed, Table,
+    Target, canonical_host, dangerous_path, method, normal_path,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::{
@@ -110,11 +110,14 @@ proptest! {
                 headers.append("x-forwarded-for", value);
             }
         }
-        let client = client_ip(peer, (&headers).into(), &trusted);
-        prop_assert_eq!(client, client.to_canonical());
-        prop_assert_eq!(client_ip(peer, (&HeaderMap::new()).into(), &trusted), peer.to_canonical());
-        if !trusted.iter().any(|net: &ipnet::IpNet| net.contains(&peer.to_canonical())) {
-            prop_assert_eq!(client, peer.to_canonical());
+        let nat64 = Nat64::default();
+        let proxies = Proxies { trusted: &trusted, nat64: &nat64 };
+        let client = proxies.client(peer, (&headers).into()).address;
+        prop_assert_eq!(client, nat64.canonical(client));
+        let alone = proxies.client(peer, (&HeaderMap::new()).into()).address;
+        prop_assert_eq!(alone, nat64.canonical(peer));
+        if !trusted.iter().any(|net: &ipnet::IpNet| net.contains(&nat64.canonical(peer))) {
+            prop_assert_eq!(client, nat64.canonical(peer));
         }
     }
 
@@ -185,7 +188,8 @@ fn a_usual_request_takes_no_heap_memory() {
             headers: (&headers).into(),
         };
         assert_eq!(dangerous_path(path), None);
-        let client = client_ip(IpAddr::from([10, 0, 0, 1]), (&headers).into(), &trusted);
+        let proxies = Proxies { trusted: &trusted, nat64: &Nat64::default() };
+        let client = proxies.client(IpAddr::from([10, 0, 0, 1]), (&headers).into()).address;
         assert!(key.fingerprint(&Seed::new([1, 2]), &target, client).is_ok());
         table.find(&target)
     };

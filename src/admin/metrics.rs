@@ -230,7 +230,10 @@ impl Metrics {
         let rejected = HttpRejection::ALL
             .map(|reason| ([("reason", reason.label())], self.counters.rejections(reason)));
         let help = "Requests and connections rejected before any rule was asked";
-        counters(encoder, ("flowgate_http_rejected", help), rejected)
+        counters(encoder, ("flowgate_http_rejected", help), rejected)?;
+        let help = "Requests that count as their proxy's, because X-Forwarded-For names no client";
+        let unread = get(&self.counters.unread_clients);
+        counter(encoder, ("flowgate_http_forwarded_for_invalid", help), &unread)
     }
 
     fn durations(

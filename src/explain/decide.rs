@@ -13,7 +13,7 @@ use crate::{
     },
     flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId},
     http1::Fields,
-    route::{Identity, Target, client_ip, fingerprint_text, normal_path},
+    route::{Identity, Target, fingerprint_text, normal_path},
 };
 use core::{net::IpAddr, time::Duration};
 use http::header::CONTENT_LENGTH;
@@ -35,8 +35,9 @@ impl Question {
         now: Instant,
     ) -> Result<Explanation, String> {
         let request = self.read(snapshot)?;
-        let trusted = snapshot.trusted_proxies(Some(&request.listener.name));
-        let client = client_ip(request.from, Fields::Map(&request.headers), trusted);
+        let proxies = snapshot.proxies(Some(&request.listener.name));
+        let found = proxies.client(request.from, Fields::Map(&request.headers));
+        let client = found.address;
         let written = request.target.path();
         let path = normal_path(written);
         let user = self.user.as_deref().map(Arc::from);
@@ -51,6 +52,9 @@ impl Question {
             identity: identity.as_ref(),
         };
         let mut said = blank(snapshot, &target, client);
+        if let Some(unread) = found.unread {
+            said.notes.push(format!("X-Forwarded-For names no client: {unread}"));
+        }
         let index = match snapshot.find_index(&target, written) {
             Ok(index) => index,
             Err(Unrouted::NoRoute) => return Ok(said.answered(404, "no route matches")),

@@ -74,7 +74,7 @@ impl Question {
             target: self.target()?,
             host: host.into_owned(),
             headers,
-            from: self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_canonical(),
+            from: self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             listener: self.find_listener(snapshot)?,
         })
     }

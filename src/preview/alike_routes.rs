@@ -44,7 +44,7 @@ fn trust_alike(base: &Snapshot, new: &Snapshot) -> bool {
     let mut listeners = base.listeners.iter().chain(&new.listeners);
     listeners.all(|listener| {
         let name = Some(&*listener.name);
-        base.trusted_proxies(name) == new.trusted_proxies(name)
+        base.proxies(name) == new.proxies(name)
     })
 }
 

@@ -18,14 +18,13 @@ use crate::{
     config::{Certificates, Snapshot},
     flow::Instant,
     http1::FieldList,
-    route::{KeyPart, KeySpec, Target},
+    route::{KeyPart, KeySpec, Proxies, Target},
 };
 use core::{
     net::{IpAddr, SocketAddr},
     task::{Context, Poll},
 };
 use http::HeaderValue;
-use ipnet::IpNet;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -233,14 +232,15 @@ impl Peer {
             .is_none_or(|ServerName { name, certificates }| certificates.agree(name, host))
     }
 
-    /// Returns whose word about clients is believed.
-    pub(super) fn trusted_proxies<'s>(&self, snapshot: &'s Snapshot) -> &'s [IpNet] {
-        if self.is_unknown { &[] } else { snapshot.trusted_proxies(Some(&self.listener)) }
+    /// Returns whose word about clients is believed, and how addresses are read.
+    pub(super) fn proxies<'s>(&self, snapshot: &'s Snapshot) -> Proxies<'s> {
+        let proxies = snapshot.proxies(Some(&self.listener));
+        if self.is_unknown { Proxies { trusted: &[], ..proxies } } else { proxies }
     }
 
     /// Whether what it says about others is believed.
     pub(super) fn is_trusted(&self, snapshot: &Snapshot) -> bool {
-        is_in(self.address, self.trusted_proxies(snapshot))
+        self.proxies(snapshot).is_trusted(self.address)
     }
 }
 
@@ -258,11 +258,6 @@ fn header_value(address: IpAddr) -> HeaderValue {
         IpAddr::V6(address) => text.extend_from_slice(address.to_string().as_bytes()),
     }
     HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
-}
-
-/// Whether `address` is in one of `networks`.
-pub(super) fn is_in(address: IpAddr, networks: &[IpNet]) -> bool {
-    networks.iter().any(|network| network.contains(&address))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub(crate) struct FailedAttempt<'a> {
 pub struct RequestLog {
     by_reason: Mutex<[LogLimit; meter::HttpRejection::ALL.len()]>,
     upstream: Mutex<LogLimit>,
+    clients: Mutex<LogLimit>,
     /// By the upstream's name and the server's id.
     attempts: Mutex<HashMap<(Arc<str>, usize), LogLimit>>,
 }
@@ -60,6 +61,11 @@ impl RequestLog {
             let server = server.address();
             tracing::warn!(route, server, attempt = number, count, "upstream failed: {cause}");
         }
+    }
+
+    /// Counts a request whose client is not known. Returns how many to log, if it is time.
+    pub(crate) fn unread_client(&self, now: Instant) -> Option<u64> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).due(now)
     }
 
     /// Logs an upstream's answer that could not be taken.

@@ -18,10 +18,10 @@ use crate::{
     meter::{self, Counters},
     preview::PreviewHandle,
     rejections,
-    route::Seed,
+    route::{Seed, Unread},
     traces,
 };
-use core::net::IpAddr;
+use core::{net::IpAddr, sync::atomic::Ordering::Relaxed};
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
@@ -80,6 +80,20 @@ impl Worker {
         if let Some(count) = self.request_log.count(&self.counters, self.clock.now(), reason) {
             let reason = reason.label();
             tracing::info!(%client, reason, count, "request rejected: {why}");
+        }
+    }
+
+    /// Counts and logs that the client of a request is not known, because what its proxy writes
+    /// cannot be read.
+    #[cold]
+    pub(super) fn unread_client(&self, proxy: IpAddr, unread: &Unread<'_>) {
+        self.counters.unread_clients.fetch_add(1, Relaxed);
+        if let Some(count) = self.request_log.unread_client(self.clock.now()) {
+            tracing::warn!(
+                %proxy,
+                count,
+                "X-Forwarded-For names no client, so the proxy counts as the client: {unread}"
+            );
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{
         self, Claims, KeySource, Live, Plan, RequestContext, Retired, RouteRule, Snapshot, Unrouted,
     },
     flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
-    route::{KeySpec, Matcher, Seed, Target, canonical_host, client_ip, normal_path},
+    route::{KeySpec, Matcher, Seed, Target, canonical_host, normal_path},
 };
 use core::{
     cmp::{Ordering, Reverse},
@@ -410,7 +410,7 @@ impl Engine {
         let target =
             Target { listener, identity: None, host: &host, path: &normal, query, method, headers };
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let client = client_ip(peer, headers, self.snapshot.trusted_proxies(listener));
+        let client = self.snapshot.proxies(listener).client(peer, headers).address;
         then(&target, path, client)
     }
 

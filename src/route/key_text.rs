@@ -1,7 +1,7 @@
 //! A client's key as operators write it, and its fingerprint.
 
 use super::{
-    KeyPart, KeySpec, ParseError, Seed,
+    KeyPart, KeySpec, Nat64, ParseError, Seed,
     fingerprint::FingerprintHasher,
     key::{MAX_SHOWN_PARTS, add_client},
     normal_path,
@@ -25,12 +25,12 @@ fn read_fingerprint(text: &str) -> Option<u128> {
 
 impl KeySpec {
     /// Returns the fingerprint of a key that is written as pages show it: a fingerprint, or each
-    /// part's value with `, ` between them.
+    /// part's value with `, ` between them. An address behind a prefix of `nat64` is that of IPv4.
     ///
     /// # Errors
     ///
     /// What is wrong with it.
-    pub fn read(&self, seed: &Seed, text: &str) -> Result<u128, ParseError> {
+    pub fn read(&self, seed: &Seed, nat64: &Nat64, text: &str) -> Result<u128, ParseError> {
         if let Some(fingerprint) = read_fingerprint(text) {
             return Ok(fingerprint);
         }
@@ -47,14 +47,19 @@ impl KeySpec {
         }
         let mut fingerprint = FingerprintHasher::new(seed);
         for (part, value) in self.parts().iter().zip(values) {
-            add(part, value, &mut fingerprint)?;
+            add(part, value, nat64, &mut fingerprint)?;
         }
         Ok(fingerprint.finish())
     }
 }
 
 /// Adds the value of a part as a request with it does.
-fn add(part: &KeyPart, value: &str, fingerprint: &mut FingerprintHasher) -> Result<(), ParseError> {
+fn add(
+    part: &KeyPart,
+    value: &str,
+    nat64: &Nat64,
+    fingerprint: &mut FingerprintHasher,
+) -> Result<(), ParseError> {
     if value.is_empty() {
         return Err(ParseError::new(
             format!("`{part}` has no value"),
@@ -64,7 +69,7 @@ fn add(part: &KeyPart, value: &str, fingerprint: &mut FingerprintHasher) -> Resu
     match part {
         KeyPart::Route => {}
         KeyPart::ClientIp { v6_prefix, v4_prefix } => {
-            add_client(address(value)?, [*v6_prefix, *v4_prefix], fingerprint);
+            add_client(nat64.canonical(address(value)?), [*v6_prefix, *v4_prefix], fingerprint);
         }
         KeyPart::Host => fingerprint.add(value.to_ascii_lowercase().as_bytes()),
         KeyPart::Path => fingerprint.add(normal_path(value).as_bytes()),
@@ -134,8 +139,11 @@ mod tests {
                 let key = key(parts);
                 let shown = key.show(&target, client).unwrap();
                 let made = key.fingerprint(&seed, &target, client).unwrap();
-                assert_eq!(key.read(&seed, &shown).unwrap(), made, "{shown}");
-                assert_eq!(key.read(&seed, &fingerprint_text(made)).unwrap(), made);
+                assert_eq!(key.read(&seed, &Nat64::default(), &shown).unwrap(), made, "{shown}");
+                assert_eq!(
+                    key.read(&seed, &Nat64::default(), &fingerprint_text(made)).unwrap(),
+                    made
+                );
             }
         }
     }
@@ -143,11 +151,16 @@ mod tests {
     #[test]
     fn what_is_no_key_is_said() {
         let seed = Seed::new([1, 2]);
-        let read = |parts: &[&str], text: &str| key(parts).read(&seed, text).unwrap_err().message;
+        let read = |parts: &[&str], text: &str| {
+            key(parts).read(&seed, &Nat64::default(), text).unwrap_err().message
+        };
         assert_eq!(read(&["client_ip"], "localhost"), "`localhost` is not an address");
         assert_eq!(read(&["user"], ""), "`user` has no value");
         assert_eq!(read(&["user", "host"], "eve"), "the key has 2 parts, `user,host`");
         assert_eq!(read(&["user", "host"], "a, b, c"), "the key has 2 parts, `user,host`");
-        assert!(key(&["user"]).read(&seed, "fp:12").is_ok(), "a user of that name");
+        assert!(
+            key(&["user"]).read(&seed, &Nat64::default(), "fp:12").is_ok(),
+            "a user of that name"
+        );
     }
 }

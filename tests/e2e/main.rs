@@ -8,6 +8,7 @@
 mod common;
 
 mod access;
+mod addresses;
 mod admin_certificates;
 mod balance;
 mod binary_upgrade;

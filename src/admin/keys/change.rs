@@ -6,7 +6,7 @@ use crate::{
     cluster::{SharedState, StateChange, SyncTerms},
     config::{Route, RouteRule, Shared, Snapshot},
     flow::{Grant, Key, MOST_GRANTS, NotReset},
-    route::fingerprint_text,
+    route::{Nat64, fingerprint_text},
     small_http::Client,
 };
 use core::time::Duration;
@@ -197,7 +197,8 @@ fn find<'a>(
     let mut rules = Vec::new();
     let mut shown = "every key".to_owned();
     for known in rules_of(route, rule) {
-        let key = text.map(|text| read(state, known, text)).transpose()?;
+        let key =
+            text.map(|text| read(state, &snapshot.settings.nat64, known, text)).transpose()?;
         if let (Some(key), Some(text)) = (key, text) {
             shown = in_log(key, Names::of(snapshot, &state.key_names), text);
         }
@@ -210,7 +211,7 @@ fn find<'a>(
 }
 
 /// Reads a key as the rule counts it.
-fn read(state: &State, rule: &RouteRule, text: &str) -> Result<Key, NotDone> {
+fn read(state: &State, nat64: &Nat64, rule: &RouteRule, text: &str) -> Result<Key, NotDone> {
     if rule.key.is_shared() {
         return if text == ALL {
             Ok(Key::Shared)
@@ -220,7 +221,7 @@ fn read(state: &State, rule: &RouteRule, text: &str) -> Result<Key, NotDone> {
     }
     let shared = state.store.as_ref().filter(|_| rule.shared.is_some());
     let seed = shared.map_or(state.seed, |store| store.seed());
-    let read = rule.key.read(&seed, text);
+    let read = rule.key.read(&seed, nat64, text);
     read.map(Key::Of).map_err(|wrong| bad(format!("{}; {}", wrong.message, wrong.help)))
 }
 

@@ -10,7 +10,8 @@ impl Fixture {
         let api = &snapshot.routes[1];
         let rule = &api.rules[1];
         let state = &self.router.admin.state;
-        let key = Key::Of(rule.key.read(&state.seed, address).unwrap());
+        let key =
+            Key::Of(rule.key.read(&state.seed, &crate::route::Nat64::default(), address).unwrap());
         let claim = Claim { slot: rule.slot, key, cost: 1, patience: Duration::ZERO };
         api.gate.enter(state.clock.now(), &[claim]).is_ok()
     }

@@ -46,8 +46,8 @@ impl Compiler {
                 );
             }
         }
-        let allow = spec.allow.is_written().then(|| spec.allow.plain(|network| network.0));
-        Access::new(allow, &spec.deny.plain(|network| network.0))
+        let allow = spec.allow.is_written().then(|| self.networks(&spec.allow));
+        Access::new(allow, &self.networks(&spec.deny))
     }
 
     /// Compiles what clients must prove, and returns what the files that it names hash to. Of

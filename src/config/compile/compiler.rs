@@ -10,6 +10,7 @@ use crate::{
         vocabulary::nearest,
     },
     flow::calendar::Calendar,
+    route::Nat64,
 };
 use ahash::AHashMap;
 use std::{
@@ -27,6 +28,8 @@ pub(super) struct Compiler {
     pub(super) text: Arc<str>,
     pub(super) errors: Problems,
     pub(super) warnings: Problems,
+    /// The prefixes behind which an IPv4 address stands.
+    pub(super) nat64: Nat64,
     /// Whether the file has a store.
     pub(super) has_store: bool,
     /// The names of the listeners, and which have TLS.

@@ -118,7 +118,11 @@ impl Compiler {
 
     fn condition(&mut self, to: &mut Conditions, name: &At<Condition>, value: &WhenValue) {
         match name.value.0.split_once(':').unwrap_or((&name.value.0, "")) {
-            ("client_ip", "") => to.client_ip = self.each(value, values::network),
+            ("client_ip", "") => {
+                let nat64 = self.nat64.clone();
+                let read = |text: &str| values::canonical(values::network(text)?, &nat64);
+                to.client_ip = self.each(value, read);
+            }
             ("method", "") => to.methods = self.each(value, values::method),
             ("path_prefix", "") => {
                 let texts = self.texts(value).iter();
@@ -212,7 +216,7 @@ impl Compiler {
         }
         let paths = spec.path_prefix.items().iter();
         let conditions = Conditions {
-            client_ip: spec.client_ip.plain(|network| network.0),
+            client_ip: self.networks(&spec.client_ip),
             methods: spec.method.plain(|method| method.0.clone()),
             paths: self.paths(paths.map(|at| (&at.value.0, at.span))),
             headers: self.fields(&spec.header, |name| name.0.as_str()),

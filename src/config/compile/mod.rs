@@ -2,6 +2,7 @@
 
 mod access;
 mod actions;
+mod addresses;
 mod admin;
 mod algorithm;
 mod bypasses;
@@ -25,13 +26,16 @@ mod waits;
 
 pub use listeners::overlap;
 
-use crate::config::{
-    decode::Key,
-    diagnostics::{Diagnostics, Problems, Severity, Source},
-    plan::{ClientTimeouts, Limits, Plan, Settings},
-    read::source::{self, Files},
-    spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, leaf::Timeout},
-    watched::Watched,
+use crate::{
+    config::{
+        decode::Key,
+        diagnostics::{Diagnostics, Problems, Severity, Source},
+        plan::{ClientTimeouts, Limits, Plan, Settings},
+        read::source::{self, Files},
+        spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, leaf::Timeout},
+        watched::Watched,
+    },
+    route::Nat64,
 };
 use compiler::Compiler;
 use http::HeaderName;
@@ -48,10 +52,13 @@ pub(super) fn compile(
     let substitutions = Arc::clone(&source.substitutions);
     let mut compiler =
         Compiler { text: Arc::clone(&source.text), substitutions, ..Compiler::default() };
+    let nat64 = compiler.nat64(&spec);
+    let trusted_proxies = compiler.networks(&spec.trusted_proxies);
     let store = compiler.store(spec.store.value(), files);
     let tracing = compiler.tracing(spec.tracing.value(), files);
     let admin = compiler.admin(&spec.admin, files);
-    let settings = Settings { admin, tracing, store, ..settings(&spec, cores) };
+    let own = settings(&spec, cores);
+    let settings = Settings { trusted_proxies, nat64, admin, tracing, store, ..own };
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
     compiler.are_upstreams_unreadable = spec.upstreams.is_written() && spec.upstreams.at.is_none();
@@ -110,7 +117,8 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
     Settings {
         workers: workers.and_then(NonZeroUsize::new).unwrap_or(cores),
         drain_timeout: drain_timeout.unwrap_or_default(),
-        trusted_proxies: spec.trusted_proxies.plain(|network| network.0),
+        trusted_proxies: Vec::new(),
+        nat64: Nat64::default(),
         dns_servers: spec.dns_servers.plain(|server| server.0),
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
         limits: spec.limits.value().map(limits).unwrap_or_default(),

@@ -134,7 +134,7 @@ impl Compiler {
             options,
             policy: super::quotas::policy(&rules),
             flow,
-            print: print ^ u128::from(auth_print),
+            print: print ^ u128::from(auth_print) ^ u128::from(self.nat64_print()),
         };
         Some(RoutePlan { definition, action: action?, rules, paced })
     }

@@ -1,7 +1,10 @@
 //! What holds for the gateway as a whole.
 
 use super::{Admin, StoreSettings, Tracing};
-use crate::config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds};
+use crate::{
+    config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds},
+    route::Nat64,
+};
 use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use std::{
@@ -20,6 +23,8 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// The prefixes of IPv6 behind which an IPv4 client stands.
+    pub nat64: Nat64,
     /// The DNS servers that resolve the names of servers; if empty, those of the system.
     pub dns_servers: Vec<SocketAddr>,
     /// Deadlines of a client's connection.

@@ -5,8 +5,8 @@ use crate::{
     config::HeaderCase,
     config::{
         plan::{
-            BREAKER, Cost, FlowPart, PACING, Plan, RoutePlan, RulePlan, StoreKind, StoreSettings,
-            Tracing, UpstreamPlan,
+            BREAKER, Cost, FlowPart, PACING, Plan, RoutePlan, RulePlan, Settings, StoreKind,
+            StoreSettings, Tracing, UpstreamPlan,
         },
         spec::{OnMissing, OnStoreError, word},
     },
@@ -336,11 +336,7 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     if let Some(most) = limits.connections_per_client {
         writeln!(out, "  connections_per_client {most}")?;
     }
-    writeln!(out, "  trusted_proxies  {}", networks(&settings.trusted_proxies))?;
-    if !settings.dns_servers.is_empty() {
-        let servers = settings.dns_servers.iter().map(SocketAddr::to_string);
-        writeln!(out, "  dns_servers  {}", servers.collect::<Vec<_>>().join(", "))?;
-    }
+    write_addresses(out, settings)?;
     let headers = word(&settings.rate_limit_headers);
     let log = &settings.access_log;
     let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");
@@ -370,6 +366,19 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         write_store(out, store)?;
     }
     writeln!(out, "  workers {}, drain_timeout {}", settings.workers, short(settings.drain_timeout))
+}
+
+fn write_addresses(out: &mut String, settings: &Settings) -> fmt::Result {
+    writeln!(out, "  trusted_proxies  {}", networks(&settings.trusted_proxies))?;
+    if !settings.nat64.further().is_empty() {
+        let prefixes = settings.nat64.further().iter().map(ToString::to_string);
+        writeln!(out, "  nat64  {}", prefixes.collect::<Vec<_>>().join(", "))?;
+    }
+    if !settings.dns_servers.is_empty() {
+        let servers = settings.dns_servers.iter().map(SocketAddr::to_string);
+        writeln!(out, "  dns_servers  {}", servers.collect::<Vec<_>>().join(", "))?;
+    }
+    Ok(())
 }
 
 fn write_store(out: &mut String, store: &StoreSettings) -> fmt::Result {

@@ -7,7 +7,7 @@ use crate::{
         plan::{Listener, Settings},
         watched::Watched,
     },
-    route,
+    route::{self, Proxies},
 };
 use ipnet::IpNet;
 use std::{path::Path, sync::Arc};
@@ -53,11 +53,16 @@ impl Snapshot {
 
     /// Returns whose word about clients is believed at a listener: nobody's at one that an edit has
     /// removed.
-    pub fn trusted_proxies(&self, listener: Option<&str>) -> &[IpNet] {
+    fn trusted_proxies(&self, listener: Option<&str>) -> &[IpNet] {
         let all = &self.settings.trusted_proxies;
         let Some(name) = listener else { return all };
         let Some(listener) = self.listener(name) else { return &[] };
         listener.trusted_proxies.as_deref().unwrap_or(all)
+    }
+
+    /// Returns whose word about clients is believed at a listener, and how addresses are read.
+    pub fn proxies(&self, listener: Option<&str>) -> Proxies<'_> {
+        Proxies { trusted: self.trusted_proxies(listener), nat64: &self.settings.nat64 }
     }
 
     /// Returns the listener of this name.

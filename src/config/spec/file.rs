@@ -5,8 +5,8 @@ use super::{
     RequestIds, RouteSpec, StoreSpec, TracingSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{
-        ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, LoggedName, Network,
-        Period, Size, Timeout, Via,
+        ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, LoggedName,
+        Nat64Prefix, Network, Period, Size, Timeout, Via,
     },
 };
 use crate::config::{
@@ -57,6 +57,9 @@ keys! {
         admin: AdminSpec, else "–";
         /// The proxies in front of this gateway. flowgate believes their `X-Forwarded-For`.
         trusted_proxies: Several<Network>, else "none";
+        /// The prefixes of your NAT64, as in `64:ff9b:1::/48` (RFC 6052). A client with an address
+        /// behind one counts, and is shown, as its IPv4 address. `64:ff9b::/96` needs no entry.
+        nat64: Several<Nat64Prefix>, else "none";
         /// The DNS servers that resolve the names of upstreams' servers, as in `10.0.0.2` or
         /// `127.0.0.1:8600`.
         dns_servers: Several<DnsServer>, else "those in `/etc/resolv.conf`";

@@ -18,7 +18,7 @@ use http::{
     HeaderName, HeaderValue, Method, StatusCode,
     header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION},
 };
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Deserializer};
 use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 
@@ -122,6 +122,9 @@ leaves! {
         { "type": "string", "pattern": "^rediss?://" };
     /// A network, or one address.
     Network(IpNet), "a network", "10.0.0.0/8", values::network, { "type": "string" };
+    /// A prefix of NAT64.
+    Nat64Prefix(Ipv6Net), "a prefix of NAT64", "64:ff9b:1::/48", values::nat64_prefix,
+        { "type": "string", "pattern": "/(32|40|48|56|64|96)$" };
     /// A file, whose name may be meant from the folder of the configuration.
     FileName(PathBuf), "a file name", "certs/site.pem", file, { "type": "string" };
     /// An HTTP method.

@@ -1,6 +1,6 @@
 //! Which clients may use a route.
 
-use super::{FRAME, messages, plan, warnings};
+use super::{FRAME, messages, parsed, plan, warnings};
 use crate::config::{Live, Retired, Watched, describe, diff, read, read_rules};
 use crate::flow::Instant;
 use std::{fs, path::Path};
@@ -58,6 +58,43 @@ fn check_and_diff_name_access() {
     );
     let new = plan(&route("{ deny: 10.0.0.5 }"));
     assert!(diff(&old, &new).to_string().contains("edited (access)"), "{}", diff(&old, &new));
+}
+
+#[test]
+fn networks_of_nat64_are_those_of_ipv4_and_a_prefix_is_checked() {
+    let route = |access: &str| {
+        format!(
+            "{FRAME}routes: [{{ name: a, match: {{ path: /a }}, upstream: app, access: {{ {access} }} }}]\n"
+        )
+    };
+    let own = "nat64: ['2001:db8::/32']\n";
+    let plain = plan(&route("deny: [192.0.2.0/24]"));
+    for network in ["64:ff9b::192.0.2.0/120", "2001:db8:c000:200::/56"] {
+        let plan = plan(&format!("{}{own}", route(&format!("deny: ['{network}']"))));
+        let (plan, plain) = (&plan.routes[0].options.access, &plain.routes[0].options.access);
+        assert_eq!(plan, plain, "{network}");
+    }
+    // Without the prefix it is one of IPv6, and an edit of the prefix is one of the route.
+    let text = route("deny: ['2001:db8:c000:200::/56']");
+    let access = &plan(&text).routes[0].options.access;
+    assert_eq!(access.as_ref().unwrap().to_string(), "deny 2001:db8:c000:200::/56");
+    assert_ne!(plan(&text).routes[0].print, plan(&format!("{text}{own}")).routes[0].print);
+
+    for (text, expected) in [
+        (route("allow: ['64:ff9b::/96']"), "is a prefix of NAT64, which stands for all IPv4"),
+        (format!("{}{own}", route("allow: ['2001:db8::/32']")), "write the clients' IPv4 networks"),
+        (format!("{}nat64: ['2001:db8::/33']\n", route("deny: []")), "has no length of a prefix"),
+        (format!("{}nat64: ['2001:db8::1/64']\n", route("deny: []")), "write `2001:db8::/64`"),
+        (
+            format!("{}nat64: ['2001:db8:0:0:100::/96']\n", route("deny: []")),
+            "reserved ninth octet",
+        ),
+        (format!("{}nat64: ['::/96']\n", route("deny: []")), "addresses of the system's own"),
+        (format!("{}nat64: [10.0.0.0/8]\n", route("deny: []")), "is not a prefix of NAT64"),
+    ] {
+        let drawn = parsed(&text).unwrap_err().to_string();
+        assert!(drawn.contains(expected), "{drawn}");
+    }
 }
 
 const HASH: &str = "$2y$05$bvIG6Nmid91Mu9RcmmWZfO5HJIMCT8riNW0hEp8f6/FuA2/mHZFpe";

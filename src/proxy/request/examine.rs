@@ -14,7 +14,7 @@ use crate::proxy::{
         request::Request,
         validate::{Invalid, inspect},
     },
-    peer::{Authority, Peer, is_in},
+    peer::{Authority, Peer},
     placeholders::Values,
     response::gateway_error::{DENIED, GatewayError},
     shown_keys::ShownKeys,
@@ -27,7 +27,7 @@ use crate::{
     meter,
     preview::{Alike, RunningPreview},
     route::{
-        Identity, KeySpec, Rewrite, Seed, Target, client_ip, low_bits, normal_path, sent_path,
+        Identity, KeySpec, Rewrite, Seed, Target, low_bits, normal_path, sent_path,
     },
 };
 use core::net::IpAddr;
@@ -173,14 +173,12 @@ fn client_address(
     request: &Request<ClientBody>,
     peer: &Peer,
 ) -> (IpAddr, bool) {
-    let proxies = peer.trusted_proxies(snapshot);
-    let trusted = is_in(peer.address, proxies);
-    let client = if trusted {
-        client_ip(peer.address, request.headers().into(), proxies)
-    } else {
-        peer.address
-    };
-    (client, trusted)
+    let proxies = peer.proxies(snapshot);
+    let found = proxies.client(peer.address, request.headers().into());
+    if let Some(unread) = found.unread {
+        peer.worker.unread_client(peer.address, &unread);
+    }
+    (found.address, found.is_proxied)
 }
 
 /// Checks what keeps a request out before it has cost anybody anything.

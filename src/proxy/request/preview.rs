@@ -13,7 +13,7 @@ use crate::{
         Alike, Arrival, Here, Identified, LiveRequest, OwnRejection, RunningPreview, Treatment,
         Trial,
     },
-    route::{Identity, Target, client_ip, normal_path},
+    route::{Identity, Target, normal_path},
 };
 use core::net::IpAddr;
 use http_body::Body;
@@ -60,7 +60,7 @@ pub(crate) fn decide<B: Body>(
     let Some(preview) = running.get() else { return };
     let peer = &completion.peer;
     let headers = request.headers().into();
-    let address = client_ip(peer.address, headers, peer.trusted_proxies(preview.snapshot()));
+    let address = peer.proxies(preview.snapshot()).client(peer.address, headers).address;
     let uri = request.uri();
     let method = request.method();
     let listener = Some(&*peer.listener);

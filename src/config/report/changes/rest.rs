@@ -116,6 +116,7 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.value("workers", old.workers, new.workers, ToString::to_string);
     words.value("drain_timeout", old.drain_timeout, new.drain_timeout, time);
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
+    words.named("nat64", old.nat64 == new.nat64);
     words.named("dns_servers", old.dns_servers == new.dns_servers);
     timeouts(&old.timeouts, &new.timeouts, &mut words);
     limits(&old.limits, &new.limits, &mut words);

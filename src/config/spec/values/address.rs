@@ -1,7 +1,10 @@
 //! Where servers, listeners and networks are.
 
 use super::{InvalidValue, Wrong, invalid, not, number::duration_within};
-use crate::config::diagnostics::quoted;
+use crate::{
+    config::diagnostics::quoted,
+    route::{Nat64, WholePrefix},
+};
 use http::Uri;
 use ipnet::{IpNet, Ipv6Net};
 use std::{
@@ -199,7 +202,7 @@ fn scheme_help(text: &str) -> Option<String> {
     }
 }
 
-/// Reads a network such as `10.0.0.0/8`, or one address. A network of mapped addresses, as in
+/// Reads a network such as `10.0.0.0/8`, or one address. A network of IPv4 addresses in IPv6, as in
 /// `::ffff:10.0.0.0/104`, is that of IPv4: addresses of clients are compared in this form.
 pub(in crate::config) fn network(text: &str) -> Result<IpNet, InvalidValue> {
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
@@ -210,13 +213,39 @@ pub(in crate::config) fn network(text: &str) -> Result<IpNet, InvalidValue> {
             "write an address or a range, as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`",
         );
     };
-    let length = network.prefix_len().checked_sub(MAPPED.prefix_len());
-    let is_mapped = MAPPED.contains(&network);
-    let mapped = length.filter(|_| is_mapped);
-    let of_ipv4 = mapped.and_then(|length| IpNet::new(network.addr().to_canonical(), length).ok());
-    Ok(of_ipv4.unwrap_or(network))
+    canonical(network, &Nat64::default())
 }
 
-/// Addresses of IPv4 that are written as those of IPv6 (RFC 4291, 2.5.5.2).
-const MAPPED: IpNet =
-    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96));
+/// Returns the network of IPv4 that `network` stands for, or `network`.
+pub(in crate::config) fn canonical(network: IpNet, nat64: &Nat64) -> Result<IpNet, InvalidValue> {
+    nat64.network(network).map_err(|WholePrefix| InvalidValue {
+        message: format!("`{network}` is a prefix of NAT64, which stands for all IPv4 addresses"),
+        help: "write the clients' IPv4 networks, or `0.0.0.0/0` if all are meant: clients behind \
+               NAT64 are compared by their IPv4 addresses"
+            .to_owned(),
+    })
+}
+
+/// Reads a prefix of NAT64, which has one of the lengths of RFC 6052.
+pub(in crate::config) fn nat64_prefix(text: &str) -> Result<Ipv6Net, InvalidValue> {
+    let help = "write a prefix of IPv6 with a length of 32, 40, 48, 56, 64 or 96, as in \
+                `64:ff9b:1::/48`";
+    let Ok(prefix) = text.parse::<Ipv6Net>() else {
+        return not(text, "is not a prefix of NAT64", help);
+    };
+    if !Nat64::LENGTHS.contains(&prefix.prefix_len()) {
+        return not(text, "has no length of a prefix of NAT64", help);
+    }
+    if prefix.network() != prefix.addr() {
+        return not(text, "has bits behind its length", format!("write `{}`", prefix.trunc()));
+    }
+    // Bits 64 to 71 are reserved, also in a prefix that contains them.
+    if prefix.addr().octets()[8] != 0 {
+        return not(text, "has bits in its reserved ninth octet", help);
+    }
+    // Such as `::1`, which is no client behind NAT64.
+    if prefix.addr().octets()[..4] == [0; 4] {
+        return not(text, "contains addresses of the system's own", help);
+    }
+    Ok(prefix)
+}

@@ -67,13 +67,14 @@ async fn admit_client(
     };
     let is_unknown = said.is_none();
     let address = said.unwrap_or(address);
-    let client = address.ip().to_canonical();
     let snapshot = worker.live.load();
+    let proxies = snapshot.proxies(Some(&listener_config.name));
+    let client = proxies.nat64.canonical(address.ip());
+    let address = SocketAddr::new(client, address.port());
     let Some(limit) = snapshot.settings.limits.connections_per_client else {
         return Some(Client { address, is_unknown, counted: None });
     };
-    let mut trusted = snapshot.trusted_proxies(Some(&listener_config.name)).iter();
-    if trusted.any(|network| network.contains(&client)) {
+    if proxies.is_trusted(client) {
         return Some(Client { address, is_unknown, counted: None });
     }
     let counted = worker.clients.open(client, limit);
@@ -93,14 +94,14 @@ async fn proxied_client(
     address: SocketAddr,
     listener: &str,
 ) -> Option<Option<SocketAddr>> {
-    let peer = address.ip().to_canonical();
     let snapshot = worker.live.load_full();
+    let proxies = snapshot.proxies(Some(listener));
+    let peer = proxies.nat64.canonical(address.ip());
     let close = |why| {
         worker.closed(peer, meter::HttpRejection::ProxyProtocol, why);
         None
     };
-    let mut trusted = snapshot.trusted_proxies(Some(listener)).iter();
-    if !trusted.any(|network| network.contains(&peer)) {
+    if !proxies.is_trusted(peer) {
         return close("the listener has `proxy_protocol`, and the peer is not a trusted proxy");
     }
     let limit = snapshot.settings.timeouts.header_read;

@@ -69,6 +69,9 @@ impl Gateway {
 
     /// Starts a check of the files.
     pub(super) fn check_files(&mut self, cause: Cause) -> JoinHandle<FileCheck> {
+        if cause == Cause::Requested {
+            self.live.request_reload();
+        }
         self.retired.sweep();
         let latest = self.readings.latest().map(|contents| &contents.seen);
         let before = latest.unwrap_or(&self.seen).clone();

@@ -7,7 +7,7 @@ use crate::common::{
     http::{Client, get, head},
     upstream::{Script, ok},
 };
-use hickory_resolver::proto::rr::{Name, RData, rdata::CNAME};
+use hickory_resolver::proto::rr::{Name, RData, RecordType, rdata::CNAME};
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr, TcpListener},
@@ -133,6 +133,58 @@ fn a_truncated_answer_is_asked_for_again_over_tcp() {
     let line = gateway.wait_log("the addresses of a name have changed");
     assert!(many.iter().all(|last| line.contains(&format!("127.0.0.{last}"))), "{line}");
     assert!(over_tcp.load(Ordering::SeqCst) >= 4, "for IPv4 and for IPv6, twice");
+}
+
+#[test]
+fn a_name_whose_only_address_refuses_is_resolved_again() {
+    let (old, new) = two_of_one_port();
+    drop(old);
+    let server = Script::serve(new, |_, mut connection| {
+        while connection.read().is_some() {
+            if connection.write(ok("new")).is_none() {
+                return;
+            }
+        }
+    });
+    let dns = DnsServer::start(addresses(LONG, &[2]));
+    let gateway = Gateway::start(&config(&dns, &server, ""));
+    eventually("it is resolved", || (dns.questions() >= 2).then_some(()));
+    eventually("the address refuses", || {
+        assert_eq!(get(gateway.web(), "/").status, 502);
+        gateway.log().contains("Connection refused").then_some(())
+    });
+    dns.set(addresses(LONG, &[3]));
+    eventually("requests follow the name", || {
+        (get(gateway.web(), "/").status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_reload_and_an_edit_of_the_upstream_resolve_a_name_again() {
+    let server = everywhere();
+    let dns = DnsServer::start(addresses(LONG, &[2]));
+    let gateway = Gateway::start(&config(&dns, &server, ""));
+    eventually("it is resolved", || (get(gateway.web(), "/").status == 200).then_some(()));
+    wait_for(&gateway, &[2]);
+    dns.set(addresses(LONG, &[3]));
+    gateway.signal("HUP");
+    wait_for(&gateway, &[3]);
+    dns.set(addresses(LONG, &[4]));
+    gateway.edit(&config(&dns, &server, ", max_idle: 7"));
+    wait_for(&gateway, &[4]);
+}
+
+#[test]
+fn a_dns_server_that_does_not_answer_for_ipv6_delays_no_address_of_ipv4() {
+    let server = everywhere();
+    let dns = DnsServer::start(addresses(LONG, &[2]));
+    dns.ignore(RecordType::AAAA);
+    let gateway = Gateway::start(&config(&dns, &server, ""));
+    let begin = Instant::now();
+    eventually("it is resolved", || (get(gateway.web(), "/").status == 200).then_some(()));
+    // flowgate gives up the question about IPv6 after 5 s.
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    wait_for(&gateway, &[2]);
 }
 
 /// What the two servers of a moving name have seen.

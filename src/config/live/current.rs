@@ -26,7 +26,10 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// Holds the snapshot that requests begin under.
@@ -37,6 +40,8 @@ pub struct Live {
     wall: Mutex<WallOffset>,
     /// Held while servers are made.
     servers: Mutex<ServerIds>,
+    /// Counts the reloads that an operator asked for.
+    requested_reloads: AtomicU64,
 }
 
 /// Snapshots that were replaced, kept until no request needs them.
@@ -72,8 +77,20 @@ impl Live {
             local_share: Mutex::new(local_share),
             wall: Mutex::new(wall),
             servers: Mutex::new(servers),
+            requested_reloads: AtomicU64::new(0),
         };
         (live, summary)
+    }
+
+    /// Notes that an operator asks for a reload: what it has from outside of its files, such as the
+    /// addresses of names, is fetched again.
+    pub fn request_reload(&self) {
+        self.requested_reloads.fetch_add(1, Relaxed);
+    }
+
+    /// Returns how often an operator has asked for a reload.
+    pub fn requested_reloads(&self) -> u64 {
+        self.requested_reloads.load(Relaxed)
     }
 
     /// Returns the snapshot in force, for a moment: do not hold it over an `.await`.

@@ -75,6 +75,11 @@ impl Upstream {
         self.members().servers.get(place).is_some_and(|member| member.id == server.id)
     }
 
+    /// Returns whether the file says the same of both.
+    pub fn is_planned_like(&self, other: &Self) -> bool {
+        self.plan == other.plan
+    }
+
     /// Returns the names among its servers.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let hosts = self.plan.servers.iter().map(|server| &server.endpoint.host);

@@ -26,9 +26,7 @@ use crate::{
     http1::FieldKind,
     meter,
     preview::{Alike, RunningPreview},
-    route::{
-        Identity, KeySpec, Rewrite, Seed, Target, low_bits, normal_path, sent_path,
-    },
+    route::{Identity, KeySpec, Rewrite, Seed, Target, low_bits, normal_path, sent_path},
 };
 use core::net::IpAddr;
 use http::{Uri, uri::PathAndQuery};

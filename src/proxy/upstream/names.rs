@@ -1,131 +1,168 @@
-//! Resolves the names of servers again when their addresses expire, once for the process, so that
-//! requests follow a name to its new addresses.
+//! Resolves the names of servers again, once for the process, so that requests follow a name to its
+//! new addresses: when its addresses expire, when connections to them fail, when an operator asks for
+//! a reload, and when an upstream with the name is edited.
+
+mod name;
+mod schedule;
 
 use super::resolver::{Found, Resolver};
 use crate::{
     clock::Clock,
-    config::{Live, Resolve, Snapshot},
+    config::{Live, Resolve, Snapshot, Upstream},
     flow::Instant,
 };
-use core::{fmt, net::IpAddr, time::Duration};
+use core::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
+use name::Name;
+use schedule::Schedule;
 use std::{collections::HashMap, io, sync::Arc};
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
 
-/// How often the configuration in force and the files of the system are looked at.
+/// How often the configuration in force, the files of the system and failed connections are looked
+/// at.
 const TICK: Duration = Duration::from_secs(1);
 
 /// How long a lookup may take.
 const LOOKUP: Duration = Duration::from_secs(10);
-
-/// After how long a name is resolved again that could not be.
-const AGAIN: Duration = Duration::from_secs(5);
-
-/// The bounds of a time to live: some records have 0, and some have days by mistake.
-const TTL_MIN: Duration = Duration::from_secs(1);
-const TTL_MAX: Duration = Duration::from_mins(5);
-
-/// The time to live of addresses from the system's resolver, which knows none.
-const SYSTEM_TTL: Duration = Duration::from_secs(30);
 
 /// How many names are resolved at once, and how many of them may have failed before. Each asks DNS for
 /// IPv4 and for IPv6.
 const AT_ONCE: usize = 16;
 const FAILING_AT_ONCE: usize = 8;
 
-/// What the upstreams with a name say about when it is resolved again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Schedule {
-    is_by_ttl: bool,
-    /// The shortest interval of those that have one.
-    every: Option<Duration>,
-}
-
-/// What is known of a name.
-struct Name {
-    schedule: Schedule,
-    /// When it is to be resolved; `None` while it is.
-    next: Option<Instant>,
-    /// Whether it is resolved again as soon as it was: files or servers have changed meanwhile.
-    again: bool,
-    addresses: Option<Arc<[IpAddr]>>,
-    /// Whether the log is still to say that they are others.
-    has_changed: bool,
-    is_failing: bool,
-}
-
 /// Resolves the names of the configuration in force, until it is dropped.
 pub struct NameWatch {
     clock: Clock,
     live: Arc<Live>,
     resolver: Resolver,
+    names: HashMap<Arc<str>, Name>,
+    /// Those of the configuration last looked at, with its version.
+    upstreams: (u64, Vec<Arc<Upstream>>),
+    /// How many reloads were requested by then.
+    reloads: u64,
+    under_way: JoinSet<Lookup>,
+    /// How many of those had failed before.
+    failing: usize,
+    /// Where lookups that are under way put the family that came first: once each.
+    early: mpsc::UnboundedSender<(Arc<str>, Found)>,
+    arrived: mpsc::UnboundedReceiver<(Arc<str>, Found)>,
+}
+
+/// A lookup that has ended.
+struct Lookup {
+    host: Arc<str>,
+    found: io::Result<Found>,
+    was_failing: bool,
 }
 
 impl NameWatch {
     /// Returns a watch that is to be [run](Self::run).
     pub fn new(clock: Clock, live: Arc<Live>, resolver: Resolver) -> Self {
-        Self { clock, live, resolver }
+        let (early, arrived) = mpsc::unbounded_channel();
+        Self {
+            clock,
+            resolver,
+            names: HashMap::new(),
+            upstreams: (live.load().version, live.load().upstreams.clone()),
+            reloads: live.requested_reloads(),
+            live,
+            under_way: JoinSet::new(),
+            failing: 0,
+            early,
+            arrived,
+        }
     }
 
     /// Runs for ever.
     pub async fn run(mut self) {
-        let mut names: HashMap<Arc<str>, Name> = HashMap::new();
-        let mut under_way = JoinSet::new();
-        let mut failing = 0;
         loop {
             let now = self.clock.now();
-            let snapshot = self.live.load();
-            if self.resolver.follow(&snapshot.settings.dns_servers) {
-                for name in names.values_mut() {
-                    name.again = name.next.is_none();
-                    name.next = name.next.map(|_| now);
-                }
-            }
-            follow(&mut names, &snapshot, now);
-            drop(snapshot);
-            let is_due = |name: &Name| name.next.is_some_and(|next| next <= now);
-            let mut due: Vec<_> = names.iter_mut().filter(|(_, name)| is_due(name)).collect();
-            due.sort_by_key(|(_, name)| name.next);
-            for (host, name) in due {
-                let is_failing = name.is_failing;
-                if under_way.len() < AT_ONCE && !(is_failing && failing >= FAILING_AT_ONCE) {
-                    name.next = None;
-                    failing += usize::from(is_failing);
-                    let clock = self.clock.clone();
-                    let source = self.resolver.source();
-                    let host = Arc::clone(host);
-                    under_way.spawn(async move {
-                        let found = clock.timeout(LOOKUP, source.lookup(&host, &clock)).await;
-                        let late = |_| Err(io::ErrorKind::TimedOut.into());
-                        (host, found.unwrap_or_else(late), is_failing)
-                    });
-                }
-            }
-            for (host, name) in &mut names {
-                // Also after a reload, which may have begun before the last change.
-                if let Some(addresses) = &name.addresses {
-                    self.live.resolve(host, addresses);
-                    // Only now do requests go there.
-                    if core::mem::take(&mut name.has_changed) {
-                        tracing::info!(
-                            name = &**host,
-                            ?addresses,
-                            "the addresses of a name have changed"
-                        );
-                    }
-                }
-            }
+            self.follow(now);
+            self.begin_lookups(now);
+            self.put_in_force();
+
             // Those that are due wait for the end of another one.
-            let next = names.values().filter_map(|name| name.next).filter(|next| *next > now).min();
+            let due = self.names.values().filter_map(Name::next);
+            let next = due.filter(|next| *next > now).min();
             let wake = next.unwrap_or(Instant::FAR_FUTURE).min(now + TICK);
             tokio::select! {
                 () = self.clock.sleep_until(wake) => {}
-                Some(Ok((host, found, was_failing))) = under_way.join_next() => {
-                    failing -= usize::from(was_failing);
-                    if let Some(name) = names.get_mut(&host) {
-                        name.note(&host, found, self.clock.now());
+                Some((host, found)) = self.arrived.recv() => {
+                    if let Some(name) = self.names.get_mut(&host) {
+                        name.take(&host, found);
+                    }
+                }
+                Some(Ok(lookup)) = self.under_way.join_next() => {
+                    self.failing -= usize::from(lookup.was_failing);
+                    if let Some(name) = self.names.get_mut(&lookup.host) {
+                        name.note(&lookup.host, lookup.found, self.clock.now());
                     }
                 }
             }
+        }
+    }
+
+    /// Finds the names of the configuration in force, and those that are to be resolved now.
+    fn follow(&mut self, now: Instant) {
+        let snapshot = self.live.load_full();
+        let reloads = self.live.requested_reloads();
+        let is_requested = core::mem::replace(&mut self.reloads, reloads) != reloads;
+        if self.resolver.follow(&snapshot.settings.dns_servers) || is_requested {
+            for name in self.names.values_mut() {
+                name.ask_now(now);
+            }
+        }
+
+        follow(&mut self.names, &snapshot, now);
+        if self.upstreams.0 != snapshot.version {
+            for host in edited(&self.upstreams.1, &snapshot.upstreams) {
+                if let Some(name) = self.names.get_mut(&host) {
+                    name.ask_now(now);
+                }
+            }
+            self.upstreams = (snapshot.version, snapshot.upstreams.clone());
+        }
+        for (host, state) in failures(&snapshot) {
+            if let Some(name) = self.names.get_mut(host) {
+                name.note_failures(state);
+            }
+        }
+    }
+
+    /// Begins to resolve names that are due, as many as may be at once.
+    fn begin_lookups(&mut self, now: Instant) {
+        let mut due: Vec<_> = self.names.iter_mut().filter(|(_, name)| name.is_due(now)).collect();
+        due.sort_by_key(|(_, name)| name.next());
+        for (host, name) in due {
+            let was_failing = name.is_failing();
+            let is_bounded = was_failing && self.failing >= FAILING_AT_ONCE;
+            if self.under_way.len() >= AT_ONCE || is_bounded {
+                continue;
+            }
+            name.begin(now);
+            self.failing += usize::from(was_failing);
+
+            let clock = self.clock.clone();
+            let source = self.resolver.source();
+            let host = Arc::clone(host);
+            let early = self.early.clone();
+            self.under_way.spawn(async move {
+                // The receiver lives as long as this task.
+                let first = |found| drop(early.send((Arc::clone(&host), found)));
+                let found = clock.timeout(LOOKUP, source.lookup(&host, &clock, &first)).await;
+                let late = |_| Err(io::ErrorKind::TimedOut.into());
+                Lookup { found: found.unwrap_or_else(late), host, was_failing }
+            });
+        }
+    }
+
+    /// Has requests go to the addresses that names have.
+    fn put_in_force(&mut self) {
+        for (host, name) in &mut self.names {
+            // Also after a reload, which may have begun before the last change.
+            let Some(addresses) = name.addresses() else { continue };
+            self.live.resolve(host, addresses);
+            // Only now do requests go there.
+            name.note_in_force(host);
         }
     }
 }
@@ -136,57 +173,42 @@ impl fmt::Debug for NameWatch {
     }
 }
 
-impl Name {
-    /// Notes what the resolver found. If that is nothing, the last addresses stay.
-    fn note(&mut self, host: &str, found: io::Result<Found>, now: Instant) {
-        match found {
-            Ok(Found { mut addresses, ttl, missing }) => {
-                let mut interval = self.schedule.interval(ttl);
-                if let Some(family) = missing {
-                    interval = interval.min(AGAIN);
-                    let known = self.addresses.iter().flat_map(|known| &**known);
-                    addresses.extend(known.filter(|address| family.has(address)));
-                    addresses.sort_unstable();
-                }
-                self.next = Some(now + interval);
-                let addresses: Arc<[IpAddr]> = addresses.into();
-                if core::mem::take(&mut self.is_failing) {
-                    tracing::info!(name = host, "name can be resolved again");
-                }
-                self.has_changed |=
-                    self.addresses.as_ref().is_some_and(|known| *known != addresses);
-                self.addresses = Some(addresses);
-            }
-            Err(error) => {
-                self.next = Some(now + self.schedule.interval(None).min(AGAIN));
-                if !core::mem::replace(&mut self.is_failing, true) {
-                    let kept = self.addresses.as_ref().map_or(0, |addresses| addresses.len());
-                    tracing::warn!(name = host, %error, kept, "name cannot be resolved; its last addresses stay");
-                }
-            }
-        }
-        if core::mem::take(&mut self.again) {
-            self.next = Some(now);
-        }
-    }
+/// What requests and checks say about the servers with a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Failures {
+    /// How many connections to them could not be opened.
+    connects: u64,
+    /// Whether one of them gets no requests now.
+    is_one_out: bool,
 }
 
-impl Schedule {
-    /// Returns how long addresses with this time to live are used.
-    fn interval(self, ttl: Option<Duration>) -> Duration {
-        let ttl = ttl.unwrap_or(SYSTEM_TTL).clamp(TTL_MIN, TTL_MAX);
-        match self.every {
-            Some(every) if self.is_by_ttl => every.min(ttl),
-            Some(every) => every,
-            None => ttl,
+/// Returns what is known of the servers of each name.
+fn failures(snapshot: &Snapshot) -> HashMap<&str, Failures> {
+    let mut failures: HashMap<&str, Failures> = HashMap::new();
+    for upstream in &snapshot.upstreams {
+        for host in upstream.names() {
+            failures.entry(host).or_default();
+        }
+        for server in &upstream.members().servers {
+            if let Some(of_name) = failures.get_mut(&*server.host) {
+                let connects = server.meter.connect_failures.load(Relaxed);
+                of_name.connects = of_name.connects.wrapping_add(connects);
+                of_name.is_one_out |= !server.health.is_healthy();
+            }
         }
     }
+    failures
+}
 
-    /// Returns when both would resolve a name again.
-    fn and(self, other: Self) -> Self {
-        let every = self.every.into_iter().chain(other.every).min();
-        Self { is_by_ttl: self.is_by_ttl || other.is_by_ttl, every }
-    }
+/// Returns the names of the upstreams that are new or other than before.
+fn edited(old: &[Arc<Upstream>], new: &[Arc<Upstream>]) -> Vec<Arc<str>> {
+    let before: HashMap<&str, &Arc<Upstream>> =
+        old.iter().map(|upstream| (&*upstream.name, upstream)).collect();
+    let is_same = |upstream: &&Arc<Upstream>| {
+        before.get(&*upstream.name).is_some_and(|old| old.is_planned_like(upstream))
+    };
+    let changed = new.iter().filter(|upstream| !is_same(upstream));
+    changed.flat_map(|upstream| upstream.names().cloned()).collect()
 }
 
 /// Adds names that are to be resolved, and forgets those that are not.
@@ -205,17 +227,8 @@ fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant
     }
     names.retain(|host, _| schedules.contains_key(host));
     for (host, schedule) in schedules {
-        let known = names.entry(Arc::clone(host)).or_insert_with(|| Name {
-            schedule,
-            next: Some(now),
-            again: false,
-            addresses: None,
-            has_changed: false,
-            is_failing: false,
-        });
-        if core::mem::replace(&mut known.schedule, schedule) != schedule {
-            known.next = known.next.map(|_| now);
-        }
+        let known = names.entry(Arc::clone(host)).or_insert_with(|| Name::new(schedule, now));
+        known.follow(schedule, now);
     }
 }
 
@@ -223,6 +236,7 @@ fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant
 mod tests {
     use super::*;
     use crate::proxy::{tests::live, upstream::resolver::Family};
+    use core::net::IpAddr;
     use std::sync::Mutex;
 
     /// What a resolver that a test sets answers, and how often it was asked.
@@ -243,16 +257,20 @@ mod tests {
         }
     }
 
-    /// Starts a watch of the name `shop`, which nothing knows yet.
-    fn start(keys: &str) -> (Clock, Arc<Live>, Answers) {
-        let (clock, live) = live(&format!(
+    fn file(keys: &str) -> String {
+        format!(
             "listeners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
              upstreams: [{{ name: up, servers: [{{ url: 'http://shop:80' }}]{keys} }}]\n\
              routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
-        ));
+        )
+    }
+
+    /// Starts a watch of the name `shop`, which nothing knows yet.
+    fn start(keys: &str) -> (Clock, Arc<Live>, Answers) {
+        let (clock, live) = live(&file(keys));
         let answers = Answers(Arc::new(Mutex::new((Err(io::ErrorKind::NotFound), 0))));
         let asked = answers.clone();
-        let resolver = Resolver::fake(move |host| {
+        let resolver = Resolver::fake(move |host, _| {
             assert_eq!(host, "shop");
             let mut state = asked.0.lock().expect("no panic");
             state.1 += 1;
@@ -340,6 +358,90 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_family_that_dns_is_slow_for_keeps_the_other_one_from_no_request() {
+        let (clock, live) = live(&file(""));
+        let four = IpAddr::from([10, 0, 0, 1]);
+        let six: IpAddr = "2001:db8::1".parse().expect("an address");
+        let ttl = Some(Duration::from_mins(5));
+        let resolver = Resolver::fake({
+            let clock = clock.clone();
+            move |_, early| {
+                early(Found { addresses: vec![four], ttl, missing: Some(Family::V6) });
+                let clock = clock.clone();
+                Box::pin(async move {
+                    clock.sleep_until(clock.now() + Duration::from_secs(4)).await;
+                    Ok(Found { addresses: vec![four, six], ttl, missing: None })
+                })
+            }
+        });
+        tokio::spawn(NameWatch::new(clock.clone(), Arc::clone(&live), resolver).run());
+        pass(&clock, 1).await;
+        assert_eq!(servers(&live), ["10.0.0.1:80"]);
+        pass(&clock, 4).await;
+        assert_eq!(servers(&live), ["10.0.0.1:80", "[2001:db8::1]:80"]);
+    }
+
+    /// Has connections to the servers of the name fail.
+    fn fail(live: &Live, times: u64) {
+        let snapshot = live.load_full();
+        let members = snapshot.upstreams[0].members();
+        members.servers[0].meter.connect_failures.fetch_add(times, Relaxed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_is_resolved_again_when_connections_fail() {
+        let (clock, live, answers) = start("");
+        answers.set(Ok((&[1], Some(600))));
+        pass(&clock, 100).await;
+        assert_eq!((servers(&live), answers.asked()), (vec!["10.0.0.1:80".to_owned()], 1));
+
+        answers.set(Ok((&[2], Some(600))));
+        pass(&clock, 1).await;
+        fail(&live, 1);
+        pass(&clock, 2).await;
+        assert_eq!((servers(&live), answers.asked()), (vec!["10.0.0.2:80".to_owned()], 2));
+
+        // While they fail, DNS is asked once a second at most.
+        for _ in 0..300 {
+            fail(&live, 10);
+            clock.sleep_until(clock.now() + Duration::from_millis(100)).await;
+        }
+        assert!((25..=35).contains(&answers.asked()), "{}", answers.asked());
+        let asked = answers.asked();
+        pass(&clock, 60).await;
+        assert!(answers.asked() <= asked + 1, "no more fail: {}", answers.asked());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_requested_reload_and_an_edit_of_the_upstream_resolve_names_again() {
+        let (clock, live, answers) = start("");
+        answers.set(Ok((&[1], Some(600))));
+        pass(&clock, 10).await;
+        assert_eq!((servers(&live), answers.asked()), (vec!["10.0.0.1:80".to_owned()], 1));
+
+        answers.set(Ok((&[2], Some(600))));
+        live.request_reload();
+        pass(&clock, 2).await;
+        assert_eq!((servers(&live), answers.asked()), (vec!["10.0.0.2:80".to_owned()], 2));
+
+        answers.set(Ok((&[3], Some(600))));
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let edit = |keys: &str| {
+            let path = folder.path().join("gateway.yaml");
+            std::fs::write(&path, file(keys)).expect("written");
+            let plan = crate::config::read(&path).expect("a configuration");
+            live.apply(plan, clock.now(), &mut crate::config::Retired::default());
+        };
+        edit(", max_idle: 7");
+        pass(&clock, 2).await;
+        assert_eq!((servers(&live), answers.asked()), (vec!["10.0.0.3:80".to_owned()], 3));
+
+        edit(", max_idle: 7");
+        pass(&clock, 10).await;
+        assert_eq!(answers.asked(), 3, "the upstream is as before");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn names_that_nothing_answers_for_keep_no_others_waiting() {
         const DEAD: usize = 40;
         const GOOD: usize = 8;
@@ -354,7 +456,7 @@ mod tests {
         ));
         let asked: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
         let counts = Arc::clone(&asked);
-        let resolver = Resolver::fake(move |host| {
+        let resolver = Resolver::fake(move |host, _| {
             *counts.lock().expect("no panic").entry(host.to_owned()).or_default() += 1;
             if host.starts_with("dead") {
                 return Box::pin(core::future::pending());
@@ -375,18 +477,5 @@ mod tests {
         }
         let dead = asked.keys().filter(|name| name.starts_with("dead")).count();
         assert_eq!(dead, DEAD, "they have their turns too");
-    }
-
-    #[test]
-    fn the_upstreams_with_a_name_agree_on_the_soonest() {
-        let secs = Duration::from_secs;
-        let by_ttl = Schedule { is_by_ttl: true, every: None };
-        let [ten, twenty] = [10, 20].map(|n| Schedule { is_by_ttl: false, every: Some(secs(n)) });
-        assert_eq!(ten.and(twenty).interval(Some(secs(2))), secs(10));
-        for both in [by_ttl.and(ten), ten.and(by_ttl), by_ttl.and(twenty).and(ten)] {
-            assert_eq!(both.interval(Some(secs(2))), secs(2));
-            assert_eq!(both.interval(Some(secs(60))), secs(10));
-        }
-        assert_eq!(by_ttl.interval(None), SYSTEM_TTL);
     }
 }

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use core::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::pin,
     time::Duration,
 };
 use hickory_resolver::{
@@ -37,6 +38,9 @@ const ADDRESSES_MAX: usize = 100;
 
 /// How long DNS may take. There is as much time left for the system's resolver.
 const DNS_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long the addresses of one family wait for those of the other (RFC 8305, 3).
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
 /// What the system's resolver reads, and flowgate too.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
@@ -79,7 +83,7 @@ pub struct Resolver {
 }
 
 #[cfg(test)]
-type Fake = Arc<dyn Fn(&str) -> Answer + Send + Sync>;
+type Fake = Arc<dyn Fn(&str, Early<'_>) -> Answer + Send + Sync>;
 
 /// What a test finds, when it does.
 #[cfg(test)]
@@ -94,6 +98,9 @@ pub(crate) enum Source {
     #[cfg(test)]
     Fake(Fake),
 }
+
+/// Takes the addresses of one family, while DNS is asked for the other one.
+pub(crate) type Early<'e> = &'e (dyn Fn(Found) + Send + Sync);
 
 /// What is asked for a name, in this order.
 #[derive(Debug)]
@@ -116,7 +123,7 @@ pub(crate) enum Fallback {
 impl Resolver {
     /// Returns a resolver that asks a test.
     #[cfg(test)]
-    pub(crate) fn fake(found: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn fake(found: impl Fn(&str, Early<'_>) -> Answer + Send + Sync + 'static) -> Self {
         Self { source: Source::Fake(Arc::new(found)), ..Self::default() }
     }
 
@@ -172,16 +179,21 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Looks up a name.
+    /// Looks up a name. If DNS takes long for one family of addresses, `early` gets the other one.
     ///
     /// # Errors
     ///
     /// Nothing knows the name, or it could not be asked. The system's resolver has no deadline.
-    pub(crate) async fn lookup(&self, host: &str, clock: &Clock) -> io::Result<Found> {
+    pub(crate) async fn lookup(
+        &self,
+        host: &str,
+        clock: &Clock,
+        early: Early<'_>,
+    ) -> io::Result<Found> {
         let dns = match self {
             Self::Dns(dns) => dns,
             #[cfg(test)]
-            Self::Fake(found) => return found(host).await,
+            Self::Fake(found) => return found(host, early).await,
         };
         if is_this_machine(host) {
             return Ok(Found { addresses: Vec::new(), ttl: Some(Duration::MAX), missing: None });
@@ -195,7 +207,7 @@ impl Source {
             return Ok(Found { addresses: usable(listed, has_route), ttl, missing: None });
         }
         let found = match (resolver, name) {
-            (Some(resolver), Ok(name)) => ask(resolver, &name, clock).await,
+            (Some(resolver), Ok(name)) => ask(resolver, &name, clock, early).await,
             (Some(_), Err(error)) => Err(error),
             (None, _) => Err(io::Error::other("no DNS server can be asked")),
         };
@@ -280,8 +292,17 @@ fn server(address: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.into())
 }
 
-/// Asks DNS for the addresses of both families. If it fails for one, the other one's are found.
-async fn ask(resolver: &TokioResolver, name: &Name, clock: &Clock) -> io::Result<Found> {
+/// What DNS has of one family: `None` if it has no address.
+type Asked = io::Result<Option<Lookup>>;
+
+/// Asks DNS for the addresses of both families. If it fails for one, the other one's are found. If it
+/// takes long for one, `early` gets the other one's.
+async fn ask(
+    resolver: &TokioResolver,
+    name: &Name,
+    clock: &Clock,
+    early: Early<'_>,
+) -> io::Result<Found> {
     let ask = |kind| async move {
         let answer = clock.timeout(DNS_LIMIT, resolver.lookup(name.clone(), kind)).await;
         match answer {
@@ -291,20 +312,56 @@ async fn ask(resolver: &TokioResolver, name: &Name, clock: &Clock) -> io::Result
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
     };
-    let (found, missing) = match tokio::join!(ask(RecordType::A), ask(RecordType::AAAA)) {
-        (Ok(four), Ok(six)) => ([four, six], None),
-        (Ok(Some(four)), Err(_)) => ([Some(four), None], Some(Family::V6)),
-        (Err(_), Ok(Some(six))) => ([None, Some(six)], Some(Family::V4)),
-        (Err(error), _) | (_, Err(error)) => return Err(error),
-    };
-    let found = || found.iter().flatten();
-    let all: Vec<_> = found().flat_map(addresses).collect();
+    let mut asking_four = pin!(ask(RecordType::A));
+    let mut asking_six = pin!(ask(RecordType::AAAA));
+    tokio::select! {
+        four = &mut asking_four => {
+            let six = other(asking_six, (&four, Family::V6), clock, early).await;
+            found(four, six)
+        }
+        six = &mut asking_six => {
+            let four = other(asking_four, (&six, Family::V4), clock, early).await;
+            found(four, six)
+        }
+    }
+}
+
+/// Waits for the answer about a family that is missing after the `first` one came.
+async fn other(
+    mut answer: impl Future<Output = Asked> + Unpin,
+    (first, missing): (&Asked, Family),
+    clock: &Clock,
+    early: Early<'_>,
+) -> Asked {
+    let Ok(Some(first)) = first else { return answer.await };
+    if let Ok(answer) = clock.timeout(RESOLUTION_DELAY, &mut answer).await {
+        return answer;
+    }
+    if let Ok(found) = found_in(&[first], Some(missing)) {
+        early(found);
+    }
+    answer.await
+}
+
+/// Returns the addresses of both families, or of one if DNS failed for the other.
+fn found(four: Asked, six: Asked) -> io::Result<Found> {
+    match (four, six) {
+        (Ok(four), Ok(six)) => found_in(&four.iter().chain(&six).collect::<Vec<_>>(), None),
+        (Ok(Some(four)), Err(_)) => found_in(&[&four], Some(Family::V6)),
+        (Err(_), Ok(Some(six))) => found_in(&[&six], Some(Family::V4)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
+fn found_in(lookups: &[&Lookup], missing: Option<Family>) -> io::Result<Found> {
+    let all: Vec<_> = lookups.iter().flat_map(|lookup| addresses(lookup)).collect();
     if all.is_empty() {
         let why = "DNS has no address for this name";
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
     // The shortest also counts the aliases (CNAME) on the way.
-    let ttl = found().flat_map(Lookup::answers).map(|record| record.ttl).min();
+    let records = lookups.iter().flat_map(|lookup| lookup.answers());
+    let ttl = records.map(|record| record.ttl).min();
     let ttl = ttl.map(|seconds| Duration::from_secs(seconds.into()));
     Ok(Found { addresses: usable(all, has_route), ttl, missing })
 }
@@ -389,7 +446,8 @@ mod tests {
             ("localhost", Vec::new()),
             ("a.localhost", Vec::new()),
         ] {
-            let found = resolver.source().lookup(host, &Clock::start()).await.expect("listed");
+            let found =
+                resolver.source().lookup(host, &Clock::start(), &drop).await.expect("listed");
             let ttl = Some(Duration::MAX);
             assert_eq!(found, Found { addresses, ttl, missing: None });
         }
@@ -402,7 +460,7 @@ mod tests {
             let dns = Dns { hosts: Hosts::default(), resolver: None, fallback };
             let source = Source::Dns(Arc::new(dns));
             // The system knows it without DNS.
-            let found = source.lookup("127.0.0.1", &Clock::start()).await;
+            let found = source.lookup("127.0.0.1", &Clock::start(), &drop).await;
             assert_eq!(found.is_ok(), is_found, "{found:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, eventually};
 use hickory_resolver::proto::{
-    op::{Message, ResponseCode},
+    op::{Message, Query, ResponseCode},
     rr::{RData, Record, RecordType},
 };
 use std::{
@@ -24,6 +24,8 @@ pub(crate) struct DnsServer {
     pub address: SocketAddr,
     records: Arc<Mutex<Records>>,
     questions: Arc<AtomicUsize>,
+    /// The kind of question that it does not answer.
+    ignored: Arc<Mutex<Option<RecordType>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -38,9 +40,11 @@ impl DnsServer {
         let address = socket.local_addr().expect("an address");
         let records = Arc::new(Mutex::new(records));
         let questions = Arc::new(AtomicUsize::new(0));
+        let ignored = Arc::<Mutex<Option<RecordType>>>::default();
         let stop = Arc::new(AtomicBool::new(false));
         let zone = Arc::clone(&records);
         let counter = Arc::clone(&questions);
+        let dropped = Arc::clone(&ignored);
         let is_stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut buffer = [0; 1500];
@@ -50,6 +54,10 @@ impl DnsServer {
                 }
                 counter.fetch_add(1, Ordering::SeqCst);
                 let mut answer = answer(&buffer[..length], &zone.lock().expect("no panic"));
+                let kind = answer.queries.first().map(Query::query_type);
+                if kind == *dropped.lock().expect("no panic") {
+                    continue;
+                }
                 if truncates {
                     answer.metadata.truncation = true;
                     answer.answers.clear();
@@ -57,7 +65,7 @@ impl DnsServer {
                 socket.send_to(&encoded(&answer), from).expect("sent");
             }
         });
-        Self { address, records, questions, stop, thread: Some(thread) }
+        Self { address, records, questions, ignored, stop, thread: Some(thread) }
     }
 
     /// The same, with answers over UDP that are all truncated, and whole ones over TCP. Returns how
@@ -90,6 +98,11 @@ impl DnsServer {
     /// Answers so from now on.
     pub(crate) fn set(&self, records: Records) {
         *self.records.lock().expect("no panic") = records;
+    }
+
+    /// Answers no question of this kind from now on.
+    pub(crate) fn ignore(&self, kind: RecordType) {
+        *self.ignored.lock().expect("no panic") = Some(kind);
     }
 
     /// How many questions came so far.

@@ -8,9 +8,6 @@ use core::time::Duration;
 use std::{io, sync::Arc, thread};
 use tokio::sync::{mpsc, oneshot};
 
-/// How often idle upstream connections are swept.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-
 /// Tasks between two polls of timers and sockets: half of tokio's default, because due paced
 /// requests wait for them.
 const POLL_INTERVAL: u32 = 32;
@@ -179,8 +176,7 @@ async fn stopped(inbox: &mut mpsc::UnboundedReceiver<Command>) {
 
 async fn sweep(worker: Arc<Worker>) {
     loop {
-        let now = worker.clock.now();
-        worker.clock.timer(now + SWEEP_INTERVAL).await;
-        worker.pools.sweep(&worker.live.load().upstreams, worker.clock.now());
+        let next = worker.pools.sweep(&worker.live.load().upstreams, worker.clock.now());
+        worker.clock.timer(next).await;
     }
 }

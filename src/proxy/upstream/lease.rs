@@ -226,12 +226,20 @@ impl Lease {
         let worker = Arc::clone(&self.worker);
         let room_by = self.since + limit;
         let mut deadline = room_by;
+        let mut is_seen = false;
         loop {
             let upstream = &self.upstream;
             let server = &self.server;
-            let offered = worker.pools.with_http2(server, |pool| pool.offer(server, upstream));
+            let offered =
+                worker.pools.with_http2(server, |pool| pool.offer(server, upstream, self.since));
             let left = deadline.since(worker.clock.now());
             match offered {
+                Shared::Stream(stream) if needs.once && stream.was_idle() && !is_seen => {
+                    // The server may have ended the connection, which its task has not read yet.
+                    is_seen = true;
+                    drop(stream);
+                    tokio::task::yield_now().await;
+                }
                 Shared::Stream(stream) => {
                     self.connection = Some(UpstreamConnection::Http2(stream));
                     return Ok(());

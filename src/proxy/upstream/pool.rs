@@ -11,6 +11,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+/// The longest and the shortest time between two sweeps.
+const SWEEP_LATEST: Duration = Duration::from_secs(5);
+const SWEEP_PAUSE: Duration = Duration::from_millis(50);
+
 /// Connections by [`Server::id`]: idle ones of HTTP/1.1, and those of HTTP/2. Another worker never
 /// takes from it; the lock is there for the compiler, and never waited for.
 #[derive(Default)]
@@ -34,10 +38,14 @@ pub(super) struct Idle {
 }
 
 impl Idle {
+    /// Returns until when it can be used, where a connection may be idle for `limit`.
+    fn end(&self, limit: Duration) -> Instant {
+        self.since + self.announced.unwrap_or(limit).min(limit)
+    }
+
     /// Whether it can be used at `now`, where a connection may be idle for `limit`.
     fn is_usable(&mut self, now: Instant, limit: Duration) -> bool {
-        let limit = self.announced.unwrap_or(limit).min(limit);
-        now.since(self.since) < limit && self.connection.is_quiet_by_runtime()
+        now < self.end(limit) && self.connection.is_quiet_by_runtime()
     }
 
     /// Whether it can be used at `now` for a request to `server`.
@@ -85,8 +93,12 @@ impl Pools {
     }
 
     /// Closes what has been closed or idle for too long; `upstreams` says how long
-    /// that is for each server, and which servers are still configured.
-    pub(crate) fn sweep(&self, upstreams: &[Arc<Upstream>], now: Instant) {
+    /// that is for each server, and which servers are still configured. Returns by when to do it again,
+    /// so that each is closed in time.
+    pub(crate) fn sweep(&self, upstreams: &[Arc<Upstream>], now: Instant) -> Instant {
+        // One that becomes idle after this is not idle for too long before.
+        let shortest = upstreams.iter().map(|upstream| upstream.options.idle_timeout).min();
+        let mut next = now + shortest.map_or(SWEEP_LATEST, |shortest| shortest.min(SWEEP_LATEST));
         let all = upstreams.iter().flat_map(|upstream| {
             upstream.servers().into_iter().map(move |server| (&**upstream, server))
         });
@@ -99,11 +111,12 @@ impl Pools {
             let limit = users.clone().map(|(upstream, _)| upstream.options.idle_timeout).max();
             let limit = limit.unwrap_or_default();
             of_server.idle.retain_mut(|idle| idle.is_usable(now, limit));
-            if let Some(http2) = &mut of_server.http2 {
-                http2.sweep(&users, now, limit);
-            }
+            let http2 = of_server.http2.as_mut().and_then(|http2| http2.sweep(&users, now, limit));
+            let ends = of_server.idle.iter().map(|idle| idle.end(limit)).chain(http2);
+            next = ends.fold(next, Instant::min);
             !of_server.idle.is_empty() || users.clone().next().is_some()
         });
+        next.max(now + SWEEP_PAUSE)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, OfServer>> {

@@ -48,9 +48,9 @@ pub(crate) struct Connection {
     streams: AtomicUsize,
     /// Whether it takes no more requests.
     is_retired: AtomicBool,
-    /// Whether there was a request since it was last looked at.
-    is_used: AtomicBool,
+    /// When the last request that it carried has ended, in nanoseconds.
     idle_since: AtomicU64,
+    clock: Clock,
     /// How much is kept of the bodies that it carries.
     pub(super) kept: Total,
     pub(super) pings: Arc<Pings>,
@@ -90,8 +90,8 @@ impl Connection {
             settings,
             streams: AtomicUsize::new(0),
             is_retired: AtomicBool::new(false),
-            is_used: AtomicBool::new(true),
-            idle_since: AtomicU64::new(0),
+            idle_since: AtomicU64::new(clock.now().as_nanos()),
+            clock: clock.clone(),
             kept: Total::default(),
             pings,
         }))
@@ -115,12 +115,13 @@ impl Connection {
     /// Counts a request that it is to carry.
     pub(super) fn add_stream(&self) {
         self.streams.fetch_add(1, Relaxed);
-        self.is_used.store(true, Relaxed);
     }
 
     /// Counts the end of one.
     pub(super) fn remove_stream(&self) {
-        self.streams.fetch_sub(1, Relaxed);
+        if self.streams.fetch_sub(1, Relaxed) == 1 {
+            self.idle_since.store(self.clock.now().as_nanos(), Relaxed);
+        }
     }
 
     /// Returns how many requests the server allows at once.
@@ -150,13 +151,15 @@ impl Connection {
         self.is_retired.store(true, Relaxed);
     }
 
-    /// Whether it has carried no request for `limit`. To be asked now and then.
+    /// Returns since when it carries no request; `None` while it does.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.streams.load(Relaxed) == 0;
+        is_idle.then(|| Instant::from_nanos(self.idle_since.load(Relaxed)))
+    }
+
+    /// Returns whether it has carried no request for `limit`.
     pub(crate) fn is_idle(&self, now: Instant, limit: Duration) -> bool {
-        if self.streams.load(Relaxed) > 0 || self.is_used.swap(false, Relaxed) {
-            self.idle_since.store(now.as_nanos(), Relaxed);
-            return false;
-        }
-        now.since(Instant::from_nanos(self.idle_since.load(Relaxed))) >= limit
+        self.idle_since().is_some_and(|since| now.since(since) >= limit)
     }
 }
 

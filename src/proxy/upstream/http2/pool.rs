@@ -91,13 +91,21 @@ impl Wait {
 }
 
 impl Http2Pool {
-    /// Returns what a request to `server` gets.
-    pub(crate) fn offer(&mut self, server: &Arc<Server>, upstream: &Upstream) -> Shared {
+    /// Returns what a request to `server` gets at `now`. A connection that has been idle for longer
+    /// than the upstream keeps it is left to [`Self::sweep`].
+    pub(crate) fn offer(
+        &mut self,
+        server: &Arc<Server>,
+        upstream: &Upstream,
+        now: Instant,
+    ) -> Shared {
+        let limit = upstream.options.idle_timeout;
         self.connections.retain(|connection| !connection.is_over());
         let mut fitting = self
             .connections
             .iter()
-            .filter(|connection| connection.settings().fit(server, upstream));
+            .filter(|connection| connection.settings().fit(server, upstream))
+            .filter(|connection| !connection.is_idle(now, limit));
         if let Some(connection) = fitting.clone().find(|connection| connection.has_room()) {
             return Shared::Stream(Stream::on(connection, &self.room, server));
         }
@@ -150,18 +158,21 @@ impl Http2Pool {
     }
 
     /// Lets go of connections that are over, have been idle for `limit`, or that none of the `users`
-    /// would open in the same way with the current configuration.
+    /// would open in the same way with the current configuration. Returns when the next one will have
+    /// been idle for so long.
     pub(crate) fn sweep<'u>(
         &mut self,
         users: &(impl Iterator<Item = (&'u Upstream, &'u Server)> + Clone),
         now: Instant,
         limit: Duration,
-    ) {
+    ) -> Option<Instant> {
         self.connections.retain(|connection| {
             let is_wanted =
                 users.clone().any(|(upstream, server)| connection.settings().fit(server, upstream));
             is_wanted && !connection.is_over() && !connection.is_idle(now, limit)
         });
         self.room.notify_waiters();
+        let idle = self.connections.iter().filter_map(|connection| connection.idle_since());
+        idle.min().map(|since| since + limit)
     }
 }

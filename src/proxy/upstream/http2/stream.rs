@@ -39,6 +39,8 @@ use tokio::{sync::Notify, task::AbortHandle};
 #[derive(Debug)]
 pub(crate) struct Stream {
     connection: Arc<Connection>,
+    /// Whether the connection carried no other request when this one took its place.
+    was_idle: bool,
     /// Notified when it is over.
     room: Arc<Notify>,
     server: Arc<Server>,
@@ -69,8 +71,10 @@ impl Stream {
         room: &Arc<Notify>,
         server: &Arc<Server>,
     ) -> Box<Self> {
+        let was_idle = connection.idle_since().is_some();
         connection.add_stream();
         Box::new(Self {
+            was_idle,
             connection: Arc::clone(connection),
             room: Arc::clone(room),
             server: Arc::clone(server),
@@ -84,6 +88,11 @@ impl Stream {
             left: None,
             request: RequestKind::Other,
         })
+    }
+
+    /// Returns whether the connection carried no other request when this one took its place.
+    pub(crate) fn was_idle(&self) -> bool {
+        self.was_idle
     }
 
     /// Begins a request with `body`, whose head is in the form of HTTP/1.1. [`Self::poll_answer`]

@@ -49,7 +49,7 @@ pub use plan::{
     Limits, ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond,
     RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
     Settings, StoreKind, StoreSettings, Syntax, Template, Text as TemplateText, Tracing,
-    UpstreamOptions, UpstreamPlan, UpstreamTls,
+    UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

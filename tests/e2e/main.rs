@@ -72,6 +72,7 @@ mod turns;
 mod unreadable;
 mod unwanted;
 mod upgrade;
+mod upstream_certificates;
 mod upstream_http2;
 mod upstream_tls;
 mod upstreams;

@@ -6,6 +6,7 @@ mod admin;
 mod admin_tls;
 pub(super) mod certificate;
 mod file;
+mod lenient_certificate;
 mod requests;
 mod route;
 mod server_verifier;
@@ -32,7 +33,7 @@ pub use route::{
     Cost, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts,
     RuleOptions,
 };
-pub use server_verifier::{ListedNames, ServerVerifier};
+pub use server_verifier::{ListedNames, ServerVerifier, UnsupportedCertificate};
 pub use settings::{ClientTimeouts, Limits, Settings};
 pub(super) use store::name_in_store;
 pub use store::{StoreKind, StoreSettings};

@@ -20,6 +20,8 @@ use tokio_rustls::rustls::{
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
+    sign::{CertifiedKey, SingleCertAndKey},
+    version::{TLS12, TLS13},
 };
 
 /// An authority that signs certificates.
@@ -142,6 +144,25 @@ pub(crate) fn server_config(folder: &Path, file: &str, clients: Option<&str>) ->
         }
     };
     builder.with_single_cert(chain, key).expect("a pair")
+}
+
+/// Returns what a server with this chain runs by, whatever it looks like and whoever's `key` is. It
+/// speaks TLS 1.2 alone, or 1.3 alone.
+pub(crate) fn config_of(
+    chain: Vec<CertificateDer<'static>>,
+    key: &KeyPair,
+    is_tls12: bool,
+) -> ServerConfig {
+    let provider = aws_lc_rs::default_provider();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+    let key = provider.key_provider.load_private_key(key).expect("a key");
+    let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+    let version = if is_tls12 { &TLS12 } else { &TLS13 };
+    ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[version])
+        .expect("a known version")
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(shown))
 }
 
 fn serve(

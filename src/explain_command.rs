@@ -6,6 +6,7 @@ use crate::{
     cli::{ExplainOptions, Format, RejectionsOptions},
     explain::{Explanation, Question},
     rejections::RejectionList,
+    terminal_text::{terminal_json, terminal_lines},
 };
 use http::Method;
 use serde::Serialize;
@@ -105,6 +106,10 @@ fn print(
     let text = match format {
         Format::Text => value.to_string(),
         Format::Json => serde_json::to_string_pretty(value).map_err(io::Error::from)? + "\n",
+    };
+    let text = match format {
+        Format::Text => terminal_lines(&text),
+        Format::Json => terminal_json(&text),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

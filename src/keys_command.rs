@@ -4,11 +4,13 @@ use crate::{
     admin_client::{AdminClient, AdminOptions, ClientError, run},
     cli::{Format, GrantOptions, KeysOptions, ResetOptions},
     route::key_words,
+    terminal_text::{terminal_json, terminal_text},
 };
 use bytes::Bytes;
 use http::Method;
 use serde::Deserialize;
 use std::{
+    borrow::Cow,
     fmt::Write as _,
     io::{self, Write},
     path::Path,
@@ -105,7 +107,10 @@ pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Resul
     let client = AdminClient::find(config, &options.admin)?;
     let text = run(client.text(Method::GET, &format!("/keys?{query}"), Bytes::new()))?;
     match options.output {
-        Format::Json => out.write_all(&text)?,
+        Format::Json => {
+            let text = String::from_utf8_lossy(&text);
+            out.write_all(terminal_json(&text).as_bytes())?;
+        }
         Format::Text => {
             let keys: Keys = serde_json::from_slice(&text).map_err(io::Error::from)?;
             let failure = keys.store_failure.as_deref();
@@ -151,7 +156,7 @@ fn change(
 ) -> Result<(), KeysError> {
     let client = AdminClient::find(config, admin)?;
     let done: Done = run(client.ask(Method::POST, path, Bytes::new()))?;
-    writeln!(out, "{}", done.summary)?;
+    writeln!(out, "{}", terminal_text(&done.summary))?;
     Ok(out.flush()?)
 }
 
@@ -177,7 +182,8 @@ fn encoded(value: &str) -> String {
 
 fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) -> io::Result<()> {
     let Rule { route, name, algorithm, limit, live, .. } = rule;
-    let when = rule.when.as_ref().map_or_else(String::new, |when| format!(" ({when})"));
+    let when =
+        rule.when.as_ref().map_or_else(String::new, |when| format!(" ({})", terminal_text(when)));
     let dry_run = if rule.dry_run { " in dry run" } else { "" };
     write!(out, "{route}/{name}{when}  {algorithm}{dry_run}, limit {limit}")?;
     if let Some(key) = &rule.key {
@@ -220,8 +226,8 @@ fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) ->
     Ok(())
 }
 
-fn shown<'a>(name: Option<&'a str>, fingerprint: Option<&'a str>) -> &'a str {
-    name.or(fingerprint).unwrap_or("all")
+fn shown<'a>(name: Option<&'a str>, fingerprint: Option<&'a str>) -> Cow<'a, str> {
+    terminal_text(name.or(fingerprint).unwrap_or("all"))
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ pub mod scenario;
 pub mod shutdown;
 pub mod small_http;
 pub mod suggest;
+mod terminal_text;
 pub mod top;
 pub mod traces;
 pub mod workers;

@@ -7,6 +7,7 @@ use crate::{
     config,
     preview::{Cost, PreviewReport, State},
     shutdown::Signals,
+    terminal_text::{terminal_json, terminal_lines},
 };
 use bytes::Bytes;
 use bytesize::ByteSize;
@@ -77,13 +78,10 @@ pub fn preview(
         let _cost: Cost = client.ask(Method::POST, &format!("/preview{query}"), text).await?;
         let report = follow(&client, options).await?;
         match options.output {
-            Format::Text => write!(out, "{report}")?,
+            Format::Text => write!(out, "{}", terminal_lines(&report.to_string()))?,
             Format::Json => {
-                writeln!(
-                    out,
-                    "{}",
-                    serde_json::to_string_pretty(&report).map_err(io::Error::from)?
-                )?;
+                let json = serde_json::to_string_pretty(&report).map_err(io::Error::from)?;
+                writeln!(out, "{}", terminal_json(&json))?;
             }
         }
         out.flush()?;

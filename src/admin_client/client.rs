@@ -8,7 +8,10 @@ use super::{
     pieces::Pieces,
     tls::{self, ClientCertificate},
 };
-use crate::config::{self, AdminAddress, Secret};
+use crate::{
+    config::{self, AdminAddress, Secret},
+    terminal_text::terminal_lines,
+};
 use bytes::Bytes;
 use core::time::Duration;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -251,7 +254,7 @@ impl AdminClient {
                 ClientError::NoPage { endpoint, path }
             }
             _ if text.is_empty() => self.unreadable(&format_args!("status {status}")),
-            _ => ClientError::Rejected { status, text },
+            _ => ClientError::Rejected { status, text: terminal_lines(&text).into_owned() },
         })
     }
 

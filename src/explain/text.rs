@@ -1,7 +1,7 @@
 //! An explanation as text, for a terminal.
 
 use super::answer::{ExpectedDecision, Explanation, RuleView, UpstreamView};
-use crate::route::key_words;
+use crate::{route::key_words, terminal_text::terminal_text};
 use core::{
     fmt::{self, Display, Formatter},
     time::Duration,
@@ -10,8 +10,8 @@ use core::{
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let request = &self.request;
-        writeln!(f, "{} {}", request.method, request.path)?;
-        let host = &request.host;
+        writeln!(f, "{} {}", terminal_text(&request.method), terminal_text(&request.path))?;
+        let host = terminal_text(&request.host);
         let listener = &request.listener;
         let client = &request.client;
         writeln!(f, "  host {host}, listener {listener}, client {client}\n")?;
@@ -29,7 +29,7 @@ impl Display for Explanation {
             write!(f, "\n{upstream}")?;
         }
         writeln!(f)?;
-        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {}", terminal_text(note)))?;
         self.write_decision(f)
     }
 }
@@ -86,7 +86,7 @@ impl Display for RuleView {
             write!(f, "  {}", key_words(key))?;
         }
         if let Some(value) = &self.value {
-            write!(f, " = {}", value.escape_debug())?;
+            write!(f, " = {}", terminal_text(value))?;
         }
         write!(f, "\n  {}", self.decision.word())?;
         if let Some(reason) = &self.reason {

@@ -4,7 +4,7 @@
 //! 256 KiB and one event. Further lines are dropped and counted, in `/metrics` and by a later
 //! line of the log.
 
-use crate::{lines::write_out, meter::Counters};
+use crate::{lines::write_out, meter::Counters, terminal_text::is_unsafe};
 use core::fmt::Debug;
 use std::{
     env,
@@ -155,7 +155,7 @@ struct QuotingVisitor<'w>(DefaultVisitor<'w>);
 impl Visit for QuotingVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let text = format!("{value:?}");
-        let is_odd = |c: char| c.is_whitespace() || c.is_control();
+        let is_odd = |c: char| c.is_whitespace() || is_unsafe(c);
         let is_word = !text.starts_with('"') && !text.contains(is_odd);
         if field.name() == "message" || is_word || is_quoted(&text) {
             self.0.record_debug(field, value);

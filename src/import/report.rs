@@ -1,6 +1,7 @@
 //! Which directives were converted, and one line for each that was not.
 
 use super::tree::{Directive, Tree};
+use crate::terminal_text::is_unsafe;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of each directive so far.
@@ -140,5 +141,5 @@ impl ImportReport {
 
 /// Returns a text in one line without control characters, which a configuration may have.
 pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|sign| if sign.is_control() { ' ' } else { sign }).collect()
+    text.chars().map(|sign| if is_unsafe(sign) { ' ' } else { sign }).collect()
 }

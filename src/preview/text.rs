@@ -1,6 +1,7 @@
 //! The report of a preview as text, for a terminal.
 
 use super::report::{ChangeReport, ClientReport, PreviewReport, RouteReport, RuleReport, State};
+use crate::terminal_text::terminal_text;
 use core::{
     fmt::{self, Display, Formatter},
     time::Duration,
@@ -55,6 +56,7 @@ impl ChangeReport {
         writeln!(f)?;
         self.examples.iter().take(1).try_for_each(|example| {
             let super::report::Example { ts, method, path, client } = example;
+            let [method, path, client] = [method, path, client].map(|text| terminal_text(text));
             writeln!(f, "            e.g. {method} {path} of {client} at {ts}")
         })
     }
@@ -75,7 +77,7 @@ impl ClientReport {
             f,
             "  {:>8}  {}{place}: {}{error}",
             self.count,
-            self.client,
+            terminal_text(&self.client),
             self.requests.in_words()
         )
     }

@@ -5,6 +5,7 @@ use crate::{
     flow::{Key, ReasonKind},
     key_names::KeyNames,
     route::fingerprint_text,
+    terminal_text::terminal_text,
 };
 use core::{
     cmp::Reverse,
@@ -201,10 +202,10 @@ impl Display for RejectedRequest {
             write!(f, ", retry after {wait:.0} ms")?;
         }
         if let Some(client) = &self.client {
-            write!(f, "  client {client}")?;
+            write!(f, "  client {}", terminal_text(client))?;
         }
         match self.name.as_ref().or(self.key.as_ref()) {
-            Some(key) => writeln!(f, "  key {key}"),
+            Some(key) => writeln!(f, "  key {}", terminal_text(key)),
             None => writeln!(f),
         }
     }

@@ -7,7 +7,7 @@ use super::{
     times::Times,
     times::millis,
 };
-use crate::access_log::DecisionKind;
+use crate::{access_log::DecisionKind, terminal_text::terminal_text};
 use core::{cmp::Reverse, fmt::Write};
 use std::collections::BTreeMap;
 
@@ -167,7 +167,8 @@ fn example(number: u64, times: &Times, arrival: &Arrival) -> String {
     let request = &arrival.request;
     let mut text = format!("#{number} at {}, {}", times.exact(arrival.at), request.method);
     let path = request.path.as_deref().unwrap_or("/");
-    let shown: String = path.chars().take(40).flat_map(char::escape_debug).collect();
+    let shown: String = path.chars().take(40).collect();
+    let shown = terminal_text(&shown);
     _ = write!(text, " {shown}");
     if let Some(client) = request.client {
         _ = write!(text, " from {client}");

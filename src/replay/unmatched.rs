@@ -4,6 +4,7 @@ use super::{
     engine::{ArrivalResult, Engine, Unreached},
     event::Arrival,
 };
+use crate::terminal_text::terminal_text;
 use core::cmp::Reverse;
 use std::sync::Arc;
 
@@ -96,7 +97,8 @@ impl Unmatched {
             let host = request.host.as_deref().unwrap_or_default();
             let path = request.path.as_deref().unwrap_or("/");
             let shown = format!("{} {host}{path}", request.method);
-            let shown: String = shown.chars().take(60).flat_map(char::escape_debug).collect();
+            let shown: String = shown.chars().take(60).collect();
+            let shown = terminal_text(&shown).into_owned();
             if !self.examples.contains(&shown) {
                 self.examples.push(shown);
             }

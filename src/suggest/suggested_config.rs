@@ -7,6 +7,7 @@ use super::{
     traffic::{Group, MOST_KEYS, Traffic},
     trial::{Tried, rate, words},
 };
+use crate::terminal_text::terminal_text;
 use core::{cmp::Reverse, fmt::Write};
 
 /// The most clients that are named.
@@ -239,5 +240,6 @@ pub(super) fn varies([one, other]: [Percent; 2]) -> bool {
 /// Returns a text that fits into a comment: in one line, short, and without control characters.
 fn clean(text: &str) -> String {
     const LONGEST: usize = 200;
-    text.chars().take(LONGEST).flat_map(char::escape_debug).collect()
+    let shown: String = text.chars().take(LONGEST).collect();
+    terminal_text(&shown).into_owned()
 }

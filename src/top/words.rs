@@ -1,5 +1,6 @@
 //! Numbers and times in few characters.
 
+use crate::terminal_text::is_unsafe;
 use core::fmt::Write;
 
 /// Steps of a bar, from nothing to all.
@@ -76,7 +77,7 @@ pub(super) fn meter(used: u64, limit: u64, width: usize) -> String {
 
 /// Replaces what a terminal would take for more than text.
 pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|sign| if sign.is_control() { '\u{fffd}' } else { sign }).collect()
+    text.chars().map(|sign| if is_unsafe(sign) { '\u{fffd}' } else { sign }).collect()
 }
 
 #[cfg(test)]
@@ -107,5 +108,6 @@ mod tests {
     #[test]
     fn text_stays_text() {
         assert_eq!(plain("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        assert_eq!(plain("a\u{9b}b\u{202e}c\u{2028}"), "a\u{fffd}b\u{fffd}c\u{fffd}");
     }
 }

@@ -54,6 +54,49 @@ fn tenant(gateway: &Gateway, name: &str) -> u16 {
 }
 
 #[test]
+fn what_clients_send_does_not_write_on_an_operators_screen() {
+    let hostile = "\u{1b}[31m\n\r\u{9b}2J\u{85}\u{7f}\u{202e}\u{2028}\u{2066}end";
+    let query: Vec<_> = hostile.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let query = query.concat();
+    let text = YAML
+        .replace(
+            "admin: { listen: 127.0.0.1:0 }",
+            "admin: { listen: 127.0.0.1:0, show_keys: true }",
+        )
+        .replace("key: client_ip", "key: 'query:u'");
+    let gateway = Gateway::start(&text);
+    let mut client = Client::new(gateway.web());
+    let path = format!("/login?u={query}");
+    let statuses: Vec<u16> = (0..7).map(|_| client.get(&path).status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429]);
+
+    for arguments in [
+        &["keys", "login", "per-address"][..],
+        &["keys", "login", "per-address", "--output", "json"],
+        &["rejections"],
+        &["rejections", "--output", "json"],
+        &["top", "--once"],
+        &["explain", &path],
+        &["explain", &path, "--output", "json"],
+        &["reset", "login", "per-address", hostile],
+    ] {
+        let shown = done(&gateway, arguments);
+        let is_obeyed = |sign: &char| {
+            *sign != '\n' && (sign.is_control() || "\u{202e}\u{2028}\u{2066}".contains(*sign))
+        };
+        assert!(!shown.chars().any(|sign| is_obeyed(&sign)), "{arguments:?}: {shown:?}");
+        assert!(!shown.lines().any(|line| line.starts_with("\u{85}")), "{shown}");
+        // Its line break is none of the output.
+        let is_json = arguments.contains(&"json");
+        if matches!(arguments[0], "keys" | "rejections") {
+            let escape =
+                if is_json { r"\u001b[31m\n\r\u009b2J" } else { r"\u{1b}[31m\n\r\u{9b}2J" };
+            assert!(shown.contains(escape), "{arguments:?}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn an_operator_finds_a_key_resets_it_and_gives_it_more() {
     let gateway = Gateway::start(YAML);
     assert_eq!(passed(&gateway), 5);

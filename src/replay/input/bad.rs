@@ -1,6 +1,7 @@
 //! Unreadable lines: a count, and the first few.
 
 use super::{lines::LONGEST, reason::Reason};
+use crate::terminal_text::terminal_text;
 use std::{fmt, io};
 
 #[derive(Clone, Debug, Default)]
@@ -37,12 +38,8 @@ impl BadLines {
 
 impl BadLine {
     pub(super) fn new(input: &str, line: u64, reason: &str) -> Self {
-        // It may contain control characters of the line.
-        let mut clean = String::with_capacity(reason.len());
-        for c in reason.chars() {
-            if c.is_control() { clean.extend(c.escape_debug()) } else { clean.push(c) }
-        }
-        Self { input: input.to_owned(), line, reason: clean }
+        // It may have control characters of the line.
+        Self { input: input.to_owned(), line, reason: terminal_text(reason).into_owned() }
     }
 }
 

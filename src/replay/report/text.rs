@@ -4,6 +4,7 @@ use super::{CalendarReport, ReplayReport, RouteReport, RuleReport, WorstReport};
 use crate::{
     flow::{Instant, time::spelled},
     replay::times::{Times, millis},
+    terminal_text::terminal_text,
 };
 use core::{fmt::Write, time::Duration};
 
@@ -167,7 +168,8 @@ pub(super) fn short(time: Duration) -> String {
 /// Escapes a key, which clients choose.
 fn clean(key: &str) -> String {
     const LONGEST: usize = 60;
-    let mut text: String = key.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    let shown: String = key.chars().take(LONGEST).collect();
+    let mut text = terminal_text(&shown).into_owned();
     if key.chars().count() > LONGEST {
         text.push('…');
     }

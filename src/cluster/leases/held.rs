@@ -472,7 +472,7 @@ mod tests {
     fn no_two_leases_have_one_name() {
         let [one, other] = ["a-1", "a-2"].map(|owner| Leases::of(owner.to_owned()));
         let names = [one.name(), one.name(), other.name(), other.name()];
-        let apart: std::collections::HashSet<_> = names.iter().collect();
+        let apart: HashSet<_> = names.iter().collect();
         assert_eq!(apart.len(), names.len(), "{names:?}");
     }
 }

@@ -151,6 +151,50 @@ fn what_follows_an_answer_unasked_reaches_nobody() {
 }
 
 #[test]
+fn a_body_that_a_server_leaves_unread_is_not_taken_for_the_next_clients_request() {
+    let upstream = Script::start(|number, mut connection| {
+        while let Some(request) = connection.read_head() {
+            if request.line.starts_with("POST") {
+                connection.stream.read_exact(&mut [0; 2]).expect("a body");
+            }
+            // Otherwise it begins with what was left unread.
+            let is_request = request.line.starts_with(char::is_uppercase);
+            let (status, said) = if is_request {
+                ("200 OK", format!("connection {number}"))
+            } else {
+                ("400 Bad Request", "stray".to_owned())
+            };
+            let length = if request.line.starts_with("HEAD") { 0 } else { said.len() };
+            let body = &said[..length];
+            connection
+                .write(format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}"));
+        }
+    });
+    let gateway = in_front_of(&upstream);
+    for method in ["GET", "HEAD", "DELETE", "OPTIONS"] {
+        for (fields, body) in [
+            (("Content-Length", "2"), "ab"),
+            (("Transfer-Encoding", "chunked"), "2\r\nab\r\n0\r\n\r\n"),
+        ] {
+            let mut client = Client::new(gateway.web());
+            client.send(head(method, "/", &[fields]) + body);
+            assert_eq!(client.read(method).status, 200, "{method}");
+            let next = http::get(gateway.web(), "/");
+            assert_eq!(next.status, 200, "{method} {fields:?}: {}", next.text());
+        }
+    }
+    // A body that is expected, and none, leave the connection as it was.
+    let before = upstream.connections();
+    for _ in 0..3 {
+        let mut client = Client::new(gateway.web());
+        client.send(head("POST", "/", &[("Content-Length", "2")]) + "ab");
+        assert_eq!(client.read("POST").status, 200);
+        assert_eq!(client.request("DELETE", "/", &[]).status, 200);
+    }
+    assert_eq!(upstream.connections(), before);
+}
+
+#[test]
 fn what_a_server_sends_while_its_connection_is_idle_reaches_nobody() {
     let (asked, asks) = mpsc::sync_channel::<()>(0);
     let asks = std::sync::Mutex::new(asks);

@@ -40,6 +40,9 @@ pub(crate) struct Lease {
     /// Whether the answer came before the kernel had taken all of the request. The server
     /// may mean to read no more of it, and would then find the next request behind the rest.
     is_early: bool,
+    /// Whether the server may have left the request's body unread, which it would then take for the
+    /// next request.
+    may_leave_body: bool,
     /// How long the server keeps the connection, as it announced.
     announced: Option<Duration>,
     sharing: Sharing,
@@ -112,6 +115,7 @@ impl Lease {
             since: now,
             upload,
             is_early: false,
+            may_leave_body: false,
             announced: None,
             sharing: Sharing::All,
         }
@@ -350,6 +354,13 @@ impl Lease {
         health::succeeded(&self.upstream, &self.server, || self.worker.clock.now());
     }
 
+    /// Notes that the request has a body where servers may expect none: the connection is closed after
+    /// the response.
+    #[cold]
+    pub(crate) fn on_unexpected_body(&mut self) {
+        self.may_leave_body = true;
+    }
+
     /// Notes how long the server keeps the connection once it is idle, if it says so.
     pub(crate) fn keep_for(&mut self, announced: Option<Duration>) {
         self.announced = announced;
@@ -364,6 +375,7 @@ impl Lease {
     /// answer came. `reservation` is that of the client's connection.
     pub(crate) fn give_back(&mut self, since: Instant, reservation: &Reservation) {
         if !self.is_early
+            && !self.may_leave_body
             && let Some(UpstreamConnection::Http1(connection)) =
                 self.connection.take_if(UpstreamConnection::rest)
         {

@@ -22,7 +22,7 @@ use crate::{
     traces::Recording,
 };
 use core::sync::atomic::Ordering::Relaxed;
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use std::sync::Arc;
 
 /// Sends one request to its upstream: counts the attempts, and decides what is sent again.
@@ -144,6 +144,10 @@ impl UpstreamRequest<'_> {
         if headers.is_some_and(|headers| binds_login(headers, &header::AUTHORIZATION)) {
             self.reserve(lease, false);
         }
+        if sent.is_some() && request.as_ref().is_some_and(|request| !expects_body(request.method()))
+        {
+            lease.on_unexpected_body();
+        }
         // Left where it arrives: it is large, and would be moved from hand to hand.
         let mut answered = None;
         self.await_response(lease, request, sent, &mut answered).await;
@@ -201,4 +205,10 @@ impl UpstreamRequest<'_> {
     pub(super) fn recording(&mut self) -> Option<&mut Recording> {
         self.entry.as_mut()?.recording.as_deref_mut()
     }
+}
+
+/// Whether servers read the body of a request with this method, as a rule: of others it has no
+/// meaning (RFC 9110, 9.3). Nothing shows whether a server has read it before it answered.
+fn expects_body(method: &Method) -> bool {
+    ![Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(method)
 }

@@ -128,7 +128,7 @@ fn block(status: &str, fields: &HeaderMap) -> Vec<u8> {
 }
 
 /// Writes a text without Huffman's code (RFC 7541, 5.2), behind its length in 7 bits or more (5.1).
-fn write_text(block: &mut Vec<u8>, text: &[u8]) {
+pub(crate) fn write_text(block: &mut Vec<u8>, text: &[u8]) {
     const MOST: usize = 0x7f;
     if text.len() < MOST {
         block.push(u8::try_from(text.len()).unwrap_or_default());

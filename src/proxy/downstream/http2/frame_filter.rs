@@ -12,7 +12,7 @@
 
 use super::client_frames::{ClientEvent, ClientFrames};
 use crate::proxy::{
-    connections::activity::Activity,
+    connections::{activity::Activity, interim_frames::write_text},
     downstream::unreadable::UnreadableRequest,
     message::http2_frame::{
         CONTINUATION, END_HEADERS, END_STREAM, FrameHead, GOAWAY, HEAD, HEADERS, RST_STREAM,
@@ -40,9 +40,17 @@ const PROTOCOL_ERROR: u32 = 1;
 /// `:status: 400` by its index, 12, in HPACK's static table (RFC 7541, appendix A).
 const STATUS_400: u8 = 0x8c;
 
+/// Begins a field with a name of its own that changes no table (RFC 7541, 6.2.2).
+const LITERAL: u8 = 0;
+
+/// Says why in the header (RFC 9209), as h2 counts what a client takes of bodies: a body that h2 knows
+/// nothing of would let it send more than the client allows, which ends the connection.
+const PROXY_STATUS: &str = "flowgate; error=http_request_error; details=\"in a path or query, write \\\" as \
+                            %22, < as %3C, > as %3E, a backtick as %60\"";
+
 const MALFORMED: UnreadableRequest = UnreadableRequest::malformed(
-    "HTTP/2: a field, the path or the framing of a request is not valid; a path or query may have a \
-     character that must be percent-encoded",
+    "HTTP/2: a field, the path or the framing of a request is not valid; in a path or query, write `\"` as \
+     `%22`, `<` as `%3C`, `>` as `%3E` and a backtick as `%60`",
 );
 
 const TOO_LARGE: UnreadableRequest = UnreadableRequest::too_large(
@@ -199,6 +207,14 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for FrameFilter<T> {
     }
 }
 
+/// Returns the header of what replaces a reset.
+fn rejection() -> Vec<u8> {
+    let mut block = vec![STATUS_400, LITERAL];
+    write_text(&mut block, b"proxy-status");
+    write_text(&mut block, PROXY_STATUS.as_bytes());
+    block
+}
+
 /// Where frames begin in what is written, and the highest stream that was answered.
 #[derive(Debug, Default)]
 struct Frames {
@@ -251,9 +267,12 @@ impl Frames {
     fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
         let stream = FrameHead::read(bytes).map_or(0, |head| head.stream);
         self.answered = self.answered.max(stream);
-        let mut answer = vec![0, 0, 1, HEADERS, END_STREAM | END_HEADERS];
+        let block = rejection();
+        let length = u32::try_from(block.len()).unwrap_or_default().to_be_bytes();
+        let flags = END_STREAM | END_HEADERS;
+        let mut answer = vec![length[1], length[2], length[3], HEADERS, flags];
         answer.extend_from_slice(&stream.to_be_bytes());
-        answer.push(STATUS_400);
+        answer.extend_from_slice(&block);
         answer.extend_from_slice(&[0, 0, 4, RST_STREAM, 0]);
         answer.extend_from_slice(&stream.to_be_bytes());
         answer.extend_from_slice(&NO_ERROR.to_be_bytes());
@@ -361,7 +380,7 @@ mod tests {
         assert_eq!(rejected(&mut frames, &all[7..at]), []);
         assert_eq!(frames.reset(&all[at..], 3), Some(0));
         let expected = [
-            frame(HEADERS, END_STREAM | END_HEADERS, 3, &[STATUS_400]),
+            frame(HEADERS, END_STREAM | END_HEADERS, 3, &rejection()),
             frame(RST_STREAM, 0, 3, &NO_ERROR.to_be_bytes()),
         ]
         .concat();

@@ -29,6 +29,7 @@ mod flood;
 mod handover;
 mod health;
 mod hostile_servers;
+mod http2_tunnels;
 mod idle;
 mod import;
 mod interim;

@@ -3,7 +3,10 @@
 //! hyper has no limit on an idle connection, or for a client that does not read. Each part notes when
 //! it began to wait, and the connection's task looks now and then.
 
-use super::{handle::ConnectionHandle, interim_frames::InterimFrames, registry::GRACE};
+use super::{
+    handle::ConnectionHandle, interim_frames::InterimFrames, registry::GRACE,
+    upgrade_task::UpgradeTask,
+};
 use crate::proxy::{
     body::upload_buffer::UploadBuffer,
     message::response::Response,
@@ -19,7 +22,7 @@ use core::{
     task::{Context, Poll},
     time::Duration,
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::task::AbortHandle;
 
 /// Notes of one connection, shared by its socket, its requests and their bodies.
@@ -42,6 +45,9 @@ pub(crate) struct Activity {
     upload_buffer: Arc<UploadBuffer>,
     /// Interim responses that are to be written.
     interim: InterimFrames,
+    /// The tunnel that hyper is about to begin a task for, and whether there is one.
+    upgrade: Mutex<Option<Arc<UpgradeTask>>>,
+    is_upgrading: AtomicBool,
     /// Which limit the connection was cut off for.
     timeout: OnceLock<Timeout>,
 }
@@ -82,8 +88,27 @@ impl Activity {
             streams: Streams::default(),
             upload_buffer,
             interim: InterimFrames::default(),
+            upgrade: Mutex::default(),
+            is_upgrading: AtomicBool::new(false),
             timeout: OnceLock::new(),
         })
+    }
+
+    /// Notes that the request that is served becomes a tunnel: hyper begins a task for it before
+    /// anything else happens on the connection.
+    pub(crate) fn begin_upgrade(&self, task: &Arc<UpgradeTask>) {
+        let task = Some(Arc::clone(task));
+        *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = task;
+        self.is_upgrading.store(true, Relaxed);
+    }
+
+    /// Takes what [`Self::begin_upgrade`] has noted, if hyper has not begun the task yet.
+    pub(crate) fn take_upgrade(&self) -> Option<Arc<UpgradeTask>> {
+        if !self.is_upgrading.load(Relaxed) {
+            return None;
+        }
+        self.is_upgrading.store(false, Relaxed);
+        self.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Notes that HTTP/2's preface is complete.

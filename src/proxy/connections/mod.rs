@@ -7,3 +7,4 @@ pub(crate) mod interim_frames;
 pub(crate) mod options;
 pub(crate) mod per_client;
 pub(crate) mod registry;
+pub(crate) mod upgrade_task;

@@ -8,6 +8,7 @@ use super::{
 use crate::proxy::{
     body::{extended_connect::ExtendedConnect, request_body::RequestBody},
     completion::Completion,
+    connections::upgrade_task::UpgradeTask,
     message::{
         grpc::{self, is_grpc},
         hop_by_hop::strip_hop_by_hop,
@@ -321,11 +322,25 @@ impl AdmittedRequest {
             let head = self.completion.of_head_only();
             let peer = Arc::clone(&self.completion.peer);
             let joined = Joined { server, idle, completion: self.completion };
+            let task = Arc::<UpgradeTask>::default();
+            if let Some(activity) = peer.http2.get() {
+                activity.begin_upgrade(&task);
+            }
             head.peer.worker.tasks.spawn(async move {
                 // Who leaves before the answer is there ends it as cancelled.
                 let Ok(client) = client.await else { return };
                 let buffer = peer.upload_buffer().cloned();
-                tunnel(CountedTunnel { io: TokioIo::new(client), buffer }, joined).await;
+                let io = TokioIo::new(client);
+                let mut client = CountedTunnel { io, buffer, task: Arc::clone(&task) };
+                tokio::select! {
+                    is_broken = tunnel(&mut client, joined) => {
+                        if is_broken {
+                            task.abort();
+                        }
+                    }
+                    // It ends as cancelled.
+                    () = task.client_left() => {}
+                }
             });
             return response.map(|()| ResponseBody::own(Bytes::new(), head));
         }

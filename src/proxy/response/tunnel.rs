@@ -1,6 +1,6 @@
 //! Connections that change their protocol: two byte streams joined.
 
-use crate::proxy::{completion::Completion, timeouts::timeout::Timeout};
+use crate::proxy::{completion::Completion, timeouts::timeout::Timeout, upstream::cause::cause};
 use crate::{clock::Clock, flow::Instant};
 use core::{
     pin::Pin,
@@ -27,7 +27,8 @@ pub(crate) struct Joined<S> {
 }
 
 /// Joins the two sides until one closes or both are silent for too long. The permit is held as long.
-pub(crate) async fn tunnel<C, S>(client: C, joined: Joined<S>)
+/// Returns whether the server broke it off.
+pub(crate) async fn tunnel<C, S>(client: C, joined: Joined<S>) -> bool
 where
     C: AsyncRead + AsyncWrite + Unpin,
     S: AsyncRead + AsyncWrite + Unpin,
@@ -67,8 +68,13 @@ where
         Ok(()) => completion.complete(),
         // It ends as cancelled: the client has left.
         Err(_) if left => {}
-        Err(_) => completion.fail(),
+        Err(error) => {
+            completion.fail();
+            completion.note_bad_answer(&format!("its tunnel broke off: {}", cause(&error)));
+            return true;
+        }
     }
+    false
 }
 
 /// When a tunnel last moved, and whether both directions are open.

@@ -1,6 +1,6 @@
 //! The client's side of a tunnel over HTTP/2.
 
-use crate::proxy::body::upload_buffer::UploadBuffer;
+use crate::proxy::{body::upload_buffer::UploadBuffer, connections::upgrade_task::UpgradeTask};
 use core::{
     pin::Pin,
     task::{Context, Poll, ready},
@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) struct CountedTunnel<T> {
     pub(crate) io: T,
     pub(crate) buffer: Option<Arc<UploadBuffer>>,
+    pub(crate) task: Arc<UpgradeTask>,
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for CountedTunnel<T> {
@@ -44,6 +45,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for CountedTunnel<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.task.shut();
         Pin::new(&mut self.io).poll_shutdown(context)
     }
 }

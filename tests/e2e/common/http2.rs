@@ -80,6 +80,11 @@ impl Client {
         self.send(DATA, END_STREAM, stream, bytes);
     }
 
+    /// Resets a stream.
+    pub(crate) fn reset(&mut self, stream: u32, code: u32) {
+        self.send(3, 0, stream, &code.to_be_bytes());
+    }
+
     /// Says that it opens no more streams, and returns when the gateway has read that.
     pub(crate) fn go_away(&mut self) {
         const MARK: &[u8] = b"8 bytes.";

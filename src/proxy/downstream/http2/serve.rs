@@ -73,6 +73,8 @@ where
     let unread = poll_fn(|context| {
         peer.handle.wake_on_drain(context);
         loop {
+            // What the connection begins now are tasks of requests.
+            drop(activity.take_upgrade());
             if Pin::new(&mut connection).poll(context).is_ready() {
                 return Poll::Ready(None);
             }
@@ -147,8 +149,16 @@ struct Spawner(Arc<Activity>);
 
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner {
     fn execute(&self, stream: F) {
-        let task = tokio::spawn(stream);
-        self.0.on_task(task.abort_handle());
+        let Some(upgrade) = self.0.take_upgrade() else {
+            let task = tokio::spawn(stream);
+            return self.0.on_task(task.abort_handle());
+        };
+        let ends = Arc::clone(&upgrade);
+        let task = tokio::spawn(async move {
+            stream.await;
+            ends.end();
+        });
+        upgrade.begin(task.abort_handle());
     }
 }
 

@@ -334,6 +334,27 @@ fn seen(
 }
 
 #[test]
+fn a_setting_accepts_a_response_that_ends_with_tls_without_notice_and_no_other() {
+    let folder = folder();
+    let tls = ClientTls::new(folder.path());
+    let server_protocol = Protocol { is_http2: false, is_tls: true };
+    let server = Server::start(folder.path(), server_protocol);
+    let more = ", without_close_notify: true";
+    let gateway = start(folder, &[(server_protocol, server.address)], more);
+    for framing in [Framing::None, Framing::Length, Framing::Chunked] {
+        for close in [Close::Fin, Close::Rst] {
+            let end = End::Closed(close);
+            *server.plan.lock().expect("no panic") = Plan { framing, end };
+            for client in clients() {
+                let seen = seen(&gateway, &tls, client, server_protocol, &server);
+                let is_accepted = framing == Framing::None && close == Close::Fin;
+                assert_eq!(seen == Seen::Whole, is_accepted, "{framing:?} {close:?} {client:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_response_that_ends_early_is_cut_off_for_its_client_too() {
     let folder = folder();
     let tls = ClientTls::new(folder.path());

@@ -37,6 +37,7 @@ pub struct UpstreamTls {
     /// The same without HTTP/2.
     config_of_http1: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
+    may_end_unnoticed: bool,
     /// What the gateway shows of itself, if it does.
     identity: Option<Certificate>,
     /// Stands for all that it is made of, the contents of the files included.
@@ -77,7 +78,14 @@ impl UpstreamTls {
             UpstreamProtocol::H1 => vec![HTTP1.to_vec()],
             UpstreamProtocol::H2 => vec![HTTP2.to_vec()],
         };
-        Ok(Self { config: Arc::new(config), config_of_http1, server_name, identity, print })
+        Ok(Self {
+            config: Arc::new(config),
+            config_of_http1,
+            server_name,
+            may_end_unnoticed: options.may_end_unnoticed,
+            identity,
+            print,
+        })
     }
 
     /// Returns what a session is begun with, in which HTTP/1.1 alone is spoken.
@@ -88,6 +96,11 @@ impl UpstreamTls {
     /// Returns what a session is begun with.
     pub fn config(&self) -> &Arc<ClientConfig> {
         &self.config
+    }
+
+    /// Returns whether a response may end with a connection that ends without `close_notify`.
+    pub fn may_end_unnoticed(&self) -> bool {
+        self.may_end_unnoticed
     }
 
     /// Returns the name that the certificate of the server at `host` must have; `None` if there can
@@ -170,6 +183,7 @@ fn print(
     let key = options.identity.as_ref().and_then(|named| files.get(&named.key.value));
     key.and_then(|key| key.as_ref().ok()).hash(&mut hasher);
     options.server_name.as_ref().map(|name| &name.value).hash(&mut hasher);
+    options.may_end_unnoticed.hash(&mut hasher);
     hasher.finish()
 }
 

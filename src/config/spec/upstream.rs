@@ -158,6 +158,10 @@ keys! {
         server_name: Host, else "–";
         /// Accepts every certificate, whatever its name and validity. For tests only.
         insecure: bool = false;
+        /// Takes a response without a length for whole also if its server ends the connection
+        /// without the `close_notify` of TLS. Others that can end connections can then cut such
+        /// responses short unseen.
+        without_close_notify: bool = false;
     }
 }
 
@@ -168,6 +172,8 @@ pub(in crate::config) struct TlsOptions {
     pub identity: Option<CertificateFiles>,
     pub server_name: Option<At<String>>,
     pub is_insecure: bool,
+    /// Whether a response may end with a connection that ends without notice.
+    pub may_end_unnoticed: bool,
 }
 
 impl UpstreamSpec {
@@ -197,6 +203,7 @@ impl UpstreamTlsSpec {
             identity: pair.map(|(cert, key)| CertificateFiles { cert, key }),
             server_name: self.server_name.as_ref().map(|at| at.as_ref().map(|name| name.0.clone())),
             is_insecure: self.insecure.is_true(),
+            may_end_unnoticed: self.without_close_notify.is_true(),
         }
     }
 

@@ -8,6 +8,7 @@ mod output;
 mod tests;
 
 use super::{connection_settings::ConnectionSettings, error::UpstreamError, io::BoxedIo};
+use crate::config::UpstreamTls;
 use crate::http1::{BodyDecoder, BodyLength, FieldList, HeadLimits, RequestKind, ResponseHead};
 use crate::proxy::message::{
     request::Request,
@@ -217,10 +218,22 @@ impl Connection {
                 let trailers = mem::take(&mut self.has_trailers).then(|| self.trailers());
                 return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
             }
-            if !ready!(self.input.poll_read(&mut self.io, context))? {
+            let has_more = match ready!(self.input.poll_read(&mut self.io, context)) {
+                Err(error) if self.may_end_with(&error) => false,
+                read => read?,
+            };
+            if !has_more {
                 self.body.end().map_err(UpstreamError::Body)?;
             }
         }
+    }
+
+    /// Whether a body may end with this error: that of TLS for a connection that ends without notice.
+    #[cold]
+    fn may_end_with(&self, error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::UnexpectedEof
+            && self.head.framing().body == BodyLength::UntilClose
+            && self.settings.tls.as_deref().is_some_and(UpstreamTls::may_end_unnoticed)
     }
 
     /// Returns the data in what was read, if there is any.

@@ -45,7 +45,7 @@ enum End {
     Reset(u32),
     /// With GOAWAY, before it closes.
     GoAway(u32),
-    /// With END_STREAM, before the declared length.
+    /// With `END_STREAM`, before the declared length.
     Short,
 }
 
@@ -128,10 +128,8 @@ fn serve_http2(mut wire: Wire, orders: &Orders) -> io::Result<()> {
     loop {
         let frame = wire.read_frame()?;
         let stream = frame.stream;
-        match frame.kind {
-            SETTINGS if frame.flags & ACK == 0 => wire.frame(SETTINGS, ACK, 0, &[]),
-            HEADERS => {}
-            _ => continue,
+        if frame.kind == SETTINGS && frame.flags & ACK == 0 {
+            wire.frame(SETTINGS, ACK, 0, &[]);
         }
         if frame.kind != HEADERS {
             continue;

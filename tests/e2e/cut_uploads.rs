@@ -45,7 +45,7 @@ enum End {
     Reset(u32),
     /// With GOAWAY, before it closes.
     GoAway(u32),
-    /// With END_STREAM, before the declared length.
+    /// With `END_STREAM`, before the declared length.
     Short,
 }
 

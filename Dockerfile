@@ -12,11 +12,11 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --profile dist --locked
+RUN packaging/build program
 
 # The same glibc as the build, no shell, uid 65532.
 FROM gcr.io/distroless/cc-debian12:nonroot
-COPY --from=build /src/target/dist/flowgate /usr/local/bin/flowgate
+COPY --from=build /src/target/package/flowgate /usr/local/bin/flowgate
 WORKDIR /etc/flowgate
 EXPOSE 8080 8443
 STOPSIGNAL SIGTERM

@@ -92,44 +92,109 @@ fn the_unit_and_the_image_run_commands_that_the_program_has() {
 }
 
 #[test]
-fn the_image_and_the_package_ship_what_the_profile_dist_makes() {
-    assert!(read("Dockerfile").contains("cargo build --profile dist --locked"));
-    assert!(read("Dockerfile").contains("/src/target/dist/flowgate"));
-    assert!(read("packaging/build").contains("cargo build --profile dist --locked"));
+fn the_image_and_the_package_ship_what_packaging_build_makes() {
+    assert!(read("Dockerfile").contains("RUN packaging/build program\n"));
+    assert!(read("Dockerfile").contains("/src/target/package/flowgate"));
+    assert!(read("packaging/build").contains("build --profile dist --locked"));
     assert!(read("Cargo.toml").contains("[profile.dist]"));
 }
 
-#[test]
-fn optimized_builds_use_a_profile_that_the_compiler_can_read() {
-    let wrapper = root().join("packaging/profile/rustc");
-    let profile = root().join("packaging/profile/requests.profdata");
-    let run = |words: &[&str]| {
-        let mut command = Command::new(&wrapper);
-        let output = command.args(words).current_dir(env!("CARGO_TARGET_TMPDIR")).output();
-        let output = output.expect("it runs");
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+/// Runs a copy of `packaging/build program` with a cargo and a rustc that write down how they are
+/// called, and returns that and what the script says. The compiler is the one named by `commit`.
+fn build_with(commit: &str) -> (String, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let profile = folder.path().join("packaging/profile");
+    let bin = folder.path().join("bin");
+    fs::create_dir_all(&profile).expect("made");
+    fs::create_dir_all(&bin).expect("made");
+    for name in ["build", "profile/levels.toml", "profile/recorded-with"] {
+        fs::copy(root().join("packaging").join(name), folder.path().join("packaging").join(name))
+            .expect(name);
+    }
+    fs::write(profile.join("requests.profdata"), "a profile").expect("written");
+    let recorded = read("packaging/profile/recorded-with");
+    let of_compiler: String = recorded
+        .lines()
+        .map(|line| match line.split_once(": ") {
+            Some(("commit-hash", known)) if commit != "recorded" => {
+                assert_ne!(known, commit);
+                format!("commit-hash: {commit}\n")
+            }
+            Some(_) | None => format!("{line}\n"),
+        })
+        .collect();
+    let script = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        let path = bin.join(name);
+        fs::write(&path, format!("#!/bin/bash\n{text}")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
     };
-    for level in ["2", "3", "s"] {
-        let words = ["echo", "-C", &format!("opt-level={level}"), "-C", "lto=fat"];
-        let (_, shown) = run(&words);
-        let expected = format!(" -Cprofile-use={} ", profile.display());
-        assert!(shown.contains(&expected), "{shown}");
+    script(
+        "rustc",
+        &format!("printf 'rustc 1\\nbinary: rustc\\n{}'\n", of_compiler.replace('\n', "\\n")),
+    );
+    script(
+        "cargo",
+        "echo \"$CARGO_ENCODED_RUSTFLAGS $*\" >called\nmkdir -p \"${@: -1}/dist\"\n\
+         echo >\"${@: -1}/dist/flowgate\"\n",
+    );
+    let paths = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new(folder.path().join("packaging/build"))
+        .arg("program")
+        .env("PATH", format!("{}:{paths}", bin.display()))
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("CARGO_BUILD_TARGET")
+        .env_remove("CARGO_TARGET_DIR")
+        .env_remove("FLOWGATE")
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    assert!(folder.path().join("target/package/flowgate").exists());
+    let called = fs::read_to_string(folder.path().join("called")).expect("cargo was called");
+    (called, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_is_shipped_has_the_recorded_profile_for_the_compiler_that_it_was_recorded_with() {
+    let (called, said) = build_with("recorded");
+    assert!(called.starts_with("-Cprofile-use=/"), "no empty flag before it: {called}");
+    assert!(called.contains("/packaging/profile/requests.profdata\u{1f}-C"), "{called}");
+    assert!(called.contains("--config packaging/profile/levels.toml build --profile dist"));
+    assert_eq!(said, "");
+    let (called, said) = build_with("0000000000000000000000000000000000000000");
+    assert!(called.trim_start().starts_with("build --profile dist --locked"), "{called}");
+    assert!(said.contains("without the recorded profile"), "{said}");
+    assert!(said.contains("commit-hash: 0000000000000000000000000000000000000000"), "{said}");
+}
+
+#[test]
+fn a_plain_build_is_plain() {
+    assert!(!root().join(".cargo").exists(), "settings of the repository change every build");
+    let manifest = read("Cargo.toml");
+    assert!(!manifest.contains("[profile.release.package"), "levels of packages");
+}
+
+#[test]
+fn the_compiler_that_the_profile_names_can_read_it() {
+    let shown = Command::new("rustc").arg("-vV").output().expect("rustc runs").stdout;
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    if !read("packaging/profile/recorded-with").lines().all(|line| shown.contains(line)) {
+        // Another compiler, which builds without the profile.
+        return;
     }
-    for plain in [
-        "-vV name=a",
-        "-C opt-level=1",
-        "-C opt-level=2 -Cprofile-generate=a",
-        "-Cinstrument-coverage -C opt-level=3",
-    ] {
-        let words: Vec<&str> = ["echo"].into_iter().chain(plain.split(' ')).collect();
-        assert_eq!(run(&words), (true, format!("{plain}\n")));
-    }
-    let empty = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.rs");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let empty = folder.path().join("empty.rs");
     fs::write(&empty, "pub fn one() -> u8 { 1 }").expect("it can be written");
-    let empty = empty.display().to_string();
-    let words = ["rustc", "--crate-type=rlib", "-C", "opt-level=2", &empty];
-    assert_eq!(run(&words), (true, String::new()));
+    let profile = root().join("packaging/profile/requests.profdata");
+    let output = Command::new("rustc")
+        .args(["--crate-type=rlib", "-C", "opt-level=2"])
+        .arg(format!("-Cprofile-use={}", profile.display()))
+        .arg(&empty)
+        .current_dir(folder.path())
+        .output()
+        .expect("rustc runs");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]

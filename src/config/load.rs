@@ -5,7 +5,7 @@ use super::{
     decode::{self, Decoded, Key},
     diagnostics::{Diagnostics, Problem, Problems, Source},
     plan::{AdminAddress, Plan},
-    read::{Content, Node, comments, include, open_quote, source, yaml::Tree},
+    read::{Content, Node, comments, foreign, include, open_quote, source, yaml::Tree},
     spec::{FileSpec, leaf::FileName},
     vocabulary::{self, Document, Vocabulary},
 };
@@ -146,8 +146,16 @@ pub(super) fn plan(
     Err(Diagnostics::new(source, problems).naming(pairs.collect(), others))
 }
 
-/// Reads a text as far as it can be read, with the problems found and its substitutions.
+/// Reads a text as far as it can be read, with the problems found and its substitutions. The
+/// configuration of another gateway has one problem: what it is.
 fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnostics> {
+    let read = own_spec(source);
+    let is_right = read.as_ref().is_ok_and(|(_, spec, found)| spec.is_some() && found.is_empty());
+    let foreign = if is_right { None } else { foreign::recognize(source) };
+    foreign.map_or(read, |problem| Err(Diagnostics::new(source, problem)))
+}
+
+fn own_spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnostics> {
     let masked = include::masked(source);
     let read = include::read(source, &masked);
     let (tree, source) = read.map_err(|problems| Diagnostics::new(source, problems))?;

@@ -66,7 +66,8 @@ pub use snapshot::{
 };
 pub use spec::{
     AccessLog, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError, ParentTraces,
-    RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret, UpstreamProtocol,
+    RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret, ServerUrl, UpstreamProtocol,
+    server_url,
 };
 pub use watched::{NamePattern, Watched};
 

@@ -169,6 +169,16 @@ impl HostPattern {
     }
 }
 
+impl HostPattern {
+    /// Reports whether it is one host, and no wildcard.
+    pub const fn is_exact(&self) -> bool {
+        match &self.0 {
+            Kind::Exact(_) => true,
+            Kind::Wildcard(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {

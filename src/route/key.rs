@@ -1,7 +1,8 @@
 //! Client keys, by which rules count.
 
 use super::{
-    ParseError, Seed, Target, escape::Decoded, fingerprint::FingerprintHasher, header, query,
+    ParseError, Seed, Target, escape::Decoded, fingerprint::FingerprintHasher, header,
+    key_meant::meant_key, query,
 };
 use crate::http1::Fields;
 use core::{fmt, net::IpAddr};
@@ -112,21 +113,17 @@ impl KeyPart {
                 format!("`{word}` needs a name"),
                 format!("write `{word}:NAME`"),
             )),
-            (
-                "ip"
-                | "client-ip"
-                | "remote_addr"
-                | "$remote_addr"
-                | "$binary_remote_addr"
-                | "address",
-                None,
-            ) => {
-                Err(ParseError::new(format!("`{text}` is not a key"), "did you mean `client_ip`?"))
+            _ => {
+                let help = meant_key(text).map_or_else(
+                    || {
+                        "write one of route, client_ip, host, path, method, user, header:NAME, \
+                         cookie:NAME, query:NAME, jwt:NAME, or a list of them"
+                            .to_owned()
+                    },
+                    |meant| format!("did you mean `{meant}`?"),
+                );
+                Err(ParseError::new(format!("`{}` is not a key", text.escape_debug()), help))
             }
-            _ => Err(ParseError::new(
-                format!("`{}` is not a key", text.escape_debug()),
-                "one of route, client_ip, host, path, method, user, header:NAME, cookie:NAME, query:NAME, jwt:NAME, or a list of them",
-            )),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Path patterns.
 
-use super::{ParseError, literal_path, pattern::Pattern};
+use super::{ParseError, literal_path, path_meant::meant_path, pattern::Pattern};
 use core::fmt;
 
 /// The longest pattern, in bytes.
@@ -118,6 +118,13 @@ impl PathRegex {
 
 /// Reads a path into segments, one or more.
 fn read(text: &str) -> Result<Vec<Segment>, ParseError> {
+    read_path(text).map_err(|error| match meant_path(text) {
+        Some(meant) => ParseError { help: format!("write `{meant}`"), ..error },
+        None => error,
+    })
+}
+
+fn read_path(text: &str) -> Result<Vec<Segment>, ParseError> {
     let Some(rest) = text.strip_prefix('/') else {
         return Err(ParseError::new(
             format!("the path `{}` does not begin with `/`", text.escape_debug()),
@@ -155,9 +162,9 @@ fn read_segment(text: &str) -> Result<Segment, ParseError> {
             "leave it out: requests are matched without it",
         ));
     }
-    if matches!(text, "*" | "**") {
+    if text.contains('*') && !text.contains(['{', '}']) {
         return Err(ParseError::new(
-            format!("`{shown}` is not a pattern"),
+            format!("`{shown}` is not a pattern of paths"),
             "use a prefix for all below a path, `{name}` for one segment, `%2A` for a star",
         ));
     }

@@ -27,6 +27,8 @@ impl Compiler {
                 ),
             );
         }
+        self.host_bits(&spec.allow);
+        self.host_bits(&spec.deny);
         if let Some(at) = spec.allow.as_ref().filter(|at| at.written && at.value.0.0.is_empty()) {
             self.warn(
                 Problem::warning(Lint::AccessForNobody, at.span, "no client may use the route")

@@ -8,7 +8,7 @@ use crate::{
         plan::{Access, RoutePlan, RulePlan},
         spec::{ListenerSpec, leaf::Network},
     },
-    route::{KeyPart, Table},
+    route::{HostPattern, KeyPart, Matcher, PathPattern, Table},
 };
 use std::net::{IpAddr, SocketAddr};
 
@@ -62,6 +62,23 @@ impl Compiler {
 }
 
 impl Compiler {
+    /// Notes a rule by path or host in a route where clients choose these, and where no other rule
+    /// holds whatever they choose.
+    pub(super) fn chosen_targets(&mut self, routes: &[RoutePlan], table: &Table) {
+        for (index, route) in routes.iter().enumerate() {
+            let is_bounded = route.rules.iter().any(holds_for_all) || route.flow.pacing.is_some();
+            let Some(matcher) = table.matcher(index) else { continue };
+            if knows_clients(route) || is_bounded {
+                continue;
+            }
+            let counts = route.rules.iter().filter(|rule| !rule.dry_run && !is_chosen(rule));
+            let mut chosen = counts.filter_map(|rule| Some((rule, chosen_target(rule, matcher)?)));
+            if let Some((rule, part)) = chosen.next() {
+                self.notes.push(chosen_by_target(rule, part));
+            }
+        }
+    }
+
     /// Warns of rules that admit more if a client sends a certain field. Behind a proxy that is
     /// trusted, the proxy may set the field.
     pub(super) fn chosen_overrides(
@@ -167,6 +184,42 @@ fn is_chosen(rule: &RulePlan) -> bool {
     };
     let is_proven = |part: &KeyPart| matches!(part, KeyPart::User | KeyPart::Jwt(_));
     parts.iter().any(is_sent) && !parts.iter().any(is_proven)
+}
+
+/// Returns the part of a rule's key, `path` or `host`, of which a client that the rule does not tell
+/// from others may choose among any number of values.
+fn chosen_target(rule: &RulePlan, matcher: &Matcher) -> Option<&'static str> {
+    let is_path = |path: &PathPattern| matches!(path, PathPattern::Exact(_));
+    let has_paths = !matcher.paths.is_empty() && matcher.paths.iter().all(is_path);
+    let has_hosts = !matcher.hosts.is_empty() && matcher.hosts.iter().all(HostPattern::is_exact);
+    let parts = rule.key.parts();
+    if parts.iter().any(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_))) {
+        return None;
+    }
+    parts.iter().find_map(|part| match part {
+        KeyPart::Path => Some("path").filter(|_| !has_paths),
+        KeyPart::Host => Some("host").filter(|_| !has_hosts),
+        KeyPart::Route
+        | KeyPart::ClientIp { .. }
+        | KeyPart::Method
+        | KeyPart::User
+        | KeyPart::Header(_)
+        | KeyPart::Cookie(_)
+        | KeyPart::Query(_)
+        | KeyPart::Jwt(_) => None,
+    })
+}
+
+fn chosen_by_target(rule: &RulePlan, part: &str) -> Problem {
+    let message = format!("a client gets more of `{}` by asking for another {part}", rule.name);
+    let example = if part == "path" { "/login" } else { "shop.example.com" };
+    Problem::note(Lint::ClientChosenTarget, message)
+        .at(rule.span)
+        .label(format!("counts by {}, and the route takes any {part}", rule.key))
+        .help(format!(
+            "write a rule with `key: client_ip` beside it, or one without a key; or name each {part} \
+             in the route's `match`, as in `{part}: {example}`"
+        ))
 }
 
 fn chosen(rule: &RulePlan) -> Problem {

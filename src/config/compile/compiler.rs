@@ -30,6 +30,8 @@ pub(super) struct Compiler {
     pub(super) warnings: Problems,
     /// The prefixes behind which an IPv4 address stands.
     pub(super) nat64: Nat64,
+    /// What only `check` prints.
+    pub(super) notes: Vec<Problem>,
     /// Whether the file has a store.
     pub(super) has_store: bool,
     /// The names of the listeners, and which have TLS.

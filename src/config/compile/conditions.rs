@@ -12,7 +12,7 @@ use crate::{
             values,
         },
     },
-    route::{FieldPattern, Matcher, OnDuplicate, PathPattern, Repeated},
+    route::{self, FieldPattern, Matcher, OnDuplicate, PathPattern, Repeated},
 };
 use http::Method;
 use ipnet::IpNet;
@@ -119,11 +119,20 @@ impl Compiler {
     fn condition(&mut self, to: &mut Conditions, name: &At<Condition>, value: &WhenValue) {
         match name.value.0.split_once(':').unwrap_or((&name.value.0, "")) {
             ("client_ip", "") => {
-                let nat64 = self.nat64.clone();
-                let read = |text: &str| values::canonical(values::network(text)?, &nat64);
-                to.client_ip = self.each(value, read);
+                let networks = self.each(value, values::network);
+                for at in &networks {
+                    self.host_bits_of(at.value, at.span);
+                }
+                let networks = networks.into_iter().filter_map(|at| {
+                    let canonical = values::canonical(at.value, &self.nat64);
+                    self.keep(canonical, at.span).map(|at| at.value)
+                });
+                to.client_ip = networks.collect();
             }
-            ("method", "") => to.methods = self.each(value, values::method),
+            ("method", "") => {
+                let methods = self.each(value, values::method);
+                to.methods = methods.into_iter().map(|at| at.value).collect();
+            }
             ("path_prefix", "") => {
                 let texts = self.texts(value).iter();
                 to.paths = self.paths(texts.map(|at| (&at.value.0, at.span)));
@@ -142,10 +151,9 @@ impl Compiler {
         &mut self,
         value: &WhenValue,
         read: impl Fn(&str) -> Result<T, values::InvalidValue>,
-    ) -> Vec<T> {
+    ) -> Vec<At<T>> {
         let texts = self.texts(value);
-        let kept = texts.iter().filter_map(|at| self.keep(read(&at.value.0), at.span));
-        kept.map(|at| at.value).collect()
+        texts.iter().filter_map(|at| self.keep(read(&at.value.0), at.span)).collect()
     }
 
     fn texts<'k>(&mut self, value: &'k WhenValue) -> &'k [At<Text>] {
@@ -187,7 +195,8 @@ impl Compiler {
     ) -> Vec<(String, PathPattern)> {
         let texts = texts.into_iter();
         let paths = texts.filter_map(|(text, span)| {
-            Some((text.clone(), self.pattern(PathPattern::prefix(text), span)?))
+            let prefix = PathPattern::prefix(text).map_err(as_prefix);
+            Some((text.clone(), self.pattern(prefix, span)?))
         });
         paths.collect()
     }
@@ -214,6 +223,7 @@ impl Compiler {
                     .help("write `except: { client_ip: [10.0.0.0/8] }`, or remove it"),
             );
         }
+        self.host_bits(&spec.client_ip);
         let paths = spec.path_prefix.items().iter();
         let conditions = Conditions {
             client_ip: self.networks(&spec.client_ip),
@@ -244,6 +254,18 @@ impl Compiler {
         });
         Except::new(words, client_ip, matchers, chosen).map(Arc::new)
     }
+}
+
+/// Returns an error whose hint, if it names another kind of path, is right where prefixes alone are
+/// taken.
+fn as_prefix(error: route::ParseError) -> route::ParseError {
+    let is_other =
+        ["write `path: ", "write `path_regex: "].iter().any(|key| error.help.starts_with(key));
+    if !is_other {
+        return error;
+    }
+    let help = "write the beginning of a path, as in `path_prefix: /api`".to_owned();
+    route::ParseError { help, ..error }
 }
 
 fn written(at: &At<Text>) -> (&str, SourceSpan) {

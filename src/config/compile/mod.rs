@@ -13,6 +13,7 @@ mod conditions;
 mod idle;
 mod listeners;
 mod matches;
+mod networks;
 mod numbers;
 mod quotas;
 mod retry;
@@ -64,6 +65,7 @@ pub(super) fn compile(
     compiler.are_upstreams_unreadable = spec.upstreams.is_written() && spec.upstreams.at.is_none();
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
     compiler.own_listeners(&spec);
+    compiler.trusted_proxies(&spec);
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.span);
     let specs = spec.routes.into_items();
@@ -71,6 +73,7 @@ pub(super) fn compile(
     compiler.unused(&upstreams, &routes);
     compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
     compiler.chosen_keys(&routes);
+    compiler.chosen_targets(&routes, &table);
     compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes);
     let body_limit = spec.limits.value().and_then(|limits| limits.body.read(|size| size.0));
     let mut limited = routes.iter().enumerate().filter(|(_, route)| route.options.body_limit == 0);
@@ -92,6 +95,7 @@ pub(super) fn compile(
         table,
         deciding_headers,
         warnings: Diagnostics::new(source, compiler.warnings),
+        notes: compiler.notes,
         admin: admin.map(|at| at.span),
         access_log,
         files: watched,

@@ -70,10 +70,23 @@ impl Compiler {
         if count <= MAX_RULES {
             return specs;
         }
-        self.error(
-            Problem::error(key.span.unwrap_or_default(), format!("{count} rules are too many"))
-                .help(format!("write at most {MAX_RULES} rules a route")),
-        );
+        let of = |count: usize, word: &str| match count {
+            1 => format!("1 {word}"),
+            count => format!("{count} {word}s"),
+        };
+        let rules = of(specs.len(), "rule");
+        let (found, help) = match count - specs.len() {
+            0 => (rules, format!("write at most {MAX_RULES} rules in a route")),
+            overrides => (
+                format!("{rules} and {}", of(overrides, "override")),
+                format!(
+                    "write at most {MAX_RULES} rules and overrides together in a route: each \
+                     override counts as a rule"
+                ),
+            ),
+        };
+        let message = format!("{found} are too many");
+        self.error(Problem::error(key.span.unwrap_or_default(), message).help(help));
         &specs[..specs.len().min(MAX_RULES)]
     }
 

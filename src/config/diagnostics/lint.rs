@@ -44,8 +44,14 @@ lints! {
     SyncIntervalTooLong = "sync-interval-too-long",
     /// A rule by address behind a proxy that is not trusted.
     NoTrustedProxies = "no-trusted-proxies",
+    /// Trusted proxies that are every client.
+    TrustsEveryone = "trusts-everyone",
+    /// A network that is written with host bits, as in `10.1.2.3/8`.
+    NetworkHostBits = "network-host-bits",
     /// A key that clients choose, without a rule by address beside it.
     ClientChosenKey = "client-chosen-key",
+    /// A key of paths or hosts that clients choose, without a rule by address beside it.
+    ClientChosenTarget = "client-chosen-target",
     /// More for requests with a field that any client can send.
     ClientChosenOverride = "client-chosen-override",
     /// Rules that a client avoids by naming the host of another route.

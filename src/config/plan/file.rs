@@ -31,6 +31,8 @@ pub struct Plan {
     pub listeners: Vec<Arc<Listener>>,
     /// What is odd, though not wrong, at any time.
     pub(in crate::config) warnings: Diagnostics,
+    /// What only `check` prints.
+    pub(in crate::config) notes: Vec<Problem>,
     /// What to look at for changes: this file, those that it includes, certificates and keys.
     pub files: Vec<Watched>,
     /// Where the file has the admin listener's address.

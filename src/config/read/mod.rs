@@ -2,6 +2,7 @@
 
 mod cause;
 pub(super) mod comments;
+pub(super) mod foreign;
 pub(super) mod include;
 pub(super) mod open_quote;
 pub(super) mod source;

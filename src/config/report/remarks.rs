@@ -13,7 +13,8 @@ use std::time::Duration;
 impl Plan {
     /// Returns the warnings as of `now`, and notes on what could be better.
     pub fn remarks_at(&self, now: Instant) -> Diagnostics {
-        self.warnings_at(now).and(end_note(self).into_iter().chain(bucket_note(self)))
+        let notes = end_note(self).into_iter().chain(bucket_note(self));
+        self.warnings_at(now).and(notes.chain(self.notes.iter().cloned()))
     }
 }
 

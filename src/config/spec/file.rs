@@ -1,5 +1,9 @@
 //! The whole file, and what holds for the gateway as a whole.
 
+#[cfg(test)]
+use super::other_words::file::{
+    CLIENT_TIMEOUTS_INSTEAD, CLIENT_TIMEOUTS_MEANT, FILE_INSTEAD, FILE_MEANT, LIMITS_MEANT,
+};
 use super::{
     AccessLog, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec, RateLimitHeaders,
     RequestIds, RouteSpec, StoreSpec, TracingSpec, UpstreamSpec, UpstreamTlsSpec,
@@ -16,32 +20,10 @@ use crate::config::{
 };
 use std::path::PathBuf;
 
-#[cfg(test)]
-const LOG: &str = "write `access_log: stdout` for requests; the variable `RUST_LOG` sets the level of the other log";
-
-#[cfg(test)]
-const OF_ROUTE: &str = "write it in the `timeouts` of a route";
-
-#[cfg(test)]
-const AT_LISTENER: &str = "write it at a listener, beside `listen`";
-
-#[cfg(test)]
-const NGINX: &str = "`flowgate import nginx.conf` converts a configuration of nginx; docs/migrating.md has the words of other gateways";
-
-#[cfg(test)]
-const METRICS: &str = "write `admin: { listen: 127.0.0.1:9901 }`, which has `/metrics`";
-
-#[cfg(test)]
-pub(super) const NO_GZIP: &str = "remove it: flowgate compresses nothing";
-
-#[cfg(test)]
-const REAL_IP: &str =
-    "write `trusted_proxies: [10.0.0.0/8]`: flowgate reads the `X-Forwarded-For` of these proxies";
-
 keys! {
     /// The whole file. `listeners` and `routes` are required, and `upstreams` if a route names one.
     /// All other keys have defaults that are safe for a gateway on the internet.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["log", LOG], ["log_level", LOG], ["tls", AT_LISTENER], ["http", NGINX], ["server", NGINX], ["redis", "write `store: { redis: redis://10.0.1.9:6379 }`"], ["metrics", METRICS], ["prometheus", METRICS], ["real_ip_header", REAL_IP], ["compression", NO_GZIP], ["compress", NO_GZIP], ["gzip", NO_GZIP]])))]
+    #[cfg_attr(test, schemars(extend("x-instead" = FILE_INSTEAD, "x-meant" = FILE_MEANT)))]
     struct FileSpec: "the file" {
         /// Where clients connect.
         listeners: List<ListenerSpec>;
@@ -103,7 +85,7 @@ keys! {
     }
 
     /// Deadlines of a client's connection.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["idle", OF_ROUTE], ["first_byte", OF_ROUTE], ["request", OF_ROUTE], ["tunnel", OF_ROUTE], ["event_stream", OF_ROUTE]])))]
+    #[cfg_attr(test, schemars(extend("x-instead" = CLIENT_TIMEOUTS_INSTEAD, "x-meant" = CLIENT_TIMEOUTS_MEANT)))]
     struct ClientTimeoutsSpec: "the timeouts" {
         /// From the first byte of a request to the end of its header.
         header_read: Timeout = "10s";
@@ -116,6 +98,7 @@ keys! {
     }
 
     /// Sizes and counts. Requests beyond them are rejected.
+    #[cfg_attr(test, schemars(extend("x-meant" = LIMITS_MEANT)))]
     struct LimitsSpec: "the limits" {
         /// The whole header of a request: 431 beyond it. At least 8KiB.
         header_bytes: Size<LEAST_HEADER, { 1 << 20 }> = "32KiB";

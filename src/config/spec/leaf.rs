@@ -12,6 +12,7 @@ use crate::{
         diagnostics::{Source, quoted},
     },
     flow::breaker::Ratio,
+    route::meant_key,
 };
 use core::ops::RangeInclusive;
 use http::{
@@ -260,10 +261,28 @@ fn condition(text: &str) -> Result<String, InvalidValue> {
         ("header" | "query", _) => {
             format!("write the field's name behind it, as in `{text}:x-tenant: gold`")
         }
-        _ => "write one of `client_ip`, `method`, `path_prefix`, `header:NAME` and `query:NAME`"
-            .to_owned(),
+        _ => condition_meant(text).map_or_else(
+            || {
+                "write one of `client_ip`, `method`, `path_prefix`, `header:NAME` and `query:NAME`"
+                    .to_owned()
+            },
+            |meant| format!("did you mean `{meant}`?"),
+        ),
     };
     invalid(format!("{} is not a condition", quoted(text)), help)
+}
+
+/// Returns the condition that `text`, which is none, is probably meant to be.
+fn condition_meant(text: &str) -> Option<String> {
+    let meant = match text {
+        "path" => "path".to_owned(),
+        _ => meant_key(text)?,
+    };
+    match meant.split_once(':').map_or(&*meant, |(kind, _)| kind) {
+        "client_ip" | "method" | "header" | "query" => Some(meant),
+        "path" => Some("path_prefix".to_owned()),
+        _ => None,
+    }
 }
 
 fn logged_name(text: &str) -> Result<HeaderName, InvalidValue> {
@@ -278,7 +297,46 @@ fn logged_name(text: &str) -> Result<HeaderName, InvalidValue> {
 }
 
 fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {
-    if text == "default" { Ok(None) } else { values::method(text).map(Some) }
+    const EXAMPLE: &str = "write methods, as in `cost: { POST: 5, default: 1 }`";
+    let not = |why: &str| invalid(format!("{} is not a method", quoted(text)), why);
+    match text {
+        "default" => return Ok(None),
+        "*" | "all" | "any" | "else" | "other" | "others" => {
+            return not("write `default` for all other methods");
+        }
+        "code" | "response" | "response_code" | "status" | "status_code" | "statuses" => {
+            return not(&format!(
+                "{EXAMPLE}: a rule decides before the response, so it cannot know the status"
+            ));
+        }
+        _ => {}
+    }
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        return not(&format!(
+            "{EXAMPLE}: a rule decides before the response, so it cannot know the status"
+        ));
+    }
+    let known = values::method(&text.to_ascii_uppercase()).is_ok_and(|method| is_known(&method));
+    match values::method(text) {
+        Err(wrong) if !known => Err(InvalidValue { help: EXAMPLE.to_owned(), ..wrong }),
+        read => read.map(Some),
+    }
+}
+
+/// Reports whether it is a method of HTTP itself.
+fn is_known(method: &Method) -> bool {
+    let known = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::CONNECT,
+        Method::OPTIONS,
+        Method::TRACE,
+        Method::PATCH,
+    ];
+    known.contains(method)
 }
 
 fn log_target(text: &str) -> Result<AccessLog, InvalidValue> {

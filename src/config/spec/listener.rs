@@ -1,5 +1,7 @@
 //! Where clients and operators connect.
 
+#[cfg(test)]
+use super::other_words::listener::{ADMIN_MEANT, LISTENER_INSTEAD, LISTENER_MEANT, TLS_INSTEAD};
 use super::{
     keys::keys,
     leaf::{Address, AdminToken, FileName, Name, Network},
@@ -10,16 +12,12 @@ use crate::config::{
 };
 use std::path::PathBuf;
 
-#[cfg(test)]
-const IN_CERTIFICATES: &str =
-    "write it in `certificates`, as in `certificates: [{ cert: site.pem, key: site.key }]`";
-
 keys! {
     /// An address that accepts connections: HTTP/1.1 and HTTP/2, with TLS if `tls` is set. An edit
     /// of the file can add and remove listeners.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["http2", "remove it: every listener speaks HTTP/1.1 and HTTP/2"]],
-        "x-meant" = [["port", "listen"], ["address", "listen"], ["bind", "listen"]]
+        "x-instead" = LISTENER_INSTEAD,
+        "x-meant" = LISTENER_MEANT
     )))]
     struct ListenerSpec: "a listener" {
         /// The listener's name in logs and metrics.
@@ -42,7 +40,7 @@ keys! {
     /// uses the first one. Of several with the same names, such as one with an ECDSA key and one with
     /// an RSA key, flowgate uses the first that the client can verify. flowgate watches the files and
     /// reloads them like this file.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["cert", IN_CERTIFICATES], ["key", IN_CERTIFICATES], ["acme", "remove it: flowgate gets no certificates, and reloads those that another program writes"], ["client_ca", "remove it: only the TLS of `admin` asks for client certificates"], ["min_version", "remove it: listeners take TLS 1.2 and 1.3"]])))]
+    #[cfg_attr(test, schemars(extend("x-instead" = TLS_INSTEAD)))]
     struct TlsSpec: "the TLS of a listener" {
         /// At least one certificate with its key.
         certificates: List<CertificateSpec>;
@@ -60,7 +58,7 @@ keys! {
     /// Health, metrics, and pages that show and change the gateway's state: `docs/admin.md` lists
     /// them. On an address other than loopback, every page except `/healthz` and `/readyz` requires
     /// a token or a client certificate.
-    #[cfg_attr(test, schemars(extend("x-example" = "{ listen: 127.0.0.1:9901 }", "x-meant" = [["port", "listen"], ["address", "listen"]])))]
+    #[cfg_attr(test, schemars(extend("x-example" = "{ listen: 127.0.0.1:9901 }", "x-meant" = ADMIN_MEANT)))]
     struct AdminSpec: "the admin listener" {
         /// IP address and port, or a port alone for every address. Read at start only.
         listen: Address = "127.0.0.1:9901";

@@ -1,5 +1,7 @@
 //! What requests must look like.
 
+#[cfg(test)]
+use super::other_words::matches::{MATCH_INSTEAD, MATCH_MEANT};
 use super::{
     keys::keys,
     leaf::{FieldName, Host, MethodName, Name, Path, Pattern, Text},
@@ -9,12 +11,6 @@ use crate::config::decode::{Either, Entries, Several};
 /// Fields by name, with what each must look like: a text that must be equal, or a map.
 pub(in crate::config) type FieldConditions<N> = Entries<N, Either<Text, FieldSpec>>;
 
-#[cfg(test)]
-const BESIDE: &str = "it belongs to the route: write it in the column of `match`";
-
-#[cfg(test)]
-const ACCESS: &str = "write `access: { allow: [10.0.0.0/8] }` in the column of `match`; `path_prefix: /` takes every path";
-
 keys! {
     /// The most specific route wins. flowgate compares in this order: the listener (routes with the
     /// request's `listener` before routes without); the host (exact, wildcard, any); the path
@@ -23,8 +19,8 @@ keys! {
     /// of the file.
     #[cfg_attr(test, schemars(extend(
         "x-example" = "{ path_prefix: /login }",
-        "x-instead" = [["upstream", BESIDE], ["redirect", BESIDE], ["respond", BESIDE], ["access", BESIDE], ["auth", BESIDE], ["flow", BESIDE], ["pacing", BESIDE], ["breaker", BESIDE], ["timeout", BESIDE], ["rewrite", BESIDE], ["client_ip", ACCESS], ["remote_addr", ACCESS], ["source_ip", ACCESS]],
-        "x-meant" = [["prefix", "path_prefix"], ["regex", "path_regex"], ["domain", "host"]]
+        "x-instead" = MATCH_INSTEAD,
+        "x-meant" = MATCH_MEANT
     )))]
     struct MatchSpec: "a match" {
         /// `shop.example.com`, or `*.example.com` for all names below it; any of a list.

@@ -12,6 +12,8 @@ pub(super) mod keys;
 pub(super) mod leaf;
 mod listener;
 mod matches;
+#[cfg(test)]
+mod other_words;
 mod redis_url;
 mod route;
 mod rule;
@@ -39,7 +41,7 @@ pub(super) use rule::{
 pub use sample_ratio::SampleRatio;
 pub(super) use store::StoreSpec;
 pub(super) use upstream::{EjectionSpec, HealthSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec};
-pub use values::Resolve;
+pub use values::{Resolve, ServerUrl, server_url};
 pub use words::{
     AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, ParentTraces, RateLimitHeaders,
     RequestIds, UpstreamProtocol,

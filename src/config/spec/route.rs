@@ -1,7 +1,10 @@
 //! Routes: what they match, and what they change on the way.
 
 #[cfg(test)]
-use super::file::NO_GZIP;
+use super::other_words::route::{
+    BASIC, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH, ROUTE_INSTEAD,
+    ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
+};
 use super::{
     AccessSpec, AuthSpec, BreakerSpec, MatchSpec, PacingSpec, RedirectSpec, RespondSpec,
     RewriteSpec, RuleSpec,
@@ -14,88 +17,12 @@ use super::{
 };
 use crate::config::decode::{Either, Entries, List, Several};
 
-#[cfg(test)]
-const IN_MATCH: &str = "write it in `match`, as in `match: { path_prefix: /login }`";
-
-#[cfg(test)]
-const IN_FLOW: &str = "write a rule in `flow`, as in `flow: [{ name: total, limit: 100/1s }]`";
-
-#[cfg(test)]
-const CONCURRENCY: &str =
-    "write a rule in `flow`, as in `flow: [{ name: total, concurrency: 100 }]`";
-
-#[cfg(test)]
-const HEADERS: &str = "write `request_headers` or `response_headers`, as in `request_headers: { set: { x-from: gateway } }`";
-
-#[cfg(test)]
-const WEBSOCKET: &str = "write `upgrades: websocket`";
-
-#[cfg(test)]
-const STRIP_PREFIX: &str = "write it in `rewrite`, as in `rewrite: { strip_prefix: /api }`";
-
-#[cfg(test)]
-const RULE: &str =
-    "write it in `match`, as in `match: { host: shop.example.com, path_prefix: /api }`";
-
-#[cfg(test)]
-const LIMITS: &str = "write `body_limit: 1MB` for the size of a body, and rules in `flow` for rates, as in `flow: [{ name: total, limit: 100/1s }]`";
-
-#[cfg(test)]
-const RETURN: &str = "write `respond: 204` or `redirect: https`";
-
-#[cfg(test)]
-const ALLOW: &str = "write `access: { allow: [10.0.0.0/8] }`";
-
-#[cfg(test)]
-const DENY: &str = "write `access: { deny: [192.0.2.1] }`";
-
-#[cfg(test)]
-const BASIC: &str = "write `auth: { basic: users.htpasswd }`: a file that `htpasswd -B` makes";
-
-#[cfg(test)]
-const TIMEOUTS: &str = "write `timeouts: { first_byte: 60s, idle: 60s }`: for the response's header, and for a pause in a body";
-
-#[cfg(test)]
-const MIDDLEWARES: &str =
-    "write keys of the route, such as `flow`, `access`, `auth`, `rewrite` and `response_headers`";
-
-#[cfg(test)]
-const CORS: &str =
-    "write the fields in `response_headers`, and a route of its own that answers `OPTIONS`";
-
-#[cfg(test)]
-const NO_CACHE: &str = "remove it: flowgate stores no responses";
-
-#[cfg(test)]
-const NO_MIRROR: &str = "remove it: flowgate sends each request to one upstream";
-
-#[cfg(test)]
-const HTTPS: &str = "write `redirect: https`";
-
-#[cfg(test)]
-const JWT: &str = "write `auth: { jwt: { jwks: issuer.json } }`";
-
-#[cfg(test)]
-const HEALTH: &str = "write `health` at the upstream";
-
-#[cfg(test)]
-const ERRORS: &str = "write `errors: [{ status: 502, body: … }]` for flowgate's own errors; those of servers pass as they are";
-
-#[cfg(test)]
-const IN_SET: &str = "write it in `set`, as in `set: { x-served-by: gateway }`";
-
-#[cfg(test)]
-const RENAME: &str = "write the old name in `remove`, and the new one with its value in `set`";
-
-#[cfg(test)]
-const IN_MATCH_PATH: &str = "write `match: { path_prefix: … }`";
-
 keys! {
     /// If all rules admit a matching request, flowgate sends it to the upstream, or answers it
     /// itself with `redirect` or `respond`.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["path", IN_MATCH], ["path_prefix", IN_MATCH], ["path_regex", IN_MATCH], ["host", IN_MATCH], ["method", IN_MATCH], ["methods", IN_MATCH], ["header", IN_MATCH], ["query", IN_MATCH], ["limit", IN_FLOW], ["concurrency", CONCURRENCY], ["max_concurrency", CONCURRENCY], ["max_connections", CONCURRENCY], ["in_flight_req", CONCURRENCY], ["limit_conn", CONCURRENCY], ["rate_limit", IN_FLOW], ["limit_req", IN_FLOW], ["headers", HEADERS], ["add_header", HEADERS], ["proxy_set_header", HEADERS], ["websocket", WEBSOCKET], ["websockets", WEBSOCKET], ["strip_prefix", STRIP_PREFIX], ["handle_path", STRIP_PREFIX], ["rule", RULE], ["limits", LIMITS], ["return", RETURN], ["redirect_scheme", HTTPS], ["error_page", ERRORS], ["allow", ALLOW], ["ip_allow", ALLOW], ["ip_allow_list", ALLOW], ["ip_whitelist", ALLOW], ["deny", DENY], ["auth_basic", BASIC], ["basic_auth", BASIC], ["jwt", JWT], ["health", HEALTH], ["health_check", HEALTH], ["proxy_read_timeout", TIMEOUTS], ["read_timeout", TIMEOUTS], ["middlewares", MIDDLEWARES], ["plugins", MIDDLEWARES], ["cors", CORS], ["cache", NO_CACHE], ["gzip", NO_GZIP], ["compress", NO_GZIP], ["mirror", NO_MIRROR]],
-        "x-meant" = [["rules", "flow"], ["rate_limits", "flow"], ["matches", "match"], ["retries", "retry"], ["backend", "upstream"], ["service", "upstream"], ["cluster", "upstream"], ["proxy_pass", "upstream"], ["reverse_proxy", "upstream"], ["circuit_breaker", "breaker"], ["client_max_body_size", "body_limit"], ["max_body_size", "body_limit"]]
+        "x-instead" = ROUTE_INSTEAD,
+        "x-meant" = ROUTE_MEANT
     )))]
     struct RouteSpec: "a route" {
         /// The route's identity: its state survives an edit under this name. The name is also the
@@ -169,7 +96,7 @@ keys! {
     /// Deadlines of the upstream's response: 504 before its header; after it, flowgate cuts the
     /// connection. Each is at most 30 days.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["connect", "write `connect_timeout` at the upstream"], ["read", "write `first_byte` for the response's header, and `idle` for a pause in a body"]]
+        "x-instead" = ROUTE_TIMEOUTS_INSTEAD
     )))]
     struct RouteTimeoutsSpec: "the timeouts of a route" {
         /// From the request's end to the header of the response.
@@ -205,8 +132,8 @@ keys! {
 
     /// `remove` first, then `set`.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["rename", RENAME], ["*", IN_SET]],
-        "x-meant" = [["delete", "remove"], ["hide", "remove"], ["unset", "remove"]]
+        "x-instead" = HEADER_EDITS_INSTEAD,
+        "x-meant" = HEADER_EDITS_MEANT
     )))]
     struct HeaderEditsSpec: "header edits" {
         /// Fields to write. They replace existing ones. Values may have placeholders.
@@ -231,7 +158,7 @@ keys! {
     /// status.
     #[cfg_attr(test, schemars(extend(
         "x-example" = "{ status: [502, 503, 504], body: We are back soon. }",
-        "x-meant" = [["code", "status"], ["statuses", "status"], ["content", "body"], ["text", "body"]]
+        "x-meant" = ERROR_MEANT
     )))]
     struct ErrorSpec: "an error" {
         /// 400 to 599.

@@ -1,5 +1,7 @@
 //! Rules and pacing: how many, counted how, by which key.
 
+#[cfg(test)]
+use super::other_words::rule::{PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT};
 use super::{
     AlgorithmWord, Align, FieldConditions, FieldSpec, OnDuplicate, OnMissing, OnStoreError, Scope,
     keys::keys,
@@ -34,9 +36,9 @@ keys! {
     /// again: another algorithm (`token_bucket` and `leaky_bucket` count as one) or key; adding or
     /// removing `sync_interval` or `scope: cluster`; another window of a shared rule.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["window", IN_LIMIT], ["period", IN_LIMIT], ["interval", IN_LIMIT], ["requests", IN_LIMIT], ["average", IN_LIMIT], ["status", IN_REJECT], ["body", IN_REJECT], ["reject", IN_REJECT], ["nodelay", NO_DELAY], ["pacing", ROUTE_PACING], ["whitelist", "write `except: { client_ip: [10.0.0.0/8] }`"]],
+        "x-instead" = RULE_INSTEAD,
         "x-example" = "{ name: total, limit: 100/1s }",
-        "x-meant" = [["rate", "limit"], ["rps", "limit"], ["per", "key"], ["by", "key"], ["type", "algorithm"], ["exempt", "except"], ["quota", "limit"]]
+        "x-meant" = RULE_MEANT
     )))]
     struct RuleSpec: "a rule" {
         /// The rule's identity within its route, in headers, logs and metrics. `pacing` and
@@ -177,7 +179,7 @@ keys! {
     /// Delays requests so that they start evenly, one interval apart, in the order of arrival.
     /// Requests that would wait too long are rejected. A rule with `algorithm: pacing`, which calls
     /// the rate `limit`, also has `key`, `cost`, `except`, `overrides` and `dry_run`.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["key", PACING_RULE], ["cost", PACING_RULE], ["except", PACING_RULE], ["overrides", PACING_RULE], ["dry_run", PACING_RULE], ["algorithm", PACING_RULE], ["name", PACING_RULE]], "x-meant" = [["limit", "rate"]])))]
+    #[cfg_attr(test, schemars(extend("x-instead" = PACING_INSTEAD, "x-meant" = PACING_MEANT)))]
     struct PacingSpec: "pacing" {
         /// How many starts per time; `100/1s` is one every 10 ms.
         rate: LimitSpec;
@@ -196,21 +198,6 @@ keys! {
         on_store_error: OnStoreError = "local";
     }
 }
-
-#[cfg(test)]
-const IN_LIMIT: &str = "write it in `limit`: how many per how long, as in `limit: 100/1m`";
-
-#[cfg(test)]
-const NO_DELAY: &str = "remove it: requests within `burst` do not wait";
-
-#[cfg(test)]
-const IN_REJECT: &str = "write it for the whole route, beside `flow`: `reject: { status: 503 }`";
-
-#[cfg(test)]
-const PACING_RULE: &str = "remove it: the route's own pacing applies to all its requests; or write a rule, as in `flow: [{ name: even, algorithm: pacing, limit: 10/1s }]`";
-
-#[cfg(test)]
-const ROUTE_PACING: &str = "write `algorithm: pacing` and `limit: 10/1s`; or, for all requests of the route, `pacing: { rate: 10/1s }` beside `flow`";
 
 impl From<OnDuplicate> for route::OnDuplicate {
     fn from(word: OnDuplicate) -> Self {

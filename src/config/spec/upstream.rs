@@ -1,5 +1,10 @@
 //! Upstreams and their servers.
 
+#[cfg(test)]
+use super::other_words::upstream::{
+    HEALTH_MEANT, SERVER_INSTEAD, SERVER_MEANT, UPSTREAM_INSTEAD, UPSTREAM_MEANT,
+    UPSTREAM_TLS_INSTEAD, UPSTREAM_TLS_MEANT,
+};
 use super::{
     Balance, CertificateFiles, UpstreamProtocol,
     keys::keys,
@@ -14,26 +19,12 @@ use crate::config::{
 };
 use std::path::PathBuf;
 
-#[cfg(test)]
-const URL: &str = "write `url: http://HOST:PORT`, as in `url: http://127.0.0.1:8000`";
-
-#[cfg(test)]
-const NO_BACKUP: &str =
-    "remove it: all servers of an upstream get requests, except those that fail";
-
-#[cfg(test)]
-const EJECTION: &str = "write `ejection: { failures: 5 }` at the upstream: servers that fail get no requests for a while";
-
-#[cfg(test)]
-const VERIFY: &str =
-    "remove it: flowgate verifies servers; `insecure: true` turns that off, for tests only";
-
 keys! {
     /// A service: one or more servers that give the same answers, over HTTP/1.1 or HTTP/2 with kept
     /// connections.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["url", "write `servers: [{ url: http://10.0.1.5:8000 }]`"], ["sticky", "write `balance: hash`, and `hash_key: cookie:NAME` with the cookie"], ["max_fails", EJECTION]],
-        "x-meant" = [["health_check", "health"], ["healthcheck", "health"], ["lb_policy", "balance"], ["load_balancing", "balance"], ["strategy", "balance"], ["keepalive", "max_idle"], ["endpoints", "servers"], ["hosts", "servers"], ["nodes", "servers"], ["targets", "servers"]]
+        "x-instead" = UPSTREAM_INSTEAD,
+        "x-meant" = UPSTREAM_MEANT
     )))]
     struct UpstreamSpec: "an upstream" {
         /// The upstream's name, for `upstream` in routes.
@@ -78,7 +69,7 @@ keys! {
 
     /// Health checks: the gateway sends a `GET` to each server, once for all workers. Servers count
     /// as healthy until their checks fail. If no server is healthy, all get requests.
-    #[cfg_attr(test, schemars(extend("x-meant" = [["uri", "path"], ["url", "path"], ["hostname", "host"], ["authority", "host"], ["period", "interval"]])))]
+    #[cfg_attr(test, schemars(extend("x-meant" = HEALTH_MEANT)))]
     struct HealthSpec: "the health check of an upstream" {
         /// The path of the check, with a query if necessary.
         path: CheckPath;
@@ -119,8 +110,8 @@ keys! {
 
     /// One address of an upstream.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["host", URL], ["port", URL], ["backup", NO_BACKUP], ["max_fails", EJECTION]],
-        "x-meant" = [["address", "url"]]
+        "x-instead" = SERVER_INSTEAD,
+        "x-meant" = SERVER_MEANT
     )))]
     struct ServerSpec: "a server" {
         /// `http://HOST:PORT`, `https://HOST:PORT` for TLS, or `unix:/PATH` for a socket. See
@@ -142,8 +133,8 @@ keys! {
     /// files are PEM. flowgate watches them; connections that open after a change use the new
     /// files.
     #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["verify", VERIFY]],
-        "x-meant" = [["sni", "server_name"], ["insecure_skip_verify", "insecure"]]
+        "x-instead" = UPSTREAM_TLS_INSTEAD,
+        "x-meant" = UPSTREAM_TLS_MEANT
     )))]
     struct UpstreamTlsSpec: "the TLS of an upstream" {
         /// Trusted certificates: authorities, or the servers' own certificates. Without it,

@@ -5,7 +5,9 @@ use std::{fmt, path::PathBuf};
 
 /// How a limit is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline, extend(
+    "x-meant" = [["bucket", "token_bucket"], ["token", "token_bucket"], ["leaky", "leaky_bucket"], ["gcra", "leaky_bucket"], ["window", "sliding_window"], ["sliding", "sliding_window"], ["sliding_window_log", "sliding_log"], ["sliding_window_counter", "sliding_counter"], ["fixed", "fixed_window"], ["smooth", "pacing"]]
+)))]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum AlgorithmWord {
     TokenBucket,
@@ -75,7 +77,7 @@ pub(in crate::config) enum OnDuplicate {
 /// How an upstream picks one of its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline, extend(
-    "x-meant" = [["least_conn", "least_request"], ["consistent_hash", "hash"], ["ip_hash", "hash"], ["sticky", "hash"]]
+    "x-meant" = [["least_conn", "least_request"], ["consistent_hash", "hash"], ["ip_hash", "hash"], ["sticky", "hash"], ["leastconn", "least_request"], ["leastConn", "least_request"], ["least-conn", "least_request"], ["least_connections", "least_request"], ["least-connections", "least_request"], ["least_time", "least_request"], ["LEAST_REQUEST", "least_request"], ["p2c", "least_request"], ["random_choose_two", "least_request"], ["rr", "round_robin"], ["wrr", "round_robin"], ["weighted_round_robin", "round_robin"], ["static-rr", "round_robin"], ["roundrobin", "round_robin"], ["first", "round_robin"], ["source", "hash"], ["uri", "hash"], ["uri_hash", "hash"], ["hdr", "hash"], ["header", "hash"], ["cookie", "hash"], ["client_ip_hash", "hash"], ["consistent-hashing", "hash"], ["ring_hash", "hash"], ["RING_HASH", "hash"], ["maglev", "hash"], ["MAGLEV", "hash"], ["hrw", "hash"]]
 )))]
 #[serde(rename_all = "snake_case")]
 pub enum Balance {

@@ -70,6 +70,121 @@ fn a_server_that_is_a_listener_of_the_same_file() {
 }
 
 #[test]
+fn trusted_proxies_that_are_everybody() {
+    let file = |list: &str| {
+        format!(
+            "{FRAME}routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app }}]\ntrusted_proxies: {list}\n"
+        )
+    };
+    let of_listener = |list: &str| {
+        format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:8080, trusted_proxies: {list} }}]\n\
+             upstreams: [{{ name: app, servers: [{{ url: http://a }}] }}]\n\
+             routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app }}]\n"
+        )
+    };
+    for faulty in [
+        "0.0.0.0/0",
+        "[10.0.0.0/8, 0.0.0.0/0]",
+        "['::/0']",
+        "['::ffff:0.0.0.0/96']",
+        "[0.0.0.0/1, 128.0.0.0/1]",
+        "[128.0.0.0/1, 10.0.0.0/8, 0.0.0.0/2, 64.0.0.0/2]",
+        "['::/1', '8000::/1']",
+        "[0.0.0.0/0, '::/0']",
+    ] {
+        check(Lint::TrustsEveryone, &file(faulty), &file("[10.0.0.0/8, '2001:db8::/32']"));
+        check(Lint::TrustsEveryone, &of_listener(faulty), &of_listener("[]"));
+    }
+    check(Lint::TrustsEveryone, &file("0.0.0.0/0"), &file("[0.0.0.0/1, 128.0.0.0/2]"));
+}
+
+#[test]
+fn networks_with_host_bits_in_every_list_of_networks() {
+    let file = |proxies: &str, access: &str, rule: &str| {
+        format!(
+            "{FRAME}routes:\n  - name: r\n    match: {{ path_prefix: / }}\n    upstream: app\n\
+             \x20   access: {access}\n    flow: [{{ name: a, limit: 9/s{rule} }}]\n\
+             trusted_proxies: {proxies}\n"
+        )
+    };
+    let right = file("[10.0.0.0/8]", "{ deny: [192.0.2.1] }", "");
+    for (faulty, sound) in [
+        (file("[10.1.2.3/8]", "{ deny: [192.0.2.1] }", ""), right.clone()),
+        (file("['2001:db8::1/32']", "{ deny: [192.0.2.1] }", ""), right.clone()),
+        (file("[]", "{ deny: [192.0.2.1/24] }", ""), file("[]", "{ deny: 192.0.2.0/24 }", "")),
+        (file("[]", "{ allow: 192.0.2.1/24 }", ""), file("[]", "{ allow: 192.0.2.1/32 }", "")),
+        (
+            file("[]", "{ deny: [192.0.2.1] }", ", except: { client_ip: [10.0.0.1/8] }"),
+            file("[]", "{ deny: [192.0.2.1] }", ", except: { client_ip: [10.0.0.1] }"),
+        ),
+        (
+            file(
+                "[]",
+                "{ deny: [192.0.2.1] }",
+                ", overrides: [{ when: { client_ip: 10.0.0.1/8 }, limit: 5/s }]",
+            ),
+            file(
+                "[]",
+                "{ deny: [192.0.2.1] }",
+                ", overrides: [{ when: { client_ip: 10.0.0.0/8 }, limit: 5/s }]",
+            ),
+        ),
+    ] {
+        check(Lint::NetworkHostBits, &faulty, &sound);
+    }
+    let of_listener = |list: &str| {
+        format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:8080, trusted_proxies: {list} }}]\n\
+             upstreams: [{{ name: app, servers: [{{ url: http://a }}] }}]\n\
+             routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app }}]\n"
+        )
+    };
+    check(Lint::NetworkHostBits, &of_listener("10.1.2.3/8"), &of_listener("10.1.2.3"));
+    let shown = plan(&of_listener("10.1.2.3/8")).remarks_at(Instant::EPOCH).to_string();
+    assert!(shown.contains("`10.1.2.3/8` has host bits"), "{shown}");
+    assert!(shown.contains("write `10.0.0.0/8` for the network, or `10.1.2.3`"), "{shown}");
+}
+
+#[test]
+fn keys_of_paths_and_hosts_that_clients_choose() {
+    let file = |matched: &str, rules: &str| {
+        format!(
+            "{FRAME}routes:\n  - name: r\n    match: {{ {matched} }}\n    upstream: app\n    flow: [{rules}]\n"
+        )
+    };
+    const PATH: &str = "{ name: a, limit: 9/s, key: path }";
+    const HOST: &str = "{ name: a, limit: 9/s, key: host }";
+    for (faulty, sound) in [
+        (file("path_prefix: /", PATH), file("path: /login", PATH)),
+        (file("path_prefix: /api", PATH), file("path: [/a, /b]", PATH)),
+        (file("path: '/users/{id}'", PATH), file("path: /users", PATH)),
+        (file("path_regex: '/a.*'", PATH), file("path: /a, host: a.b", PATH)),
+        (file("host: a.b", PATH), file("host: a.b, path: /a", PATH)),
+        (file("path_prefix: /", HOST), file("host: a.b", HOST)),
+        (file("path: /login", HOST), file("host: [a.b, c.d], path: /login", HOST)),
+        (file("host: '*.a.b'", HOST), file("host: x.a.b", HOST)),
+        (
+            file("path_prefix: /", "{ name: a, limit: 9/s, key: [client_ip, path] }"),
+            file("path_prefix: /", "{ name: a, limit: 9/s, key: [client_ip, method] }"),
+        ),
+        (
+            file("path_prefix: /", PATH),
+            file(
+                "path_prefix: /",
+                "{ name: a, limit: 9/s, key: path }, { name: b, limit: 20/s, key: client_ip }",
+            ),
+        ),
+    ] {
+        check(Lint::ClientChosenTarget, &faulty, &sound);
+    }
+    // A note is no warning: the gateway does not log it.
+    let plan = plan(&file("path_prefix: /", PATH));
+    assert!(plan.warnings_at(Instant::EPOCH).is_empty());
+    assert!(!plan.remarks_at(Instant::EPOCH).has_warnings());
+}
+
+#[test]
 fn a_regular_expression_for_a_part_of_the_path() {
     let text = |regex: &str| {
         let keys = format!("match: {{ path_regex: '{regex}' }}");
@@ -308,10 +423,8 @@ fn keys_that_clients_choose() {
     for sound in [[by_key, total], [by_key, "name: one, concurrency: 5, key: client_ip"]] {
         assert_eq!(found(&plan(&rules(&sound))), Vec::<String>::new(), "{sound:?}");
     }
-    for alone in ["key: host", "key: path", "key: header:x-api-key, dry_run: true"] {
-        let text = rules(&[&format!("name: a, limit: 9/1s, {alone}")]);
-        assert_eq!(found(&plan(&text)), Vec::<String>::new(), "{alone}");
-    }
+    let dry = rules(&["name: a, limit: 9/1s, key: header:x-api-key, dry_run: true"]);
+    assert_eq!(found(&plan(&dry)), Vec::<String>::new());
     let inside = rules(&[by_key]) + "    access: { allow: [10.0.0.0/8] }\n";
     assert_eq!(found(&plan(&inside)), Vec::<String>::new(), "clients are known");
 }

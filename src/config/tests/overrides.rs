@@ -71,7 +71,9 @@ fn overrides_that_cannot_work_are_rejected() {
     let many = many.collect::<Vec<_>>().join(", ");
     messages(
         &with_rules(&format!("      - {{ name: a, limit: 9/1s, overrides: [{many}] }}\n")),
-        &["17 rules are too many | write at most 16 rules a route"],
+        &[
+            "1 rule and 16 overrides are too many | write at most 16 rules and overrides together in a route: each override counts as a rule",
+        ],
     );
 }
 

@@ -188,7 +188,7 @@ fn a_route_has_sixteen_rules_at_most() {
     for n in 0..17 {
         _ = writeln!(rules, "      - {{ name: r{n}, concurrency: {} }}", 100 - n);
     }
-    messages(&with_rules(&rules), &["17 rules are too many | write at most 16 rules a route"]);
+    messages(&with_rules(&rules), &["17 rules are too many | write at most 16 rules in a route"]);
 }
 
 #[test]

@@ -183,6 +183,28 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
     Ok(Endpoint { host: host.to_ascii_lowercase().into(), port, is_tls })
 }
 
+/// The URL of a server, as a file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerUrl {
+    /// The URL, without a slash at its end.
+    pub text: String,
+    /// Its port, or the usual one of its scheme; 0 for a Unix socket.
+    pub port: u16,
+}
+
+/// Reads the URL of a server that a command was given.
+///
+/// # Errors
+/// The reason why it is not one, in a sentence.
+pub fn server_url(text: &str) -> Result<ServerUrl, String> {
+    if text.chars().any(char::is_control) {
+        return Err(format!("{} is not a URL", quoted(text)));
+    }
+    let endpoint = url(text).map_err(|wrong| wrong.message)?;
+    let text = if endpoint.host.starts_with('/') { text } else { text.trim_end_matches('/') };
+    Ok(ServerUrl { text: text.to_owned(), port: endpoint.port })
+}
+
 /// Says what to write in place of a URL with another scheme or without one, if that is known.
 fn scheme_help(text: &str) -> Option<String> {
     if let Some(variable) = text.strip_prefix('$') {

@@ -8,6 +8,9 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header, uri::PathAndQuer
 /// Reads an HTTP method, upper-case.
 pub(in crate::config) fn method(text: &str) -> Result<Method, InvalidValue> {
     const HELP: &str = "write a method, as in `GET` or `POST`";
+    if matches!(text, "*" | "any" | "all" | "ANY" | "ALL") {
+        return not(text, "is not a method", "remove it: without `method`, each of them matches");
+    }
     match Method::from_bytes(text.as_bytes()) {
         Ok(_) if text.bytes().any(|b| b.is_ascii_lowercase()) => {
             let help = format!("write `{}`", text.to_ascii_uppercase());

@@ -10,10 +10,10 @@ mod rate;
 #[cfg(test)]
 mod tests;
 
-pub use address::Resolve;
 pub(in crate::config) use address::{
     Endpoint, address, canonical, dns_server, nat64_prefix, network, resolve, url,
 };
+pub use address::{Resolve, ServerUrl, server_url};
 pub(in crate::config) use http::{
     RetryOn, StatusOrClose, answer_status, authority, check_path, editable, header_name,
     header_value, location, method, redirect_status, reject_status, retry_on, status, statuses,

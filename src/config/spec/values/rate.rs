@@ -37,7 +37,16 @@ const MONTH: &str =
 
 /// Reads how many per how long: `100/1m`, `100/s`, `1/333ns`, `10000/month`.
 pub(in crate::config) fn limit(text: &str) -> Result<Limit, InvalidValue> {
-    const HELP: &str = "write how many per how long, as in `100/1s` or `1000/1m`";
+    read_limit(text).map_err(|wrong| match meant(text).filter(|_| wrong.help == HELP) {
+        Some(meant) => InvalidValue { help: format!("write `{meant}`"), ..wrong },
+        None => wrong,
+    })
+}
+
+/// What a rate looks like.
+const HELP: &str = "write how many per how long, as in `100/1s` or `1000/1m`";
+
+fn read_limit(text: &str) -> Result<Limit, InvalidValue> {
     let Some((count, window)) = text.split_once('/') else {
         return not(text, "is not a rate", HELP);
     };
@@ -73,6 +82,40 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, InvalidValue> {
     };
     let window = window.map_err(|e| InvalidValue { help: HELP.to_owned(), ..e })?;
     Ok(Limit { rate: rate_of(count, window)?, unit })
+}
+
+/// Returns the rate that other gateways write as `text`: `10/1s` for `10r/s`, `10rps` and `10 per
+/// second`.
+fn meant(text: &str) -> Option<String> {
+    let lower = text.trim().to_ascii_lowercase().replace([' ', ',', '_'], "");
+    let digits = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
+    let (number, rest) = lower.split_at(digits);
+    let (thousands, rest) = match rest.strip_prefix('k') {
+        Some(rest) => (1000, rest),
+        None => (1, rest),
+    };
+    let count = number.parse::<u64>().ok()?.checked_mul(thousands).filter(|count| *count > 0)?;
+
+    let words = ["requests", "request", "reqs", "req", "calls", "hits", "queries", "q", "r"];
+    let rest = words.iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
+    let unit = ["/", "per", "every", "p", "@", "in"]
+        .iter()
+        .find_map(|word| rest.strip_prefix(word))
+        .unwrap_or(rest);
+    let length = unit.find(|c: char| !c.is_ascii_digit()).unwrap_or(unit.len());
+    let (length, unit) = unit.split_at(length);
+    let unit = match unit {
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "m" | "min" | "mins" | "minute" | "minutes" => "m",
+        "h" | "hr" | "hour" | "hours" => "h",
+        "d" | "day" | "days" => "d",
+        "ms" => "ms",
+        _ => return None,
+    };
+    let length =
+        if length.is_empty() { 1 } else { length.parse::<u32>().ok().filter(|n| *n > 0)? };
+    let meant = format!("{count}/{length}{unit}");
+    read_limit(&meant).is_ok().then_some(meant)
 }
 
 pub(in crate::config) fn zone(text: &str) -> Result<String, InvalidValue> {

@@ -1,0 +1,61 @@
+//! Words of listeners in other gateways.
+
+use super::file::{BODY_OF_FILE, HOST_OF_ROUTE};
+
+pub(in crate::config::spec) const BESIDE: &str = "write it beside `listeners`, as in `routes: [{ name: api, match: { path_prefix: /api }, upstream: app }]`";
+
+pub(in crate::config::spec) const TLS: &str =
+    "write `tls: { certificates: [{ cert: site.pem, key: site.key }] }`";
+
+pub(in crate::config::spec) const IN_CERTIFICATES: &str =
+    "write it in `certificates`, as in `certificates: [{ cert: site.pem, key: site.key }]`";
+
+/// Keys that `ListenerSpec` does not take, with what to write instead.
+pub(in crate::config::spec) const LISTENER_INSTEAD: &[[&str; 2]] = &[
+    ["http2", "remove it: every listener speaks HTTP/1.1 and HTTP/2"],
+    ["server_name", HOST_OF_ROUTE],
+    ["server_names", HOST_OF_ROUTE],
+    ["host", HOST_OF_ROUTE],
+    ["hosts", HOST_OF_ROUTE],
+    ["domain", HOST_OF_ROUTE],
+    ["domains", HOST_OF_ROUTE],
+    ["location", BESIDE],
+    ["locations", BESIDE],
+    ["routes", BESIDE],
+    ["client_max_body_size", BODY_OF_FILE],
+    ["max_body_size", BODY_OF_FILE],
+    ["ssl", TLS],
+    ["ssl_certificate", TLS],
+    ["certificates", TLS],
+    ["maxconn", "write `limits: { connections: 10000 }` beside `listeners`"],
+    ["max_connections", "write `limits: { connections: 10000 }` beside `listeners`"],
+    ["accept_proxy", "write `proxy_protocol: true`, and `trusted_proxies` with the proxies"],
+];
+
+/// Words for keys of `ListenerSpec`, with the key that is meant.
+pub(in crate::config::spec) const LISTENER_MEANT: &[[&str; 2]] = &[
+    ["port", "listen"],
+    ["address", "listen"],
+    ["bind", "listen"],
+    ["addr", "listen"],
+    ["entry_point", "listen"],
+    ["trusted_ips", "trusted_proxies"],
+    ["set_real_ip_from", "trusted_proxies"],
+    ["forwarded_headers", "trusted_proxies"],
+];
+
+/// Keys that `TlsSpec` does not take, with what to write instead.
+pub(in crate::config::spec) const TLS_INSTEAD: &[[&str; 2]] = &[
+    ["cert", IN_CERTIFICATES],
+    ["key", IN_CERTIFICATES],
+    [
+        "acme",
+        "remove it: flowgate gets no certificates, and reloads those that another program writes",
+    ],
+    ["client_ca", "remove it: only the TLS of `admin` asks for client certificates"],
+    ["min_version", "remove it: listeners take TLS 1.2 and 1.3"],
+];
+
+/// Words for keys of `AdminSpec`, with the key that is meant.
+pub(in crate::config::spec) const ADMIN_MEANT: &[[&str; 2]] =
+    &[["port", "listen"], ["address", "listen"]];

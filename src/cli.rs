@@ -119,6 +119,23 @@ Exit codes: those of `run`; 2 also if the upstream cannot listen.")]
         #[arg(long, value_name = "ADDRESS")]
         upstream: Option<SocketAddr>,
     },
+    /// Write a first `gateway.yaml` for your service into the current folder.
+    ///
+    /// The file leads every request to the service at URL and limits each client. `init` never
+    /// replaces a file. It prints the commands to run next.
+    #[command(arg(no_file()))]
+    #[command(after_help = "\
+Examples:
+  flowgate init http://127.0.0.1:3000
+  flowgate init unix:/run/app.sock
+
+Exit codes: 0 written; 1 there is a `gateway.yaml` already; 2 called wrongly, or the file cannot be
+written.")]
+    Init {
+        /// The address of the service, as in `http://127.0.0.1:3000`.
+        #[arg(value_name = "URL")]
+        url: Option<String>,
+    },
     /// Run recorded traffic through the rules, on a virtual clock.
     ///
     /// The gateway's own code decides. `replay` does not use the upstreams, certificates and
@@ -435,6 +452,8 @@ const SUGGEST_FOR: &str = "The configuration whose routes get limits. With `--li
 const EXAMPLES: &str = "\
 Examples:
   flowgate demo                     try it, with a small upstream
+  flowgate init http://127.0.0.1:3000
+                                    write a first gateway.yaml for your service
   flowgate check gateway.yaml       find mistakes, and see what each rule promises
   flowgate gateway.yaml             run the gateway
   flowgate diff gateway.yaml new.yaml
@@ -464,7 +483,8 @@ impl Command {
             | Self::Keys { .. }
             | Self::Reset { .. }
             | Self::Grant { .. } => true,
-            Self::Import { .. }
+            Self::Init { .. }
+            | Self::Import { .. }
             | Self::Diff { .. }
             | Self::Schema
             | Self::Reference

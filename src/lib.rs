@@ -38,6 +38,7 @@ pub mod health;
 mod hex;
 pub mod http1;
 pub mod import;
+pub mod init;
 pub mod key_names;
 pub mod keys_command;
 mod lines;

@@ -5,11 +5,12 @@ use flowgate::{
     admin_client::ClientError,
     check,
     cli::{self, Cli, Command, Format, Log, Named, manual},
-    clock, config, demo, explain_command, gateway, import, keys_command,
+    clock, config, demo, explain_command, gateway, import, init, keys_command,
     meter::Counters,
     preview_command, replay, scenario, shutdown, suggest, top,
 };
 use std::{
+    env,
     io::{self, IsTerminal, Write},
     net::SocketAddr,
     path::Path,
@@ -51,6 +52,8 @@ enum CliError {
     Upstream { address: SocketAddr, source: io::Error },
     #[error("cannot write the demo's configuration into the folder {}", demo::FOLDER)]
     Copy(#[source] io::Error),
+    #[error("cannot find out the current folder")]
+    Folder(#[source] io::Error),
     #[error("cannot start the log")]
     Log(#[source] io::Error),
     #[error("cannot write to the standard output")]
@@ -124,6 +127,16 @@ impl From<top::TopError> for Failure {
         match error {
             top::TopError::Client(error) => error.into(),
             top::TopError::Io(_) => Self::Error(Box::new(error)),
+        }
+    }
+}
+
+impl From<init::InitError> for Failure {
+    fn from(error: init::InitError) -> Self {
+        use init::InitError as Error;
+        match error {
+            Error::Exists => Self::Problems(error.to_string()),
+            Error::Url(_) | Error::Write(..) | Error::Print(_) => Self::Error(Box::new(error)),
         }
     }
 }
@@ -233,6 +246,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo { named, log, upstream, upstream_only } => {
             demo(named, log, upstream, upstream_only)
         }
+        Command::Init { url } => init(url.as_deref()),
         Command::Replay { file, options } => replay(&options, &file.path()),
         Command::Suggest { file, options } => suggest(&options, &file),
         Command::Import { options } => import(&options),
@@ -316,6 +330,25 @@ fn demo(
         }
     };
     Ok(gateway::run(&path, None, &log, counters, print_instructions)?)
+}
+
+fn init(url: Option<&str>) -> Result<(), Failure> {
+    let folder = env::current_dir().map_err(CliError::Folder)?;
+    match init::run(url, &folder, &program(), &mut io::stdout().lock()) {
+        Err(init::InitError::Url(wrong)) => cli::wrong(ErrorKind::InvalidValue, &wrong),
+        Err(init::InitError::Print(error)) if is_closed(&error) => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+/// Returns what starts this program in any terminal: its name if the shell has found it by that, and
+/// its path otherwise.
+fn program() -> String {
+    let name = env::args_os().next().unwrap_or_default();
+    let is_found_by_name = !name.is_empty() && Path::new(&name).components().count() == 1;
+    let path = || env::current_exe().ok().map(|path| path.display().to_string());
+    let path = if is_found_by_name { None } else { path() };
+    path.unwrap_or_else(|| "flowgate".to_owned())
 }
 
 fn start_upstream(address: SocketAddr) -> Result<demo::Upstream, CliError> {

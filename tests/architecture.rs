@@ -125,6 +125,7 @@ const LAYERS: &[Layer] = &[
     io("top", &["terminal_text", "admin", "admin_client", "cli", "clock"]),
     io("explain_command", &["terminal_text", "admin_client", "cli", "explain", "rejections"]),
     io("keys_command", &["route", "terminal_text", "admin_client", "cli"]),
+    io("init", &["config"]),
     io("check", &["config", "certs", "clock", "access_log", "cli"]),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
     io("gateway", EVERY_LAYER),

@@ -70,6 +70,63 @@ error: cannot open the access log `logs/access.json`: No such file or directory 
 }
 
 #[test]
+fn init_writes_a_first_file_once_and_says_what_to_do_next() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let without = flowgate(dir.path(), &["init"]);
+    assert_eq!(without.status.code(), Some(2), "{without:?}");
+    let said = String::from_utf8_lossy(&without.stderr);
+    assert!(said.contains("`flowgate init http://127.0.0.1:3000`"), "{said}");
+    let wrong = flowgate(dir.path(), &["init", "localhost:3000"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(said.contains("write `flowgate init http://localhost:3000`"), "{said}");
+    assert_eq!(fs::read_dir(dir.path()).expect("there").count(), 0);
+
+    let done = flowgate(dir.path(), &["init", "http://127.0.0.1:3000"]);
+    assert!(done.status.success(), "{done:?}");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let program = env!("CARGO_BIN_EXE_flowgate");
+    let folder = dir.path().canonicalize().expect("there").display().to_string();
+    for line in [format!("  {program} check"), format!("  cd {folder}\n"), "  curl -i http".into()]
+    {
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    let text = fs::read_to_string(dir.path().join("gateway.yaml")).expect("written");
+    let checked = flowgate(dir.path(), &["check", "--deny-warnings"]);
+    assert!(checked.status.success() && checked.stderr.is_empty(), "{checked:?}");
+
+    let again = flowgate(dir.path(), &["init", "http://127.0.0.1:4000"]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"), "{again:?}");
+    assert_eq!(fs::read_to_string(dir.path().join("gateway.yaml")).expect("there"), text);
+}
+
+#[test]
+fn every_command_says_that_a_file_is_of_another_gateway() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), "");
+    fs::write(dir.path().join("nginx.conf"), "server {\n  listen 80;\n}\n").expect("written");
+    fs::write(dir.path().join("log"), "{\"t\":1}\n").expect("written");
+    for arguments in [
+        ["check", "nginx.conf"].as_slice(),
+        &["run", "nginx.conf"],
+        &["nginx.conf"],
+        &["-t", "-c", "nginx.conf"],
+        &["replay", "-c", "nginx.conf", "log"],
+        &["replay", "--against", "nginx.conf", "log"],
+        &["diff", "gateway.yaml", "nginx.conf"],
+        &["suggest", "-c", "nginx.conf", "log"],
+    ] {
+        let output = flowgate(dir.path(), arguments);
+        assert!(!output.status.success(), "{arguments:?}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("this is a configuration of nginx"), "{arguments:?}: {said}");
+        let command = "`flowgate import nginx.conf --output gateway.yaml`";
+        assert!(said.contains(command), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn check_writes_no_certificate() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     write(dir.path(), ", tls: { certificates: [{ cert: localhost.pem, key: localhost.key }] }");

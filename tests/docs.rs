@@ -10,12 +10,13 @@
 //! | ```` ```sh ```` | Runs all of it as one script, which must succeed. Its output is not compared. |
 //! | ```` ```console background ```` | Starts the command, which runs until the page ends, and waits until the lines shown have appeared. Show a line that says it is ready. |
 //! | ```` ```text log ```` | Waits until the lines shown have appeared in the output of the latest background command. Show the reload's line after each edit of a file: what follows then meets the new rules. |
+//! | ```` ```text ctrl-c ```` | Ends the latest background command as Ctrl-C does. |
 //! | ```` ```sh no-run: REASON ```` | Nothing, for what installs, downloads or builds. Such blocks are counted. |
 //!
 //! A line `…` stands for any lines, or none; `…` within a line for any text, or none. Times as RFC
 //! 3339 and HTTP write them match any other. After `numbers-vary` in the fence any number matches
 //! any other. Ports are others than shown, so that nobody else has them: write `127.0.0.1:8080`,
-//! `localhost:8443`, `:9901` and `:9000` as they are.
+//! `localhost:8443`, `:9901` and `:9000` as they are. The clone is `~/flowgate`.
 //!
 //! When README.md has been followed, no file of the checkout may have changed, and none been added
 //! but what .gitignore lists.
@@ -113,11 +114,20 @@ fn few_blocks_are_not_run() {
 }
 
 /// README.md shows a file and a response before it says how to start anything: here the gateway runs
-/// by that file, and a sixth login must get that response.
+/// by that file, and a sixth login must get that response. The commands for a first gateway work with
+/// this file, too.
 #[test]
 fn the_first_file_of_the_readme_gives_the_response_below_it() {
     let text = fs::read_to_string(root().join("README.md")).expect("it is text");
     let (_, yaml) = page::yaml(&text).swap_remove(0);
+    for needed in ["path_prefix: / }", "\nadmin:", "\nend: true"] {
+        assert!(format!("\n{yaml}").contains(needed), "{needed} in {yaml}");
+    }
+    let (_, first) = text.split_once("## A first gateway\n").expect("a section");
+    let (first, _) = first.split_once("\n## ").expect("it ends");
+    let mut of_section: Vec<Block> = page::blocks(first).expect("each says how it is run");
+    // What writes another file.
+    of_section.remove(0);
     let (_, rest) = text.split_once("```text\n").expect("a response is shown");
     let (response, _) = rest.split_once("```").expect("it ends");
     let page = format!(
@@ -131,6 +141,15 @@ fn the_first_file_of_the_readme_gives_the_response_below_it() {
     for block in page::blocks(&page).expect("each says how it is run") {
         assert_eq!(shell.follow(&block), Ok(()), "{page}");
     }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut shell = Shell::new(folder.path(), folder.path(), Ports::free());
+    let file = format!(
+        "```sh\nmkdir ~/gateway\ncd ~/gateway\ncat > gateway.yaml <<'END'\n{yaml}\nEND\n```\n"
+    );
+    let file = page::blocks(&file).expect("it says how it is run");
+    for block in file.iter().chain(&of_section) {
+        assert_eq!(shell.follow(block), Ok(()), "{first}");
+    }
 }
 
 /// Follows a page, and says where something else happens.
@@ -140,7 +159,7 @@ fn follow(page: &str) -> Result<(), String> {
         return Ok(());
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let checkout = folder.path().join("flowgate");
+    let checkout = folder.path().join("home/flowgate");
     copy(root(), &checkout, &LEFT_OUT);
     let ports = Ports::free();
     ports.prepare(&checkout);

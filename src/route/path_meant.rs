@@ -59,8 +59,8 @@ fn stars(text: &str) -> Option<String> {
         return Some(format!("path: '{}'", numbered(&whole)));
     }
     let pattern = whole.replace('.', "[.]").replace("**", "*").replace('*', ".*");
-    let pattern = pattern.strip_prefix("/.*").map_or(pattern.clone(), |rest| format!(".*{rest}"));
-    Some(format!("path_regex: '{pattern}'"))
+    let begin = if pattern.starts_with("/.*") { &pattern[1..] } else { &pattern };
+    Some(format!("path_regex: '{begin}'"))
 }
 
 /// Returns a template with a parameter for each segment that is a star.

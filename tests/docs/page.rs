@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Background(Command),
     /// What appears in the output of the latest background command.
     Log(Vec<String>),
+    /// Ctrl-C in the terminal of the latest background command.
+    Interrupt,
     NotRun,
 }
 
@@ -69,6 +71,9 @@ fn block(line: usize, info: &str, inner: &[&str]) -> Result<Option<Block>, Strin
     let (language, options) = info.split_once(' ').unwrap_or((info, ""));
     let is_console = language == "console";
     if !is_console && !SHELLS.contains(&language) {
+        if language == "text" && options == "ctrl-c" {
+            return Ok(Some(Block { line, kind: Kind::Interrupt, numbers_vary: false }));
+        }
         let is_log = language == "text" && options == "log";
         if !is_log && inner.first().is_some_and(|line| line.starts_with("$ ")) {
             return Err("a block with commands is ```console, so that a test runs it".to_owned());

@@ -55,7 +55,7 @@ impl Shell {
     pub(crate) fn new(folder: &Path, files: &Path, ports: Ports) -> Self {
         let bin = files.join("bin");
         fs::create_dir(&bin).expect("made");
-        fs::create_dir(files.join("home")).expect("made");
+        fs::create_dir_all(files.join("home")).expect("made");
         symlink(env!("CARGO_BIN_EXE_flowgate"), bin.join("flowgate")).expect("linked");
         let folder = folder.to_owned();
         Self { files: files.to_owned(), folder, ports, background: Vec::new(), commands: 0 }
@@ -82,6 +82,7 @@ impl Shell {
                 self.wait_for(*line, &command.shown, *numbers_vary)
             }
             Kind::Log(shown) => self.wait_for(*line, shown, *numbers_vary),
+            Kind::Interrupt => self.interrupt(*line),
         }
     }
 
@@ -119,8 +120,27 @@ impl Shell {
         if let Ok(now) = fs::read_to_string(&folder) {
             self.folder = now.trim_end().into();
         }
+        // A configuration that a command wrote has the ports that pages show.
+        let written = self.folder.join("gateway.yaml");
+        if let Ok(text) = fs::read_to_string(&written) {
+            let real = self.ports.real(&text);
+            if real != text {
+                fs::write(&written, real).expect("written");
+            }
+        }
         let printed = fs::read(&path).unwrap_or_default();
         (status, self.lines(&String::from_utf8_lossy(&printed)))
+    }
+
+    /// Ends the latest background command as Ctrl-C does.
+    fn interrupt(&mut self, line: usize) -> Result<(), String> {
+        let mut latest = self.background.pop().ok_or_else(|| format!("{line}: nothing runs"))?;
+        latest.process.signal("-INT");
+        if latest.process.ended(LONGEST).is_some() {
+            return Ok(());
+        }
+        latest.process.end();
+        Err(format!("{line}: Ctrl-C does not end it"))
     }
 
     fn start(&mut self, command: &Command) {
@@ -204,16 +224,21 @@ impl Process {
         self.status
     }
 
+    /// Sends a signal to its group.
+    fn signal(&self, signal: &str) {
+        let group = format!("-{}", self.group);
+        // A group that is empty already is no failure.
+        let _gone = process::Command::new("kill")
+            .args([signal, "--", &group])
+            .stderr(Stdio::null())
+            .status();
+    }
+
     /// Ends its group.
     fn end(&mut self) {
         const PATIENCE: Duration = Duration::from_secs(10);
         for (signal, patience) in [("-TERM", PATIENCE), ("-KILL", LONGEST)] {
-            let group = format!("-{}", self.group);
-            // A group that is empty already is no failure.
-            let _gone = process::Command::new("kill")
-                .args([signal, "--", &group])
-                .stderr(Stdio::null())
-                .status();
+            self.signal(signal);
             if self.ended(patience).is_some() {
                 return;
             }

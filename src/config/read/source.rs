@@ -28,7 +28,8 @@ const HELP: &[(io::ErrorKind, &str)] = &[
 
 /// The file of a command that names none, and what to do if it is not there yet.
 const USUAL: &str = "gateway.yaml";
-const FIRST: &str = "name another file, or create it: `flowgate demo` writes an example";
+const FIRST: &str = "name another file, or create it: `flowgate init URL` writes one for the service at URL, \
+                     and `flowgate demo` an example";
 
 /// The certificates and keys that a file names, as they were read: bytes, or why not.
 pub(in crate::config) type Files = HashMap<PathBuf, io::Result<Vec<u8>>>;

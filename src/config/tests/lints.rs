@@ -148,13 +148,13 @@ fn networks_with_host_bits_in_every_list_of_networks() {
 
 #[test]
 fn keys_of_paths_and_hosts_that_clients_choose() {
+    const PATH: &str = "{ name: a, limit: 9/s, key: path }";
+    const HOST: &str = "{ name: a, limit: 9/s, key: host }";
     let file = |matched: &str, rules: &str| {
         format!(
             "{FRAME}routes:\n  - name: r\n    match: {{ {matched} }}\n    upstream: app\n    flow: [{rules}]\n"
         )
     };
-    const PATH: &str = "{ name: a, limit: 9/s, key: path }";
-    const HOST: &str = "{ name: a, limit: 9/s, key: host }";
     for (faulty, sound) in [
         (file("path_prefix: /", PATH), file("path: /login", PATH)),
         (file("path_prefix: /api", PATH), file("path: [/a, /b]", PATH)),

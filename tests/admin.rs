@@ -309,6 +309,7 @@ impl Served {
             counters: Arc::default(),
             readiness: Arc::clone(&readiness),
             reload,
+            started: clock.now(),
             clock,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -49,6 +49,8 @@ pub struct State {
     pub seed: Seed,
     /// The clock of the process.
     pub clock: Clock,
+    /// When the process started.
+    pub started: Instant,
     /// The names of keys, if they may be shown.
     pub key_names: Arc<KeyNames>,
 }
@@ -63,25 +65,23 @@ pub(super) struct Admin {
     pub surveys: Surveys,
     /// Where the listener is, with its actual port.
     pub address: SocketAddr,
-    /// When the process started.
-    pub started: Instant,
     /// Room for large pages.
     pub pages: Arc<Semaphore>,
     /// Room for streams of events.
     pub streams: Arc<Semaphore>,
-    /// The file's `admin` at the start, which holds when an edit removes the key.
+    /// The file's `admin` when the listener was opened, which holds for open connections when an edit
+    /// removes the key.
     at_start: Option<config::Admin>,
 }
 
 impl Admin {
     pub(super) fn new(state: State, address: SocketAddr) -> Self {
-        let started = state.clock.now();
         let at_start = state.live.load().settings.admin.clone();
         let pages = Arc::new(Semaphore::new(PAGES));
         let streams = Arc::new(Semaphore::new(STREAMS));
         let sampler = Arc::default();
         let surveys = Surveys::default();
-        Self { state, sampler, surveys, address, started, pages, streams, at_start }
+        Self { state, sampler, surveys, address, pages, streams, at_start }
     }
 
     /// Returns the listener's settings in force.

@@ -6,10 +6,11 @@ use super::{
     events::{Received, ServerSentEvents},
     options::AdminOptions,
     pieces::Pieces,
+    search::{self, Found, INSTALLED},
     tls::{self, ClientCertificate},
 };
 use crate::{
-    config::{self, AdminAddress, Secret},
+    config::{AdminAddress, Secret},
     terminal_text::terminal_lines,
 };
 use bytes::Bytes;
@@ -19,7 +20,12 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde::{Serialize, de::DeserializeOwned};
-use std::{env, fs, io, path::Path, sync::Arc};
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -54,18 +60,20 @@ pub struct AdminClient {
 impl AdminClient {
     /// Returns a client of the listener that the options name, or of the one of the configuration,
     /// with its token. Another listener gets no token of the configuration: it may belong to
-    /// another gateway.
+    /// another gateway. If the configuration names no listener because it is missing or has errors,
+    /// the client is that of [`INSTALLED`] or of the default address, which is written to the
+    /// standard error.
     ///
     /// # Errors
-    /// The configuration has no admin listener or cannot be read, or a named file cannot be used.
+    /// A valid configuration has no admin listener, the one that the command names is missing, or a
+    /// named file cannot be used.
     pub fn find(config: &Path, options: &AdminOptions) -> Result<Self, ClientError> {
         let given = given_token(options)?;
         if let Some(endpoint) = &options.admin {
             return Self::new(endpoint.clone(), given, options.ca.as_deref(), options);
         }
-        let admin = config::read_admin(config).map_err(ClientError::Config)?;
-        let admin = admin.ok_or_else(|| ClientError::NoListener(config.into()))?;
-        let AdminAddress { listen, token, token_problem, token_file, certificate } = admin;
+        let Found { address, tried } = search::search(config, Path::new(INSTALLED))?;
+        let AdminAddress { listen, token, token_problem, token_file, certificate } = address;
         let token = match (given, token_file) {
             (Some(given), _) => Some(given),
             (None, Some(file)) => Some(read_token(&file)?),
@@ -74,6 +82,10 @@ impl AdminClient {
         let endpoint = AdminEndpoint::of_listener(listen, certificate.is_some());
         let ca = options.ca.as_deref().or(certificate.as_deref());
         let client = Self::new(endpoint, token, ca, options)?;
+        if !tried.is_empty() {
+            // Nobody may read the standard error.
+            _ = writeln!(io::stderr(), "{tried}");
+        }
         Ok(Self { token_problem, ..client })
     }
 

@@ -19,13 +19,13 @@ pub enum ClientError {
         /// The body of the answer.
         text: String,
     },
-    /// The configuration that should name the listener has errors.
+    /// The configuration that should name the listener is not there.
     #[error("{0}\nor name the admin listener with --admin ADDRESS")]
     Config(config::Diagnostics),
     /// The configuration has no admin listener.
     #[error(
-        "{} has no admin listener: write `admin: {{ listen: 127.0.0.1:9901 }}` and restart the \
-         gateway, or name another gateway's with --admin ADDRESS", .0.display()
+        "{} has no admin listener: write `admin: {{ listen: 127.0.0.1:9901 }}`, which a running \
+         gateway opens at once, or name another gateway's with --admin ADDRESS", .0.display()
     )]
     NoListener(PathBuf),
     /// A file with a token or a certificate cannot be used.
@@ -42,7 +42,7 @@ pub enum ClientError {
     /// Nothing listens there, or the network does not lead there.
     #[error(
         "cannot connect to the admin listener at {endpoint}: {cause}; is the gateway running, and \
-         has its file `admin` with this address?"
+         has its file `admin` with this address? Name another address with --admin ADDRESS"
     )]
     Unreachable {
         /// Where it should be.

@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod options;
 mod pieces;
+mod search;
 mod tls;
 
 pub use client::AdminClient;

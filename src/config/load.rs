@@ -2,11 +2,11 @@
 
 use super::{
     compile,
-    decode::{self, Decoded, Key},
+    decode::{self, Decoded},
     diagnostics::{Diagnostics, Problem, Problems, Source},
-    plan::{AdminAddress, Plan},
+    plan::Plan,
     read::{Content, Node, comments, foreign, include, open_quote, source, yaml::Tree},
-    spec::{FileSpec, leaf::FileName},
+    spec::FileSpec,
     vocabulary::{self, Document, Vocabulary},
 };
 use std::{num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
@@ -78,36 +78,6 @@ pub fn read_rules(path: &Path) -> Result<Plan, Diagnostics> {
     Text(include::gather(source::read(path)?)).rules()
 }
 
-/// Reads how the admin listener of the file at `path` is reached. No other file is read, and
-/// problems elsewhere in the file do not matter.
-///
-/// # Errors
-/// The file cannot be read, or what it says of the admin listener cannot.
-pub fn read_admin(path: &Path) -> Result<Option<AdminAddress>, Diagnostics> {
-    let (source, spec, problems) = spec(&include::gather(source::read(path)?))?;
-    let Some(spec) = spec else { return Err(Diagnostics::new(&source, problems)) };
-    let Some(admin) = spec.admin.value() else {
-        // A faulty one is not a missing one.
-        let is_faulty = spec.admin.is_written();
-        return if is_faulty { Err(Diagnostics::new(&source, problems)) } else { Ok(None) };
-    };
-    let path = |file: &Key<FileName>| file.path().map(|at| at.value);
-    // The first problem behind the key is that of its value.
-    let unread = admin.token.span.filter(|_| admin.token.at.is_none());
-    let token_problem = unread.and_then(|key| problems.first_from(key));
-    let token_problem = token_problem.map(|problem| problem.message.clone());
-    match admin.listen.address() {
-        Some(at) => Ok(Some(AdminAddress {
-            listen: at.value,
-            token: admin.token.value().map(|token| token.0.clone()),
-            token_problem,
-            token_file: path(&admin.token_file),
-            certificate: admin.tls.value().and_then(|tls| path(&tls.cert)),
-        })),
-        None => Err(Diagnostics::new(&source, problems)),
-    }
-}
-
 /// Returns the reference of all keys, as Markdown: `docs/configuration.md`.
 pub fn reference() -> String {
     vocabulary::reference(&Vocabulary::of::<FileSpec>())
@@ -148,7 +118,7 @@ pub(super) fn plan(
 
 /// Reads a text as far as it can be read, with the problems found and its substitutions. The
 /// configuration of another gateway has one problem: what it is.
-fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnostics> {
+pub(super) fn spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Diagnostics> {
     let read = own_spec(source);
     let is_right = read.as_ref().is_ok_and(|(_, spec, found)| spec.is_some() && found.is_empty());
     let foreign = if is_right { None } else { foreign::recognize(source) };

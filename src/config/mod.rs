@@ -25,6 +25,7 @@
 //! Everything up to the plan is a function of the files alone and reports all problems at once.
 //! There are no sockets, clocks and tasks here. A snapshot is never changed.
 
+mod admin_address;
 mod compile;
 mod decode;
 mod diagnostics;
@@ -39,10 +40,11 @@ mod spec;
 mod vocabulary;
 mod watched;
 
+pub use admin_address::read_admin;
 pub use compile::overlap;
 pub use diagnostics::{Diagnostic, Diagnostics, Lint, Problem, Severity, line_of_secret};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
-pub use load::{Text, read, read_admin, read_rules, reference, schema};
+pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
     Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
     Certificates, ClientTimeouts, Collector, Cost, Except, HeaderEdits, HeaderText, Jwt, Limit,
@@ -51,7 +53,7 @@ pub use plan::{
     Settings, StoreKind, StoreSettings, Syntax, Template, Text as TemplateText, Tracing,
     UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
-pub use read::source::{STDIN, content_hash, fingerprint, read_bytes};
+pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{
     ChangeKind, ConfigChanges, Difference, Named, RouteChange, RoutePromises, RuleChange,
     RulePromise, describe, diff, most_bytes, promises,

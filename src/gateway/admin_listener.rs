@@ -13,6 +13,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub(super) struct AdminListener {
     /// As in the configuration.
     configured: Option<SocketAddr>,
+    /// With the actual port.
+    address: Option<SocketAddr>,
     /// Copies, which can be handed over to another process.
     sockets: Vec<TcpListener>,
     /// Clients' requests to reload.
@@ -31,6 +33,7 @@ impl Default for AdminListener {
         let (reload, requests) = mpsc::channel(1);
         Self {
             configured: None,
+            address: None,
             sockets: Vec::new(),
             requests,
             reload,
@@ -42,17 +45,47 @@ impl Default for AdminListener {
 }
 
 impl AdminListener {
-    /// Serves the pages on the sockets that were opened. `state` makes their state, from the sender
-    /// of [`Self::requests`].
+    /// Serves the pages on the sockets that were opened, and on no others. `state` makes their state,
+    /// from the sender of [`Self::requests`].
     pub(super) fn open(
         &mut self,
         opened: OpenedAdmin,
         state: impl Fn(mpsc::Sender<()>) -> admin::State,
     ) -> io::Result<()> {
         tracing::info!(listener = %"admin", address = %opened.address, "listening");
+        self.leave();
         self.configured = Some(opened.configured);
+        self.address = Some(opened.address);
         self.sockets = opened.sockets;
         self.accept(state)
+    }
+
+    /// Returns whether the listener is at an address that the configuration has or had.
+    pub(super) fn is_at(&self, configured: Option<SocketAddr>) -> bool {
+        self.configured == configured
+    }
+
+    /// Returns its address, with the actual port.
+    pub(super) const fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Closes the listener because the configuration has none.
+    pub(super) fn remove(&mut self) {
+        if self.configured.is_some() {
+            tracing::info!(listener = %"admin", "closing");
+            self.leave();
+        }
+    }
+
+    /// Accepts no more connections at its address. Open ones end with their next response, and
+    /// streams after a few seconds.
+    fn leave(&mut self) {
+        self.handing_over.cancel();
+        self.handing_over = CancellationToken::new();
+        self.configured = None;
+        self.address = None;
+        self.sockets.clear();
     }
 
     /// Accepts again, if it was handed over.

@@ -51,6 +51,16 @@ pub(super) struct OpenedAdmin {
     pub(super) sockets: Vec<TcpListener>,
 }
 
+impl OpenedAdmin {
+    /// Opens the admin listener of `plan`. With `shared` this process listens there already.
+    fn open(plan: &Plan, configured: SocketAddr, shared: bool) -> Result<Self, StartError> {
+        let opened = bind(configured, 1, shared);
+        let (address, sockets) =
+            opened.map_err(|error| StartError::Open(plan.cannot_administer(configured, &error)))?;
+        Ok(Self { configured, address, sockets })
+    }
+}
+
 /// Opens the listeners of `plan` with `count` sockets each, and its admin listener. Takes
 /// `inherited` sockets instead where there are any.
 ///
@@ -74,13 +84,12 @@ pub(super) fn open(
                 .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?
         });
     }
-    let open_admin = |configured| -> Result<OpenedAdmin, StartError> {
-        let taken = inherited.take(None, configured);
+    let open_admin = |configured| {
+        if let Some((address, sockets)) = inherited.take(None, configured) {
+            return Ok(OpenedAdmin { configured, address, sockets });
+        }
         let shared = inherited.any(|other| overlap(other, configured));
-        let opened = taken.map_or_else(|| bind(configured, 1, shared), Ok);
-        let (address, sockets) =
-            opened.map_err(|error| StartError::Open(plan.cannot_administer(configured, &error)))?;
-        Ok(OpenedAdmin { configured, address, sockets })
+        OpenedAdmin::open(plan, configured, shared)
     };
     let admin = plan.settings.admin.as_ref().map(|admin| admin.listen).map(open_admin);
     Ok(Sockets { listeners: opened, admin: admin.transpose()?, ..Sockets::default() })
@@ -112,6 +121,11 @@ struct Running {
 impl Running {
     fn is(&self, listener: &Listener) -> bool {
         self.configured == listener.address && self.tls == listener.tls.is_some()
+    }
+
+    /// Returns whether `plan` has it as it runs.
+    fn stays(&self, name: &str, plan: &Plan) -> bool {
+        plan.listeners.iter().any(|new| &*new.name == name && self.is(new))
     }
 }
 
@@ -205,16 +219,18 @@ impl Listeners {
 
     /// Opens the listeners of `plan` that do not run as configured. At the address of one that is
     /// removed, the new one takes over its sockets, so that no connection is reset; where addresses
-    /// overlap otherwise, it listens beside it.
+    /// overlap otherwise, it listens beside it. The admin listener leaves the address `left`.
     ///
     /// # Errors
     /// One cannot be opened; then none is.
-    pub(super) fn open_new(&self, plan: &Plan, workers: usize) -> Result<Vec<Opened>, StartError> {
-        let stays = |name: &str, running: &Running| {
-            plan.listeners.iter().any(|new| &*new.name == name && running.is(new))
-        };
+    pub(super) fn open_new(
+        &self,
+        plan: &Plan,
+        workers: usize,
+        left: Option<SocketAddr>,
+    ) -> Result<Vec<Opened>, StartError> {
         let (stay, go): (Vec<_>, Vec<_>) =
-            self.0.iter().partition(|(name, running)| stays(name, running));
+            self.0.iter().partition(|(name, running)| running.stays(name, plan));
         let mut opened: Vec<Opened> = Vec::new();
         for listener in &plan.listeners {
             let known = self.0.get(&listener.name);
@@ -227,7 +243,8 @@ impl Listeners {
             let held = |running: &[(&Arc<str>, &Running)]| {
                 running.iter().any(|(_, running)| overlap(running.address, address))
             };
-            let ours = held(&go)
+            let is_left = left.is_some_and(|left| overlap(left, address));
+            let ours = (held(&go) || is_left)
                 && !held(&stay)
                 && !opened.iter().any(|other| overlap(other.address, address));
             let before = go.iter().find(|(_, running)| ours && running.address == address);
@@ -247,6 +264,23 @@ impl Listeners {
             });
         }
         Ok(opened)
+    }
+
+    /// Opens the admin listener of `plan` at an address where it is not yet. It listens beside the
+    /// one that is at `left`, and beside a listener that leaves its address.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn open_admin(
+        &self,
+        plan: &Plan,
+        configured: SocketAddr,
+        left: Option<SocketAddr>,
+    ) -> Result<OpenedAdmin, StartError> {
+        let gone = self.0.iter().filter(|(name, running)| !running.stays(name, plan));
+        let mut left = gone.map(|(_, running)| running.address).chain(left);
+        let shared = left.any(|other| overlap(other, configured));
+        OpenedAdmin::open(plan, configured, shared)
     }
 
     /// Closes the listeners that `snapshot` does not have, except sockets that were taken over.

@@ -34,6 +34,7 @@ use crate::{
     clock::{Clock, WallWatch, monotonic},
     cluster::Store,
     config::{self, Live, Plan, Retired, Watched, watch},
+    flow::Instant,
     key_names::KeyNames,
     meter::Counters,
     proxy::{Connector, Descriptors, HealthWatch, NameWatch, Resolver},
@@ -157,6 +158,8 @@ enum End {
 struct Gateway {
     path: PathBuf,
     clock: Clock,
+    /// When the process started.
+    started: Instant,
     live: Arc<Live>,
     descriptors: Descriptors,
     retired: Retired,
@@ -253,9 +256,11 @@ impl Gateway {
             spans,
         };
         let (workers, rejections) = start_workers(shared, &access_log, store.as_ref())?;
+        let started = clock.now();
         let gateway = Self {
             path,
             clock,
+            started,
             live,
             descriptors,
             retired: Retired::default(),
@@ -352,6 +357,7 @@ impl Gateway {
         let rejections = Arc::clone(&self.rejections);
         let watching = self.access_log.watching();
         let seed = self.seed;
+        let started = self.started;
         let key_names = Arc::clone(&self.key_names);
         move |reload| admin::State {
             live: Arc::clone(&live),
@@ -359,6 +365,7 @@ impl Gateway {
             readiness: Arc::clone(&readiness),
             store: store.clone(),
             clock: clock.clone(),
+            started,
             reload,
             previews: Arc::clone(&previews),
             preview: preview.clone(),

@@ -7,8 +7,9 @@ use super::{
     Gateway,
     adoption::Adoption,
     catch_up::catch_up,
-    error::chain,
+    error::{StartError, chain},
     files::FileStates,
+    listeners::OpenedAdmin,
     prepare::{open_log, warn, warn_of_descriptors},
     preview,
     reading::{Cause, Contents, FileCheck, Reading, RejectedEdit, read},
@@ -161,8 +162,12 @@ impl Gateway {
         plan: Plan,
         adoption: Option<&Adoption>,
     ) -> Result<String, RejectedEdit> {
-        let opened =
-            self.listeners.open_new(&plan, self.workers.len()).map_err(RejectedEdit::outside)?;
+        let moved_admin = self.open_moved_admin(&plan).map_err(RejectedEdit::outside)?;
+        let left = self.admin.address().filter(|_| !self.admin_stays(&plan));
+        let opened = self
+            .listeners
+            .open_new(&plan, self.workers.len(), left)
+            .map_err(RejectedEdit::outside)?;
         let elsewhere = plan.settings.access_log != self.live.load().settings.access_log;
         let moved_log =
             elsewhere.then(|| open_log(&plan)).transpose().map_err(RejectedEdit::outside)?;
@@ -186,6 +191,7 @@ impl Gateway {
             }
         }
         self.listeners.close_others(&self.live.load());
+        self.move_admin(moved_admin);
         if let Some(output) = moved_log
             && let Err(error) = self.access_log.switch(output)
         {
@@ -198,6 +204,32 @@ impl Gateway {
         self.readiness.reloaded(self.clock.wall_now(), &summary.to_string());
         self.log(&summary);
         Ok(summary.to_string())
+    }
+
+    /// Returns whether the admin listener is where `plan` has it.
+    fn admin_stays(&self, plan: &Plan) -> bool {
+        self.admin.is_at(plan.settings.admin.as_ref().map(|admin| admin.listen))
+    }
+
+    /// Opens the admin listener of `plan`, if it is to listen at another address.
+    fn open_moved_admin(&self, plan: &Plan) -> Result<Option<OpenedAdmin>, StartError> {
+        let Some(admin) = plan.settings.admin.as_ref().filter(|_| !self.admin_stays(plan)) else {
+            return Ok(None);
+        };
+        self.listeners.open_admin(plan, admin.listen, self.admin.address()).map(Some)
+    }
+
+    /// Serves the admin pages at the address of the configuration in force, or nowhere if it has
+    /// none.
+    fn move_admin(&mut self, moved: Option<OpenedAdmin>) {
+        if self.live.load().settings.admin.is_none() {
+            return self.admin.remove();
+        }
+        let Some(opened) = moved else { return };
+        let state = self.admin_state();
+        if let Err(error) = self.admin.open(opened, state) {
+            tracing::error!(%error, "cannot serve the admin listener at its new address");
+        }
     }
 
     /// Logs what a reload did, with fields if the log is JSON.

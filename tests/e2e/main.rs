@@ -10,6 +10,7 @@ mod common;
 mod access;
 mod addresses;
 mod admin_certificates;
+mod admin_listener;
 mod balance;
 mod binary_upgrade;
 mod cluster;

@@ -98,12 +98,12 @@ impl Client {
             store: state.store.as_deref(),
             surveys: &admin.surveys,
             names: Names::of(snapshot, &state.key_names),
-            started: admin.started,
+            started: admin.state.started,
             now: state.clock.now(),
         };
         let sample = SampleView::of(&board, snapshot, &self.page, &self.query, around);
         if self.edits.replace(sample.edits) != Some(sample.edits) {
-            let started = state.clock.wall(admin.started);
+            let started = state.clock.wall(admin.state.started);
             event(&mut text, "config", &ConfigView::of(snapshot, around, started));
         }
         if !self.query.is_brief {

@@ -19,7 +19,7 @@ fn metrics(admin: &Admin, ask: &Ask) -> Reply {
         let snapshot = Arc::clone(&live.load());
         let counters = Arc::clone(counters);
         let store = store.as_ref().map(|store| store.read());
-        let page = Metrics::read(snapshot, counters, store, admin.started, clock.now());
+        let page = Metrics::read(snapshot, counters, store, admin.state.started, clock.now());
         page.write(format).ok().map(String::into_bytes)
     })
 }

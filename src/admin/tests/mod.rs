@@ -407,6 +407,7 @@ impl Fixture {
             readiness: Arc::default(),
             store: None,
             reload,
+            started: clock.now(),
             clock,
             seed: Seed::new([1, 2]),
             key_names: Arc::default(),

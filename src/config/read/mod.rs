@@ -1,5 +1,6 @@
 //! Files to text, and text to a tree of values with their spans.
 
+pub(super) mod admin_text;
 mod cause;
 pub(super) mod comments;
 pub(super) mod foreign;

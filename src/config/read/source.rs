@@ -26,8 +26,9 @@ const HELP: &[(io::ErrorKind, &str)] = &[
     (io::ErrorKind::FileTooLarge, "split the routes among several gateways"),
 ];
 
-/// The file of a command that names none, and what to do if it is not there yet.
-const USUAL: &str = "gateway.yaml";
+/// The file of a command that names none.
+pub const DEFAULT_FILE: &str = "gateway.yaml";
+/// What to do if that is not there yet.
 const FIRST: &str = "name another file, or create it: `flowgate init URL` writes one for the service at URL, \
                      and `flowgate demo` an example";
 
@@ -72,7 +73,7 @@ fn text(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Source, Diagnostics> 
         Err(error) => {
             let help = HELP.iter().find(|(kind, _)| *kind == error.kind());
             let help = match help {
-                Some((io::ErrorKind::NotFound, _)) if path == Path::new(USUAL) => FIRST,
+                Some((io::ErrorKind::NotFound, _)) if path == Path::new(DEFAULT_FILE) => FIRST,
                 Some((_, help)) => help,
                 None => "check the path and the disk",
             };

@@ -60,7 +60,7 @@ keys! {
     /// a token or a client certificate.
     #[cfg_attr(test, schemars(extend("x-example" = "{ listen: 127.0.0.1:9901 }", "x-meant" = ADMIN_MEANT)))]
     struct AdminSpec: "the admin listener" {
-        /// IP address and port, or a port alone for every address. Read at start only.
+        /// IP address and port, or a port alone for every address.
         listen: Address = "127.0.0.1:9901";
         /// The token that clients send as `Authorization: Bearer TOKEN`, 16 to 1024 characters.
         /// `${NAME}` reads it from the environment.

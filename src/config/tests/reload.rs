@@ -255,10 +255,7 @@ fn what_only_a_restart_changes_is_said() {
     };
     let mut gateway = Gateway::start(&file(81));
     let summary = gateway.reload(&file(82));
-    assert_eq!(
-        summary.warning().as_deref(),
-        Some("takes effect at the next start: admin, workers")
-    );
+    assert_eq!(summary.warning().as_deref(), Some("takes effect at the next start: workers"));
 }
 
 #[test]

@@ -180,12 +180,7 @@ fn time(time: &Duration) -> String {
 
 /// Returns the keys that differ and that only a restart puts in force.
 pub(in crate::config) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    let listen = |settings: &Settings| settings.admin.as_ref().map(|admin| admin.listen);
-    let pairs = [
-        ("admin", listen(old) == listen(new)),
-        ("store", old.store == new.store),
-        ("workers", old.workers == new.workers),
-    ];
+    let pairs = [("store", old.store == new.store), ("workers", old.workers == new.workers)];
     pairs.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }
 

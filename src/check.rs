@@ -5,7 +5,7 @@ use crate::{
     certs,
     cli::{CheckOptions, Format},
     clock,
-    config::{self, Diagnostic, Diagnostics, Plan, RoutePromises},
+    config::{self, Diagnostic, Diagnostics, Plan, RoutePromises, ShownCertificate},
 };
 use serde::Serialize;
 use std::{
@@ -42,6 +42,8 @@ struct JsonReport<'a> {
     note: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     promises: Option<Vec<RoutePromises>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificates: Option<Vec<ShownCertificate>>,
 }
 
 /// Checks the file at `path`, or standard input if it is `-`. Prints promises to `out` and problems
@@ -65,6 +67,7 @@ pub fn run(
                 problems: findings.problems.iter().flat_map(Diagnostics::list).collect(),
                 note: findings.note.as_deref(),
                 promises: findings.plan.as_ref().map(config::promises),
+                certificates: findings.plan.as_ref().map(Plan::certificates),
             };
             writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
         }

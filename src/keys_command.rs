@@ -3,7 +3,7 @@
 use crate::{
     admin_client::{AdminClient, AdminOptions, ClientError, run},
     cli::{Format, GrantOptions, KeysOptions, ResetOptions},
-    route::key_words,
+    route::{fingerprint_hint, key_words},
     terminal_text::{terminal_json, terminal_text},
 };
 use bytes::Bytes;
@@ -32,6 +32,8 @@ pub enum KeysError {
 struct Keys {
     /// While the store fails: since when and why.
     store_failure: Option<String>,
+    #[serde(default, rename = "shows_keys")]
+    shows_names: bool,
     rules: Vec<Rule>,
 }
 
@@ -115,6 +117,9 @@ pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Resul
             let keys: Keys = serde_json::from_slice(&text).map_err(io::Error::from)?;
             let failure = keys.store_failure.as_deref();
             keys.rules.iter().try_for_each(|rule| write_rule(rule, failure, out))?;
+            if keys.rules.iter().any(has_fingerprint) {
+                writeln!(out, "{}", fingerprint_hint(keys.shows_names))?;
+            }
         }
     }
     Ok(out.flush()?)
@@ -178,6 +183,13 @@ fn encoded(value: &str) -> String {
         }
     }
     text
+}
+
+/// Returns whether a key is shown by its fingerprint.
+fn has_fingerprint(rule: &Rule) -> bool {
+    rule.fullest.iter().any(|key| key.name.is_none())
+        || rule.rejected.keys.iter().any(|key| key.name.is_none())
+        || rule.grants.iter().any(|grant| grant.name.is_none() && grant.fingerprint.is_some())
 }
 
 fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) -> io::Result<()> {

@@ -48,6 +48,8 @@ struct Cells {
     durations: Histogram,
     /// Those of `durations` whose requests were not admitted.
     rejected: Histogram,
+    /// Admitted requests that got a status of 500 to 599.
+    failed: AtomicU64,
     first_bytes: Histogram,
     /// By bucket of the durations.
     exemplars: [ExemplarCell; BUCKETS],
@@ -106,6 +108,8 @@ impl RouteMeter {
         let bucket = cells.durations.record(nanos);
         if !ended.is_admitted {
             cells.rejected.record(nanos);
+        } else if ended.status.is_server_error() {
+            cells.failed.fetch_add(1, Relaxed);
         }
         cells.exemplars[bucket].offer(nanos, ended.at, id);
     }
@@ -116,11 +120,9 @@ impl RouteMeter {
         (cells.durations.read(), cells.rejected.read())
     }
 
-    /// Returns how many answers had a status of 500 to 599.
-    pub fn server_errors(&self) -> u64 {
-        let answers = self.cells.get().into_iter().flat_map(|cells| cells.pairs.read());
-        let answers = answers.filter_map(Answers::of);
-        answers.filter(|answers| answers.status / 100 == 5).map(|answers| answers.count).sum()
+    /// Returns how many admitted requests got a status of 500 to 599.
+    pub fn failed(&self) -> u64 {
+        self.cells.get().map_or(0, |cells| cells.failed.load(Relaxed))
     }
 
     /// Reads all numbers.
@@ -153,6 +155,7 @@ impl Default for Cells {
             pairs: Pairs::default(),
             durations: Histogram::default(),
             rejected: Histogram::default(),
+            failed: AtomicU64::new(0),
             first_bytes: Histogram::default(),
             exemplars: array::from_fn(|_| ExemplarCell::default()),
         }
@@ -400,14 +403,24 @@ mod tests {
     }
 
     #[test]
-    fn server_errors_are_the_statuses_from_500_to_599() {
+    fn requests_fail_with_the_statuses_from_500_to_599_if_they_were_admitted() {
         let meter = RouteMeter::default();
-        assert_eq!(meter.server_errors(), 0);
+        assert_eq!(meter.failed(), 0);
         for status in [200, 404, 499, 500, 502, 502, 599, 600] {
             let status = StatusCode::from_u16(status).unwrap();
             record(&meter, &Method::GET, status, Duration::ZERO);
         }
-        assert_eq!(meter.server_errors(), 4);
+        assert_eq!(meter.failed(), 4);
+        let rejected = Ended {
+            method: &Method::GET,
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            first_byte: None,
+            duration: Duration::ZERO,
+            at: Duration::ZERO,
+            is_admitted: false,
+        };
+        meter.record(&rejected, || None);
+        assert_eq!(meter.failed(), 4);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     cluster::{ROUND_TRIP_BOUNDS, StoreReading},
-    config::{Route, Server, Snapshot},
+    config::{Route, Server, ShownCertificate, Snapshot},
     flow::{
         Algorithm, ByReason, Instant, Observation, ReasonKind, RuleObservation, WAIT_BOUNDS,
         breaker::Phase, rule_of,
@@ -361,6 +361,7 @@ impl Metrics {
         let name = "flowgate_config_last_reload_success_timestamp_seconds";
         let help = "When a configuration was last taken";
         gauge(encoder, (name, help), &get(&counted.last_reload_seconds))?;
+        self.certificates(encoder)?;
         let handshakes = results(&counted.tls_handshakes, &counted.tls_failures);
         counters(encoder, ("flowgate_tls_handshakes", "TLS handshakes of clients"), handshakes)?;
         let accepted = get(&counted.connections_accepted);
@@ -393,6 +394,19 @@ impl Metrics {
         counter(encoder, ("flowgate_clock_steps", help), &steps)?;
         let panics = get(&counted.panics);
         counter(encoder, ("flowgate_panics", "Panics while serving, each one a bug"), &panics)
+    }
+
+    /// Writes when each certificate ends.
+    fn certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let ends = self.snapshot.certificates().into_iter().map(|certificate| {
+            let ShownCertificate { used_by, file, not_after, .. } = certificate;
+            ([("file", file), ("used_by", used_by)], not_after)
+        });
+        // A listener may name a file twice.
+        let ends: BTreeMap<[(&str, String); 2], u64> = ends.collect();
+        let name = "flowgate_certificate_not_after_timestamp_seconds";
+        let help = "When a certificate that the gateway shows ends";
+        gauges(encoder, (name, help), ends)
     }
 
     /// Writes the standard process metrics.

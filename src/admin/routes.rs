@@ -256,7 +256,7 @@ impl<'a> UpstreamView<'a> {
             requests: server.meter.requests.load(Relaxed),
             failures: server.meter.failures.load(Relaxed),
             retries: Resent::ALL.iter().map(|reason| server.meter.resent(*reason)).sum(),
-            health: server.health.word(),
+            health: server.health_word(),
             ejections: server.health.ejections(),
         });
         let retries_exhausted = upstream.retries.exhausted();

@@ -50,8 +50,8 @@ pub use plan::{
     Certificates, ClientTimeouts, Collector, Cost, Except, HeaderEdits, HeaderText, Jwt, Limit,
     Limits, ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond,
     RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
-    Settings, StoreKind, StoreSettings, Syntax, Template, Text as TemplateText, Tracing,
-    UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls,
+    Settings, ShownCertificate, StoreKind, StoreSettings, Syntax, Template, Text as TemplateText,
+    Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

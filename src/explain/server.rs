@@ -18,7 +18,7 @@ pub(super) fn next(upstream: &Upstream, target: &Target<'_>, client: IpAddr) -> 
     let address = |place: usize| members.servers.get(place).map(|server| server.address());
     let servers = members.servers.iter().take(LISTED).map(|server| ServerView {
         address: server.address(),
-        health: server.health.word().to_owned(),
+        health: server.health_word().to_owned(),
         in_flight: server.in_flight.load(Relaxed),
     });
     let healthy = members.servers.iter().filter(|server| server.health.is_healthy());

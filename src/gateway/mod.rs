@@ -8,6 +8,7 @@ mod drain;
 mod edit;
 mod edit_commands;
 mod error;
+mod expiry_watch;
 mod files;
 mod listeners;
 mod log;
@@ -47,6 +48,7 @@ use crate::{
 use admin_listener::AdminListener;
 pub use error::StartError;
 use error::cannot;
+use expiry_watch::ExpiryWatch;
 use files::FileStates;
 use listeners::{Listeners, Opened, OpenedAdmin, Sockets, open};
 pub use log::Log;
@@ -199,6 +201,8 @@ struct Gateway {
     readings: Readings<Contents, Reading>,
     /// Changes found by the last check, which may be incomplete.
     unsettled: Option<FileStates>,
+    /// Which certificates the log has warned of.
+    expiry: ExpiryWatch,
     /// How often in a row a poll found a file being written.
     held: u32,
 }
@@ -256,11 +260,10 @@ impl Gateway {
             spans,
         };
         let (workers, rejections) = start_workers(shared, &access_log, store.as_ref())?;
-        let started = clock.now();
         let gateway = Self {
             path,
+            started: clock.now(),
             clock,
-            started,
             live,
             descriptors,
             retired: Retired::default(),
@@ -289,6 +292,7 @@ impl Gateway {
             rejected: None,
             readings: Readings::default(),
             unsettled: None,
+            expiry: ExpiryWatch::default(),
             held: 0,
         };
         Ok((gateway, Sockets { inherited: inherited.finish(), ..opened }, state))
@@ -441,12 +445,24 @@ impl Gateway {
                 }
                 () = shares_changed(self.store.as_deref()) => self.divide(),
                 _ = poll.tick() => {
-                    if !self.is_held(guard.as_ref()) {
+                    if self.on_poll(guard.as_ref()) {
                         cause = cause.max(Some(Cause::Poll));
                     }
                 }
             }
         }
+    }
+
+    /// Returns whether the files may be checked now, and does what else comes at intervals.
+    fn on_poll(&mut self, guard: Option<&watch::Watcher>) -> bool {
+        self.warn_of_certificates();
+        !self.is_held(guard)
+    }
+
+    /// Logs which certificates end soon or have ended, each stage once.
+    fn warn_of_certificates(&mut self) {
+        let certificates = self.live.load().certificates();
+        self.expiry.warn(&certificates, self.clock.wall_now());
     }
 
     fn say_ready(&self) {

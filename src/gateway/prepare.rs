@@ -8,9 +8,9 @@ pub(super) fn open_log(plan: &Plan) -> Result<access_log::Output, StartError> {
     opened.map_err(|error| StartError::Open(plan.cannot_log(&error)))
 }
 
-/// Logs a configuration's warnings at `now`.
+/// Logs a configuration's warnings at `now`. [`super::expiry_watch`] warns of certificates that end.
 pub(super) fn warn(plan: &Plan, now: Instant) {
-    let warnings = plan.warnings_at(now);
+    let warnings = plan.warnings_for_log(now);
     if !warnings.is_empty() {
         tracing::warn!("{}\n{warnings}", warnings.summary());
     }

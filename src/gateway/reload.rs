@@ -192,6 +192,7 @@ impl Gateway {
         }
         self.listeners.close_others(&self.live.load());
         self.move_admin(moved_admin);
+        self.warn_of_certificates();
         if let Some(output) = moved_log
             && let Err(error) = self.access_log.switch(output)
         {

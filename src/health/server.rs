@@ -55,6 +55,8 @@ struct State {
     /// Whether no connection could be opened, and no request or check has succeeded since.
     is_unreachable: bool,
     is_failing_checks: bool,
+    /// How many checks have passed.
+    passed_checks: u64,
     /// Checks in a row that speak against `is_failing_checks`.
     checks: u32,
     window: FailureWindow,
@@ -285,8 +287,15 @@ impl ServerHealth {
     pub fn forget_checks(&self) {
         let mut state = self.lock();
         state.is_failing_checks = false;
+        state.passed_checks = 0;
         state.checks = 0;
         self.publish(&state);
+    }
+
+    /// Returns whether it is healthy only because nothing speaks against it: no check has passed.
+    pub fn is_unchecked(&self) -> bool {
+        let state = self.lock();
+        state.is_healthy() && state.passed_checks == 0
     }
 
     fn after(&self, state: &State, change: Option<HealthChange>) -> Option<HealthChange> {
@@ -383,6 +392,7 @@ impl State {
 
     fn checked(&mut self, now: Instant, passed: bool, check: &Check) -> Option<HealthChange> {
         self.is_unreachable &= !passed;
+        self.passed_checks = self.passed_checks.saturating_add(u64::from(passed));
         if passed != self.is_failing_checks {
             self.checks = 0;
             return None;

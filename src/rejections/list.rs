@@ -4,7 +4,7 @@ use super::ring::{KEPT, RejectionRecord, Rejections};
 use crate::{
     flow::{Key, ReasonKind},
     key_names::KeyNames,
-    route::fingerprint_text,
+    route::{fingerprint_hint, fingerprint_text},
     terminal_text::terminal_text,
 };
 use core::{
@@ -40,6 +40,9 @@ pub struct RejectionList {
     pub rules: Vec<RuleCount>,
     /// The latest first.
     pub rejections: Vec<RejectedRequest>,
+    /// Whether keys are shown by name, where the name is known.
+    #[serde(default)]
+    pub shows_keys: bool,
 }
 
 /// How often a rule is among the last rejections.
@@ -99,7 +102,7 @@ impl Rejections {
         let rules = counts(&all);
         all.truncate(filter.limit.unwrap_or(USUAL));
         let rejections = all.iter().map(|record| RejectedRequest::of(record, names)).collect();
-        RejectionList { total, missed, rules, rejections }
+        RejectionList { total, missed, rules, rejections, shows_keys: names.is_some() }
     }
 }
 
@@ -187,7 +190,15 @@ impl Display for RejectionList {
         for RuleCount { route, rule, reason, count } in &self.rules {
             writeln!(f, "  {count:>6}  {route}: {rule} ({reason})")?;
         }
-        self.rejections.iter().try_for_each(|rejected| write!(f, "{rejected}"))
+        self.rejections.iter().try_for_each(|rejected| write!(f, "{rejected}"))?;
+        let has_fingerprint = |rejected: &RejectedRequest| {
+            let is_word = matches!(rejected.key.as_deref(), None | Some("missing" | "duplicate"));
+            !is_word && rejected.name.is_none()
+        };
+        if self.rejections.iter().any(has_fingerprint) {
+            writeln!(f, "{}", fingerprint_hint(self.shows_keys))?;
+        }
+        Ok(())
     }
 }
 

@@ -17,6 +17,16 @@ pub fn fingerprint_text(fingerprint: u128) -> String {
     format!("{PREFIX}{fingerprint:032x}")
 }
 
+/// Returns a line for where keys are shown as fingerprints: how to see their names.
+pub const fn fingerprint_hint(shows_keys: bool) -> &'static str {
+    if shows_keys {
+        "fingerprints are keys whose names are not kept: their last request was not rejected and \
+         used less than half of each limit"
+    } else {
+        "keys are shown as fingerprints; `admin: { show_keys: true }` in the file shows their names"
+    }
+}
+
 /// Reads what [`fingerprint_text`] writes.
 fn read_fingerprint(text: &str) -> Option<u128> {
     let digits = text.strip_prefix(PREFIX).filter(|digits| digits.len() == 32)?;

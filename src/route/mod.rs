@@ -49,7 +49,7 @@ pub use host::{BadHost, HostPattern, canonical_host};
 pub use identity::Identity;
 pub use key::{KeyPart, KeySpec, NoKey, OnDuplicate, cookie};
 pub(crate) use key_meant::meant_key;
-pub use key_text::fingerprint_text;
+pub use key_text::{fingerprint_hint, fingerprint_text};
 pub use key_words::key_words;
 pub use matcher::{Matcher, Repeated};
 pub use nat64::{Nat64, WholePrefix};

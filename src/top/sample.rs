@@ -13,9 +13,29 @@ pub(super) struct Sample {
     pub uptime: u64,
     pub ready: bool,
     pub all: Point,
+    pub failing: Failing,
     pub routes: Routes,
     pub upstreams: Upstreams,
     pub store: Option<Store>,
+}
+
+/// What fails, over the last ten seconds.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Failing {
+    /// Of the admitted requests.
+    pub share: f64,
+    pub per_second: f64,
+    /// Whether so many fail that an operator should look.
+    pub many: bool,
+    pub routes: Vec<FailingRoute>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FailingRoute {
+    pub route: String,
+    pub share: f64,
 }
 
 /// Requests in a second.
@@ -25,8 +45,8 @@ pub(super) struct Point {
     pub passed: u64,
     pub delayed: u64,
     pub rejected: u64,
-    /// Responses with a status of 500 to 599.
-    pub server_errors: u64,
+    /// Admitted requests that got a status of 500 to 599.
+    pub failed: u64,
     /// Milliseconds.
     pub p50: Option<f64>,
     pub p99: Option<f64>,
@@ -142,6 +162,19 @@ pub(super) struct Config {
     pub changes: String,
     pub is_behind: bool,
     pub rejected: Option<Rejected>,
+    /// Those that end first.
+    pub certificates: Vec<Certificate>,
+    pub more_certificates: usize,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Certificate {
+    pub used_by: String,
+    pub file: String,
+    pub valid_until: String,
+    /// Seconds since 1970.
+    pub not_after: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -97,11 +97,11 @@ fn the_screen_shows_routes_rules_and_the_rejected_edit() {
 fn a_route_that_answers_with_5xx_is_marked() {
     let mut model = model();
     let mut sample = model.sample.clone().unwrap();
-    sample.routes.rows[1].now = Point { passed: 40, server_errors: 13, ..Point::default() };
+    sample.routes.rows[1].now = Point { passed: 40, failed: 13, ..Point::default() };
     let name = sample.routes.rows[1].name.clone();
     model.take(Message::Sample(Box::new(sample)));
     let lines = drawn(&model, 120, 30);
-    has(&lines, &["rejected/s", "5xx/s", "p50"]);
+    has(&lines, &["rejected/s", "failed/s", "p50"]);
     has(&lines, &[&format!("✕ {name}"), "40 ", " 0 ", "✕ 13"]);
 }
 

@@ -1,6 +1,18 @@
 //! The dashboard in a real browser: through a flood, an edit and a mistake.
 
-use crate::common::{Gateway, browser::Browser, http, replace};
+use crate::{
+    common::{Gateway, browser::Browser, http, replace},
+    port::free_port,
+};
+use std::{
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
 
 const YAML: &str = "\
 workers: 2
@@ -65,8 +77,13 @@ fn the_dashboard_shows_a_flood_an_edit_and_a_mistake() {
     browser.wait("document.querySelector('#rows > li').innerText.includes('rejects: per-address')");
     browser.wait("document.querySelector('#all-chart canvas').width > 300");
 
-    // By keyboard: the rules of the route.
+    // A click opens the route, whatever else is on the page, and again by keyboard.
+    browser.value("document.querySelector('#rejecting button.link').click()");
+    browser.wait("document.querySelectorAll('#rows > li').length === 1");
+    browser.wait("document.querySelector('#rows .toggle').ariaExpanded === 'true'");
     browser.value("document.querySelector('#rows .toggle').focus()");
+    browser.press("Enter", "\r");
+    browser.wait("document.querySelector('#rows .toggle').ariaExpanded === 'false'");
     browser.press("Enter", "\r");
     browser.wait("document.querySelector('#rows .toggle').ariaExpanded === 'true'");
     browser
@@ -74,6 +91,7 @@ fn the_dashboard_shows_a_flood_an_edit_and_a_mistake() {
     let rules = "document.querySelector('#rows .detail').innerText";
     browser.wait(&format!("{rules}.includes('full: 5 of 5 by the fullest key')"));
     browser.wait(&format!("/fullest keys[^]*fp:[0-9a-f]{{8}}… 5 of 5/.test({rules})"));
+    browser.wait(&format!("{rules}.includes('`admin: {{ show_keys: true }}` in the file shows')"));
     browser.wait(&format!("/most rejected in \\d+ min[^]*fp:[0-9a-f]{{8}}… 25/.test({rules})"));
 
     gateway.edit(&YAML.replace("5/1h", "1000/1h"));
@@ -90,6 +108,81 @@ fn the_dashboard_shows_a_flood_an_edit_and_a_mistake() {
     gateway.edit(&YAML.replace("5/1h", "900/1h"));
     browser.wait("document.querySelector('#alert').hidden");
     browser.wait(&format!("{problem}.includes('fixed since')"));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// Sends requests to a path until it is dropped.
+struct Traffic(Arc<AtomicBool>);
+
+impl Traffic {
+    fn start(gateway: &Gateway, path: &'static str) -> Self {
+        let is_over = Arc::<AtomicBool>::default();
+        let ended = Arc::clone(&is_over);
+        let web = gateway.web();
+        thread::spawn(move || {
+            while !ended.load(SeqCst) {
+                http::get(web, path);
+                thread::park_timeout(Duration::from_millis(50));
+            }
+        });
+        Self(is_over)
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn a_service_that_fails_is_seen_before_anything_else() {
+    let dead = free_port();
+    let yaml = YAML.replace("respond: { status: 200 }\n    flow", "upstream: shop\n    flow").replace(
+        "routes:",
+        &format!("upstreams: [{{ name: shop, servers: [{{ url: http://127.0.0.1:{dead} }}] }}]\nroutes:"),
+    );
+    let yaml = yaml.replace("5/1h", "100000/1h");
+    let gateway = Gateway::start(&yaml);
+    let admin = gateway.address("admin").to_string();
+    let mut browser = Browser::start();
+    browser.resize(1280);
+    browser.open(&format!("http://{admin}/dashboard"));
+    browser.wait("document.querySelector('#link-text').textContent === 'live'");
+    browser.wait("document.querySelector('#failing-alert').hidden");
+    browser.wait("document.querySelector('#failing').innerText === 'No request fails.'");
+    browser.wait("document.querySelector('#upstreams').innerText.includes('not asked yet')");
+    browser.wait("!document.querySelector('#upstreams').innerText.includes('healthy')");
+
+    let _traffic = Traffic::start(&gateway, "/login");
+    browser.wait("/100 % of the admitted requests fail with 5xx/.test(document.querySelector('#failing-alert').innerText)");
+    browser.wait("document.querySelector('#failing-alert').innerText.includes('login 100 %')");
+    browser.wait("/^[1-9]/.test(document.querySelector('#t-failed').innerText)");
+    browser.wait(
+        "Math.max(...shown.all.failed) > 0 && Math.max(...shown.series.get('login').failed) > 0",
+    );
+    browser.wait("/^login → shop\\s*100 %/.test(document.querySelector('#failing li').innerText)");
+    browser.wait("document.querySelector('#rows .num.some.failed') !== null");
+    browser.wait("document.title.startsWith('✕ 100 % failed')");
+    // A click opens the route.
+    browser.value("document.querySelector('#failing button.link').click()");
+    browser.wait("document.querySelectorAll('#rows > li').length === 1");
+    browser.wait("document.querySelector('#rows .toggle').ariaExpanded === 'true'");
+    browser.wait("!document.querySelector('#rows .detail').hidden");
+
+    let output = Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["top", "--once", "--admin", &admin])
+        .output()
+        .expect("it runs");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    for part in [
+        "  ✕ failed ",
+        "✕ 100 % of the admitted requests fail with 5xx",
+        ": login 100 %",
+        "failed/s",
+    ] {
+        assert!(shown.contains(part), "{shown}");
+    }
     assert_eq!(browser.complaints(), [""; 0]);
 }
 

@@ -13,6 +13,7 @@ mod admin_certificates;
 mod admin_listener;
 mod balance;
 mod binary_upgrade;
+mod certificates;
 mod cluster;
 mod connection_logins;
 mod cut_responses;

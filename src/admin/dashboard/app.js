@@ -38,7 +38,7 @@ const ago = (at, now) => {
 };
 const say = (news) => { $("news").textContent = news; };
 
-const shown = { config: null, sample: null, all: null, allChart: null, series: new Map(), rows: new Map(), breakers: new Map(), page: 0 };
+const shown = { config: null, sample: null, all: null, allChart: null, series: new Map(), rows: new Map(), breakers: new Map(), page: 0, opening: null };
 
 // Theme.
 const themes = ["system", "light", "dark"];
@@ -134,6 +134,8 @@ const showSample = (sample) => {
   Charts.push(shown.all, sample.at, sample.all);
   showTiles(sample);
   showRejecting(sample.rejecting);
+  showFailing(sample.failing);
+  showCertificates(sample.at);
   showRoutes(sample);
   showUpstreams(sample.upstreams);
   showStore(sample.store);
@@ -143,13 +145,15 @@ const showSample = (sample) => {
     shown.allChart = Charts.make($("all-chart"), "requests", () => shown.all, { height: 220, edits, reading: $("all-reading") });
   }
   shown.allChart.update();
-  document.title = sample.all.rejected > 0 ? `✕ ${sample.all.rejected}/s rejected · flowgate` : "flowgate";
+  document.title = sample.failing.many ? `✕ ${percent(sample.failing.share)} failed · flowgate` : sample.all.rejected > 0 ? `✕ ${sample.all.rejected}/s rejected · flowgate` : "flowgate";
 };
 
 const perSecond = (element, value) => element.replaceChildren(short(value), make("small", { text: " /s" }));
 
 const showTiles = ({ all, reasons, at }) => {
   perSecond($("t-passed"), all.passed);
+  perSecond($("t-failed"), all.failed);
+  $("t-failed").parentElement.classList.toggle("some", all.failed > 0);
   perSecond($("t-delayed"), all.delayed);
   perSecond($("t-rejected"), all.rejected);
   $("t-rejected").parentElement.classList.toggle("some", all.rejected > 0);
@@ -161,8 +165,61 @@ const showTiles = ({ all, reasons, at }) => {
   if (at % 10 === 0 || !$("all-chart").dataset.announced) {
     $("all-chart").dataset.announced = "yes";
     const most = Math.max(...shown.all.rejected);
-    $("all-chart").setAttribute("aria-label", `Requests per second over the last 5 minutes: now ${all.passed} passed, ${all.delayed} delayed, ${all.rejected} rejected; at most ${most} rejected in a second.`);
+    $("all-chart").setAttribute("aria-label", `Requests per second over the last 5 minutes: now ${all.passed} passed, ${all.failed} failed, ${all.delayed} delayed, ${all.rejected} rejected; at most ${most} rejected in a second.`);
   }
+};
+
+/** A button that opens a route among the routes, whichever page it is on. */
+const routeLink = (route) => make("button", { type: "button", class: "link", onclick: () => openRoute(route), text: route });
+const openRoute = (route) => {
+  shown.opening = route;
+  $("search").value = route;
+  // The list of a moment ago has the focus no more, so that it goes on.
+  if (document.activeElement) document.activeElement.blur();
+  search();
+};
+
+const percent = (share) => (share > 0 && share < 0.01 ? "under 1 %" : `${Math.round(share * 100)} %`);
+
+const showFailing = ({ share, per_second: rate, many, routes, slowest }) => {
+  const items = routes.map((one) => {
+    const bar = make("i");
+    bar.style.width = `${Math.min(1, one.share) * 100}%`;
+    return make("li", {},
+      make("div", { class: "line" },
+        make("b", {}, routeLink(one.route), one.upstream ? ` → ${one.upstream}` : ""),
+        make("span", { class: "chip bad", text: percent(one.share) }),
+        make("span", { text: `${short(one.per_second)}/s` })),
+      make("span", { class: "bar failed", "aria-hidden": "true" }, bar));
+  });
+  if (!items.length) items.push(make("li", { class: "soft", text: "No request fails." }));
+  keepFocus($("failing"), items);
+  const slow = slowest.slice(0, 5).flatMap((one, index) => [index ? ", " : "Slowest by p99: ", routeLink(one.route), ` ${millis(one.p99)}`]);
+  $("slowest").hidden = !slow.length;
+  keepFocus($("slowest"), slow);
+  const was = !$("failing-alert").hidden;
+  $("failing-alert").hidden = !many;
+  if (!many) return;
+  const names = routes.slice(0, 3).flatMap((one, index) => [index ? ", " : "", routeLink(one.route), ` ${percent(one.share)}`]);
+  keepFocus($("failing-alert"), [make("b", { text: `✕ ${percent(share)} of the admitted requests fail with 5xx` }), make("span", {}, `${short(rate)}/s: `, ...names, routes.length > 3 ? ", …" : "")]);
+  if (!was) say(`Requests fail: ${percent(share)} of the admitted requests get 5xx.`);
+};
+
+const DAY = 86400;
+const validity = ({ used_by: user, file, valid_until: until, not_after: end }, now) => {
+  const days = Math.floor((end - now) / DAY);
+  const left = end < now ? "✕ expired" : days === 0 ? "less than a day left" : count(days, "day") + " left";
+  return `${file} (${user}): valid until ${until}, ${left}`;
+};
+
+/** Shows when certificates end, and a notice two weeks before. */
+const showCertificates = (now) => {
+  const certificates = shown.config ? shown.config.certificates : [];
+  const list = $("certificates");
+  if (list) list.replaceChildren(...certificates.map((one) => make("div", { class: one.not_after < now ? "bad" : undefined, text: validity(one, now) })));
+  const soon = certificates.filter((one) => one.not_after - now <= 14 * DAY);
+  $("certificate-alert").hidden = !soon.length;
+  if (soon.length) keepFocus($("certificate-alert"), [make("b", { text: soon[0].not_after < now ? "✕ A certificate has expired." : "A certificate ends soon." }), make("span", { text: validity(soon[0], now) + (soon.length > 1 ? `, and ${count(soon.length - 1, "other")}` : "") })]);
 };
 
 const showRejecting = (rules) => {
@@ -170,10 +227,9 @@ const showRejecting = (rules) => {
   const items = rules.map((rule) => {
     const bar = make("i");
     bar.style.width = `${(rule.per_second / most) * 100}%`;
-    const find = () => { $("search").value = rule.route; search(); $("routes").scrollIntoView(); };
     return make("li", {},
       make("div", { class: "line" },
-        make("b", {}, make("button", { type: "button", class: "link", onclick: find, text: rule.route }), ` › ${rule.rule}`),
+        make("b", {}, routeLink(rule.route), ` › ${rule.rule}`),
         make("span", { class: `chip ${rule.dry_run ? "warn" : "bad"}`, text: rule.dry_run ? "dry run" : rule.reason }),
         make("span", { text: `${short(rule.per_second)}/s` })),
       make("span", { class: `bar ${rule.dry_run ? "trial" : "rejected"}`, "aria-hidden": "true" }, bar));
@@ -214,6 +270,11 @@ const showRoutes = ({ routes, at }) => {
     row.update(route);
     tellBreaker(route);
   });
+  const opened = shown.opening && shown.rows.get(shown.opening);
+  if (opened) {
+    shown.opening = null;
+    opened.open();
+  }
   while (list.children.length > Math.max(routes.rows.length, 1)) list.lastChild.remove();
   if (!routes.rows.length) list.replaceChildren(make("li", { class: "row soft", text: "No route has these words." }));
   else list.querySelectorAll(":scope > .soft").forEach((item) => item.remove());
@@ -241,7 +302,7 @@ const makeRow = (name) => {
   const element = make("li", {},
     make("div", { class: "row" },
       make("div", { class: "what" }, toggle, parts.chips, parts.about), spark,
-      number("passed", "passed/s"), number("delayed", "delayed/s"), number("rejected", "rejected/s"),
+      number("passed", "passed/s"), number("failed", "failed/s"), number("delayed", "delayed/s"), number("rejected", "rejected/s"),
       number("latency", "p50 · p99"), number("flight", "in flight")), detail);
   const read = () => shown.series.get(name);
   const chart = Charts.make(spark, "requests", read, { height: 34, small: true });
@@ -266,15 +327,23 @@ const makeRow = (name) => {
       const { now } = route;
       text(parts.about, `${route.matches}${route.upstream ? ` → ${route.upstream}` : ""}${route.answer ? ` → ${route.answer}` : ""}`);
       text(parts.passed, short(now.passed));
+      text(parts.failed, short(now.failed));
+      parts["failed-box"].className = now.failed > 0 ? "num some failed" : "num";
       text(parts.delayed, short(now.delayed));
       text(parts.rejected, short(now.rejected));
       parts["rejected-box"].classList.toggle("some", now.rejected > 0);
       text(parts.latency, pair(now.p50, now.p99));
       text(parts.flight, now.waiting ? `${short(now.in_flight)} (${short(now.waiting)} wait)` : short(now.in_flight));
       showChips(parts.chips, route);
-      spark.setAttribute("aria-label", `Requests to ${name}: ${now.passed} passed, ${now.delayed} delayed, ${now.rejected} rejected per second`);
+      spark.setAttribute("aria-label", `Requests to ${name}: ${now.passed} passed, ${now.failed} failed, ${now.delayed} delayed, ${now.rejected} rejected per second`);
       chart.update();
       if (open) open.update(route);
+    },
+    /** Opens the route, and scrolls to it. */
+    open() {
+      if (!open) toggle.click();
+      toggle.focus({ preventScroll: true });
+      element.scrollIntoView({ block: "start" });
     },
     end() {
       chart.end();
@@ -288,7 +357,7 @@ const showChips = (box, route) => {
   const chips = [];
   const rejecting = route.rules.filter((rule) => rule.rejected > 0).map((rule) => rule.name);
   if (rejecting.length) chips.push(["bad", `rejects: ${[...new Set(rejecting)].slice(0, 3).join(", ")}`]);
-  if (route.now.server_errors) chips.push(["bad", `5xx: ${short(route.now.server_errors)}/s`]);
+  if (route.now.failed) chips.push(["bad", `5xx: ${short(route.now.failed)}/s`]);
   if (route.breaker && route.breaker !== "closed") chips.push(["bad", `breaker ${words(route.breaker)}`]);
   const trial = route.rules.filter((rule) => rule.would_reject > 0).map((rule) => rule.name);
   if (trial.length) chips.push(["warn", `would reject: ${trial.slice(0, 3).join(", ")}`]);
@@ -306,7 +375,7 @@ const makeDetail = (box, name, read) => {
   box.replaceChildren(
     make("div", { class: "split even" },
       make("div", {}, make("h3", { text: "Requests per second" }),
-        make("div", { class: "key", "aria-hidden": "true" }, make("span", { class: "k-passed", text: "passed" }), make("span", { class: "k-delayed", text: "delayed" }), make("span", { class: "k-rejected", text: "rejected" }), readings[0]), requests),
+        make("div", { class: "key", "aria-hidden": "true" }, make("span", { class: "k-passed", text: "passed" }), make("span", { class: "k-delayed", text: "delayed" }), make("span", { class: "k-rejected", text: "rejected" }), make("span", { class: "k-failed", text: "failed" }), readings[0]), requests),
       make("div", {}, make("h3", { text: "Latency of admitted requests" }),
         make("div", { class: "key", "aria-hidden": "true" }, make("span", { class: "k-p50", text: "p50" }), make("span", { class: "k-p99", text: "p99" }), readings[1]), latency)),
     make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {},
@@ -339,6 +408,8 @@ const ruleRows = (route) => {
   if (!rows.length) rows.push(make("tr", {}, make("td", { colspan: 6, class: "soft", text: "This route has no limit." })));
   return rows;
 };
+const nameless = (rule) => [...(rule.fullest || []), ...(rule.rejected_keys ? rule.rejected_keys.keys : [])].some((key) => !key.name);
+
 /** Shows the fullest and the most rejected keys of a rule. */
 const topKeys = (rule) => {
   const key = ({ name, fingerprint }) => make("code", { title: fingerprint, text: name || `${fingerprint.slice(0, 11)}…` });
@@ -347,6 +418,7 @@ const topKeys = (rule) => {
   const number = ({ rejected, error }) => (error ? `${short(rejected)} (at most ${short(error)} too many)` : short(rejected));
   return make("div", { class: "top" },
     list("fullest keys", rule.fullest || [], ({ used }) => `${short(used)} of ${short(rule.limit)}`),
+    nameless(rule) && !(shown.config && shown.config.shows_keys) ? make("small", { class: "soft hint-keys", text: "Keys are shown as fingerprints; `admin: { show_keys: true }` in the file shows their names." }) : null,
     list(`most rejected in ${Math.max(1, Math.ceil(seconds / 60))} min`, rejected, number));
 };
 
@@ -386,7 +458,7 @@ const showUpstreams = (upstreams) => {
   const cards = upstreams.rows.map((upstream) => {
     const servers = upstream.servers.map((server) => make("tr", {},
       make("td", {}, server.address, server.name ? make("small", { class: "soft", text: ` ${server.name}` }) : null),
-      make("td", {}, server.health === "healthy" ? "✓ healthy" : make("span", { class: "chip bad", text: `✕ ${server.health}` })),
+      make("td", {}, server.health === "healthy" ? "✓ healthy" : server.health === "not asked yet" ? make("span", { class: "soft", text: "not asked yet" }) : make("span", { class: "chip bad", text: `✕ ${server.health}` })),
       make("td", { class: "n", text: short(server.in_flight) }), make("td", { class: "n", text: short(server.requests) }), make("td", { class: "n", text: short(server.failures) })));
     const more = upstream.servers_total - upstream.servers.length;
     if (more > 0) servers.push(make("tr", {}, make("td", { colspan: 5, class: "soft", text: `and ${more} more` })));
@@ -417,10 +489,11 @@ const showConfig = (config) => {
     ["Last change", config.changes || "none since the start"],
     ["Has", `${count(config.routes, "route")}, ${count(config.upstreams, "upstream")}`],
     ["Listens", config.listeners.join(", ")],
+    ...(config.certificates.length ? [["Certificates", config.more_certificates ? `and ${config.more_certificates} more` : "", "certificates"]] : []),
     ["Started", moment(config.started), "started-ago"],
     ["Program", `flowgate ${config.flowgate}`],
   ];
-  $("force").replaceChildren(...facts.flatMap(([term, value, id]) => [make("dt", { text: term }), make("dd", {}, value, id ? make("small", { class: "soft", id }) : null)]));
+  $("force").replaceChildren(...facts.flatMap(([term, value, id]) => [make("dt", { text: term }), id === "certificates" ? make("dd", {}, make("div", { id }), value) : make("dd", {}, value, id ? make("small", { class: "soft", id }) : null)]));
   showProblems(config.rejected, config.is_behind);
   Editor.allow(config.edit);
   const { rejected } = config;

@@ -3,12 +3,12 @@
 
 const Charts = (() => {
   const SAMPLES = 300;
-  const COUNTS = ["passed", "delayed", "rejected", "in_flight", "waiting"];
+  const COUNTS = ["passed", "delayed", "rejected", "failed", "in_flight", "waiting"];
   const all = new Set();
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-  /** Returns a pattern of dots or of slanted lines. */
+  /** Returns a pattern of dots, of slanted lines, or for what failed of upright ones. */
   const pattern = (kind) => {
     const ratio = devicePixelRatio || 1;
     const size = Math.round((kind === "rejected" ? 7 : 6) * ratio);
@@ -22,6 +22,12 @@ const Charts = (() => {
       pen.beginPath();
       pen.arc(size / 2, size / 2, ratio, 0, 7);
       pen.fill();
+    } else if (kind === "failed") {
+      pen.lineWidth = 1.6 * ratio;
+      pen.beginPath();
+      pen.moveTo(size / 2, 0);
+      pen.lineTo(size / 2, size);
+      pen.stroke();
     } else {
       pen.lineWidth = 1.3 * ratio;
       for (const shift of [-size, 0, size]) {
@@ -60,6 +66,8 @@ const Charts = (() => {
     series.passed.map((passed, i) => passed + series.delayed[i] + series.rejected[i]),
     series.passed.map((passed, i) => passed + series.delayed[i]),
     series.passed,
+    // No line where nothing fails.
+    series.failed.map((failed, i, all) => (failed || all[i - 1] || all[i + 1] ? failed : null)),
   ];
   const latency = (series) => [series.at, series.p50, series.p99];
 
@@ -69,11 +77,14 @@ const Charts = (() => {
     return `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
   };
 
+  /** Returns the width that the longest label needs. */
+  const labelRoom = (_, labels) => 20 + 8 * Math.max(3, ...(labels || []).map((label) => label.length));
+
   const axes = (unit) => {
     const common = { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     return [
       { ...common, space: 70, incrs: [60, 120, 300], values: (_, ticks) => ticks.map((at) => clock(at).slice(0, 5)), size: 26 },
-      { ...common, size: 52, values: (_, ticks) => ticks.map((value) => short(value) + unit) },
+      { ...common, size: labelRoom, values: (_, ticks) => ticks.map((value) => short(value) + unit) },
     ];
   };
 
@@ -107,10 +118,10 @@ const Charts = (() => {
   };
 
   const requestsOptions = (options) => {
-    const area = (name) => ({ stroke: colour(name), width: name === "rejected" ? 1.5 : 1, fill: name === "passed" ? colour("passed-fill") : () => pattern(name), points: { show: false } });
+    const area = (name) => ({ stroke: colour(name), width: name === "rejected" || name === "failed" ? 1.5 : 1, fill: name === "passed" ? colour("passed-fill") : () => pattern(name), points: { show: false } });
     return {
       scales: { x: { time: false }, y: { range: top(options.small ? 1 : 4) } },
-      series: [{}, area("rejected"), { ...area("delayed"), dash: [4, 3] }, area("passed")],
+      series: [{}, area("rejected"), { ...area("delayed"), dash: [4, 3] }, area("passed"), area("failed")],
       axes: options.small ? [{ show: false }, { show: false }] : axes(""),
       hooks: { draw: options.edits ? [drawEdits(options.edits)] : [] },
     };
@@ -138,7 +149,7 @@ const Charts = (() => {
       const made = kind === "latency" ? latencyOptions() : requestsOptions(options);
       const hooks = { ...made.hooks, setCursor: options.reading ? [(of) => showReading(of)] : [] };
       chart = new uPlot({
-        width, height: options.height || 180, legend: { show: false }, padding: options.small ? [2, 0, 2, 0] : [8, 8, 0, 0],
+        width, height: options.height || 180, legend: { show: false }, padding: options.small ? [2, 0, 2, 0] : [8, 22, 0, 0],
         cursor: options.small ? { show: false } : { y: false, drag: { x: false, y: false }, points: { show: false } },
         ...made, hooks,
       }, data(read()), box);
@@ -149,7 +160,7 @@ const Charts = (() => {
       if (idx == null || series.at[idx] == null) { options.reading.textContent = ""; return; }
       options.reading.textContent = kind === "latency"
         ? `${clock(series.at[idx])}  p50 ${short(series.p50[idx] ?? 0)} ms, p99 ${short(series.p99[idx] ?? 0)} ms`
-        : `${clock(series.at[idx])}  passed ${series.passed[idx]}, delayed ${series.delayed[idx]}, rejected ${series.rejected[idx]}`;
+        : `${clock(series.at[idx])}  passed ${series.passed[idx]}, delayed ${series.delayed[idx]}, rejected ${series.rejected[idx]}, failed ${series.failed[idx]}`;
     };
     const watch = new ResizeObserver(() => {
       if (!chart || Math.abs(chart.width - box.clientWidth) > 1) build();

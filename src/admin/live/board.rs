@@ -37,6 +37,7 @@ pub(super) struct Board {
     /// How many routes have a history.
     histories: usize,
     under_way: Sum,
+    is_sampling: bool,
 }
 
 /// The sums of the sample being taken.
@@ -56,7 +57,17 @@ impl Board {
             self.follow(snapshot, now);
         }
         self.under_way = Sum::default();
+        self.is_sampling = true;
         self.tracks.len()
+    }
+
+    /// Takes the routes of another snapshot between two samples.
+    pub(super) fn catch_up(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
+        let is_other =
+            self.snapshot.as_ref().is_some_and(|known| known.version != snapshot.version);
+        if is_other && !self.is_sampling {
+            self.follow(snapshot, now);
+        }
     }
 
     /// Takes the routes of another snapshot.
@@ -96,6 +107,7 @@ impl Board {
         sample.p50 = micros(&durations, 0.5);
         sample.p99 = micros(&durations, 0.99);
         self.all.push(sample);
+        self.is_sampling = false;
         self.histories = histories;
         self.at = Some(wall);
         self.reasons = [0; ReasonKind::ALL.len()];
@@ -137,7 +149,7 @@ impl Sum {
             (&mut sample.passed, other.passed),
             (&mut sample.delayed, other.delayed),
             (&mut sample.rejected, other.rejected),
-            (&mut sample.server_errors, other.server_errors),
+            (&mut sample.failed, other.failed),
             (&mut sample.in_flight, other.in_flight),
             (&mut sample.waiting, other.waiting),
         ] {

@@ -11,8 +11,8 @@ pub(super) struct Sample {
     pub passed: u32,
     pub delayed: u32,
     pub rejected: u32,
-    /// Answers with a status of 500 to 599.
-    pub server_errors: u32,
+    /// Admitted requests that got a status of 500 to 599.
+    pub failed: u32,
     /// Microseconds from arrival to the end of the answer, of admitted requests; 0: there was none.
     pub p50: u32,
     pub p99: u32,
@@ -27,6 +27,7 @@ pub(super) struct Columns {
     passed: Vec<u32>,
     delayed: Vec<u32>,
     rejected: Vec<u32>,
+    failed: Vec<u32>,
     /// Milliseconds.
     p50: Vec<Option<f64>>,
     p99: Vec<Option<f64>>,
@@ -91,6 +92,7 @@ impl History {
             passed: column(|at| at.passed),
             delayed: column(|at| at.delayed),
             rejected: column(|at| at.rejected),
+            failed: column(|at| at.failed),
             p50: latency(|at| at.p50),
             p99: latency(|at| at.p99),
             in_flight: column(|at| at.in_flight),

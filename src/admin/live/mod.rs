@@ -5,6 +5,7 @@
 //! decision does, and that of a route with traffic as long as `/routes` does.
 
 mod board;
+mod failing;
 mod history;
 mod query;
 mod route;

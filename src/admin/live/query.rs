@@ -35,6 +35,11 @@ impl Query {
         }
     }
 
+    /// Returns whether `name` is what the client searches.
+    pub(super) fn is_name(&self, name: &str) -> bool {
+        !self.words.is_empty() && self.words.join(" ") == name.to_lowercase()
+    }
+
     /// Returns whether `text` has all words, in upper or lower case.
     pub(super) fn finds(&self, text: &str) -> bool {
         if self.words.is_empty() {
@@ -74,5 +79,6 @@ mod tests {
         assert!(query.finds("Shop /api/*"));
         assert!(!query.finds("shop"));
         assert!(read(&[]).finds(""));
+        assert!(query.is_name("sh api") && !query.is_name("sh") && !read(&[]).is_name(""));
     }
 }

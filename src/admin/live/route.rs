@@ -15,10 +15,13 @@ const SECONDS: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct RouteTrack {
     totals: Totals,
-    server_errors: u64,
+    failed: u64,
     durations: Durations,
     rejected: Durations,
     pub latest: Sample,
+    /// Admitted requests, and those that failed.
+    pub admitted_lately: Window,
+    pub failed_lately: Window,
     /// While it has had traffic in the last five minutes, if there is room.
     pub history: Option<History>,
     /// From its first traffic on.
@@ -55,6 +58,11 @@ impl Window {
         self.counts[(self.at + SECONDS - 1) % SECONDS]
     }
 
+    /// Returns the count of all seconds.
+    pub(super) fn sum(&self) -> u64 {
+        self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
+
     /// Returns the rate per second.
     pub(super) fn rate(&self) -> f64 {
         let sum: u32 = self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
@@ -71,31 +79,33 @@ impl RouteTrack {
     /// Returns a track of a route that has been counted for a while: only what comes is sampled.
     pub(super) fn new(route: &Route, now: Instant) -> Self {
         let (durations, rejected) = route.meter.durations();
-        let server_errors = route.meter.server_errors();
+        let failed = route.meter.failed();
         let totals = route.gate.totals(now);
-        Self { totals, server_errors, durations, rejected, ..Self::default() }
+        Self { totals, failed, durations, rejected, ..Self::default() }
     }
 
     /// Takes the sample of a second. Returns the durations of the admitted requests in it.
     pub(super) fn sample(&mut self, route: &Route, now: Instant, has_room: bool) -> Durations {
         let totals = route.gate.totals(now);
-        let server_errors = route.meter.server_errors();
+        let failed = route.meter.failed();
         let (durations, rejected) = route.meter.durations();
         let admitted = durations.since(&self.durations).since(&rejected.since(&self.rejected));
         self.latest = Sample {
             passed: narrow(totals.passed.saturating_sub(self.totals.passed)),
             delayed: narrow(totals.delayed.saturating_sub(self.totals.delayed)),
             rejected: narrow(totals.rejected.saturating_sub(self.totals.rejected)),
-            server_errors: narrow(server_errors.saturating_sub(self.server_errors)),
+            failed: narrow(failed.saturating_sub(self.failed)),
             p50: micros(&admitted, 0.5),
             p99: micros(&admitted, 0.99),
             in_flight: narrow(totals.in_flight),
             waiting: narrow(totals.waiting),
         };
         self.totals = totals;
-        self.server_errors = server_errors;
+        self.failed = failed;
         self.durations = durations;
         self.rejected = rejected;
+        self.admitted_lately.push(u64::from(self.latest.passed) + u64::from(self.latest.delayed));
+        self.failed_lately.push(u64::from(self.latest.failed));
         self.remember(has_room);
         if self.latest.requests() > 0 {
             self.follow(&route.gate.observe(now).rules);

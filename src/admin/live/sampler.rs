@@ -48,6 +48,13 @@ impl Sampler {
         self.taken.send_modify(|taken| *taken += 1);
     }
 
+    /// Takes the routes of the configuration in force, if it is another one than that of the latest
+    /// sample, so that a page shows one configuration. While a sample is being taken, it changes
+    /// nothing.
+    pub(super) fn catch_up(&self, live: &Live, clock: &Clock) {
+        self.board().catch_up(live.load_full(), clock.now());
+    }
+
     pub(super) fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }

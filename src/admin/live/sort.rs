@@ -11,6 +11,8 @@ pub enum RouteSort {
     Rejected,
     /// The busiest in the last minute.
     Requests,
+    /// The most failed in the last ten seconds.
+    Failed,
     /// The slowest by p99.
     Latency,
     /// The most in flight.
@@ -23,8 +25,15 @@ pub enum RouteSort {
 
 impl RouteSort {
     /// All orders, each followed by the next one.
-    pub const ALL: [Self; 6] =
-        [Self::Rejected, Self::Requests, Self::Latency, Self::InFlight, Self::Name, Self::Order];
+    pub const ALL: [Self; 7] = [
+        Self::Rejected,
+        Self::Requests,
+        Self::Failed,
+        Self::Latency,
+        Self::InFlight,
+        Self::Name,
+        Self::Order,
+    ];
 
     /// Returns the order of a query's word; the first one if there is no such order.
     pub(super) fn of(word: &str) -> Self {
@@ -35,6 +44,7 @@ impl RouteSort {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Rejected => "rejected",
+            Self::Failed => "failed",
             Self::Requests => "requests",
             Self::Latency => "latency",
             Self::InFlight => "in_flight",
@@ -47,6 +57,7 @@ impl RouteSort {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Rejected => "most rejected",
+            Self::Failed => "most failed",
             Self::Requests => "most requests",
             Self::Latency => "slowest",
             Self::InFlight => "most in flight",

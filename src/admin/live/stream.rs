@@ -87,6 +87,7 @@ impl Client {
         let mut text = if self.events == 0 { "retry: 2000\n\n" } else { "" }.to_owned();
         let admin = Arc::clone(&self.admin);
         let state = &admin.state;
+        admin.sampler.catch_up(&state.live, &state.clock);
         let board = admin.sampler.board();
         let Some((snapshot, tracks)) = board.routes() else { return text + ": no sample yet\n\n" };
         if snapshot.version != self.version {

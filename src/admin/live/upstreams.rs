@@ -33,7 +33,7 @@ struct ServerRow {
     address: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// `healthy`, `ejected`, `unreachable` or `unhealthy`.
+    /// `healthy`, `not asked yet`, `ejected`, `unreachable` or `unhealthy`.
     health: &'static str,
     weight: u32,
     in_flight: u32,
@@ -87,7 +87,7 @@ impl ServerRow {
         Self {
             address: server.address(),
             name: server.ip.map(|_| server.authority()),
-            health: server.health.word(),
+            health: server.health_word(),
             weight: server.weight,
             in_flight: server.in_flight.load(Relaxed),
             requests: track.requested,

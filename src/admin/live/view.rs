@@ -2,6 +2,7 @@
 
 use super::{
     board::Board,
+    failing::FailingView,
     history::{Columns, SAMPLES, Sample, millis},
     query::Query,
     route::RouteTrack,
@@ -15,7 +16,7 @@ use crate::{
         readiness::{Readiness, RejectedReload},
     },
     cluster::Store,
-    config::{Diagnostic, Route, RouteRule, Snapshot},
+    config::{Diagnostic, Route, RouteRule, ShownCertificate, Snapshot},
     flow::{Instant, ReasonKind, RuleObservation, rule_of},
 };
 use serde::Serialize;
@@ -29,6 +30,9 @@ const MOST_RULES: usize = 40;
 
 /// The fullest and the most rejected keys of a rule.
 const MOST_KEYS: usize = 5;
+
+/// The certificates that end first.
+const MOST_CERTIFICATES: usize = 30;
 
 /// The longest text of the drawn problems.
 const LONGEST_DRAWING: usize = 16 * 1024;
@@ -54,6 +58,7 @@ pub(super) struct SampleView {
     all: PointView,
     reasons: BTreeMap<&'static str, u64>,
     rejecting: Vec<RejectingView>,
+    failing: FailingView,
     routes: RoutesView,
     upstreams: UpstreamsView,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +82,7 @@ struct PointView {
     passed: u32,
     delayed: u32,
     rejected: u32,
-    server_errors: u32,
+    failed: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     p50: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,6 +211,11 @@ pub(super) struct ConfigView {
     edit: bool,
     /// When edits were applied (true) or rejected.
     edits: Vec<(u64, bool)>,
+    /// Those that end first.
+    certificates: Vec<ShownCertificate>,
+    more_certificates: usize,
+    /// Whether keys are shown by name.
+    shows_keys: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -222,7 +232,7 @@ impl PointView {
             passed: sample.passed,
             delayed: sample.delayed,
             rejected: sample.rejected,
-            server_errors: sample.server_errors,
+            failed: sample.failed,
             p50: millis(sample.p50),
             p99: millis(sample.p99),
             in_flight: sample.in_flight,
@@ -258,6 +268,9 @@ impl RoutesPage {
             RouteSort::Rejected => {
                 indexes.sort_by_cached_key(|index| Reverse(tracks[*index].last_minute()));
             }
+            RouteSort::Failed => {
+                indexes.sort_by_key(|index| Reverse(tracks[*index].failed_lately.sum()));
+            }
             RouteSort::Requests => {
                 indexes.sort_by_cached_key(|index| Reverse(tracks[*index].last_minute().1));
             }
@@ -266,6 +279,8 @@ impl RoutesPage {
             RouteSort::Name => indexes.sort_by_key(|index| &snapshot.routes[*index].name),
             RouteSort::Order => {}
         }
+        // Many names may contain that of one route.
+        indexes.sort_by_key(|index| !query.is_name(&snapshot.routes[*index].name));
         let found = indexes.len();
         let count = found.div_ceil(query.size).max(1);
         let number = query.page.min(count - 1);
@@ -313,6 +328,7 @@ impl SampleView {
             all: PointView::of(&board.latest()),
             reasons: reasons.map(|(kind, count)| (kind.word(), count)).collect(),
             rejecting: rejecting(board),
+            failing: FailingView::of(board),
             routes: RoutesView::of(board, snapshot, page, around),
             upstreams: UpstreamsView::of(snapshot, board, query),
             store: around.store.map(StoreView::of),
@@ -453,6 +469,7 @@ impl ConfigView {
         let applied = edits.applied.as_ref();
         let changes = applied.and_then(|applied| applied.outcome.as_ref().ok());
         let names = snapshot.listeners.iter();
+        let certificates = snapshot.certificates();
         Self {
             flowgate: env!("CARGO_PKG_VERSION"),
             version: snapshot.version,
@@ -473,6 +490,9 @@ impl ConfigView {
                 .iter()
                 .map(|edit| (unix_seconds(edit.at), edit.outcome.is_ok()))
                 .collect(),
+            more_certificates: certificates.len().saturating_sub(MOST_CERTIFICATES),
+            certificates: certificates.into_iter().take(MOST_CERTIFICATES).collect(),
+            shows_keys: snapshot.settings.shows_keys(),
         }
     }
 }

@@ -7,10 +7,17 @@ use crate::{
         readiness::Reload,
         reply::{Reply, plain},
     },
+    config::Upstream,
     flow::Instant,
 };
 use http::StatusCode;
-use std::{fmt::Write, time::UNIX_EPOCH};
+use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::UNIX_EPOCH};
+
+/// How many certificates are described.
+const MOST_CERTIFICATES: usize = 30;
+
+/// How many upstreams are described.
+const MOST_UPSTREAMS: usize = 30;
 
 pub(super) const ENDPOINTS: [Endpoint; 2] = [
     Endpoint::get("/healthz", "200 as long as the process runs", |_, _| {
@@ -19,7 +26,7 @@ pub(super) const ENDPOINTS: [Endpoint; 2] = [
     .for_(Access::Everyone),
     Endpoint::get(
         "/readyz",
-        "200 if requests should come, 503 if not; ?verbose describes the last reload and the store",
+        "200 if requests should come, 503 if not; ?verbose describes the last reload, the store, the servers and the certificates",
         readyz,
     )
     .for_(Access::EveryoneWithoutQuery),
@@ -34,6 +41,8 @@ fn readyz(admin: &Admin, ask: &Ask) -> Reply {
     if ask.query("verbose").next().is_some() {
         page.push_str(&configuration(admin));
         page.push_str(&store(admin));
+        page.push_str(&upstreams(admin));
+        page.push_str(&certificates(admin));
     }
     plain(status, page)
 }
@@ -47,6 +56,54 @@ fn store(admin: &Admin) -> String {
         None if read.is_up => "store: reached\n".to_owned(),
         None => "store: not reached by every worker\n".to_owned(),
     }
+}
+
+/// Describes the servers of each upstream, those with servers out of order first.
+fn upstreams(admin: &Admin) -> String {
+    let snapshot = admin.state.live.load();
+    let states = |upstream: &Arc<Upstream>| {
+        let mut states: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut healthy = 0;
+        for server in upstream.servers() {
+            healthy += usize::from(server.health.is_healthy());
+            *states.entry(server.health_word()).or_default() += 1;
+        }
+        let all: usize = states.values().sum();
+        let words = states.iter().map(|(word, count)| format!("{count} {word}"));
+        (healthy == all && all > 0, words.collect::<Vec<_>>().join(", "))
+    };
+    let mut found: Vec<_> =
+        snapshot.upstreams.iter().map(|upstream| (upstream, states(upstream))).collect();
+    found.sort_by_key(|(_, (is_healthy, _))| *is_healthy);
+    let mut page = String::new();
+    for (upstream, (_, words)) in found.iter().take(MOST_UPSTREAMS) {
+        let words = if words.is_empty() { "no address of a server is known" } else { words };
+        // Writing to a String cannot fail.
+        _ = writeln!(page, "upstream {}: {words}", upstream.name);
+    }
+    if found.len() > MOST_UPSTREAMS {
+        _ = writeln!(page, "and {} more upstreams", found.len() - MOST_UPSTREAMS);
+    }
+    page
+}
+
+/// Describes the certificates, those that end first.
+fn certificates(admin: &Admin) -> String {
+    let now = admin.state.clock.wall_now();
+    let all = admin.state.live.load().certificates();
+    let mut page = String::new();
+    for certificate in all.iter().take(MOST_CERTIFICATES) {
+        let until = &certificate.valid_until;
+        // Writing to a String cannot fail.
+        _ = match certificate.seconds_left(now) {
+            Some(_) => writeln!(page, "certificate {certificate}: valid until {until}"),
+            None => writeln!(page, "certificate {certificate}: expired, was valid until {until}"),
+        };
+    }
+    if all.len() > MOST_CERTIFICATES {
+        _ = writeln!(page, "and {} more certificates", all.len() - MOST_CERTIFICATES);
+    }
+    page
 }
 
 /// Describes the configuration in force and the last edit.

@@ -1,12 +1,14 @@
 //! `docs/metrics.md` against the page.
 
-use super::{Fixture, metrics, openmetrics};
+use super::{CONFIG, Fixture, metrics, openmetrics};
 use crate::{
     admin::exposition::Format,
     cluster::{ROUND_TRIP_BOUNDS, StoreReading},
+    config::Retired,
 };
 use core::time::Duration;
-use std::collections::BTreeMap;
+use rcgen::{CertificateParams, KeyPair};
+use std::{collections::BTreeMap, fs};
 
 /// Families by name: the type, and the labels as far as they show.
 type Families = BTreeMap<String, (String, Vec<String>)>;
@@ -15,11 +17,29 @@ type Families = BTreeMap<String, (String, Vec<String>)>;
 async fn every_metric_is_in_the_list_and_the_list_has_no_other() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
+    fixture.show_a_certificate();
     let served = served(&fixture);
     let listed = listed();
     let names = |families: &Families| families.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&served), names(&listed));
     assert_eq!(served, listed);
+}
+
+impl Fixture {
+    /// Has a listener with TLS.
+    fn show_a_certificate(&self) {
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let write = |name: &str, text: String| fs::write(self.directory.path().join(name), text);
+        write("c.pem", certificate.pem()).unwrap();
+        write("c.key", key.serialize_pem()).unwrap();
+        let tls = "tls: { certificates: [{ cert: c.pem, key: c.key }] }";
+        let text = CONFIG.replacen("127.0.0.1:0 }", &format!("127.0.0.1:0, {tls} }}"), 1);
+        let plan = self.read(&text).unwrap_or_else(|problems| panic!("{problems}"));
+        let state = &self.router.admin.state;
+        state.live.apply(plan, state.clock.now(), &mut Retired::default());
+    }
 }
 
 /// What the list says.

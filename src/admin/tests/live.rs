@@ -123,3 +123,51 @@ async fn a_search_finds_routes_and_pages_them() {
     assert_eq!(shown("sort=name&size=1&page=9").await, ("rest".to_owned(), 2.into(), 2.into()));
     assert_eq!(shown("q=none").await, (String::new(), 0.into(), 1.into()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_after_an_edit_shows_one_version_of_everything() {
+    let fixture = Fixture::new();
+    fixture.sample().await;
+    // An edit is in force, and no sample was taken since.
+    let state = &fixture.router.admin.state;
+    let plan = fixture.read(&CONFIG.replace("name: api", "name: app")).unwrap();
+    let summary = state.live.apply(plan, state.clock.now(), &mut config::Retired::default());
+    state.readiness.reloaded(state.clock.wall_now(), &summary.to_string());
+    let mut pieces = fixture.follow("sort=name");
+    let first = next(&mut pieces).await;
+    let config = &first[0].1;
+    assert_eq!(config["version"], 2);
+    assert!(config["changes"].as_str().unwrap().starts_with("reloaded v2"), "{config}");
+    let rows = first.last().unwrap().1["routes"]["rows"].as_array().unwrap().clone();
+    let names: Vec<_> = rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect();
+    assert!(names.contains(&"app".to_owned()) && !names.contains(&"api".to_owned()), "{names:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_requests_are_counted_apart_from_rejected_ones() {
+    let fixture = Fixture::new();
+    fixture.sample().await;
+    let mut pieces = fixture.follow("sort=failed");
+    let first = next(&mut pieces).await;
+    assert_eq!(first.last().unwrap().1["failing"]["many"], false);
+    let snapshot = fixture.snapshot();
+    let rest = snapshot.routes.iter().find(|route| &*route.name == "rest").unwrap();
+    for (status, is_admitted) in [(502, true), (503, false), (200, true)] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let duration = Duration::from_millis(3);
+        let at = Duration::ZERO;
+        let method = &Method::GET;
+        let ended = Ended { method, status, first_byte: None, duration, at, is_admitted };
+        rest.meter.record(&ended, || None);
+    }
+    fixture.sample().await;
+    let sample = next(&mut pieces).await.pop().unwrap().1;
+    assert_eq!((&sample["all"]["failed"], &sample["all"]["rejected"]), (&1.into(), &0.into()));
+    let failing = &sample["failing"];
+    assert_eq!(failing["many"], true);
+    assert_eq!(failing["routes"][0]["route"], "rest");
+    assert_eq!(failing["routes"][0]["per_second"], 0.1);
+    assert_eq!(failing["slowest"][0]["route"], "rest");
+    let sorted = next(&mut fixture.follow("sort=failed")).await.pop().unwrap().1;
+    assert_eq!(sorted["routes"]["rows"][0]["name"], "rest");
+}

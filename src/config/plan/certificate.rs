@@ -34,6 +34,8 @@ pub struct Certificate {
     pub key: Arc<CertifiedKey>,
     /// The file of the chain.
     pub path: PathBuf,
+    /// The last second in which it is valid, since 1970.
+    pub not_after: u64,
     /// Where the file names it.
     span: SourceSpan,
 }
@@ -120,6 +122,7 @@ impl Certificate {
         match CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
             Ok(key) => Ok(Self {
                 names,
+                not_after: key.cert.first().map_or(0, not_after),
                 key: Arc::new(key),
                 path: spec.cert.value.clone(),
                 span: spec.cert.span,
@@ -140,6 +143,11 @@ impl Certificate {
         }
     }
 
+    /// Returns the last second in which it is valid, as `2026-11-21T05:00:00Z`.
+    pub(in crate::config) fn valid_until(&self) -> String {
+        shown_time(UnixTime::since_unix_epoch(Duration::from_secs(self.not_after)))
+    }
+
     /// Returns, as a problem, that it lacks the last `missing` certificates of its chain.
     pub(in crate::config) fn lacks(&self, missing: usize) -> Problem {
         let message = format!(
@@ -153,15 +161,16 @@ impl Certificate {
         )
     }
 
+    /// Returns whether it has ended at `now`.
+    pub(super) fn has_ended(&self, now: Instant) -> bool {
+        (1..now.as_nanos() / 1_000_000_000).contains(&self.not_after)
+    }
+
     /// Returns a warning if the certificate is not valid at `now`. `peers` is a word for the clients
     /// or servers that see it.
     pub(in crate::config) fn out_of_date(&self, now: Instant, peers: &str) -> Option<Problem> {
-        let checked = webpki::EndEntityCert::try_from(self.key.cert.first()?).ok()?;
         let now = UnixTime::since_unix_epoch(now.since(Instant::EPOCH));
-        let usage = KeyUsage::server_auth();
-        // Without anchors all certificates fail; those out of date fail by that, which is
-        // looked at first.
-        let failed = checked.verify_for_usage(&[], &[], &[], now, usage, None, None).err();
+        let failed = verify(self.key.cert.first()?, now).err();
         let message = if let Some(webpki::Error::CertExpired { not_after, .. }) = failed {
             format!("the certificate has expired: it was valid until {}", shown_time(not_after))
         } else if let Some(webpki::Error::CertNotValidYet { not_before, .. }) = failed {
@@ -175,6 +184,23 @@ impl Certificate {
             Problem::warning(Lint::CertificateOutOfDate, self.span, message)
                 .help(format!("{peers} reject it; get another one")),
         )
+    }
+}
+
+/// Verifies a certificate without anchors, so that it always fails. If it is out of date, it fails by
+/// that, which is looked at first.
+fn verify(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), webpki::Error> {
+    let checked = webpki::EndEntityCert::try_from(certificate)?;
+    let usage = KeyUsage::server_auth();
+    checked.verify_for_usage(&[], &[], &[], now, usage, None, None).map(|_| ())
+}
+
+/// Returns the last second in which a certificate is valid, since 1970; 0 if it never is.
+fn not_after(certificate: &CertificateDer<'static>) -> u64 {
+    let latest = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    match verify(certificate, latest) {
+        Err(webpki::Error::CertExpired { not_after, .. }) => not_after.as_secs(),
+        Ok(()) | Err(_) => 0,
     }
 }
 

@@ -106,13 +106,25 @@ impl Plan {
     /// Returns what is odd about it, though not wrong, as of `now`; so are certificates that
     /// are out of date.
     pub fn warnings_at(&self, now: Instant) -> Diagnostics {
-        let certificates = certificates(&self.listeners);
-        let shown = certificates.filter_map(|certificate| certificate.out_of_date(now, "clients"));
+        self.warnings_of(|certificate, peers| certificate.out_of_date(now, peers))
+    }
+
+    /// Returns the same without certificates that have ended, of which the log has a line for each.
+    pub fn warnings_for_log(&self, now: Instant) -> Diagnostics {
+        self.warnings_of(|certificate, peers| {
+            certificate.out_of_date(now, peers).filter(|_| !certificate.has_ended(now))
+        })
+    }
+
+    /// Returns the warnings with those that `check` has of each certificate and its peers.
+    fn warnings_of(&self, check: impl Fn(&Certificate, &str) -> Option<Problem>) -> Diagnostics {
+        let shown = certificates(&self.listeners).map(|certificate| (certificate, "clients"));
         let tls = self.upstreams.iter().filter_map(|upstream| upstream.options.tls.as_ref());
-        let own = tls.filter_map(|tls| tls.identity()?.out_of_date(now, "servers"));
+        let own = tls.filter_map(|tls| Some((tls.identity()?, "servers")));
         let admin = self.settings.admin.as_ref().and_then(|admin| admin.tls.as_ref());
-        let of_admin = admin.and_then(|tls| tls.certificate().out_of_date(now, "clients"));
-        self.warnings.and(shown.chain(own).chain(of_admin))
+        let of_admin = admin.map(|tls| (tls.certificate(), "clients"));
+        let all = shown.chain(own).chain(of_admin);
+        self.warnings.and(all.filter_map(|(certificate, peers)| check(certificate, peers)))
     }
 }
 

@@ -110,7 +110,7 @@ impl UpstreamTls {
     }
 
     /// Returns what the gateway shows of itself, if it does.
-    pub(super) fn identity(&self) -> Option<&Certificate> {
+    pub(in crate::config) fn identity(&self) -> Option<&Certificate> {
         self.identity.as_ref()
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     config::HeaderCase,
     config::{
         plan::{
-            BREAKER, Cost, FlowPart, PACING, Plan, RoutePlan, RulePlan, Settings, StoreKind,
+            BREAKER, Certificate, Cost, FlowPart, PACING, Plan, RoutePlan, RulePlan, Settings, StoreKind,
             StoreSettings, Tracing, UpstreamPlan,
         },
         spec::{OnMissing, OnStoreError, word},
@@ -106,12 +106,18 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         });
         let proxied = if listener.proxy_protocol { "  PROXY protocol" } else { "" };
         writeln!(out, "  {}  {}{tls}{proxied}", listener.name, listener.address)?;
+        for certificate in listener.tls.iter().flat_map(|all| all.iter()) {
+            writeln!(out, "    {}", valid(certificate))?;
+        }
         if let Some(proxies) = &listener.trusted_proxies {
             writeln!(out, "    trusted_proxies  {}", networks(proxies))?;
         }
     }
     if let Some(admin) = &plan.settings.admin {
         writeln!(out, "  admin  {admin}")?;
+        if let Some(tls) = &admin.tls {
+            writeln!(out, "    {}", valid(tls.certificate()))?;
+        }
     }
     if !plan.upstreams.is_empty() {
         writeln!(out, "\nupstreams")?;
@@ -131,6 +137,11 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         writeln!(out, "  … and {} more", order.len() - MOST_ROUTES)?;
     }
     write_settings(out, plan)
+}
+
+/// Says how long a certificate is valid.
+fn valid(certificate: &Certificate) -> String {
+    format!("certificate {}  valid until {}", certificate.path.display(), certificate.valid_until())
 }
 
 fn write_upstream<'p>(
@@ -158,6 +169,9 @@ fn write_upstream<'p>(
             written(&check.path),
             short(check.interval)
         )?;
+    }
+    if let Some(identity) = options.tls.as_ref().and_then(|tls| tls.identity()) {
+        writeln!(out, "    {}", valid(identity))?;
     }
     for server in &upstream.servers {
         write!(out, "    {}", server.endpoint)?;

@@ -13,7 +13,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicUsize},
+        atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -92,6 +92,9 @@ impl Upstream {
     }
 }
 
+/// The health of a server that has got no request, and passed no check.
+const NOT_ASKED: &str = "not asked yet";
+
 /// A server of an upstream. Its identity, what is in flight and its meter belong to its address
 /// and outlive a reload; so does its health, which belongs to the upstream's name as well. Its
 /// weight is this configuration's.
@@ -140,6 +143,12 @@ impl Server {
     /// Returns the `Host` of a request or a check that names none. A Unix socket is `localhost`.
     pub fn host_field(&self) -> String {
         if self.socket().is_some() { "localhost".to_owned() } else { self.authority() }
+    }
+
+    /// Returns its health in words: `not asked yet`, or the word of [`ServerHealth::word`].
+    pub fn health_word(&self) -> &'static str {
+        let is_asked = self.meter.requests.load(Relaxed) > 0;
+        if !is_asked && self.health.is_unchecked() { NOT_ASKED } else { self.health.word() }
     }
 
     /// Returns the address and the port, with an IPv6 address in brackets. It is the

@@ -4,7 +4,7 @@ use super::{Route, Upstream};
 use crate::{
     config::{
         diagnostics::File,
-        plan::{Listener, Settings},
+        plan::{Listener, Settings, ShownCertificate, shown},
         watched::Watched,
     },
     route::{self, Proxies},
@@ -49,6 +49,13 @@ impl Snapshot {
             Some(file) => (&file.path, &self.text[file.range.clone()]),
             None => (Path::new(""), ""),
         }
+    }
+
+    /// Returns the certificates that it shows, the one that ends first at the beginning.
+    pub fn certificates(&self) -> Vec<ShownCertificate> {
+        let upstreams = self.upstreams.iter();
+        let of_upstreams = upstreams.map(|one| (&*one.name, one.options.tls.as_ref()));
+        shown(&self.listeners, self.settings.admin.as_ref(), of_upstreams)
     }
 
     /// Returns whose word about clients is believed at a listener: nobody's at one that an edit has

@@ -40,8 +40,15 @@ fn totals(model: &Model, look: Look) -> Line<'static> {
         0 => Span::raw(rejected),
         _ => Span::styled(format!("✕ {rejected}"), look.bad()),
     };
+    let failed = format!("failed {}/s", short(all.failed));
+    let failed = match all.failed {
+        0 => Span::raw(failed),
+        _ => Span::styled(format!("✕ {failed}"), look.bad()),
+    };
     Line::from(vec![
         Span::raw(format!("passed {}/s  ", short(all.passed))),
+        failed,
+        Span::raw("  "),
         Span::raw(format!("delayed {}/s  ", short(all.delayed))),
         rejected,
         Span::raw(format!("  p50 {}  p99 {}", millis(all.p50), millis(all.p99))),

@@ -11,7 +11,7 @@ const KEYS: [(&str, &str); 12] = [
     ("r  u  c", "one of them at once"),
     ("/", "search routes by name, path, rule or upstream; Enter searches"),
     ("Esc", "ends the search"),
-    ("s", "sort: rejected, requests, latency, in flight, name, order"),
+    ("s", "sort: rejected, requests, failed, latency, in flight, name, order"),
     ("p  Space", "pause, go on"),
     ("?  h", "this page; any key leaves it"),
     ("Ctrl-Z", "stop until the shell's `fg`"),
@@ -19,7 +19,10 @@ const KEYS: [(&str, &str); 12] = [
 ];
 
 const SIGNS: [(&str, &str); 4] = [
-    ("✕", "requests are rejected or get 5xx, a server is out of order, or an edit was rejected"),
+    (
+        "✕",
+        "requests are rejected or fail with 5xx, a server is out of order, or an edit was rejected",
+    ),
     ("~", "a rule in dry run would reject"),
     ("!", "a breaker is open or half open"),
     ("▁▄█", "requests of each second, as high as the busiest"),

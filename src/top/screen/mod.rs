@@ -1,5 +1,7 @@
 //! Draws what the model has. A section is a function that makes lines; here they get their places.
 
+mod alerts;
+mod certificates;
 mod head;
 mod help;
 mod look;
@@ -7,7 +9,7 @@ mod panel;
 mod routes;
 pub(super) mod text;
 
-use super::model::{ConnectionState, Model};
+use super::model::Model;
 use look::{Look, strong};
 use ratatui_core::{
     buffer::Buffer,
@@ -43,9 +45,11 @@ pub(super) fn draw(model: &Model, has_colours: bool, area: Rect, buffer: &mut Bu
         if has_head {
             lines.extend(head::lines(model, width, look));
         }
-        let alert = alert(model, look);
-        let rows = usize::from(rows).saturating_sub(usize::from(alert.is_some()));
-        lines.extend(alert);
+        let mut alerts = alerts::lines(model, look);
+        // One is shown on the smallest terminal, too.
+        alerts.truncate(usize::from(rows).saturating_sub(1).max(1));
+        let rows = usize::from(rows).saturating_sub(alerts.len());
+        lines.extend(alerts);
         lines.push(routes::head(width, look));
         let shown = routes::lines(model, width, rows, look);
         let missing = rows - shown.len().min(rows);
@@ -77,19 +81,6 @@ fn heights(height: u16) -> Heights {
     };
     let panel = (inside / 2).min(MOST_PANEL);
     Heights { has_head: true, routes: inside - panel, panel }
-}
-
-/// Returns what is wrong with the connection or the last edit.
-fn alert(model: &Model, look: Look) -> Option<Line<'static>> {
-    if let ConnectionState::Lost(why) = &model.connection {
-        return Some(look.bad_line(format!("✕ no connection, trying again: {why}")));
-    }
-    if !model.config.is_behind {
-        return None;
-    }
-    let rejected = model.config.rejected.as_ref()?;
-    let first = rejected.problems.first().map(panel::place_and_message).unwrap_or_default();
-    Some(look.bad_line(format!("✕ the last edit is not in force: {first}")))
 }
 
 /// Returns the last line: the search while it is typed, else the keys.

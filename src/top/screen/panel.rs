@@ -6,12 +6,19 @@ use super::{
         sample::{Problem, Route, Rule, Server, Upstream},
         words::{meter, plain, rate, seconds, short},
     },
+    certificates::certificate_words,
     look::Look,
 };
-use ratatui_core::text::{Line, Span};
+use ratatui_core::{
+    style::Style,
+    text::{Line, Span},
+};
 
 /// The width of a bar that shows how full a rule is.
 const METER: usize = 12;
+
+/// The health of a server that has got no request.
+const NOT_ASKED: &str = "not asked yet";
 
 /// Returns the panel's title, with a rule to the right end.
 pub(crate) fn title(model: &Model, width: usize, look: Look) -> Line<'static> {
@@ -101,7 +108,7 @@ fn rule(rule: &Rule, look: Look) -> Line<'static> {
     let style = match (rejects > 0.0, rule.dry_run) {
         (true, false) => look.bad(),
         (true, true) => look.odd(),
-        (false, _) => ratatui_core::style::Style::new(),
+        (false, _) => Style::new(),
     };
     spans.push(Span::styled(rejected, style));
     spans.push(look.soft(about));
@@ -166,14 +173,19 @@ pub(crate) fn upstreams(model: &Model, look: Look) -> Vec<Line<'static>> {
 }
 
 fn server(upstream: &Upstream, server: &Server, look: Look) -> Line<'static> {
-    let is_healthy = server.health == "healthy";
+    let is_unknown = server.health == NOT_ASKED;
+    let is_healthy = server.health == "healthy" || is_unknown;
     let name = server.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
     let address = plain(&format!("{}{name}", server.address));
-    let style = if is_healthy { look.good() } else { look.bad() };
+    let style = match (is_unknown, is_healthy) {
+        (true, _) => Style::new(),
+        (false, true) => look.good(),
+        (false, false) => look.bad(),
+    };
     Line::from(vec![
         Span::styled(if is_healthy { "  " } else { "✕ " }, look.bad()),
         Span::raw(format!("{:<16} {address:<24} ", plain(&upstream.name))),
-        Span::styled(format!("{:<10}", plain(&server.health)), style),
+        Span::styled(format!("{:<13}", plain(&server.health)), style),
         Span::raw(format!(
             " in flight {}  requests {}/s  failed {}/s",
             short(server.in_flight),
@@ -204,6 +216,17 @@ pub(crate) fn configuration(model: &Model, width: usize, look: Look) -> Vec<Line
     ];
     lines.extend(wrapped(&format!("last change: {changes}"), width).into_iter().map(Line::raw));
     lines.push(Line::raw(format!("  listens: {}", plain(&config.listeners.join(", ")))));
+    for certificate in &config.certificates {
+        let left = certificate.not_after.checked_sub(now);
+        let words = certificate_words(certificate, left);
+        lines.extend(wrapped(&words, width).into_iter().map(|text| match left {
+            Some(_) => Line::raw(text),
+            None => look.bad_line(text),
+        }));
+    }
+    if config.more_certificates > 0 {
+        lines.push(Line::raw(format!("  and {} more certificates", config.more_certificates)));
+    }
     let Some(rejected) = &config.rejected else { return lines };
     let state = if config.is_behind { "✕ not fixed yet" } else { "  fixed since" };
     let style = if config.is_behind { look.bad() } else { look.good() };

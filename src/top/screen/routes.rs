@@ -34,7 +34,7 @@ const COLUMNS: [Column; 8] = [
     Column { title: "passed/s", width: 9, rank: 1, show: |now| short(now.passed) },
     Column { title: "delayed/s", width: 10, rank: 5, show: |now| short(now.delayed) },
     Column { title: "rejected/s", width: 11, rank: 0, show: |now| marked(now.rejected) },
-    Column { title: "5xx/s", width: 8, rank: 2, show: |now| marked(now.server_errors) },
+    Column { title: "failed/s", width: 9, rank: 2, show: |now| marked(now.failed) },
     Column { title: "p50", width: 8, rank: 6, show: |now| millis(now.p50) },
     Column { title: "p99", width: 8, rank: 3, show: |now| millis(now.p99) },
     Column { title: "in flight", width: 10, rank: 4, show: |now| short(now.in_flight) },
@@ -112,7 +112,7 @@ pub(crate) fn lines(model: &Model, width: usize, rows: usize, look: Look) -> Vec
 
 fn line(model: &Model, route: &Route, widths: &Widths, look: Look) -> Line<'static> {
     let is_open = route.breaker.as_ref().is_some_and(|state| state != "closed");
-    let is_bad = route.now.rejected > 0 || route.now.server_errors > 0;
+    let is_bad = route.now.rejected > 0 || route.now.failed > 0;
     let would = route.rules.iter().any(|rule| rule.would_reject > 0.0);
     let mark = match (is_open, is_bad, would) {
         (true, _, _) => "! ",

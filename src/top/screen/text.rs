@@ -2,7 +2,7 @@
 
 use super::{
     super::{model::Model, words::plain},
-    head,
+    alerts, head,
     look::Look,
     panel, routes,
 };
@@ -16,6 +16,7 @@ pub(crate) fn page(model: &Model) -> String {
     let look = Look { has_colours: false };
     let mut lines = Vec::new();
     lines.extend(head::lines(model, WIDTH, look));
+    lines.extend(alerts::lines(model, look));
     lines.push(Line::default());
     lines.push(routes::head(WIDTH, look));
     lines.extend(routes::lines(model, WIDTH, usize::MAX, look));

@@ -84,7 +84,7 @@ impl AdminClient {
         let client = Self::new(endpoint, token, ca, options)?;
         if !tried.is_empty() {
             // Nobody may read the standard error.
-            _ = writeln!(io::stderr(), "{tried}");
+            drop(writeln!(io::stderr(), "{tried}"));
         }
         Ok(Self { token_problem, ..client })
     }

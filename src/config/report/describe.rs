@@ -5,8 +5,8 @@ use crate::{
     config::HeaderCase,
     config::{
         plan::{
-            BREAKER, Certificate, Cost, FlowPart, PACING, Plan, RoutePlan, RulePlan, Settings, StoreKind,
-            StoreSettings, Tracing, UpstreamPlan,
+            BREAKER, Certificate, Cost, FlowPart, PACING, Plan, RoutePlan, RulePlan, Settings,
+            StoreKind, StoreSettings, Tracing, UpstreamPlan,
         },
         spec::{OnMissing, OnStoreError, word},
     },

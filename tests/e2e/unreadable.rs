@@ -138,7 +138,7 @@ fn an_http_2_upload_that_its_client_breaks_off_after_the_answer_is_not_malformed
     // One that has no answer yet is malformed, and is written behind it.
     client.post(3, "/", "500");
     client.last_data(3, b"abc");
-    assert_eq!(client.answer(3)[0].payload, [0x8c]);
+    assert_eq!(client.answer(3)[0].payload.first(), Some(&0x8c));
     eventually("the second one is counted", || {
         (rejected(&gateway, "malformed") == 1.0).then_some(())
     });

@@ -17,6 +17,7 @@ mod response;
 mod shown_keys;
 mod timeouts;
 mod upstream;
+mod url_group;
 mod worker;
 
 #[cfg(test)]

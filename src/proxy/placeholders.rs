@@ -6,7 +6,10 @@ use crate::config::{
 };
 use crate::http1::FieldList;
 use crate::proxy::message::{request::Request, request_id::RequestId};
-use crate::proxy::peer::Peer;
+use crate::proxy::{
+    peer::Peer,
+    url_group::{self, is_url_byte},
+};
 use bytes::Bytes;
 use core::net::IpAddr;
 use http::{HeaderName, HeaderValue, Method, header};
@@ -73,11 +76,12 @@ impl Values {
         if needs_host && self.host.is_empty() {
             return None;
         }
-        let mut url = self.written(&redirect.to, None, Escape::Url);
+        let mut url = self.url(redirect);
         // A browser takes what follows two slashes for a host: only the file may name one.
-        let names_host =
-            matches!(redirect.to.0.first(), Some(Piece::Text(text)) if text.starts_with("//"));
-        if url.starts_with('/') && !names_host {
+        let first = redirect.to.0.first();
+        let names_host = matches!(first, Some(Piece::Text(text)) if text.starts_with("//"));
+        let is_path = url.starts_with('/') || matches!(first, Some(Piece::Group(_)));
+        if is_path && !names_host {
             let path = url.trim_start_matches(['/', '\\']);
             url = format!("/{path}");
         }
@@ -87,12 +91,31 @@ impl Values {
         HeaderValue::try_from(url).ok()
     }
 
+    /// Writes where a redirect leads, with the groups of the path that it names.
+    fn url(&self, redirect: &Redirect) -> String {
+        let groups = redirect.groups.as_ref().and_then(|groups| groups.find(&self.path));
+        let mut url = String::with_capacity(128);
+        for piece in &redirect.to.0 {
+            match piece {
+                Piece::Text(text) => url.push_str(text),
+                Piece::Value(value) => self.write(*value, None, Escape::Url, &mut url),
+                Piece::Group(piece) => {
+                    let text = groups.as_ref().map(|groups| groups.get(&piece.group));
+                    url_group::write(text.unwrap_or_default(), piece.place, &mut url);
+                }
+            }
+        }
+        url
+    }
+
     fn written(&self, template: &Template, of: Option<OfRejection<'_>>, escape: Escape) -> String {
         let mut text = String::with_capacity(128);
         for piece in &template.0 {
             match piece {
                 Piece::Text(piece) => text.push_str(piece),
                 Piece::Value(value) => self.write(*value, of, escape, &mut text),
+                // Only redirects have groups.
+                Piece::Group(_) => {}
             }
         }
         text
@@ -159,10 +182,7 @@ impl Escape {
                 c => out.write_char(c),
             }),
             Self::Url => text.bytes().try_for_each(|byte| match byte {
-                b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
-                    write!(out, "%{byte:02X}")
-                }
-                byte if byte.is_ascii_graphic() => out.write_char(char::from(byte)),
+                byte if is_url_byte(byte) => out.write_char(char::from(byte)),
                 byte => write!(out, "%{byte:02X}"),
             }),
         }

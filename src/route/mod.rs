@@ -30,6 +30,7 @@ pub mod table;
 
 mod escape;
 mod fingerprint;
+mod groups;
 mod hosts;
 mod key_text;
 mod names;
@@ -44,6 +45,7 @@ mod tree;
 pub use advantage::Advantage;
 pub use client::{FoundClient, Proxies, Unread, client_network};
 pub use fingerprint::{Seed, low_bits};
+pub use groups::{FoundGroups, PathGroup, PathGroups};
 pub use header::{FieldPattern, folded_name};
 pub use host::{BadHost, HostPattern, canonical_host};
 pub use identity::Identity;

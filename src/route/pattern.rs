@@ -5,7 +5,7 @@ use core::{
     fmt,
     hash::{Hash, Hasher},
 };
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::{CaptureLocations, Regex, RegexBuilder};
 
 /// The longest expression, in bytes.
 const MAX_LENGTH: usize = 2048;
@@ -47,6 +47,20 @@ impl Pattern {
 
     pub(super) fn is_match(&self, bytes: &[u8]) -> bool {
         self.regex.is_match(bytes)
+    }
+
+    /// Returns the index of the group with this number or name.
+    pub(super) fn group(&self, name: &str) -> Option<usize> {
+        match name.parse::<usize>() {
+            Ok(number) => (number < self.regex.captures_len()).then_some(number),
+            Err(_) => self.regex.capture_names().position(|known| known == Some(name)),
+        }
+    }
+
+    /// Returns where the groups are in a text that matches.
+    pub(super) fn locate(&self, bytes: &[u8]) -> Option<CaptureLocations> {
+        let mut locations = self.regex.capture_locations();
+        self.regex.captures_read(&mut locations, bytes).map(|_| locations)
     }
 }
 

@@ -392,3 +392,51 @@ fn one_id_is_in_all_that_a_request_leads_to() {
             .contains(&serde_json::json!(["x-id", id]))
     );
 }
+
+#[test]
+fn a_redirect_takes_groups_of_the_path_and_never_leads_to_a_host_that_a_client_chose() {
+    let upstream = upstream::echo();
+    let routes = "  - { name: moved, match: { path_regex: '/old/(.*)' }, redirect: { to: '/new/$1', status: 301 } }
+  - { name: two, match: { path_regex: ['/shop/(de|en)(/x)?/(.*)', '/(de)()/shop/(.*)'] }, redirect: '/$1/shop$2/$3' }
+  - { name: named, match: { path_regex: '/n/(?P<year>[0-9]+)-(?P<name>[^/]*)' }, redirect: 'https://{host}/$year/$name?n=$name&cost=$$5' }
+  - { name: bare, match: { path_regex: '/index[.]php(.*)' }, redirect: '$1' }
+  - { name: behind, match: { path_regex: '/h(.*)' }, redirect: 'https://www.example.com$1' }
+  - { name: plain, match: { path_prefix: /p }, redirect: '/price$$1/$metadata' }";
+    let gateway = Gateway::start(&yaml(upstream.address, routes));
+    let mut client = Client::new(gateway.web());
+    for (path, location) in [
+        ("/old/a/b?c=d", "/new/a/b?c=d"),
+        ("/old/", "/new/"),
+        ("/old//evil.example", "/new//evil.example"),
+        ("/old/a%2fb%20%41", "/new/a%2fb%20%41"),
+        ("/%6fld/a%3fb%23c%20%41", "/new/a%3Fb%23c%20A"),
+        ("/shop/de/x/y", "/de/shop/x/y"),
+        ("/shop/en/y", "/en/shop/y"),
+        ("/de/shop/y", "/de/shop/y"),
+        ("/n/2026-a&b=c+d", "https://shop.example/2026/a&b=c+d?n=a%26b=c%2Bd&cost=$5"),
+        ("/index.php/x?q", "/x?q"),
+        ("/index.php//evil.example", "/evil.example"),
+        ("/index.phphttps://evil.example", "/https://evil.example"),
+        ("/index.php", "/"),
+        ("/h/x", "https://www.example.com/x"),
+        ("/h.evil.example", "https://www.example.com/.evil.example"),
+        ("/h@evil.example", "https://www.example.com/@evil.example"),
+        ("/h:80", "https://www.example.com/:80"),
+        ("/h", "https://www.example.com/"),
+        ("/p", "/price$1/$metadata"),
+    ] {
+        let answer = client.request("GET", path, &[("Host", "Shop.Example")]);
+        assert_eq!(answer.header("location"), Some(location), "{path}");
+        let answer = over_http2(gateway.web(), path, &["-H", "host: shop.example"]);
+        assert!(answer.contains(&format!("location: {location}\r\n")), "{path}: {answer}");
+    }
+    // A line end, encoded or not, never gets into the header.
+    for path in ["/old/a%0d%0aset-cookie:%20x=y", "/index.php%0aset-cookie:x"] {
+        let answer = client.get(path);
+        assert_eq!((answer.status, answer.header("set-cookie")), (400, None), "{path}");
+    }
+    let routes = http::ask(gateway.address("admin"), "/routes").json();
+    let shown =
+        routes["routes"].as_array().expect("a list").iter().find(|route| route["name"] == "moved");
+    assert_eq!(shown.expect("it is there")["answer"], "redirect 301 /new/$1");
+}

@@ -2,26 +2,22 @@
 
 use super::{
     compiler::{Compiler, suggestion},
+    redirect::groups_of,
     templates::Use,
 };
 use crate::{
     config::{
         decode::{At, Either, Key},
         diagnostics::{Lint, Problem, SourceSpan, quoted},
-        plan::{Action, Piece, Placeholder, Redirect, Respond, RoutePlan},
+        plan::{Action, Respond, RoutePlan},
         spec::{
-            RedirectSpec, RespondSpec, RewriteSpec, RouteSpec,
-            leaf::{Name, RedirectTo},
-            values::StatusOrClose,
+            RedirectSpec, RespondSpec, RewriteSpec, RouteSpec, leaf::Name, values::StatusOrClose,
         },
     },
     route::{Matcher, Rewrite},
 };
-use http::{StatusCode, header::CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use std::collections::HashMap;
-
-/// What `https` is short for.
-const HTTPS: &str = "https://{host}{path}";
 
 impl Compiler {
     /// Compiles what the route at `span` does. `upstreams` has their indexes.
@@ -61,12 +57,16 @@ impl Compiler {
             self.without_upstream(spec);
         }
         let upstream = upstream.and_then(|name| self.upstream_of(name, upstreams));
-        let redirect = spec.redirect.at.as_ref().and_then(|at| match &*at.value {
-            Either::Plain(to) => {
-                self.redirect(&At { value: to, span: at.span, written: true }, None)
-            }
-            Either::Map(RedirectSpec { to, status }) => {
-                self.redirect(&to.as_ref()?.as_ref(), status.value().map(|status| status.0))
+        let redirect = spec.redirect.at.as_ref().and_then(|at| {
+            let groups = groups_of(spec);
+            match &*at.value {
+                Either::Plain(to) => {
+                    self.redirect(&At { value: to, span: at.span, written: true }, None, groups)
+                }
+                Either::Map(RedirectSpec { to, status }) => {
+                    let status = status.value().map(|status| status.0);
+                    self.redirect(&to.as_ref()?.as_ref(), status, groups)
+                }
             }
         });
         let respond = spec.respond.value().and_then(|respond| match &**respond {
@@ -118,48 +118,6 @@ impl Compiler {
             let message = format!("`{name}` does nothing in a route without `upstream`");
             self.warn(Problem::warning(Lint::KeyWithoutEffect, span, message).help("remove it"));
         }
-    }
-
-    fn redirect(&mut self, to: &At<&RedirectTo>, status: Option<StatusCode>) -> Option<Redirect> {
-        let is_https = to.value.0 == "https";
-        let text = if is_https { HTTPS } else { &to.value.0 };
-        self.literal_variables(text, to.span);
-        let mut template = self.template(text, to.span, Use::Request);
-        let has_query = |piece: &Piece| match piece {
-            Piece::Text(text) => text.contains(['?', '#']),
-            Piece::Value(value) => *value == Placeholder::Query,
-        };
-        let keeps_query = !template.0.iter().any(has_query);
-        if let Some(Piece::Text(last)) = template.0.last_mut()
-            && let Some(rest) = last.strip_suffix('?')
-        {
-            *last = rest.into();
-        }
-        let is_whole = match template.0.first()? {
-            Piece::Text(text) => {
-                let text = text.to_ascii_lowercase();
-                let has = |scheme: &str| {
-                    let host = template.0.get(1) == Some(&Piece::Value(Placeholder::Host));
-                    text.starts_with(scheme) && (text.len() > scheme.len() || host)
-                };
-                text.starts_with('/') || has("http://") || has("https://")
-            }
-            Piece::Value(Placeholder::Path) => true,
-            Piece::Value(Placeholder::Scheme) => {
-                matches!(template.0.get(1), Some(Piece::Text(text)) if text.starts_with("://"))
-            }
-            Piece::Value(_) => false,
-        };
-        if !is_whole {
-            let message = format!("{} is neither a URL nor a path", quoted(&to.value.0));
-            let help = "write `https`, or a URL as in `https://{host}{path}`, or a path as in `/new{path}`";
-            self.error(Problem::error(to.span, message).help(help));
-            return None;
-        }
-        let default = if is_https { StatusCode::PERMANENT_REDIRECT } else { StatusCode::FOUND };
-        let written = self.substitutions.at(to.span).map(|one| one.written.clone());
-        let words = written.unwrap_or_else(|| template.to_string()).into();
-        Some(Redirect { status: status.unwrap_or(default), to: template, words, keeps_query })
     }
 
     fn respond(&mut self, spec: &RespondSpec) -> Option<Action<usize>> {

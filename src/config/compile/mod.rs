@@ -16,6 +16,7 @@ mod matches;
 mod networks;
 mod numbers;
 mod quotas;
+mod redirect;
 mod retry;
 mod routes;
 mod rules;

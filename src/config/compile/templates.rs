@@ -81,7 +81,8 @@ impl Compiler {
         self.literal_variables_of(text, span, |_| true);
     }
 
-    fn literal_variables_of(
+    /// Warns of those that `is_meant` takes.
+    pub(super) fn literal_variables_of(
         &mut self,
         text: &str,
         span: SourceSpan,
@@ -135,7 +136,7 @@ impl Compiler {
 
     /// Returns where `part` stands in the value at `span`, or that span if it is written
     /// in another way there.
-    fn span_of(&self, part: &str, span: SourceSpan) -> SourceSpan {
+    pub(super) fn span_of(&self, part: &str, span: SourceSpan) -> SourceSpan {
         self.span_found(span, |text| text.find(part).map(|at| at..at + part.len()))
     }
 
@@ -205,7 +206,7 @@ impl Compiler {
         let template = self.template(text, span, used);
         let begin = match template.0.first() {
             Some(Piece::Text(text)) => text.chars().next(),
-            Some(Piece::Value(_)) | None => None,
+            Some(Piece::Value(_) | Piece::Group(_)) | None => None,
         };
         let guessed = || {
             Text::Plain(HeaderValue::from_static(match begin {

@@ -1,6 +1,7 @@
 //! What becomes of requests that the rules let pass.
 
 use super::template::{Piece, Placeholder, Template, Text};
+use crate::route::PathGroups;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::fmt;
@@ -29,6 +30,8 @@ pub struct Redirect {
     pub words: Box<str>,
     /// Whether the query follows.
     pub keeps_query: bool,
+    /// Where the groups that it names come from, if it names any.
+    pub groups: Option<PathGroups>,
 }
 
 /// An answer of the gateway's own.

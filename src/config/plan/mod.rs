@@ -40,7 +40,7 @@ pub use server_verifier::{ListedNames, ServerVerifier, UnsupportedCertificate};
 pub use settings::{ClientTimeouts, Limits, Settings};
 pub(super) use store::name_in_store;
 pub use store::{StoreKind, StoreSettings};
-pub use template::{Piece, Placeholder, Template, Text};
+pub use template::{GroupPiece, Piece, Placeholder, Template, Text, UrlPart};
 pub(super) use template::{Token, tokens};
 pub use upstream::{AnswerLimits, UpstreamOptions, UpstreamPlan};
 pub(super) use upstream::{ServerPlan, schedule};

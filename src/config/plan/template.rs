@@ -3,6 +3,7 @@
 //! Only a word in braces is a placeholder, so that JSON is written as it is. `{{host}}` is the text
 //! `{host}`, and `${host}`, which a file writes as `$${host}`, stays as well.
 
+use crate::route::PathGroup;
 use core::ops::Range;
 use std::fmt;
 
@@ -56,6 +57,28 @@ pub enum Piece {
     Text(Box<str>),
     /// What is known when the text is used.
     Value(Placeholder),
+    /// A part of the path, in a redirect.
+    Group(GroupPiece),
+}
+
+/// A group of the route's `path_regex` in a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupPiece {
+    /// Which one.
+    pub group: PathGroup,
+    /// Where it stands.
+    pub place: UrlPart,
+}
+
+/// A part of a URL, which decides what is escaped in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UrlPart {
+    /// The begin of the path, right behind the host.
+    AfterHost,
+    /// The rest of the path.
+    Path,
+    /// The query or the fragment.
+    Query,
 }
 
 /// A text that depends on the request.
@@ -87,6 +110,7 @@ impl fmt::Display for Template {
                 let word = Placeholder::ALL.iter().find(|(_, known)| known == value);
                 write!(f, "{{{}}}", word.map_or("", |(word, _)| word))
             }
+            Piece::Group(piece) => write!(f, "${}", piece.group.name),
         })
     }
 }

@@ -19,7 +19,8 @@ keys! {
     struct RedirectSpec: "a redirect" {
         /// A URL, or a path on the same host, with placeholders. `https` is short for
         /// `https://{host}{path}`. The query is kept unless the value has a `?`. A `?` at the end
-        /// removes the query.
+        /// removes the query. `$1` or `$name` is a group of the route's `path_regex`, `$$` a dollar
+        /// sign.
         to: RedirectTo;
         /// 301, 302, 303, 307 or 308; with the last two, clients repeat a POST as a POST.
         status: RedirectStatus, else "308 for `https`, else 302";

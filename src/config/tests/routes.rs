@@ -1,6 +1,6 @@
 //! What routes do besides limiting: redirects, responses, rewrites and placeholders.
 
-use super::{FRAME, messages, plan, rejected, warnings};
+use super::{FRAME, messages, parsed, plan, rejected, warnings};
 use crate::config::{Action, Redirect, describe};
 
 /// A file whose route has these keys.
@@ -109,6 +109,65 @@ fn what_a_route_cannot_do_is_an_error() {
         ),
     ] {
         messages(&file(keys), &[message]);
+    }
+}
+
+#[test]
+fn a_redirect_names_only_groups_that_its_route_has() {
+    let file = |paths: &str, to: &str| {
+        format!("{FRAME}routes:\n  - name: r\n    match: {{ {paths} }}\n    redirect: '{to}'\n")
+    };
+    let help = |group: &str| {
+        format!(
+            "write what `${group}` stands for in parentheses, as in `match: {{ path_regex: '/old/(.*)' }}`, \
+             or `$${group}` for the text itself"
+        )
+    };
+    for (paths, to, group, message) in [
+        (
+            "path_prefix: /old",
+            "/new/$1",
+            "1",
+            "`$1` is a group of `path_regex`, which this route does not have",
+        ),
+        ("path_regex: /old/.*", "/new/$1", "1", "`/old/.*` has no group `1`"),
+        ("path_regex: '/old/(.*)'", "/new/$12", "12", "`/old/(.*)` has no group `12`"),
+        ("path_regex: ['/(a)/(b)', '/(c)']", "/$2", "2", "`/(c)` has no group `2`"),
+    ] {
+        messages(&file(paths, to), &[&format!("{message} | {}", help(group))]);
+    }
+    for to in ["https://$1/x", "https://$1.example.com", "https://a.example:$1", "//$1"] {
+        messages(
+            &file("path_regex: '/old/(.*)'", to),
+            &[
+                "clients could choose the host of the URL by `$1` | write the host, and groups behind it, as in `https://www.example.com/$1`",
+            ],
+        );
+    }
+    // What is wrong with the expression is said once.
+    let problems = "not a regular expression: unclosed group";
+    let drawn =
+        parsed(&file("path_regex: '/old/(.*'", "/new/$1")).expect_err("rejected").to_string();
+    assert!(drawn.contains(problems) && !drawn.contains("has no group"), "{drawn}");
+    rejected(
+        &file("path_regex: /old/.*", "/new/$1/x"),
+        r"
+error: `/old/.*` has no group `1`
+ --> gateway.yaml:6:21
+  |
+6 |     redirect: '/new/$1/x'
+  |                     ^^
+  |
+  = help: write what `$1` stands for in parentheses, as in `match: { path_regex: '/old/(.*)' }`, or `$$1` for the text itself
+",
+    );
+    // A group may have the name of a variable of nginx. A dollar sign before other words is text.
+    for (paths, to) in [
+        ("path_regex: '/old/(?P<uri>.*)'", "/new/$uri"),
+        ("path_regex: '/old/(.*)'", "/new/$$1/$/$metadata/$1?"),
+        ("path_prefix: /old", "/new/$metadata"),
+    ] {
+        warnings(&file(paths, to), &[]);
     }
 }
 

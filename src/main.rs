@@ -233,7 +233,7 @@ fn main() -> ExitCode {
 }
 
 const CHECK_DEFAULTS: cli::CheckOptions =
-    cli::CheckOptions { output: Format::Text, deny_warnings: false };
+    cli::CheckOptions { output: Format::Text, deny_warnings: false, without_certificates: false };
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {

@@ -33,6 +33,9 @@ pub struct CheckOptions {
     /// Fail on warnings, too. Notes are not warnings.
     #[arg(long)]
     pub deny_warnings: bool,
+    /// Read no certificates and no files of passwords or tokens: they may be missing on this machine.
+    #[arg(long)]
+    pub without_certificates: bool,
 }
 
 /// How a preview runs.

@@ -80,6 +80,7 @@ Examples:
   flowgate check new.yaml && mv new.yaml gateway.yaml
   git show HEAD:gateway.yaml | flowgate check -
   flowgate check --deny-warnings --output json
+  flowgate check --without-certificates
 
 Exit codes: 0 no errors; 1 errors, or warnings and --deny-warnings is set; 2 called wrongly, or
 the file cannot be read.")]
@@ -180,13 +181,15 @@ gateway shows no requests; 2 called wrongly, a file cannot be read, or the gatew
     },
     /// Convert an nginx configuration, as far as it converts exactly.
     ///
-    /// The result is a `gateway.yaml`. For each directive that is not converted, or only with a
-    /// difference, `import` prints a line with file, line and reason on the standard error.
+    /// The result is a `gateway.yaml`. For each reason why directives are not converted, or only
+    /// with a difference, `import` prints a line on the standard error, with their files and lines.
+    /// It begins with what must be done before the site works.
     #[command(arg(no_file()))]
     #[command(after_help = "\
 Examples:
   flowgate import /etc/nginx/nginx.conf > gateway.yaml
   flowgate import nginx.conf --output gateway.yaml && flowgate check gateway.yaml
+  flowgate import copy/etc/nginx/nginx.conf --root copy > gateway.yaml
 
 Exit codes: 0 every directive is converted; 1 the file is no configuration of nginx, or has no
 server; 2 called wrongly, or a file cannot be read or written; 3 something is not converted.")]

@@ -2,22 +2,26 @@
 
 use super::{
     converted_config::Fields,
-    guards::is_guarded,
+    files::Files,
+    guards::{Closing, guarding},
     networks::{listed, network},
+    real_ip,
     report::ImportReport,
     scope::Scope,
     tree::Directive,
 };
 use ipnet::IpNet;
-use serde_json::{Value, json};
-use std::{fs, path::Path};
+use serde_json::json;
+use std::fs;
 
 /// The keys `access` and `auth` of a route.
 #[derive(Debug, Default)]
-pub(super) struct Access {
+pub(super) struct Access<'a> {
     pub fields: Fields,
     /// No client may use the location.
     pub denies_all: bool,
+    /// What else keeps clients out, and does not convert.
+    pub closings: Vec<Closing<'a>>,
 }
 
 /// The realm for which flowgate asks passwords, on every route.
@@ -29,23 +33,27 @@ enum Who {
     Net(IpNet),
 }
 
-/// Returns which clients may use a location. Relative names are meant from `folder`.
-pub(super) fn access(scope: &Scope<'_>, folder: &Path, report: &mut ImportReport) -> Access {
+/// Returns which clients may use a location.
+pub(super) fn access<'a>(
+    scope: &Scope<'a>,
+    files: &Files,
+    report: &mut ImportReport,
+) -> Access<'a> {
     let mut access = addresses(scope, report);
-    let is_closed = passwords(scope, folder, &mut access.fields, report).is_none();
-    if is_closed || is_guarded(scope, report) {
-        access.fields.set("access", no_client());
-        drop(access.fields.0.remove("auth"));
+    let closing = passwords(scope, files, &mut access.fields, report);
+    access.closings.extend(closing);
+    access.closings.extend(guarding(scope, report));
+    if access.fields.0.contains_key("access")
+        && !access.denies_all
+        && let Some(why) = real_ip::lost(scope)
+        && let Some(directive) = scope.all(&["allow", "deny"]).last()
+    {
+        access.closings.push(Closing { directive, why: why.to_owned() });
     }
     access
 }
 
-/// Returns the key `access` of a route that no client may use.
-pub(super) fn no_client() -> Value {
-    json!({ "deny": ["0.0.0.0/0", "::/0"] })
-}
-
-fn addresses(scope: &Scope<'_>, report: &mut ImportReport) -> Access {
+fn addresses<'a>(scope: &Scope<'a>, report: &mut ImportReport) -> Access<'a> {
     let mut allow: Vec<IpNet> = Vec::new();
     let mut deny: Vec<IpNet> = Vec::new();
     let mut rest = None;
@@ -96,38 +104,37 @@ fn who(text: &str) -> Option<Who> {
     if text == "all" { Some(Who::All) } else { network(text).map(Who::Net) }
 }
 
-/// Adds the users of a location, or returns `None` if passwords are needed that cannot be checked.
-fn passwords(
-    scope: &Scope<'_>,
-    folder: &Path,
+/// Adds the users of a location, or returns why their passwords cannot be checked.
+fn passwords<'a>(
+    scope: &Scope<'a>,
+    files: &Files,
     fields: &mut Fields,
     report: &mut ImportReport,
-) -> Option<()> {
-    let realm = scope.take("auth_basic", report).filter(|realm| realm.arg(0) != "off");
-    let Some(realm) = realm else { return Some(()) };
+) -> Option<Closing<'a>> {
+    let realm = scope.take("auth_basic", report).filter(|realm| realm.arg(0) != "off")?;
     let Some(file) = scope.find("auth_basic_user_file") else {
-        report.note(realm, "it has no file of users. The route is closed");
-        return None;
+        let why = "it has no file of users".to_owned();
+        return Some(Closing { directive: realm, why });
     };
-    match users(file, folder) {
+    report.take(file);
+    match users(file, files) {
         Ok(path) => {
-            report.take(file);
             if realm.arg(0) != REALM {
                 report.note(realm, format!("the realm is `{REALM}` here"));
             }
             fields.set("auth", json!({ "basic": path }));
-            Some(())
-        }
-        Err(why) => {
-            report.note(file, format!("{why}. The route is closed"));
             None
         }
+        Err(why) => Some(Closing { directive: file, why }),
     }
 }
 
 /// Returns the path of a file whose passwords flowgate can check.
-fn users(file: &Directive, folder: &Path) -> Result<String, String> {
-    let path = folder.join(file.arg(0));
+fn users(file: &Directive, files: &Files) -> Result<String, String> {
+    if file.arg(0).contains('$') {
+        return Err("its name has a variable".into());
+    }
+    let path = files.here(file.arg(0));
     let text = fs::read_to_string(&path);
     let text = text.map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
@@ -138,5 +145,5 @@ fn users(file: &Directive, folder: &Path) -> Result<String, String> {
     if !lines.all(is_bcrypt) {
         return Err("only hashes of bcrypt are checked, as `htpasswd -B` makes them".into());
     }
-    Ok(path.display().to_string())
+    Ok(files.named(file.arg(0)))
 }

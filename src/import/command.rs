@@ -2,10 +2,12 @@
 
 use super::{
     converted_config::ConvertedConfig,
+    files::Files,
     limits::Zones,
     listeners,
     read::{self, ReadError},
     reasons::reason,
+    repair::repair,
     report::{ImportReport, Lines},
     routes::{Routes, Server},
     servers::{hosts, shares},
@@ -30,6 +32,10 @@ pub struct Options {
     /// Write the result into this file, which must not exist, and not to the standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// The configuration is a copy: read files with absolute names below this folder, and not from
+    /// this machine.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
 }
 
 /// What came of it.
@@ -93,11 +99,13 @@ pub fn run(
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> Result<ImportResult, ImportError> {
-    let (tree, report) = read::read(&options.input)?;
+    let (tree, report) = read::read(&options.input, options.root.as_deref())?;
     let folder = options.input.parent().unwrap_or_else(|| Path::new(""));
     let folder =
         path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
-    let (config, lines) = convert(&tree, &folder?, report);
+    let root = options.root.as_deref().map(path::absolute).transpose()?;
+    let files = Files { folder: folder?, root };
+    let (config, lines) = convert(&tree, &files, report);
     for line in lines.titled() {
         writeln!(err, "{line}")?;
     }
@@ -122,14 +130,17 @@ fn write_new(path: &Path, text: &str) -> Result<(), ImportError> {
 /// Returns the result, and a line for each directive that is not in it as it was.
 pub(super) fn convert(
     tree: &Tree,
-    folder: &Path,
+    files: &Files,
     mut report: ImportReport,
 ) -> (ConvertedConfig, Lines) {
     let http = http(tree, &mut report);
-    let mut config = converted(tree, &http, folder, &mut report);
+    let mut config = converted(tree, &http, files, &mut report);
     take_usual(&tree.directives, &mut report);
     report.note_the_rest(&tree.directives, reason);
-    let lines = report.lines(tree);
+    let mut lines = report.lines(tree);
+    let repairs = repair(&mut config);
+    lines.blocks.extend(repairs.blocks);
+    lines.changes.extend(repairs.changes);
     let name = tree.files.first().map_or("", String::as_str);
     config.comments.push(format!("{name}, converted by `flowgate import`"));
     config.comments.extend(lines.titled());
@@ -161,7 +172,7 @@ fn maps<'a>(http: &'a Directive, report: &mut ImportReport) -> Vec<&'a Directive
 fn converted(
     tree: &Tree,
     http: &Directive,
-    folder: &Path,
+    files: &Files,
     report: &mut ImportReport,
 ) -> ConvertedConfig {
     let servers: Vec<_> = http.all("server").collect();
@@ -174,7 +185,7 @@ fn converted(
         ..ConvertedConfig::default()
     };
     listeners.retain(|listener| {
-        let item = listener.item(http, &servers, folder, report);
+        let item = listener.item(http, &servers, files, report);
         let is_usable = item.is_some();
         config.listeners.extend(item);
         is_usable
@@ -183,7 +194,8 @@ fn converted(
     let mut routes = Routes {
         http,
         tree,
-        folder,
+        files,
+        maps: &maps,
         zones,
         upstreams,
         listeners: listeners.len(),
@@ -192,26 +204,25 @@ fn converted(
     };
     for (index, block) in servers.iter().enumerate() {
         report.take(block);
-        let own = listeners.iter().filter(|listener| listener.servers.contains(&index));
-        let mut ports: Vec<_> = own.map(listeners::Listener::port).collect();
-        ports.dedup();
-        let variables = ServerVariables {
-            server_name: block.all("server_name").next().map_or("", |names| names.arg(0)),
-            port: if let [port] = ports[..] { Some(port) } else { None },
-        };
         let shares = shares(index, &all_hosts, &listeners);
         if shares.is_empty() {
             report.note(block, "no request comes to it: it has no address and no name here");
         }
         let usual = format!("server-{}", index + 1);
         let name = all_hosts[index].first().map_or(usual, |host| host.replace('*', "any"));
-        for share in &shares {
-            let of_share = listeners.iter().filter(|one| share.listeners.contains(&one.name));
-            let beside = of_share.flat_map(|listener| &listener.servers);
+        for share in shares.iter().flat_map(|share| share.by_scheme(block, &listeners)) {
+            let of_share = || listeners.iter().filter(|one| share.listeners.contains(&one.name));
+            let beside = of_share().flat_map(|listener| &listener.servers);
             let others = beside.filter(|other| **other != index);
             let others: Vec<_> = others.flat_map(|other| all_hosts[*other].clone()).collect();
-            let server =
-                Server { block, variables: &variables, name: &name, share, others: &others };
+            let variables = ServerVariables::new(block, of_share());
+            let server = Server {
+                block,
+                variables: &variables,
+                name: &name,
+                share: &share,
+                others: &others,
+            };
             routes.add(server, report);
         }
     }

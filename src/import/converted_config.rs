@@ -1,7 +1,6 @@
 //! The result: `gateway.yaml` with comments that say where each part is from.
 
 use super::report::clean;
-use core::fmt::Write;
 use serde_json::{Map, Value};
 
 /// Keys with their values, in order.
@@ -61,47 +60,107 @@ impl Item {
     }
 }
 
+/// A list of the file, or its other keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum List {
+    Listeners,
+    Upstreams,
+    Routes,
+    Settings,
+}
+
+impl List {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Listeners => "listeners",
+            Self::Upstreams => "upstreams",
+            Self::Routes => "routes",
+            Self::Settings => "settings",
+        }
+    }
+}
+
+/// A value of the file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub list: List,
+    /// The index of its item in the list.
+    pub index: usize,
+    pub key: String,
+    /// The index of the value in the list that the key has.
+    pub entry: Option<usize>,
+}
+
+/// The text of a file, with the value that each line has.
+#[derive(Debug, Default)]
+struct Writer {
+    text: String,
+    places: Vec<Option<Place>>,
+}
+
+impl Writer {
+    fn line(&mut self, line: &str, place: Option<Place>) {
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.places.push(place);
+    }
+
+    fn comment(&mut self, indent: &str, lines: &[String]) {
+        for line in lines {
+            self.line(&format!("{indent}# {}", clean(line)), None);
+        }
+    }
+
+    fn list(&mut self, list: List, items: &[Item]) {
+        if items.is_empty() {
+            return;
+        }
+        self.line(&format!("{}:", list.name()), None);
+        for (index, item) in items.iter().enumerate() {
+            self.comment("  ", &item.comments);
+            let mut indent = "  - ";
+            for (key, value) in &item.fields.0 {
+                let place = |entry| Some(Place { list, index, key: key.clone(), entry });
+                match value.as_array().filter(|all| all.iter().any(Value::is_object)) {
+                    Some(all) => {
+                        self.line(&format!("{indent}{key}:"), place(None));
+                        for (at, one) in all.iter().enumerate() {
+                            self.line(&format!("      - {}", flow(one)), place(Some(at)));
+                        }
+                    }
+                    None => self.line(&format!("{indent}{key}: {}", flow(value)), place(None)),
+                }
+                indent = "    ";
+            }
+        }
+    }
+}
+
 impl ConvertedConfig {
     pub(super) fn write(&self) -> String {
-        let mut out = String::new();
-        comment(&mut out, "", &self.comments);
-        list(&mut out, "listeners", &self.listeners);
-        list(&mut out, "upstreams", &self.upstreams);
-        list(&mut out, "routes", &self.routes);
+        self.written().0
+    }
+
+    /// Returns the text of the file, with the value that each line has.
+    pub(super) fn written(&self) -> (String, Vec<Option<Place>>) {
+        let mut writer = Writer::default();
+        writer.comment("", &self.comments);
+        writer.list(List::Listeners, &self.listeners);
+        writer.list(List::Upstreams, &self.upstreams);
+        writer.list(List::Routes, &self.routes);
         for (key, value) in &self.settings.0 {
-            _ = writeln!(out, "{key}: {}", flow(value));
+            let key = key.clone();
+            let line = format!("{key}: {}", flow(value));
+            writer.line(&line, Some(Place { list: List::Settings, index: 0, key, entry: None }));
         }
-        out + "end: true\n"
+        writer.line("end: true", None);
+        (writer.text, writer.places)
     }
 }
 
-fn comment(out: &mut String, indent: &str, lines: &[String]) {
-    for line in lines {
-        _ = writeln!(out, "{indent}# {}", clean(line));
-    }
-}
-
-fn list(out: &mut String, key: &str, items: &[Item]) {
-    if items.is_empty() {
-        return;
-    }
-    _ = writeln!(out, "{key}:");
-    for item in items {
-        comment(out, "  ", &item.comments);
-        let mut indent = "  - ";
-        for (key, value) in &item.fields.0 {
-            _ = writeln!(out, "{indent}{key}:{}", nested(value));
-            indent = "    ";
-        }
-    }
-}
-
-/// Returns a list of maps in lines of their own, and any other value behind a blank.
-fn nested(value: &Value) -> String {
-    match value.as_array().filter(|all| all.iter().any(Value::is_object)) {
-        Some(all) => all.iter().fold(String::new(), |lines, one| lines + "\n      - " + &flow(one)),
-        None => format!(" {}", flow(value)),
-    }
+/// Returns a value in one line, as a comment has it.
+pub(super) fn inline(value: &Value) -> String {
+    flow(value)
 }
 
 /// Returns a value in one line.

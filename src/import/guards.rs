@@ -6,13 +6,20 @@ use std::collections::BTreeSet;
 /// What keeps clients out in nginx and has no counterpart here. A route with one of these stays
 /// closed, so that nothing is open that was not.
 const GUARDS: [(&str, &str); 6] = [
-    ("auth_request", "no other service is asked: see `auth`. The route is closed"),
-    ("auth_jwt", "write `auth: { jwt: … }`. The route is closed"),
+    ("auth_request", "no other service is asked: see `auth`"),
+    ("auth_jwt", "write `auth: { jwt: … }`"),
     ("auth_delay", "passwords are checked at once"),
-    ("secure_link", "links are not verified. The route is closed"),
-    ("ssl_verify_client", "certificates of clients are not verified. The route is closed"),
-    ("limit_except", "write a route with `method` for each. The route is closed"),
+    ("secure_link", "links are not verified"),
+    ("ssl_verify_client", "certificates of clients are not verified"),
+    ("limit_except", "write a route with `method` for each"),
 ];
+
+/// A directive that keeps clients out and that no route expresses, and why.
+#[derive(Clone, Debug)]
+pub(super) struct Closing<'a> {
+    pub directive: &'a Directive,
+    pub why: String,
+}
 
 /// Returns the places of all directives that keep clients out of a location: those of two locations
 /// are equal if both keep out the same.
@@ -30,30 +37,21 @@ pub(super) fn guards(scope: &Scope<'_>) -> BTreeSet<usize> {
     all.map(|directive| directive.id).collect()
 }
 
-/// Notes what keeps clients out and does not convert. Returns whether that closes the route.
-pub(super) fn is_guarded(scope: &Scope<'_>, report: &mut ImportReport) -> bool {
-    let mut is_closed = is_rejecting(scope, report);
+/// Returns what keeps clients out and does not convert, which closes the route.
+pub(super) fn guarding<'a>(scope: &Scope<'a>, report: &mut ImportReport) -> Vec<Closing<'a>> {
+    let mut all = Vec::new();
     for (name, why) in GUARDS {
-        if let Some(guard) = scope.find(name) {
-            if guard.arg(0) == "off" {
-                report.take(guard);
-                continue;
-            }
-            report.note(guard, why);
-            is_closed |= name != "auth_delay";
+        let Some(directive) = scope.find(name) else { continue };
+        if directive.arg(0) == "off" {
+            report.take(directive);
+        } else if name == "auth_delay" {
+            report.note(directive, why);
+        } else {
+            report.take_all(directive);
+            all.push(Closing { directive, why: why.to_owned() });
         }
     }
-    is_closed
-}
-
-/// Notes each `if` that rejects requests before a location does anything. Returns whether one does.
-pub(super) fn is_rejecting(scope: &Scope<'_>, report: &mut ImportReport) -> bool {
-    let ifs = rejecting_ifs(scope);
-    for block in &ifs {
-        report.take_all(block);
-        report.note(block, "write a route with a `match` for each case. The route is closed");
-    }
-    !ifs.is_empty()
+    all
 }
 
 /// Returns those of the server and of the location itself: a location within another does not

@@ -2,6 +2,7 @@
 
 use super::{
     converted_config::Fields,
+    maps::Map,
     report::ImportReport,
     scope::Scope,
     template::{ServerVariables, template},
@@ -70,17 +71,36 @@ pub(super) struct Passed {
     pub upgrades: bool,
 }
 
-/// Adds the changes to what the upstream receives. `usual` is the `Host` without a change.
+/// Who receives a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receiver<'a, 's> {
+    /// The `Host` without a change.
+    pub usual: &'s str,
+    /// What the directives begin with: `proxy` or `grpc`.
+    pub module: &'s str,
+    /// The `map` and `geo` blocks.
+    pub maps: &'s [&'a Directive],
+}
+
+impl Receiver<'_, '_> {
+    /// Reports whether a value is a variable that a `map` makes of another one.
+    fn is_mapped(&self, value: &str, source: &str) -> bool {
+        let map = value.strip_prefix('$').and_then(|name| Map::of(name, self.maps));
+        map.is_some_and(|map| map.name == "map" && map.arg(0) == source)
+    }
+}
+
+/// Adds the changes to what the upstream receives.
 pub(super) fn to_upstream(
     scope: &Scope<'_>,
-    usual: &str,
+    receiver: Receiver<'_, '_>,
     variables: &ServerVariables<'_>,
     fields: &mut Fields,
     report: &mut ImportReport,
 ) -> Passed {
-    let mut passed = Passed { host: Some(usual.into()), upgrades: false };
+    let mut passed = Passed { host: Some(receiver.usual.into()), upgrades: false };
     let mut edits = Edits::default();
-    for directive in scope.all(&["proxy_set_header"]) {
+    for directive in scope.all(&[&format!("{}_set_header", receiver.module)]) {
         let name = directive.arg(0).to_ascii_lowercase();
         let value = directive.arg(1);
         report.take(directive);
@@ -92,10 +112,16 @@ pub(super) fn to_upstream(
             }
             // What flowgate writes by itself.
             ("connection", "" | "upgrade" | "Upgrade" | "$connection_upgrade" | "keep-alive")
-            | ("x-forwarded-for", "$remote_addr")
             | ("x-forwarded-proto", "$scheme")
             | ("x-forwarded-host", "$http_host") => {}
-            ("x-forwarded-for", "$proxy_add_x_forwarded_for") => report.note(
+            ("connection", value) if receiver.is_mapped(value, "$http_upgrade") => {}
+            ("x-forwarded-proto", value)
+                if receiver.is_mapped(value, "$http_x_forwarded_proto")
+                    || value == "$http_x_forwarded_proto" =>
+            {
+                report.note(directive, "flowgate passes the field of `trusted_proxies` alone");
+            }
+            ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$http_x_forwarded_for") => report.note(
                 directive,
                 "flowgate adds the client only to what `trusted_proxies` send, and replaces the field of others",
             ),
@@ -127,7 +153,9 @@ fn host(
             }
         }
         other => match template(other, variables) {
-            Ok(host) if !host.contains('{') => passed.host = Some(host),
+            Ok(host) if !host.contains('{') && !matches!(host.as_str(), "" | "_") => {
+                passed.host = Some(host);
+            }
             _ => {
                 passed.host = None;
                 report.note(directive, "`rewrite` cannot write this host");

@@ -1,25 +1,30 @@
 //! Which files `include` names.
 
+use super::files::Files;
 use crate::config::NamePattern;
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// Returns the files that `name` means in `folder`, in the order of their names. A name with `*`
-/// or `?` is a pattern, and may find none.
+/// Returns the files that `name` means, in the order of their names. A name with `*` or `?` is a
+/// pattern, and may find none.
 ///
 /// # Errors
 /// A folder of a pattern cannot be read.
-pub(super) fn files(folder: &Path, name: &str) -> io::Result<Vec<PathBuf>> {
-    let mut found = vec![folder.to_path_buf()];
+pub(super) fn included(files: &Files, name: &str) -> io::Result<Vec<PathBuf>> {
+    let (folder, name) = match (&files.root, name.strip_prefix('/')) {
+        (Some(root), Some(below)) => (root, below),
+        _ => (&files.folder, name),
+    };
+    let mut found = vec![folder.clone()];
     for part in Path::new(name).components() {
         let text = part.as_os_str().to_string_lossy();
         if NamePattern::is_in(&text) {
             let pattern = NamePattern::new(&text);
             let mut matching = Vec::new();
             for folder in &found {
-                matching.extend(matching_in(folder, &pattern)?);
+                matching.extend(matching_in(files, folder, &pattern)?);
             }
             matching.sort();
             found = matching;
@@ -32,10 +37,10 @@ pub(super) fn files(folder: &Path, name: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn matching_in(folder: &Path, pattern: &NamePattern) -> io::Result<Vec<PathBuf>> {
+fn matching_in(files: &Files, folder: &Path, pattern: &NamePattern) -> io::Result<Vec<PathBuf>> {
     // The name of the current folder is empty.
     let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let entries = match fs::read_dir(named) {
+    let entries = match fs::read_dir(files.on_disk(named)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };

@@ -2,38 +2,35 @@
 
 use super::{
     converted_config::Fields,
-    networks::{listed, network},
     report::ImportReport,
     template::{Piece, pieces},
     tree::Directive,
 };
-use ipnet::IpNet;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The key of a zone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Key<'a> {
     /// As a rule's `key` has them; none counts all requests together.
-    parts: Vec<String>,
+    pub parts: Vec<String>,
     /// A field or a parameter, which a request may lack or have twice.
     is_optional: bool,
-    /// Clients that are not counted.
-    exempt: Vec<IpNet>,
+    /// Requests that are not counted, as the `except` of a rule has them.
+    pub except: Fields,
+    /// The only requests that are counted, as the `when` of an override has them.
+    pub only: Option<Fields>,
+    /// How the rule differs from the zone's.
+    pub difference: Option<String>,
     /// The blocks that say so.
-    blocks: Vec<&'a Directive>,
+    pub blocks: Vec<&'a Directive>,
 }
 
 impl<'a> Key<'a> {
-    /// Reads what a zone counts by. `maps` are the `map` and `geo` blocks.
+    /// Reads what a zone counts by, without the variables of `map` and `geo` blocks.
     ///
     /// # Errors
     /// Why no key counts the same.
-    pub(super) fn read(text: &str, maps: &[&'a Directive]) -> Result<Self, String> {
-        if let [Piece::Variable(name)] = pieces(text)?[..]
-            && let Some(map) = maps.iter().find(|map| map.args.last() == Some(&format!("${name}")))
-        {
-            return mapped(map, maps);
-        }
+    pub(super) fn read(text: &str) -> Result<Self, String> {
         let mut key = Self::default();
         for piece in pieces(text)? {
             let Piece::Variable(name) = piece else { continue };
@@ -54,19 +51,27 @@ impl<'a> Key<'a> {
             [one] => rule.set("key", json!(one)),
             all => rule.set("key", json!(all)),
         }
-        if self.parts.iter().any(|part| part == "client_ip") {
+        if self.is_by_client() {
             rule.set("ipv6_prefix", json!(128));
         }
         if self.is_optional {
             rule.set("on_missing_key", json!("skip"));
             rule.set("on_duplicate_key", json!("first"));
         }
-        if !self.exempt.is_empty() {
-            rule.set("except", json!({ "client_ip": listed(&self.exempt) }));
+        if !self.except.is_empty() {
+            rule.set("except", self.except.clone());
+        }
+        if let Some(only) = &self.only {
+            limit_only(rule, only);
         }
         if !self.parts.is_empty() {
             rule.set("max_keys", json!(max_keys));
         }
+    }
+
+    /// Reports whether it counts by the client's address.
+    pub(super) fn is_by_client(&self) -> bool {
+        self.parts.iter().any(|part| part == "client_ip")
     }
 
     /// Takes the blocks that it is read from.
@@ -75,6 +80,26 @@ impl<'a> Key<'a> {
             report.take_all(block);
         }
     }
+}
+
+/// Limits no requests but some: the rule itself has numbers that no request reaches, and an override
+/// has the limit.
+fn limit_only(rule: &mut Fields, only: &Fields) {
+    const UNREACHED: u64 = 1_000_000_000_000;
+    const MOST_IN_FLIGHT: u64 = 1_000_000_000;
+    let mut limited = Fields::default();
+    limited.set("when", only.clone());
+    for (key, unreached) in [
+        ("limit", json!(format!("{UNREACHED}/1s"))),
+        ("burst", json!(UNREACHED)),
+        ("concurrency", json!(MOST_IN_FLIGHT)),
+    ] {
+        if let Some(own) = rule.0.get(key).cloned() {
+            limited.set(key, own);
+            rule.set(key, unreached);
+        }
+    }
+    rule.set("overrides", json!([Value::from(limited)]));
 }
 
 /// Returns the part of a key that a variable is, and whether a request may lack it.
@@ -99,64 +124,4 @@ fn part(name: &str) -> Result<(Option<String>, bool), String> {
         other => return Err(format!("no key counts by ${other}")),
     };
     Ok((Some(part.into()), false))
-}
-
-/// Reads a key by way of `map` and `geo`: all clients have the same key, but for networks without
-/// one.
-fn mapped<'a>(map: &'a Directive, maps: &[&'a Directive]) -> Result<Key<'a>, String> {
-    let unclear = || format!("the key is that of `{}`, which no rule expresses", map.words());
-    if map.name != "map" {
-        return Err(unclear());
-    }
-    let source = maps.iter().find(|geo| geo.name == "geo" && geo.args.last() == map.args.first());
-    let geo = source.filter(|geo| geo.args.len() == 1 || geo.arg(0) == "$remote_addr");
-    let geo = geo.ok_or_else(unclear)?;
-    let networks = networks(geo).ok_or_else(unclear)?;
-    let usual = networks.iter().find(|(network, _)| network.is_none());
-    let usual = value_of(map, usual.map_or("", |(_, value)| *value)).ok_or_else(unclear)?;
-    let mut exempt = Vec::new();
-    let mut counted = Vec::new();
-    for (network, value) in &networks {
-        let Some(network) = network else { continue };
-        match value_of(map, value) {
-            Some("") => exempt.push(*network),
-            Some(value) if value == usual => counted.push(*network),
-            _ => return Err(unclear()),
-        }
-    }
-    // A network that is counted within one that is not cannot be written.
-    let is_hidden = |inner: &IpNet| exempt.iter().any(|outer: &IpNet| outer.contains(inner));
-    if usual.is_empty() || counted.iter().any(is_hidden) {
-        return Err(unclear());
-    }
-    let key = Key::read(usual, &[])?;
-    Ok(Key { exempt, blocks: vec![map, geo], ..key })
-}
-
-/// Returns the networks of a `geo` block with their values; the default has no network.
-fn networks(geo: &Directive) -> Option<Vec<(Option<IpNet>, &str)>> {
-    let read = |entry: &Directive| match entry.name.as_str() {
-        "default" => Some(None),
-        name => network(name).map(Some),
-    };
-    geo.inner().iter().map(|entry| Some((read(entry)?, entry.arg(0)))).collect()
-}
-
-/// Returns what a `map` makes of a value, or `None` if it has more than values.
-fn value_of<'a>(map: &'a Directive, value: &str) -> Option<&'a str> {
-    let mut found = None;
-    let mut usual = "";
-    for entry in map.inner() {
-        let name = entry.name.as_str();
-        if name.starts_with(['~', '*', '.', '\\']) || matches!(name, "hostnames" | "include") {
-            return None;
-        }
-        match name {
-            "volatile" => {}
-            "default" => usual = entry.arg(0),
-            _ if name.eq_ignore_ascii_case(value) => found = found.or_else(|| Some(entry.arg(0))),
-            _ => {}
-        }
-    }
-    Some(found.unwrap_or(usual))
 }

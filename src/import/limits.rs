@@ -3,7 +3,9 @@
 use super::{
     converted_config::Fields,
     keys::Key,
+    mapped_keys::read_key,
     numbers::{Rate, size, spelled},
+    real_ip,
     report::ImportReport,
     scope::Scope,
     tree::Directive,
@@ -72,7 +74,7 @@ impl<'a> Zones<'a> {
             }
             let named = directive.named("zone").unwrap_or_default();
             let (name, memory) = named.split_once(':').unwrap_or((named, ""));
-            let key = Key::read(directive.arg(0), maps);
+            let key = read_key(directive.arg(0), maps);
             let rate = directive.named("rate").and_then(Rate::read);
             if let Err(why) = &key {
                 report.note(directive, why.clone());
@@ -109,9 +111,9 @@ impl<'a> Zones<'a> {
         }
         match (statuses.is_usual, statuses.wanted.iter().copied().collect::<Vec<_>>().as_slice()) {
             (true, _) | (_, []) => {}
-            (false, [one]) => rules.reject = Some(json!({ "status": one })),
+            (false, [one]) => rules.reject = Some(json!({ "status": rejecting(*one) })),
             (false, [one, ..]) => {
-                rules.reject = Some(json!({ "status": one }));
+                rules.reject = Some(json!({ "status": rejecting(*one) }));
                 let all: Vec<_> = statuses.wanted.iter().map(ToString::to_string).collect();
                 let all = all.join(" and ");
                 for name in ["limit_req_status", "limit_conn_status"] {
@@ -155,6 +157,7 @@ impl<'a> Zones<'a> {
             return false;
         };
         report.take(directive);
+        note_key(scope, directive, &key, report);
         let mut rule = Fields::default();
         rule.set("name", json!(rule_name(name, rules)));
         rule.set("limit", json!(rate.spelled()));
@@ -197,6 +200,7 @@ impl<'a> Zones<'a> {
             return false;
         };
         report.take(directive);
+        note_key(scope, directive, &key, report);
         let mut rule = Fields::default();
         rule.set("name", json!(rule_name(name, rules)));
         rule.set("concurrency", json!(most));
@@ -240,6 +244,19 @@ impl<'a> Zones<'a> {
     }
 }
 
+/// Notes where a limit counts other requests than in nginx.
+fn note_key(scope: &Scope<'_>, directive: &Directive, key: &Key<'_>, report: &mut ImportReport) {
+    if let Some(why) = &key.difference {
+        report.note(directive, why.clone());
+    }
+    if key.is_by_client()
+        && let Some(why) = real_ip::lost(scope)
+    {
+        report
+            .note(directive, format!("{why}: here all clients behind a proxy are counted as one"));
+    }
+}
+
 impl Statuses {
     /// Adds the status of a rule, which would be `usual` if the route did not say.
     fn add(&mut self, scope: &Scope<'_>, name: &str, usual: u16, report: &mut ImportReport) {
@@ -253,6 +270,11 @@ impl Statuses {
         self.wanted.insert(status);
         self.is_usual &= status == usual;
     }
+}
+
+/// Returns a status as `reject` has it: nginx closes the connection in place of 444.
+fn rejecting(status: u16) -> Value {
+    if status == 444 { json!("close") } else { json!(status) }
 }
 
 /// Reports whether a limit holds all requests back that it does not reject.

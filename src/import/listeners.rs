@@ -2,15 +2,15 @@
 
 use super::{
     converted_config::{Fields, Item},
+    files::Files,
+    networks::listed,
+    real_ip::RealIp,
     report::ImportReport,
     scope::Scope,
     tree::Directive,
 };
 use serde_json::{Value, json};
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// An address that servers listen on.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Listener<'a> {
     address: SocketAddr,
     /// It takes IPv4 and IPv6.
     is_dual: bool,
-    has_tls: bool,
+    pub has_tls: bool,
     /// The indexes of its servers.
     pub servers: Vec<usize>,
     /// The index of the server for hosts that none has.
@@ -156,7 +156,7 @@ impl Listener<'_> {
         &self,
         http: &Directive,
         servers: &[&Directive],
-        folder: &Path,
+        files: &Files,
         report: &mut ImportReport,
     ) -> Option<Item> {
         let mut fields = Fields::default();
@@ -169,7 +169,7 @@ impl Listener<'_> {
             let mut all = Vec::new();
             for index in [&self.default].into_iter().chain(others) {
                 let scope = Scope(vec![http, servers[*index]]);
-                for pair in certificates(&scope, folder, report) {
+                for pair in certificates(&scope, files, report) {
                     if !all.contains(&pair) {
                         all.push(pair);
                     }
@@ -177,13 +177,42 @@ impl Listener<'_> {
             }
             if all.is_empty() {
                 for directive in &self.directives {
-                    report.note(directive, "it has no certificate, and is left out");
+                    report.block(directive, "it has no certificate, and is left out", None);
                 }
                 return None;
             }
             fields.set("tls", json!({ "certificates": all }));
         }
+        self.trust(http, servers, &mut fields, report);
         Some(Item { comments: Vec::new(), fields })
+    }
+
+    /// Adds the proxies that the listener's servers trust beside those of the file.
+    fn trust(
+        &self,
+        http: &Directive,
+        servers: &[&Directive],
+        fields: &mut Fields,
+        report: &mut ImportReport,
+    ) {
+        let usual = RealIp::read(&Scope(vec![http]), report).trusted;
+        let mut all = Vec::new();
+        for index in &self.servers {
+            let own = RealIp::read(&Scope(vec![http, servers[*index]]), report);
+            all.push((servers[*index], own.trusted));
+        }
+        let Some((_, first)) = all.first() else { return };
+        let mut trusted = first.clone();
+        for (server, own) in &all {
+            if own != first {
+                let why = "its listener trusts the proxies of all servers there";
+                report.note(server, why);
+            }
+            trusted.extend(own.iter().filter(|network| !first.contains(network)).copied());
+        }
+        if trusted != usual {
+            fields.set("trusted_proxies", listed(&trusted));
+        }
     }
 
     pub(super) const fn port(&self) -> u16 {
@@ -191,7 +220,7 @@ impl Listener<'_> {
     }
 }
 
-fn certificates(scope: &Scope<'_>, folder: &Path, report: &mut ImportReport) -> Vec<Value> {
+fn certificates(scope: &Scope<'_>, files: &Files, report: &mut ImportReport) -> Vec<Value> {
     let keys = scope.all(&["ssl_certificate_key"]);
     let pairs = scope.all(&["ssl_certificate"]).into_iter().zip(keys);
     let mut all = Vec::new();
@@ -203,7 +232,13 @@ fn certificates(scope: &Scope<'_>, folder: &Path, report: &mut ImportReport) -> 
         }
         report.take(cert);
         report.take(key);
-        let path = |file: &Directive| folder.join(file.arg(0)).display().to_string();
+        for file in [cert, key] {
+            if !files.here(file.arg(0)).is_file() {
+                let why = format!("{} is missing: copy it there", files.named(file.arg(0)));
+                report.block(file, why, None);
+            }
+        }
+        let path = |file: &Directive| files.named(file.arg(0));
         all.push(json!({ "cert": path(cert), "key": path(key) }));
     }
     all

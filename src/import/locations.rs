@@ -71,7 +71,7 @@ fn close<'a>(all: &mut [Location<'a>], scope: &Scope<'a>, report: &mut ImportRep
         for inner in location.block.all("location") {
             let kept = guards(&scope.within(inner));
             if !kept.is_empty() && kept != open {
-                report.note(inner, "it keeps clients out. The route around it is closed");
+                report.block(inner, "it keeps clients out. The route around it is closed", None);
                 report.take_all(location.block);
                 location.is_closed = true;
             }

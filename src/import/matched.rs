@@ -6,6 +6,7 @@ use super::{
     pattern::{at_least, begins_with, encoded, path_regex, path_regex_within},
     report::ImportReport,
     scope::Scope,
+    tree::Directive,
 };
 use serde_json::{Value, json};
 
@@ -30,6 +31,13 @@ pub(super) struct Locations<'a, 's> {
 }
 
 impl<'a> Matched<'a> {
+    /// Returns the server itself as the location of all paths that have none.
+    pub(super) fn of_server(block: &'a Directive) -> Self {
+        let kind = Kind::Prefix("/", false);
+        let location = Location { kind, block, around: Vec::new(), prefix: None, is_closed: false };
+        Self::new(&location, "path_prefix", json!("/"))
+    }
+
     pub(super) fn new(location: &Location<'a>, key: &'static str, value: Value) -> Self {
         let is_closed = location.is_closed;
         Self { location: location.clone(), path: (key, value), redirects: None, is_closed }
@@ -85,9 +93,10 @@ impl<'a> Locations<'a, '_> {
             report.note(location.block, format!("{why}; there is no route for it"));
             return None;
         }
-        report.note(
+        report.block(
             location.block,
             format!("{why}. It keeps clients out: all paths that match `{regex}` get 403"),
+            None,
         );
         let route = Matched::new(location, "path_regex", json!(regex));
         Some(Matched { is_closed: true, ..route })

@@ -9,8 +9,13 @@
 //! taken and noted, and what nothing took is reported at the end. So no directive is lost unseen.
 
 mod access;
+mod actions;
+mod branches;
 mod command;
+mod condition;
 mod converted_config;
+mod fallbacks;
+mod files;
 mod guards;
 mod headers;
 mod include;
@@ -19,6 +24,8 @@ mod limits;
 mod listeners;
 mod literal;
 mod locations;
+mod mapped_keys;
+mod maps;
 mod matched;
 mod nested;
 mod networks;
@@ -27,17 +34,22 @@ mod order;
 mod pattern;
 mod proxied;
 mod read;
+mod real_ip;
 mod reasons;
 mod redirects;
+mod repair;
 mod report;
 mod returns;
 mod routes;
 mod scope;
 mod servers;
 mod settings;
+mod sites;
+mod targets;
 mod template;
 mod tree;
 mod upstreams;
+mod variants;
 mod words;
 
 #[cfg(test)]

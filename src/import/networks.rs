@@ -1,5 +1,6 @@
 //! Addresses and networks.
 
+use super::tree::Directive;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -17,4 +18,13 @@ pub(super) fn listed(networks: &[IpNet]) -> Value {
         if is_one { network.addr().to_string() } else { network.to_string() }
     };
     json!(networks.iter().map(text).collect::<Vec<_>>())
+}
+
+/// Returns the networks of a `geo` block with their values; the default has no network.
+pub(super) fn networks_of(geo: &Directive) -> Option<Vec<(Option<IpNet>, &str)>> {
+    let read = |entry: &Directive| match entry.name.as_str() {
+        "default" => Some(None),
+        name => network(name).map(Some),
+    };
+    geo.inner().iter().map(|entry| Some((read(entry)?, entry.arg(0)))).collect()
 }

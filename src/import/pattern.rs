@@ -98,8 +98,18 @@ pub(super) fn begins_with(text: &str) -> String {
     format!("{}.*", regex::escape(text))
 }
 
-/// Rejects what both read, but differently.
+/// Rejects what both read, but differently, in an expression over paths.
 fn check(text: &str) -> Result<(), String> {
+    if !text.is_ascii() || text.contains(['%', ' ']) {
+        return Err(
+            "flowgate reads escapes of a path differently: it sees `%20`, and nginx a blank".into(),
+        );
+    }
+    check_syntax(text)
+}
+
+/// Rejects what both read, but differently.
+pub(super) fn check_syntax(text: &str) -> Result<(), String> {
     let differs = |what: &str| Err(format!("flowgate reads {what} differently"));
     for possessive in ["*+", "++", "?+", "}+"] {
         if text.contains(possessive) {
@@ -108,9 +118,6 @@ fn check(text: &str) -> Result<(), String> {
     }
     if text.contains("(?") && !text.contains("(?:") && !text.contains("(?<") {
         return differs("options in `(?…)`");
-    }
-    if !text.is_ascii() || text.contains(['%', ' ']) {
-        return differs("escapes of a path: it sees `%20`, and nginx a blank");
     }
     let mut signs = text.chars().peekable();
     let mut is_in_class = false;

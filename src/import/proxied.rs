@@ -2,28 +2,41 @@
 
 use super::{
     converted_config::Fields,
+    files::Files,
     headers,
+    headers::Receiver,
+    locations::Kind,
     numbers::{spelled, time},
+    pattern::{encoded, path_regex},
     report::ImportReport,
     scope::Scope,
-    template::ServerVariables,
+    targets::{Address, Uri},
+    template::{Piece, ServerVariables, pieces},
     tree::Directive,
-    upstreams::{ProxyTarget, Upstreams},
+    upstreams::Upstreams,
 };
 use core::time::Duration;
 use serde_json::json;
-use std::path::Path;
 
 /// A location that passes requests on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocationContext<'a, 's> {
     pub scope: &'s Scope<'a>,
     pub variables: &'s ServerVariables<'a>,
-    /// The beginning of its paths; `None` for a regular expression.
-    pub prefix: Option<&'a str>,
-    /// It takes this path only.
-    pub is_exact: bool,
-    pub folder: &'s Path,
+    pub kind: Kind<'a>,
+    pub files: &'s Files,
+    /// The `map` and `geo` blocks.
+    pub maps: &'s [&'a Directive],
+}
+
+impl<'a> LocationContext<'a, '_> {
+    /// Returns the beginning of its paths; `None` for a regular expression.
+    const fn prefix(&self) -> Option<&'a str> {
+        match self.kind {
+            Kind::Exact(path) | Kind::Prefix(path, _) => Some(path),
+            Kind::Regex(..) => None,
+        }
+    }
 }
 
 /// Returns what a route does that is this location.
@@ -36,28 +49,33 @@ pub(super) fn proxied<'a>(
     upstreams: &mut Upstreams<'_>,
     report: &mut ImportReport,
 ) -> Result<Fields, String> {
-    let text = pass.arg(0);
-    if text.contains('$') {
-        return Err("a route has one upstream, and no variable".into());
-    }
-    let (scheme, rest) = text.split_once("://").ok_or("the address is invalid")?;
-    if !matches!(scheme, "http" | "https") {
-        return Err("only http and https are passed to".into());
-    }
-    let (authority, path) = parted(rest);
-    let target = ProxyTarget { scheme, authority };
+    let address = Address::read(pass, context.scope)?;
+    let target = address.target()?;
+    let (scheme, authority) = (target.scheme, target.authority);
     let mut fields = Fields::default();
-    let mut rewrite = rewritten(context, path)?;
-    let own = idiom(context, pass, report);
-    if !own.is_empty() {
-        rewrite = own;
-    }
-    let upstream = upstreams.name(target, context.scope, context.folder, report)?;
+    let mut rewrite = match &address.uri {
+        Uri::Same => changed(context, report),
+        Uri::Path(path) => rewritten(context, path)?,
+        Uri::Whole(path) => {
+            report.note(pass, "the query also passes: nginx drops it behind a variable");
+            whole(path)?
+        }
+        Uri::Groups { replacement, has_query } => {
+            if !has_query {
+                report.note(pass, "the query also passes: nginx drops it behind a variable");
+            }
+            grouped(context, replacement)?
+        }
+    };
+    let upstream = upstreams.name(target, context.scope, context.files, report)?;
     fields.set("upstream", json!(upstream));
     let usual = authority.strip_suffix(if scheme == "https" { ":443" } else { ":80" });
     let usual = usual.unwrap_or(authority);
     let usual = if usual.starts_with("unix:") { "localhost" } else { usual };
-    let passed = headers::to_upstream(context.scope, usual, context.variables, &mut fields, report);
+    let module = if target.is_grpc { "grpc" } else { "proxy" };
+    let receiver = Receiver { usual, module, maps: context.maps };
+    let passed =
+        headers::to_upstream(context.scope, receiver, context.variables, &mut fields, report);
     note_redirects(context.scope, pass, passed.host.is_some() || !rewrite.is_empty(), report);
     if let Some(host) = passed.host {
         rewrite.set("host", json!(host));
@@ -68,41 +86,31 @@ pub(super) fn proxied<'a>(
     if !passed.upgrades {
         fields.set("upgrades", json!([]));
     }
-    timeouts(context.scope, &mut fields, report);
+    timeouts(context.scope, module, &mut fields, report);
     always(context.scope, report);
     Ok(fields)
 }
 
-/// Splits an address before its path. That of a socket ends with a colon.
-fn parted(rest: &str) -> (&str, Option<&str>) {
-    if let Some(socket) = rest.strip_prefix("unix:") {
-        let end = socket.find(':').map_or(rest.len(), |at| at + 6);
-        return (&rest[..end], Some(&rest[end..]).filter(|path| !path.is_empty()));
-    }
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    (&rest[..end], Some(&rest[end..]).filter(|path| !path.is_empty()))
-}
-
 /// Returns how the path changes if `proxy_pass` has one.
-fn rewritten(context: LocationContext<'_, '_>, path: Option<&str>) -> Result<Fields, String> {
-    let mut rewrite = Fields::default();
-    let Some(path) = path else { return Ok(rewrite) };
+fn rewritten(context: LocationContext<'_, '_>, path: &str) -> Result<Fields, String> {
     if path.contains(['?', '#']) || !path.starts_with('/') {
         return Err("the upstream's path has a query".into());
     }
-    let Some(prefix) = context.prefix else {
+    let Some(prefix) = context.prefix() else {
         return Err("nginx does not take a path behind a regular expression".into());
     };
+    let mut rewrite = Fields::default();
     if prefix == path {
         return Ok(rewrite);
     }
-    if context.is_exact {
-        let replace = path.replace('$', "$$");
-        rewrite.set("path_regex", json!({ "match": "^.*$", "replace": replace }));
-        return Ok(rewrite);
+    if matches!(context.kind, Kind::Exact(_)) {
+        return whole(path);
     }
     let (Some(old), Some(new)) = (prefix.strip_suffix('/'), path.strip_suffix('/')) else {
-        return Err("write the location and the upstream's path both with a `/` at the end".into());
+        return Ok(replaced(
+            &format!("^{}", regex::escape(&encoded(prefix))),
+            &path.replace('$', "$$"),
+        ));
     };
     if !old.is_empty() {
         rewrite.set("strip_prefix", json!(old));
@@ -113,37 +121,96 @@ fn rewritten(context: LocationContext<'_, '_>, path: Option<&str>) -> Result<Fie
     Ok(rewrite)
 }
 
-/// Converts `rewrite ^/api/(.*)$ /v1/$1 break;` in a location whose paths all begin with `/api/`.
-fn idiom(context: LocationContext<'_, '_>, pass: &Directive, report: &mut ImportReport) -> Fields {
-    let mut fields = Fields::default();
-    let Some(location) = context.scope.0.last() else { return fields };
-    let rewrites: Vec<_> = location.all("rewrite").collect();
-    let has_path = pass.arg(0).splitn(4, '/').nth(3).is_some();
-    let ([rewrite], Some(prefix), false) = (&rewrites[..], context.prefix, has_path) else {
-        return fields;
+/// Returns a rewrite of what an expression finds in the path.
+fn replaced(found: &str, replacement: &str) -> Fields {
+    let mut rewrite = Fields::default();
+    rewrite.set("path_regex", json!({ "match": found, "replace": replacement }));
+    rewrite
+}
+
+/// Returns a rewrite of the whole path.
+fn whole(path: &str) -> Result<Fields, String> {
+    if path.contains(['?', '#']) || !path.starts_with('/') {
+        return Err("the upstream's path has a query".into());
+    }
+    Ok(replaced("^.*$", &path.replace('$', "$$")))
+}
+
+/// Returns a rewrite to groups of the location's regular expression.
+fn grouped(context: LocationContext<'_, '_>, replacement: &str) -> Result<Fields, String> {
+    let Kind::Regex(text, ignores_case) = context.kind else {
+        return Err("no regular expression has these groups".into());
     };
-    let pattern = rewrite.arg(0).strip_prefix('^');
-    let old = pattern.and_then(|pattern| {
-        pattern.strip_suffix("/(.*)$").or_else(|| pattern.strip_suffix("/(.*)"))
+    path_regex(text, ignores_case)?;
+    if has_long_group(replacement) {
+        return Err("a digit follows a group of the regular expression".into());
+    }
+    Ok(replaced(&whole_match(text, ignores_case), replacement))
+}
+
+/// Returns an expression for the whole path in which `text` is found, with its groups.
+fn whole_match(text: &str, ignores_case: bool) -> String {
+    let case = if ignores_case { "(?i)" } else { "" };
+    format!("{case}^.*?(?:{text}).*$")
+}
+
+/// Reports whether a digit follows a group: nginx reads one digit, and flowgate all.
+fn has_long_group(replacement: &str) -> bool {
+    let is_digit = |sign: char| sign.is_ascii_digit();
+    replacement
+        .split('$')
+        .skip(1)
+        .any(|part| part.chars().take(2).filter(|sign| is_digit(*sign)).count() == 2)
+}
+
+/// Converts `rewrite REGEX PATH break;`: the only one of a location that passes requests on.
+fn changed(context: LocationContext<'_, '_>, report: &mut ImportReport) -> Fields {
+    let Some(location) = context.scope.0.last() else { return Fields::default() };
+    let rewrites: Vec<_> = location.all("rewrite").collect();
+    let [rewrite] = &rewrites[..] else { return Fields::default() };
+    let (text, to) = (rewrite.arg(0), rewrite.arg(1));
+    let groups = pieces(to).unwrap_or_else(|_| vec![Piece::Variable("")]);
+    let has_groups_only = groups.iter().all(|piece| match piece {
+        Piece::Text(_) => true,
+        Piece::Variable(name) => !name.is_empty() && name.chars().all(|sign| sign.is_ascii_digit()),
     });
-    let new = rewrite.arg(1).strip_suffix("/$1");
+    let is_plain = rewrite.arg(2) == "break" && !to.contains(['?', '#']) && has_groups_only;
+    if !is_plain || has_long_group(to) || path_regex(text, false).is_err() {
+        return Fields::default();
+    }
+    report.take(rewrite);
+    if let Some((old, new)) = prefixes(context, text, to) {
+        let mut fields = Fields::default();
+        if !old.is_empty() {
+            fields.set("strip_prefix", json!(old));
+        }
+        if !new.is_empty() {
+            fields.set("add_prefix", json!(new));
+        }
+        return fields;
+    }
+    // flowgate adds the slash at the beginning in no case.
+    let to = if to.starts_with('/') { to.to_owned() } else { format!("/{to}") };
+    replaced(&whole_match(text, false), &to)
+}
+
+/// Returns the old and the new prefix of `rewrite ^/api/(.*)$ /v1/$1`, in a location whose paths all
+/// begin with `/api/`.
+fn prefixes<'t>(
+    context: LocationContext<'_, '_>,
+    text: &'t str,
+    to: &'t str,
+) -> Option<(&'t str, &'t str)> {
+    let pattern = text.strip_prefix('^')?;
+    let old = pattern.strip_suffix("/(.*)$").or_else(|| pattern.strip_suffix("/(.*)"))?;
+    let new = to.strip_suffix("/$1")?;
     let is_plain = |text: &str| {
         text.is_empty()
             || (text.starts_with('/')
                 && text.chars().all(|sign| sign.is_ascii_alphanumeric() || "/-_".contains(sign)))
     };
-    let (Some(old), Some(new), "break") = (old, new, rewrite.arg(2)) else { return fields };
-    if !is_plain(old) || !is_plain(new) || !prefix.starts_with(&format!("{old}/")) {
-        return fields;
-    }
-    report.take(rewrite);
-    if !old.is_empty() {
-        fields.set("strip_prefix", json!(old));
-    }
-    if !new.is_empty() {
-        fields.set("add_prefix", json!(new));
-    }
-    fields
+    let is_within = context.prefix().is_some_and(|prefix| prefix.starts_with(&format!("{old}/")));
+    (is_within && is_plain(old) && is_plain(new)).then_some((old, new))
 }
 
 /// Notes, once for all locations, that nginx changes the redirects of an upstream that does not know
@@ -165,30 +232,43 @@ fn note_redirects(
     }
 }
 
-fn timeouts(scope: &Scope<'_>, fields: &mut Fields, report: &mut ImportReport) {
+/// The longest timeout of a route.
+const LONGEST: Duration = Duration::from_hours(30 * 24);
+
+fn timeouts(scope: &Scope<'_>, module: &str, fields: &mut Fields, report: &mut ImportReport) {
     const USUAL: Duration = Duration::from_mins(1);
+    let names = [format!("{module}_read_timeout"), format!("{module}_send_timeout")];
     let mut limit = |name: &str| {
         let directive = scope.take(name, report)?;
         let limit = time(directive.arg(0));
-        if limit.is_none() {
-            report.note(directive, "the time is not clear");
+        match limit {
+            None => report.note(directive, "the time is not clear"),
+            Some(limit) if limit > LONGEST => {
+                report.note(directive, "a timeout has at most 30 days");
+            }
+            Some(_) => {}
         }
-        limit
+        limit.map(|limit| limit.min(LONGEST))
     };
-    let read = limit("proxy_read_timeout");
-    let send = limit("proxy_send_timeout");
+    let [read, send] = names.each_ref().map(|name| limit(name));
     if send.unwrap_or(USUAL) != read.unwrap_or(USUAL)
-        && let Some(directive) =
-            scope.find("proxy_send_timeout").or_else(|| scope.find("proxy_read_timeout"))
+        && let Some(directive) = scope.find(&names[1]).or_else(|| scope.find(&names[0]))
     {
         report.note(
             directive,
-            "`timeouts.idle` is one limit for both directions: here that of proxy_read_timeout",
+            format!("`timeouts.idle` is one limit for both directions: here that of {}", names[0]),
         );
     }
     if let Some(read) = read {
-        let read = spelled(read);
-        let all = json!({ "first_byte": read, "idle": read, "event_stream": read, "tunnel": read });
+        let text = spelled(read);
+        let mut all = Fields::default();
+        for key in ["first_byte", "idle", "event_stream", "tunnel"] {
+            all.set(key, json!(text));
+        }
+        // A response may take as long as nginx lets it.
+        if read > Duration::from_hours(1) {
+            all.set("request", json!("off"));
+        }
         fields.set("timeouts", all);
     }
 }

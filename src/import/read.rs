@@ -1,6 +1,7 @@
 //! Files to a tree of directives, within bounds.
 
 use super::{
+    files::Files,
     include,
     report::ImportReport,
     tree::{Directive, Tree},
@@ -38,11 +39,12 @@ pub(super) enum ReadError {
     Fault { file: String, line: usize, problem: String },
 }
 
-/// Reads the file at `path` and those that it includes. An include that finds no file is a line of
-/// the report.
-pub(super) fn read(path: &Path) -> Result<(Tree, ImportReport), ReadError> {
+/// Reads the file at `path` and those that it includes, absolute ones below `root` if there is one.
+/// An include that finds no file is a line of the report.
+pub(super) fn read(path: &Path, root: Option<&Path>) -> Result<(Tree, ImportReport), ReadError> {
     let folder = path.parent().unwrap_or_else(|| Path::new("")).to_path_buf();
-    let mut reader = Reader { folder, ..Reader::default() };
+    let files = Files { folder, root: root.map(Path::to_path_buf) };
+    let mut reader = Reader { from: files, ..Reader::default() };
     let text = read_text(path, &mut reader.bytes);
     let text =
         text.map_err(|source| ReadError::File { path: path.display().to_string(), source })?;
@@ -53,8 +55,8 @@ pub(super) fn read(path: &Path) -> Result<(Tree, ImportReport), ReadError> {
 
 #[derive(Debug, Default)]
 struct Reader {
-    /// Where relative names are meant from, in every file.
-    folder: PathBuf,
+    /// Where the names of files are meant from, in every file.
+    from: Files,
     files: Vec<String>,
     /// Those that include each other down to the one that is read.
     open: Vec<PathBuf>,
@@ -169,7 +171,7 @@ impl Reader {
         directive: &Directive,
         all: &mut Vec<Directive>,
     ) -> Result<(), ReadError> {
-        let found = match include::files(&self.folder, directive.arg(0)) {
+        let found = match include::included(&self.from, directive.arg(0)) {
             Ok(found) => found,
             Err(error) => {
                 self.missing.push((directive.clone(), format!("cannot be read: {error}")));
@@ -187,7 +189,7 @@ impl Reader {
                     format!("more than {MOST_FILES} files, or {DEEPEST_INCLUDE} within each other");
                 return Err(self.fault(file, line, problem));
             }
-            match read_text(&path, &mut self.bytes) {
+            match read_text(&self.from.on_disk(&path), &mut self.bytes) {
                 Ok(text) => all.append(&mut self.file(&path, &text)?),
                 Err(error) => {
                     let why = format!("{} cannot be read: {error}", path.display());

@@ -1,21 +1,36 @@
 //! `rewrite REGEX TARGET permanent`: redirects of some paths, which come before what else is there.
 
 use super::{
+    condition::PathTest,
     converted_config::Fields,
+    guards::rejects,
     literal::{Literal, Overlap},
     locations::{Kind, Location, label},
     pattern::{at_least, begins_with, encoded, path_regex_within},
     report::ImportReport,
-    returns::{NOT_CONVERTED, answers, redirects_some, respond, rewritten},
+    returns::{NOT_CONVERTED, answer, answers, redirects_some, respond, rewritten},
+    scope::Scope,
     template::ServerVariables,
     tree::Directive,
 };
+use regex::Regex;
 use serde_json::{Value, json};
 
-/// Returns the redirects of some paths in a block that come to requests.
+/// Returns the directives that answer requests for some paths in a block, and that come to requests.
 pub(super) fn redirects(block: &Directive) -> Vec<&Directive> {
     let reached = block.inner().iter().take_while(|directive| !answers(directive));
-    reached.filter(|directive| redirects_some(directive)).collect()
+    reached.filter(|directive| redirects_some(directive) || is_path_test(directive)).collect()
+}
+
+/// Reports whether an `if` answers requests for some paths.
+pub(super) fn is_path_test(directive: &Directive) -> bool {
+    PathTest::read(directive).is_some() && directive.inner().iter().any(answers)
+}
+
+/// Returns the expression over the paths that a directive answers, and whether the case does not matter.
+fn expression(directive: &Directive) -> (String, bool) {
+    let test = PathTest::read(directive).map(|test| (test.regex, test.ignores_case));
+    test.unwrap_or_else(|| (directive.arg(0).to_owned(), false))
 }
 
 /// A route that answers before limits and access are asked.
@@ -29,24 +44,30 @@ pub(super) struct Answer<'a> {
     pub fields: Fields,
 }
 
-/// Returns the routes of `all`, which redirect some of the paths below `prefix`. Without an equal
-/// redirect a route answers 501, so that no request goes where nginx sends none.
+/// Returns the routes of `all`, which answer some of the paths below `prefix`. Without an equal answer
+/// a route answers with an error, so that no request goes where nginx sends none.
 pub(super) fn redirected<'a>(
     all: &[&'a Directive],
     prefix: &str,
+    scope: &Scope<'_>,
     variables: &ServerVariables<'_>,
     report: &mut ImportReport,
 ) -> Vec<Answer<'a>> {
     let mut answers = Vec::new();
     for directive in all {
-        let text = directive.arg(0);
-        let read = match path_regex_within(prefix, text, false) {
+        let (text, ignores_case) = expression(directive);
+        let is_test = directive.name == "if";
+        let read = match path_regex_within(prefix, &text, ignores_case) {
             Ok(None) => {
-                report.take(directive);
+                report.take_all(directive);
                 continue;
             }
-            Ok(Some(regex)) => (regex, rewritten(directive, variables)),
-            Err(why) if prefix == "/" => (at_least(text, false), Err(why)),
+            Ok(Some(regex)) if is_test => {
+                let fields = answer(directive, &scope.within(directive), variables, report);
+                (regex, fields.ok_or_else(|| "it has no answer".to_owned()))
+            }
+            Ok(Some(regex)) => with_groups(directive, regex, variables),
+            Err(why) if prefix == "/" => (at_least(&text, ignores_case), Err(why)),
             Err(why) => (begins_with(&encoded(prefix)), Err(why)),
         };
         let (regex, fields) = match read {
@@ -55,20 +76,46 @@ pub(super) fn redirected<'a>(
                 (regex, fields)
             }
             (regex, Err(why)) => {
-                let paths = format!("Requests for paths that match `{regex}` get {NOT_CONVERTED}");
-                report.note(directive, format!("{why}. {paths}"));
-                (regex, respond(json!({ "status": NOT_CONVERTED })))
+                report.take_all(directive);
+                let is_rejection = is_test && directive.inner().iter().any(rejects);
+                let status = if is_rejection { 403 } else { NOT_CONVERTED };
+                let paths = format!("Requests for paths that match `{regex}` get {status}");
+                report.block(directive, format!("{why}. {paths}"), None);
+                (regex, respond(json!({ "status": status })))
             }
         };
+        if PathTest::read(directive).is_some_and(|test| test.has_query) {
+            report.note(directive, "it is asked for the path, and in nginx for the query too");
+        }
         let path = ("path_regex", json!(regex));
-        answers.push(Answer { directive, label: label(Kind::Regex(text, false)), path, fields });
+        answers.push(Answer { directive, label: label(Kind::Regex(&text, false)), path, fields });
     }
     answers
 }
 
-/// Reports whether a `rewrite` may match a path that begins so.
+/// Returns the redirect of a `rewrite` with the expression of its route, which has the same groups.
+fn with_groups(
+    directive: &Directive,
+    regex: String,
+    variables: &ServerVariables<'_>,
+) -> (String, Result<Fields, String>) {
+    let has_groups = directive.arg(1).contains("$1") || directive.arg(1).contains("$2");
+    let count = |text: &str| Regex::new(text).map_or(0, |regex| regex.captures_len());
+    if has_groups && count(&regex) != count(directive.arg(0)) {
+        return (regex, Err("its groups are not those of one expression here".into()));
+    }
+    // nginx takes the first place where the expression matches.
+    let regex = match regex.strip_prefix(".*") {
+        Some(rest) if has_groups => format!(".*?{rest}"),
+        _ => regex,
+    };
+    (regex, rewritten(directive, variables))
+}
+
+/// Reports whether a directive may answer for a path that begins so.
 fn meets(directive: &Directive, path: &str) -> bool {
-    let literal = Literal::of(directive.arg(0), false);
+    let (text, ignores_case) = expression(directive);
+    let literal = Literal::of(&text, ignores_case);
     !literal.is_anchored || literal.meets(path) != Overlap::Never
 }
 
@@ -149,7 +196,7 @@ mod tests {
         )
         .unwrap();
         assert!(!yaml.contains("redirect"), "{yaml}");
-        assert_eq!(lines, ["nginx.conf:1: if: write a route with a `match` for each case"]);
+        assert_eq!(lines, [""; 0]);
     }
 
     #[test]
@@ -160,15 +207,13 @@ mod tests {
             location / {{ proxy_pass http://h; }} location /x/ {{ return 200; }}"
         ));
         let expected = [
-            "{ path_regex: \"/old/(.*)\" } respond: { status: 501 }",
+            "{ path_regex: \"/old/(.*)\" } redirect: { to: \"/new/$1\", status: 301 }",
             "{ path_regex: /gone } redirect: { to: /here, status: 302 }",
             "{ path_regex: \"/x/.*\" } respond: { status: 200 }",
             "{ path_prefix: / } upstream: h",
         ];
         assert_eq!(found, expected);
-        let expected = "nginx.conf:2: rewrite: a redirect has the whole path or none, and no part of it. \
-                        Requests for paths that match `/old/(.*)` get 501";
-        assert_eq!(lines, [expected]);
+        assert_eq!(lines, [""; 0]);
     }
 
     #[test]

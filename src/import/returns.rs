@@ -31,7 +31,7 @@ pub(super) fn answer(
             fields
         }
         Err(why) => {
-            report.note(directive, format!("{why}. Its requests get {NOT_CONVERTED}"));
+            report.block(directive, format!("{why}. Its requests get {NOT_CONVERTED}"), None);
             respond(json!({ "status": NOT_CONVERTED }))
         }
     })
@@ -54,6 +54,13 @@ pub(super) fn respond(answer: Value) -> Fields {
     fields
 }
 
+/// Returns the fields of a route that ends connections without a response.
+fn closing() -> Fields {
+    let mut fields = Fields::default();
+    fields.set("respond", "close");
+    fields
+}
+
 /// Returns the fields of a route that sends clients elsewhere.
 pub(super) fn redirect(to: &str, status: u16) -> Fields {
     let mut fields = Fields::default();
@@ -73,7 +80,7 @@ fn returned(
     match (status, text) {
         (301 | 302 | 303 | 307 | 308, Some(url)) => elsewhere(url, status, variables),
         (301 | 302 | 303 | 307 | 308, None) => Err("a redirect needs a URL".into()),
-        (444, _) => Err("no answer closes the connection without one".into()),
+        (444, _) => Ok(closing()),
         (200..600, None) => Ok(respond(json!({ "status": status }))),
         (204 | 205 | 304, Some(_)) => Err("this status has no body".into()),
         (200..600, Some(text)) => {
@@ -118,17 +125,20 @@ fn whole_path(regex: &str) -> Option<&'static str> {
     }
 }
 
-/// Converts a `rewrite` that redirects all requests that come to it.
+/// Converts a `rewrite` that redirects. Groups are those of its expression.
 ///
 /// # Errors
-/// The target has a part of the path, or no placeholder stands for a variable.
+/// No placeholder stands for a variable.
 pub(super) fn rewritten(
     directive: &Directive,
     variables: &ServerVariables<'_>,
 ) -> Result<Fields, String> {
     let status = if directive.arg(2) == "permanent" { 301 } else { 302 };
     let to = directive.arg(1).replace("$request_uri?", "$request_uri");
-    if !is_whole_url(&to) && !to.starts_with('/') {
+    let begins_with_group = to
+        .strip_prefix('$')
+        .is_some_and(|rest| rest.starts_with(|sign: char| sign.is_ascii_digit()));
+    if !is_whole_url(&to) && !to.starts_with('/') && !begins_with_group {
         return Err("the beginning of the URL is invalid".into());
     }
     // A `?` at the end drops the request's query, and so does any `?` here.
@@ -137,12 +147,35 @@ pub(super) fn rewritten(
         None if to.contains('?') => return Err("a redirect does not join two queries".into()),
         _ => to,
     };
-    // Its own mark cannot be in the file: it is no variable's name.
+    // Their own marks cannot be in the file: they are no variable's name.
     let path = whole_path(directive.arg(0)).filter(|path| !path.is_empty());
     let to = path.map_or_else(|| to.clone(), |path| to.replace(path, "\u{1}"));
-    let is_part = |part: &str| part.starts_with(|sign: char| sign.is_ascii_digit());
-    if to.split('$').skip(1).any(is_part) {
+    let (to, has_groups) = marked(&to)?;
+    if has_groups && whole_path(directive.arg(0)).is_some() {
         return Err("a redirect has the whole path or none, and no part of it".into());
     }
-    Ok(redirect(&template(&to, variables)?.replace('\u{1}', "{path}"), status))
+    let to = template(&to, variables)?.replace('\u{1}', "{path}").replace('\u{2}', "$");
+    Ok(redirect(&to, status))
+}
+
+/// Returns a target whose groups are marked, and whether it has any.
+///
+/// # Errors
+/// A digit follows a group: flowgate would read both as one number.
+fn marked(to: &str) -> Result<(String, bool), String> {
+    let mut parts = to.split('$');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    let mut has_groups = false;
+    for part in parts {
+        let mut signs = part.chars();
+        let is_group = signs.next().is_some_and(|sign| sign.is_ascii_digit());
+        if is_group && signs.next().is_some_and(|sign| sign.is_ascii_alphanumeric() || sign == '_')
+        {
+            return Err("a redirect does not end a group before a letter".into());
+        }
+        out.push(if is_group { '\u{2}' } else { '$' });
+        out += part;
+        has_groups |= is_group;
+    }
+    Ok((out, has_groups))
 }

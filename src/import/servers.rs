@@ -1,7 +1,7 @@
 //! Which requests a server gets: its listeners and its names.
 
 use super::{
-    converted_config::Fields, guards::rejects, listeners::Listener, report::ImportReport,
+    converted_config::Fields, listeners::Listener, report::ImportReport, returns::answers,
     tree::Directive,
 };
 use serde_json::{Value, json};
@@ -72,19 +72,62 @@ pub(super) fn shares(
     shares
 }
 
-/// Returns the host of `if ($host = NAME) { return … }`, which does not reject its requests.
-pub(super) fn redirected_host(directive: &Directive) -> Option<&str> {
-    let is_answer = |inner: &Directive| inner.name == "return" && !rejects(inner);
-    let ([variable, sign, host, end @ ..], [inner]) = (&directive.args[..], directive.inner())
-    else {
+/// The hosts for which an `if` of a server answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostCondition {
+    hosts: Vec<String>,
+    /// All hosts but these are meant.
+    is_negated: bool,
+}
+
+/// Returns the hosts of `if ($host = NAME) { return … }`, of which there are some without an
+/// expression.
+pub(super) fn host_condition(directive: &Directive) -> Option<HostCondition> {
+    if directive.name != "if" || !directive.inner().iter().any(answers) {
         return None;
+    }
+    let (variable, sign, text) = match &directive.args[..] {
+        // A quoted name is a word without its `)`.
+        [variable, sign, text, end] if end == ")" => (variable, sign, text.as_str()),
+        [variable, sign, text] => (variable, sign, text.strip_suffix(')')?),
+        _ => return None,
     };
-    // A quoted name is a word without its `)`.
-    let host = if end == [")"] { Some(host.as_str()) } else { host.strip_suffix(')') }?;
-    let is_condition = directive.name == "if" && variable == "($host" && sign == "=";
-    let is_single = end.len() < 2 && is_answer(inner);
-    let is_lower = !host.contains(|sign: char| sign.is_ascii_uppercase());
-    (is_condition && is_single && is_lower && is_host(host)).then_some(host)
+    if !matches!(variable.as_str(), "($host" | "($http_host") {
+        return None;
+    }
+    let hosts = match sign.as_str() {
+        "=" | "!=" => vec![text.to_owned()],
+        "~" | "~*" | "!~" | "!~*" => named_hosts(text)?,
+        _ => return None,
+    };
+    // nginx compares with the host in lower case.
+    let is_name = |host: &String| is_host(host) && *host == host.to_ascii_lowercase();
+    let is_negated = sign.starts_with('!');
+    hosts.iter().all(is_name).then_some(HostCondition { hosts, is_negated })
+}
+
+/// Returns the hosts that an expression such as `^(a|b)\.test$` names, if it is a list of names.
+fn named_hosts(text: &str) -> Option<Vec<String>> {
+    let inner = text.strip_prefix('^')?.strip_suffix('$')?;
+    let inner = inner.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).unwrap_or(inner);
+    let names: Vec<_> = inner.split('|').map(|name| name.replace("\\.", "\0")).collect();
+    // A dot stands for every sign: a name with one is no list of names, unless it is escaped.
+    let is_plain = |name: &String| !name.contains('.') && !name.is_empty();
+    names.iter().all(is_plain).then(|| names.iter().map(|name| name.replace('\0', ".")).collect())
+}
+
+/// Reports whether an `if` within a block asks whether the connection has TLS.
+fn asks_scheme(block: &Directive) -> bool {
+    let is_asked = |arg: &String| {
+        let name = arg.trim_start_matches(['(', '$', '{']);
+        ["scheme", "https", "server_port"].iter().any(|known| {
+            name.strip_prefix(known).is_some_and(|rest| rest.trim_matches(['}', ')']).is_empty())
+        })
+    };
+    block.inner().iter().any(|inner| {
+        (inner.name == "if" && inner.args.first().is_some_and(|arg| arg == "(" || is_asked(arg)))
+            || asks_scheme(inner)
+    })
 }
 
 /// Reports whether a name of a server is this host, or a wildcard for it.
@@ -94,23 +137,52 @@ fn covers(name: &str, host: &str) -> bool {
 }
 
 impl Share {
-    /// Takes a host out of this share, and returns a share of its own for it. Returns `None` if
-    /// requests for this host do not come here, or may go to another server, of which `others` are
-    /// the names.
-    pub(super) fn split(&mut self, host: &str, others: &[String]) -> Option<Self> {
-        let covers = |name: &String| covers(name, host);
-        let is_named = match &self.hosts {
-            Some(hosts) if !hosts.iter().any(covers) => return None,
-            Some(hosts) => hosts.iter().any(|name| name == host),
-            None => false,
-        };
-        if !is_named && others.iter().any(covers) {
-            return None;
+    /// Takes the hosts of a condition out of this share, and returns a share of its own for each, with
+    /// a name.
+    pub(super) fn split_off(
+        &mut self,
+        condition: &HostCondition,
+        others: &[String],
+    ) -> Vec<(String, Self)> {
+        let own: Vec<_> =
+            condition.hosts.iter().filter(|host| self.has(host, others)).cloned().collect();
+        let listeners = self.listeners.clone();
+        let named = |hosts| Self { listeners: listeners.clone(), hosts: Some(hosts) };
+        if condition.is_negated {
+            let is_other = |host: &String| !own.contains(host);
+            let hosts = self.hosts.take();
+            let left = hosts.map(|hosts| hosts.into_iter().filter(is_other).collect::<Vec<_>>());
+            self.hosts = Some(own);
+            let other = Self { listeners, hosts: left };
+            return if other.is_empty() { Vec::new() } else { vec![("other-hosts".into(), other)] };
         }
         if let Some(hosts) = &mut self.hosts {
-            hosts.retain(|name| name != host);
+            hosts.retain(|name| !own.contains(name));
         }
-        Some(Self { listeners: self.listeners.clone(), hosts: Some(vec![host.to_owned()]) })
+        own.into_iter().map(|host| (host.clone(), named(vec![host]))).collect()
+    }
+
+    /// Reports whether requests for a host come here. Those that other servers name, of which
+    /// `others` are the names, go there.
+    fn has(&self, host: &str, others: &[String]) -> bool {
+        let covers = |name: &String| covers(name, host);
+        match &self.hosts {
+            Some(hosts) if hosts.iter().any(|name| name == host) => true,
+            Some(hosts) if !hosts.iter().any(covers) => false,
+            _ => !others.iter().any(covers),
+        }
+    }
+
+    /// Returns the parts with TLS and without, if an `if` of the server asks for that.
+    pub(super) fn by_scheme(&self, server: &Directive, listeners: &[Listener<'_>]) -> Vec<Self> {
+        let is_secure =
+            |name: &String| listeners.iter().any(|one| one.name == *name && one.has_tls);
+        let (secure, plain): (Vec<_>, Vec<_>) = self.listeners.iter().cloned().partition(is_secure);
+        if secure.is_empty() || plain.is_empty() || !asks_scheme(server) {
+            return vec![self.clone()];
+        }
+        let share = |listeners| Self { listeners, hosts: self.hosts.clone() };
+        vec![share(plain), share(secure)]
     }
 
     /// Reports whether no request is left.
@@ -120,7 +192,7 @@ impl Share {
 
     /// Returns the match of a route for this share and a path. `count` is how many listeners there
     /// are.
-    pub(super) fn matching(&self, path: (&str, Value), count: usize) -> Value {
+    pub(super) fn matching(&self, path: (&str, Value), count: usize) -> Fields {
         let mut fields = Fields::default();
         let one_or_all = |all: &[String]| match all {
             [one] => json!(one),
@@ -133,6 +205,6 @@ impl Share {
             fields.set("host", one_or_all(hosts));
         }
         fields.set(path.0, path.1);
-        fields.into()
+        fields
     }
 }

@@ -2,14 +2,14 @@
 
 use super::{
     converted_config::Fields,
-    networks::{listed, network},
+    networks::listed,
     numbers::{size, sized, spelled, time},
+    real_ip::RealIp,
     report::ImportReport,
     routes::USUAL_BODY,
     scope::Scope,
     tree::Directive,
 };
-use ipnet::IpNet;
 use serde_json::json;
 
 /// Directives of which one value is what flowgate does in any case.
@@ -53,7 +53,7 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Import
     if !timeouts.is_empty() {
         fields.set("timeouts", timeouts);
     }
-    let proxies = trusted_proxies(&scope, report);
+    let proxies = RealIp::read(&scope, report).trusted;
     if !proxies.is_empty() {
         fields.set("trusted_proxies", listed(&proxies));
     }
@@ -80,11 +80,15 @@ fn is_logged(http: &Directive, report: &mut ImportReport) -> bool {
         all.extend(block.all("access_log"));
         open.extend(block.inner());
     }
-    if all.iter().all(|log| log.arg(0) == "off") {
+    let is_off = |log: &Directive| matches!(log.arg(0), "off" | "/dev/null");
+    if all.iter().all(|log| is_off(log)) {
+        for log in all {
+            report.take(log);
+        }
         return false;
     }
     for log in all {
-        let why = if log.arg(0) == "off" {
+        let why = if is_off(log) {
             "the log has all requests"
         } else {
             "its lines are JSON, and go to the standard output: write `access_log: FILE` for a file"
@@ -103,29 +107,4 @@ pub(super) fn take_usual(all: &[Directive], report: &mut ImportReport) {
         }
         take_usual(directive.inner(), report);
     }
-}
-
-/// Returns the proxies that are trusted to name the client, if all name it in the same way.
-fn trusted_proxies(scope: &Scope<'_>, report: &mut ImportReport) -> Vec<IpNet> {
-    let from = scope.all(&["set_real_ip_from"]);
-    let header = scope.find("real_ip_header").map(|directive| directive.arg(0));
-    let is_forwarded = header.is_some_and(|name| name.eq_ignore_ascii_case("x-forwarded-for"));
-    if from.is_empty() || !is_forwarded {
-        return Vec::new();
-    }
-    let header = scope.take("real_ip_header", report);
-    if let Some(header) = header.filter(|_| !scope.is_on("real_ip_recursive", report)) {
-        report.note(header, "flowgate uses the last address that is not a trusted proxy, as with `real_ip_recursive on`");
-    }
-    let mut networks = Vec::new();
-    for directive in from {
-        match network(directive.arg(0)) {
-            Some(network) => {
-                report.take(directive);
-                networks.push(network);
-            }
-            None => report.note(directive, "it is neither an address nor a network"),
-        }
-    }
-    networks
 }

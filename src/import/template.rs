@@ -1,6 +1,8 @@
 //! Texts with variables of nginx as texts with placeholders.
 
+use super::{listeners::Listener, tree::Directive};
 use core::iter::once;
+use std::collections::BTreeSet;
 
 /// The values of variables of nginx that hold in a server.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +11,30 @@ pub(super) struct ServerVariables<'a> {
     pub server_name: &'a str,
     /// The port, if the server has one.
     pub port: Option<u16>,
+    /// Its connections have TLS, if all or none have.
+    pub is_tls: Option<bool>,
+}
+
+impl<'a> ServerVariables<'a> {
+    /// Returns the variables of a server at these listeners.
+    pub(super) fn new<'l>(
+        server: &'a Directive,
+        listeners: impl Iterator<Item = &'l Listener<'l>>,
+    ) -> Self {
+        let mut ports = BTreeSet::new();
+        let mut schemes = BTreeSet::new();
+        for listener in listeners {
+            ports.insert(listener.port());
+            schemes.insert(listener.has_tls);
+        }
+        let name = server.all("server_name").next().map_or("", |names| names.arg(0));
+        Self {
+            // nginx takes the dot of `.a.test` off.
+            server_name: name.strip_prefix('.').unwrap_or(name),
+            port: ports.first().copied().filter(|_| ports.len() == 1),
+            is_tls: schemes.first().copied().filter(|_| schemes.len() == 1),
+        }
+    }
 }
 
 /// A piece of a text.
@@ -58,11 +84,13 @@ pub(super) fn template(text: &str, variables: &ServerVariables<'_>) -> Result<St
 
 fn placeholder(name: &str, variables: &ServerVariables<'_>) -> Result<String, String> {
     Ok(match name {
-        "host" => "{host}".into(),
+        // `$http_host` without a port, as clients write it to the usual one.
+        "host" | "http_host" => "{host}".into(),
         "scheme" => "{scheme}".into(),
         "request_method" => "{method}".into(),
         "remote_addr" => "{client_ip}".into(),
         "request_uri" => "{path}{query}".into(),
+        "request_id" => "{request_id}".into(),
         "is_args_args" => "{query}".into(),
         "server_name" => literal(variables.server_name),
         "server_port" => variables
@@ -97,7 +125,8 @@ mod tests {
 
     #[test]
     fn variables_become_placeholders_or_an_error() {
-        let variables = ServerVariables { server_name: "a.test", port: Some(80) };
+        let variables =
+            ServerVariables { server_name: "a.test", port: Some(80), ..ServerVariables::default() };
         for (text, expected) in [
             ("https://$host$request_uri", "https://{host}{path}{query}"),
             ("${scheme}://$server_name:$server_port/$is_args$args", "{scheme}://a.test:80/{query}"),

@@ -2,13 +2,14 @@
 
 use super::{
     converted_config::{Fields, Item},
+    files::Files,
     numbers::{spelled, time},
     report::ImportReport,
     scope::Scope,
     tree::Directive,
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 /// The upstreams that locations use: each with settings of its own is one.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(super) struct ProxyTarget<'a> {
     pub scheme: &'a str,
     /// A host with a port or without, `unix:/PATH`, or the name of an `upstream`.
     pub authority: &'a str,
+    /// Its servers speak HTTP/2 without a choice.
+    pub is_grpc: bool,
 }
 
 impl<'a> Upstreams<'a> {
@@ -44,7 +47,7 @@ impl<'a> Upstreams<'a> {
         &mut self,
         target: ProxyTarget<'_>,
         scope: &Scope<'_>,
-        folder: &Path,
+        files: &Files,
         report: &mut ImportReport,
     ) -> Result<String, String> {
         let mut fields = Fields::default();
@@ -64,14 +67,18 @@ impl<'a> Upstreams<'a> {
         if let Some(block) = block {
             settings(block, count, &mut fields, report);
         }
-        if let Some(limit) = scope.take("proxy_connect_timeout", report) {
+        if target.is_grpc {
+            fields.set("protocol", "h2");
+        }
+        let module = if target.is_grpc { "grpc" } else { "proxy" };
+        if let Some(limit) = scope.take(&format!("{module}_connect_timeout"), report) {
             match time(limit.arg(0)) {
                 Some(limit) => fields.set("connect_timeout", json!(spelled(limit))),
                 None => report.note(limit, "the time is not clear"),
             }
         }
         if target.scheme == "https" {
-            tls(target, scope, folder, &mut fields, report);
+            tls(target, scope, files, &mut fields, report);
         }
         let same =
             self.items.iter().find(|item| item.fields == fields.clone().named(item.text("name")));
@@ -137,10 +144,20 @@ fn servers(block: &Directive, scheme: &str, report: &mut ImportReport) -> Vec<Va
         let mut fields = Fields::default();
         fields.set("url", json!(url));
         if parameters(server, &mut fields, report) {
-            all.push(fields.into());
+            add(&mut all, fields);
         }
     }
     all
+}
+
+/// Adds a server. One that is listed twice gets the weight of both.
+fn add(all: &mut Vec<Value>, fields: Fields) {
+    let server = Value::from(fields);
+    let weight = |server: &Value| server["weight"].as_u64().unwrap_or(1);
+    match all.iter_mut().find(|known| known["url"] == server["url"]) {
+        Some(known) => known["weight"] = json!((weight(known) + weight(&server)).min(1000)),
+        None => all.push(server),
+    }
 }
 
 /// Adds the parameters of a server, and returns whether it is used.
@@ -222,19 +239,19 @@ fn settings(block: &Directive, count: usize, fields: &mut Fields, report: &mut I
 fn tls(
     target: ProxyTarget<'_>,
     scope: &Scope<'_>,
-    folder: &Path,
+    files: &Files,
     fields: &mut Fields,
     report: &mut ImportReport,
 ) {
     let mut tls = Fields::default();
-    let files = [
+    let names = [
         ("proxy_ssl_trusted_certificate", "ca"),
         ("proxy_ssl_certificate", "cert"),
         ("proxy_ssl_certificate_key", "key"),
     ];
-    for (name, key) in files {
+    for (name, key) in names {
         if let Some(file) = scope.word(name, report) {
-            tls.set(key, json!(folder.join(file).display().to_string()));
+            tls.set(key, json!(files.named(file)));
         }
     }
     let is_verified = scope.is_on("proxy_ssl_verify", report);

@@ -367,8 +367,8 @@ fn pair(upstream: SocketAddr, expected: &[&str]) -> Pair {
         .filter_map(|line| line.split_once("http.conf:").map(|(_, rest)| rest))
         .collect();
     assert_eq!(lines.len(), expected.len(), "{lines:#?}");
-    for (line, expected) in lines.iter().zip(expected) {
-        assert!(line.contains(expected), "{expected}: {line}");
+    for expected in expected {
+        assert!(lines.iter().any(|line| line.contains(expected)), "{expected}: {lines:#?}");
     }
     let yaml = String::from_utf8(output.stdout).expect("text");
     let listen = format!("listen: 127.0.0.1:{port}\n");
@@ -440,8 +440,7 @@ fn an_imported_file_decides_as_nginx_does() {
             "; there is no route for it",
             "all paths that match `/p/.*` get 403",
             "location: a location nested in an exact one or a regular expression does not become a route; it keeps clients out. The route around it is closed",
-            "if: write a route with a `match` for each case. The route is closed",
-            "Requests for paths that match `/parts/(.*)` get 501",
+            "if: the case of `x` matters here, and its value is decoded",
             "rewrite: see `rewrite` and `redirect` of a route",
         ],
     );
@@ -479,7 +478,11 @@ fn shut(pair: &Pair) {
             [pair.gateway, pair.nginx].map(|address| ask(address, "GET", path, &fields).status);
         assert!(expected != 403 || found == 403, "{path}: {found}");
     }
-    assert_eq!(ask(pair.gateway, "GET", "/parts/x", &fields).status, 501);
+    for path in ["/parts/x", "/parts/x/y?z=1", "/parts/"] {
+        let [found, expected] =
+            [pair.gateway, pair.nginx].map(|address| essence(&ask(address, "GET", path, &fields)));
+        assert_eq!(found, expected, "{path}");
+    }
     for path in ["/", "/a/b", "/zz.txt", "/administration"] {
         assert_eq!(ask(pair.gateway, "GET", path, &fields).status, 200, "{path}");
     }

@@ -1,0 +1,267 @@
+//! What a location does, with its limits, and who may use it.
+
+use super::{
+    access::{Access, access},
+    branches::{BranchContext, Branches},
+    converted_config::{Fields, Item},
+    fallbacks::{Fallback, fallback, is_pass},
+    guards::Closing,
+    headers,
+    locations::{Kind, Location, label},
+    matched::Matched,
+    numbers::{size, sized},
+    proxied::{LocationContext, proxied},
+    redirects::{behind, is_path_test, redirected, redirects},
+    report::ImportReport,
+    returns::{NOT_CONVERTED, answer, redirect, respond},
+    routes::{Routes, Server, Site, USUAL_BODY},
+    scope::Scope,
+    tree::Directive,
+};
+use serde_json::json;
+
+/// Why a `rewrite` in an exact location or a regular expression does not convert.
+const PARTLY: &str = "which of the location's paths it takes is not clear";
+
+/// Any size at all.
+const NO_LIMIT: &str = "1EiB";
+
+/// What a location does.
+#[derive(Debug, Default)]
+struct Action<'a> {
+    fields: Fields,
+    /// Limits and access are asked before.
+    is_asked: bool,
+    /// The location to which its requests go, if it serves files itself.
+    named: Option<&'a Directive>,
+}
+
+impl Action<'_> {
+    fn unasked(fields: Fields) -> Self {
+        Self { fields, ..Self::default() }
+    }
+
+    fn asked(fields: Fields) -> Self {
+        Self { fields, is_asked: true, ..Self::default() }
+    }
+}
+
+/// A location of a server, with the name of its route.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a, 's> {
+    server: Server<'a, 's>,
+    location: &'s Location<'a>,
+    scope: &'s Scope<'a>,
+    route: &'s str,
+}
+
+impl<'a> Routes<'a, '_> {
+    /// Adds the routes of a location. `first` are the redirects of its server, and `branches` its
+    /// conditions.
+    pub(super) fn location(
+        &mut self,
+        server: Server<'a, '_>,
+        matched: &Matched<'a>,
+        first: &[&Directive],
+        branches: &Branches<'a>,
+        report: &mut ImportReport,
+    ) {
+        let Location { kind, block, .. } = &matched.location;
+        let label = label(*kind);
+        if let Some(path) = &matched.redirects {
+            let comments = vec![format!("{}: adds the slash", self.position(block))];
+            let item = Item { comments, fields: redirect("{path}/", 301) };
+            let path = behind(first, ("path", json!(path)));
+            let site = Site { label: format!("{label}-slash"), path, item };
+            self.site(server, site, branches, Vec::new(), report);
+        }
+        let mut comments = vec![self.position(block)];
+        let path = behind(first, matched.path.clone());
+        if matched.is_closed {
+            let item = Item { comments, fields: respond(json!({ "status": 403 })) };
+            let site = Site { label, path, item };
+            return self.site(server, site, &Branches::default(), Vec::new(), report);
+        }
+        let scope = matched.location.scope(&Scope(vec![self.http, server.block]));
+        let mut branches = branches.clone();
+        let context = BranchContext { scope: &scope, maps: self.maps, variables: server.variables };
+        // The server's own are read already.
+        let is_location = block.name == "location";
+        if is_location && scope.find("internal").is_none() {
+            branches.read(block, context, |directive| !is_path_test(directive), report);
+            if let Kind::Prefix(prefix, _) = kind {
+                let first = redirected(&redirects(block), prefix, &scope, server.variables, report);
+                self.answered(server, &scope, first, &branches, report);
+            }
+        }
+        let route = self.name(server, &label);
+        let place = Place { server, location: &matched.location, scope: &scope, route: &route };
+        let Action { mut fields, is_asked, named } = self.action(place, report);
+        let inner = named.map_or_else(|| scope.clone(), |named| scope.within(named));
+        if let Some(named) = named {
+            let own = Scope(vec![self.http, server.block, named]);
+            let context = BranchContext { scope: &own, ..context };
+            branches.read(named, context, |_| true, report);
+        }
+        let mut closings = Vec::new();
+        if is_asked {
+            let (mut more, more_closings) =
+                self.conditions(&inner, &scope, &route, &mut fields, report);
+            comments.append(&mut more);
+            closings = more_closings;
+        }
+        self.body_limit(&scope, &mut fields, report);
+        let answering = named.map_or(scope, |named| Scope(vec![self.http, server.block, named]));
+        headers::to_client(&answering, server.variables, &mut fields, report);
+        let site = Site { label, path, item: Item { comments, fields } };
+        self.site(server, site, &branches, closings, report);
+    }
+
+    fn action(&mut self, place: Place<'a, '_>, report: &mut ImportReport) -> Action<'a> {
+        let Place { server, location, scope, route } = place;
+        let Location { kind, block, .. } = location;
+        if scope.find("internal").is_some() {
+            let unasked = scope.all(&["internal"]).into_iter().chain(block.all("return"));
+            unasked.for_each(|directive| report.take(directive));
+            return Action::unasked(respond(json!({ "status": 404 })));
+        }
+        let all = redirects(block);
+        if let Some(first) = all.first().filter(|_| block.name == "location")
+            && !matches!(kind, Kind::Prefix(..))
+        {
+            let why = format!("{PARTLY}. Its requests get {NOT_CONVERTED}");
+            report.block(first, why, Some(route));
+            return Action::asked(respond(json!({ "status": NOT_CONVERTED })));
+        }
+        if let Some(fields) = answer(block, scope, server.variables, report) {
+            return Action::unasked(fields);
+        }
+        match fallback(block, server.block) {
+            Some(Fallback::Own(pass)) => {
+                report.take(pass);
+                Action::asked(self.pass(place, pass, scope, report))
+            }
+            Some(Fallback::Missing { test, pass }) => {
+                report.take(test);
+                report.take(pass);
+                let why = "files are not served: all requests go to the upstream";
+                report.note(test, why);
+                let scope = scope.within(test);
+                Action::asked(self.pass(place, pass, &scope, report))
+            }
+            Some(Fallback::Named { by, named }) => self.named(place, by, named, report),
+            None => self.unserved(place, report),
+        }
+    }
+
+    /// Returns what a named location does, to which all requests go that nginx serves no file to.
+    fn named(
+        &mut self,
+        place: Place<'a, '_>,
+        by: &'a Directive,
+        named: &'a Directive,
+        report: &mut ImportReport,
+    ) -> Action<'a> {
+        let scope = Scope(vec![self.http, place.server.block, named]);
+        report.take(named);
+        report.take(by);
+        let why = format!("files are not served: all requests go to {}", named.arg(0));
+        report.note(by, why);
+        if let Some(fields) = answer(named, &scope, place.server.variables, report) {
+            return Action { fields, is_asked: true, named: Some(named) };
+        }
+        let Some(pass) = named.inner().iter().find(|directive| is_pass(directive)) else {
+            let why =
+                format!("it serves files or asks another module. Its requests get {NOT_CONVERTED}");
+            report.block(named, why, Some(place.route));
+            return Action::asked(respond(json!({ "status": NOT_CONVERTED })));
+        };
+        report.take(pass);
+        let fields = self.pass(place, pass, &scope, report);
+        Action { fields, is_asked: true, named: Some(named) }
+    }
+
+    /// Returns what a route does that passes requests on, or rejects them if that does not convert.
+    fn pass(
+        &mut self,
+        place: Place<'a, '_>,
+        pass: &'a Directive,
+        scope: &Scope<'a>,
+        report: &mut ImportReport,
+    ) -> Fields {
+        let context = LocationContext {
+            scope,
+            variables: place.server.variables,
+            kind: place.location.kind,
+            files: self.files,
+            maps: self.maps,
+        };
+        match proxied(pass, context, &mut self.upstreams, report) {
+            Ok(fields) => fields,
+            Err(why) => {
+                let why = format!("{why}. Its requests get {NOT_CONVERTED}");
+                report.block(pass, why, Some(place.route));
+                respond(json!({ "status": NOT_CONVERTED }))
+            }
+        }
+    }
+
+    /// Returns what becomes of a location that passes nothing on.
+    fn unserved(&self, place: Place<'a, '_>, report: &mut ImportReport) -> Action<'a> {
+        let Place { location, scope, route, .. } = place;
+        if access(scope, self.files, report).denies_all {
+            return Action::asked(respond(json!({ "status": 403 })));
+        }
+        let why =
+            format!("it serves files or asks another module. Its requests get {NOT_CONVERTED}");
+        report.block(location.block, why, Some(route));
+        Action::asked(respond(json!({ "status": NOT_CONVERTED })))
+    }
+
+    /// Adds which clients may use a route and what limits it. Returns what to know of the rules, and
+    /// what closes the route. `outer` is the location that limits ask first, if it is not the same.
+    pub(super) fn conditions(
+        &mut self,
+        scope: &Scope<'a>,
+        outer: &Scope<'a>,
+        route: &str,
+        fields: &mut Fields,
+        report: &mut ImportReport,
+    ) -> (Vec<String>, Vec<Closing<'a>>) {
+        let Access { fields: own, mut closings, .. } = access(scope, self.files, report);
+        // Both locations are asked in nginx, and one list would replace the other.
+        let lists = ["allow", "deny"];
+        let is_twofold = scope.0.len() > outer.0.len()
+            && outer.0.last().is_some_and(|block| {
+                block.name == "location" && !Scope(vec![*block]).all(&lists).is_empty()
+            })
+            && scope.0.last().is_some_and(|block| !Scope(vec![*block]).all(&lists).is_empty());
+        if is_twofold && let Some(directive) = outer.find("deny").or_else(|| outer.find("allow")) {
+            let why = "the named location restricts clients too".to_owned();
+            closings.push(Closing { directive, why });
+        }
+        fields.append(own);
+        let limited =
+            if outer.all(&["limit_req", "limit_conn"]).is_empty() { scope } else { outer };
+        let rules = self.zones.rules(limited, route, report);
+        if !rules.flow.is_empty() {
+            fields.set("flow", rules.flow);
+        }
+        if let Some(reject) = rules.reject {
+            fields.set("reject", reject);
+        }
+        (rules.comments, closings)
+    }
+
+    fn body_limit(&self, scope: &Scope<'_>, fields: &mut Fields, report: &mut ImportReport) {
+        let usual = Scope(vec![self.http]).find("client_max_body_size");
+        let usual = usual.and_then(|directive| size(directive.arg(0))).unwrap_or(USUAL_BODY);
+        let Some(directive) = scope.take("client_max_body_size", report) else { return };
+        match size(directive.arg(0)) {
+            Some(bytes) if bytes == usual => {}
+            Some(0) => fields.set("body_limit", json!(NO_LIMIT)),
+            Some(bytes) => fields.set("body_limit", json!(sized(bytes))),
+            None => report.note(directive, "the size is not clear"),
+        }
+    }
+}

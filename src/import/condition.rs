@@ -1,0 +1,410 @@
+//! The condition of an `if`, as what a request must have.
+
+use super::{
+    maps::{Map, MapPattern, compiled, found_in, without_option},
+    networks::{network, networks_of},
+    template::ServerVariables,
+    tree::Directive,
+};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+/// How many `map` blocks may be asked in turn.
+const LONGEST_CHAIN: usize = 8;
+
+/// The methods that an expression is tried with: the registered ones.
+const METHODS: [&str; 40] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "ORDERPATCH",
+    "PRI",
+    "PROPFIND",
+    "PROPPATCH",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+    "PURGE",
+];
+
+/// A part of a request, and the values of it that are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Test {
+    /// One of these methods.
+    Method(Vec<String>),
+    /// A header field, by its name.
+    Header(String, Values),
+    /// A field of the query, by its name.
+    Query(String, Values),
+}
+
+/// Values of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    Equal(String),
+    /// The whole value matches an expression.
+    Match(String),
+}
+
+/// When an `if` is true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// For all requests of the server here, or for none.
+    Always(bool),
+    /// For requests that pass a test, or for those that do not.
+    Request { test: Test, is_negated: bool },
+    /// For clients of these networks, or for all others.
+    Clients { networks: Vec<IpNet>, is_negated: bool },
+}
+
+/// What conditions are read with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConditionContext<'a, 's> {
+    pub maps: &'s [&'a Directive],
+    pub variables: &'s ServerVariables<'a>,
+}
+
+/// What a value is compared with.
+#[derive(Clone, Copy, Debug)]
+enum Comparison<'a> {
+    /// It is neither empty nor `0`.
+    Set,
+    Equal(&'a str),
+    Regex(&'a str, bool),
+}
+
+impl Condition {
+    /// Reads the words behind `if`.
+    ///
+    /// # Errors
+    /// Why no match of a route holds for the same requests.
+    pub(super) fn read(args: &[String], context: ConditionContext<'_, '_>) -> Result<Self, String> {
+        let words = unwrapped(args).ok_or("the condition is not clear")?;
+        let (variable, sign, value) = match words[..] {
+            [variable] => (variable, "", ""),
+            [variable, sign, value] => (variable, sign, value),
+            _ => return Err("the condition is not one of a request's fields".into()),
+        };
+        let name = variable.strip_prefix('$').ok_or("the condition is not clear")?;
+        let name = name.trim_start_matches('{').trim_end_matches('}');
+        let (regex, has_option) = without_option(value);
+        let (comparison, is_negated) = match sign {
+            "" => (Comparison::Set, false),
+            "=" => (Comparison::Equal(value), false),
+            "!=" => (Comparison::Equal(value), true),
+            "~" => (Comparison::Regex(regex, has_option), false),
+            "~*" => (Comparison::Regex(regex, true), false),
+            "!~" => (Comparison::Regex(regex, has_option), true),
+            "!~*" => (Comparison::Regex(regex, true), true),
+            _ => return Err("the condition is not clear".into()),
+        };
+        if value.contains('$') && matches!(comparison, Comparison::Equal(_)) {
+            return Err("the value has variables".into());
+        }
+        if let Comparison::Regex(text, ignores_case) = comparison {
+            compiled(text, ignores_case)?;
+        }
+        let condition = context.variable(name, &comparison, LONGEST_CHAIN)?;
+        Ok(if is_negated { condition.negated() } else { condition })
+    }
+
+    fn negated(self) -> Self {
+        match self {
+            Self::Always(value) => Self::Always(!value),
+            Self::Request { test, is_negated } => Self::Request { test, is_negated: !is_negated },
+            Self::Clients { networks, is_negated } => {
+                Self::Clients { networks, is_negated: !is_negated }
+            }
+        }
+    }
+
+    /// Requests with this field, or without it.
+    fn of(name: &Field<'_>, values: Values) -> Self {
+        let test = match name {
+            Field::Header(name) => Test::Header(name.clone(), values),
+            Field::Query(name) => Test::Query((*name).to_owned(), values),
+        };
+        Self::Request { test, is_negated: false }
+    }
+}
+
+/// A field of a request that a variable stands for.
+#[derive(Clone, Debug)]
+enum Field<'a> {
+    Header(String),
+    Query(&'a str),
+}
+
+impl<'a> Field<'a> {
+    fn of(name: &'a str) -> Option<Self> {
+        if let Some(name) = name.strip_prefix("http_").filter(|name| *name != "host") {
+            return Some(Self::Header(name.replace('_', "-").to_ascii_lowercase()));
+        }
+        name.strip_prefix("arg_").map(Self::Query)
+    }
+}
+
+impl Comparison<'_> {
+    fn fits(&self, value: &str) -> bool {
+        match *self {
+            Self::Set => !matches!(value, "" | "0"),
+            Self::Equal(text) => text == value,
+            Self::Regex(text, ignores_case) => {
+                compiled(text, ignores_case).is_ok_and(|regex| regex.is_match(value))
+            }
+        }
+    }
+}
+
+impl ConditionContext<'_, '_> {
+    fn variable(
+        self,
+        name: &str,
+        comparison: &Comparison<'_>,
+        depth: usize,
+    ) -> Result<Condition, String> {
+        let known = self.known(name);
+        if let Some(value) = known {
+            return Ok(Condition::Always(comparison.fits(&value)));
+        }
+        if let Some(cookie) = name.strip_prefix("cookie_") {
+            return of_cookie(cookie, comparison);
+        }
+        match name {
+            "request_method" => return Ok(of_method(|method| comparison.fits(method))),
+            "remote_addr" => return of_address(comparison),
+            _ => {}
+        }
+        if let Some(field) = Field::of(name) {
+            return of_field(&field, comparison);
+        }
+        let block = Map::of(name, self.maps).ok_or_else(|| format!("no match asks for ${name}"))?;
+        self.mapped(block, &|value| comparison.fits(value), depth)
+    }
+
+    /// Returns the value of a variable that is the same for all requests here.
+    fn known(self, name: &str) -> Option<String> {
+        let is_tls = self.variables.is_tls;
+        match name {
+            "scheme" => is_tls.map(|is_tls| if is_tls { "https" } else { "http" }.to_owned()),
+            "https" => is_tls.map(|is_tls| if is_tls { "on" } else { "" }.to_owned()),
+            "server_port" => self.variables.port.map(|port| port.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Returns when a `map` or `geo` makes a value that `fits`.
+    fn mapped(
+        self,
+        block: &Directive,
+        fits: &dyn Fn(&str) -> bool,
+        depth: usize,
+    ) -> Result<Condition, String> {
+        if depth == 0 {
+            return Err("the `map` blocks ask each other too often".into());
+        }
+        if block.name == "geo" {
+            return of_networks(block, fits);
+        }
+        let map = Map::read(block)?;
+        let name = map.source.strip_prefix('$').ok_or("the `map` joins several variables")?;
+        if let Some(value) = self.known(name) {
+            return Ok(Condition::Always(fits(map.find(&value))));
+        }
+        if name == "request_method" {
+            return Ok(of_method(|method| fits(map.find(method))));
+        }
+        if let Some(field) = Field::of(name) {
+            return of_entries(&map, &field, fits);
+        }
+        let inner = Map::of(name, self.maps).ok_or_else(|| format!("no match asks for ${name}"))?;
+        self.mapped(inner, &|value| fits(map.find(value)), depth - 1)
+    }
+}
+
+/// An expression over paths that an `if` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PathTest {
+    pub regex: String,
+    pub ignores_case: bool,
+    /// nginx also looks at the query.
+    pub has_query: bool,
+}
+
+impl PathTest {
+    /// Reads the condition of `if ($uri ~ REGEX)` and of `if ($request_uri ~ REGEX)`. Returns `None`
+    /// for others, and for an expression that is about the query.
+    pub(super) fn read(directive: &Directive) -> Option<Self> {
+        if directive.name != "if" {
+            return None;
+        }
+        let words = unwrapped(&directive.args)?;
+        let [variable, sign, value] = words[..] else { return None };
+        let has_query = match variable {
+            "$uri" | "$document_uri" => false,
+            "$request_uri" => true,
+            _ => return None,
+        };
+        let (text, has_option) = without_option(value);
+        let (regex, ignores_case) = match sign {
+            "=" => (format!("^{}$", regex::escape(value)), false),
+            "~" => (text.to_owned(), has_option),
+            "~*" => (text.to_owned(), true),
+            _ => return None,
+        };
+        let is_about_query =
+            has_query && ["\\?", "=", "&", "[?]"].iter().any(|sign| regex.contains(sign));
+        (!is_about_query).then_some(Self { regex, ignores_case, has_query })
+    }
+}
+
+/// Returns the words of a condition without the parentheses around it.
+fn unwrapped(args: &[String]) -> Option<Vec<&str>> {
+    let mut words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let first = words.first_mut()?;
+    *first = first.strip_prefix('(')?;
+    let last = words.last_mut()?;
+    *last = last.strip_suffix(')')?;
+    // An empty value in quotes stays; parentheses alone go.
+    if words.first().is_some_and(|word| word.is_empty()) {
+        words.remove(0);
+    }
+    if args.last().is_some_and(|word| word == ")") {
+        words.pop();
+    }
+    Some(words)
+}
+
+fn of_method(fits: impl Fn(&str) -> bool) -> Condition {
+    let (fitting, others): (Vec<_>, Vec<_>) = METHODS.iter().partition(|method| fits(method));
+    let listed = |all: Vec<&str>| Test::Method(all.into_iter().map(str::to_owned).collect());
+    // Methods that nobody registered are as the one that no expression names.
+    let is_negated = fits("X-UNKNOWN");
+    let methods = if is_negated { others } else { fitting };
+    if methods.is_empty() {
+        return Condition::Always(is_negated);
+    }
+    Condition::Request { test: listed(methods), is_negated }
+}
+
+fn of_address(comparison: &Comparison<'_>) -> Result<Condition, String> {
+    let Comparison::Equal(text) = comparison else {
+        return Err("an expression over addresses is no network".into());
+    };
+    let network = network(text).ok_or("it is neither an address nor a network")?;
+    Ok(Condition::Clients { networks: vec![network], is_negated: false })
+}
+
+fn of_field(field: &Field<'_>, comparison: &Comparison<'_>) -> Result<Condition, String> {
+    let any = || Condition::of(field, Values::Match(".+".into()));
+    Ok(match *comparison {
+        Comparison::Set => Condition::of(field, Values::Match("[^0].*|0.+".into())),
+        Comparison::Equal("") | Comparison::Regex("^$", _) => any().negated(),
+        Comparison::Equal(text) => Condition::of(field, Values::Equal(text.to_owned())),
+        Comparison::Regex("." | ".+" | "^.+$", _) => any(),
+        Comparison::Regex(text, ignores_case) => {
+            if compiled(text, ignores_case)?.is_match("") {
+                return Err("the expression also matches where the field is missing".into());
+            }
+            Condition::of(field, Values::Match(found_in(text, ignores_case)))
+        }
+    })
+}
+
+fn of_cookie(name: &str, comparison: &Comparison<'_>) -> Result<Condition, String> {
+    let value = match *comparison {
+        Comparison::Set => "(?:[^;0][^;]*|0[^;]+)".to_owned(),
+        Comparison::Equal("") => {
+            return Ok(of_cookie(name, &Comparison::Regex(".", false))?.negated());
+        }
+        Comparison::Equal(text) => regex::escape(text),
+        Comparison::Regex("." | ".+", _) => "[^;]+".to_owned(),
+        Comparison::Regex(..) => return Err("an expression over a cookie is no match".into()),
+    };
+    let name = regex::escape(name);
+    let whole = format!("(?:.*[; ])?(?i:{name})={value}(?:;.*)?");
+    Ok(Condition::of(&Field::Header("cookie".into()), Values::Match(whole)))
+}
+
+/// Returns when a field's value is one that a `map` makes a fitting value of.
+fn of_entries(
+    map: &Map<'_>,
+    field: &Field<'_>,
+    fits: &dyn Fn(&str) -> bool,
+) -> Result<Condition, String> {
+    let is_usual = fits(map.default);
+    let meant = |(_, value): &&(MapPattern<'_>, &str)| fits(value) != is_usual;
+    let unusual: Vec<_> = map.entries.iter().filter(meant).collect();
+    let Some(last) = map.entries.iter().rposition(|(_, value)| fits(value) != is_usual) else {
+        return Ok(Condition::Always(is_usual));
+    };
+    let is_earlier = map.entries[..last].iter().any(|(_, value)| fits(value) == is_usual);
+    if is_earlier {
+        return Err("the order of the entries of the `map` matters".into());
+    }
+    let condition = if let [(MapPattern::Text(""), _)] = unusual[..] {
+        of_field(field, &Comparison::Equal(""))?
+    } else {
+        if unusual.iter().any(|(pattern, _)| pattern.fits("")) {
+            return Err("an entry of the `map` also fits where the field is missing".into());
+        }
+        let all: Vec<_> = unusual.iter().map(|(pattern, _)| pattern.whole()).collect();
+        Condition::of(field, Values::Match(all.join("|")))
+    };
+    Ok(if is_usual { condition.negated() } else { condition })
+}
+
+fn of_networks(geo: &Directive, fits: &dyn Fn(&str) -> bool) -> Result<Condition, String> {
+    let all = networks_of(geo).ok_or("the `geo` has more than networks")?;
+    let usual = all.iter().find(|(network, _)| network.is_none()).map_or("", |(_, value)| value);
+    let is_usual = fits(usual);
+    let mut networks = Vec::new();
+    let mut others = Vec::new();
+    for (network, value) in &all {
+        let Some(network) = network else { continue };
+        if fits(value) == is_usual { others.push(*network) } else { networks.push(*network) }
+    }
+    let is_within = |inner: &IpNet| networks.iter().any(|outer: &IpNet| outer.contains(inner));
+    if others.iter().any(is_within) {
+        return Err("a network of the `geo` is an exception within another".into());
+    }
+    Ok(Condition::Clients { networks, is_negated: is_usual })
+}
+
+impl Values {
+    pub(super) fn json(&self) -> Value {
+        match self {
+            Self::Equal(text) => json!(text),
+            Self::Match(regex) => json!({ "regex": regex }),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Keys of limits that `map` and `geo` blocks make: an empty one exempts a request.
+//!
+//! Each part of a request that the blocks look at has classes of values, such as the networks of a
+//! `geo` or the entries of a `map`. The key of every combination of classes is computed, and what
+//! exempts a request is read from that.
+
+use super::{
+    converted_config::Fields,
+    keys::Key,
+    maps::{Map, MapPattern},
+    networks::{listed, networks_of},
+    template::{Piece, pieces},
+    tree::Directive,
+};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+/// How many blocks may be asked in turn.
+const LONGEST_CHAIN: usize = 8;
+
+/// The most combinations of classes.
+const MOST_COMBINATIONS: usize = 65_536;
+
+/// Values of a part of a request that the blocks do not tell apart.
+#[derive(Clone, Debug)]
+struct Class<'a> {
+    /// A value of this class.
+    sample: String,
+    /// The requests of this class; `None` for all that are in no other.
+    is: Option<Requests<'a>>,
+}
+
+/// Requests by one of their parts.
+#[derive(Clone, Debug)]
+enum Requests<'a> {
+    Network(IpNet),
+    Method(String),
+    Field(MapPattern<'a>),
+}
+
+/// A part of a request with its classes.
+#[derive(Clone, Debug)]
+struct Source<'a> {
+    name: &'a str,
+    classes: Vec<Class<'a>>,
+}
+
+/// The blocks behind a key.
+#[derive(Debug, Default)]
+struct Blocks<'a> {
+    used: Vec<&'a Directive>,
+    sources: Vec<Source<'a>>,
+}
+
+/// Reads what a zone counts by. `maps` are the `map` and `geo` blocks.
+///
+/// # Errors
+/// Why no key counts the same.
+pub(super) fn read_key<'a>(text: &str, maps: &[&'a Directive]) -> Result<Key<'a>, String> {
+    match pieces(text)?[..] {
+        [Piece::Variable(name)] => match Map::of(name, maps) {
+            Some(block) => mapped(block, maps),
+            None => Key::read(text),
+        },
+        _ => Key::read(text),
+    }
+}
+
+/// Reads a key by way of `map` and `geo`.
+///
+/// # Errors
+/// Why no rule counts the same requests.
+fn mapped<'a>(block: &'a Directive, maps: &[&'a Directive]) -> Result<Key<'a>, String> {
+    let unclear = || format!("the key is that of `{}`, which no rule expresses", block.words());
+    let name = block.args.last().and_then(|name| name.strip_prefix('$')).ok_or_else(unclear)?;
+    let mut blocks = Blocks::default();
+    blocks.gather(name, maps, LONGEST_CHAIN).map_err(|_| unclear())?;
+    let count: usize = blocks.sources.iter().map(|source| source.classes.len()).product();
+    if blocks.sources.is_empty() || count > MOST_COMBINATIONS {
+        return Err(unclear());
+    }
+    let keys: Vec<_> = combinations(&blocks.sources)
+        .map(|classes| (blocks.value(name, maps, &classes), classes))
+        .collect();
+    let mut counted = keys.iter().map(|(key, _)| key).filter(|key| !key.is_empty());
+    let text = counted.next().ok_or_else(unclear)?;
+    if counted.any(|key| key != text) {
+        return Err(unclear());
+    }
+    // The text may be one that the blocks hold only for the time of this call.
+    let mut key = Key::read(text)?;
+    key.blocks.clone_from(&blocks.used);
+    if let Some(except) = blocks.exempting(&keys) {
+        key.except = except;
+    } else if let Some(only) = blocks.limiting(&keys) {
+        key.only = Some(only);
+    } else {
+        let why = "it also counts requests that nginx exempts: no rule expresses which";
+        key.difference = Some(why.into());
+    }
+    Ok(key)
+}
+
+/// Returns every combination of classes, one index for each source.
+fn combinations<'s>(sources: &'s [Source<'_>]) -> impl Iterator<Item = Vec<usize>> + 's {
+    let count: usize = sources.iter().map(|source| source.classes.len()).product();
+    (0..count).map(move |number| {
+        let mut rest = number;
+        sources
+            .iter()
+            .map(|source| {
+                let index = rest % source.classes.len();
+                rest /= source.classes.len();
+                index
+            })
+            .collect()
+    })
+}
+
+impl<'a> Blocks<'a> {
+    /// Gathers the parts of requests that a variable depends on.
+    fn gather(&mut self, name: &str, maps: &[&'a Directive], depth: usize) -> Result<(), String> {
+        let Some(block) = Map::of(name, maps) else { return Ok(()) };
+        if depth == 0 {
+            return Err("the blocks ask each other too often".into());
+        }
+        if self.used.iter().any(|known| known.id == block.id) {
+            return Ok(());
+        }
+        self.used.push(block);
+        if block.name == "geo" {
+            self.sources.push(networks(block)?);
+            return Ok(());
+        }
+        let map = Map::read(block)?;
+        let variables = pieces(map.source)?.into_iter().filter_map(|piece| match piece {
+            Piece::Variable(name) => Some(name),
+            Piece::Text(_) => None,
+        });
+        for name in variables {
+            if Map::of(name, maps).is_some() {
+                self.gather(name, maps, depth - 1)?;
+            } else {
+                self.add(name, &map)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the classes of a part of a request that a `map` looks at.
+    fn add(&mut self, name: &'a str, map: &Map<'a>) -> Result<(), String> {
+        if map.source.trim_start_matches('$') != name {
+            return Err("the map joins a field with another variable".into());
+        }
+        let is_field =
+            (name.starts_with("http_") && name != "http_host") || name.starts_with("arg_");
+        if !is_field && name != "request_method" {
+            return Err(format!("no exception is by ${name}"));
+        }
+        let mut classes = vec![Class { sample: "\u{1}".into(), is: None }];
+        for (pattern, _) in &map.entries {
+            let sample = match pattern {
+                MapPattern::Text(text) => (*text).to_owned(),
+                // What an expression matches is known to the entry alone.
+                MapPattern::Regex(text, _) => format!("\u{1}{text}"),
+            };
+            let is = match pattern {
+                MapPattern::Text(text) if name == "request_method" => {
+                    Requests::Method((*text).to_owned())
+                }
+                MapPattern::Regex(..) if name == "request_method" => {
+                    return Err("an expression over methods".into());
+                }
+                MapPattern::Text(_) | MapPattern::Regex(..) => Requests::Field(*pattern),
+            };
+            classes.push(Class { sample, is: Some(is) });
+        }
+        self.sources.push(Source { name, classes });
+        Ok(())
+    }
+
+    /// Returns the value of a variable for a combination of classes.
+    fn value(&self, name: &str, maps: &[&'a Directive], classes: &[usize]) -> String {
+        if let Some(at) = self.sources.iter().position(|source| source.name == name) {
+            let class = classes.get(at).and_then(|class| self.sources[at].classes.get(*class));
+            return class.map(|class| class.sample.clone()).unwrap_or_default();
+        }
+        let Some(block) = Map::of(name, maps) else { return format!("${name}") };
+        let Ok(map) = Map::read(block) else { return String::new() };
+        let parts = pieces(map.source).unwrap_or_default().into_iter().map(|piece| match piece {
+            Piece::Text(text) => text.to_owned(),
+            Piece::Variable(name) => self.value(name, maps, classes),
+        });
+        let source = parts.collect::<String>();
+        let entry = source.strip_prefix('\u{1}').map(|regex| {
+            let is_meant = |(pattern, _): &&(MapPattern<'_>, &str)| matches!(pattern, MapPattern::Regex(text, _) if *text == regex);
+            map.entries.iter().find(is_meant).map_or(map.default, |(_, value)| *value)
+        });
+        let result = entry.unwrap_or_else(|| map.find(&source));
+        match result.strip_prefix('$').filter(|name| Map::of(name, maps).is_some()) {
+            Some(name) => self.value(name, maps, classes),
+            None => result.to_owned(),
+        }
+    }
+
+    /// Returns the exceptions of a rule, if each exempt request is exempt by one part of it.
+    fn exempting(&self, keys: &[(String, Vec<usize>)]) -> Option<Fields> {
+        let is_exempt = |at: usize, class: usize| {
+            keys.iter().filter(|(_, classes)| classes[at] == class).all(|(key, _)| key.is_empty())
+        };
+        let is_known = keys.iter().filter(|(key, _)| key.is_empty()).all(|(_, classes)| {
+            classes.iter().enumerate().any(|(at, class)| is_exempt(at, *class))
+        });
+        if !is_known {
+            return None;
+        }
+        let mut fields = Fields::default();
+        for (at, source) in self.sources.iter().enumerate() {
+            let (exempt, counted): (Vec<_>, Vec<_>) =
+                (0..source.classes.len()).partition(|class| is_exempt(at, *class));
+            source.except(&exempt, &counted, &mut fields)?;
+        }
+        Some(fields)
+    }
+
+    /// Returns the condition of the only requests that are counted, if one part of them tells.
+    fn limiting(&self, keys: &[(String, Vec<usize>)]) -> Option<Fields> {
+        let [source] = &self.sources[..] else { return None };
+        let is_counted = |class: &usize| {
+            keys.iter().any(|(key, classes)| classes[0] == *class && !key.is_empty())
+        };
+        let (counted, exempt): (Vec<_>, Vec<_>) =
+            (0..source.classes.len()).partition(|class| is_counted(class));
+        let mut fields = Fields::default();
+        let mut found = Fields::default();
+        source.except(&counted, &exempt, &mut found)?;
+        for (key, value) in found.0 {
+            match (key.as_str(), value) {
+                ("header", Value::Object(all)) => {
+                    for (name, pattern) in all {
+                        fields.set(&format!("header:{name}"), pattern);
+                    }
+                }
+                (_, value) => fields.set(&key, value),
+            }
+        }
+        (!fields.is_empty()).then_some(fields)
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Adds the requests of some classes, but not of others. Returns `None` if it cannot tell.
+    fn except(&self, meant: &[usize], others: &[usize], fields: &mut Fields) -> Option<()> {
+        if meant.is_empty() {
+            return Some(());
+        }
+        let requests = |classes: &[usize]| -> Option<Vec<Requests<'a>>> {
+            classes.iter().map(|class| self.classes.get(*class)?.is.clone()).collect()
+        };
+        // The class of all other requests has no condition.
+        let meant = requests(meant)?;
+        let others: Vec<_> =
+            others.iter().filter_map(|class| self.classes.get(*class)?.is.clone()).collect();
+        let mut networks = Vec::new();
+        let mut methods = Vec::new();
+        let mut patterns = Vec::new();
+        for one in &meant {
+            match one {
+                Requests::Network(network) => networks.push(*network),
+                Requests::Method(method) => methods.push(method.clone()),
+                Requests::Field(pattern) => patterns.push(*pattern),
+            }
+        }
+        // A counted network within an exempt one cannot be written, and neither can an entry that
+        // comes before another one.
+        let is_hidden = others.iter().any(|other| match other {
+            Requests::Network(inner) => networks.iter().any(|outer: &IpNet| outer.contains(inner)),
+            Requests::Method(_) => false,
+            Requests::Field(MapPattern::Text(text)) => patterns.iter().any(|one| one.fits(text)),
+            Requests::Field(MapPattern::Regex(..)) => {
+                patterns.iter().any(|one| matches!(one, MapPattern::Regex(..)))
+            }
+        });
+        if is_hidden || patterns.iter().any(|pattern| pattern.fits("")) {
+            return None;
+        }
+        if !networks.is_empty() {
+            fields.set("client_ip", listed(&networks));
+        }
+        if !methods.is_empty() {
+            fields.set("method", json!(methods));
+        }
+        if !patterns.is_empty() {
+            let name = self.name.strip_prefix("http_")?.replace('_', "-").to_ascii_lowercase();
+            let all: Vec<_> = patterns.iter().map(|pattern| pattern.whole()).collect();
+            let mut header = match fields.0.get("header") {
+                Some(Value::Object(known)) => Fields(known.clone()),
+                _ => Fields::default(),
+            };
+            header.set(&name, json!({ "regex": all.join("|") }));
+            fields.set("header", header);
+        }
+        Some(())
+    }
+}
+
+/// Returns the networks of a `geo` as classes.
+fn networks(geo: &Directive) -> Result<Source<'_>, String> {
+    let is_by_address =
+        geo.args.len() == 1 || matches!(geo.arg(0), "$remote_addr" | "$realip_remote_addr");
+    let all = networks_of(geo).filter(|_| is_by_address).ok_or("the geo has more than networks")?;
+    let name = geo.args.last().and_then(|name| name.strip_prefix('$')).unwrap_or_default();
+    let usual = all.iter().find(|(network, _)| network.is_none()).map_or("", |(_, value)| value);
+    let mut classes = vec![Class { sample: usual.to_owned(), is: None }];
+    classes.extend(all.iter().filter_map(|(network, value)| {
+        Some(Class { sample: (*value).to_owned(), is: Some(Requests::Network((*network)?)) })
+    }));
+    Ok(Source { name, classes })
+}

@@ -1,0 +1,130 @@
+//! What keeps clients out: routes that are closed, and what they keep.
+
+use super::import;
+
+/// Returns the routes of the result by their names, each with its comments.
+pub(super) fn routes(yaml: &str) -> Vec<(String, String)> {
+    let (_, routes) = yaml.split_once("routes:\n").expect(yaml);
+    let mut all = Vec::new();
+    let mut comments = String::new();
+    for line in routes.lines().take_while(|line| line.starts_with("  ")) {
+        if line.starts_with("  #") {
+            comments += &format!("{line}\n");
+        } else if let Some(name) = line.strip_prefix("  - name: ") {
+            all.push((name.to_owned(), core::mem::take(&mut comments)));
+        } else if let Some((_, route)) = all.last_mut() {
+            *route += &format!("{}\n", line.trim_start());
+        }
+    }
+    all
+}
+
+/// Returns a route of the result.
+pub(super) fn route(yaml: &str, name: &str) -> String {
+    let found = routes(yaml).into_iter().find(|(known, _)| known == name);
+    found.unwrap_or_else(|| panic!("no route {name} in {yaml}")).1
+}
+
+#[test]
+fn a_closed_route_keeps_who_may_use_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users");
+    std::fs::write(&users, "a:$2y$05$abc\n").unwrap();
+    let text = format!(
+        "http {{ limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s; server {{ listen 81;
+        if ($query_string ~ evil) {{ return 403; }}
+        location / {{ proxy_pass http://h; }}
+        location /admin/ {{ proxy_pass http://h; allow 10.0.0.0/8; deny all; limit_req zone=z;
+            auth_basic restricted; auth_basic_user_file {}; }}
+        location = /up {{ return 200; }} }} }}",
+        users.display()
+    );
+    let (yaml, lines) = import(&text).unwrap();
+    let admin = route(&yaml, "admin");
+    for part in [
+        "respond: { status: 403 }",
+        "access: { allow: [10.0.0.0/8] }",
+        "auth: { basic: ",
+        "flow:",
+        "#   upstream: h",
+        "because `nginx.conf:2 if ($query_string ~ evil)` does not convert",
+    ] {
+        assert!(admin.contains(part), "{part}: {admin}");
+    }
+    assert!(!admin.contains("\nupstream"), "{admin}");
+    assert!(!yaml.contains("0.0.0.0/0"), "nothing hides the lists: {yaml}");
+    let line = lines.iter().find(|line| line.starts_with("nginx.conf:2: if: ")).expect("a line");
+    assert!(line.ends_with("(routes `up`, `admin-slash`, `admin`, `all`)"), "{line}");
+}
+
+#[test]
+fn a_condition_closes_the_routes_of_its_own_location_alone() {
+    let text = "http { server { listen 81;
+        location / { proxy_pass http://h; }
+        location /a/ { if ($args ~ evil) { return 403; } proxy_pass http://h; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    assert!(route(&yaml, "a").contains("respond: { status: 403 }"), "{yaml}");
+    assert!(route(&yaml, "all").contains("upstream: h"), "{yaml}");
+    assert!(lines[0].contains("(route `a`)"), "{lines:?}");
+}
+
+#[test]
+fn an_unclear_condition_closes_whatever_it_would_answer() {
+    for answer in
+        ["return 301 /x", "return 200", "return 403", "rewrite ^ https://x.test/ permanent"]
+    {
+        let text = format!(
+            "http {{ server {{ listen 81; if ($geoip_country_code = XX) {{ {answer}; }} location / {{ proxy_pass http://h; }} }} }}"
+        );
+        let (yaml, _) = import(&text).unwrap();
+        assert!(route(&yaml, "all").contains("respond: { status: 403 }"), "{answer}: {yaml}");
+    }
+}
+
+#[test]
+fn addresses_are_not_compared_where_they_are_lost() {
+    let text = "http { set_real_ip_from 10.0.0.0/8; real_ip_header CF-Connecting-IP;
+        limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s;
+        server { listen 81; location / { proxy_pass http://h; limit_req zone=z burst=5 nodelay; }
+        location /office/ { proxy_pass http://h; allow 10.0.0.0/8; deny all; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    let office = route(&yaml, "office");
+    assert!(office.contains("respond: { status: 403 }"), "{office}");
+    assert!(office.contains("access: { allow: [10.0.0.0/8] }"), "{office}");
+    let line = lines.iter().find(|line| line.starts_with("nginx.conf:3: limit_req: "));
+    assert!(line.is_some_and(|line| line.contains("the client's address is lost")), "{lines:#?}");
+}
+
+#[test]
+fn paths_of_a_condition_are_closed_and_no_others() {
+    let text = r#"http { server { listen 81;
+        if ($request_uri ~ "/\.(?!well-known)") { return 403; }
+        if ($uri = /gone) { return 410; }
+        location / { proxy_pass http://h; } location /a/ { proxy_pass http://h; } } }"#;
+    let (yaml, lines) = import(text).unwrap();
+    let all = routes(&yaml);
+    assert!(all[0].1.contains("path_regex: \".*/\\\\..*\" }\nrespond: { status: 403 }"), "{yaml}");
+    assert!(all[1].1.contains("path_regex: /gone }\nrespond: { status: 410 }"), "{yaml}");
+    assert!(route(&yaml, "all").contains("upstream: h"), "{yaml}");
+    assert!(lines[0].contains("Requests for paths that match `.*/\\..*` get 403"), "{lines:?}");
+}
+
+#[test]
+fn networks_of_a_condition_become_the_access_of_every_route() {
+    let import = |geo: &str, more: &str| {
+        let text = format!(
+            "http {{ geo $bad {{ {geo} }} server {{ listen 81; if ($bad) {{ return 403; }}
+            location / {{ proxy_pass http://h; {more} }} location = /x {{ return 200; }} }} }}"
+        );
+        import(&text).unwrap().0
+    };
+    let yaml = import("default 0; 192.0.2.0/24 1;", "deny 10.0.0.1;");
+    assert!(route(&yaml, "all").contains("access: { deny: [10.0.0.1, 192.0.2.0/24] }"), "{yaml}");
+    assert!(route(&yaml, "x").contains("access: { deny: [192.0.2.0/24] }"), "{yaml}");
+    let yaml = import("default 1; 192.0.2.0/24 0;", "");
+    assert!(route(&yaml, "all").contains("access: { allow: [192.0.2.0/24] }"), "{yaml}");
+    let yaml = import("default 1; 192.0.2.0/24 0;", "allow 10.0.0.0/8; deny all;");
+    assert!(route(&yaml, "all").contains("respond: { status: 403 }"), "{yaml}");
+    let yaml = import("default 0; 192.0.2.0/24 1; 192.0.2.5 0;", "");
+    assert!(route(&yaml, "all").contains("respond: { status: 403 }"), "{yaml}");
+}

@@ -1,0 +1,311 @@
+//! Directives with an equal in flowgate, one kind after another.
+
+use super::{
+    closed::{route, routes},
+    import,
+};
+
+/// Imports a server with these directives and a location that passes everything on.
+fn server(directives: &str) -> (String, Vec<String>) {
+    let text = format!(
+        "http {{ map $http_user_agent $bot {{ default 0; ~*crawler 1; evil 1; }}
+        map $bot $robot {{ 1 yes; }}
+        map $request_method $odd {{ default 1; GET 0; POST 0; }}
+        server {{ listen 81; {directives}
+        location / {{ proxy_pass http://h; proxy_redirect off; proxy_set_header Host $http_host; }} }} }}"
+    );
+    import(&text).unwrap()
+}
+
+#[test]
+fn conditions_become_routes() {
+    for (condition, expected) in [
+        ("$http_user_agent ~* Bot", "header: { user-agent: { regex: \"(?i:.*(?:Bot).*)\" } }"),
+        ("$http_user_agent ~ (?i)bot", "header: { user-agent: { regex: \"(?i:.*(?:bot).*)\" } }"),
+        ("$bot", "header: { user-agent: { regex: \"(?i:evil)|(?i:.*(?:crawler).*)\" } }"),
+        ("$robot = yes", "header: { user-agent: { regex: \"(?i:evil)|(?i:.*(?:crawler).*)\" } }"),
+        ("$request_method = DELETE", "method: DELETE"),
+        ("$request_method ~ ^(PUT|DELETE)$", "method: [PUT, DELETE]"),
+        ("$http_x_secret = abc", "header: { x-secret: abc }"),
+        ("$cookie_beta = 1", "header: { cookie: { regex: \"(?:.*[; ])?(?i:beta)=1(?:;.*)?\" } }"),
+        ("$arg_debug = 1", "query: { debug: \"1\" }"),
+    ] {
+        let (yaml, _) = server(&format!("if ({condition}) {{ return 403; }}"));
+        let all = routes(&yaml);
+        let expected =
+            format!("match: {{ path_prefix: /, {expected} }}\nrespond: {{ status: 403 }}\n");
+        assert!(all[0].1.contains(&expected), "{condition}: {yaml}");
+        assert!(all[1].1.contains("match: { path_prefix: / }\nupstream: h\n"), "{yaml}");
+        assert_eq!(all.len(), 2, "{yaml}");
+    }
+}
+
+#[test]
+fn negated_conditions_are_those_of_the_route_itself() {
+    for (condition, expected) in [
+        ("$request_method !~ ^(GET|HEAD|POST)$", "method: [GET, HEAD, POST]"),
+        ("$odd", "method: [GET, POST]"),
+        ("$http_x_forwarded_proto != https", "header: { x-forwarded-proto: https }"),
+        ("$http_user_agent = ''", "header: { user-agent: { regex: \".+\" } }"),
+    ] {
+        let (yaml, _) = server(&format!("if ({condition}) {{ return 405; }}"));
+        let expected = format!("match: {{ path_prefix: /, {expected} }}\nupstream: h\n");
+        let all = routes(&yaml);
+        assert!(all.iter().any(|(_, route)| route.contains(&expected)), "{condition}: {yaml}");
+        let rest = "match: { path_prefix: / }\nrespond: { status: 405 }\n";
+        assert!(all.iter().any(|(_, route)| route.contains(rest)), "{condition}: {yaml}");
+    }
+}
+
+#[test]
+fn a_preflight_gets_its_fields() {
+    let (yaml, lines) = server(
+        "if ($request_method = 'OPTIONS') { add_header Access-Control-Allow-Origin * always;
+        add_header Access-Control-Max-Age 600 always; return 204; }",
+    );
+    let expected = "match: { path_prefix: /, method: OPTIONS }
+respond: { status: 204 }
+response_headers: { set: { access-control-allow-origin: \"*\", access-control-max-age: \"600\" } }\n";
+    assert!(routes(&yaml)[0].1.contains(expected), "{yaml}");
+    assert!(!lines.concat().contains(": if: "), "{lines:?}");
+}
+
+#[test]
+fn conditions_of_a_server_are_one_route_for_all_its_paths() {
+    let (yaml, _) = server(
+        "if ($http_user_agent ~ bot) { return 444; } location = /a { return 200; } location = /b { return 200; }",
+    );
+    let all = routes(&yaml);
+    let expected = "match: { path: [/a, /b], header: { user-agent: { regex: \".*(?:bot).*\" } } }\nrespond: close\n";
+    assert!(all.iter().any(|(_, route)| route.contains(expected)), "{yaml}");
+}
+
+#[test]
+fn the_scheme_is_that_of_the_listener() {
+    let text =
+        "http { server { listen 80; listen 443 ssl; ssl_certificate c; ssl_certificate_key k;
+        if ($scheme = http) { return 301 https://$http_host$request_uri; }
+        location / { proxy_pass http://h; } } }";
+    let (yaml, _) = import(text).unwrap();
+    let all = routes(&yaml);
+    let redirect = "match: { listener: http-80, path_prefix: / }\nredirect: { to: \"https://{host}{path}{query}\", status: 301 }";
+    assert!(all.iter().any(|(_, route)| route.contains(redirect)), "{yaml}");
+    let passed = "match: { listener: https-443, path_prefix: / }\nupstream: h";
+    assert!(all.iter().any(|(_, route)| route.contains(passed)), "{yaml}");
+}
+
+#[test]
+fn other_hosts_than_these_are_answered() {
+    let (yaml, lines) = server("if ($host !~* ^(a\\.test|b\\.test)$) { return 444; }");
+    let all = routes(&yaml);
+    assert!(all[0].1.contains("match: { path_prefix: / }\nrespond: close\n"), "{yaml}");
+    assert!(
+        all[1].1.contains("match: { host: [a.test, b.test], path_prefix: / }\nupstream: h"),
+        "{yaml}"
+    );
+    assert!(!lines.concat().contains(": if: "), "{lines:?}");
+}
+
+#[test]
+fn a_named_location_gets_the_requests_without_a_file() {
+    let text = "http { upstream app { server 10.0.0.1:3000; } limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s;
+        server { listen 81; root /srv; location / { try_files $uri $uri/ @app; }
+        location /only/ { try_files $uri =404; }
+        location @app { proxy_pass http://app; proxy_set_header X-Real-IP $remote_addr; limit_req zone=z burst=5 nodelay; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    let all = route(&yaml, "all");
+    for part in ["upstream: app", "x-real-ip: \"{client_ip}\"", "name: z, limit: 1/1s, burst: 6"] {
+        assert!(all.contains(part), "{part}: {yaml}");
+    }
+    assert!(route(&yaml, "only").contains("respond: { status: 501 }"), "{yaml}");
+    let said = "try_files: files are not served: all requests go to @app";
+    assert!(lines.iter().any(|line| line.ends_with(said)), "{lines:#?}");
+    let (yaml, _) =
+        import(&text.replace("try_files $uri $uri/ @app", "error_page 404 = @app")).unwrap();
+    assert!(route(&yaml, "all").contains("upstream: app"), "{yaml}");
+    let (yaml, _) =
+        import(&text.replace("location / { try_files $uri $uri/ @app; }", "try_files $uri @app;"))
+            .unwrap();
+    assert!(route(&yaml, "all").contains("upstream: app"), "{yaml}");
+    let (yaml, _) = import(&text.replace(
+        "try_files $uri $uri/ @app;",
+        "if (!-f $request_filename) { proxy_pass http://app; break; }",
+    ))
+    .unwrap();
+    assert!(route(&yaml, "all").contains("upstream: app"), "{yaml}");
+}
+
+#[test]
+fn both_lists_of_a_location_and_its_named_one_hold() {
+    let text =
+        "http { server { listen 81; location / { allow 10.0.0.0/8; deny all; try_files $uri @app; }
+        location @app { allow 192.0.2.0/24; deny all; proxy_pass http://h; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    assert!(route(&yaml, "all").contains("respond: { status: 403 }"), "{yaml}");
+    assert!(lines[0].contains("the named location restricts clients too"), "{lines:?}");
+}
+
+#[test]
+fn addresses_with_variables_are_those_that_they_stand_for() {
+    for (directives, expected) in [
+        ("proxy_pass http://h$request_uri;", "upstream: h\n"),
+        ("proxy_pass http://h$uri$is_args$args;", "upstream: h\n"),
+        ("set $app http://h; proxy_pass $app;", "upstream: h\n"),
+        ("set $app h; proxy_pass http://$app$request_uri;", "upstream: h\n"),
+        ("set $app h; proxy_pass http://$app/x;", "path_regex: { match: \"^.*$\", replace: /x }"),
+        ("proxy_pass http://h/v1;", "upstream: h\n"),
+        ("grpc_pass grpc://h;", "upstream: h\n"),
+        ("rewrite ^/a/(.*)/b$ /c/$1 break; proxy_pass http://h;", "replace: \"/c/$1\""),
+    ] {
+        let text = format!("http {{ server {{ listen 81; location /v1 {{ {directives} }} }} }}");
+        let (yaml, _) = import(&text).unwrap();
+        let found = routes(&yaml)
+            .into_iter()
+            .any(|(_, route)| route.contains("upstream: h\n") && route.contains(expected));
+        assert!(found, "{directives}: {yaml}");
+        assert_eq!(yaml.contains("protocol: h2"), directives.contains("grpc"), "{yaml}");
+    }
+    let text = "http { server { listen 81; location ~ ^/u/([0-9]+)/(.*)$ { proxy_pass http://h/user/$2?$args; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    assert!(yaml.contains("replace: \"/user/$2\""), "{yaml} {lines:?}");
+}
+
+#[test]
+fn the_client_that_servers_are_told_is_that_of_nginx() {
+    let (yaml, _) = import(
+        "http { set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;
+        server { listen 81; location / { proxy_pass http://h; proxy_set_header X-Forwarded-For $remote_addr;
+        proxy_set_header X-Request-ID $request_id; } } }",
+    )
+    .unwrap();
+    let expected = "set: { x-forwarded-for: \"{client_ip}\", x-request-id: \"{request_id}\" }";
+    assert!(yaml.contains(expected), "{yaml}");
+}
+
+#[test]
+fn proxies_of_a_server_are_those_of_its_listener() {
+    let (yaml, lines) = import(
+        "http { server { listen 81; set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on; return 200; }
+        server { listen 82; return 200; } }",
+    )
+    .unwrap();
+    let expected = "    listen: 0.0.0.0:81\n    trusted_proxies: [10.0.0.0/8]\n  - name: http-82";
+    assert!(yaml.contains(expected), "{yaml}");
+    assert_eq!(lines, [""; 0]);
+}
+
+#[test]
+fn long_timeouts_are_written() {
+    let import = |time: &str| {
+        let text = format!(
+            "http {{ server {{ listen 81; location / {{ proxy_pass http://h; proxy_read_timeout {time}; proxy_send_timeout {time}; proxy_connect_timeout {time}; }} }} }}"
+        );
+        import(&text).unwrap()
+    };
+    let (yaml, _) = import("7d");
+    assert!(yaml.contains("first_byte: 7days, idle: 7days"), "{yaml}");
+    let (yaml, lines) = import("60d");
+    assert!(yaml.contains("first_byte: 30days"), "{yaml}");
+    assert!(lines.iter().any(|line| line.contains("a timeout has at most 30 days")), "{lines:?}");
+}
+
+#[test]
+fn a_value_that_flowgate_cannot_take_leaves_the_rest() {
+    for (directive, expected) in [
+        ("client_max_body_size 99999999g;", "body_limit"),
+        ("proxy_set_header Host $server_name;", "upstream: h"),
+        ("proxy_set_header X-Big {};", "upstream: h"),
+    ] {
+        let directive = directive.replace("{}", &"x".repeat(200_000));
+        let text = format!(
+            "http {{ server {{ listen 81; location / {{ proxy_pass http://h; {directive} }} location = /up {{ return 204; }} }} }}"
+        );
+        let (yaml, lines) = import(&text).unwrap();
+        assert!(route(&yaml, "up").contains("respond: { status: 204 }"), "{yaml}");
+        assert!(
+            yaml.contains(expected) || lines.iter().any(|line| line.contains(expected)),
+            "{expected}: {lines:?}"
+        );
+        let name = std::path::Path::new("gateway.yaml");
+        crate::config::Text::new(name, &yaml).rules().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_is_listed_twice_has_both_weights() {
+    let (yaml, _) = import(
+        "http { upstream app { server 10.0.0.1:80; server 10.0.0.1:80 weight=2; server 10.0.0.2:80; }
+        server { listen 81; location / { proxy_pass http://app; } } }",
+    )
+    .unwrap();
+    assert!(
+        yaml.contains(
+            "{ url: http://10.0.0.1:80, weight: 3 }\n      - { url: http://10.0.0.2:80 }\n"
+        ),
+        "{yaml}"
+    );
+}
+
+#[test]
+fn a_log_that_nobody_reads_is_none() {
+    let (yaml, lines) =
+        import("http { access_log /dev/null; server { listen 81; return 204; } }").unwrap();
+    assert!(!yaml.contains("access_log"), "{yaml}");
+    assert_eq!(lines, [""; 0]);
+}
+
+#[test]
+fn the_report_begins_with_what_must_be_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nginx.conf");
+    let text = "http { gzip on;\nserver { listen 443 ssl; ssl_certificate c.pem; ssl_certificate_key k.pem;
+        gzip on; sendfile on; location / { root /srv; } location /a/ { root /a; }
+        location /b/ { auth_request /x; proxy_pass http://h; proxy_redirect off; } } }";
+    std::fs::write(&path, text).unwrap();
+    let (tree, report) = super::read(&path, None).unwrap();
+    let files = super::Files { folder: folder.path().into(), root: None };
+    let (_, lines) = super::convert(&tree, &files, report);
+    let titled = lines.titled().join("\n").replace(&format!("{}/", folder.path().display()), "");
+    let expected = "Your site will not work until you do these 4 things:
+  nginx.conf:2: ssl_certificate: c.pem is missing: copy it there
+  nginx.conf:2: ssl_certificate_key: k.pem is missing: copy it there
+  nginx.conf:3: location: it serves files or asks another module. Its requests get 501 (routes `all`, `a`)
+  nginx.conf:4: auth_request: no other service is asked: see `auth`. Closed: requests get 403 until you write this restriction (route `b`)
+Changes what clients, servers or logs get (1):
+  nginx.conf:1, 3: gzip: flowgate does not compress
+";
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let found: Vec<_> = titled.lines().take(7).collect();
+    assert_eq!(found[0], expected.lines().next().unwrap());
+    assert_eq!(sorted(&found.join("\n")), sorted(expected), "{titled}");
+    assert!(
+        titled.contains("directives have no effect here.")
+            || titled.contains("directive has no effect here."),
+        "{titled}"
+    );
+}
+
+#[test]
+fn absolute_names_are_meant_below_the_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    std::fs::create_dir_all(root.join("etc/nginx/sites-enabled")).unwrap();
+    std::fs::create_dir_all(root.join("etc/nginx/sites-available")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(root.join(name), text).unwrap();
+    write("etc/nginx/nginx.conf", "http { include /etc/nginx/sites-enabled/*; }");
+    write("etc/nginx/sites-available/a", "server { listen 81; return 204; }");
+    std::os::unix::fs::symlink(
+        "/etc/nginx/sites-available/a",
+        root.join("etc/nginx/sites-enabled/a"),
+    )
+    .unwrap();
+    let path = root.join("etc/nginx/nginx.conf");
+    let (tree, report) = super::read(&path, Some(root)).unwrap();
+    let files = super::Files { folder: root.join("etc/nginx"), root: Some(root.into()) };
+    let (config, _) = super::convert(&tree, &files, report);
+    assert_eq!(config.listeners.len(), 1, "{tree:?}");
+}

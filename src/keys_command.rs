@@ -1,5 +1,6 @@
 //! `flowgate keys`, `reset` and `grant`: they ask a running gateway through its admin listener.
 
+use crate::counted::counted;
 use crate::{
     admin_client::{AdminClient, AdminOptions, ClientError, run},
     cli::{Format, GrantOptions, KeysOptions, ResetOptions},
@@ -210,8 +211,7 @@ fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) ->
             writeln!(out)?;
         }
         (false, Some(used), _) => writeln!(out, ", {used} used")?,
-        (false, None, Some(1)) => writeln!(out, ", 1 live key")?,
-        (false, None, Some(live)) => writeln!(out, ", {live} live keys")?,
+        (false, None, Some(live)) => writeln!(out, ", {}", counted(*live, "live key"))?,
         (false, None, None) => writeln!(out)?,
     }
     for key in &rule.fullest {

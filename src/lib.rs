@@ -29,6 +29,7 @@ pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod config;
+mod counted;
 pub mod demo;
 pub mod explain;
 pub mod explain_command;

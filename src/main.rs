@@ -170,7 +170,7 @@ impl From<replay::ReplayError> for Failure {
         use replay::ReplayError as Error;
         match error {
             Error::Config(problems) => (*problems).into(),
-            Error::BadLines(_) => Self::Problems(error.to_string()),
+            Error::BadLines(_) | Error::NoRequest(_) => Self::Problems(error.to_string()),
             Error::Input(_)
             | Error::NoSuchRoute { .. }
             | Error::Traffic(_)

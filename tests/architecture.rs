@@ -43,13 +43,14 @@ const LAYERS: &[Layer] = &[
     pure("meter", &[], &["http"]),
     pure("hex", &[], &[]),
     pure("terminal_text", &[], &[]),
+    pure("counted", &[], &[]),
     pure("health", &["flow"], &[]),
     pure(
         "auth",
         &["flow", "route"],
         &["ahash", "base64", "bcrypt", "http", "jsonwebtoken", "serde_json"],
     ),
-    pure("config", &["flow", "route", "meter", "health", "auth"], CONFIG_CRATES),
+    pure("config", &["flow", "route", "meter", "counted", "health", "auth"], CONFIG_CRATES),
     io("clock", &["flow"]),
     io("cluster", &["flow", "route", "config", "clock"]),
     io("shutdown", &["flow", "clock"]),
@@ -59,7 +60,7 @@ const LAYERS: &[Layer] = &[
     io("small_http", &["flow", "clock"]),
     io("demo", &["flow", "clock", "small_http"]),
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
-    io("preview", &["flow", "route", "terminal_text", "config", "access_log"]),
+    io("preview", &["flow", "route", "counted", "terminal_text", "config", "access_log"]),
     io("rejections", &["flow", "route", "terminal_text", "config", "access_log", "key_names"]),
     io("traces", &["flow", "meter", "http1", "hex", "config", "clock", "access_log"]),
     io(
@@ -100,14 +101,15 @@ const LAYERS: &[Layer] = &[
             "small_http",
         ],
     ),
-    io("replay", &["flow", "route", "terminal_text", "config", "access_log"]),
-    io("scenario", &["flow", "config", "replay"]),
+    io("replay", &["flow", "route", "counted", "terminal_text", "config", "access_log"]),
+    io("scenario", &["flow", "config", "counted", "replay"]),
     io("admin_client", &["terminal_text", "config"]),
     io(
         "suggest",
         &[
             "flow",
             "route",
+            "counted",
             "terminal_text",
             "config",
             "clock",
@@ -122,9 +124,9 @@ const LAYERS: &[Layer] = &[
         "preview_command",
         &["flow", "terminal_text", "config", "clock", "shutdown", "preview", "admin_client", "cli"],
     ),
-    io("top", &["terminal_text", "admin", "admin_client", "cli", "clock"]),
+    io("top", &["terminal_text", "admin", "counted", "admin_client", "cli", "clock"]),
     io("explain_command", &["terminal_text", "admin_client", "cli", "explain", "rejections"]),
-    io("keys_command", &["route", "terminal_text", "admin_client", "cli"]),
+    io("keys_command", &["route", "terminal_text", "counted", "admin_client", "cli"]),
     io("init", &["config"]),
     io("check", &["config", "certs", "clock", "access_log", "cli"]),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
@@ -332,13 +334,13 @@ fn a_circle_is_found_behind_re_exports_and_within_a_folder() {
 #[test]
 fn every_dependency_has_its_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let reasons = read(&root.join("CONTRIBUTING.md"));
+    let reasons = read(&root.join("docs/dependencies.md"));
     let manifest = read(&root.join("Cargo.toml"));
     for section in ["dependencies", "dev-dependencies"] {
         for name in named_in(&manifest, section) {
             assert!(
                 reasons.contains(&format!("| `{name}` | ")),
-                "{name} has no row in the tables of CONTRIBUTING.md: say there what it is for"
+                "{name} has no row in the tables of docs/dependencies.md: say there what it is for"
             );
         }
     }

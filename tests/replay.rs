@@ -8,6 +8,8 @@ mod decisions;
 mod golden;
 #[path = "replay/logs.rs"]
 mod logs;
+#[path = "replay/prefixes.rs"]
+mod prefixes;
 #[path = "replay/report.rs"]
 mod report;
 

@@ -69,7 +69,11 @@ impl fmt::Display for Transition {
                 write!(f, "opened: of {all} answers {failed} failed and {slow} were slow")
             }
             Phase::HalfOpen => f.write_str("half-open: the first probe goes through"),
-            Phase::Closed => write!(f, "closed: {all} probes were good"),
+            Phase::Closed => write!(
+                f,
+                "closed: {all} {} good",
+                if all == 1 { "probe was" } else { "probes were" }
+            ),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::{
     tally::{ChangeCounts, Client, ClientCount, Example as Request, Kind, KindCount, Side, Tally},
     treatment::{Treatment, TreatmentChange},
 };
+use crate::counted::{counted, inflected};
 use crate::{
     config::Route,
     flow::{Instant, TopEntry, rule_of},
@@ -317,15 +318,17 @@ impl Preview {
         }
         if total.unchecked > 0 {
             notes.push(format!(
-                "{} requests are not compared: the new file changes who may authenticate, and a \
+                "{} {} not compared: the new file changes who may authenticate, and a \
                  preview checks no passwords",
-                total.unchecked
+                counted(total.unchecked, "request"),
+                inflected(total.unchecked, "is", "are")
             ));
         }
         if total.other_kinds > 0 {
             notes.push(format!(
-                "{} requests are counted in the sums only: there are too many kinds of change",
-                total.other_kinds
+                "{} {} counted in the sums only: there are too many kinds of change",
+                counted(total.other_kinds, "request"),
+                inflected(total.other_kinds, "is", "are")
             ));
         }
         notes
@@ -364,10 +367,7 @@ impl RequestCounts {
 
     /// Says it in words: `12 requests: 10 the same, 2 would be rejected`.
     pub fn in_words(&self) -> String {
-        let all = match self.compared {
-            1 => "1 request".to_owned(),
-            all => format!("{all} requests"),
-        };
+        let all = counted(self.compared, "request");
         let counts = [TreatmentChange::Same]
             .into_iter()
             .chain(TreatmentChange::ALL)

@@ -1,6 +1,7 @@
 //! The report of a preview as text, for a terminal.
 
 use super::report::{ChangeReport, ClientReport, PreviewReport, RouteReport, RuleReport, State};
+use crate::counted::counted;
 use crate::terminal_text::terminal_text;
 use core::{
     fmt::{self, Display, Formatter},
@@ -103,7 +104,7 @@ impl RuleReport {
             write!(f, ", {} would be rejected without dry run", self.dry_run_rejected)?;
         }
         if let Some(keys) = self.keys {
-            write!(f, ", {keys} keys")?;
+            write!(f, ", {}", counted(keys, "key"))?;
         }
         writeln!(f)
     }

@@ -5,6 +5,7 @@ use super::{
     engine::{ArrivalResult, Engine},
     event::Arrival,
 };
+use crate::counted::inflected;
 use crate::{
     config::{OnMissing, RouteRule},
     route::KeyPart,
@@ -50,15 +51,20 @@ impl AbsentKeys {
         let note = |(&(route, rule), counts): (&(usize, usize), &Counts)| {
             let route = routes.get(route)?;
             let rule = route.rules.get(rule)?;
+            let arrivals = counts.arrivals;
             let outcome = match rule.on_missing {
-                OnMissing::Shared => "count together",
-                OnMissing::Skip => "are not counted",
-                OnMissing::Reject => "are rejected",
+                OnMissing::Shared => inflected(arrivals, "counts as one client", "count together"),
+                OnMissing::Skip => inflected(arrivals, "is not counted", "are not counted"),
+                OnMissing::Reject => inflected(arrivals, "is rejected", "are rejected"),
+            };
+            let requests = match arrivals {
+                1 => "the only request".to_owned(),
+                _ => format!("all {arrivals} requests"),
             };
             Some(format!(
-                "the input has no `{}`, the key of the rule `{}` of route `{}`: all {} requests \
+                "the input has no `{}`, the key of the rule `{}` of route `{}`: {requests} \
                  {outcome} (`on_missing_key`). Pass a log that has the field",
-                rule.key, rule.name, route.name, counts.arrivals
+                rule.key, rule.name, route.name
             ))
         };
         keyless.filter_map(note).take(MOST_NAMED).collect()

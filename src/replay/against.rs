@@ -7,7 +7,11 @@ use super::{
     times::Times,
     times::millis,
 };
-use crate::{access_log::DecisionKind, terminal_text::terminal_text};
+use crate::{
+    access_log::DecisionKind,
+    counted::{counted, inflected},
+    replay::printable,
+};
 use core::{cmp::Reverse, fmt::Write};
 use std::collections::BTreeMap;
 
@@ -95,10 +99,13 @@ impl Comparison {
     pub(super) fn summary(&self, other: &str) -> String {
         let changed = self.kinds.values().map(|(count, _)| count).sum::<u64>();
         let Self { arrivals, longer, shorter, .. } = self;
-        let mut out =
-            format!("{changed} of {arrivals} requests are decided differently by {other}");
+        let mut out = format!(
+            "{changed} of {} {} decided differently by {other}",
+            counted(*arrivals, "request"),
+            inflected(changed, "is", "are")
+        );
         if longer + shorter > 0 {
-            let wait = if *longer == 1 { "waits" } else { "wait" };
+            let wait = inflected(*longer, "waits", "wait");
             // Writing to a String cannot fail.
             _ = write!(
                 out,
@@ -134,7 +141,7 @@ impl Comparison {
             _ = writeln!(out, "      e.g. {}", examples.join("; "));
         }
         if more > 0 {
-            _ = writeln!(out, "  … and {more} more kinds of change");
+            _ = writeln!(out, "  … and {more} more {} of change", inflected(more, "kind", "kinds"));
         }
         out
     }
@@ -167,8 +174,7 @@ fn example(number: u64, times: &Times, arrival: &Arrival) -> String {
     let request = &arrival.request;
     let mut text = format!("#{number} at {}, {}", times.exact(arrival.at), request.method);
     let path = request.path.as_deref().unwrap_or("/");
-    let shown: String = path.chars().take(40).collect();
-    let shown = terminal_text(&shown);
+    let shown = printable(path, 40);
     _ = write!(text, " {shown}");
     if let Some(client) = request.client {
         _ = write!(text, " from {client}");

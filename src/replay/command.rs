@@ -13,6 +13,7 @@ use super::{
     traffic_options::{TrafficError, TrafficOptions, some_of},
     unmatched::Unmatched,
 };
+use crate::counted::{counted, inflected};
 use crate::{config, flow::Instant};
 use std::{
     fs,
@@ -96,8 +97,11 @@ pub enum ReplayError {
         source: io::Error,
     },
     /// Lines could not be read, with `--strict`.
-    #[error("{0} lines could not be read")]
+    #[error("{} could not be read", counted(*.0, "line"))]
     BadLines(u64),
+    /// The inputs have lines but no request, with `--strict`.
+    #[error("there is no request in {}", counted(*.0, "line"))]
+    NoRequest(u64),
 }
 
 /// A configuration with the counts of its traffic.
@@ -115,6 +119,9 @@ struct Results {
     /// Notes for the reader.
     notes: Vec<String>,
     bad: u64,
+    /// Lines of the inputs.
+    lines: u64,
+    requests: u64,
 }
 
 /// Runs the inputs through the rules of `config`, prints results to `out` and unreadable lines to
@@ -166,6 +173,9 @@ pub fn run(
     }
     if options.strict && results.bad > 0 {
         return Err(ReplayError::BadLines(results.bad));
+    }
+    if options.strict && results.lines > 0 && results.requests == 0 {
+        return Err(ReplayError::NoRequest(results.lines));
     }
     Ok(())
 }
@@ -231,7 +241,9 @@ fn replay(
     let mut reasons = absent_keys.explain(&run.engine);
     reasons.extend(unmatched.explain(&run.engine));
     let notes = notes(&inputs, &reasons);
-    Ok(Results { report: run.report(times.origin()), against, times, notes, bad: inputs.bad.count })
+    let report = run.report(times.origin());
+    let bad = inputs.bad.count;
+    Ok(Results { report, against, times, notes, bad, lines: inputs.lines, requests: number })
 }
 
 impl Run {
@@ -273,7 +285,12 @@ fn notes(inputs: &Inputs, reasons: &[String]) -> Vec<String> {
     let notes = inputs.notes.iter().chain(reasons);
     let mut notes: Vec<String> = notes.map(|note| format!("note: {note}")).collect();
     if inputs.bad.count > 0 {
-        notes.push(format!("{} of {} lines were passed over:", inputs.bad.count, inputs.lines));
+        let were = inflected(inputs.bad.count, "was", "were");
+        let lines = counted(inputs.lines, "line");
+        notes.push(format!(
+            "{} of {lines} {were} skipped, because flowgate cannot read them:",
+            inputs.bad.count
+        ));
         notes.extend(inputs.bad.shown.iter().map(|line| format!("  {line}")));
     }
     notes

@@ -16,6 +16,7 @@ mod decisions;
 mod engine;
 mod event;
 mod input;
+mod printable;
 mod progress;
 mod report;
 mod times;
@@ -28,6 +29,7 @@ pub use decimal::Millis;
 pub use engine::{ArrivalResult, Engine, Unreached};
 pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
 pub use input::{BadLine, BadLines, Format, InputError, Inputs};
+pub(crate) use printable::printable;
 pub use report::{
     CalendarReport, Collector, Column, RejectedClient, RejectedClients, ReplayReport, RouteReport,
     RuleReport, Timeline, WorstReport,

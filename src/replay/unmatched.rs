@@ -4,9 +4,12 @@ use super::{
     engine::{ArrivalResult, Engine, Unreached},
     event::Arrival,
 };
-use crate::terminal_text::terminal_text;
+use crate::{
+    counted::{counted, inflected},
+    replay::printable,
+};
 use core::cmp::Reverse;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Hosts, listeners, and both together, to try.
 const MOST_HOSTS: usize = 32;
@@ -25,6 +28,8 @@ pub(crate) struct Unmatched {
     arrivals: u64,
     /// Arrivals that a rule decided, or whose route has rules.
     ruled: u64,
+    /// Arrivals that reached no route for another reason than that none matches.
+    stopped: BTreeMap<&'static str, u64>,
     /// Arrivals that matched no route.
     lost: u64,
     /// What arrivals may lack, the fewest options first.
@@ -61,7 +66,14 @@ impl Unmatched {
         let mut choices: Vec<_> = listeners.iter().flat_map(paired).skip(1).collect();
         choices.sort_by_key(Choice::options);
         choices.truncate(MOST_CHOICES);
-        Self { arrivals: 0, ruled: 0, lost: 0, choices, examples: Vec::new() }
+        Self {
+            arrivals: 0,
+            ruled: 0,
+            stopped: BTreeMap::new(),
+            lost: 0,
+            choices,
+            examples: Vec::new(),
+        }
     }
 
     /// Counts an arrival that the rules have decided.
@@ -71,8 +83,10 @@ impl Unmatched {
         arrival: &Arrival,
         result: &ArrivalResult,
     ) {
-        let has_rules =
-            result.route.is_ok_and(|route| !engine.snapshot().routes[route].rules.is_empty());
+        let has_rules = result.route.is_ok_and(|route| {
+            let route = &engine.snapshot().routes[route];
+            !route.rules.is_empty() || route.breaker.is_some() || route.pacing.is_some()
+        });
         self.ruled += u64::from(has_rules || !result.report.quotas.is_empty());
         self.note(engine, arrival, result.route);
     }
@@ -88,8 +102,13 @@ impl Unmatched {
         for choice in &mut self.choices {
             choice.try_with(engine, arrival, route);
         }
-        if route != Err(Unreached::NoRoute) {
-            return;
+        match route {
+            Ok(_) => return,
+            Err(Unreached::NoRoute) => {}
+            Err(other) => {
+                *self.stopped.entry(other.words()).or_default() += 1;
+                return;
+            }
         }
         self.lost += 1;
         let request = &arrival.request;
@@ -97,8 +116,7 @@ impl Unmatched {
             let host = request.host.as_deref().unwrap_or_default();
             let path = request.path.as_deref().unwrap_or("/");
             let shown = format!("{} {host}{path}", request.method);
-            let shown: String = shown.chars().take(60).collect();
-            let shown = terminal_text(&shown).into_owned();
+            let shown = printable(&shown, 60);
             if !self.examples.contains(&shown) {
                 self.examples.push(shown);
             }
@@ -123,9 +141,15 @@ impl Unmatched {
                 routes(engine)
             ));
         }
+        let stopped: u64 = self.stopped.values().sum();
+        if lost + stopped == *arrivals {
+            let reasons = self.stopped.iter().map(|(why, count)| format!("{why} (×{count})"));
+            let reasons: Vec<_> = reasons.take(MOST_NAMED).collect();
+            return Some(format!("no request reached a rule: {}", reasons.join(", ")));
+        }
         (self.ruled == 0 && *lost == 0).then(|| {
-            "no rule decided: the routes that the requests match have neither `flow` nor `pacing` \
-             nor `breaker`; `--route NAME` sends all requests to another route"
+            "no rule decided: the routes that the requests match have no `flow`, `pacing` or \
+             `breaker`; `--route NAME` sends all requests to another route"
                 .to_owned()
         })
     }
@@ -148,9 +172,10 @@ impl Unmatched {
                  pass {pass}"
             ));
         }
-        let them = if *lost == 1 { "request matches" } else { "requests match" };
+        let requests = counted(*arrivals, "request");
+        let them = inflected(*lost, "matches", "match");
         Some(format!(
-            "{lost} of {arrivals} {them} no route, as the log names no {absent} and routes are \
+            "{lost} of {requests} {them} no route, as the log names no {absent} and routes are \
              for certain {asked}: pass {pass}"
         ))
     }

@@ -7,6 +7,7 @@ mod junit;
 mod run;
 mod suite;
 
+use crate::counted::counted;
 use crate::{
     config::{self, Scenario, Test},
     flow::Instant,
@@ -76,7 +77,7 @@ pub fn run(
     }
     let tests = files.iter().filter_map(|(_, file)| file.as_ref().ok());
     let count: usize = tests.map(|file| file.tests.len()).sum();
-    writeln!(out, "running {count} {}", if count == 1 { "test" } else { "tests" })?;
+    writeln!(out, "running {}", counted(count, "test"))?;
     let mut suites = Vec::with_capacity(files.len());
     for (name, file) in files {
         suites.push(match file {
@@ -141,7 +142,6 @@ fn summary(out: &mut impl Write, suites: &[Suite]) -> io::Result<()> {
     write!(out, "\ntest result: {word}. {} passed; {failed} failed", all - failed)?;
     match unread {
         0 => writeln!(out),
-        1 => writeln!(out, "; 1 file could not be read"),
-        _ => writeln!(out, "; {unread} files could not be read"),
+        _ => writeln!(out, "; {} could not be read", counted(unread, "file")),
     }
 }

@@ -4,6 +4,7 @@ use super::{
     options::Options, recording::Recording, study::Study, suggested_config::SuggestedConfig,
     traffic::Traffic,
 };
+use crate::counted::counted;
 use crate::{
     admin_client::{AdminClient, ClientError},
     config::{self, Diagnostics, Text},
@@ -145,7 +146,9 @@ fn write_config(
     let between = last.since(first);
     let mut notes = inputs.notes.clone();
     if inputs.bad.count > 0 {
-        notes.push(format!("{} of {} lines could not be read", inputs.bad.count, inputs.lines));
+        let lines = counted(inputs.lines, "line");
+        notes.push(format!("{} of {lines} could not be read:", inputs.bad.count));
+        notes.extend(inputs.bad.shown.iter().map(|line| format!("  {line}")));
     }
     notes.extend(own);
     let study = Study {
@@ -159,8 +162,9 @@ fn write_config(
     };
     let routes = study.routes()?;
     let found = routes.iter().any(|route| route.proposal.is_ok());
-    let clock =
-        inputs.times().span(first, last).map_or_else(String::new, |span| format!(", {span}"));
+    // Without a request there is neither a first nor a last one.
+    let clock = inputs.times().span(first, last).filter(|_| !traffic.requests.is_empty());
+    let clock = clock.map_or_else(String::new, |span| format!(", {span}"));
     let config = SuggestedConfig {
         inputs: name,
         source: kind,

@@ -1,5 +1,6 @@
 //! The requests of a running gateway as they end, read like a file.
 
+use crate::counted::counted;
 use crate::{
     admin_client::{AdminClient, ClientError, Pieces},
     clock::Clock,
@@ -162,13 +163,14 @@ impl Progress {
         let is_due = self.written.is_none_or(|written| now.since(written) >= PROGRESS);
         if self.is_terminal && is_due {
             self.written = Some(now);
-            eprint!("\r\x1b[2K{requests} requests in {}", self.passed(now));
+            eprint!("\r\x1b[2K{} in {}", counted(requests, "request"), self.passed(now));
         }
     }
 
     fn end(&self, requests: u64) {
         let begin = if self.is_terminal { "\r\x1b[2K" } else { "" };
-        eprintln!("{begin}{requests} requests in {}", self.passed(self.clock.now()));
+        let requests = counted(requests, "request");
+        eprintln!("{begin}{requests} in {}", self.passed(self.clock.now()));
     }
 
     fn passed(&self, now: Instant) -> String {

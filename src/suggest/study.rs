@@ -9,6 +9,7 @@ use super::{
     traffic::{LEAST_REQUESTS, Request, Traffic},
     trial::{self, Limits, Tried, words},
 };
+use crate::counted::{counted, inflected};
 use crate::{config::Diagnostics, flow::Instant};
 use core::time::Duration;
 
@@ -49,6 +50,7 @@ impl Study<'_> {
             results.map(|(((group, index), (requests, peaks)), (proposal, tried))| RouteResult {
                 group: group.clone(),
                 requests: requests.len(),
+                clients: requests.chunk_by(|a, b| a.key == b.key).count(),
                 without_key: self.traffic.without_key.get(&index).copied().unwrap_or(0),
                 peaks,
                 proposal: proposal.map(|proposal| (proposal, tried)),
@@ -87,7 +89,11 @@ impl Study<'_> {
     /// Returns a route's limit by its peaks alone, or why it has none.
     fn first(&self, requests: usize, peaks: &[Peaks]) -> Result<Proposal, String> {
         if requests < LEAST_REQUESTS {
-            return Err(format!("{requests} requests are too few; {LEAST_REQUESTS} are needed"));
+            return Err(format!(
+                "{} {} too few; {LEAST_REQUESTS} are needed",
+                counted(requests, "request"),
+                inflected(requests, "is", "are")
+            ));
         }
         let known: Vec<_> =
             peaks.iter().filter(|peaks| self.is_known(peaks.window)).cloned().collect();

@@ -7,7 +7,8 @@ use super::{
     traffic::{Group, MOST_KEYS, Traffic},
     trial::{Tried, rate, words},
 };
-use crate::terminal_text::terminal_text;
+use crate::counted::{counted, inflected};
+use crate::replay::printable;
 use core::{cmp::Reverse, fmt::Write};
 
 /// The most clients that are named.
@@ -21,6 +22,8 @@ const USUAL_KEYS: usize = 100_000;
 pub(super) struct RouteResult {
     pub group: Group,
     pub requests: usize,
+    /// Keys of these requests.
+    pub clients: usize,
     pub without_key: u64,
     /// By window, the shortest first.
     pub peaks: Vec<Peaks>,
@@ -72,46 +75,53 @@ impl SuggestedConfig<'_> {
 
     fn write_head(&self, out: &mut String) -> core::fmt::Result {
         let Self { inputs, source, span, traffic, key, .. } = self;
-        let count = traffic.requests.len();
-        writeln!(out, "# flowgate suggest: {count} requests of {inputs}, {span}.")?;
-        writeln!(
-            out,
-            "# Counted by {key}. What a limit would have rejected is no estimate: the whole {source} went"
-        )?;
-        writeln!(
-            out,
-            "# through the rules below. Try the next log by `flowgate replay` before you enforce them."
-        )?;
+        let count = counted(traffic.requests.len(), "request");
+        if traffic.requests.is_empty() {
+            writeln!(out, "# flowgate suggest: {count} of {inputs}.")?;
+        } else {
+            writeln!(out, "# flowgate suggest: {count} of {inputs}, {span}.")?;
+            writeln!(
+                out,
+                "# Counted by {key}. flowgate ran the whole {source} through the rules below"
+            )?;
+            writeln!(
+                out,
+                "# and counted what they rejected. Replay another log before you enforce them:"
+            )?;
+            writeln!(out, "# `flowgate replay -c FILE LOG`.")?;
+        }
         for note in self.notes {
             writeln!(out, "# note: {}", clean(note))?;
         }
         if traffic.without_route > 0 {
-            writeln!(
-                out,
-                "# note: {} requests that reach no route are left out",
-                traffic.without_route
-            )?;
+            let requests = counted(traffic.without_route, "request");
+            let [reach, are] = [("reaches", "reach"), ("is", "are")]
+                .map(|(one, many)| inflected(traffic.without_route, one, many));
+            writeln!(out, "# note: {requests} that {reach} no route {are} left out")?;
         }
         if traffic.beyond > 0 {
-            let beyond = traffic.beyond;
-            writeln!(
-                out,
-                "# note: {beyond} requests of keys beyond the first {MOST_KEYS} are left out"
-            )?;
+            let beyond = counted(traffic.beyond, "request");
+            writeln!(out, "# note: left out: {beyond} of keys beyond the first {MOST_KEYS}")?;
         }
         Ok(())
     }
 
     fn write_route(&self, out: &mut String, route: &RouteResult) -> core::fmt::Result {
         let name = &route.group.name;
-        let clients = route.peaks.first().map_or(0, |peaks| peaks.all.len());
-        let noun = if clients == 1 { "client" } else { "clients" };
-        writeln!(out, "  # {}: {} requests of {clients} {noun}", clean(name), route.requests)?;
+        let clients = route.clients;
+        let requests = counted(route.requests, "request");
+        match clients {
+            0 => writeln!(out, "  # {}: {requests}", clean(name))?,
+            _ => {
+                writeln!(out, "  # {}: {requests} of {}", clean(name), counted(clients, "client"))?
+            }
+        }
         if route.without_key > 0 {
             writeln!(
                 out,
-                "  #   {} more have no {}, and are not counted",
-                route.without_key, self.key
+                "  #   not counted: {} without {}",
+                counted(route.without_key, "more request"),
+                self.key
             )?;
         }
         for peaks in &route.peaks {
@@ -151,7 +161,7 @@ impl SuggestedConfig<'_> {
         match &proposal.basis {
             Basis::Apart { highest, outliers, factor } => {
                 let count = outliers.len();
-                let stand = if count == 1 { "client stands" } else { "clients stand" };
+                let stand = inflected(count, "client stands", "clients stand");
                 let named = outliers.iter().rev().take(MOST_NAMED);
                 let named =
                     named.map(|peak| format!("{} with {}", self.key_of(peak.key), peak.most));
@@ -181,7 +191,8 @@ impl SuggestedConfig<'_> {
         let hit = tried.keys.len();
         writeln!(
             out,
-            "  #   would have rejected {share} of the requests ({rejected} of {offered}), of {hit} of {clients} clients"
+            "  #   would have rejected {share} of the requests ({rejected} of {offered}), of {hit} of {}",
+            counted(clients, "client")
         )?;
         if rejected == 0 {
             return Ok(());
@@ -239,7 +250,6 @@ pub(super) fn varies([one, other]: [Percent; 2]) -> bool {
 
 /// Returns a text that fits into a comment: in one line, short, and without control characters.
 fn clean(text: &str) -> String {
-    const LONGEST: usize = 200;
-    let shown: String = text.chars().take(LONGEST).collect();
-    terminal_text(&shown).into_owned()
+    const LONGEST: usize = 400;
+    printable(text, LONGEST)
 }

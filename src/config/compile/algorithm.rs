@@ -4,6 +4,7 @@ use super::{
     compiler::Compiler,
     numbers::{Costs, Numbers, warm_up},
 };
+use crate::counted::counted;
 use crate::{
     config::{
         decode::{At, Key},
@@ -289,7 +290,7 @@ impl Compiler {
         let most = fitting.max(1);
         let max_queue = max_queue.map_or(most, |at| {
             if at.value > most {
-                let message = format!("no more than {fitting} requests can ever wait");
+                let message = format!("no more than {} can ever wait", counted(fitting, "request"));
                 self.warn(
                     Problem::warning(Lint::QueueNeverFull, at.span, message)
                         .also(max_wait.span, "what would wait longer is rejected")

@@ -12,6 +12,7 @@ use crate::config::{
     },
     snapshot::Snapshot,
 };
+use crate::counted::counted;
 use std::{borrow::Cow, collections::HashMap, path::Path};
 
 /// Returns what looks cut short in `plan`, beside what is in force, if anything does. It can be
@@ -91,7 +92,7 @@ fn beginning(old: &str, source: &Source, file: &File) -> Diagnostics {
     let lost = match lines(old) - lines(new) {
         0 => "the end of its last line".to_owned(),
         1 => "its last line".to_owned(),
-        lost => format!("its last {lost} lines"),
+        lost => format!("its last {}", counted(lost, "line")),
     };
     let end = file.range.start + new.trim_end().len();
     let message = format!(

@@ -1,6 +1,7 @@
 //! Which clients may use a route: by their address, and by what they prove to be.
 
 use crate::auth::{JwtKeys, JwtRules, TokenSource, Users};
+use crate::counted::counted;
 use ipnet::IpNet;
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -84,11 +85,10 @@ impl Auth {
 /// Writes `basic, 3 users; jwt, 2 keys`.
 impl fmt::Display for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let many = |count: usize| if count == 1 { "" } else { "s" };
         let users = self.basic.as_ref().map(|users| users.count());
-        let users = users.map(|count| format!("basic, {count} user{}", many(count)));
+        let users = users.map(|count| format!("basic, {}", counted(count, "user")));
         let keys = self.jwt.as_ref().map(|jwt| jwt.keys.count());
-        let keys = keys.map(|count| format!("jwt, {count} key{}", many(count)));
+        let keys = keys.map(|count| format!("jwt, {}", counted(count, "key")));
         f.write_str(&users.into_iter().chain(keys).collect::<Vec<_>>().join("; "))
     }
 }

@@ -1,6 +1,7 @@
 //! What a route and its rules mean, without state.
 
 use super::{Access, Action, Auth, Body, Except, HeaderText, Priority, When};
+use crate::counted::counted;
 use crate::{
     config::{
         diagnostics::SourceSpan,
@@ -244,8 +245,8 @@ impl fmt::Display for RetryPolicy {
         let methods: Vec<_> = self.methods.iter().map(Method::as_str).collect();
         write!(
             f,
-            "{} attempts, on [{}], methods [{}], budget {}%",
-            self.attempts,
+            "{}, on [{}], methods [{}], budget {}%",
+            counted(self.attempts, "attempt"),
             on.join(", "),
             methods.join(", "),
             self.budget_percent

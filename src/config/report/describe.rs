@@ -1,6 +1,7 @@
 //! What a file means, in words: `flowgate check` prints it.
 
-use super::promise::{breaker_promise, byte_rate, count, pacing_promise, promise, short};
+use super::promise::{breaker_promise, byte_rate, pacing_promise, promise, short};
+use crate::counted::counted;
 use crate::{
     config::HeaderCase,
     config::{
@@ -86,15 +87,15 @@ pub fn promises(plan: &Plan) -> Vec<RoutePromises> {
 fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     let included = match plan.source().files.len() {
         1 => String::new(),
-        files => format!(" with {}", count(files - 1, "included file")),
+        files => format!(" with {}", counted(files - 1, "included file")),
     };
     writeln!(
         out,
         "{}{included}: {}, {}, {} (config {})",
         plan.path.display(),
-        count(plan.listeners.len(), "listener"),
-        count(plan.upstreams.len(), "upstream"),
-        count(plan.routes.len(), "route"),
+        counted(plan.listeners.len(), "listener"),
+        counted(plan.upstreams.len(), "upstream"),
+        counted(plan.routes.len(), "route"),
         plan.hash
     )?;
     writeln!(out, "\nlisteners")?;
@@ -279,12 +280,15 @@ fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
         OnDuplicate::Last => "; of several values: the last",
         OnDuplicate::Reject => "",
     };
-    let summary =
-        if rule.algorithm.is_remembered() { ", with what replaced keys used" } else { "" };
+    let summary = if rule.algorithm.is_remembered() {
+        ", including the usage remembered for replaced keys"
+    } else {
+        ""
+    };
     format!(
-        "for each {}: at most {} keys, {each} bytes each; {most:.1} in all{summary}{missing}{duplicate}",
+        "for each {}: at most {}, {each} bytes each; {most:.1} in all{summary}{missing}{duplicate}",
         key_words(&keyed.by),
-        keyed.max_keys
+        counted(keyed.max_keys, "key")
     )
 }
 

@@ -1,5 +1,6 @@
 //! What a rule, a breaker or a pacing promises, in words.
 
+use crate::counted::counted;
 use crate::flow::{
     Algorithm, Rate, WarmUp,
     breaker::{self, Ratio},
@@ -124,7 +125,8 @@ fn sliding(config: &sliding_window::Config) -> String {
     let buckets = config.buckets;
     if config.strict {
         return format!(
-            "sliding_window {count}/{window}, {buckets} buckets, strict: at most {count} in any {window}"
+            "sliding_window {count}/{window}, {}, strict: at most {count} in any {window}",
+            counted(buckets, "bucket")
         );
     }
     let most = 2 * count;
@@ -158,11 +160,11 @@ pub(in crate::config) fn breaker_promise(config: &breaker::Config) -> String {
     let conditions: Vec<_> = conditions.into_iter().flatten().collect();
     format!(
         "opens when, of at least {} in {}, {}; none passes for {}, then {} must be good",
-        count(usize::try_from(config.min_requests).unwrap_or(usize::MAX), "answer"),
+        counted(usize::try_from(config.min_requests).unwrap_or(usize::MAX), "answer"),
         short(config.window),
         conditions.join(" or "),
         short(config.open_for),
-        count(config.probes as usize, "probe"),
+        counted(config.probes as usize, "probe"),
     )
 }
 
@@ -184,9 +186,4 @@ pub(in crate::config) fn pacing_promise(config: &pacing::Config) -> String {
 /// Writes a duration without blanks, as the file would.
 pub(in crate::config) fn short(duration: Duration) -> String {
     spelled(duration).replace(' ', "")
-}
-
-/// Writes how many there are.
-pub(in crate::config) fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -157,9 +157,9 @@ in the order in which they match
   r  /* → app
     bucket  token_bucket 100/1m, burst 100: at most 100 at once, 200 in any 1m
     ring  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
-      for each client_ip (IPv6: /64): at most 1000 keys, {per_key} bytes each; {:.1} in all, with what replaced keys used
+      for each client_ip (IPv6: /64): at most 1000 keys, {per_key} bytes each; {:.1} in all, including the usage remembered for replaced keys
     lender  sliding_window 30/1s, 10 buckets: at most 30 in any 900ms, 60 in any 1s
-      for each client_ip (IPv6: /64): at most 1000 keys, {lent} bytes each; {:.1} in all, with what replaced keys used
+      for each client_ip (IPv6: /64): at most 1000 keys, {lent} bytes each; {:.1} in all, including the usage remembered for replaced keys
       requests with header:x-p borrow from windows to come, and wait up to 500ms
     hard  sliding_window 31/1s, 10 buckets, strict: at most 31 in any 1s
       dry run: counts, rejects nothing
@@ -171,11 +171,11 @@ in the order in which they match
     in-flight-each  concurrency 6: at most 6 in flight at any instant
       for each client_ip (IPv6: /64): at most 10 keys, 40 bytes each; 3.0 KiB in all
       even when method=PUT  pacing 5/1s: starts at least 200ms apart; waits up to 100ms, 1 at most
-      for each client_ip (IPv6: /64): at most 10 keys, 200 bytes each; 47.0 KiB in all, with what replaced keys used
+      for each client_ip (IPv6: /64): at most 10 keys, 200 bytes each; 47.0 KiB in all, including the usage remembered for replaced keys
       cost: else 2
       dry run: counts, rejects nothing
     even  pacing 50/1s: starts at least 20ms apart; waits up to 100ms, 5 at most
-      for each client_ip (IPv6: /64): at most 10 keys, 248 bytes each; 50.6 KiB in all, with what replaced keys used
+      for each client_ip (IPv6: /64): at most 10 keys, 248 bytes each; 50.6 KiB in all, including the usage remembered for replaced keys
       cost: else 2
       dry run: counts, rejects nothing
     pacing  100/1s: starts at least 10ms apart; waits up to 500ms, 10 at most

@@ -1,7 +1,7 @@
 //! Unreadable lines: a count, and the first few.
 
 use super::{lines::LONGEST, reason::Reason};
-use crate::terminal_text::terminal_text;
+use crate::replay::printable;
 use std::{fmt, io};
 
 #[derive(Clone, Debug, Default)]
@@ -38,8 +38,10 @@ impl BadLines {
 
 impl BadLine {
     pub(super) fn new(input: &str, line: u64, reason: &str) -> Self {
-        // It may have control characters of the line.
-        Self { input: input.to_owned(), line, reason: terminal_text(reason).into_owned() }
+        /// The longest reason, in characters.
+        const LONGEST: usize = 300;
+        // It may contain control characters of the line.
+        Self { input: input.to_owned(), line, reason: printable(reason, LONGEST) }
     }
 }
 

@@ -9,11 +9,13 @@
 //! no client follows, its last address is the peer. Stamps are whole seconds unless they have a
 //! fraction, and lines have no duration. Control characters, quotes and non-ASCII bytes are escaped
 //! as `\xHH` or `\"`, also in what was no request, as from a TLS client on a cleartext port; `-`
-//! means that nothing was received. Further fields are ignored.
+//! means that nothing was received. Further fields are ignored, but for those of Traefik, which has
+//! a line of its own.
 
 use super::{
     logged::{LoggedRequest, TextCache, add_header, address, instant, last_hop, method, target},
     reason::Reason,
+    traefik_clf,
 };
 use crate::{flow::Instant, replay::event::Request};
 use core::{net::IpAddr, time::Duration};
@@ -27,25 +29,33 @@ const CUT: u16 = 414;
 /// Precedes a request's version.
 const VERSION: &[u8] = b" HTTP/";
 
+/// The longest prefix to show, in characters.
+const MOST_SHOWN: usize = 80;
+
 /// The format of stamps.
 pub(super) const STAMP: &str = "%d/%b/%Y:%H:%M:%S%.f %z";
 
-/// Returns whether a line has a stamp in brackets and then a quoted request.
+/// Returns whether a line is of this format.
 pub(super) fn is_common(line: &[u8]) -> bool {
-    cut(line).is_ok_and(|parts| quoted(parts.after).is_some())
+    parse(line, &mut TextCache::default()).is_ok()
 }
 
 /// Parses a line; `None` without a request.
 pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedRequest>, Reason> {
+    if traefik_clf::is_clf(line) {
+        return traefik_clf::parse(line, cache);
+    }
     let Parts { before, stamp, after } = cut(line)?;
     let at = second(stamp, cache)?;
     let (request, rest) = quoted(after).ok_or("no request in quotes follows the time")?;
-    let status = Fields(rest).next().and_then(|field| str::from_utf8(field).ok()?.parse().ok());
-    let status = status.ok_or("no status follows the request")?;
+    let Parties { vhost, forwarded, client } = parties(before)?;
+    if before.is_empty() && !after.trim_ascii_start().starts_with(b"\"") {
+        return Err("no client precedes the time".into());
+    }
+    let status = status(rest).ok_or("no status follows the request")?;
     let is_cut = status == CUT && !request.windows(VERSION.len()).any(|part| part == VERSION);
     let Some((name, path)) = request_line(&request).filter(|_| !is_cut) else { return Ok(None) };
     let (absolute, path) = target(&path);
-    let Parties { vhost, forwarded, client } = parties(before);
     let host = absolute.or(vhost).map(|host| cache.text(host));
     let request = Request {
         method: method(&name)?,
@@ -59,14 +69,20 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     Ok(Some(LoggedRequest { coarse, ..logged }))
 }
 
-struct Parts<'a> {
-    before: &'a [u8],
-    stamp: &'a [u8],
-    after: &'a [u8],
+/// Returns the status, which has three digits: a count of bytes, as in other formats, is none.
+fn status(rest: &[u8]) -> Option<u16> {
+    let field = Fields(rest).next().filter(|field| field.len() == 3)?;
+    str::from_utf8(field).ok()?.parse().ok()
+}
+
+pub(super) struct Parts<'a> {
+    pub(super) before: &'a [u8],
+    pub(super) stamp: &'a [u8],
+    pub(super) after: &'a [u8],
 }
 
 /// Splits a line at its stamp.
-fn cut(line: &[u8]) -> Result<Parts<'_>, Reason> {
+pub(super) fn cut(line: &[u8]) -> Result<Parts<'_>, Reason> {
     const NONE: &str = "no time in brackets, as in [21/Nov/2026:05:00:00 +0000]";
     let mut from = 0;
     // User names may contain brackets.
@@ -90,7 +106,7 @@ pub(super) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
     bytes.iter().position(|other| *other == byte)
 }
 
-fn second(stamp: &[u8], cache: &mut TextCache) -> Result<Instant, Reason> {
+pub(super) fn second(stamp: &[u8], cache: &mut TextCache) -> Result<Instant, Reason> {
     if let Some((known, at)) = &cache.second
         && **known == *stamp
     {
@@ -107,15 +123,15 @@ fn second(stamp: &[u8], cache: &mut TextCache) -> Result<Instant, Reason> {
 }
 
 #[derive(Default)]
-struct Parties<'a> {
+pub(super) struct Parties<'a> {
     vhost: Option<&'a str>,
     forwarded: Option<String>,
     /// The peer, if it is an address.
-    client: Option<IpAddr>,
+    pub(super) client: Option<IpAddr>,
 }
 
 /// Parses the part before the stamp.
-fn parties(before: &[u8]) -> Parties<'_> {
+pub(super) fn parties(before: &[u8]) -> Result<Parties<'_>, Reason> {
     let mut fields = Fields(before);
     let mut next = || fields.next().and_then(|field| str::from_utf8(field).ok());
     let first = next();
@@ -127,21 +143,28 @@ fn parties(before: &[u8]) -> Parties<'_> {
             list = list + " " + field;
         }
         if let Some(client) = next().and_then(address) {
-            return Parties { forwarded: Some(list), client: Some(client), vhost: None };
+            return Ok(Parties { forwarded: Some(list), client: Some(client), vhost: None });
         }
         let (before, client) = last_hop(&list).unzip();
         let forwarded = before.unwrap_or(Some(&list)).map(str::to_owned);
-        return Parties { forwarded, client, vhost: None };
+        return Ok(Parties { forwarded, client, vhost: None });
     }
     // A virtual host may be an address; ident is not.
-    match next().and_then(address) {
-        Some(client) => Parties {
-            vhost: first.filter(|name| *name != "-"),
-            client: Some(client),
-            forwarded: None,
-        },
-        None => Parties { client: first.and_then(address), ..Parties::default() },
+    if let Some(client) = next().and_then(address) {
+        let vhost = first.filter(|name| *name != "-");
+        return Ok(Parties { vhost, client: Some(client), forwarded: None });
     }
+    let client = first.and_then(address);
+    if client.is_none() && fields.any(|field| str::from_utf8(field).is_ok_and(is_address)) {
+        let before = String::from_utf8_lossy(before.trim_ascii());
+        let shown: String = before.chars().take(MOST_SHOWN).collect();
+        return Err(format!("a prefix of an unknown kind precedes the client: {shown}").into());
+    }
+    Ok(Parties { client, ..Parties::default() })
+}
+
+fn is_address(text: &str) -> bool {
+    address(text).is_some()
 }
 
 /// The fields of a line, separated by spaces or in quotes, without unescaping.
@@ -405,6 +428,17 @@ mod tests {
             (format!(r#"a - - {T} "GET /aaaa" 414 0"#), "no request"),
             (format!(r#"a - - {T} "POST /aaaa" 414 0"#), "no request"),
             (format!(r#"a - - {T} "GET / HTTP/1.1" - 0"#), "no status"),
+            (format!(r#"a - - {T} "GET / HTTP/1.1" 1375"#), "no status"),
+            (format!(r#"a - - {T} "GET / HTTP/1.1" 20"#), "no status"),
+            (
+                format!(r#"{T} 192.0.2.1 TLSv1.3 TLS_AES_256_GCM_SHA384 "GET / HTTP/1.1" 512"#),
+                "no client precedes the time",
+            ),
+            (format!(r#"my bucket {T} 192.0.2.1 x "GET / HTTP/1.1" 200 -"#), "- GET - /"),
+            (
+                format!(r#"pod container 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5"#),
+                "an unknown kind precedes the client: pod container 192.0.2.1 - -",
+            ),
         ] {
             let reason = shown(&line);
             assert!(reason.contains(cache), "{line}: {reason}");

@@ -58,8 +58,15 @@ pub(super) fn json(
 ) -> Result<Option<LoggedRequest>, Reason> {
     let start = text(object, &["start_time", "timestamp", "time"]);
     let Some(method) = text(object, &["method", ":method", "request_method"]) else {
-        // Without HTTP there is no method.
-        return if start.is_some() { Ok(None) } else { Err("there is no `start_time`".into()) };
+        // Without HTTP there is no method, but there is more of Envoy.
+        let is_envoys = ["response_flags", "response_code", "upstream_cluster"]
+            .iter()
+            .any(|name| object.contains_key(*name));
+        return if start.is_some() && is_envoys {
+            Ok(None)
+        } else {
+            Err("there is no `method`, `response_code` or `response_flags` of Envoy".into())
+        };
     };
     let line = Line {
         at: rfc3339(start.ok_or("there is no `start_time`")?)?,

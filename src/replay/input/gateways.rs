@@ -37,7 +37,9 @@ pub(super) fn caddy(
     cache: &mut TextCache,
 ) -> Result<Option<LoggedRequest>, Reason> {
     if !is_access(object) {
-        return Ok(None);
+        let is_caddys = ["level", "ts", "msg"].iter().all(|name| object.contains_key(*name));
+        let is_of_log = is_caddys || is_caddy(object);
+        return if is_of_log { Ok(None) } else { Err("the line has no `request`".into()) };
     }
     let request = object.get("request").and_then(Value::as_object);
     let request = request.ok_or("the line has no `request`")?;

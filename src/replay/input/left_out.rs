@@ -1,5 +1,7 @@
 //! Lines of logs that are no arrivals, or have no client, and what the report says of them.
 
+use crate::counted::{counted, inflected};
+
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     /// Lines without a request.
@@ -16,34 +18,39 @@ impl LeftOut {
     /// Returns notes about them, of `lines` in all.
     pub(super) fn notes(&self, lines: u64) -> impl Iterator<Item = String> {
         let Self { without_request, undecided, nameless, lost } = self;
+        let all = counted(lines, "line");
         let notes = [
             (
                 *without_request,
                 format!(
-                    "{without_request} of {lines} lines hold no request of their own, as of a connection \
-                     that sent none, or spoke another protocol than the port's, or one cut off for its \
-                     length: they reach no rule, and are left out"
+                    "{without_request} of {all} {} no request: the connection sent none or spoke \
+                     another protocol, or the request was cut off for its length. They reach no rule",
+                    inflected(*without_request, "has", "have")
                 ),
             ),
             (
                 *nameless,
                 format!(
-                    "{nameless} of {lines} lines name their client by no address, as where a log has host \
-                     names: all of these count as one client"
+                    "{nameless} of {all} {} no address of a client, only a host name or nothing: \
+                     all such requests count as one client",
+                    inflected(*nameless, "has", "have")
                 ),
             ),
             (
                 *undecided,
                 format!(
-                    "{undecided} of {lines} lines are of requests without a decision, as the gateway \
-                     rejected them before any rule decided, or their clients left, or it ended, while a \
-                     store decided: they are left out"
+                    "{undecided} of {all} {} without a decision, and left out. The gateway rejected \
+                     the request before any rule decided, or the client left or the gateway ended \
+                     while a store decided",
+                    inflected(*undecided, "is", "are")
                 ),
             ),
             (
                 *lost,
                 format!(
-                    "{lost} requests are missing besides these {lines}, because their stream was read too slowly"
+                    "{} {} missing besides these {lines}, because the stream was read too slowly",
+                    counted(*lost, "request"),
+                    inflected(*lost, "is", "are")
                 ),
             ),
         ];
@@ -85,8 +92,8 @@ mod tests {
     fn a_line_that_only_looks_like_the_state_of_a_stream_is_bad() {
         let text = "{\"stream\":{\"requests\":-1}}\n{\"stream\":5}\n";
         let error = Inputs::read("a", Format::Flowgate, text.as_bytes()).unwrap_err().to_string();
-        assert!(error.starts_with("no line of a can be read: a:1: "), "{error}");
-        assert!(!error.contains("--format"), "the format is given: {error}");
+        let begin = "no line of a can be read as `--format flowgate`: a:1: ";
+        assert!(error.starts_with(begin), "{error}");
     }
 
     #[test]
@@ -98,6 +105,6 @@ mod tests {
         fs::write(&names[1], "bad\n").unwrap();
         let opened = Inputs::open(&names, Some(Format::Flowgate), &mut |_| {});
         let error = opened.unwrap_err().to_string();
-        assert!(error.contains("b.log can be read: ") && error.contains("b.log:1: "), "{error}");
+        assert!(error.contains("b.log can be read as ") && error.contains("b.log:1: "), "{error}");
     }
 }

@@ -1,5 +1,6 @@
-//! The lines of an input, gzip or not.
+//! The lines of an input, gzip or not, without the prefixes of other programs.
 
+use super::prefix::{Unwrapped, Unwrapper};
 use flate2::bufread::MultiGzDecoder;
 use std::{
     cell::Cell,
@@ -13,6 +14,9 @@ use std::{
 
 /// The longest line in bytes; longer ones are skipped.
 pub(super) const LONGEST: u64 = 1024 * 1024;
+
+/// The bytes of the first line that are kept.
+const FIRST: usize = 400;
 
 /// The name of standard input.
 pub(in crate::replay) const STDIN: &str = "-";
@@ -29,12 +33,23 @@ pub(super) struct Meter(Rc<Cell<u64>>);
 
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
-    has_begun: bool,
+    unwrapper: Unwrapper,
+    /// The number of lines read from the input.
+    read: u64,
+    /// The beginning of the first line that is not blank, with its prefixes.
+    first: Vec<u8>,
     /// Lines read for the detection of the format.
-    ahead: VecDeque<Vec<u8>>,
+    ahead: VecDeque<Ahead>,
     /// The number of the current line, from 1.
     pub(super) number: u64,
     current: Vec<u8>,
+}
+
+/// A line that is read before it is taken.
+struct Ahead {
+    number: u64,
+    text: Vec<u8>,
+    is_too_long: bool,
 }
 
 /// The result of reading a line.
@@ -94,64 +109,99 @@ impl Lines {
         };
         Ok(Self {
             reader,
-            has_begun: false,
+            unwrapper: Unwrapper::default(),
+            read: 0,
+            first: Vec::new(),
             ahead: VecDeque::new(),
             number: 0,
             current: Vec::new(),
         })
     }
 
-    /// Returns the next line without taking it, on each call the following one; of a long one the
-    /// first [`LONGEST`] + 1 bytes.
+    /// Returns the next line without taking it, on each call the following one; of a line that is too
+    /// long, its beginning.
     pub(super) fn look(&mut self) -> io::Result<Option<&[u8]>> {
-        let mut line = Vec::new();
-        Ok(match self.read(&mut line)? {
-            Line::End => None,
-            Line::Here | Line::TooLong => {
-                self.ahead.push_back(line);
-                self.ahead.back().map(Vec::as_slice)
-            }
-        })
+        let mut text = Vec::new();
+        let read = self.read(&mut text)?;
+        if matches!(read, Line::End) {
+            return Ok(None);
+        }
+        let is_too_long = matches!(read, Line::TooLong);
+        self.ahead.push_back(Ahead { number: self.read, text, is_too_long });
+        Ok(self.ahead.back().map(|line| line.text.as_slice()))
+    }
+
+    /// Returns the beginning of the first line that is not blank, as the input has it.
+    pub(super) fn first(&self) -> &[u8] {
+        &self.first
     }
 
     /// Returns whether a line read ahead is too long.
     pub(super) fn is_long_ahead(&self) -> bool {
-        self.ahead.iter().any(|line| line.len() as u64 > LONGEST)
+        self.ahead.iter().any(|line| line.is_too_long)
     }
 
     /// Takes the next line, for [`Self::text`].
     pub(super) fn advance(&mut self) -> io::Result<Line> {
-        self.number += 1;
-        if let Some(line) = self.ahead.pop_front() {
-            self.current = line;
-            return Ok(if self.current.len() as u64 > LONGEST {
-                Line::TooLong
-            } else {
-                Line::Here
-            });
+        if let Some(Ahead { number, text, is_too_long }) = self.ahead.pop_front() {
+            self.number = number;
+            self.current = text;
+            return Ok(if is_too_long { Line::TooLong } else { Line::Here });
         }
         let mut line = mem::take(&mut self.current);
-        line.clear();
         let read = self.read(&mut line);
+        self.number = self.read;
         self.current = line;
         read
     }
 
-    /// Reads a line, the first without its byte order mark.
+    /// Reads a line without its prefixes, the first one without its byte order mark.
     fn read(&mut self, line: &mut Vec<u8>) -> io::Result<Line> {
-        let read = read(&mut *self.reader, line)?;
-        let is_first = !mem::replace(&mut self.has_begun, true);
-        if is_first && matches!(read, Line::Here) && line.starts_with(MARK) {
-            line.drain(..MARK.len());
+        loop {
+            line.clear();
+            let read = read(&mut *self.reader, line);
+            if !matches!(read, Ok(Line::End)) {
+                self.read += 1;
+            }
+            match read? {
+                Line::Here => {}
+                Line::TooLong => return Ok(Line::TooLong),
+                Line::End => {
+                    let unfinished = self.unwrapper.unfinished();
+                    return Ok(unfinished.map_or(Line::End, |text| {
+                        *line = text;
+                        Line::Here
+                    }));
+                }
+            }
+            if self.read == 1 && line.starts_with(MARK) {
+                line.drain(..MARK.len());
+            }
+            let end = without_end(line).len();
+            line.truncate(end);
+            if self.first.is_empty() {
+                self.first.extend_from_slice(&line[..line.trim_ascii_end().len().min(FIRST)]);
+            }
+            match self.unwrapper.unwrap(mem::take(line)) {
+                Unwrapped::Part => {}
+                Unwrapped::TooLong => return Ok(Line::TooLong),
+                Unwrapped::Line(text) => {
+                    *line = text;
+                    return Ok(Line::Here);
+                }
+            }
         }
-        Ok(read)
     }
 
     /// Returns the current line without its end.
     pub(super) fn text(&self) -> &[u8] {
-        let text = self.current.strip_suffix(b"\n").unwrap_or(&self.current);
-        text.strip_suffix(b"\r").unwrap_or(text)
+        without_end(&self.current)
     }
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    let text = line.strip_suffix(b"\n").unwrap_or(line);
+    text.strip_suffix(b"\r").unwrap_or(text)
 }
 
 fn read(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
@@ -216,7 +266,7 @@ mod tests {
         assert_eq!(all(text.clone()), ["a", "\u{feff}b"]);
         assert_eq!(all(gzip(&text)), ["a", "\u{feff}b"]);
         let mut lines = Lines::of(io::Cursor::new(text)).unwrap();
-        assert_eq!(lines.look().unwrap(), Some(&b"a\n"[..]));
+        assert_eq!(lines.look().unwrap(), Some(&b"a"[..]));
     }
 
     #[test]
@@ -229,8 +279,8 @@ mod tests {
     #[test]
     fn what_was_looked_at_is_still_there() {
         let mut lines = Lines::of(io::Cursor::new(b"a\nb\nc\n")).unwrap();
-        assert_eq!(lines.look().unwrap(), Some(&b"a\n"[..]));
-        assert_eq!(lines.look().unwrap(), Some(&b"b\n"[..]));
+        assert_eq!(lines.look().unwrap(), Some(&b"a"[..]));
+        assert_eq!(lines.look().unwrap(), Some(&b"b"[..]));
         for expected in ["a", "b", "c"] {
             assert!(matches!(lines.advance().unwrap(), Line::Here));
             assert_eq!(lines.text(), expected.as_bytes());

@@ -146,6 +146,8 @@ pub(super) fn method(name: &str) -> Result<Method, Reason> {
 /// Parses an address, with or without a port; `None` for a name or `-`.
 pub(super) fn address(text: &str) -> Option<IpAddr> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
+    // `fe80::1%eth0` names the interface of a link-local address.
+    let bare = bare.split_once('%').map_or(bare, |(address, _zone)| address);
     let address = bare.parse().ok();
     address.or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
 }

@@ -11,13 +11,17 @@ mod bad;
 mod common;
 mod envoy;
 mod events;
+mod foreign;
 mod format;
 mod gateways;
 mod left_out;
 mod lines;
 mod logged;
+mod prefix;
+mod proxy_manager;
 mod reason;
 mod spread;
+mod traefik_clf;
 
 pub use bad::{BadLine, BadLines};
 pub use format::Format;
@@ -25,12 +29,13 @@ pub(super) use lines::STDIN;
 
 use super::{
     event::{Arrival, Event, Id},
+    printable,
     times::Times,
 };
 use crate::{access_log::StreamState, flow::Instant};
 use bad::{cut_short, too_long};
 use core::time::Duration;
-use format::detect;
+use format::{Detected, detect, format_of};
 use jiff::tz::Offset;
 use left_out::LeftOut;
 use lines::{LONGEST, Line, Lines, Meter};
@@ -76,10 +81,19 @@ pub enum InputError {
         source: io::Error,
     },
     /// Its first lines have no known format.
-    #[error("the format of {name} is unknown: name it with `--format`")]
+    #[error(
+        "the format of {name} is unknown. Its first line:\n  {line}\n{}Known formats: {}. \
+         `--format` names one; prefixes of syslog, journald, Docker and Kubernetes are removed",
+        kind.as_ref().map_or_else(String::new, |kind| format!("It looks like {kind}.\n")),
+        Format::names()
+    )]
     Unknown {
         /// The input.
         name: String,
+        /// The beginning of the line.
+        line: String,
+        /// The kind of log that the line looks like, and what to do.
+        kind: Option<String>,
     },
     /// The same, and one of them is too long.
     #[error(
@@ -91,14 +105,17 @@ pub enum InputError {
     },
     /// It has lines, and none of them can be read.
     #[error(
-        "no line of {} can be read: {first}{}", first.input,
-        if *is_guessed { "; name another format with `--format`" } else { "" }
+        "no line of {} can be read as `--format {format}`: {first}\n  {line}\n{advice}", first.input
     )]
     NoLine {
         /// The first of them.
         first: BadLine,
-        /// Whether its format was detected, not named.
-        is_guessed: bool,
+        /// The beginning of that line.
+        line: String,
+        /// The format that was detected or named.
+        format: String,
+        /// What the line looks like, or which formats are known.
+        advice: String,
     },
     /// Events and logs have different clocks.
     #[error("events cannot be merged with logs, whose times are of another clock: {name}")]
@@ -112,8 +129,6 @@ struct Input {
     name: String,
     number: u32,
     format: Format,
-    /// Whether the format was detected.
-    is_guessed: bool,
     lines: Lines,
     /// Arrivals so far.
     arrivals: u64,
@@ -306,15 +321,18 @@ impl Inputs {
             };
             self.lines += 1;
             self.bad.note(&log.name, log.lines.number, &reason);
-            first_bad.get_or_insert_with(|| BadLine::new(&log.name, log.lines.number, &reason));
+            first_bad.get_or_insert_with(|| {
+                let bad = BadLine::new(&log.name, log.lines.number, &reason);
+                (bad, log.lines.text().to_vec())
+            });
         }
 
         let lines = self.lines - lines_before;
         if lines > 0
             && lines == self.bad.count - bad_before
-            && let Some(first) = first_bad
+            && let Some((first, line)) = first_bad
         {
-            return Err(InputError::NoLine { first, is_guessed: log.is_guessed });
+            return Err(no_line(first, &line, log.format));
         }
         if let Some(stream) = stream {
             self.note_stream(&stream);
@@ -369,22 +387,26 @@ impl Input {
         let name = path.display().to_string();
         let failed = |source| InputError::Io { name: name.clone(), source };
         let mut lines = Lines::open(path, meter).map_err(failed)?;
-        let is_guessed = format.is_none();
         let format = match format {
             Some(format) => format,
             None => match detect(&mut lines).map_err(failed)? {
-                Some(format) => format,
-                None if lines.is_long_ahead() => return Err(InputError::TooLong { name }),
-                None => return Err(InputError::Unknown { name }),
+                Detected::Known(format) => format,
+                Detected::Empty => Format::Events,
+                Detected::Unknown(_) if lines.is_long_ahead() => {
+                    return Err(InputError::TooLong { name });
+                }
+                Detected::Unknown(line) => {
+                    let kind = foreign::kind(&line).or_else(|| foreign::kind(lines.first()));
+                    return Err(InputError::Unknown { name, line: excerpt(lines.first()), kind });
+                }
             },
         };
-        Ok(Self { is_guessed, ..Self::new(name, number, format, lines) })
+        Ok(Self::new(name, number, format, lines))
     }
 
     fn new(name: String, number: u32, format: Format, lines: Lines) -> Self {
         let latest = Instant::EPOCH;
-        let is_guessed = false;
-        Self { name, number, format, is_guessed, lines, arrivals: 0, head: None, latest }
+        Self { name, number, format, lines, arrivals: 0, head: None, latest }
     }
 
     /// Parses the current line; `None` if it is blank.
@@ -410,15 +432,38 @@ impl Input {
                 let logged = access_log::parse(line, cache)?;
                 return Ok(logged.map_or(Parsed::Undecided, Parsed::Request));
             }
-            Format::Common | Format::Combined => common::parse(line, cache),
+            Format::Nginx | Format::Apache | Format::Common | Format::Combined => {
+                common::parse(line, cache)
+            }
+            Format::NginxProxyManager => proxy_manager::parse(line, cache),
             Format::Caddy => gateways::caddy(&object()?, cache),
             Format::Envoy if line.starts_with(b"{") => envoy::json(&object()?, cache),
             Format::Envoy => envoy::plain(line, cache),
+            Format::Traefik if !line.starts_with(b"{") => common::parse(line, cache),
             Format::Traefik => gateways::traefik(&object()?, cache).map(Some),
             Format::Events => Err("events are no log".into()),
         };
         logged.map(|logged| logged.map_or(Parsed::NoRequest, Parsed::Request))
     }
+}
+
+/// Returns the error for a log without a readable line, of which `line` is the first.
+fn no_line(first: BadLine, line: &[u8], format: Format) -> InputError {
+    let advice = match format_of(line.trim_ascii()) {
+        Some(other) if !other.is_read_like(format) => {
+            let name = other.name();
+            Some(format!("It looks like `--format {name}`; without `--format` flowgate finds out."))
+        }
+        _ => foreign::kind(line).map(|kind| format!("It looks like {kind}.")),
+    };
+    let advice = advice.unwrap_or_else(|| format!("Known formats: {}.", Format::names()));
+    InputError::NoLine { first, line: excerpt(line), format: format.name(), advice }
+}
+
+/// Returns the beginning of a line, to be shown.
+fn excerpt(line: &[u8]) -> String {
+    const LONGEST: usize = 160;
+    printable(String::from_utf8_lossy(line).trim(), LONGEST)
 }
 
 impl fmt::Debug for Inputs {

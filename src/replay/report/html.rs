@@ -5,6 +5,7 @@ use super::{
     svg::{self, escaped},
     text::{percent, rejected, requests, short, worst},
 };
+use crate::counted::inflected;
 use crate::replay::{
     against::{Against, ChangeKind},
     times::{Times, millis},
@@ -100,7 +101,8 @@ impl HtmlReport<'_> {
             out.write_str("</table>\n")?;
         }
         if more > 0 {
-            writeln!(out, "<p>… and {more} more kinds of change</p>")?;
+            let kinds = inflected(more, "kind", "kinds");
+            writeln!(out, "<p>… and {more} more {kinds} of change</p>")?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Timelines as SVG for paper and dark screens.
 //!
-//! Top, per second: received (line), started (area) and rejected (dashed line). Bottom, if requests
+//! Top, per second, or per minute, hour or day if there are few: received (line), started (area) and
+//! rejected (dashed line). Bottom, if requests
 //! waited: the mean number waiting.
 
 use super::timeline::{Column, Timeline};
@@ -68,12 +69,13 @@ fn svg(
     let second = timeline.width().as_secs_f64();
     let waits = |column: &Column| number(column.waited) / 1e9 / second;
     let has_queue = columns.iter().any(|column| column.waited > 0);
-    let rate = |count: u64| number(count) / second;
     let busiest =
         columns.iter().map(|column| column.offered.max(column.admitted)).max().unwrap_or(0);
-    let rates = Panel { top: TOP, height: RATES, most: rate(busiest).max(1.0) };
+    let (unit, seconds) = unit(number(busiest) / second);
+    let rate = |count: u64| number(count) / second * seconds;
+    let rates = Panel { top: TOP, height: RATES, most: top_of(rate(busiest)) };
     let longest = columns.iter().map(waits).fold(0.0, f64::max);
-    let queue = Panel { top: TOP + RATES + GAP, height: QUEUE, most: longest.max(1.0) };
+    let queue = Panel { top: TOP + RATES + GAP, height: QUEUE, most: top_of(longest) };
     let bottom = if has_queue { queue.top + QUEUE } else { TOP + RATES };
     let height = bottom + BOTTOM;
     write!(
@@ -88,7 +90,7 @@ fn svg(
     }
     write!(out, "<text x=\"{LEFT}\" y=\"14\" font-weight=\"bold\">{}</text>", escaped(title))?;
     legend(out, has_queue)?;
-    rates.axis(out, "/s")?;
+    rates.axis(out, unit)?;
     rates.area(out, "started", columns.iter().map(|column| rate(column.admitted)))?;
     rates.line(out, "offered", columns.iter().map(|column| rate(column.offered)))?;
     rates.line(out, "rejected", columns.iter().map(|column| rate(column.rejected)))?;
@@ -98,6 +100,19 @@ fn svg(
     }
     time_axis(out, timeline, times, bottom)?;
     out.write_str("</svg>\n")
+}
+
+/// Returns the unit of an axis up to `most` per second, and its seconds: the shortest with at least
+/// one request.
+fn unit(most: f64) -> (&'static str, f64) {
+    const UNITS: [(&str, f64); 4] = [("/s", 1.0), ("/min", 60.0), ("/h", 3600.0), ("/d", 86_400.0)];
+    let fits = |(_, seconds): &(&str, f64)| most == 0.0 || most * seconds >= 1.0;
+    UNITS.into_iter().find(fits).unwrap_or(UNITS[3])
+}
+
+/// Returns the value at the top of a panel whose highest one is `highest`.
+fn top_of(highest: f64) -> f64 {
+    if highest > 0.0 { highest } else { 1.0 }
 }
 
 impl Panel {
@@ -110,10 +125,11 @@ impl Panel {
         let right = WIDTH - RIGHT;
         write!(out, "<path class=\"axis\" d=\"M{LEFT} {}V{bottom}H{right}\"/>", self.top)?;
         let x = LEFT - 4.0;
-        let most = if self.most < 10.0 {
-            format!("{:.1}", self.most)
-        } else {
-            format!("{:.0}", self.most)
+        let most = match self.most {
+            ..0.1 => format!("{:.3}", self.most),
+            0.1..1.0 => format!("{:.2}", self.most),
+            1.0..10.0 => format!("{:.1}", self.most),
+            _ => format!("{:.0}", self.most),
         };
         write!(out, "<text x=\"{x}\" y=\"{}\" text-anchor=\"end\">{most}</text>", self.top + 9.0)?;
         write!(out, "<text x=\"{x}\" y=\"{bottom}\" text-anchor=\"end\">0{unit}</text>")
@@ -266,6 +282,28 @@ mod tests {
         let now = Instant::EPOCH + Duration::from_millis(5);
         timeline.note(now, Some(now + Duration::from_millis(300)));
         assert!(draw(&timeline, "", &times, false).contains("waiting"));
+    }
+
+    #[test]
+    fn the_axis_has_a_unit_in_which_few_requests_are_seen() {
+        for (apart, unit, most) in [
+            (Duration::from_millis(10), "/s", "100"),
+            (Duration::from_secs(2), "/min", "30"),
+            (Duration::from_mins(20), "/h", "3.0"),
+            (Duration::from_hours(8), "/d", "3.0"),
+        ] {
+            let mut timeline = Timeline::new(Instant::EPOCH);
+            for at in 0..2000 {
+                let now = Instant::EPOCH + apart * at;
+                timeline.note(now, Some(now));
+            }
+            let picture = draw(&timeline, "few", &Times::relative(Instant::EPOCH), true);
+            assert!(picture.contains(&format!(">0{unit}</text>")), "{unit}: {picture}");
+            let label = picture.split("text-anchor=\"end\">").nth(1).unwrap_or_default();
+            let label = label.split('<').next().unwrap_or_default();
+            let [shown, expected] = [label, most].map(|text| text.parse::<f64>().unwrap());
+            assert!((expected..expected * 1.6).contains(&shown), "{unit}: {label}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The report as text.
 
 use super::{CalendarReport, ReplayReport, RouteReport, RuleReport, WorstReport};
+use crate::counted::counted;
+use crate::replay::printable;
 use crate::{
     flow::{Instant, time::spelled},
     replay::times::{Times, millis},
@@ -39,10 +41,9 @@ pub(super) fn requests(report: &ReplayReport, times: &Times) -> String {
     let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
     let span = report.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
     let count = offered + unreached;
-    let requests = if count == 1 { "request" } else { "requests" };
     let clock = report.span.and_then(|(first, last)| times.span(first, last));
     let clock = clock.map_or_else(String::new, |clock| format!(", {clock}"));
-    format!("{count} {requests} in {}{clock}", short(span))
+    format!("{} in {}{clock}", counted(count, "request"), short(span))
 }
 
 fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt::Result {
@@ -168,10 +169,5 @@ pub(super) fn short(time: Duration) -> String {
 /// Escapes a key, which clients choose.
 fn clean(key: &str) -> String {
     const LONGEST: usize = 60;
-    let shown: String = key.chars().take(LONGEST).collect();
-    let mut text = terminal_text(&shown).into_owned();
-    if key.chars().count() > LONGEST {
-        text.push('…');
-    }
-    text
+    printable(key, LONGEST)
 }

@@ -9,6 +9,7 @@ use super::{
     certificates::certificate_words,
     look::Look,
 };
+use crate::counted::counted;
 use ratatui_core::{
     style::Style,
     text::{Line, Span},
@@ -27,7 +28,7 @@ pub(crate) fn title(model: &Model, width: usize, look: Look) -> Line<'static> {
         (Panel::Rules, None) => "rules".to_owned(),
         (Panel::Upstreams, _) => match &model.sample {
             Some(sample) if sample.upstreams.out > 0 => {
-                format!("upstreams: ✕ {} servers out of order", sample.upstreams.out)
+                format!("upstreams: ✕ {} out of order", counted(sample.upstreams.out, "server"))
             }
             Some(_) | None => "upstreams".to_owned(),
         },
@@ -78,7 +79,7 @@ pub(crate) fn rules(route: &Route, look: Look) -> Vec<Line<'static>> {
         lines.push(Line::raw("  this route has no limit"));
     }
     if route.more_rules > 0 {
-        lines.push(Line::raw(format!("  and {} more rules", route.more_rules)));
+        lines.push(Line::raw(format!("  and {}", counted(route.more_rules, "more rule"))));
     }
     lines
 }
@@ -148,7 +149,8 @@ pub(crate) fn upstreams(model: &Model, look: Look) -> Vec<Line<'static>> {
     let Some(sample) = &model.sample else { return Vec::new() };
     let mut lines = Vec::new();
     if let Some(store) = &sample.store {
-        let gateways = format!("  {} gateways, {} errors", store.gateways, store.errors);
+        let gateways =
+            format!("  {}, {}", counted(store.gateways, "gateway"), counted(store.errors, "error"));
         let state = if store.up { "  store reached" } else { "✕ store not reached" };
         let style = if store.up { look.good() } else { look.bad() };
         lines.push(Line::from(vec![Span::styled(state, style), Span::raw(gateways)]));
@@ -160,14 +162,18 @@ pub(crate) fn upstreams(model: &Model, look: Look) -> Vec<Line<'static>> {
         lines.extend(upstream.servers.iter().map(|one| server(upstream, one, look)));
         let more = upstream.servers_total.saturating_sub(upstream.servers.len());
         if more > 0 {
-            lines.push(Line::raw(format!("  {}: {more} more servers", plain(&upstream.name))));
+            lines.push(Line::raw(format!(
+                "  {}: {}",
+                plain(&upstream.name),
+                counted(more, "more server")
+            )));
         }
     }
     let more = sample.upstreams.total.saturating_sub(sample.upstreams.rows.len());
     if sample.upstreams.total == 0 {
         lines.push(Line::raw("  there are no upstreams"));
     } else if more > 0 {
-        lines.push(Line::raw(format!("  and {more} more upstreams")));
+        lines.push(Line::raw(format!("  and {}", counted(more, "more upstream"))));
     }
     lines
 }
@@ -230,8 +236,8 @@ pub(crate) fn configuration(model: &Model, width: usize, look: Look) -> Vec<Line
     let Some(rejected) = &config.rejected else { return lines };
     let state = if config.is_behind { "✕ not fixed yet" } else { "  fixed since" };
     let style = if config.is_behind { look.bad() } else { look.good() };
-    let count = rejected.count;
-    let words = format!("; an edit was rejected {} ago, with {count} problems:", ago(rejected.at));
+    let count = counted(rejected.count, "problem");
+    let words = format!("; an edit was rejected {} ago, with {count}:", ago(rejected.at));
     lines.push(Line::from(vec![Span::styled(state, style), Span::raw(words)]));
     for problem in &rejected.problems {
         lines.extend(wrapped(&place_and_message(problem), width).into_iter().map(Line::raw));
@@ -270,10 +276,4 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines.into_iter().map(|line| format!("  {line}")).collect()
-}
-
-/// Returns a number of things, as in `1 route`.
-fn counted(number: usize, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {thing}{plural}")
 }

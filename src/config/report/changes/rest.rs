@@ -10,6 +10,7 @@ use crate::config::{
     snapshot::Snapshot,
     spec::{Resolve, values::Endpoint, word},
 };
+use crate::counted::counted;
 use crate::route::KeySpec;
 use bytesize::ByteSize;
 use std::{
@@ -75,8 +76,7 @@ fn servers(old: &[ServerPlan], new: &[ServerPlan], words: &mut Words) {
     for (sign, count) in [('+', added), ('-', removed)] {
         match count {
             0 => {}
-            1 => words.add(format!("{sign}1 server")),
-            _ => words.add(format!("{sign}{count} servers")),
+            _ => words.add(format!("{sign}{}", counted(count, "server"))),
         }
     }
     for ServerPlan { endpoint, weight } in new {

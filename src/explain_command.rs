@@ -84,6 +84,8 @@ fn question(options: &ExplainOptions) -> Result<Question, ExplainError> {
         from: Some(options.from),
         listener: options.listener.clone(),
         user: options.user.clone(),
+        token: options.token.clone(),
+        claims: options.claims.iter().cloned().collect(),
     })
 }
 

@@ -93,12 +93,29 @@ pub struct ExplainOptions {
     /// The user that the client has authenticated as.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// The token of the client, which the gateway verifies. A header line may have it instead.
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "claims"])]
+    pub token: Option<String>,
+    /// A claim of the client's token, as in `tenant=acme`, without a signature. Repeat it for
+    /// several.
+    #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
+    pub claims: Vec<(String, String)>,
     /// Where the gateway is.
     #[command(flatten)]
     pub admin: AdminOptions,
     /// How to print it.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
+}
+
+/// Reads `NAME=VALUE`.
+fn claim(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, as in tenant=acme")?;
+    if name.is_empty() {
+        Err("the claim has no name")
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
+    }
 }
 
 /// Which rejections to show.

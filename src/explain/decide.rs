@@ -13,6 +13,7 @@ use crate::{
     },
     flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId},
     http1::Fields,
+    proxy::by_token,
     route::{Identity, Target, fingerprint_text, normal_path},
 };
 use core::{net::IpAddr, time::Duration};
@@ -23,7 +24,7 @@ use std::sync::Arc;
 const UNDECIDED: Duration = Duration::from_secs(1);
 
 impl Question {
-    /// Explains it by the configuration in force, at `now`.
+    /// Explains it by the configuration in force, at `now`, by the wall's clock at `wall`.
     ///
     /// # Errors
     ///
@@ -32,7 +33,7 @@ impl Question {
         &self,
         snapshot: &Snapshot,
         seeds: &Seeds,
-        now: Instant,
+        (now, wall): (Instant, Instant),
     ) -> Result<Explanation, String> {
         let request = self.read(snapshot)?;
         let proxies = snapshot.proxies(Some(&request.listener.name));
@@ -40,8 +41,6 @@ impl Question {
         let client = found.address;
         let written = request.target.path();
         let path = normal_path(written);
-        let user = self.user.as_deref().map(Arc::from);
-        let identity = user.map(|user| Identity::of_user(Some(user)));
         let target = Target {
             listener: Some(&request.listener.name),
             host: &request.host,
@@ -49,7 +48,7 @@ impl Question {
             query: request.target.query(),
             method: &request.method,
             headers: Fields::Map(&request.headers),
-            identity: identity.as_ref(),
+            identity: None,
         };
         let mut said = blank(snapshot, &target, client);
         if let Some(unread) = found.unread {
@@ -62,8 +61,18 @@ impl Question {
         };
         said.route = Some(route_view(snapshot, &target, index));
         let route = &snapshot.routes[index];
-        if let Some((status, why)) = turned_away(route, &request, client, identity.is_some()) {
+        if let Some((status, why)) = turned_away(route, &request, client) {
             return Ok(said.answered(status, why));
+        }
+        let identity = match self.identity(route, &request, wall) {
+            Ok(identity) => identity,
+            Err(why) => return Ok(said.answered(401, why)),
+        };
+        let target = Target { identity: identity.as_ref(), ..target };
+        let takes_tokens = route.options.auth.as_ref().is_some_and(|auth| auth.jwt.is_some());
+        if !takes_tokens && (self.token.is_some() || !self.claims.is_empty()) {
+            said.notes
+                .push("the route takes no tokens, so that no rule sees their claims".to_owned());
         }
         said.ask(route, seeds, (&target, client), now);
         match &route.action {
@@ -77,15 +86,43 @@ impl Question {
         }
         Ok(said)
     }
+
+    /// Returns who the client is: as the question says, or as the token does. Fails with the reason
+    /// of a 401.
+    fn identity(
+        &self,
+        route: &Route,
+        request: &Request,
+        wall: Instant,
+    ) -> Result<Option<Identity>, &'static str> {
+        let Some(auth) = &route.options.auth else { return Ok(None) };
+        if self.user.is_some() || !self.claims.is_empty() {
+            let user = self.user.as_deref().or_else(|| self.claims.get("sub").map(String::as_str));
+            let claims = self.claims.iter().filter(|_| auth.jwt.is_some());
+            let claims = claims.map(|(name, value)| (name.as_str().into(), value.as_str().into()));
+            return Ok(Some(Identity::of_token(user.map(Arc::from), claims.collect())));
+        }
+        let named = self.token.as_deref().zip(auth.jwt.as_ref());
+        let verified = match named {
+            Some((token, jwt)) => {
+                let time = wall.since(Instant::EPOCH);
+                Some(jwt.keys.verify(token.trim().as_bytes(), &jwt.rules, time))
+            }
+            None => by_token(auth, Fields::Map(&request.headers), wall),
+        };
+        match verified {
+            Some(verified) => verified.map(Some),
+            None if auth.jwt.is_some() => Err(
+                "the route asks who the client is: pass its token (`--token`), its claims (`--claim \
+                 tenant=acme`) or the user (`--user`)",
+            ),
+            None => Err("the route asks who the client is: name the user (`--user`)"),
+        }
+    }
 }
 
 /// Returns why no rule is asked, if none is: a status and words.
-fn turned_away(
-    route: &Route,
-    request: &Request,
-    client: IpAddr,
-    is_identified: bool,
-) -> Option<(u16, &'static str)> {
+fn turned_away(route: &Route, request: &Request, client: IpAddr) -> Option<(u16, &'static str)> {
     let options = &route.options;
     let length = request.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length: Option<u64> = length.and_then(|length| length.parse().ok());
@@ -94,9 +131,6 @@ fn turned_away(
     }
     if length.is_some_and(|length| length > options.body_limit) {
         return Some((413, "the body is longer than the route's `body_limit`"));
-    }
-    if options.auth.is_some() && !is_identified {
-        return Some((401, "the route asks who the client is: name the user (`--user`)"));
     }
     None
 }

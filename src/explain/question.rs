@@ -7,7 +7,7 @@ use crate::{
 use core::net::{IpAddr, Ipv4Addr};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The most header lines of a question.
 pub const MAX_HEADERS: usize = 128;
@@ -37,6 +37,12 @@ pub struct Question {
     /// The user that it has authenticated as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Its token, in place of one in the header lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The claims of its token, which need no signature.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claims: BTreeMap<String, String>,
 }
 
 fn get() -> String {

@@ -50,7 +50,7 @@ fn store(is_up: bool, is_cut_off: bool) -> Seeds {
 }
 
 fn explain(live: &Live, question: &Question, seeds: &Seeds) -> Explanation {
-    question.explain(&live.load(), seeds, NOW).unwrap()
+    question.explain(&live.load(), seeds, (NOW, NOW)).unwrap()
 }
 
 #[test]

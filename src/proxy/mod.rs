@@ -34,6 +34,7 @@ pub use downstream::{
 };
 pub use message::{date::DateCache, request_id::RequestIdMaker};
 pub use request::auth::Passwords;
+pub(crate) use request::auth::by_token;
 pub use request_log::RequestLog;
 pub use response::body_memory::BodyMemory;
 pub use timeouts::timeout::TimeoutLog;

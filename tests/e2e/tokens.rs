@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
 use serde_json::{Value, json};
-use std::{fs, net::SocketAddr, time::SystemTime};
+use std::{fs, net::SocketAddr, process::Command, time::SystemTime};
 
 /// An issuer's key.
 struct Issuer {
@@ -163,4 +163,34 @@ fn a_token_may_be_in_a_field_or_a_cookie_or_beside_passwords() {
     let answer = client.get("/either");
     let challenges = answer.headers.iter().filter(|(name, _)| name == "www-authenticate");
     assert_eq!(challenges.count(), 2);
+}
+
+#[test]
+fn an_explanation_verifies_a_token_or_takes_claims_without_one() {
+    let issuer = Issuer::new("a");
+    let routes = ROUTES.replace("jwt:sub", "jwt:tenant");
+    let upstream = upstream::echo();
+    let gateway = start(upstream.address, &routes, &issuer.keys());
+    let explain = |arguments: &[&str]| {
+        let admin = gateway.address("admin").to_string();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+        command.args(["explain", "GET", "/", "--admin", &admin]).args(arguments);
+        let output = command.output().expect("it runs");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let valid = issuer.token("alice", 60);
+    let header = format!("authorization: Bearer {valid}");
+    for arguments in [&["--token", &valid][..], &["-H", &header]] {
+        let said = explain(arguments);
+        assert!(said.contains("jwt:tenant = 7") && said.contains("→ passed"), "{said}");
+    }
+    let claimed = explain(&["--claim", "tenant=acme", "--claim", "sub=alice"]);
+    assert!(claimed.contains("jwt:tenant = acme"), "{claimed}");
+    let stranger = Issuer::new("a").token("alice", 60);
+    let said = explain(&["--token", &stranger]);
+    assert!(said.contains("401") && said.contains("the token's signature is wrong"), "{said}");
+    let said = explain(&[]);
+    assert!(said.contains("401") && said.contains("--claim tenant=acme"), "{said}");
+    let wrong = explain(&["--claim", "tenant"]);
+    assert!(wrong.contains("write NAME=VALUE"), "{wrong}");
 }

@@ -45,7 +45,8 @@ fn explain(admin: &Admin, ask: &Ask) -> Reply {
             is_cut_off: store.is_cut_off(),
         }),
     };
-    match question.explain(&snapshot, &seeds, state.clock.now()) {
+    let now = state.clock.now();
+    match question.explain(&snapshot, &seeds, (now, state.clock.wall(now))) {
         Ok(said) => json(StatusCode::OK, &said),
         Err(wrong) => plain(StatusCode::UNPROCESSABLE_ENTITY, format!("{wrong}\n")),
     }

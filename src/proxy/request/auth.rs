@@ -109,12 +109,10 @@ impl Passwords {
             }
             return Identified::As(Some(Identity::of_user(check.user)));
         }
-        let jwt = auth.jwt.as_ref();
-        let token = jwt.and_then(|jwt| token(&jwt.rules.source, headers, field));
-        let verified = jwt.zip(token).and_then(|(jwt, token)| {
-            jwt.keys.verify(token, &jwt.rules, wall.since(Instant::EPOCH)).ok()
-        });
-        verified.map_or(Identified::Rejected, |identity| Identified::As(Some(identity)))
+        match by_token(auth, headers, wall) {
+            Some(Ok(identity)) => Identified::As(Some(identity)),
+            Some(Err(_)) | None => Identified::Rejected,
+        }
     }
 
     fn begin(
@@ -188,6 +186,19 @@ impl Passwords {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns who has sent a request by its token, by the wall's clock at `wall`, or why the token is not
+/// valid. `None` if the request has no token, or the route takes none.
+pub(crate) fn by_token(
+    auth: &Auth,
+    headers: Fields<'_>,
+    wall: Instant,
+) -> Option<Result<Identity, &'static str>> {
+    let jwt = auth.jwt.as_ref()?;
+    let field = headers.get_only(AUTHORIZATION.as_str());
+    let token = token(&jwt.rules.source, headers, field)?;
+    Some(jwt.keys.verify(token, &jwt.rules, wall.since(Instant::EPOCH)))
 }
 
 /// Returns the token of a request, if it has one. `authorization` is its only such field.

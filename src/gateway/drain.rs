@@ -14,12 +14,12 @@ const EXPORT_PATIENCE: Duration = Duration::from_secs(2);
 impl Gateway {
     /// Stops listening and waits for all requests, at most `drain_timeout`.
     pub(super) async fn drain(&mut self, end: End) {
-        let limit = self.live.load().settings.drain_timeout;
+        let drain_timeout = self.live.load().settings.drain_timeout;
         match end {
             End::Signal => {
                 tracing::info!(
-                    ?limit,
-                    "draining: finishes its open requests within `limit`, and accepts no new ones; a second signal ends it at once"
+                    ?drain_timeout,
+                    "draining: accepts no new connections, and ends when all open requests have ended, after `drain_timeout` at the latest; a second signal ends it at once"
                 );
                 self.notify.stopping();
                 self.readiness.set_ready(false);
@@ -28,9 +28,9 @@ impl Gateway {
             // Its admin pages say the same as before until their connections end.
             End::HandedOver(pid) => {
                 tracing::info!(
-                    ?limit,
+                    ?drain_timeout,
                     pid,
-                    "handed over: the new process accepts all connections; this one finishes its open requests within `limit`"
+                    "handed over: the new process accepts all connections; this one ends when its open requests have ended, after `drain_timeout` at the latest"
                 );
                 self.workers.iter().for_each(WorkerHandle::retire);
             }
@@ -46,7 +46,7 @@ impl Gateway {
             }
         };
         let whole = tokio::select! {
-            ended = self.clock.timeout(limit, all_ended) => ended.is_ok(),
+            ended = self.clock.timeout(drain_timeout, all_ended) => ended.is_ok(),
             () = signals.end() => false,
         };
         if whole {

@@ -123,7 +123,8 @@ pub(super) fn to_upstream(
             }
             ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$http_x_forwarded_for") => report.note(
                 directive,
-                "flowgate adds the client only to what `trusted_proxies` send, and replaces the field of others",
+                "flowgate appends the client's address only if the request comes from one of the \
+                 `trusted_proxies`; it replaces the field of all other clients",
             ),
             (_, "") if is_field(&name) => edits.remove.push(json!(name)),
             _ => {

@@ -475,7 +475,7 @@ const showStore = (store) => {
   if (!store) return;
   $("store").replaceChildren(make("h3", { text: "Store" }), make("p", {},
     make("span", { class: store.up ? "chip" : "chip bad", text: store.up ? "✓ reached" : "✕ not reached" }),
-    ` ${count(store.gateways, "gateway")}, rules divided among ${store.divisor} while it fails; ${count(store.errors, "error")}, ${count(store.cached_rejections, "rejection")} answered without a call`),
+    ` ${count(store.gateways, "gateway")}; ${store.divisor > 1 ? `while the store fails, each applies 1/${store.divisor} of a shared limit` : "while the store fails, this one applies the whole of a shared limit"}; ${count(store.errors, "error")}, ${count(store.cached_rejections, "rejection")} answered without a call`),
     ...(store.failure ? [make("p", { text: store.failure })] : []));
 };
 

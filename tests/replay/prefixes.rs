@@ -18,13 +18,15 @@ fn per_client() -> String {
     one_route("    flow: [{ name: c, algorithm: sliding_window, limit: 1/10s, key: client_ip }]")
 }
 
-/// The lines of each format that is known, three requests each.
-fn formats() -> Vec<(&'static str, Vec<String>)> {
+/// Makes three lines, of two clients.
+fn lines(line: &dyn Fn(&str, &str) -> String) -> Vec<String> {
     let times = ["07", "08", "09"];
     let clients = ["192.0.2.1", "2001:db8::7", "192.0.2.1"];
-    let lines = |line: &dyn Fn(&str, &str) -> String| {
-        times.iter().zip(clients).map(|(time, client)| line(time, client)).collect::<Vec<_>>()
-    };
+    times.iter().zip(clients).map(|(time, client)| line(time, client)).collect()
+}
+
+/// The lines of each format of text, three requests each.
+fn text_formats() -> Vec<(&'static str, Vec<String>)> {
     vec![
         ("combined", COMBINED.map(str::to_owned).to_vec()),
         ("vhost_combined", COMBINED.map(|line| format!("a.example:443 {line}")).to_vec()),
@@ -53,18 +55,24 @@ fn formats() -> Vec<(&'static str, Vec<String>)> {
             }),
         ),
         (
-            "flowgate",
-            lines(&|time, client| {
-                format!(
-                    r#"{{"ts":"2026-11-21T05:00:{time}Z","method":"GET","host":"h","path":"/","route":"all","status":200,"duration_ms":1.5,"client_ip":"{client}","config_hash":"0","flow":{{"decision":"passed","wait_ms":0.0}}}}"#
-                )
-            }),
-        ),
-        (
             "envoy text",
             lines(&|time, client| {
                 format!(
                     r#"[2026-11-21T05:00:{time}.125Z] "GET /a?b HTTP/2" 204 - 154 0 226 100 "{client}" "agent x" "cc21" "a.example" "192.0.2.80:80""#
+                )
+            }),
+        ),
+    ]
+}
+
+/// The same of JSON.
+fn json_formats() -> Vec<(&'static str, Vec<String>)> {
+    vec![
+        (
+            "flowgate",
+            lines(&|time, client| {
+                format!(
+                    r#"{{"ts":"2026-11-21T05:00:{time}Z","method":"GET","host":"h","path":"/","route":"all","status":200,"duration_ms":1.5,"client_ip":"{client}","config_hash":"0","flow":{{"decision":"passed","wait_ms":0.0}}}}"#
                 )
             }),
         ),
@@ -138,7 +146,7 @@ fn words(out: &str) -> Vec<String> {
 
 #[test]
 fn each_format_is_read_within_each_wrapping() {
-    for (format, lines) in formats() {
+    for (format, lines) in [text_formats(), json_formats()].concat() {
         for (wrapping, wrap) in wrappings() {
             let log = lines.iter().map(|line| wrap(line) + "\n").collect::<String>();
             let (out, said) = replayed(&per_client(), &log, |options| options.strict = true)

@@ -167,84 +167,84 @@ fn json(object: &Map<String, Value>) -> String {
 mod tests {
     use super::*;
 
+    /// Lines, and a part of what they are called.
+    const KNOWN: &[(&str, &str)] = &[
+        (
+            "2026/11/21 05:00:07 [error] 31#31: *1 open() \"/a\" failed (2: No such file), client: 192.0.2.1, request: \"GET /a HTTP/1.1\"",
+            "nginx's error log",
+        ),
+        (
+            "[Sat Nov 21 05:00:07.123456 2026] [core:error] [pid 1:tid 2] [client 192.0.2.1:5] AH00128: File does not exist",
+            "Apache's error log",
+        ),
+        (
+            "[Sat Nov 21 05:00:07 2026] [error] [client 192.0.2.1] File does not exist",
+            "Apache's error log",
+        ),
+        (
+            "[21/Nov/2026:05:00:07 +0000] 192.0.2.1 TLSv1.3 TLS_AES_256_GCM_SHA384 \"GET / HTTP/1.1\" 1375",
+            "ssl_request_log",
+        ),
+        ("[21/Nov/2026:05:00:07 +0000] 192.0.2.1 - - \"GET / HTTP/1.1\" 375", "ssl_request_log"),
+        (
+            "10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} \"GET /index.html HTTP/1.1\"",
+            "HAProxy",
+        ),
+        (
+            "haproxy[14389]: 10.0.1.2:33312 [06/Feb/2009:12:12:51.443] fnt bck/srv1 0/0/5007 212 -- 0/0/0/0/3 0/0",
+            "HAProxy",
+        ),
+        (
+            "h2 2018-07-02T22:23:00.186641Z app/my-loadbalancer/50dc6c495c0c9188 10.0.1.252:48160 10.0.0.66:9000 0.000 0.002 0.000 200 200 5 257 \"GET https://10.0.2.105:773/ HTTP/2.0\" \"curl/7.46.0\"",
+            "ALB",
+        ),
+        (
+            "2015-05-13T23:39:43.945958Z my-loadbalancer 192.168.131.39:2817 10.0.0.1:80 0.000073 0.001048 0.000057 200 200 0 29 \"GET http://www.example.com:80/ HTTP/1.1\" \"curl/7.38.0\" - -",
+            "Classic Load Balancer",
+        ),
+        (
+            "tls 2.0 2018-12-20T02:59:40 net/my-network-loadbalancer/c6e77e28c25b2234",
+            "Network Load Balancer",
+        ),
+        ("#Software: Microsoft Internet Information Services 10.0", "IIS"),
+        ("#Fields: date time s-ip cs-method cs-uri-stem", "W3C"),
+        ("#Version: 1.0", "CloudFront"),
+        (
+            "2019-12-04\t21:02:31\tLAX1\t392\t192.0.2.100\tGET\td111.cloudfront.net\t/index.html\t200\t-\tMozilla",
+            "CloudFront",
+        ),
+        (
+            "79a5 bucket [06/Feb/2019:00:00:38 +0000] 192.0.2.3 79a5 3E57 REST.GET.VERSIONING - \"GET /b?versioning HTTP/1.1\" 200 -",
+            "S3",
+        ),
+        (
+            "1286536309.450   921 192.0.2.68 TCP_MISS/200 507 POST http://a.example/ - DIRECT/10.0.0.1 text/html",
+            "Squid",
+        ),
+        (
+            "2026/11/21 05:00:07.123\tINFO\thttp.log.access\thandled request\t{\"request\": {}}",
+            "Caddy's `console`",
+        ),
+        (
+            "[2026-11-21 05:00:07.123][1][info][main] [source/server/server.cc:1] starting",
+            "Envoy's own log",
+        ),
+        ("time=\"2026-11-21T05:00:07Z\" level=info msg=\"Configuration loaded\"", "logfmt"),
+        ("{\"level\":\"info\",\"ts\":1,\"msg\":\"started\"}", "a program's own log"),
+        (
+            "{\"remote_addr\":\"192.0.2.1\",\"status\":\"200\"}",
+            "nginx with the members `remote_addr`, `status`",
+        ),
+        ("{\"httpRequest\":{},\"insertId\":\"a\"}", "Google Cloud"),
+        ("{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7}", "`f`, …"),
+        ("[{\"a\":1},", "JSON array"),
+        ("BZh91AY&SY", "bzip2"),
+        ("P\0K\0", "UTF-16"),
+    ];
+
     #[test]
     fn foreign_logs_are_known_by_their_looks() {
-        for (line, name) in [
-            (
-                "2026/11/21 05:00:07 [error] 31#31: *1 open() \"/a\" failed (2: No such file), client: 192.0.2.1, request: \"GET /a HTTP/1.1\"",
-                "nginx's error log",
-            ),
-            (
-                "[Sat Nov 21 05:00:07.123456 2026] [core:error] [pid 1:tid 2] [client 192.0.2.1:5] AH00128: File does not exist",
-                "Apache's error log",
-            ),
-            (
-                "[Sat Nov 21 05:00:07 2026] [error] [client 192.0.2.1] File does not exist",
-                "Apache's error log",
-            ),
-            (
-                "[21/Nov/2026:05:00:07 +0000] 192.0.2.1 TLSv1.3 TLS_AES_256_GCM_SHA384 \"GET / HTTP/1.1\" 1375",
-                "ssl_request_log",
-            ),
-            (
-                "[21/Nov/2026:05:00:07 +0000] 192.0.2.1 - - \"GET / HTTP/1.1\" 375",
-                "ssl_request_log",
-            ),
-            (
-                "10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} \"GET /index.html HTTP/1.1\"",
-                "HAProxy",
-            ),
-            (
-                "haproxy[14389]: 10.0.1.2:33312 [06/Feb/2009:12:12:51.443] fnt bck/srv1 0/0/5007 212 -- 0/0/0/0/3 0/0",
-                "HAProxy",
-            ),
-            (
-                "h2 2018-07-02T22:23:00.186641Z app/my-loadbalancer/50dc6c495c0c9188 10.0.1.252:48160 10.0.0.66:9000 0.000 0.002 0.000 200 200 5 257 \"GET https://10.0.2.105:773/ HTTP/2.0\" \"curl/7.46.0\"",
-                "ALB",
-            ),
-            (
-                "2015-05-13T23:39:43.945958Z my-loadbalancer 192.168.131.39:2817 10.0.0.1:80 0.000073 0.001048 0.000057 200 200 0 29 \"GET http://www.example.com:80/ HTTP/1.1\" \"curl/7.38.0\" - -",
-                "Classic Load Balancer",
-            ),
-            (
-                "tls 2.0 2018-12-20T02:59:40 net/my-network-loadbalancer/c6e77e28c25b2234",
-                "Network Load Balancer",
-            ),
-            ("#Software: Microsoft Internet Information Services 10.0", "IIS"),
-            ("#Fields: date time s-ip cs-method cs-uri-stem", "W3C"),
-            ("#Version: 1.0", "CloudFront"),
-            (
-                "2019-12-04\t21:02:31\tLAX1\t392\t192.0.2.100\tGET\td111.cloudfront.net\t/index.html\t200\t-\tMozilla",
-                "CloudFront",
-            ),
-            (
-                "79a5 bucket [06/Feb/2019:00:00:38 +0000] 192.0.2.3 79a5 3E57 REST.GET.VERSIONING - \"GET /b?versioning HTTP/1.1\" 200 -",
-                "S3",
-            ),
-            (
-                "1286536309.450   921 192.0.2.68 TCP_MISS/200 507 POST http://a.example/ - DIRECT/10.0.0.1 text/html",
-                "Squid",
-            ),
-            (
-                "2026/11/21 05:00:07.123\tINFO\thttp.log.access\thandled request\t{\"request\": {}}",
-                "Caddy's `console`",
-            ),
-            (
-                "[2026-11-21 05:00:07.123][1][info][main] [source/server/server.cc:1] starting",
-                "Envoy's own log",
-            ),
-            ("time=\"2026-11-21T05:00:07Z\" level=info msg=\"Configuration loaded\"", "logfmt"),
-            ("{\"level\":\"info\",\"ts\":1,\"msg\":\"started\"}", "a program's own log"),
-            (
-                "{\"remote_addr\":\"192.0.2.1\",\"status\":\"200\"}",
-                "nginx with the members `remote_addr`, `status`",
-            ),
-            ("{\"httpRequest\":{},\"insertId\":\"a\"}", "Google Cloud"),
-            ("{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"g\":7}", "`f`, …"),
-            ("[{\"a\":1},", "JSON array"),
-            ("BZh91AY&SY", "bzip2"),
-            ("P\0K\0", "UTF-16"),
-        ] {
+        for (line, name) in KNOWN {
             let kind = kind(line.as_bytes()).unwrap_or_default();
             assert!(kind.contains(name), "{line}: {kind:?}");
         }

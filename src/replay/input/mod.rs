@@ -321,10 +321,7 @@ impl Inputs {
             };
             self.lines += 1;
             self.bad.note(&log.name, log.lines.number, &reason);
-            first_bad.get_or_insert_with(|| {
-                let bad = BadLine::new(&log.name, log.lines.number, &reason);
-                (bad, log.lines.text().to_vec())
-            });
+            first_bad.get_or_insert_with(|| log.bad_line(&reason));
         }
 
         let lines = self.lines - lines_before;
@@ -418,6 +415,12 @@ impl Input {
         events::parse(line, self.number, &mut self.arrivals).map(Some)
     }
 
+    /// Describes the current line, which cannot be read.
+    fn bad_line(&self, reason: &str) -> (BadLine, Vec<u8>) {
+        let bad = BadLine::new(&self.name, self.lines.number, reason);
+        (bad, self.lines.text().to_vec())
+    }
+
     fn parse_logged(&self, cache: &mut TextCache) -> Result<Parsed, Reason> {
         let line = self.lines.text().trim_ascii();
         if line.is_empty() {
@@ -454,7 +457,7 @@ fn no_line(first: BadLine, line: &[u8], format: Format) -> InputError {
             let name = other.name();
             Some(format!("It looks like `--format {name}`; without `--format` flowgate finds out."))
         }
-        _ => foreign::kind(line).map(|kind| format!("It looks like {kind}.")),
+        Some(_) | None => foreign::kind(line).map(|kind| format!("It looks like {kind}.")),
     };
     let advice = advice.unwrap_or_else(|| format!("Known formats: {}.", Format::names()));
     InputError::NoLine { first, line: excerpt(line), format: format.name(), advice }

@@ -42,7 +42,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         Some("-") => fields.next(),
         // nginx writes an empty method for a request that it could not read.
         status if name == "-" => status,
-        _ => None,
+        Some(_) | None => None,
     };
     let status = status.filter(|word| word.len() == 3).and_then(|word| word.parse().ok());
     let status = status.ok_or("no status precedes the method")?;

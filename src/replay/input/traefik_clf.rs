@@ -134,9 +134,10 @@ mod tests {
                 "+3ms - GET - / Answered(Some(200))",
             ),
         ] {
-            let expected = match expected.starts_with('+') {
-                true => format!("1795237200000000000 {expected}"),
-                false => expected.to_owned(),
+            let expected = if expected.starts_with('+') {
+                format!("1795237200000000000 {expected}")
+            } else {
+                expected.to_owned()
             };
             assert_eq!(shown(&line), expected, "{line}");
         }

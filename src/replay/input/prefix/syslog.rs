@@ -44,7 +44,7 @@ fn priority(line: &[u8]) -> Option<&[u8]> {
     let length = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let line = match line.get(length) {
         Some(b' ') if length > 0 => &line[length + 1..],
-        _ => line,
+        Some(_) | None => line,
     };
     let rest = line.strip_prefix(b"<")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

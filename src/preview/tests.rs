@@ -494,7 +494,7 @@ fn a_client_that_must_authenticate_by_the_new_file_is_asked_for_what_is_known() 
     let report = proxy.report(START);
     let requests = report.requests;
     assert_eq!((requests.compared, requests.same, requests.would_be_rejected), (2, 1, 1));
-    assert!(report.notes[0].starts_with("1 requests are not compared"), "{:?}", report.notes);
+    assert!(report.notes[0].starts_with("1 request is not compared"), "{:?}", report.notes);
     // The same demand in both files.
     let proxy = TestProxy::new(&all(&auth));
     proxy.preview(

@@ -134,7 +134,7 @@ fn keys_choose_routes_and_panels() {
     let lines = drawn(&model, 120, 30);
     has(&lines, &["version 2, hash ", "in force for"]);
     has(&lines, &["last change: reloaded v2", "6/1h → 7/1h"]);
-    has(&lines, &["✕ not fixed yet", "1 problems"]);
+    has(&lines, &["✕ not fixed yet", "1 problem:"]);
     has(&lines, &["help: write `limit`"]);
     press(&mut model, "?");
     has(&drawn(&model, 120, 30), &["Ctrl-Z"]);

@@ -1,6 +1,6 @@
 //! Unreadable lines: a count, and the first few.
 
-use super::{lines::LONGEST, reason::Reason};
+use super::{longest::LONGEST, reason::Reason};
 use crate::replay::printable;
 use std::{fmt, io};
 

@@ -9,13 +9,11 @@
 //! no client follows, its last address is the peer. Stamps are whole seconds unless they have a
 //! fraction, and lines have no duration. Control characters, quotes and non-ASCII bytes are escaped
 //! as `\xHH` or `\"`, also in what was no request, as from a TLS client on a cleartext port; `-`
-//! means that nothing was received. Further fields are ignored, but for those of Traefik, which has
-//! a line of its own.
+//! means that nothing was received. Further fields are ignored.
 
 use super::{
     logged::{LoggedRequest, TextCache, add_header, address, instant, last_hop, method, target},
     reason::Reason,
-    traefik_clf,
 };
 use crate::{flow::Instant, replay::event::Request};
 use core::{net::IpAddr, time::Duration};
@@ -42,9 +40,6 @@ pub(super) fn is_common(line: &[u8]) -> bool {
 
 /// Parses a line; `None` without a request.
 pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedRequest>, Reason> {
-    if traefik_clf::is_clf(line) {
-        return traefik_clf::parse(line, cache);
-    }
     let Parts { before, stamp, after } = cut(line)?;
     let at = second(stamp, cache)?;
     let (request, rest) = quoted(after).ok_or("no request in quotes follows the time")?;

@@ -69,7 +69,7 @@ fn of_requests(line: &str, words: &[&str]) -> Option<String> {
     let has_dash_date = |at| is_date(word(at), '-') && word(at).contains('T');
     let is_squid = word(0).contains('.') && word(0).parse::<f64>().is_ok() && word(3).contains('/');
     let what = if is_date(word(0), '/') && line.contains('\t') {
-        let instead = "write `format json` in its `log` block";
+        let instead = "write `format json` in its `log` directive";
         return Some(format!("Caddy's `console` format: {instead}"));
     } else if is_haproxy(line) {
         "HAProxy's log"

@@ -1,6 +1,9 @@
 //! The lines of an input, gzip or not, without the prefixes of other programs.
 
-use super::prefix::{Unwrapped, Unwrapper};
+use super::{
+    longest::LONGEST,
+    prefix::{Unwrapped, Unwrapper},
+};
 use flate2::bufread::MultiGzDecoder;
 use std::{
     cell::Cell,
@@ -11,9 +14,6 @@ use std::{
     path::Path,
     rc::Rc,
 };
-
-/// The longest line in bytes; longer ones are skipped.
-pub(super) const LONGEST: u64 = 1024 * 1024;
 
 /// The bytes of the first line that are kept.
 const FIRST: usize = 400;

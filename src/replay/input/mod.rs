@@ -17,6 +17,7 @@ mod gateways;
 mod left_out;
 mod lines;
 mod logged;
+mod longest;
 mod prefix;
 mod proxy_manager;
 mod reason;
@@ -38,8 +39,9 @@ use core::time::Duration;
 use format::{Detected, detect, format_of};
 use jiff::tz::Offset;
 use left_out::LeftOut;
-use lines::{LONGEST, Line, Lines, Meter};
+use lines::{Line, Lines, Meter};
 use logged::{LoggedRequest, TextCache};
+use longest::LONGEST;
 use reason::{Reason, json_reason};
 use spread::spread;
 use std::{
@@ -435,18 +437,25 @@ impl Input {
                 let logged = access_log::parse(line, cache)?;
                 return Ok(logged.map_or(Parsed::Undecided, Parsed::Request));
             }
-            Format::Nginx | Format::Apache | Format::Common | Format::Combined => {
-                common::parse(line, cache)
-            }
+            Format::Nginx | Format::Apache | Format::Common | Format::Combined => clf(line, cache),
             Format::NginxProxyManager => proxy_manager::parse(line, cache),
             Format::Caddy => gateways::caddy(&object()?, cache),
             Format::Envoy if line.starts_with(b"{") => envoy::json(&object()?, cache),
             Format::Envoy => envoy::plain(line, cache),
-            Format::Traefik if !line.starts_with(b"{") => common::parse(line, cache),
+            Format::Traefik if !line.starts_with(b"{") => clf(line, cache),
             Format::Traefik => gateways::traefik(&object()?, cache).map(Some),
             Format::Events => Err("events are no log".into()),
         };
         logged.map(|logged| logged.map_or(Parsed::NoRequest, Parsed::Request))
+    }
+}
+
+/// Parses a line of the Common Log Format, which Traefik has with fields of its own.
+fn clf(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedRequest>, Reason> {
+    if traefik_clf::is_clf(line) {
+        traefik_clf::parse(line, cache)
+    } else {
+        common::parse(line, cache)
     }
 }
 

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_or_lacks_something_is_told_apart() {
+    fn a_line_without_a_request_is_no_line_that_lacks_something() {
         const T: &str = "[21/Nov/2026:05:00:00 +0000]";
         const END: &str = r#"[Client 192.0.2.1] [Length 0] [Gzip -] [Sent-to a] "-" "-""#;
         for (line, expected) in [

@@ -8,7 +8,7 @@
 //! time …                                                          docker logs -t
 //! ```
 
-use super::{Part, Step, Stream, is_iso_time, word};
+use super::step::{Part, Step, Stream, is_iso_time, word};
 use serde_json::{Map, Value};
 
 /// Docker splits longer lines into parts of this length.

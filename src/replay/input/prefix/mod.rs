@@ -2,44 +2,18 @@
 //! Docker Compose and Kubernetes. Prefixes may be nested.
 
 mod container;
+mod step;
 mod syslog;
 
-use super::lines::LONGEST;
+use super::longest::LONGEST;
 use core::mem;
+use step::{Part, Step, Stream};
 
 /// The most prefixes of a line.
 const MOST: usize = 5;
 
 /// Ends a colour of a terminal.
 const RESET: &[u8] = b"\x1b[0m";
-
-/// A line after one step.
-#[derive(Debug, PartialEq, Eq)]
-enum Step<'a> {
-    /// It has no prefix that is known.
-    Bare,
-    /// The line without its first prefix.
-    Rest(&'a [u8]),
-    /// The text of a JSON object around a line.
-    Text(Vec<u8>),
-    /// A part of a long line.
-    Part(Part),
-}
-
-/// A part of a long line, which a container has written.
-#[derive(Debug, PartialEq, Eq)]
-struct Part {
-    text: Vec<u8>,
-    stream: Stream,
-    is_last: bool,
-}
-
-/// A container's output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stream {
-    Stdout,
-    Stderr,
-}
 
 /// A line without its prefixes.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,7 +47,7 @@ impl Unwrapper {
         }
         for _ in 0..MOST {
             let blanks = line.len() - line.trim_ascii_start().len();
-            match step(&line[blanks..], self.expects_more()) {
+            match without_first(&line[blanks..], self.expects_more()) {
                 Step::Bare => break,
                 Step::Rest(rest) => {
                     let prefix = line.len() - rest.len();
@@ -124,7 +98,7 @@ impl Unwrapper {
 }
 
 /// Removes the first prefix. `expects_more`: the last part of a line is still to come.
-fn step(line: &[u8], expects_more: bool) -> Step<'_> {
+fn without_first(line: &[u8], expects_more: bool) -> Step<'_> {
     match line.first() {
         None => Step::Bare,
         Some(b'{') => container::json(line, expects_more),
@@ -134,28 +108,6 @@ fn step(line: &[u8], expects_more: bool) -> Step<'_> {
             part.or_else(|| rest().map(Step::Rest)).unwrap_or(Step::Bare)
         }
     }
-}
-
-/// Splits at the first space.
-fn word(text: &[u8]) -> Option<(&str, &[u8])> {
-    let end = text.iter().position(|byte| *byte == b' ')?;
-    Some((str::from_utf8(&text[..end]).ok()?, text[end..].trim_ascii_start()))
-}
-
-/// Returns whether a word is a time as RFC 3339 or ISO 8601 writes it, as `2026-11-21T05:00:07.5Z`
-/// and `2026-11-21T06:00:07+0100`.
-fn is_iso_time(word: &str) -> bool {
-    let bytes = word.as_bytes();
-    let is_shape = |shape: &str| {
-        let mut pairs = shape.bytes().zip(bytes);
-        bytes.len() > shape.len()
-            && pairs.all(|(shape, byte)| match shape {
-                b'0' => byte.is_ascii_digit(),
-                other => *byte == other,
-            })
-    };
-    let is_end = |byte: &u8| byte.is_ascii_digit() || b".,:+-Zz".contains(byte);
-    is_shape("0000-00-00T00:00:00") && bytes[19..].iter().all(is_end)
 }
 
 #[cfg(test)]

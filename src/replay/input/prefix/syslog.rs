@@ -6,7 +6,7 @@
 //! time host program[process]: …                                   rsyslog, journalctl -o short-iso
 //! ```
 
-use super::{is_iso_time, word};
+use super::step::{is_iso_time, word};
 use core::net::IpAddr;
 
 /// The byte order mark before a message of RFC 5424.

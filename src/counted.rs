@@ -4,7 +4,7 @@ use core::fmt::Display;
 
 /// Returns a number of things. The noun is singular; of several words the last one is inflected.
 pub(crate) fn counted<N: Display + PartialEq + From<u8> + Copy>(number: N, noun: &str) -> String {
-    if is_one(number) {
+    if is_one(&number) {
         return format!("{number} {noun}");
     }
     let ends_with = |ends: &[&str]| ends.iter().any(|end| noun.ends_with(end));
@@ -22,11 +22,11 @@ pub(crate) fn inflected<'w, N: PartialEq + From<u8> + Copy>(
     singular: &'w str,
     plural: &'w str,
 ) -> &'w str {
-    if is_one(number) { singular } else { plural }
+    if is_one(&number) { singular } else { plural }
 }
 
-fn is_one<N: PartialEq + From<u8>>(number: N) -> bool {
-    number == N::from(1)
+fn is_one<N: PartialEq + From<u8>>(number: &N) -> bool {
+    *number == N::from(1)
 }
 
 #[cfg(test)]

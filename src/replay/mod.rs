@@ -28,7 +28,7 @@ pub use command::{Options, Output, ReplayError, run};
 pub use decimal::Millis;
 pub use engine::{ArrivalResult, Engine, Unreached};
 pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
-pub use input::{BadLine, BadLines, Format, InputError, Inputs};
+pub use input::{BadLine, BadLines, Format, InputError, Inputs, UnreadableLog};
 pub(crate) use printable::printable;
 pub use report::{
     CalendarReport, Collector, Column, RejectedClient, RejectedClients, ReplayReport, RouteReport,

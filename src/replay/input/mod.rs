@@ -106,25 +106,30 @@ pub enum InputError {
         name: String,
     },
     /// It has lines, and none of them can be read.
-    #[error(
-        "no line of {} can be read as `--format {format}`: {first}\n  {line}\n{advice}", first.input
-    )]
-    NoLine {
-        /// The first of them.
-        first: BadLine,
-        /// The beginning of that line.
-        line: String,
-        /// The format that was detected or named.
-        format: String,
-        /// What the line looks like, or which formats are known.
-        advice: String,
-    },
+    #[error("{0}")]
+    NoLine(Box<UnreadableLog>),
     /// Events and logs have different clocks.
     #[error("events cannot be merged with logs, whose times are of another clock: {name}")]
     Mixed {
         /// The input.
         name: String,
     },
+}
+
+/// A log without a readable line.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no line of {} can be read as `--format {format}`: {first}\n  {line}\n{advice}", first.input
+)]
+pub struct UnreadableLog {
+    /// The first line.
+    first: BadLine,
+    /// Its beginning.
+    line: String,
+    /// The format that was detected or named.
+    format: String,
+    /// What the line looks like, or which formats are known.
+    advice: String,
 }
 
 struct Input {
@@ -469,7 +474,8 @@ fn no_line(first: BadLine, line: &[u8], format: Format) -> InputError {
         Some(_) | None => foreign::kind(line).map(|kind| format!("It looks like {kind}.")),
     };
     let advice = advice.unwrap_or_else(|| format!("Known formats: {}.", Format::names()));
-    InputError::NoLine { first, line: excerpt(line), format: format.name(), advice }
+    let format = format.name();
+    InputError::NoLine(Box::new(UnreadableLog { first, line: excerpt(line), format, advice }))
 }
 
 /// Returns the beginning of a line, to be shown.

@@ -62,7 +62,9 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     }
     let request = Request {
         method: method(&name)?,
-        host: absolute.or(Some(host).filter(|host| *host != "-")).map(|host| cache.text(host)),
+        host: absolute
+            .or_else(|| Some(host).filter(|host| *host != "-"))
+            .map(|host| cache.text(host)),
         path: Some(cache.text(path)),
         headers: (!headers.is_empty()).then(|| headers.into()),
         client: peer.and_then(address),
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn both_formats_are_read() {
-        const END: &str = r#"[Client 2001:db8::7] [Length 162] [Gzip -] "#;
+        const END: &str = "[Client 2001:db8::7] [Length 162] [Gzip -] ";
         let expected = "1795237200000000000 +0ns 2001:db8::7 GET a.example /b?c=\"d Answered(Some(301)) referer: https://r.example/ user-agent: agent \"x\"";
         for (before, after) in [
             ("- 301 301", "[Sent-to 10.0.0.2] "),

@@ -54,7 +54,7 @@ impl Unwrapper {
                     line.drain(..prefix);
                 }
                 Step::Text(text) => line = text,
-                Step::Part(part) => match self.join(part) {
+                Step::Part(part) => match self.join(&part) {
                     Unwrapped::Line(joined) => line = joined,
                     other @ (Unwrapped::Part | Unwrapped::TooLong) => return other,
                 },
@@ -77,7 +77,7 @@ impl Unwrapper {
         [&self.stdout, &self.stderr].iter().any(|parts| !parts.text.is_empty())
     }
 
-    fn join(&mut self, part: Part) -> Unwrapped {
+    fn join(&mut self, part: &Part) -> Unwrapped {
         let parts = match part.stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,

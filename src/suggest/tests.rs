@@ -312,6 +312,37 @@ fn routes_are_those_of_the_file_or_first_segments() {
 }
 
 #[test]
+fn few_requests_are_counted_and_their_notes_are_plain() {
+    const TLS: &str = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"\\x16\\x03\" 400 150\n";
+    const ONE: &str = "192.0.2.1 - - [21/Nov/2026:05:00:07 +0000] \"GET / HTTP/1.1\" 200 5\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("the port's log");
+
+    fs::write(&path, TLS).unwrap();
+    let (result, config) = suggest(&options(path.clone()));
+    assert_eq!(result, SuggestResult::Nothing);
+    assert!(config.contains("0 requests of ") && !config.contains("1970"), "{config}");
+    assert!(config.contains("note: 1 of 1 line has no request"), "{config}");
+
+    fs::write(
+        &path,
+        format!("Nov 21 05:00:07 web1 nginx: {ONE}Nov 21 05:00:08 web1 sshd[1]: it's \"I\"\n"),
+    )
+    .unwrap();
+    let (_, config) = suggest(&options(path));
+    for part in [
+        "1 request of ",
+        "port's log, 0s long, 2026-11-21 05:00:07 to 05:00:07 UTC.\n",
+        "  # rest: 1 request of 1 client\n",
+        "1 request is too few; 1000 are needed",
+        "note: 1 of 2 lines could not be read:\n",
+        ":2: no time in brackets",
+    ] {
+        assert!(config.contains(part), "no {part:?} in {config}");
+    }
+}
+
+#[test]
 fn a_log_without_listeners_is_for_the_one_that_is_passed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");

@@ -110,12 +110,11 @@ impl SuggestedConfig<'_> {
         let name = &route.group.name;
         let clients = route.clients;
         let requests = counted(route.requests, "request");
-        match clients {
-            0 => writeln!(out, "  # {}: {requests}", clean(name))?,
-            _ => {
-                writeln!(out, "  # {}: {requests} of {}", clean(name), counted(clients, "client"))?
-            }
-        }
+        let of_clients = match clients {
+            0 => String::new(),
+            _ => format!(" of {}", counted(clients, "client")),
+        };
+        writeln!(out, "  # {}: {requests}{of_clients}", clean(name))?;
         if route.without_key > 0 {
             writeln!(
                 out,

@@ -179,7 +179,7 @@ fn lines_of_containers_that_come_in_parts_are_joined() {
         + &docker(&format!("{third}\n"))
         + &docker(&format!("{}\n", COMBINED[2]));
     for (log, bad) in [(of_cri, "1 of 4 lines was skipped"), (of_docker, "")] {
-        let (out, said) = replayed(&per_client(), &log, |_| {}).unwrap();
+        let (out, said) = replayed(&per_client(), log, |_| {}).unwrap();
         assert_eq!(words(&out), ["passed", "passed", "rejected"], "{said}");
         assert!(said.contains(bad) && said.contains("skipped") != bad.is_empty(), "{said}");
     }
@@ -281,7 +281,7 @@ fn an_unknown_format_is_shown_named_and_the_known_ones_are_listed() {
 fn other_json_is_no_log_of_envoy_or_caddy() {
     let log = "{\"time\":\"2026-11-21T05:00:07Z\",\"msg\":\"hello\"}\n".repeat(3);
     for format in [Format::Envoy, Format::Caddy, Format::Traefik, Format::Flowgate] {
-        let named = replayed(&per_client(), &log, |options| {
+        let named = replayed(&per_client(), log.as_str(), |options| {
             options.traffic.format = Some(format);
         });
         let error = named.unwrap_err().to_string();

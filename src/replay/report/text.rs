@@ -6,7 +6,6 @@ use crate::replay::printable;
 use crate::{
     flow::{Instant, time::spelled},
     replay::times::{Times, millis},
-    terminal_text::terminal_text,
 };
 use core::{fmt::Write, time::Duration};
 

@@ -136,7 +136,7 @@ fn a_truncated_answer_is_asked_for_again_over_tcp() {
 }
 
 #[test]
-fn a_name_whose_only_address_refuses_is_resolved_again() {
+fn a_name_whose_only_server_is_not_there_is_resolved_again() {
     let (old, new) = two_of_one_port();
     drop(old);
     let server = Script::serve(new, |_, mut connection| {

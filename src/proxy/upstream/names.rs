@@ -12,7 +12,7 @@ use crate::{
     flow::Instant,
 };
 use core::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
-use name::Name;
+use name::{Failures, Name};
 use schedule::Schedule;
 use std::{collections::HashMap, io, sync::Arc};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -171,15 +171,6 @@ impl fmt::Debug for NameWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NameWatch").finish_non_exhaustive()
     }
-}
-
-/// What requests and checks say about the servers with a name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Failures {
-    /// How many connections to them could not be opened.
-    connects: u64,
-    /// Whether one of them gets no requests now.
-    is_one_out: bool,
 }
 
 /// Returns what is known of the servers of each name.

@@ -1,7 +1,7 @@
 //! What is known of a name.
 
-use super::{Failures, Found, Schedule};
-use crate::flow::Instant;
+use super::schedule::Schedule;
+use crate::{flow::Instant, proxy::upstream::resolver::Found};
 use core::{net::IpAddr, time::Duration};
 use std::{io, sync::Arc};
 
@@ -10,6 +10,15 @@ pub(super) const AGAIN: Duration = Duration::from_secs(5);
 
 /// The shortest time between two lookups of a name whose servers cannot be connected to.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What requests and checks say about the servers with a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Failures {
+    /// How many connections to them could not be opened.
+    pub(super) connects: u64,
+    /// Whether one of them gets no requests now.
+    pub(super) is_one_out: bool,
+}
 
 /// What is known of a name.
 pub(super) struct Name {

@@ -25,7 +25,7 @@ pub(super) struct Key<'a> {
     pub blocks: Vec<&'a Directive>,
 }
 
-impl<'a> Key<'a> {
+impl Key<'_> {
     /// Reads what a zone counts by, without the variables of `map` and `geo` blocks.
     ///
     /// # Errors

@@ -106,7 +106,26 @@ enum Ending {
     Failed,
 }
 
+impl Ending {
+    /// Returns the outcome of the response. A client that left was cut off if flowgate ended.
+    fn outcome(self, is_cut_off: bool) -> ResponseOutcome {
+        match self {
+            Self::Cancelled if is_cut_off => ResponseOutcome::Cut,
+            Self::Cancelled => ResponseOutcome::Cancelled,
+            Self::Complete { .. } => ResponseOutcome::Completed,
+            Self::Closed { .. } => ResponseOutcome::Closed,
+            Self::Failed => ResponseOutcome::Failed,
+        }
+    }
+}
+
 impl Completion {
+    /// Returns the status that is recorded.
+    fn final_status(&self) -> StatusCode {
+        let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
+        self.status.unwrap_or(gone)
+    }
+
     /// Returns one for the next request. It is in a box because it is large, and moved often.
     pub(crate) fn new(peer: Arc<Peer>) -> Box<Self> {
         Box::new(Self::unused(peer))
@@ -417,8 +436,7 @@ impl Drop for Completion {
         if is_cut_off {
             worker.counters.cut_off.fetch_add(1, Relaxed);
         }
-        let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
-        let status = self.status.unwrap_or(gone);
+        let status = self.final_status();
         end_trial(self.trial.take(), self.ending, status, at);
         let is_admitted = self.permit.is_some();
         if let Some(permit) = self.permit.take() {
@@ -448,13 +466,7 @@ impl Drop for Completion {
                 status,
                 answered: first_byte,
                 duration,
-                outcome: match self.ending {
-                    Ending::Cancelled if is_cut_off => ResponseOutcome::Cut,
-                    Ending::Cancelled => ResponseOutcome::Cancelled,
-                    Ending::Complete { .. } => ResponseOutcome::Completed,
-                    Ending::Closed { .. } => ResponseOutcome::Closed,
-                    Ending::Failed => ResponseOutcome::Failed,
-                },
+                outcome: self.ending.outcome(is_cut_off),
                 bytes_out: self.bytes_out,
                 timeout: timeout.map(Timeout::setting),
             };

@@ -128,6 +128,9 @@ fn ask<'a>(rules: &'a [Rule], asks: &[Option<(Key, u64)>]) -> Vec<Ask<'a>> {
     rules.iter().zip(asks).filter_map(ask).collect()
 }
 
+/// The verdict of a rule; the limit and what is used; the wait and the reset; and when more fits.
+type ComparedRule = (Verdict, [u64; 2], [Duration; 2], Option<Duration>);
+
 /// What is compared.
 #[derive(Debug, PartialEq)]
 struct Compared {
@@ -135,7 +138,7 @@ struct Compared {
     rejection: Option<(Discriminant<Reason>, Option<Duration>)>,
     /// Of each rule that is asked: the limit, what is used, the wait, the reset, and when more
     /// fits if the request is counted.
-    rules: Vec<(Verdict, [u64; 2], [Duration; 2], Option<Duration>)>,
+    rules: Vec<ComparedRule>,
 }
 
 /// Decides about an arrival.

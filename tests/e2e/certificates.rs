@@ -13,7 +13,7 @@ use std::{
 fn write(folder: &Path, name: &str, left: Duration) -> u64 {
     let now = SystemTime::now();
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
-    params.not_before = (now - Duration::from_secs(3600)).into();
+    params.not_before = (now - Duration::from_hours(1)).into();
     params.not_after = (now + left).into();
     let key = KeyPair::generate().expect("a key");
     let certificate = params.self_signed(&key).expect("signed");
@@ -22,7 +22,7 @@ fn write(folder: &Path, name: &str, left: Duration) -> u64 {
     (now + left).duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_hours(24);
 
 fn text(limit: u32) -> String {
     format!(

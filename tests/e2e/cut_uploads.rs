@@ -150,12 +150,14 @@ fn serve_http2(mut wire: Wire, reports: &Reports) -> io::Result<()> {
     let preface = wire.read_exact::<24>()?;
     assert_eq!(&preface, PREFACE);
     wire.frame(SETTINGS, 0, 0, &[]);
-    let mut open = None;
+    let mut open: Option<u32> = None;
     loop {
         let frame = match wire.read_frame() {
             Ok(frame) => frame,
             Err(error) => {
-                open.into_iter().for_each(|_: u32| reports.report(Seen::Closed));
+                if open.is_some() {
+                    reports.report(Seen::Closed);
+                }
                 return Err(error);
             }
         };

@@ -103,8 +103,11 @@ fn json_formats() -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
+/// Returns what another program makes of a line.
+type Wrapping = fn(&str) -> String;
+
 /// What other programs make of a line.
-fn wrappings() -> Vec<(&'static str, fn(&str) -> String)> {
+fn wrappings() -> Vec<(&'static str, Wrapping)> {
     fn json(line: &str) -> String {
         serde_json::to_string(line).expect("it is text")
     }
@@ -184,8 +187,8 @@ fn lines_of_containers_that_come_in_parts_are_joined() {
         assert!(said.contains(bad) && said.contains("skipped") != bad.is_empty(), "{said}");
     }
     // The last part is missing.
-    let log = cri("F", COMBINED[0]) + &cri("P", "192.0.2.1 - - [21/Nov");
-    let (out, said) = replayed(&per_client(), log, |_| {}).unwrap();
+    let partial = cri("F", COMBINED[0]) + &cri("P", "192.0.2.1 - - [21/Nov");
+    let (out, said) = replayed(&per_client(), partial, |_| {}).unwrap();
     assert_eq!(words(&out), ["passed"]);
     assert!(said.contains("1 of 2 lines was skipped"), "{said}");
 }
@@ -216,7 +219,8 @@ fn a_mixed_log_is_read_and_what_is_no_request_is_counted_and_shown() {
 
 #[test]
 fn a_prefix_that_is_not_known_does_not_make_all_clients_one() {
-    let log: String = COMBINED.iter().map(|line| format!("pod-1 nginx {line}\n")).collect();
+    let lines: Vec<_> = COMBINED.iter().map(|line| format!("pod-1 nginx {line}\n")).collect();
+    let log = lines.concat();
     let error = replayed(&per_client(), log, |_| {}).unwrap_err().to_string();
     assert!(error.contains("is unknown") && error.contains("pod-1 nginx 192.0.2.1"), "{error}");
     let log = format!("{}\npod-1 nginx {}\n", COMBINED[0], COMBINED[1]);

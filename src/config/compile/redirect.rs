@@ -130,18 +130,17 @@ impl Compiler {
                 continue;
             };
             push_text(&mut literal, made);
-            match url_part(made) {
-                Some(place) => made.push(Piece::Group(GroupPiece { group, place })),
-                None => {
-                    self.group_in_host(name, span);
-                    // It stays in the text, so that the rest is checked as it is written.
-                    if let Some(Piece::Text(before)) = made.pop_if(|last| is_text(last)) {
-                        literal = before.into();
-                    }
-                    literal.push('$');
-                    literal.push_str(name);
-                }
+            if let Some(place) = url_part(made) {
+                made.push(Piece::Group(GroupPiece { group, place }));
+                continue;
             }
+            self.group_in_host(name, span);
+            // It stays in the text, so that the rest is checked as it is written.
+            if let Some(Piece::Text(before)) = made.pop_if(|last| is_text(last)) {
+                literal = before.into();
+            }
+            literal.push('$');
+            literal.push_str(name);
         }
         literal.push_str(rest);
         push_text(&mut literal, made);
@@ -203,7 +202,6 @@ fn push_text(text: &mut String, made: &mut Vec<Piece>) {
 /// Returns whether the text is a URL or a path.
 fn is_whole(template: &Template) -> bool {
     match template.0.first() {
-        None => false,
         Some(Piece::Text(text)) => {
             let text = text.to_ascii_lowercase();
             let has = |scheme: &str| {
@@ -216,7 +214,7 @@ fn is_whole(template: &Template) -> bool {
         Some(Piece::Value(Placeholder::Scheme)) => {
             matches!(template.0.get(1), Some(Piece::Text(text)) if text.starts_with("://"))
         }
-        Some(Piece::Value(_)) => false,
+        Some(Piece::Value(_)) | None => false,
     }
 }
 

@@ -68,11 +68,11 @@ fn networks_of_nat64_are_those_of_ipv4_and_a_prefix_is_checked() {
         )
     };
     let own = "nat64: ['2001:db8::/32']\n";
-    let plain = plan(&route("deny: [192.0.2.0/24]"));
+    let of_ipv4 = plan(&route("deny: [192.0.2.0/24]"));
     for network in ["64:ff9b::192.0.2.0/120", "2001:db8:c000:200::/56"] {
-        let plan = plan(&format!("{}{own}", route(&format!("deny: ['{network}']"))));
-        let access = &plan.routes[0].options.access;
-        assert_eq!(*access, plain.routes[0].options.access, "{network}");
+        let behind_prefix = plan(&format!("{}{own}", route(&format!("deny: ['{network}']"))));
+        let access = &behind_prefix.routes[0].options.access;
+        assert_eq!(*access, of_ipv4.routes[0].options.access, "{network}");
     }
     // Without the prefix it is one of IPv6, and an edit of the prefix is one of the route.
     let text = route("deny: ['2001:db8:c000:200::/56']");

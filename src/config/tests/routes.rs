@@ -167,7 +167,7 @@ error: `/old/.*` has no group `1`
         ("path_regex: '/old/(.*)'", "/new/$$1/$/$metadata/$1?"),
         ("path_prefix: /old", "/new/$metadata"),
     ] {
-        warnings(&file(paths, to), &[]);
+        warnings(&file(paths, to), &["no route uses the upstream `app`"]);
     }
 }
 

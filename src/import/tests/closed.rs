@@ -9,11 +9,11 @@ pub(super) fn routes(yaml: &str) -> Vec<(String, String)> {
     let mut comments = String::new();
     for line in routes.lines().take_while(|line| line.starts_with("  ")) {
         if line.starts_with("  #") {
-            comments += &format!("{line}\n");
+            comments.extend([line, "\n"]);
         } else if let Some(name) = line.strip_prefix("  - name: ") {
             all.push((name.to_owned(), core::mem::take(&mut comments)));
         } else if let Some((_, route)) = all.last_mut() {
-            *route += &format!("{}\n", line.trim_start());
+            route.extend([line.trim_start(), "\n"]);
         }
     }
     all

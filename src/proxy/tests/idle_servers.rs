@@ -97,7 +97,7 @@ async fn a_connection_of_http_2_is_used_until_its_idle_timeout_and_not_after_it(
         assert_eq!(post(&mut client).await, Some(204));
         // Each request begins the time anew.
         for _ in 0..3 {
-            proxy.pass(limit - Duration::from_millis(10)).await;
+            proxy.pass(limit.saturating_sub(Duration::from_millis(10))).await;
             assert_eq!(post(&mut client).await, Some(204));
         }
         assert_eq!(seen.opened.load(Relaxed), 1, "{keys}");

@@ -130,12 +130,12 @@ async fn the_log_of_clients_that_leave_while_they_wait_gives_the_decisions_again
 
 /// Returns how many requests start before one that came earlier.
 fn starts_taken(live: &[Value]) -> usize {
-    let nanos = |line: &Value| {
+    let millis = |line: &Value| {
         let stamp: jiff::Timestamp = line["ts"].as_str().expect("text").parse().expect("a time");
         let wait = line["flow"]["wait_ms"].as_f64().expect("a number");
-        stamp.as_nanosecond() as f64 + wait * 1e6
+        stamp.duration_since(jiff::Timestamp::UNIX_EPOCH).as_secs_f64() * 1e3 + wait
     };
     let admitted = live.iter().filter(|line| line["flow"]["decision"] != "rejected");
-    let starts: Vec<_> = admitted.map(nanos).collect();
+    let starts: Vec<_> = admitted.map(millis).collect();
     starts.windows(2).filter(|pair| pair[1] < pair[0]).count()
 }

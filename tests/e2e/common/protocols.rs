@@ -67,11 +67,13 @@ pub(crate) fn start(
         let spoken = if protocol.is_http2 { "h2" } else { "h1" };
         let tls =
             if protocol.is_tls { format!(", tls: {{ ca: ca.pem{more} }}") } else { String::new() };
-        upstreams += &format!(
+        let upstream = format!(
             "  - {{ name: {name}, servers: [{{ url: '{url}:{port}' }}], protocol: {spoken}{tls} }}\n"
         );
-        routes +=
-            &format!("  - {{ name: {name}, match: {{ path: /{name} }}, upstream: {name} }}\n");
+        upstreams.push_str(&upstream);
+        let route =
+            format!("  - {{ name: {name}, match: {{ path: /{name} }}, upstream: {name} }}\n");
+        routes.push_str(&route);
     }
     let yaml = format!(
         "workers: 1\nlisteners:\n  - {{ name: web, listen: 127.0.0.1:0 }}\n\

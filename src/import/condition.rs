@@ -230,7 +230,7 @@ impl ConditionContext<'_, '_> {
         depth: usize,
     ) -> Result<Condition, String> {
         if depth == 0 {
-            return Err("the `map` blocks ask each other too often".into());
+            return Err("the `map` directives ask each other too often".into());
         }
         if block.name == "geo" {
             return of_networks(block, fits);

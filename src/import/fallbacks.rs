@@ -38,7 +38,8 @@ pub(super) fn fallback<'a>(block: &'a Directive, server: &'a Directive) -> Optio
 
 /// Reports whether an `if` asks whether there is no file.
 fn is_missing_file(test: &Directive) -> bool {
-    let (first, second) = (test.arg(0), test.arg(1));
+    let first = test.arg(0);
+    let second = test.arg(1);
     let (sign, file) =
         if first == "(" { (second, test.arg(2)) } else { (&first[1.min(first.len())..], second) };
     matches!(sign, "!-f" | "!-e" | "!-d") && file.contains("request_filename")

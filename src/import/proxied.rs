@@ -51,7 +51,8 @@ pub(super) fn proxied<'a>(
 ) -> Result<Fields, String> {
     let address = Address::read(pass, context.scope)?;
     let target = address.target()?;
-    let (scheme, authority) = (target.scheme, target.authority);
+    let scheme = target.scheme;
+    let authority = target.authority;
     let mut fields = Fields::default();
     let mut rewrite = match &address.uri {
         Uri::Same => changed(context, report),
@@ -168,7 +169,8 @@ fn changed(context: LocationContext<'_, '_>, report: &mut ImportReport) -> Field
     let Some(location) = context.scope.0.last() else { return Fields::default() };
     let rewrites: Vec<_> = location.all("rewrite").collect();
     let [rewrite] = &rewrites[..] else { return Fields::default() };
-    let (text, to) = (rewrite.arg(0), rewrite.arg(1));
+    let text = rewrite.arg(0);
+    let to = rewrite.arg(1);
     let groups = pieces(to).unwrap_or_else(|_| vec![Piece::Variable("")]);
     let has_groups_only = groups.iter().all(|piece| match piece {
         Piece::Text(_) => true,

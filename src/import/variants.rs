@@ -105,7 +105,8 @@ impl Rules {
     fn check(&self, lets_in: impl Fn(usize) -> bool) -> Result<(), String> {
         for (at, rule) in self.asked.iter().enumerate() {
             for later in &self.asked[at + 1..] {
-                let (test, other) = (&self.tests[rule.test], &self.tests[later.test]);
+                let test = &self.tests[rule.test];
+                let other = &self.tests[later.test];
                 // Lists of methods have those in common.
                 let is_same_field = rule.test != later.test
                     && !matches!(test, Test::Method(_))
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_one_field_are_told_apart_or_rejected() {
+    fn conditions_of_one_field_are_distinct_or_rejected() {
         let of = |value: &str, is_negated| Condition::Request {
             test: Test::Header("a".into(), Values::Equal(value.into())),
             is_negated,
@@ -251,9 +252,11 @@ mod tests {
         let rules = |all: &[&Condition], lets_in| {
             variants(all, |_| lets_in).map(|all| all.iter().map(|one| one.rule).collect::<Vec<_>>())
         };
-        let (one, two) = (of("x", false), of("y", false));
+        let one = of("x", false);
+        let two = of("y", false);
         assert_eq!(rules(&[&one, &two], true), Ok(vec![Some(0), Some(1), None]));
-        let (filled, other) = (of("z", true), of("q", true));
+        let filled = of("z", true);
+        let other = of("q", true);
         assert_eq!(rules(&[&filled, &one], false), Ok(vec![Some(1), None, Some(0)]));
         assert!(rules(&[&filled, &one], true).is_err());
         assert!(rules(&[&filled, &other], false).is_err());

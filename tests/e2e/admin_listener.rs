@@ -3,7 +3,7 @@
 
 use crate::{
     common::{
-        Gateway, eventually,
+        Gateway, PATIENCE, eventually,
         http::{self, Client},
         replace, upstream, yaml,
     },
@@ -11,6 +11,7 @@ use crate::{
 };
 use std::{
     fs,
+    io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Command, Output},
@@ -42,6 +43,21 @@ fn at(port: u16) -> String {
 
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// Returns whether the admin listener is at a port. A socket that closes resets the connections that
+/// nobody has accepted yet.
+fn is_admin(port: u16) -> bool {
+    let ask = || -> io::Result<String> {
+        let mut stream = TcpStream::connect(local(port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    ask().is_ok_and(|text| text.ends_with("ok\n"))
 }
 
 /// Runs a command in a folder.
@@ -162,7 +178,6 @@ fn the_listener_may_take_the_address_of_another_and_overlap_its_own() {
         text.replacen("listen: 127.0.0.1:0", &format!("listen: 127.0.0.1:{web}"), 1)
     };
     let gateway = Gateway::start(&text(web, &format!("127.0.0.1:{admin}")));
-    let is_admin = |port: u16| http::ask(local(port), "/healthz").text() == "ok\n";
     assert!(is_admin(admin) && !is_admin(web));
     gateway.edit(&text(web, &format!("0.0.0.0:{admin}")));
     eventually("the new socket alone", || is_admin(admin).then_some(()));

@@ -59,7 +59,8 @@ fn a_certificate_that_ends_is_seen_everywhere_and_logged_once_at_each_stage() {
     let dir = tempfile::tempdir().expect("a folder");
     // More than the gateway needs to start, and less than a test may take.
     let end = write(dir.path(), "site", Duration::from_secs(20));
-    let later = write(dir.path(), "client", DAY * 10);
+    // Nine days and 23 hours.
+    let later = write(dir.path(), "client", Duration::from_hours(239));
     let gateway = Gateway::start_in(dir, &text(5), &[]);
     gateway.wait_log("the certificate site.pem (listener tls) is valid until ");
     let line = gateway.wait_log("the certificate client.pem (upstream shop) is valid until ");

@@ -84,7 +84,7 @@ leaves! {
     Period<MIN, MAX>(Duration), "a duration", "5s", |text| values::duration_within(text, MIN, MAX),
         { "type": "string" };
     /// A timeout that may be absent.
-    OptionalTimeout(Option<Duration>), "`off`, or a duration", "5s", values::optional_timeout,
+    OptionalTimeout(Option<Duration>), "`off`, or a duration", "5s", |text| values::optional_timeout(text, MILLI, LONGEST_TIMEOUT),
         { "type": ["string", "boolean"] };
     /// A number of bytes from `MIN` to `MAX`.
     Size<MIN, MAX>(u64), "a size", "10MiB", |text| values::size_within(text, MIN, MAX),

@@ -1,12 +1,10 @@
 //! The log of a gateway whose clients leave, replayed.
 
 use super::{Client, TestProxy};
-use crate::{
-    clock::Clock,
-    flow::Instant,
-    proxy::Connector,
-    replay::{self, Options},
-};
+// A test alone: the proxy itself knows nothing of the replay, which is above it.
+#[cfg(test)]
+use crate::replay::{self, Options};
+use crate::{clock::Clock, flow::Instant, proxy::Connector};
 use clap::Parser;
 use core::time::Duration;
 use serde_json::Value;

@@ -24,7 +24,7 @@ pub(super) fn lines(model: &Model, look: Look) -> Vec<Line<'static>> {
 
 fn connection(model: &Model) -> Option<String> {
     match &model.connection {
-        ConnectionState::Lost(why) => Some(format!("no connection, trying again: {why}")),
+        ConnectionState::Lost(why) => Some(format!("no connection, trying again: {}", plain(why))),
         ConnectionState::Connecting | ConnectionState::Live => None,
     }
 }

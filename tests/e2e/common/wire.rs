@@ -151,9 +151,9 @@ impl Wire {
             // The other side may have gone.
             Close::Notified => drop(self.io.close_notify()),
             Close::Rst => {
-                let linger = socket2::SockRef::from(&self.socket)
-                    .set_linger(Some(core::time::Duration::ZERO));
-                linger.expect("set");
+                socket2::SockRef::from(&self.socket)
+                    .set_linger(Some(core::time::Duration::ZERO))
+                    .expect("set");
             }
         }
     }

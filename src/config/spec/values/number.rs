@@ -2,10 +2,7 @@
 
 use super::{InvalidValue, Wrong, invalid, not};
 use crate::{
-    config::{
-        diagnostics::quoted,
-        spec::leaf::{LONGEST_TIMEOUT, MILLI},
-    },
+    config::diagnostics::quoted,
     flow::{Rate, breaker::Ratio, time::spelled},
 };
 use bytesize::ByteSize;
@@ -82,12 +79,16 @@ pub(in crate::config) fn duration_within(
     )
 }
 
-/// Reads a timeout that may be absent: `off`, or a duration of at most 30 days.
-pub(in crate::config) fn optional_timeout(text: &str) -> Result<Option<Duration>, Wrong> {
+/// Reads a timeout that may be absent: `off`, or a duration of `min` to `max` nanoseconds.
+pub(in crate::config) fn optional_timeout(
+    text: &str,
+    min: u64,
+    max: u64,
+) -> Result<Option<Duration>, Wrong> {
     if text == "off" {
         return Ok(None);
     }
-    let timeout = duration_within(text, MILLI, LONGEST_TIMEOUT).map_err(|wrong| match wrong {
+    let timeout = duration_within(text, min, max).map_err(|wrong| match wrong {
         Wrong::Text(InvalidValue { message, help }) => {
             Wrong::Text(InvalidValue { message, help: format!("{help}, or `off` for no timeout") })
         }

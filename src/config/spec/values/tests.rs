@@ -2,7 +2,13 @@
 
 use super::number::size;
 use super::*;
-use crate::{config::spec::calendar::Unit, flow::breaker::Ratio};
+use crate::{
+    config::spec::{
+        calendar::Unit,
+        leaf::{LONGEST_TIMEOUT, MILLI},
+    },
+    flow::breaker::Ratio,
+};
 use core::{num::NonZeroU64, time::Duration};
 
 #[test]
@@ -226,7 +232,7 @@ fn a_timeout_is_up_to_30_days_or_off() {
     for (text, read) in
         [("off", Ok(None)), ("30d", secs(30 * day)), ("7d", secs(7 * day)), ("1s", secs(1))]
     {
-        assert_eq!(optional_timeout(text), read, "{text}");
+        assert_eq!(optional_timeout(text, MILLI, LONGEST_TIMEOUT), read, "{text}");
     }
     let bound = |wanted: &str| wanted.to_owned();
     for (text, most) in [
@@ -235,13 +241,16 @@ fn a_timeout_is_up_to_30_days_or_off() {
         ("999us", bound("at least `1ms`, or `off`")),
         ("31d", bound("at most `30d`, or `off`")),
     ] {
-        let Err(Wrong::Bound { wanted, .. }) = optional_timeout(text) else {
+        let Err(Wrong::Bound { wanted, .. }) = optional_timeout(text, MILLI, LONGEST_TIMEOUT)
+        else {
             panic!("`{text}` is accepted");
         };
         assert_eq!(wanted, most, "{text}");
     }
     for text in ["OFF", "false", "never", "30", "-1s", "", "400d"] {
-        let Err(Wrong::Text(InvalidValue { help, .. })) = optional_timeout(text) else {
+        let Err(Wrong::Text(InvalidValue { help, .. })) =
+            optional_timeout(text, MILLI, LONGEST_TIMEOUT)
+        else {
             panic!("`{text}` is accepted");
         };
         assert!(help.ends_with(", or `off` for no timeout"), "{help}");

@@ -179,7 +179,7 @@ impl Comparison<'_> {
             Self::Set => !matches!(value, "" | "0"),
             Self::Equal(text) => text == value,
             Self::Regex(text, ignores_case) => {
-                compiled(text, ignores_case).is_ok_and(|regex| regex.is_match(value))
+                compiled(text, ignores_case).is_ok_and(|regex| regex.is_match(value.as_bytes()))
             }
         }
     }
@@ -230,7 +230,7 @@ impl ConditionContext<'_, '_> {
         depth: usize,
     ) -> Result<Condition, String> {
         if depth == 0 {
-            return Err("the `map` directives ask each other too often".into());
+            return Err("each `map` asks another one too often".into());
         }
         if block.name == "geo" {
             return of_networks(block, fits);
@@ -332,7 +332,7 @@ fn of_field(field: &Field<'_>, comparison: &Comparison<'_>) -> Result<Condition,
         Comparison::Equal(text) => Condition::of(field, Values::Equal(text.to_owned())),
         Comparison::Regex("." | ".+" | "^.+$", _) => any(),
         Comparison::Regex(text, ignores_case) => {
-            if compiled(text, ignores_case)?.is_match("") {
+            if compiled(text, ignores_case)?.is_match(b"") {
                 return Err("the expression also matches where the field is missing".into());
             }
             Condition::of(field, Values::Match(found_in(text, ignores_case)))

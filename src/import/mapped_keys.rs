@@ -122,7 +122,7 @@ impl<'a> Blocks<'a> {
     fn gather(&mut self, name: &str, maps: &[&'a Directive], depth: usize) -> Result<(), String> {
         let Some(block) = Map::of(name, maps) else { return Ok(()) };
         if depth == 0 {
-            return Err("the `map` directives ask each other too often".into());
+            return Err("each `map` asks another one too often".into());
         }
         if self.used.iter().any(|known| known.id == block.id) {
             return Ok(());

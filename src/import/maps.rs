@@ -1,7 +1,7 @@
 //! `map` blocks: the value of a variable by that of another.
 
 use super::{pattern::check_syntax, tree::Directive};
-use regex::{Regex, RegexBuilder};
+use regex::bytes::{Regex, RegexBuilder};
 
 /// A `map` block whose entries are texts and regular expressions.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl<'a> MapPattern<'a> {
         match self {
             Self::Text(text) => text.eq_ignore_ascii_case(value),
             Self::Regex(text, ignores_case) => {
-                compiled(text, ignores_case).is_ok_and(|regex| regex.is_match(value))
+                compiled(text, ignores_case).is_ok_and(|regex| regex.is_match(value.as_bytes()))
             }
         }
     }
@@ -114,8 +114,12 @@ pub(super) fn found_in(text: &str, ignores_case: bool) -> String {
 /// It is read in another way, or not at all.
 pub(super) fn compiled(text: &str, ignores_case: bool) -> Result<Regex, String> {
     check_syntax(text)?;
-    let built =
-        RegexBuilder::new(text).case_insensitive(ignores_case).size_limit(256 << 10).build();
+    // nginx compares bytes, and the program has no tables of Unicode.
+    let built = RegexBuilder::new(text)
+        .unicode(false)
+        .case_insensitive(ignores_case)
+        .size_limit(256 << 10)
+        .build();
     built.map_err(|_| "the regular expression has what flowgate's have not".to_owned())
 }
 
@@ -145,5 +149,12 @@ mod tests {
         }
         block.block.as_mut().unwrap().push(directive(("~a(?=b)", "1")));
         assert!(Map::read(&block).is_err());
+    }
+
+    #[test]
+    fn an_expression_compares_bytes_as_nginx_does() {
+        let word = compiled(r"^\w$", true).unwrap();
+        assert!(word.is_match(b"A"));
+        assert!(!word.is_match("é".as_bytes()));
     }
 }

@@ -13,7 +13,7 @@ use super::{
     template::ServerVariables,
     tree::Directive,
 };
-use regex::Regex;
+use regex::bytes::RegexBuilder;
 use serde_json::{Value, json};
 
 /// Returns the directives that answer requests for some paths in a block, and that come to requests.
@@ -100,7 +100,10 @@ fn with_groups(
     variables: &ServerVariables<'_>,
 ) -> (String, Result<Fields, String>) {
     let has_groups = directive.arg(1).contains("$1") || directive.arg(1).contains("$2");
-    let count = |text: &str| Regex::new(text).map_or(0, |regex| regex.captures_len());
+    let count = |text: &str| {
+        let built = RegexBuilder::new(text).unicode(false).build();
+        built.map_or(0, |regex| regex.captures_len())
+    };
     if has_groups && count(&regex) != count(directive.arg(0)) {
         return (regex, Err("its groups are not those of one expression here".into()));
     }

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_one_field_are_distinct_or_rejected() {
+    fn conditions_of_one_field_are_distinguished_or_rejected() {
         let of = |value: &str, is_negated| Condition::Request {
             test: Test::Header("a".into(), Values::Equal(value.into())),
             is_negated,

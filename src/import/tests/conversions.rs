@@ -171,7 +171,7 @@ fn addresses_with_variables_are_those_that_they_stand_for() {
 }
 
 #[test]
-fn servers_get_the_client_address_that_nginx_sends() {
+fn servers_receive_the_client_that_nginx_sends() {
     let (yaml, _) = import(
         "http { set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;
         server { listen 81; location / { proxy_pass http://h; proxy_set_header X-Forwarded-For $remote_addr;

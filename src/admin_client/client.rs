@@ -61,7 +61,7 @@ impl AdminClient {
     /// Returns a client of the listener that the options name, or of the one of the configuration,
     /// with its token. Another listener gets no token of the configuration: it may belong to
     /// another gateway. If the configuration names no listener because it is missing or has errors,
-    /// the client is that of [`INSTALLED`] or of the default address, which is written to the
+    /// the client is that of `INSTALLED` or of the default address, which is written to the
     /// standard error.
     ///
     /// # Errors

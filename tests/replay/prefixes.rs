@@ -316,7 +316,8 @@ fn a_breaker_alone_is_a_rule_and_a_denied_client_is_no_reason_to_deny_it() {
     ] {
         assert!(!said(rule).contains("no rule decided"), "{rule}");
     }
-    let denied = said("    access: { deny: [all] }\n    flow: [{ name: r, limit: 9/1s }]");
+    let denied =
+        said("    access: { deny: [0.0.0.0/0, '::/0'] }\n    flow: [{ name: r, limit: 9/1s }]");
     assert!(!denied.contains("no rule decided"), "{denied}");
     assert!(denied.contains("note: no request reached a rule: "), "{denied}");
     assert!(said("").contains("have no `flow`, `pacing` or `breaker`"));

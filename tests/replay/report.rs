@@ -214,7 +214,7 @@ fn two_configurations_are_compared_on_the_same_traffic() {
             options.against = Some(other.clone());
         })
         .unwrap();
-        let comparison = out.lines().position(|line| line.contains(" are decided differently by "));
+        let comparison = out.lines().position(|line| line.contains(" decided differently by "));
         out.lines().skip(comparison.unwrap()).collect::<Vec<_>>().join("\n")
     };
     let same = compare(&config(ROUTES));

@@ -72,7 +72,7 @@ impl Family {
     }
 }
 
-/// Looks up names by the files and servers of its last [`follow`](Self::follow).
+/// Looks up names by the files and servers of its last `follow`.
 pub struct Resolver {
     source: Source,
     servers: Vec<SocketAddr>,

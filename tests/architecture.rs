@@ -244,6 +244,20 @@ const OLD_NAMES: &[(&str, &str, &[&str])] = &[
 const FOREIGN_NAMES: &[&str] =
     &["compare_exchange", "ConnectionRefused", "REFUSED_STREAM", "set_linger"];
 
+/// Circles that are still to be taken apart. This list only gets shorter.
+const REMAINING_CIRCLES: &[&str] = &[
+    "admin::context, admin::keys, admin::live",
+    "cluster::decide, cluster::health, cluster::leases, cluster::redis, cluster::store",
+    "config::decode, config::spec",
+    "flow::breaker, flow::keyed, flow::limiter, flow::pacing, flow::pending, flow::rules, \
+     flow::shared, flow::slot, flow::traits, flow::transfer",
+    "proxy::body, proxy::connections, proxy::message",
+    "proxy::completion, proxy::log_entry, proxy::peer, proxy::placeholders, proxy::request, \
+     proxy::response, proxy::shown_keys, proxy::upstream, proxy::worker",
+    "proxy::upstream::connect, proxy::upstream::http2",
+    "replay::against, replay::report",
+];
+
 const fn pure(
     name: &'static str,
     inside: &'static [&'static str],
@@ -281,7 +295,7 @@ fn the_sources_keep_to_their_layers() {
 }
 
 #[test]
-fn no_files_import_each_other_in_a_circle() {
+fn no_folders_import_each_other_in_a_circle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources: Vec<(String, String)> = rust_files(&root.join("src"))
         .iter()
@@ -294,17 +308,22 @@ fn no_files_import_each_other_in_a_circle() {
         .map(|(name, source)| (module_of(name), without_tests(&tokens(source))))
         .collect();
     assert!(files.len() > 100, "the walk found {} files, so it proves nothing", files.len());
-    let found: Vec<String> = circles(&files).into_iter().map(|circle| circle.join(", ")).collect();
+
+    let found: Vec<String> = circles(&files)
+        .into_iter()
+        .map(|circle| circle.join(", "))
+        .filter(|circle| !REMAINING_CIRCLES.contains(&circle.as_str()))
+        .collect();
     assert!(
         found.is_empty(),
-        "files that import each other in a circle: move what both need into a file of its own, \
-         which imports neither\n{}",
+        "a folder and its neighbours import each other in a circle: move what both need into a \
+         place of its own, which imports neither\n{}",
         found.join("\n")
     );
 }
 
 #[test]
-fn a_circle_is_found_behind_re_exports_and_within_a_folder() {
+fn a_circle_through_a_folder_is_found() {
     let circles_of = |sources: &[(&str, &str)]| {
         let files: Vec<File<'_>> = sources
             .iter()
@@ -312,23 +331,35 @@ fn a_circle_is_found_behind_re_exports_and_within_a_folder() {
             .collect();
         circles(&files)
     };
+
     let shown = [
         ("src/a/mod.rs", "mod one; mod two; pub use two::Two; pub(crate) use self::one::One;"),
-        ("src/a/one.rs", "use super::Two; pub struct One;"),
-        ("src/a/two.rs", "pub struct Two; fn f() -> crate::a::One { crate::a::One }"),
+        ("src/a/one.rs", "use crate::b::B; pub struct One;"),
+        ("src/a/two.rs", "pub struct Two;"),
+        ("src/b/mod.rs", "pub struct B; fn f() -> crate::a::Two { crate::a::Two }"),
     ];
-    assert_eq!(circles_of(&shown), [["a::one", "a::two"]]);
-    let parent = [
-        ("src/a.rs", "mod one; use one::One; pub struct A;"),
-        ("src/a/one.rs", "use super::{A as Other}; pub struct One;"),
+    assert_eq!(circles_of(&shown), [["a", "b"]], "by different files of a folder");
+    let inner = [
+        ("src/a/mod.rs", "mod one; mod two;"),
+        ("src/a/one.rs", "use super::two::Two; pub struct One;"),
+        ("src/a/two/mod.rs", "mod deep; pub use deep::Two;"),
+        ("src/a/two/deep.rs", "pub struct Two; use crate::a::one::One;"),
     ];
-    assert_eq!(circles_of(&parent), [["a", "a::one"]]);
+    assert_eq!(circles_of(&inner), [["a::one", "a::two"]], "a file and an inner folder");
+
+    let siblings = [
+        ("src/a/mod.rs", "mod one; mod two;"),
+        ("src/a/one.rs", "use super::two::Two; pub struct One;"),
+        ("src/a/two.rs", "use super::one::One; pub struct Two;"),
+    ];
+    assert_eq!(circles_of(&siblings), Vec::<Vec<String>>::new(), "files of one folder");
     let one_way = [
         ("src/a.rs", "mod one; pub use one::One; pub struct A;"),
         ("src/a/one.rs", "use super::A; #[cfg(test)] mod tests { use crate::b::B; }"),
-        ("src/b.rs", "use crate::a::One; use std::fmt;"),
+        ("src/b/mod.rs", "mod inner; use crate::a::One; use std::fmt;"),
+        ("src/b/inner.rs", "use crate::a::A;"),
     ];
-    assert_eq!(circles_of(&one_way), Vec::<Vec<String>>::new());
+    assert_eq!(circles_of(&one_way), Vec::<Vec<String>>::new(), "a folder below another");
 }
 
 #[test]

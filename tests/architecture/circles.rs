@@ -1,4 +1,8 @@
-//! Finds files that import each other in a circle.
+//! Finds folders that import each other in a circle.
+//!
+//! Each folder is a level of its own: what it contains are its files, and its inner folders as
+//! wholes. Files of one folder may import each other in a circle, because a reader has them side by
+//! side. A circle with an inner folder in it is a violation.
 //!
 //! A file imports another if it names an item of it, by whatever way the item is re-exported. What
 //! a file only re-exports (`pub use`) it does not import: that is how a folder shows its contents.
@@ -12,23 +16,57 @@ pub(crate) type File<'a> = (Vec<&'a str>, Vec<Token<'a>>);
 type Module<'a> = Vec<&'a str>;
 type Imports<'a> = BTreeMap<Module<'a>, BTreeSet<Module<'a>>>;
 
-/// Returns the circles, each as the modules in it, sorted.
+/// Returns the circles with a folder in them, each as the modules in it, sorted.
 pub(crate) fn circles(files: &[File<'_>]) -> Vec<Vec<String>> {
-    let imports = imports(files);
+    let files_import = imports(files);
+    let folders: BTreeSet<Module<'_>> = files
+        .iter()
+        .flat_map(|(module, _)| (0..module.len()).map(|length| module[..length].to_vec()))
+        .collect();
+
+    let mut found = BTreeSet::new();
+    for folder in &folders {
+        let imports = imports_within(folder, &files_import);
+        found.extend(circles_with_a_folder(&imports, &folders));
+    }
+    found.into_iter().collect()
+}
+
+/// Returns the imports between the contents of a folder: its files, and its inner folders as wholes.
+fn imports_within<'a>(folder: &Module<'a>, files: &Imports<'a>) -> Imports<'a> {
+    let content = |module: &Module<'a>| -> Option<Module<'a>> {
+        let inside = module.len() > folder.len() && module.starts_with(folder);
+        inside.then(|| module[..=folder.len()].to_vec())
+    };
+    let mut imports = Imports::new();
+    for (module, named) in files {
+        let Some(from) = content(module) else { continue };
+        let others: BTreeSet<_> =
+            named.iter().filter_map(content).filter(|to| *to != from).collect();
+        imports.entry(from).or_insert_with(BTreeSet::new).extend(others);
+    }
+    imports
+}
+
+/// Returns the circles in `imports` that have one of the folders in them.
+fn circles_with_a_folder(
+    imports: &Imports<'_>,
+    folders: &BTreeSet<Module<'_>>,
+) -> BTreeSet<Vec<String>> {
     let reached: BTreeMap<_, _> =
-        imports.keys().map(|module| (module, reached_from(module, &imports))).collect();
+        imports.keys().map(|module| (module, reached_from(module, imports))).collect();
+
     let mut found = BTreeSet::new();
     for (module, all) in &reached {
         let has_way_back = |other: &&Module<'_>| {
             reached.get(other).is_some_and(|further| further.contains(*module))
         };
-        let circle: BTreeSet<String> =
-            all.iter().filter(has_way_back).map(|other| other.join("::")).collect();
-        if circle.len() > 1 {
-            found.insert(circle.into_iter().collect::<Vec<_>>());
+        let circle: BTreeSet<&Module<'_>> = all.iter().filter(has_way_back).collect();
+        if circle.len() > 1 && circle.iter().any(|member| folders.contains(*member)) {
+            found.insert(circle.iter().map(|member| member.join("::")).collect());
         }
     }
-    found.into_iter().collect()
+    found
 }
 
 fn imports<'a>(files: &[File<'a>]) -> Imports<'a> {

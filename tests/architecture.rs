@@ -254,7 +254,6 @@ const REMAINING_CIRCLES: &[&str] = &[
     "proxy::body, proxy::connections, proxy::message",
     "proxy::completion, proxy::log_entry, proxy::peer, proxy::placeholders, proxy::request, \
      proxy::response, proxy::shown_keys, proxy::upstream, proxy::worker",
-    "proxy::upstream::connect, proxy::upstream::http2",
     "replay::against, replay::report",
 ];
 

@@ -25,7 +25,8 @@ mod tests;
 
 pub(crate) use connections::registry::GRACE;
 pub use connections::{
-    descriptors::Descriptors, per_client::ClientConnections, registry::Connections,
+    limits::{ClientConnections, Descriptors},
+    registry::Connections,
 };
 pub(crate) use downstream::{listener::accept, tls::certificates};
 pub use downstream::{

@@ -4,26 +4,27 @@
 //! it began to wait, and the connection's task looks now and then.
 
 use super::{
-    handle::ConnectionHandle, interim_frames::InterimFrames, registry::GRACE,
-    upgrade_task::UpgradeTask,
+    interim_frames::InterimFrames,
+    registry::{ConnectionHandle, GRACE},
 };
 use crate::proxy::{
     body::upload_buffer::UploadBuffer,
     message::response::Response,
     timeouts::{
-        atomic_instant::AtomicInstant,
         streams::{Stream, Streams},
         timeout::Timeout,
+        timer::AtomicInstant,
     },
 };
 use crate::{clock::Clock, config::ClientTimeouts, flow::Instant};
 use core::{
+    future::pending,
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     task::{Context, Poll},
     time::Duration,
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tokio::task::AbortHandle;
+use tokio::{sync::Notify, task::AbortHandle};
 
 /// Notes of one connection, shared by its socket, its requests and their bodies.
 #[derive(Debug)]
@@ -248,6 +249,49 @@ impl Activity {
             }
         }
         NextAction::LookAgain(next)
+    }
+}
+
+/// The task that writes what a tunnel over HTTP/2 brings its client.
+///
+/// hyper begins it, and gives nobody a handle: it ends the client's stream as if all had come, and a
+/// tunnel sees no difference between a client that ends its direction and one that resets the stream.
+#[derive(Debug, Default)]
+pub(crate) struct UpgradeTask {
+    task: OnceLock<AbortHandle>,
+    ended: Notify,
+    /// Whether the gateway has ended its direction, upon which the task ends.
+    is_shut: AtomicBool,
+}
+
+impl UpgradeTask {
+    /// Notes that the task has begun.
+    pub(crate) fn begin(&self, task: AbortHandle) {
+        self.task.get_or_init(|| task);
+    }
+
+    /// Notes that the task has ended.
+    pub(crate) fn end(&self) {
+        self.ended.notify_one();
+    }
+
+    /// Notes that the gateway ends its direction.
+    pub(crate) fn shut(&self) {
+        self.is_shut.store(true, Relaxed);
+    }
+
+    /// Has the stream reset, once the client's direction is dropped too.
+    pub(crate) fn abort(&self) {
+        self.task.get().into_iter().for_each(AbortHandle::abort);
+    }
+
+    /// Waits until the client has reset the stream, or its connection has ended.
+    pub(crate) async fn client_left(&self) {
+        self.ended.notified().await;
+        if self.is_shut.load(Relaxed) {
+            // What the client still sends shows its end.
+            pending::<()>().await;
+        }
     }
 }
 

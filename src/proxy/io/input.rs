@@ -1,13 +1,14 @@
-//! What has come over a connection of HTTP/1.1, and is yet to be read.
+//! Bytes that have come over a client's or a server's connection, and are yet to be read.
 
 use bytes::{Bytes, BytesMut};
 use core::{
-    pin::pin,
+    mem::MaybeUninit,
+    pin::{Pin, pin},
     task::{Context, Poll, ready},
 };
 use std::io;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     task::yield_now,
 };
 
@@ -101,5 +102,66 @@ impl Input {
         if self.read_size > READ_MIN {
             *self = Self::new();
         }
+    }
+}
+
+/// What is read at once, in bytes: most heads are shorter, and cost no second read.
+const FIRST_READ: usize = 2048;
+
+/// Reads what has come; nothing at the end. While nothing comes, no memory is held for it.
+pub(crate) fn poll_first_read<T: AsyncRead + Unpin>(
+    io: &mut T,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<Bytes>> {
+    // Not a part of any future, which would be larger by as much.
+    let mut space = [MaybeUninit::uninit(); FIRST_READ];
+    let mut read = ReadBuf::uninit(&mut space);
+    ready!(Pin::new(io).poll_read(context, &mut read))?;
+    Poll::Ready(Ok(Bytes::copy_from_slice(read.filled())))
+}
+
+/// Reads `ahead` first, then `io`.
+#[derive(Debug)]
+pub(crate) struct Prefixed<T> {
+    io: T,
+    ahead: Bytes,
+}
+
+impl<T> Prefixed<T> {
+    pub(crate) fn new(io: T, ahead: Bytes) -> Self {
+        Self { io, ahead }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Prefixed<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        }
+        let count = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Prefixed<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }

@@ -1,8 +1,42 @@
-//! What has come over a connection, and what is to be written to it.
+//! Bytes on connections: streams to clients, bytes that have come, and bytes that are to be written.
 
-pub(crate) mod client_io;
-pub(crate) mod first_read;
 pub(crate) mod input;
 pub(crate) mod outgoing;
-pub(crate) mod prefixed;
-pub(crate) mod vectored_write;
+
+use core::time::Duration;
+use socket2::SockRef;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+
+pub(crate) mod client_io {
+    pub(crate) use super::ClientIo;
+}
+
+pub(crate) use input as first_read;
+pub(crate) use input as prefixed;
+pub(crate) use outgoing as vectored_write;
+
+/// A stream of bytes to a client.
+pub(crate) trait ClientIo: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Has the connection end with RST, however it ends, or again with FIN, if it can.
+    fn end_with_reset(&self, _is_reset: bool) {}
+}
+
+impl ClientIo for TcpStream {
+    fn end_with_reset(&self, is_reset: bool) {
+        // An error says that the connection is over.
+        drop(SockRef::from(self).set_linger(is_reset.then_some(Duration::ZERO)));
+    }
+}
+
+impl<T: ClientIo> ClientIo for Box<TlsStream<T>> {
+    fn end_with_reset(&self, is_reset: bool) {
+        self.get_ref().0.end_with_reset(is_reset);
+    }
+}
+
+#[cfg(test)]
+impl ClientIo for tokio::io::DuplexStream {}

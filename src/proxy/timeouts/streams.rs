@@ -10,7 +10,10 @@
 //! Worst case: what HTTP/2 has buffered when the task ends, one part of an answer, is
 //! watched no more. It stays as long as the connection.
 
-use super::{atomic_instant::AtomicInstant, timeout::Timeout, timer::RequestTimer};
+use super::{
+    timeout::Timeout,
+    timer::{AtomicInstant, RequestTimer},
+};
 use crate::{clock::Clock, flow::Instant};
 use bytes::{Buf, Bytes};
 use core::{

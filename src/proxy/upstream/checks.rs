@@ -2,8 +2,8 @@
 //! looks at how many requests fail.
 
 use super::{
-    cause::cause,
     connect::{Connector, Offer, Opened},
+    error::cause,
     health::{log, observe},
     http2::Stream,
 };

@@ -1,6 +1,9 @@
 //! Opening connections to upstream servers: over TCP, with TLS or without, or to a Unix socket.
 
-use super::{connection_settings::ConnectionSettings, http1, http2, io::BoxedIo};
+use super::{
+    http1, http2,
+    transport::{BoxedIo, ConnectionSettings},
+};
 use crate::{
     clock::Clock,
     config::{Server, Upstream, UpstreamProtocol, UpstreamTls},

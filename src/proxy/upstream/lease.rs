@@ -5,11 +5,8 @@ use super::{
     Http1Connection as Connection,
     connect::{Offer, Opened},
     connection::UpstreamConnection,
-    http2::{
-        STREAMS_MAX,
-        pool::{Opener, Shared, Wait},
-    },
-    pool::Idle,
+    http2::STREAMS_MAX,
+    pool::{Idle, Opener, Shared, Wait},
     reservation::{Reservation, Sharing},
 };
 use crate::proxy::{

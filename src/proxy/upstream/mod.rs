@@ -1,16 +1,13 @@
 //! Servers, and the connections to them: one request at a time over HTTP/1.1, many over HTTP/2.
 
 pub(crate) mod balance;
-pub(crate) mod cause;
 pub(crate) mod checks;
 pub(crate) mod connect;
 pub(crate) mod connection;
-mod connection_settings;
 pub(crate) mod error;
 pub(crate) mod health;
 mod http1;
 pub(crate) mod http2;
-mod io;
 pub(crate) mod keep_alive;
 pub(crate) mod lease;
 pub(crate) mod names;
@@ -19,5 +16,8 @@ mod rendezvous;
 pub(crate) mod reservation;
 pub(crate) mod resolver;
 pub(crate) mod retry;
+mod transport;
+mod watched_name;
 
+pub(crate) use error as cause;
 pub(crate) use http1::Connection as Http1Connection;

@@ -2,18 +2,16 @@
 //! new addresses: when its addresses expire, when connections to them fail, when an operator asks for
 //! a reload, and when an upstream with the name is edited.
 
-mod name;
-mod schedule;
-
-use super::resolver::{Found, Resolver};
+use super::{
+    resolver::{Found, Resolver},
+    watched_name::{Failures, Schedule, WatchedName},
+};
 use crate::{
     clock::Clock,
     config::{Live, Resolve, Snapshot, Upstream},
     flow::Instant,
 };
 use core::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
-use name::{Failures, Name};
-use schedule::Schedule;
 use std::{collections::HashMap, io, sync::Arc};
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -34,7 +32,7 @@ pub struct NameWatch {
     clock: Clock,
     live: Arc<Live>,
     resolver: Resolver,
-    names: HashMap<Arc<str>, Name>,
+    names: HashMap<Arc<str>, WatchedName>,
     /// Those of the configuration last looked at, with its version.
     upstreams: (u64, Vec<Arc<Upstream>>),
     /// How many reloads were requested by then.
@@ -81,7 +79,7 @@ impl NameWatch {
             self.put_in_force();
 
             // Those that are due wait for the end of another one.
-            let due = self.names.values().filter_map(Name::next);
+            let due = self.names.values().filter_map(WatchedName::next);
             let next = due.filter(|next| *next > now).min();
             let wake = next.unwrap_or(Instant::FAR_FUTURE).min(now + TICK);
             tokio::select! {
@@ -203,7 +201,7 @@ fn edited(old: &[Arc<Upstream>], new: &[Arc<Upstream>]) -> Vec<Arc<str>> {
 }
 
 /// Adds names that are to be resolved, and forgets those that are not.
-fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant) {
+fn follow(names: &mut HashMap<Arc<str>, WatchedName>, snapshot: &Snapshot, now: Instant) {
     let mut schedules: HashMap<&Arc<str>, Schedule> = HashMap::new();
     for upstream in &snapshot.upstreams {
         let schedule = match upstream.options.resolve {
@@ -218,7 +216,8 @@ fn follow(names: &mut HashMap<Arc<str>, Name>, snapshot: &Snapshot, now: Instant
     }
     names.retain(|host, _| schedules.contains_key(host));
     for (host, schedule) in schedules {
-        let known = names.entry(Arc::clone(host)).or_insert_with(|| Name::new(schedule, now));
+        let known =
+            names.entry(Arc::clone(host)).or_insert_with(|| WatchedName::new(schedule, now));
         known.follow(schedule, now);
     }
 }

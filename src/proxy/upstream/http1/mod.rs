@@ -7,7 +7,10 @@ mod output;
 #[cfg(test)]
 mod tests;
 
-use super::{connection_settings::ConnectionSettings, error::UpstreamError, io::BoxedIo};
+use super::{
+    error::UpstreamError,
+    transport::{BoxedIo, ConnectionSettings},
+};
 use crate::config::UpstreamTls;
 use crate::http1::{BodyDecoder, BodyLength, FieldList, HeadLimits, RequestKind, ResponseHead};
 use crate::proxy::message::{

@@ -11,7 +11,7 @@ use crate::proxy::{
         upload_buffer::UploadPart,
     },
     io::outgoing::{Outgoing, PARTS_MAX},
-    upstream::io::BoxedIo,
+    upstream::transport::BoxedIo,
 };
 use crate::traces::TRACEPARENT;
 use bytes::Buf as _;

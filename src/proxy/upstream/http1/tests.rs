@@ -9,7 +9,7 @@ use http::Method;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-fn over(io: impl super::super::io::Io + 'static) -> Box<Connection> {
+fn over(io: impl super::super::transport::Io + 'static) -> Box<Connection> {
     let limits = AnswerLimits { header_bytes: 4096, headers: 20 };
     let connection_settings =
         ConnectionSettings { limits, protocol: UpstreamProtocol::H1, tls: None };
@@ -239,7 +239,7 @@ impl AsyncWrite for Ready {
     }
 }
 
-impl super::super::io::Io for Ready {
+impl super::super::transport::Io for Ready {
     fn is_quiet_by_kernel(&self) -> bool {
         true
     }

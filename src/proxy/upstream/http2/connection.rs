@@ -1,23 +1,21 @@
 //! A connection that several requests share.
 
-use super::{
-    counted_io::{CountedIo, Written},
-    pings::Pings,
-    sending::Total,
-};
+use super::sending::{Pings, Total};
 use crate::proxy::{
     body::upload_buffer::UploadPart,
-    upstream::{connection_settings::ConnectionSettings, io::BoxedIo},
+    upstream::transport::{BoxedIo, ConnectionSettings},
 };
 use crate::{clock::Clock, flow::Instant};
 use core::{
     fmt,
+    pin::Pin,
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 use h2::client::{Builder, SendRequest};
 use std::{io, sync::Arc};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Requests on one connection at once, if the server allows as many.
 pub(crate) const STREAMS_MAX: usize = 100;
@@ -166,5 +164,70 @@ impl Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}
+
+/// How many bytes a connection has written. A request that has begun since the count last changed was
+/// not sent.
+pub(super) type Written = Arc<AtomicU64>;
+
+/// A stream of bytes that counts those that are written.
+pub(super) struct CountedIo {
+    io: BoxedIo,
+    written: Written,
+}
+
+impl CountedIo {
+    pub(super) fn new(io: BoxedIo, written: &Written) -> Self {
+        Self { io, written: Arc::clone(written) }
+    }
+
+    fn count(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = polled {
+            self.written.fetch_add(bytes as u64, Relaxed);
+        }
+        polled
+    }
+}
+
+impl AsyncRead for CountedIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for CountedIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.count(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write_vectored(context, parts);
+        self.count(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }

@@ -4,9 +4,6 @@
 //! sends its body and takes its answer.
 
 mod connection;
-mod counted_io;
-mod pings;
-pub(crate) mod pool;
 mod sending;
 mod stream;
 

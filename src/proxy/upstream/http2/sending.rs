@@ -5,7 +5,7 @@
 //! connection. A body that needs more waits until the server has acknowledged a ping, if it can be
 //! asked, and is not kept after that: the server has read the request, and has not refused it.
 
-use super::pings::Pings;
+use crate::clock::Clock;
 use crate::proxy::body::{
     request_body::{Again, Cut, RequestBody},
     upload_buffer::UploadPart,
@@ -15,13 +15,17 @@ use core::{
     future::{pending, poll_fn},
     mem,
     pin::Pin,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     task::{Context, Poll, ready},
+    time::Duration,
 };
-use h2::{Reason, SendStream};
+use h2::{Ping, PingPong, Reason, SendStream};
 use http_body::{Body as _, Frame};
 use std::sync::Arc;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::{
+    sync::Mutex,
+    task::{AbortHandle, JoinHandle},
+};
 
 /// How much of each body that was sent is kept in any case, to send it again, in bytes.
 const KEPT_MIN: usize = 64 * 1024;
@@ -257,6 +261,78 @@ impl Drop for Kept {
         if self.counted > 0 {
             self.total.fetch_sub(self.counted, Relaxed);
         }
+    }
+}
+
+/// Pings at most until the next response begins: gRPC servers end connections that ping often.
+const PINGS_MAX: u32 = 2;
+
+/// How long a server may take to acknowledge one.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The pings of a connection.
+#[derive(Debug)]
+pub(super) struct Pings {
+    /// How many requests have asked.
+    asked: AtomicU64,
+    /// Pings since a response began.
+    sent: AtomicU32,
+    /// Whether one was not acknowledged.
+    is_unanswered: AtomicBool,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    ping_pong: Option<PingPong>,
+    /// Those that had asked when the last ping was sent.
+    acknowledged: u64,
+}
+
+impl Pings {
+    pub(super) fn new(ping_pong: Option<PingPong>, clock: Clock) -> Self {
+        let state = Mutex::new(State { ping_pong, acknowledged: 0 });
+        Self {
+            asked: AtomicU64::new(0),
+            sent: AtomicU32::new(0),
+            is_unanswered: AtomicBool::new(false),
+            clock,
+            state,
+        }
+    }
+
+    /// Notes that the server has begun a response.
+    pub(super) fn note_response(&self) {
+        self.sent.store(0, Relaxed);
+    }
+
+    /// Whether the server may be asked now.
+    pub(super) fn may_ask(&self) -> bool {
+        self.sent.load(Relaxed) < PINGS_MAX && !self.is_unanswered.load(Relaxed)
+    }
+
+    /// Waits until the server has read what was written before this call. Returns whether it has. To
+    /// be polled to its end.
+    pub(super) async fn round_trip(&self) -> bool {
+        let number = self.asked.fetch_add(1, Relaxed) + 1;
+        let mut state = self.state.lock().await;
+        if state.acknowledged >= number {
+            return true;
+        }
+        let Some(ping_pong) = state.ping_pong.as_mut().filter(|_| self.may_ask()) else {
+            return false;
+        };
+        self.sent.fetch_add(1, Relaxed);
+        let asked = self.asked.load(Relaxed);
+        let ping = ping_pong.ping(Ping::opaque());
+        let is_acknowledged = matches!(self.clock.timeout(PATIENCE, ping).await, Ok(Ok(_)));
+        if is_acknowledged {
+            state.acknowledged = asked;
+        } else {
+            self.is_unanswered.store(true, Relaxed);
+        }
+        is_acknowledged
     }
 }
 

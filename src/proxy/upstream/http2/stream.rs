@@ -389,7 +389,7 @@ mod tests {
             request_body::Again,
         },
         tests::live,
-        upstream::connection_settings::ConnectionSettings,
+        upstream::transport::ConnectionSettings,
     };
     use core::{task::Waker, time::Duration};
     use tokio::{

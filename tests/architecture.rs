@@ -249,8 +249,6 @@ const REMAINING_CIRCLES: &[&str] = &[
     "admin::context, admin::keys, admin::live",
     "cluster::decide, cluster::health, cluster::leases, cluster::redis, cluster::store",
     "config::decode, config::spec",
-    "flow::breaker, flow::keyed, flow::limiter, flow::pacing, flow::pending, flow::rules, \
-     flow::shared, flow::slot, flow::traits, flow::transfer",
     "proxy::body, proxy::connections, proxy::message",
     "proxy::completion, proxy::log_entry, proxy::peer, proxy::placeholders, proxy::request, \
      proxy::response, proxy::shown_keys, proxy::upstream, proxy::worker",

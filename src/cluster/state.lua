@@ -1,7 +1,7 @@
 -- States and their numbers, for the scripts that come behind this text.
 --
 -- Every number is a whole one below 2^53, which a double holds exactly: the sender ensures it
--- (src/flow/shared/stored.rs). An instant is a pair: whole microseconds, and the rest in parts of
+-- (src/flow/limiter/stored.rs). An instant is a pair: whole microseconds, and the rest in parts of
 -- which `m` make a microsecond; so no interval between two requests is ever rounded.
 --
 -- ARGV[1] is the time, as microseconds and nanoseconds beyond; empty: the store's own clock.

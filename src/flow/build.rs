@@ -2,8 +2,7 @@
 
 use super::{
     keyed::Keyed,
-    limiter::{Algorithm, by_wall::ByWall},
-    shared::synced,
+    limiter::{Algorithm, SyncedConfig, by_wall::ByWall, synced::Synced},
     slot::{LimiterSlot, Slot},
     time::WallOffset,
 };
@@ -28,7 +27,31 @@ pub(super) fn build(
         Algorithm::Concurrency(config) => LimiterSlot::boxed(config.build(), keyed),
         Algorithm::Pacing(config) => LimiterSlot::boxed(config.build(), keyed),
         Algorithm::Synced(config) => {
-            synced::build(config, keyed).unwrap_or_else(|| build(&config.here(), keyed, wall))
+            build_synced(config, keyed).unwrap_or_else(|| build(&config.here(), keyed, wall))
         }
     }
+}
+
+/// Builds an unused slot; `None` for an algorithm that cannot sync, which no such configuration
+/// has.
+fn build_synced(config: &SyncedConfig, keyed: Option<&Keyed>) -> Option<Box<dyn Slot>> {
+    let slot = match (config.whole(), &config.here()) {
+        (Algorithm::TokenBucket(whole), Algorithm::TokenBucket(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::LeakyBucket(whole), Algorithm::LeakyBucket(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::SlidingWindow(whole), Algorithm::SlidingWindow(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::SlidingCounter(whole), Algorithm::SlidingCounter(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::FixedWindow(whole), Algorithm::FixedWindow(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        _ => return None,
+    };
+    Some(slot)
 }

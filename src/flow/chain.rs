@@ -10,18 +10,16 @@ mod take_over;
 mod transfer;
 
 use super::{
-    breaker,
-    claim::{Claim, SlotId},
-    decision::{Decision, Outcome, Reason, RejectedBy, Report, Verdict},
+    decision::{Claim, Decision, Outcome, Reason, RejectedBy, Report, SlotId, Verdict},
     grants::Grants,
     keyed::KeySlot,
+    limiter::{End, Times, Until, breaker},
     pending::Pendings,
     rules::{Change, Installed, Rules, rule_of},
     shared::{Delta, RemoteState, RoundTrip},
     slot::{Charge, Hold, Slot},
     statistic::{Counts, Observation, Statistic, Totals},
     time::{Instant, WallOffset},
-    traits::{End, Times, Until},
     transfer::Journal,
 };
 use core::time::Duration;

@@ -1,11 +1,7 @@
 //! Decisions of slots, the report of the chain, and how a request may end.
 
-use super::{
-    claim::{Key, SlotId},
-    phase::Transition,
-    time::Instant,
-};
-use core::{cmp::Reverse, time::Duration};
+use super::time::Instant;
+use core::{cmp::Reverse, fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -302,4 +298,113 @@ pub enum Outcome {
     /// The client left; its timing says nothing about the upstream.
     #[default]
     Cancelled,
+}
+
+/// Identifies a slot of a gate. An edit that keeps or converts a rule keeps its slot; an added or
+/// reset rule gets a new one, and a reset rule also answers claims on its previous slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub(super) u32);
+
+/// Whose state a claim is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The state that all share.
+    Shared,
+    /// The state of this fingerprint, used as it is: it must be evenly spread and beyond a client's
+    /// control (a keyed hash).
+    Of(u128),
+    /// The request has the key several times, and is rejected for it.
+    Duplicate,
+    /// The request lacks the key, and is rejected for it.
+    Missing,
+}
+
+/// A request's claim on one slot. A slot without a claim is not checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The slot.
+    pub slot: SlotId,
+    /// Whose state. A rule without keys only looks for [`Key::Missing`] and [`Key::Duplicate`].
+    pub key: Key,
+    /// What the request costs. At zero it passes uncharged.
+    pub cost: u64,
+    /// How long it may wait to borrow from a coming window, if the rule has windows; zero without
+    /// priority.
+    pub patience: Duration,
+}
+
+/// The state of a breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    #[default]
+    /// All requests pass.
+    Closed,
+    /// All requests are rejected.
+    Open,
+    /// A few probes pass and decide.
+    HalfOpen,
+}
+
+impl Phase {
+    /// Returns its word in logs and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// A change of state, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// The new phase.
+    pub to: Phase,
+    /// The answers that caused it.
+    pub on: AnswerCounts,
+}
+
+/// Counts of answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerCounts {
+    /// All of them.
+    pub all: u64,
+    /// Failures.
+    pub failed: u64,
+    /// Those that were slow.
+    pub slow: u64,
+}
+
+/// What metrics and `/routes` show of a breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BreakerStats {
+    /// Its phase. An open breaker is half-open from its first probe on.
+    pub phase: Phase,
+    /// How often it opened.
+    pub opened: u64,
+    /// How often it became half-open.
+    pub half_opened: u64,
+    /// How often it closed again.
+    pub closed: u64,
+    /// The answers that count now.
+    pub answers: AnswerCounts,
+}
+
+/// For the log: `opened: of 24 answers 13 failed and 2 were slow`.
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AnswerCounts { all, failed, slow } = self.on;
+        match self.to {
+            Phase::Open => {
+                write!(f, "opened: of {all} answers {failed} failed and {slow} were slow")
+            }
+            Phase::HalfOpen => f.write_str("half-open: the first probe goes through"),
+            Phase::Closed => write!(
+                f,
+                "closed: {all} {} good",
+                if all == 1 { "probe was" } else { "probes were" }
+            ),
+        }
+    }
 }

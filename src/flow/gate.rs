@@ -5,22 +5,20 @@ mod reservation;
 mod shared;
 mod transfer;
 
-pub use keys::KeyUsage;
-pub use reservation::Reservation;
-pub use transfer::ImportedSlots;
-
 pub use super::chain::NotReset;
 use super::{
-    breaker::Transition,
     chain::{Chain, Charged, Held, HeldSlot, Queues},
-    claim::Claim,
-    decision::{Outcome, RejectedBy, Rejection, Report},
+    decision::{Claim, Outcome, RejectedBy, Rejection, Report},
+    limiter::breaker::Transition,
     rules::{Installed, Rules},
     statistic::{Observation, Totals},
     time::{Instant, WallOffset},
 };
 use core::time::Duration;
+pub use keys::KeyUsage;
+pub use reservation::Reservation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+pub use transfer::ImportedSlots;
 
 /// A route's chain, shared by its requests and kept over edits.
 #[derive(Debug)]

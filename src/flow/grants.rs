@@ -5,7 +5,7 @@
 //! so much more, and afterwards the rule goes on as if those requests had not come.
 
 use super::{
-    claim::{Claim, Key},
+    decision::{Claim, Key},
     time::Instant,
 };
 

@@ -13,33 +13,24 @@
 //! This module has no HTTP, clock, sleep, task or log, and no lock but the gate's. A decision
 //! depends on the rules, the state and `now` alone.
 //!
-//! An algorithm is one file in [`limiter`]; it decides over states that a slot owns (`slot.rs`),
-//! one for all clients or one for each (`keyed.rs`). A slot of another kind, such as [`breaker`] or
-//! [`pacing`], is one file here, fields of [`Rules`] and [`Installed`], and variants of the rules of
-//! slots in `chain/slots.rs` and `transfer/rule.rs`.
+//! An algorithm is one file in [`limiter`], and so are [`breaker`] and [`pacing`]. It decides over
+//! states that a slot owns (`slot`), one for all clients or one for each (`keyed`). The slots of a
+//! route are a chain behind a lock (`gate`).
 
 mod build;
 mod chain;
-mod claim;
 mod gate;
 mod grants;
 mod keyed;
 mod pending;
-mod phase;
-mod ramp;
-mod rejected_keys;
 mod rules;
 mod slot;
 mod top;
-mod traits;
-mod warmth;
 mod window;
 
-pub mod breaker;
 pub mod calendar;
 pub mod decision;
 pub mod limiter;
-pub mod pacing;
 pub mod rate;
 pub mod shared;
 pub mod statistic;
@@ -49,19 +40,21 @@ pub mod transfer;
 #[cfg(test)]
 mod timeline;
 
-pub use claim::{Claim, Key, SlotId};
 pub use decision::{
-    Decision, Outcome, Quota, Reason, ReasonKind, RejectedBy, Rejection, Report, Verdict,
+    Claim, Decision, Key, Outcome, Quota, Reason, ReasonKind, RejectedBy, Rejection, Report,
+    SlotId, Verdict,
 };
 pub use gate::{Admission, Gate, ImportedSlots, KeyUsage, NotReset, Permit, Reservation};
 pub use grants::{Grant, MOST_GRANTS};
 pub use keyed::{Churn, Fullest, Keyed, Keys};
-pub use limiter::{Algorithm, SyncedConfig};
-pub use ramp::WarmUp;
+pub use limiter::{
+    Algorithm, SyncedConfig, breaker, pacing,
+    ramp::WarmUp,
+    stored::{Judgement, Stored, Terms, Unstorable},
+};
 pub use rate::Rate;
-pub use rejected_keys::RejectedKeys;
 pub use rules::{Change, Installed, Rule, Rules, rule_of};
-pub use shared::{Delta, Judgement, RemoteState, RoundTrip, StateName, Stored, Terms, Unstorable};
+pub use shared::{Delta, RemoteState, RoundTrip, StateName};
 pub use statistic::{ByReason, Counts, Observation, RuleObservation, Sums, Totals, WAIT_BOUNDS};
 pub use time::{Instant, WallOffset};
-pub use top::{Top, TopEntry};
+pub use top::{RejectedKeys, Top, TopEntry};

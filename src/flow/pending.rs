@@ -4,7 +4,7 @@
 //! fit beside them, which is tried on a copy of the state; so each still fits when it is charged.
 
 use super::{
-    claim::Key,
+    decision::Key,
     keyed::{KeySlot, Lookup},
 };
 

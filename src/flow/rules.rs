@@ -1,11 +1,9 @@
 //! A route's rules, and how an edit changed each.
 
 use super::{
-    breaker,
-    claim::SlotId,
+    decision::SlotId,
     keyed::{Keyed, OTHERS, summary_bytes},
-    limiter::Algorithm,
-    pacing,
+    limiter::{Algorithm, breaker, pacing},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -10,14 +10,12 @@ mod sync;
 mod transfer;
 
 use super::{
-    breaker,
-    claim::{Claim, Key},
-    decision::Decision,
+    decision::{Claim, Decision, Key},
     keyed::{Fullest, KeySlot, Keys, Lookup},
+    limiter::{End, QuotaUsage, Times, Token, Until, Usage, breaker},
     pending::Pendings,
     shared::{Delta, RemoteState, RoundTrip},
     time::Instant,
-    traits::{End, QuotaUsage, Times, Token, Until, Usage},
     transfer::{LateChange, StateOwner, StatePart},
 };
 use core::{any::Any, fmt::Debug};

@@ -9,10 +9,9 @@
 //! request on.
 
 use super::{
-    breaker,
-    claim::SlotId,
-    decision::{Outcome, ReasonKind},
+    decision::{Outcome, ReasonKind, SlotId},
     keyed::{Churn, Keys},
+    limiter::breaker,
     time::{Instant, nanos},
     window::{Grid, Ring},
 };

@@ -14,7 +14,7 @@
 
 use super::{
     Algorithm, Change, Claim, Gate, Instant, Key, Keyed, Outcome, Permit, Rate, Reason, Rule,
-    Rules, SlotId, pacing,
+    Rules, SlotId, limiter::pacing,
 };
 use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};

@@ -1,8 +1,7 @@
 //! The end of a request: what is recorded exactly once, whether the answer was delivered, broke off or
 //! was never begun.
 
-use crate::http1::FieldList;
-use crate::proxy::{
+use super::{
     body::{
         early_end::EarlyEnd,
         upload::{Upload, UploadState},
@@ -23,8 +22,9 @@ use crate::{
     config::{Route, Snapshot, outcome},
     flow::{
         Instant, Outcome, Permit,
-        breaker::{Phase, Transition},
+        limiter::breaker::{Phase, Transition},
     },
+    http1::FieldList,
     meter::{Ended, ExemplarId},
     preview::Trial,
 };

@@ -2,12 +2,11 @@
 
 use super::slots::ChainSlot;
 use crate::flow::{
-    claim::Claim,
-    decision::{Decision, Quota, Reason, Verdict},
+    decision::{Claim, Decision, Quota, Reason, Verdict},
     keyed::{KeySlot, Lookup},
+    limiter::{QuotaUsage, Usage},
     slot::SlotAnswer,
     time::Instant,
-    traits::{QuotaUsage, Usage},
 };
 use core::time::Duration;
 use smallvec::SmallVec;

@@ -6,13 +6,13 @@ use super::{
 };
 use crate::flow::{
     Algorithm,
-    claim::{Key, SlotId},
+    decision::{Key, SlotId},
     grants::Grant,
     keyed::Fullest,
-    rejected_keys::RejectedKeys,
+    limiter::Usage,
     slot::{Renewed, Slot},
     time::Instant,
-    traits::Usage,
+    top::RejectedKeys,
 };
 use core::fmt;
 

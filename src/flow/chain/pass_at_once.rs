@@ -2,7 +2,12 @@
 //! report is made.
 
 use super::{Chain, Held, HeldSlot};
-use crate::flow::{claim::Claim, decision::Decision, keyed::Lookup, time::Instant, traits::Times};
+use crate::flow::{
+    decision::{Claim, Decision},
+    keyed::Lookup,
+    limiter::Times,
+    time::Instant,
+};
 use smallvec::SmallVec;
 
 impl Chain {

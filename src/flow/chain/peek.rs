@@ -6,10 +6,9 @@ use super::{
     slots::ChainSlot,
 };
 use crate::flow::{
-    claim::Claim,
-    decision::{Quota, Rejection, Report, Verdict},
+    decision::{Claim, Quota, Rejection, Report, Verdict},
+    limiter::Times,
     time::Instant,
-    traits::Times,
 };
 
 impl Chain {

@@ -6,8 +6,7 @@ use super::{
     slots::ChainSlot,
 };
 use crate::flow::{
-    claim::{Claim, Key, SlotId},
-    decision::{Quota, Reason, Report, Verdict},
+    decision::{Claim, Key, Quota, Reason, Report, SlotId, Verdict},
     pending::{Pending, Ticket},
     time::Instant,
 };

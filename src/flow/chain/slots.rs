@@ -1,19 +1,18 @@
 //! A slot in the chain, and the rule that it is built from.
 
 use crate::flow::{
-    Algorithm, breaker,
+    Algorithm,
     build::build,
-    claim::{Claim, Key, SlotId},
-    decision::ReasonKind,
+    decision::{Claim, Key, ReasonKind, SlotId},
     grants::Grants,
     keyed::KeySlot,
-    pacing,
+    limiter::{breaker, pacing},
     pending::Pendings,
-    rejected_keys::RejectionCounts,
     rules::Rule,
     slot::{LimiterSlot, Slot},
     statistic::{Counts, RuleObservation},
     time::{Instant, WallOffset},
+    top::RejectionCounts,
 };
 use std::sync::Arc;
 

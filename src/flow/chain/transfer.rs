@@ -2,7 +2,7 @@
 
 use super::{Chain, slots::Wanted};
 use crate::flow::{
-    claim::SlotId,
+    decision::SlotId,
     time::Instant,
     transfer::{ExportedRule, GateExport, Journal, LateChange, StateOwner, StatePart},
 };

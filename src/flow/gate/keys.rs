@@ -3,11 +3,11 @@
 use super::Gate;
 use crate::flow::{
     chain::NotReset,
-    claim::{Key, SlotId},
+    decision::{Key, SlotId},
     grants::Grant,
     keyed::Fullest,
-    rejected_keys::{RejectedKeys, join},
     time::Instant,
+    top::{RejectedKeys, join},
 };
 use core::time::Duration;
 

@@ -3,8 +3,7 @@
 use super::{Admission, Gate, Permit};
 use crate::flow::{
     chain::{Reserved, StoreRejection},
-    claim::{Claim, Key, SlotId},
-    decision::{Quota, Reason, Rejection, Report},
+    decision::{Claim, Key, Quota, Reason, Rejection, Report, SlotId},
     time::Instant,
 };
 use core::mem::take;
@@ -93,8 +92,8 @@ impl Drop for Reservation {
 mod tests {
     use super::*;
     use crate::flow::{
-        Algorithm, Key, Outcome, ReasonKind, Rules, Verdict, breaker,
-        limiter::{concurrency, token_bucket},
+        Algorithm, Key, Outcome, ReasonKind, Rules, Verdict,
+        limiter::{breaker, concurrency, token_bucket},
         timeline::{keyed, one, paced, rate, rule},
     };
     use core::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::Gate;
 use crate::flow::{
-    claim::SlotId,
+    decision::SlotId,
     shared::{Delta, RemoteState, RoundTrip},
 };
 

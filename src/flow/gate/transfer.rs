@@ -2,7 +2,7 @@
 
 use super::Gate;
 use crate::flow::{
-    claim::SlotId,
+    decision::SlotId,
     time::Instant,
     transfer::{GateExport, Journal, LateChange, StateOwner, StatePart},
 };

@@ -6,12 +6,11 @@
 //! A step is handled like an edit: every state is [moved](FollowsWall::step) once, and decisions
 //! only add an offset.
 
+use super::{Evictable, Lends, Limiter, Times, Transfer, Usage};
 use crate::flow::{
     decision::Decision,
     keyed::{PastUsage, Scale},
     time::{Instant, WallOffset},
-    traits::{Evictable, Lends, Limiter, Times, Usage},
-    transfer::Transfer,
 };
 use core::time::Duration;
 

@@ -8,11 +8,10 @@
 //!
 //! Differs from Sentinel's thread grade, which checks `n` but counts 1.
 
+use super::{End, EndOfRequest, Evictable, Limiter, Times, Transfer, Until, Usage};
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
     time::Instant,
-    traits::{End, EndOfRequest, Evictable, Limiter, Times, Until, Usage},
-    transfer::Transfer,
 };
 use core::time::Duration;
 use serde::{Deserialize, Serialize};

@@ -29,6 +29,7 @@
 //! recorded as `seed_counter` in `tests/golden`.
 
 use super::{
+    Evictable, Lends, Limiter, Times, Transfer, Usage,
     by_wall::FollowsWall,
     loans::{Loan, Loans},
 };
@@ -38,8 +39,6 @@ use crate::flow::{
     keyed::{PastUsage, Scale},
     rate::Rate,
     time::Instant,
-    traits::{Evictable, Lends, Limiter, Times, Usage},
-    transfer::Transfer,
 };
 use core::time::Duration;
 use serde::{Deserialize, Serialize};

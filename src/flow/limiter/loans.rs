@@ -2,7 +2,7 @@
 //!
 //! Loans are kept by start and not by bucket, so that an edit of the buckets changes none.
 
-use super::allocated::allocated;
+use super::algorithm::allocated;
 use crate::flow::time::Instant;
 use core::time::Duration;
 

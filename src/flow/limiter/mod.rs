@@ -1,12 +1,17 @@
 //! The algorithms of flow rules, one file each.
 //!
 //! A file has the algorithm's configuration, its formula with source and worst case, its state, and
-//! how an edit converts the state. A new algorithm takes a file, a line here, and the arms that the
-//! compiler requires.
+//! the state's conversion after an edit. A new algorithm takes a file, a line here, and the arms that
+//! the compiler requires.
+//!
+//! Every algorithm implements [`Limiter`] and [`Evictable`]. Few implement one of the other traits,
+//! which a limiter offers by a method such as [`Limiter::lends`].
 
+pub mod breaker;
 pub mod concurrency;
 pub mod fixed_window;
 pub mod leaky_bucket;
+pub mod pacing;
 pub mod sliding_counter;
 pub mod sliding_log;
 pub mod sliding_window;
@@ -14,11 +19,275 @@ pub mod token_bucket;
 pub mod warm_up;
 
 mod algorithm;
-mod allocated;
 pub(super) mod by_wall;
 mod loans;
+pub(super) mod ramp;
+pub(super) mod stored;
+pub(super) mod synced;
+mod warmth;
 
+use super::{
+    decision::{BreakerStats, Decision, Outcome, Transition, fitting},
+    keyed::{PastUsage, Scale},
+    shared::{Numbers, StoreClock},
+    time::Instant,
+};
 pub use algorithm::{Algorithm, SyncedConfig};
+use core::{fmt::Debug, time::Duration};
+
+/// What is used of a limit, and the time until nothing is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    /// Cost; for pacing, the number of requests that wait. At most [`Limiter::limit`] unless an edit
+    /// lowered it.
+    pub(super) used: u64,
+    /// The time until nothing is used if no request comes; for pacing, until one starts at once.
+    /// Zero if that depends on requests in flight.
+    pub(super) reset: Duration,
+}
+
+/// What is used, and when more requests of a cost fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct QuotaUsage {
+    pub(super) usage: Usage,
+    /// As in [`Quota`](super::decision::Quota).
+    pub(super) growth: Option<Duration>,
+}
+
+/// When an admitted request arrived and when it may start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) now: Instant,
+    /// When this slot let it start: later than `now` only for pacing and loans.
+    pub(super) own: Instant,
+    /// The latest start that any slot asked for; `now` if none did.
+    pub(super) start: Instant,
+}
+
+/// What a limiter stores with a charged request and receives back at its end.
+pub(super) type Token = u32;
+
+/// How long a request holds what it was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Until it is answered, or has ended without an answer.
+    Answer,
+    /// Until it has ended.
+    End,
+}
+
+/// How an admitted request ended or was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// When it ended or was answered.
+    pub(super) now: Instant,
+    /// When it was allowed to start.
+    pub(super) start: Instant,
+    pub(super) outcome: Outcome,
+    /// What [`EndOfRequest::token`] returned when it was charged.
+    pub(super) token: Token,
+}
+
+/// Decides over states that it does not own.
+///
+/// The chain ensures that `now` never steps back between two calls.
+pub(super) trait Limiter: Debug + Send + 'static {
+    /// What one client has used, or all of them together.
+    type State: Clone + Debug + Send;
+
+    /// Returns the most that [`Usage::used`] may be.
+    fn limit(&self) -> u64;
+
+    /// Returns the state of a client never seen.
+    fn fresh(&self) -> Self::State;
+
+    /// Returns whether `state` decides like a fresh one from `now` on. A state charged after `now`
+    /// does not.
+    fn is_fresh(&self, state: &Self::State, now: Instant) -> bool;
+
+    /// Decides about a request of this `cost` at `now`; changes nothing. The cost is at least 1.
+    fn check(&self, state: &Self::State, now: Instant, cost: u64) -> Decision;
+
+    /// Returns what is used at `now`.
+    fn usage(&self, state: &Self::State, now: Instant) -> Usage;
+
+    /// Returns the time until one more request of this `cost` fits than fits now, when this much is
+    /// `used`. `None` if there is no such time, or only the end of a request makes room.
+    #[inline]
+    fn growth(&self, state: &Self::State, now: Instant, cost: u64, used: u64) -> Option<Duration> {
+        if self.end_of_request().is_some() || self.spaces().is_some() {
+            return None;
+        }
+        let fits = fitting(self.limit().saturating_sub(used), cost);
+        match self.check(state, now, fits.saturating_add(1).saturating_mul(cost)) {
+            Decision::Pass | Decision::Delay(_) => Some(Duration::ZERO),
+            Decision::Reject(reason) => reason.retry_after(),
+        }
+    }
+
+    /// Returns what is used at `now`, and when more requests of this `cost` fit.
+    #[inline]
+    fn usage_and_growth(&self, state: &Self::State, now: Instant, cost: u64) -> QuotaUsage {
+        let usage = self.usage(state, now);
+        QuotaUsage { usage, growth: self.growth(state, now, cost.max(1), usage.used) }
+    }
+
+    /// Returns a number that orders states by what is used; zero if nothing is. Cheaper than
+    /// [`usage`](Self::usage) where that divides.
+    fn rank(&self, state: &Self::State, now: Instant) -> u128 {
+        self.usage(state, now).used.into()
+    }
+
+    /// Returns a bound of [`rank`](Self::rank) at any time, without a division.
+    fn most_rank(&self, _state: &Self::State) -> u128 {
+        u128::MAX
+    }
+
+    /// Charges a request that every slot let pass.
+    fn charge(&self, state: &mut Self::State, times: Times, cost: u64);
+
+    /// Turns a state of `old` into one of this limiter, without creating budget.
+    fn convert(&self, old: &Self, state: &mut Self::State, now: Instant);
+
+    /// Returns `self` if it lends.
+    fn lends(&self) -> Option<&dyn Lends<Self::State>> {
+        None
+    }
+
+    /// Returns `self` if it spaces requests.
+    fn spaces(&self) -> Option<&dyn Spaces<Self::State>> {
+        None
+    }
+
+    /// Returns `self` if the end of a request changes its state.
+    fn end_of_request(&self) -> Option<&dyn EndOfRequest<Self::State>> {
+        None
+    }
+
+    /// Returns `self` if it is a breaker.
+    fn breaks(&self) -> Option<&dyn Breaks<Self::State>> {
+        None
+    }
+
+    /// Returns `self` if gateways sync its states.
+    fn syncs(&self) -> Option<&dyn Syncs<Self::State>> {
+        None
+    }
+
+    fn syncs_mut(&mut self) -> Option<&mut dyn Syncs<Self::State>> {
+        None
+    }
+}
+
+/// How a limiter's states are written as numbers.
+pub(super) trait Transfer: Limiter {
+    /// Returns the numbers of a state, for [`Self::import`] by an equal limiter.
+    fn export(&self, state: &Self::State) -> Vec<u64>;
+
+    /// Returns the state of these numbers; `None` if they are no state's.
+    fn import(&self, numbers: &[u64]) -> Option<Self::State>;
+
+    /// Charges a request that another process has admitted.
+    fn charge_elsewhere(&self, state: &mut Self::State, times: Times, cost: u64) {
+        self.charge(state, times, cost);
+    }
+
+    /// Ends the requests of a process that is gone, in all of this cost.
+    fn abandon(&self, _state: &mut Self::State, _cost: u64) {}
+}
+
+/// What a full table of keys (`keyed`) needs to know about a client's state.
+pub(super) trait Evictable: Transfer {
+    /// Returns whether `state` must stay with its client: its requests are in flight or wait, or
+    /// the store does not know its charges yet.
+    fn is_held(&self, _state: &Self::State, _now: Instant) -> bool {
+        false
+    }
+
+    /// Returns how past usages are read at `now`.
+    fn scale(&self, now: Instant) -> Scale {
+        Scale::Time(now)
+    }
+
+    /// Returns what to remember of `state` when its place goes to another client.
+    fn past_usage(&self, _state: &Self::State, _now: Instant) -> PastUsage {
+        PastUsage::NONE
+    }
+
+    /// Resets `state` to a fresh one and reuses its memory.
+    fn renew(&self, state: &mut Self::State) {
+        *state = self.fresh();
+    }
+
+    /// Makes `state` at least as strict from `now` on as it was, and as one of this past usage.
+    fn absorb(&self, _state: &mut Self::State, _usage: PastUsage, _now: Instant) {}
+}
+
+/// Lets requests with priority borrow from a coming window.
+pub(super) trait Lends<S> {
+    /// Returns how long a request that would be rejected now waits for a window in which it fits;
+    /// `None` if none does. It is charged then, at [`Times::own`].
+    fn loan(&self, state: &S, now: Instant, cost: u64) -> Option<Duration>;
+}
+
+/// Keeps starts apart.
+pub(super) trait Spaces<S> {
+    /// Returns the start of a request that passed before and is charged only now.
+    fn due(&self, state: &S, now: Instant) -> Instant;
+
+    /// Frees the place of a request that has left at `now` and would start at `start`.
+    fn abandon(&self, state: &mut S, start: Instant, now: Instant);
+}
+
+/// Releases at the end of a request what it held.
+pub(super) trait EndOfRequest<S> {
+    /// Returns how long a request holds what it was charged.
+    fn until(&self) -> Until;
+
+    /// Returns the [`End::token`] of the request that was just charged.
+    fn token(&self, _state: &S) -> Token {
+        0
+    }
+
+    /// Releases a request of this cost, and learns from how it ended.
+    fn release(&self, state: &mut S, end: &End, cost: u64);
+}
+
+/// A breaker, which opens and closes by how requests end.
+pub(super) trait Breaks<S> {
+    /// Takes the transition that the latest charge or release caused.
+    fn take_transition(&self, state: &mut S) -> Option<Transition>;
+
+    /// Returns what logs and metrics show.
+    fn seen(&self, state: &S, now: Instant) -> BreakerStats;
+}
+
+/// Syncs states with other gateways through a store: see [`synced`].
+pub(super) trait Syncs<S> {
+    /// Takes what was charged to `state` since the last call, if anything: the total cost and the
+    /// state's numbers.
+    fn take(&self, state: &mut S) -> Option<(u64, Numbers)>;
+
+    /// Replaces `state` by the store's, plus what was charged here since the last
+    /// [`take`](Self::take).
+    fn adopt(&self, state: &mut S, numbers: &[u64], now: Instant);
+
+    fn clock(&self) -> StoreClock;
+
+    fn set_clock(&mut self, clock: StoreClock);
+}
+
+/// Returns a wide number in halves, the high one first.
+#[expect(clippy::cast_possible_truncation, reason = "the halves of the number")]
+pub(super) const fn halves(wide: u128) -> [u64; 2] {
+    [(wide >> 64) as u64, wide as u64]
+}
+
+/// Inverts [`halves`]. `None` above a bound that no state reaches, so that sums do not overflow.
+pub(super) fn whole([high, low]: [u64; 2]) -> Option<u128> {
+    let wide = u128::from(high) << 64 | u128::from(low);
+    (wide < 1 << 120).then_some(wide)
+}
 
 #[cfg(test)]
 mod tests {

@@ -20,14 +20,12 @@
 //! RussellLuo/slidingwindow, which drops the fraction of the weighted count and so admits up to one
 //! request more.
 
-use super::by_wall::FollowsWall;
+use super::{Evictable, Limiter, Times, Transfer, Usage, by_wall::FollowsWall};
 use crate::flow::{
     decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
     rate::{Rate, div_ceil},
     time::Instant,
-    traits::{Evictable, Limiter, Times, Usage},
-    transfer::Transfer,
 };
 use core::{num::NonZeroU64, time::Duration};
 use serde::{Deserialize, Serialize};

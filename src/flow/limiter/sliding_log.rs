@@ -12,13 +12,12 @@
 //!
 //! Source: the listing recorded as `seed_sliding_log` in `tests/golden`.
 
+use super::{Evictable, Limiter, Times, Transfer, Usage};
 use crate::flow::{
     decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
     rate::Rate,
     time::{Instant, nanos},
-    traits::{Evictable, Limiter, Times, Usage},
-    transfer::Transfer,
 };
 use core::time::Duration;
 use serde::{Deserialize, Serialize};

@@ -19,15 +19,15 @@
 //! Source: Sentinel `LeapArray` and `DefaultController`, with equal decisions while the clock does
 //! not step back.
 
-use super::{allocated::allocated, loans::Loans};
+use super::{
+    Evictable, Lends, Limiter, Times, Transfer, Usage, algorithm::allocated, loans::Loans,
+};
 use crate::flow::{
     decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
     rate::Rate,
     shared::Numbers,
     time::Instant,
-    traits::{Evictable, Lends, Limiter, Times, Usage},
-    transfer::Transfer,
     window::{Grid, Ring},
 };
 use core::{num::NonZeroU32, time::Duration};

@@ -19,14 +19,12 @@
 //! Source: ITU-T I.371 (2004), annex A; the crate governor, which rounds `T` down to nanoseconds
 //! and is equal where that is exact.
 
+use super::{Evictable, Limiter, QuotaUsage, Times, Transfer, Usage, halves, ramp::share, whole};
 use crate::flow::{
     decision::{Decision, Reason, fitting},
     keyed::PastUsage,
-    ramp::share,
     rate::{Interval, Rate},
     time::Instant,
-    traits::{Evictable, Limiter, QuotaUsage, Times, Usage},
-    transfer::{Transfer, halves, whole},
 };
 use serde::{Deserialize, Serialize};
 

@@ -26,15 +26,17 @@
 //! counts whole tokens and requests, so that `N < f` per second never pass; it counts in windows,
 //! without a bucket.
 
+use super::{
+    Evictable, Limiter, Times, Transfer, Usage,
+    ramp::{Ramp, WarmUp, share},
+    warmth::{Budget, Step, Warmth},
+    whole,
+};
 use crate::flow::{
     decision::{Decision, Reason, fitting},
     keyed::PastUsage,
-    ramp::{Ramp, WarmUp, share},
     rate::{Interval, Rate},
     time::Instant,
-    traits::{Evictable, Limiter, Times, Usage},
-    transfer::{Transfer, whole},
-    warmth::{Budget, Step, Warmth},
 };
 use core::time::Duration;
 use serde::{Deserialize, Serialize};

@@ -5,10 +5,10 @@ use super::{
     limiter_slot::{LimiterSlot, States},
 };
 use crate::flow::{
-    claim::Key,
+    decision::Key,
     keyed::{Fullest, KeySlot, Lookup},
+    limiter::{Evictable, Usage},
     time::Instant,
-    traits::{Evictable, Usage},
 };
 
 /// States to look at under one lock: about a microsecond.

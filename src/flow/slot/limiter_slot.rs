@@ -5,13 +5,11 @@ use super::{
     policy::{PolicyAt, convert_past_usage},
 };
 use crate::flow::{
-    breaker,
-    claim::{Claim, Key},
-    decision::{Decision, Reason},
+    decision::{Claim, Decision, Key, Reason},
     keyed::{Conversion, KeySlot, Keyed, Lookup, Table},
+    limiter::{End, Evictable, QuotaUsage, Times, Usage, breaker},
     pending::Pendings,
     time::Instant,
-    traits::{End, Evictable, QuotaUsage, Times, Usage},
     transfer::Exporting,
 };
 use core::time::Duration;

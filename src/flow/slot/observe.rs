@@ -5,10 +5,9 @@ use super::{
     limiter_slot::{LimiterSlot, States},
 };
 use crate::flow::{
-    breaker,
     keyed::Keys,
+    limiter::{Evictable, Usage, breaker},
     time::Instant,
-    traits::{Evictable, Usage},
 };
 
 impl<F: Evictable> Observe for LimiterSlot<F> {

@@ -2,8 +2,8 @@
 
 use crate::flow::{
     keyed::{PastUsage, Scale, StatePolicy},
+    limiter::Evictable,
     time::Instant,
-    traits::Evictable,
 };
 
 /// Converts a past usage of `old` to one of `limiter`, through a state.

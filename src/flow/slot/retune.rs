@@ -4,7 +4,7 @@ use super::{
     Retune, Slot,
     limiter_slot::{LimiterSlot, Previous, States},
 };
-use crate::flow::{claim::Key, keyed::KeySlot, time::Instant, traits::Evictable};
+use crate::flow::{decision::Key, keyed::KeySlot, limiter::Evictable, time::Instant};
 use core::any::Any;
 
 impl<F: Evictable> Retune for LimiterSlot<F> {

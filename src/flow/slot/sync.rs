@@ -5,11 +5,11 @@ use super::{
     limiter_slot::{LimiterSlot, States},
 };
 use crate::flow::{
-    claim::Key,
+    decision::Key,
     keyed::{KeySlot, Lookup, OVERFLOWS},
+    limiter::Evictable,
     shared::{Delta, Numbers, RemoteState, RoundTrip, StateName},
     time::Instant,
-    traits::Evictable,
 };
 
 /// States to read in one call, most of which are unchanged: a few microseconds under the gate's

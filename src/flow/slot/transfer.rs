@@ -6,11 +6,11 @@ use super::{
     policy::PolicyAt,
 };
 use crate::flow::{
-    claim::Key,
+    decision::Key,
     keyed::{KeySlot, Lookup},
+    limiter::{Evictable, Times},
     shared::StoreClock,
     time::Instant,
-    traits::{Evictable, Times},
     transfer::{Exporting, LateChange, StateOwner, StatePart},
 };
 

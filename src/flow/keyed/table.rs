@@ -1,106 +1,15 @@
-//! A state for each client, in bounded memory.
-//!
-//! At most `max_keys` states are kept. When all are taken and a new client comes, a clock hand
-//! looks at a few states, and the one with the least to lose goes to the new client. The evicted
-//! client's usage is kept in a [`summary`] of bounded size. A client that returns, or is new,
-//! begins with what the summary holds for it, which is never less than it used. So
-//! - no client gains by an eviction: whatever passes would also pass with room for all;
-//! - a new client gets a place however many others come. Its first request is rejected only if it would
-//!   be rejected by itself, or if evicted clients used up all of its four cells: with a chance of
-//!   at most `(J / (N·w))^4`, where `J` was charged to them while usages count (two windows, or a
-//!   bucket's time to drain), and `w` is `2·max_keys`, at least 1024.
-//!
-//! A state stays where it is while it is **held**: requests of its client are in flight or have
-//! borrowed, or its charges are not synced yet. If [`SEARCH`] states are all held, the new client
-//! shares one of a few **overflow** states, chosen by its key, and adds its own usage. A client
-//! that later gets its own state starts with the overflow state's usage.
-//!
-//! An edit puts all states and the summary out of date and converts none. A decision converts what
-//! it reads; the rest is converted a few at a time ([`Table::catch_up`]), so that no request waits
-//! for all.
+//! The table of a keyed rule: clients' states, and the usage of evicted clients.
 
-mod fullest;
-mod index;
-mod policy;
-mod summary;
-mod transfer;
-mod usage;
-
-use super::shared::StateName;
-use core::{fmt, ops::AddAssign};
-pub use fullest::Fullest;
-use index::{Fingerprint, Index};
-pub(super) use policy::{Conversion, StatePolicy};
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-use summary::Summary;
-pub(super) use usage::{PastUsage, Scale};
-
-/// A rule's key, and how many clients it can count.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keyed {
-    /// The key as text, as `client_ip/64`. An edit compares it.
-    pub by: Arc<str>,
-    /// The most clients that have a state of their own.
-    pub max_keys: u32,
-}
-
-/// The number of keys in a rule's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys {
-    /// Clients with a state of their own, including fresh states that wait for another client.
-    pub live: u32,
-    /// The most clients.
-    pub max: u32,
-    /// Events of a full table since the rule had it; a rule's [`Counts`](super::Counts) have all.
-    pub churn: Churn,
-}
-
-/// Events of a full table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Churn {
-    /// Clients with usage that lost their place to a new one.
-    pub evicted: u64,
-    /// Clients that got a place and began with usage of the summary.
-    pub restored: u64,
-    /// Decisions about clients that shared an overflow state.
-    pub overflowed: u64,
-}
-
-impl AddAssign for Churn {
-    fn add_assign(&mut self, other: Self) {
-        self.evicted += other.evicted;
-        self.restored += other.restored;
-        self.overflowed += other.overflowed;
-    }
-}
-
-/// Where a charged state is. It stays there while it is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeySlot {
-    /// The state of all, or of all without a key.
-    Shared,
-    /// A client's own.
-    Own(u32),
-    /// An overflow state of several clients.
-    Overflow(u32),
-}
-
-/// Where the state of a decision is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lookup {
-    /// An existing state.
-    At(KeySlot),
-    /// The client is new.
-    New {
-        fingerprint: Fingerprint,
-        /// The place it will get: another client's, or one past the last.
-        at: u32,
-    },
-}
+use super::{
+    Churn, Conversion, KeySlot, Keys, Lookup, PastUsage, Scale, StatePolicy,
+    index::{self, Fingerprint, Index},
+    summary::{self, Summary},
+};
+use crate::flow::shared::StateName;
+use core::fmt;
 
 #[derive(Debug)]
-pub(super) struct Table<S> {
+pub(in crate::flow) struct Table<S> {
     own: Index<S>,
     max: u32,
     /// Where the search for a place continues.
@@ -135,7 +44,7 @@ impl<S> fmt::Debug for Newcomer<S> {
 
 /// States to look at for a new client in a full table. At 2 to 3 ns each they cost less than the
 /// rest of the decision.
-pub(super) const SEARCH: u32 = 32;
+pub(in crate::flow) const SEARCH: u32 = 32;
 
 /// Evictable states to choose the one with the least to lose from.
 const CANDIDATES: u32 = 8;
@@ -148,24 +57,24 @@ const SEARCH_GROWING: u32 = 4;
 const STEP: u32 = 32;
 
 /// Overflow states, a few KB. One busy client in them disturbs few others.
-pub(super) const OVERFLOWS: u32 = 64;
+pub(in crate::flow) const OVERFLOWS: u32 = 64;
 
 /// Returns the bytes of a client's state in a table, its bucket included.
-pub(super) const fn entry_bytes<S>() -> usize {
+pub(in crate::flow) const fn entry_bytes<S>() -> usize {
     index::entry_bytes::<S>()
 }
 
 /// Returns the bytes of the summary of evicted clients.
-pub(super) fn summary_bytes(max_keys: u32) -> usize {
+pub(in crate::flow) fn summary_bytes(max_keys: u32) -> usize {
     summary::bytes(max_keys.min(index::MAX))
 }
 
 /// States of a table beside those of `max_keys` clients.
-pub(super) const OTHERS: u32 = OVERFLOWS + 3;
+pub(in crate::flow) const OTHERS: u32 = OVERFLOWS + 3;
 
 impl<S: Clone> Table<S> {
     /// Returns an empty table, which grows with its clients.
-    pub(super) fn new(fresh: S, max_keys: u32) -> Self {
+    pub(in crate::flow) fn new(fresh: S, max_keys: u32) -> Self {
         Self {
             own: Index::new(),
             max: max_keys.min(index::MAX),
@@ -180,13 +89,13 @@ impl<S: Clone> Table<S> {
         }
     }
 
-    pub(super) const fn keys(&self) -> Keys {
+    pub(in crate::flow) const fn keys(&self) -> Keys {
         Keys { live: self.own.len(), max: self.max, churn: self.churn }
     }
 
     /// Prepares a check with `key`: converts the states that it reads, and recalls the usage of a
     /// client without a place. Returns the place of a client that has one.
-    pub(super) fn prepare(
+    pub(in crate::flow) fn prepare(
         &mut self,
         key: u128,
         policy: &impl StatePolicy<S>,
@@ -222,7 +131,12 @@ impl<S: Clone> Table<S> {
     ///
     /// A client whose overflow state may be `holding` something until a request ends stays there,
     /// since it is released where it was charged.
-    pub(super) fn find(&self, key: u128, holding: bool, policy: &impl StatePolicy<S>) -> Lookup {
+    pub(in crate::flow) fn find(
+        &self,
+        key: u128,
+        holding: bool,
+        policy: &impl StatePolicy<S>,
+    ) -> Lookup {
         let fingerprint = Fingerprint::of(key);
         if let Some(at) = self.own.find(fingerprint) {
             return Lookup::At(KeySlot::Own(at));
@@ -237,7 +151,7 @@ impl<S: Clone> Table<S> {
         room.map_or(Lookup::At(KeySlot::Overflow(overflow)), |at| Lookup::New { fingerprint, at })
     }
 
-    pub(super) fn get(&self, lookup: Lookup) -> &S {
+    pub(in crate::flow) fn get(&self, lookup: Lookup) -> &S {
         match lookup {
             Lookup::At(KeySlot::Shared) => &self.shared,
             Lookup::At(KeySlot::Own(at)) => self.own.get(at),
@@ -249,13 +163,17 @@ impl<S: Clone> Table<S> {
     }
 
     /// Returns the own usage of a client in an overflow state, which must agree too.
-    pub(super) fn beside(&self, lookup: Lookup) -> Option<&S> {
+    pub(in crate::flow) fn beside(&self, lookup: Lookup) -> Option<&S> {
         let shares = matches!(lookup, Lookup::At(KeySlot::Overflow(_)));
         (shares && self.newcomer.is_known).then_some(&self.newcomer.state)
     }
 
     /// Returns a copy of the state that a charge of the client just found would change.
-    pub(super) fn copy_to_charge(&self, lookup: Lookup, policy: &impl StatePolicy<S>) -> S {
+    pub(in crate::flow) fn copy_to_charge(
+        &self,
+        lookup: Lookup,
+        policy: &impl StatePolicy<S>,
+    ) -> S {
         let mut state = self.get(lookup).clone();
         let recalled = self.newcomer.recalled;
         if matches!(lookup, Lookup::At(KeySlot::Overflow(_))) && policy.scale().weight(recalled) > 0
@@ -266,7 +184,11 @@ impl<S: Clone> Table<S> {
     }
 
     /// Gives the client just found its place.
-    pub(super) fn occupy(&mut self, lookup: Lookup, policy: &impl StatePolicy<S>) -> KeySlot {
+    pub(in crate::flow) fn occupy(
+        &mut self,
+        lookup: Lookup,
+        policy: &impl StatePolicy<S>,
+    ) -> KeySlot {
         match lookup {
             Lookup::At(key_slot) => {
                 if let KeySlot::Overflow(_) = key_slot {
@@ -295,7 +217,7 @@ impl<S: Clone> Table<S> {
 
     /// Returns the initial state of a client that would take another's place, to be changed and
     /// [remembered](Self::remember).
-    pub(super) fn newcomer_mut(
+    pub(in crate::flow) fn newcomer_mut(
         &mut self,
         lookup: Lookup,
         policy: &impl StatePolicy<S>,
@@ -306,25 +228,25 @@ impl<S: Clone> Table<S> {
     }
 
     /// Remembers the usage of [the newcomer](Self::newcomer_mut) without giving it a place.
-    pub(super) fn remember(&mut self, lookup: Lookup, policy: &impl StatePolicy<S>) {
+    pub(in crate::flow) fn remember(&mut self, lookup: Lookup, policy: &impl StatePolicy<S>) {
         if let Lookup::New { fingerprint, .. } = lookup {
             self.record(fingerprint, policy.past_usage(&self.newcomer.state), policy.scale());
         }
     }
 
     /// Returns whether the client of the current decision has no place and no usage.
-    pub(super) const fn is_unknown(&self, lookup: Lookup) -> bool {
+    pub(in crate::flow) const fn is_unknown(&self, lookup: Lookup) -> bool {
         matches!(lookup, Lookup::New { .. }) && !self.newcomer.is_known
     }
 
     /// Records a rejected request.
-    pub(super) fn on_reject(&mut self, lookup: Lookup) {
+    pub(in crate::flow) fn on_reject(&mut self, lookup: Lookup) {
         if let Lookup::At(KeySlot::Overflow(_)) = lookup {
             self.count_overflow();
         }
     }
 
-    pub(super) fn get_mut(&mut self, key_slot: KeySlot) -> &mut S {
+    pub(in crate::flow) fn get_mut(&mut self, key_slot: KeySlot) -> &mut S {
         match key_slot {
             KeySlot::Shared => &mut self.shared,
             KeySlot::Own(at) => self.own.get_mut(at),
@@ -337,14 +259,14 @@ impl<S: Clone> Table<S> {
         }
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(in crate::flow) fn forget(&mut self) {
         let churn = self.churn;
         *self = Self { churn, ..Self::new(self.fresh.clone(), self.max) };
     }
 
     /// Returns the place and name of the state of this number, among all that may have been
     /// charged.
-    pub(super) fn nth(&self, at: u32) -> Option<(KeySlot, StateName)> {
+    pub(in crate::flow) fn nth(&self, at: u32) -> Option<(KeySlot, StateName)> {
         let Some(at) = at.checked_sub(1) else { return Some((KeySlot::Shared, StateName::All)) };
         let overflows = if self.overflow.is_empty() { 0 } else { OVERFLOWS };
         match at.checked_sub(overflows) {
@@ -358,7 +280,7 @@ impl<S: Clone> Table<S> {
 
     /// Takes over the bound of `wanted`, converts the shared states, and leaves clients' own
     /// states, which must be up to date, and the summary to be converted.
-    pub(super) fn retune(&mut self, wanted: &Self, convert: impl Fn(&mut S)) {
+    pub(in crate::flow) fn retune(&mut self, wanted: &Self, convert: impl Fn(&mut S)) {
         self.max = wanted.max;
         self.caught_up = 0;
         self.own.mark_stale();
@@ -368,7 +290,7 @@ impl<S: Clone> Table<S> {
     }
 
     /// Converts a state if it is out of date.
-    pub(super) fn refresh(&mut self, key_slot: KeySlot, convert: impl Fn(&mut S)) {
+    pub(in crate::flow) fn refresh(&mut self, key_slot: KeySlot, convert: impl Fn(&mut S)) {
         match key_slot {
             KeySlot::Own(at) => self.own.refresh(at, convert),
             KeySlot::Shared | KeySlot::Overflow(_) => {}
@@ -378,7 +300,7 @@ impl<S: Clone> Table<S> {
     /// Continues the conversion. Then evicts clients beyond `max_keys` from the end while they are
     /// not held; the rest stay until other clients take their places. Returns whether there may be
     /// more to do.
-    pub(super) fn catch_up(
+    pub(in crate::flow) fn catch_up(
         &mut self,
         policy: &impl StatePolicy<S>,
         stale: &Conversion<'_, S>,
@@ -469,6 +391,68 @@ impl<S: Clone> Table<S> {
 #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
 const fn overflow_of(fingerprint: Fingerprint) -> u32 {
     (fingerprint.high() % OVERFLOWS as u64) as u32
+}
+
+/// The export and import of states by another process.
+impl<S: Clone> Table<S> {
+    /// Returns the number of clients with a state of their own.
+    pub(in crate::flow) const fn len(&self) -> u32 {
+        self.own.len()
+    }
+
+    /// Returns an existing client's key and state.
+    pub(in crate::flow) fn client(&self, at: u32) -> (u128, &S) {
+        (self.own.fingerprint(at).key(), self.own.get(at))
+    }
+
+    /// Returns the overflow states, if there are any.
+    pub(in crate::flow) fn overflows(&self) -> &[S] {
+        &self.overflow
+    }
+
+    pub(in crate::flow) const fn hand(&self) -> u32 {
+        self.hand
+    }
+
+    pub(in crate::flow) const fn set_hand(&mut self, hand: u32) {
+        self.hand = hand;
+    }
+
+    /// Returns used cells of the summary from `from` on with their numbers, the number to continue
+    /// from if there are more, and the number of all.
+    pub(in crate::flow) fn summary(
+        &self,
+        from: usize,
+        policy: &impl StatePolicy<S>,
+    ) -> (Vec<(u64, u64)>, Option<usize>, u64) {
+        self.summary.export(from, policy.scale())
+    }
+
+    /// Joins cells of a summary of so many cells. Returns whether it has its size.
+    pub(in crate::flow) fn import_summary(
+        &mut self,
+        cells: u64,
+        used: &[(u64, u64)],
+        policy: &impl StatePolicy<S>,
+    ) -> bool {
+        self.summary.import(cells, used, policy.scale(), self.max)
+    }
+
+    /// Gives a client its state. Returns whether there is room.
+    pub(in crate::flow) fn import_client(&mut self, key: u128, state: S) -> bool {
+        let fingerprint = Fingerprint::of(key);
+        match self.own.find(fingerprint) {
+            Some(at) => *self.own.get_mut(at) = state,
+            None if self.own.len() < index::MAX => self.own.push(fingerprint, state, self.max),
+            None => return false,
+        }
+        true
+    }
+
+    /// Returns the key of a client's place.
+    pub(in crate::flow) fn key_of(&self, at: u32) -> u128 {
+        self.own.fingerprint(at).key()
+    }
 }
 
 #[cfg(test)]

@@ -8,22 +8,21 @@
 //! microseconds (`1.8·10^15` today) and a rest in units of `Interval`, below `1000·q ≤ 10^15`; so a
 //! sum of two of either is exact. Rules beyond that are [not accepted](Unstorable).
 
+use super::{
+    Algorithm, Limiter, QuotaUsage, Times, Usage,
+    concurrency::{self, Concurrency},
+    fixed_window::{self, Align, FixedWindow},
+    pacing::{self, Pacing},
+    sliding_counter::{self, SlidingCounter},
+    sliding_window::SlidingWindow,
+    token_bucket::TokenBucket,
+};
 use crate::flow::{
     calendar::Calendar,
     decision::Decision,
-    limiter::{
-        Algorithm,
-        concurrency::{self, Concurrency},
-        fixed_window::{self, Align, FixedWindow},
-        sliding_counter::{self, SlidingCounter},
-        sliding_window::SlidingWindow,
-        token_bucket::TokenBucket,
-    },
-    pacing::{self, Pacing},
     rate::{Interval, Rate},
     shared::Numbers,
     time::Instant,
-    traits::{Limiter, QuotaUsage, Times, Usage},
 };
 use core::time::Duration;
 use smallvec::SmallVec;
@@ -417,12 +416,12 @@ fn bucket_numbers(limiter: &TokenBucket, cost: u64) -> SmallVec<[u64; 8]> {
 }
 
 /// Returns the time to fill an empty bucket, for the script.
-pub(super) fn size(bucket: &TokenBucket) -> [u64; 2] {
+pub(in crate::flow) fn size(bucket: &TokenBucket) -> [u64; 2] {
     span(bucket.interval(), bucket.interval().times(bucket.limit()))
 }
 
 /// Returns `units` as a pair, limited to what can be added to an instant.
-pub(super) fn span(interval: Interval, units: u128) -> [u64; 2] {
+pub(in crate::flow) fn span(interval: Interval, units: u128) -> [u64; 2] {
     let (micros, rest) = interval.split(units);
     if micros < LONGEST { [micros, rest] } else { [LONGEST, 0] }
 }

@@ -22,10 +22,8 @@
 //! Source: Sentinel `WarmUpController.coolDownTokens`, which stores tokens for a second only if
 //! less than `count / coldFactor` passed in the one before, in steps of a second. `H` is that step.
 
-use super::{
-    ramp::{Cold, Ramp},
-    time::Instant,
-};
+use super::ramp::{Cold, Ramp};
+use crate::flow::time::Instant;
 use core::time::Duration;
 
 /// `H`: shorter pauses count as even traffic.
@@ -33,7 +31,7 @@ const HORIZON: Duration = Duration::from_secs(1);
 
 /// A service's warmth at its last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Warmth {
+pub(in crate::flow) struct Warmth {
     cold: Cold,
     last: Instant,
     /// Until when more requests may come; the epoch if nothing is saved up.
@@ -42,57 +40,57 @@ pub(super) struct Warmth {
 
 /// A request on the curve.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(in crate::flow) struct Step {
     /// From when its cost counts, in units of the interval.
-    pub(super) from: u128,
+    pub(in crate::flow) from: u128,
     /// The coldness.
-    pub(super) cold: Cold,
+    pub(in crate::flow) cold: Cold,
 }
 
 /// A request's budget, in units of the interval.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
-    pub(super) start: u128,
+pub(in crate::flow) struct Budget {
+    pub(in crate::flow) start: u128,
     /// When the budget is `slack` again.
-    pub(super) tat: u128,
+    pub(in crate::flow) tat: u128,
     /// What a warm service may save up.
-    pub(super) slack: u128,
+    pub(in crate::flow) slack: u128,
 }
 
 impl Warmth {
     /// Returns the warmth of a service never called.
-    pub(super) const fn coldest(ramp: &Ramp) -> Self {
+    pub(in crate::flow) const fn coldest(ramp: &Ramp) -> Self {
         Self { cold: ramp.coldest(), last: Instant::EPOCH, due: Instant::EPOCH }
     }
 
     /// Returns the warmth of a service that had no warm-up before.
-    pub(super) const fn warm(now: Instant) -> Self {
+    pub(in crate::flow) const fn warm(now: Instant) -> Self {
         Self { cold: 0, last: now, due: Instant::EPOCH }
     }
 
     /// Returns its numbers, for [`Self::of_numbers`].
-    pub(super) const fn numbers(&self) -> [u64; 3] {
+    pub(in crate::flow) const fn numbers(&self) -> [u64; 3] {
         [self.cold, self.last.as_nanos(), self.due.as_nanos()]
     }
 
     /// Inverts [`Self::numbers`].
-    pub(super) fn of_numbers(ramp: &Ramp, [cold, last, due]: [u64; 3]) -> Self {
+    pub(in crate::flow) fn of_numbers(ramp: &Ramp, [cold, last, due]: [u64; 3]) -> Self {
         let cold = cold.min(ramp.coldest());
         Self { cold, last: Instant::from_nanos(last), due: Instant::from_nanos(due) }
     }
 
     /// Returns whether it equals that of a service never called from `now` on.
-    pub(super) fn is_coldest(&self, ramp: &Ramp, now: Instant) -> bool {
+    pub(in crate::flow) fn is_coldest(&self, ramp: &Ramp, now: Instant) -> bool {
         self.due <= now && self.pause(ramp, now).is_none() && self.cold(ramp, now) == ramp.coldest()
     }
 
-    pub(super) fn cold(&self, ramp: &Ramp, now: Instant) -> Cold {
+    pub(in crate::flow) fn cold(&self, ramp: &Ramp, now: Instant) -> Cold {
         let silence = now.since(self.last).min(now.since(self.due).saturating_mul(2));
         if silence.is_zero() { self.cold } else { ramp.after_silence(self.cold, silence) }
     }
 
     /// Returns the step of `n` requests that start at `now`.
-    pub(super) fn step(&self, ramp: &Ramp, now: Instant, budget: Budget, n: u64) -> Step {
+    pub(in crate::flow) fn step(&self, ramp: &Ramp, now: Instant, budget: Budget, n: u64) -> Step {
         let Budget { start, tat, slack } = budget;
         let cold = self.cold(ramp, now);
         let warm = slack - ramp.share(cold, slack);
@@ -104,7 +102,13 @@ impl Warmth {
     }
 
     /// Records the start of `n` requests at `now`, and returns their step.
-    pub(super) fn on_start(&mut self, ramp: &Ramp, now: Instant, budget: Budget, n: u64) -> Step {
+    pub(in crate::flow) fn on_start(
+        &mut self,
+        ramp: &Ramp,
+        now: Instant,
+        budget: Budget,
+        n: u64,
+    ) -> Step {
         let step = self.step(ramp, now, budget, n);
         let paced = ramp.cold_interval(n);
         // Requests as early as a bucket admits them are not silence; a shorter wait is saved up.
@@ -116,7 +120,7 @@ impl Warmth {
     }
 
     /// Converts from the curve `old` to `ramp` at `now`. Returns whether time may be saved up.
-    pub(super) fn convert(&mut self, ramp: &Ramp, old: &Ramp, now: Instant) -> bool {
+    pub(in crate::flow) fn convert(&mut self, ramp: &Ramp, old: &Ramp, now: Instant) -> bool {
         let saves = self.pause(old, now).is_some();
         let last = self.last.max(now);
         let latest = last + ramp.cold_interval(1).max(HORIZON);

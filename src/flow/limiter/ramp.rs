@@ -27,7 +27,7 @@
 //! All numbers are integers in units of [`Interval`], in which `T` is whole; `X` keeps 56 bits of
 //! `M`.
 
-use super::{
+use crate::flow::{
     rate::{Interval, Rate},
     time::Instant,
 };
@@ -74,7 +74,7 @@ impl WarmUp {
 
 /// The curve of one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ramp {
+pub(in crate::flow) struct Ramp {
     interval: Interval,
     /// `M`.
     max: NonZeroU64,
@@ -85,13 +85,13 @@ pub(super) struct Ramp {
 }
 
 /// The coldness `X`, in steps.
-pub(super) type Cold = u64;
+pub(in crate::flow) type Cold = u64;
 
 /// Bits of the largest coldness.
 const BITS: u32 = 56;
 
 impl Ramp {
-    pub(super) fn new(rate: Rate, warm_up: WarmUp) -> Self {
+    pub(in crate::flow) fn new(rate: Rate, warm_up: WarmUp) -> Self {
         let interval = Interval::of(rate);
         let units = interval.at(Instant::EPOCH + warm_up.coldest());
         let shift = (u128::BITS - units.leading_zeros()).saturating_sub(BITS);
@@ -100,55 +100,55 @@ impl Ramp {
     }
 
     /// Returns the coldness of a service that was idle for long.
-    pub(super) const fn coldest(&self) -> Cold {
+    pub(in crate::flow) const fn coldest(&self) -> Cold {
         self.max.get()
     }
 
     /// Returns the time that `n` requests take at this coldness, in units.
-    pub(super) fn cost(&self, cold: Cold, n: u64) -> u128 {
+    pub(in crate::flow) fn cost(&self, cold: Cold, n: u64) -> u128 {
         let warmed = u128::from(self.warmed(cold, n));
         let area = u128::from(self.slope) * (2 * u128::from(cold) - warmed) * warmed;
         let extra = area.div_ceil(2 * u128::from(self.max.get()));
         self.interval.times(n) + (extra << self.shift)
     }
 
-    pub(super) fn after(&self, cold: Cold, n: u64) -> Cold {
+    pub(in crate::flow) fn after(&self, cold: Cold, n: u64) -> Cold {
         cold - self.warmed(cold, n)
     }
 
     /// Returns the time of `n` requests beyond that of a warm service, in units.
-    pub(super) fn extra(&self, cold: Cold, n: u64) -> u128 {
+    pub(in crate::flow) fn extra(&self, cold: Cold, n: u64) -> u128 {
         self.cost(cold, n) - self.interval.times(n)
     }
 
     /// Returns the time of `n` requests at full coldness.
-    pub(super) fn cold_interval(&self, n: u64) -> Duration {
+    pub(in crate::flow) fn cold_interval(&self, n: u64) -> Duration {
         self.interval.duration(self.interval.times(n) * (u128::from(self.slope) + 1))
     }
 
     /// Returns how much later than these intervals a cold bucket that saves up `slack` units admits
     /// as many again: all but one of them must fit in it.
-    pub(super) fn apart(&self, n: u64, slack: u128) -> Duration {
+    pub(in crate::flow) fn apart(&self, n: u64, slack: u128) -> Duration {
         self.interval.duration(self.interval.times(n.saturating_sub(1)).min(slack))
     }
 
-    pub(super) const fn units(&self, at: Instant) -> u128 {
+    pub(in crate::flow) const fn units(&self, at: Instant) -> u128 {
         self.interval.at(at)
     }
 
-    pub(super) fn after_silence(&self, cold: Cold, silence: Duration) -> Cold {
+    pub(in crate::flow) fn after_silence(&self, cold: Cold, silence: Duration) -> Cold {
         let units = self.interval.at(Instant::EPOCH + silence);
         let grown = units.div_ceil(1 << self.shift).saturating_add(cold.into());
         u64::try_from(grown).unwrap_or(u64::MAX).min(self.max.get())
     }
 
     /// Returns `of · cold / coldest`, rounded up.
-    pub(super) fn share(&self, cold: Cold, of: u128) -> u128 {
+    pub(in crate::flow) fn share(&self, cold: Cold, of: u128) -> u128 {
         share(cold.into(), self.max.get().into(), of)
     }
 
     /// Converts a coldness of the curve `other`.
-    pub(super) fn convert(&self, cold: Cold, other: &Self) -> Cold {
+    pub(in crate::flow) fn convert(&self, cold: Cold, other: &Self) -> Cold {
         let converted = other.share(cold, self.max.get().into());
         u64::try_from(converted).unwrap_or(u64::MAX).min(self.max.get())
     }
@@ -159,7 +159,7 @@ impl Ramp {
 }
 
 /// Returns `of · part / whole`, rounded up, at most `of`.
-pub(super) fn share(part: u128, whole: u128, of: u128) -> u128 {
+pub(in crate::flow) fn share(part: u128, whole: u128, of: u128) -> u128 {
     // Drop low bits so that the products fit; rounding up means less budget.
     let excess = (u128::BITS - whole.leading_zeros()).saturating_sub(63);
     let part = part.div_ceil(1 << excess);

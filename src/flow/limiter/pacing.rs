@@ -33,14 +33,16 @@
 //! cost 1 both are the same.
 
 use super::{
+    Evictable, Limiter, Spaces, Times, Transfer, Usage, halves,
+    ramp::{Cold, Ramp, WarmUp},
+    warmth::{Budget, Step, Warmth},
+    whole,
+};
+use crate::flow::{
     decision::{Decision, Reason},
     keyed::PastUsage,
-    ramp::{Cold, Ramp, WarmUp},
     rate::{Interval, Rate},
     time::Instant,
-    traits::{Evictable, Limiter, Spaces, Times, Usage},
-    transfer::{Transfer, halves, whole},
-    warmth::{Budget, Step, Warmth},
 };
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -60,7 +62,7 @@ pub struct Config {
 }
 
 #[derive(Debug)]
-pub(super) struct Pacing {
+pub(in crate::flow) struct Pacing {
     interval: Interval,
     max_wait: Duration,
     max_queue: u64,
@@ -68,7 +70,7 @@ pub(super) struct Pacing {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(in crate::flow) struct State {
     /// The last start in units of the interval, or earlier by saved time.
     last: u128,
     cost: u64,
@@ -104,7 +106,7 @@ pub fn fitting(rate: Rate, max_wait: Duration) -> u64 {
 }
 
 impl Config {
-    pub(super) fn build(&self) -> Pacing {
+    pub(in crate::flow) fn build(&self) -> Pacing {
         let Self { rate, max_wait, max_queue, warm_up } = *self;
         let ramp = warm_up.map(|warm_up| Ramp::new(rate, warm_up));
         Pacing { interval: Interval::of(rate), max_wait, max_queue, ramp }
@@ -112,7 +114,7 @@ impl Config {
 
     /// Returns the most memory of a full queue's starts in bytes: twice their size, as it grows by
     /// doubling.
-    pub(super) fn full_bytes(&self) -> usize {
+    pub(in crate::flow) fn full_bytes(&self) -> usize {
         let longest = Interval::of(self.rate).whole(Instant::EPOCH + self.max_wait);
         let places = longest.saturating_add(1).min(self.max_queue).saturating_mul(2).max(4);
         usize::try_from(places).unwrap_or(usize::MAX).saturating_mul(size_of::<Instant>())
@@ -188,7 +190,7 @@ impl Pacing {
 /// apart, so that the queue takes no memory.
 impl Pacing {
     /// Decides for a queue whose earliest next start is `next`.
-    pub(super) fn check_next(&self, next: u128, now: Instant) -> Decision {
+    pub(in crate::flow) fn check_next(&self, next: u128, now: Instant) -> Decision {
         let ahead = next.saturating_sub(self.interval.at(now));
         let start = now + self.interval.duration(ahead);
         let is_full = self.usage_next(next, now).used >= self.max_queue;
@@ -200,11 +202,11 @@ impl Pacing {
     }
 
     /// Returns the earliest next start after a charge of `cost`.
-    pub(super) fn charge_next(&self, next: u128, now: Instant, cost: u64) -> u128 {
+    pub(in crate::flow) fn charge_next(&self, next: u128, now: Instant, cost: u64) -> u128 {
         next.max(self.interval.at(now)).saturating_add(self.interval.times(cost))
     }
 
-    pub(super) fn usage_next(&self, next: u128, now: Instant) -> Usage {
+    pub(in crate::flow) fn usage_next(&self, next: u128, now: Instant) -> Usage {
         let ahead = next.saturating_sub(self.interval.at(now));
         Usage {
             used: self.interval.count(ahead).saturating_sub(1),

@@ -34,13 +34,11 @@
 //! count in one aligned bucket, let any completion decide a half-open breaker, probe
 //! with one request, and never open at an error ratio of 1.
 
-pub use super::phase::{AnswerCounts, BreakerStats, Phase, Transition};
-
-use super::{
+use super::{Breaks, End, EndOfRequest, Evictable, Limiter, Times, Token, Transfer, Until, Usage};
+pub use crate::flow::decision::{AnswerCounts, BreakerStats, Phase, Transition};
+use crate::flow::{
     decision::{Decision, Outcome, Reason},
     time::{Instant, nanos},
-    traits::{Breaks, End, EndOfRequest, Evictable, Limiter, Times, Token, Until, Usage},
-    transfer::Transfer,
     window::{Grid, Ring},
 };
 use core::{fmt, num::NonZeroU64, time::Duration};
@@ -126,14 +124,14 @@ impl fmt::Display for Ratio {
 }
 
 #[derive(Debug)]
-pub(super) struct Breaker {
+pub(in crate::flow) struct Breaker {
     config: Config,
     grid: Grid,
     probes: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(in crate::flow) struct State {
     mode: Mode,
     generation: Token,
     /// The answers of this generation while it is closed.
@@ -152,7 +150,7 @@ enum Mode {
 }
 
 impl Config {
-    pub(super) fn build(&self) -> Breaker {
+    pub(in crate::flow) fn build(&self) -> Breaker {
         let buckets = NonZeroU64::new(self.buckets.into()).unwrap_or(NonZeroU64::MIN);
         let window = NonZeroU64::new(nanos(self.window)).unwrap_or(NonZeroU64::MIN);
         let grid = Grid::new(window, buckets);

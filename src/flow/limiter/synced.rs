@@ -23,49 +23,24 @@
 //!
 //! While the store cannot be reached, the rule is divided among the gateways (`gateways` above 1).
 
-mod merge;
-
-use super::{Numbers, StoreClock};
+use super::{
+    Evictable, Limiter, Syncs, Times, Transfer, Usage,
+    fixed_window::{self, FixedWindow},
+    sliding_counter::{self, SlidingCounter},
+    sliding_window::SlidingWindow,
+    stored::{size, span},
+    token_bucket::TokenBucket,
+};
 use crate::flow::{
     decision::Decision,
-    keyed::{Keyed, PastUsage, Scale},
-    limiter::{Algorithm, SyncedConfig},
-    slot::{LimiterSlot, Slot},
+    keyed::{PastUsage, Scale},
+    shared::{Numbers, StoreClock},
     time::Instant,
-    traits::{Evictable, Limiter, Syncs, Times, Usage},
-    transfer::Transfer,
 };
-pub(super) use merge::Merge;
-
-/// Builds an unused slot; `None` for an algorithm that cannot sync, which no such configuration
-/// has.
-pub(in crate::flow) fn build(
-    config: &SyncedConfig,
-    keyed: Option<&Keyed>,
-) -> Option<Box<dyn Slot>> {
-    let slot = match (config.whole(), &config.here()) {
-        (Algorithm::TokenBucket(whole), Algorithm::TokenBucket(here)) => {
-            Synced::boxed(whole.build(), here.build(), keyed)
-        }
-        (Algorithm::LeakyBucket(whole), Algorithm::LeakyBucket(here)) => {
-            Synced::boxed(whole.build(), here.build(), keyed)
-        }
-        (Algorithm::SlidingWindow(whole), Algorithm::SlidingWindow(here)) => {
-            Synced::boxed(whole.build(), here.build(), keyed)
-        }
-        (Algorithm::SlidingCounter(whole), Algorithm::SlidingCounter(here)) => {
-            Synced::boxed(whole.build(), here.build(), keyed)
-        }
-        (Algorithm::FixedWindow(whole), Algorithm::FixedWindow(here)) => {
-            Synced::boxed(whole.build(), here.build(), keyed)
-        }
-        _ => return None,
-    };
-    Some(slot)
-}
+use core::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct Synced<F> {
+pub(in crate::flow) struct Synced<F> {
     /// The limit of all gateways together, for the store's states and deltas.
     whole: F,
     /// The limit that decides here.
@@ -75,7 +50,7 @@ pub(super) struct Synced<F> {
 
 /// A state, and the charges since the last sync.
 #[derive(Debug)]
-pub(super) struct SyncedState<S> {
+pub(in crate::flow) struct SyncedState<S> {
     state: S,
     /// Unused while `cost` is zero.
     delta: S,
@@ -90,8 +65,8 @@ impl<S: Clone> Clone for SyncedState<S> {
 }
 
 impl<F: Merge> Synced<F> {
-    fn boxed(whole: F, here: F, keyed: Option<&Keyed>) -> Box<dyn Slot> {
-        LimiterSlot::boxed(Self { whole, here, clock: StoreClock::own() }, keyed)
+    pub(in crate::flow) const fn new(whole: F, here: F) -> Self {
+        Self { whole, here, clock: StoreClock::own() }
     }
 }
 
@@ -224,5 +199,145 @@ impl<F: Merge> Syncs<SyncedState<F::State>> for Synced<F> {
         }
         self.here.convert(&self.whole, &mut state, self.clock.time(now));
         synced.state = state;
+    }
+}
+
+/// A limiter whose states can be merged. `cluster/sync/sync.lua` does the same in the store.
+pub(in crate::flow) trait Merge: Evictable {
+    fn clear(&self, delta: &mut Self::State) {
+        *delta = self.fresh();
+    }
+
+    /// Adds to `delta` a request that was just charged to `state`.
+    fn record(&self, delta: &mut Self::State, _state: &Self::State, times: Times, cost: u64) {
+        self.charge(delta, times, cost);
+    }
+
+    /// Charges `delta`, of this cost, to `state`.
+    fn merge(&self, state: &mut Self::State, delta: &Self::State, cost: u64);
+
+    /// Returns whether no decision from `now` on depends on `delta`.
+    fn is_over(&self, delta: &Self::State, now: Instant) -> bool {
+        self.is_fresh(delta, now)
+    }
+
+    /// Converts a cost charged under `old`, before an edit.
+    fn converted(&self, _old: &Self, cost: u64) -> u64 {
+        cost
+    }
+
+    /// Returns the script's numbers for `delta`.
+    fn delta(&self, delta: &Self::State, cost: u64) -> Numbers;
+
+    /// Returns the state of these numbers, each below `2^53`; `None` if there is none.
+    fn parse(&self, numbers: &[u64]) -> Option<Self::State>;
+}
+
+/// A charge applies `x ↦ max(x, t) + c·T` to the `TAT`. A sequence of charges is `x ↦ max(x + a,
+/// b)`, where `a` is the sum of their `c·T` and `b` their result on a full bucket: two numbers
+/// express any number of requests.
+impl Merge for TokenBucket {
+    fn merge(&self, tat: &mut u128, delta: &u128, cost: u64) {
+        *tat = tat.saturating_add(self.interval().times(cost)).max(*delta);
+    }
+
+    fn is_over(&self, delta: &u128, now: Instant) -> bool {
+        // Until then it may add to earlier charges of others.
+        let full = self.interval().duration(self.interval().times(self.limit()));
+        self.is_fresh(delta, now - full)
+    }
+
+    fn delta(&self, delta: &u128, cost: u64) -> Numbers {
+        let interval = self.interval();
+        let (micros, rest) = interval.split(*delta);
+        let added = span(interval, interval.times(cost));
+        [added, [micros, rest], size(self)].concat().into()
+    }
+
+    fn converted(&self, old: &Self, cost: u64) -> u64 {
+        self.resized(old, cost)
+    }
+
+    fn parse(&self, numbers: &[u64]) -> Option<u128> {
+        let [micros, rest] = *numbers else { return None };
+        Some(self.interval().join(micros, rest))
+    }
+}
+
+impl Merge for FixedWindow {
+    /// Adds to the window that the state's requests began.
+    fn record(
+        &self,
+        delta: &mut fixed_window::State,
+        state: &fixed_window::State,
+        _times: Times,
+        cost: u64,
+    ) {
+        let used = if delta.end() == state.end() { delta.used() } else { 0 };
+        *delta = fixed_window::State::stored(state.end(), used.saturating_add(cost));
+    }
+
+    /// A window that is over decides nothing.
+    fn merge(&self, state: &mut fixed_window::State, delta: &fixed_window::State, _cost: u64) {
+        let ours = state.end();
+        let theirs = delta.end();
+        if state.used() > 0 && (ours == theirs || self.overlaps(ours, theirs)) {
+            let used = state.used().saturating_add(delta.used());
+            *state = fixed_window::State::stored(ours, used);
+        } else if state.used() == 0 || theirs > ours {
+            *state = delta.clone();
+        }
+    }
+
+    fn delta(&self, delta: &fixed_window::State, _cost: u64) -> Numbers {
+        let nanos = delta.end().as_nanos();
+        Numbers::from_slice(&[nanos / 1000, nanos % 1000, delta.used()])
+    }
+
+    fn parse(&self, numbers: &[u64]) -> Option<fixed_window::State> {
+        let [micros, nanos, used] = *numbers else { return None };
+        let end = Instant::from_nanos(micros.saturating_mul(1000)) + Duration::from_nanos(nanos);
+        Some(fixed_window::State::stored(end, used))
+    }
+}
+
+impl Merge for SlidingCounter {
+    fn merge(
+        &self,
+        state: &mut sliding_counter::State,
+        delta: &sliding_counter::State,
+        _cost: u64,
+    ) {
+        *state = state.plus(*delta);
+    }
+
+    fn delta(&self, delta: &sliding_counter::State, _cost: u64) -> Numbers {
+        Numbers::from_slice(&delta.numbers())
+    }
+
+    fn parse(&self, numbers: &[u64]) -> Option<sliding_counter::State> {
+        let [index, prev, curr] = *numbers else { return None };
+        Some(sliding_counter::State::stored(index, prev, curr))
+    }
+}
+
+impl Merge for SlidingWindow {
+    /// Reuses its memory.
+    fn clear(&self, delta: &mut Self::State) {
+        delta.clear();
+    }
+
+    fn merge(&self, state: &mut Self::State, delta: &Self::State, _cost: u64) {
+        self.add_all(state, delta);
+    }
+
+    fn delta(&self, delta: &Self::State, _cost: u64) -> Numbers {
+        self.numbers(delta)
+    }
+
+    fn parse(&self, numbers: &[u64]) -> Option<Self::State> {
+        let [head, counts @ ..] = numbers else { return None };
+        self.start(*head)?;
+        Some(self.stored(*head, counts))
     }
 }

@@ -1,0 +1,347 @@
+//! A gate's state for another process, which takes over.
+//!
+//! The rules are exported with their numbers, and each state as a list of integers. The other
+//! process installs the same rules, imports the states, and installs its own rules: what differs is
+//! converted as by an edit.
+//!
+//! Requests go on while states are exported, a few at a time. A [`Journal`] sends every change
+//! to a state that was exported already, so that no charge is lost or counted twice. It goes on
+//! until the old process ends, for what its last requests change.
+
+use super::{
+    calendar::Calendar,
+    decision::{Outcome, SlotId},
+    keyed::{KeySlot, OVERFLOWS},
+    limiter::{Algorithm, End, Times, Token, breaker, halves, pacing},
+    rules::{Rule, Rules},
+    time::Instant,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    mpsc::{Receiver, RecvError, Sender, TryRecvError, channel},
+};
+
+/// The version of the states' numbers and of the rules' form. An algorithm whose state changes its
+/// form changes this number; states of another number are not imported.
+pub const FORM: u32 = 1;
+
+/// The rules of a gate, each with its slot's number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateExport {
+    /// In the chain's order.
+    pub rules: Vec<(u32, ExportedRule)>,
+    /// Whether a request ever borrowed from a coming window.
+    pub has_lent: bool,
+}
+
+/// The rule of a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExportedRule {
+    /// A limit.
+    Flow(Rule),
+    /// The breaker.
+    Breaker(breaker::Config),
+    /// The route's pacing.
+    Pacing(pacing::Config),
+}
+
+impl GateExport {
+    /// Replaces the names of calendars, all that is exported of them, by what `find` knows.
+    pub fn resolve(&mut self, find: impl Fn(&str) -> Option<Calendar>) {
+        for (_, rule) in &mut self.rules {
+            if let ExportedRule::Flow(rule) = rule
+                && let Some(calendar) = rule.algorithm.calendar_mut()
+                && let Some(known) = find(calendar.name())
+            {
+                *calendar = known;
+            }
+        }
+    }
+
+    /// Returns the rules.
+    pub(in crate::flow) fn rules(&self) -> Rules {
+        let mut rules = Rules::default();
+        for (_, rule) in &self.rules {
+            match rule {
+                ExportedRule::Flow(rule) => rules.flow.push(rule.clone()),
+                ExportedRule::Breaker(config) => rules.breaker = Some(config.clone()),
+                ExportedRule::Pacing(config) => rules.pacing = Some(config.clone()),
+            }
+        }
+        rules
+    }
+}
+
+impl ExportedRule {
+    /// Returns whether a request holds something until its answer or end, and its state counts that.
+    pub fn holds(&self) -> bool {
+        match self {
+            Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Concurrency(_)),
+            Self::Breaker(_) => true,
+            Self::Pacing(_) => false,
+        }
+    }
+
+    /// Returns the cost in flight of a state with these numbers, if it counts that.
+    pub fn in_flight(&self, numbers: &[u64]) -> u64 {
+        match self {
+            Self::Flow(_) if self.holds() => numbers.first().copied().unwrap_or(0),
+            Self::Flow(_) | Self::Breaker(_) | Self::Pacing(_) => 0,
+        }
+    }
+}
+
+/// A part of a rule's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StatePart {
+    /// A state's numbers.
+    State(StateOwner, Vec<u64>),
+    /// Used cells of the summary of evicted clients, with their numbers; and the number of all.
+    Summary {
+        /// All cells, used or not.
+        cells: u64,
+        /// Position and usage.
+        used: Vec<(u64, u64)>,
+    },
+    /// Where the search of a full table continues.
+    Hand(u32),
+    /// The clock of the store that syncs the rule: its offset, and the least time.
+    StoreClock(i64, Instant),
+}
+
+/// Whose state it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StateOwner {
+    /// Of all, or of all without a key.
+    All,
+    /// Of the client with this fingerprint, in halves: the high one first.
+    Key(u64, u64),
+    /// Of the clients that share this overflow state.
+    Overflow(u32),
+}
+
+/// How far the export of a slot is. Clients come before the summary: a client that is evicted
+/// meanwhile is exported as a client. Overflow states come before clients: a client that gets a
+/// state of its own meanwhile starts with what the other process has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::flow) enum Exporting {
+    /// It has not begun.
+    #[default]
+    Nothing,
+    /// So many shared states are exported: that of all, then the overflow states.
+    Others(u32),
+    /// All of those are, and clients before this one.
+    Clients(u32),
+    /// All states are, and the summary's cells before this one.
+    Summary(usize),
+    /// Everything is.
+    Done,
+}
+
+impl Exporting {
+    /// Returns whether the state at this key slot is exported.
+    pub(in crate::flow) const fn has(self, key_slot: KeySlot) -> bool {
+        match (self, key_slot) {
+            (Self::Nothing, _) | (Self::Others(_), KeySlot::Own(_)) => false,
+            (Self::Others(next), KeySlot::Shared) => next > 0,
+            (Self::Others(next), KeySlot::Overflow(at)) => at + 1 < next,
+            (Self::Clients(next), KeySlot::Own(at)) => at < next,
+            (Self::Clients(_), KeySlot::Shared | KeySlot::Overflow(_))
+            | (Self::Summary(_) | Self::Done, _) => true,
+        }
+    }
+}
+
+impl StateOwner {
+    /// Returns the client with this fingerprint.
+    pub(in crate::flow) const fn of_key(key: u128) -> Self {
+        let [high, low] = halves(key);
+        Self::Key(high, low)
+    }
+
+    /// Returns the key slot of an overflow state, if there are so many.
+    pub(in crate::flow) fn overflow(at: u32) -> Option<KeySlot> {
+        (at < OVERFLOWS).then_some(KeySlot::Overflow(at))
+    }
+}
+
+/// The most changes that may wait to be sent, some 100 MB. Beyond it they are lost:
+/// see [`JournalReader::is_lost`].
+const MAX_WAITING: usize = 1 << 20;
+
+/// A change of an exported state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    /// The gate's number.
+    pub gate: u32,
+    /// The slot's number in the old process.
+    pub slot: u32,
+    /// Whose state it is.
+    #[serde(rename = "place")]
+    pub owner: StateOwner,
+    /// The change.
+    pub change: LateChange,
+}
+
+/// What changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LateChange {
+    /// A request was admitted.
+    Charge {
+        /// When it arrived.
+        now: Instant,
+        /// When this rule let it start.
+        own: Instant,
+        /// When it may start.
+        start: Instant,
+        /// What it cost.
+        cost: u64,
+    },
+    /// A request was answered, or ended.
+    Release {
+        /// When.
+        now: Instant,
+        /// When it was allowed to start.
+        start: Instant,
+        /// How it ended.
+        outcome: Outcome,
+        /// What the rule stored with it.
+        token: u32,
+        /// What it cost.
+        cost: u64,
+    },
+    /// A request left while it waited in a pacing's queue.
+    Leave {
+        /// When.
+        now: Instant,
+        /// The start that it waited for.
+        start: Instant,
+    },
+    /// A request borrowed from a coming window, for the first time.
+    Lent,
+    /// The other process is gone, and with it requests of this cost.
+    Abandon {
+        /// Their cost.
+        cost: u64,
+    },
+}
+
+/// Sends the changes of one gate. Nothing waits for the reader.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    gate: u32,
+    changes: Sender<Late>,
+    backlog: Arc<Backlog>,
+}
+
+/// Reads the changes of all gates, in order.
+#[derive(Debug)]
+pub struct JournalReader {
+    changes: Receiver<Late>,
+    backlog: Arc<Backlog>,
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    waiting: AtomicUsize,
+    is_lost: AtomicBool,
+}
+
+impl Journal {
+    /// Returns a journal and its reader.
+    pub fn new() -> (Self, JournalReader) {
+        let (changes, reader) = channel();
+        let backlog = Arc::<Backlog>::default();
+        let read = JournalReader { changes: reader, backlog: Arc::clone(&backlog) };
+        (Self { gate: 0, changes, backlog }, read)
+    }
+
+    /// Returns the journal of the gate of this number.
+    #[must_use]
+    pub fn of(&self, gate: u32) -> Self {
+        Self { gate, ..self.clone() }
+    }
+
+    pub(in crate::flow) fn charged(
+        &self,
+        slot: SlotId,
+        owner: StateOwner,
+        times: Times,
+        cost: u64,
+    ) {
+        let Times { now, own, start } = times;
+        self.send(slot, owner, LateChange::Charge { now, own, start, cost });
+    }
+
+    pub(in crate::flow) fn released(&self, slot: SlotId, owner: StateOwner, end: &End, cost: u64) {
+        let End { now, start, outcome, token } = *end;
+        self.send(slot, owner, LateChange::Release { now, start, outcome, token, cost });
+    }
+
+    pub(in crate::flow) fn left(
+        &self,
+        slot: SlotId,
+        owner: StateOwner,
+        now: Instant,
+        start: Instant,
+    ) {
+        self.send(slot, owner, LateChange::Leave { now, start });
+    }
+
+    pub(in crate::flow) fn lent(&self, slot: SlotId) {
+        self.send(slot, StateOwner::All, LateChange::Lent);
+    }
+
+    fn send(&self, SlotId(slot): SlotId, owner: StateOwner, change: LateChange) {
+        if self.backlog.waiting.fetch_add(1, Relaxed) >= MAX_WAITING {
+            self.backlog.is_lost.store(true, Relaxed);
+            return;
+        }
+        // Without a reader nobody needs to know.
+        _ = self.changes.send(Late { gate: self.gate, slot, owner, change });
+    }
+}
+
+impl JournalReader {
+    /// Waits for a change; `None` when no journal is left.
+    pub fn wait(&self) -> Option<Late> {
+        self.changes.recv().map_err(|RecvError| ()).ok().inspect(|_| self.took())
+    }
+
+    /// Returns the next change, if there is one now.
+    pub fn next(&self) -> Option<Late> {
+        let next = self.changes.try_recv();
+        next.map_err(|_: TryRecvError| ()).ok().inspect(|_| self.took())
+    }
+
+    /// Returns whether so many waited that some were lost.
+    pub fn is_lost(&self) -> bool {
+        self.backlog.is_lost.load(Relaxed)
+    }
+
+    fn took(&self) {
+        self.backlog.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+impl LateChange {
+    /// Returns when it was.
+    pub(in crate::flow) const fn now(&self) -> Instant {
+        match self {
+            Self::Charge { now, .. } | Self::Release { now, .. } | Self::Leave { now, .. } => *now,
+            Self::Lent | Self::Abandon { .. } => Instant::EPOCH,
+        }
+    }
+
+    /// Returns the end of a request that was released, at `now`.
+    pub(in crate::flow) const fn end(
+        now: Instant,
+        start: Instant,
+        outcome: Outcome,
+        token: Token,
+    ) -> End {
+        End { now, start, outcome, token }
+    }
+}

@@ -109,14 +109,22 @@ fn what_http_2_cannot_be_read_is_a_400_on_its_stream_and_the_others_go_on() {
         let frames = client.answer(stream);
         assert_eq!((frames.len(), frames[0].kind, frames[0].payload[0]), (1, 1, 0x8c));
         let header = String::from_utf8_lossy(&frames[0].payload);
-        for part in ["proxy-status", r#"\" as %22"#, "< as %3C", "> as %3E", "backtick as %60"] {
+        for part in [
+            "proxy-status",
+            "one possible cause",
+            r#"\" as %22"#,
+            "< as %3C",
+            "> as %3E",
+            "backtick as %60",
+        ] {
             assert!(header.contains(part), "{part}: {header}");
         }
         client.get(stream + 2, "/fine", &[]);
         assert!(http2::body(&client.answer(stream + 2)).contains("GET /fine"), "{path}");
     }
     eventually("all are counted", || (rejected(&gateway, "malformed") == 4.0).then_some(()));
-    gateway.wait_log("`%22`");
+    let line = gateway.wait_log("`%22`");
+    assert!(line.contains("One possible cause"), "{line}");
     let url = format!("http://{}/?q=\"a\"", gateway.web());
     let shown = crate::common::curl(&["-i", "--http2-prior-knowledge", &url]);
     assert!(shown.starts_with("HTTP/2 400") && shown.contains("%22"), "{shown}");

@@ -45,12 +45,14 @@ const LITERAL: u8 = 0;
 
 /// Says why in the header (RFC 9209), as h2 counts what a client takes of bodies: a body that h2 knows
 /// nothing of would let it send more than the client allows, which ends the connection.
-const PROXY_STATUS: &str = "flowgate; error=http_request_error; details=\"in a path or query, write \\\" as \
-                            %22, < as %3C, > as %3E, a backtick as %60\"";
+const PROXY_STATUS: &str = "flowgate; error=http_request_error; details=\"a field, the path or the framing is not \
+                            valid; one possible cause: in a path or query, write \\\" as %22, < as %3C, > as %3E, a \
+                            backtick as %60\"";
 
 const MALFORMED: UnreadableRequest = UnreadableRequest::malformed(
-    "HTTP/2: a field, the path or the framing of a request is not valid; in a path or query, write `\"` as \
-     `%22`, `<` as `%3C`, `>` as `%3E` and a backtick as `%60`",
+    "HTTP/2: a field, the path or the framing of a request is not valid, and the HTTP/2 library does not say \
+     which. One possible cause is a character in the path or query that must be encoded: `\"` as `%22`, `<` as \
+     `%3C`, `>` as `%3E`, a backtick as `%60`",
 );
 
 const TOO_LARGE: UnreadableRequest = UnreadableRequest::too_large(

@@ -247,7 +247,6 @@ const FOREIGN_NAMES: &[&str] =
 /// Circles that are still to be taken apart. This list only gets shorter.
 const REMAINING_CIRCLES: &[&str] = &[
     "admin::context, admin::keys, admin::live",
-    "cluster::decide, cluster::health, cluster::leases, cluster::redis, cluster::store",
     "config::decode, config::spec",
     "proxy::body, proxy::connections, proxy::message",
     "proxy::completion, proxy::log_entry, proxy::peer, proxy::placeholders, proxy::request, \

@@ -4,7 +4,6 @@
 mod attempts;
 mod credentials;
 mod jwt;
-mod recent;
 mod users;
 
 pub use attempts::Attempts;

@@ -3,8 +3,8 @@
 use super::{
     decide::call::key_of,
     error::{CallFailure, StoreError},
-    limits::BACKGROUND_CALL_TIMEOUT,
     redis::{ClientState, StoreConnection},
+    scripts::BACKGROUND_CALL_TIMEOUT,
     store::Store,
     sync::{call::Push, rule::late},
 };

@@ -5,9 +5,9 @@
 //! task has a new connection over which the store has answered and written.
 
 use super::{
-    leases::lease_task::keep,
-    limits::BACKGROUND_CALL_TIMEOUT,
+    lease_task::keep,
     redis::{ClientState, StoreConnection, run},
+    scripts::BACKGROUND_CALL_TIMEOUT,
     store::Store,
 };
 use crate::{clock::Clock, route::Seed};

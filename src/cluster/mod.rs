@@ -15,13 +15,12 @@ mod decide;
 mod error;
 mod gateways;
 mod health;
-mod hello;
-mod in_time;
+mod lease_task;
 mod leases;
-mod limits;
 mod recorded_calls;
 mod redis;
-mod script;
+mod request;
+mod scripts;
 mod store;
 mod sync;
 
@@ -30,12 +29,12 @@ pub use client::StoreClient;
 pub use decide::{
     call::{Ask, Lease, Verdicts},
     in_flight::DecisionPermit,
-    request::Decided,
 };
 pub use error::StoreError;
-pub use leases::held::Held;
+pub use leases::Held;
 pub use recorded_calls::RecordedCalls;
 pub use redis::StoreConnection;
+pub use request::Decided;
 pub use store::{ROUND_TRIP_BOUNDS, Store, StoreFailure, StoreReading};
 pub use sync::{
     call::{MOST_STATES, Push, SyncReply, line, most_deltas},

@@ -3,7 +3,7 @@
 use super::{
     decide::call::{self, Ask, Lease, Verdicts, key, line},
     error::StoreError,
-    script::Scripts,
+    scripts::Scripts,
     sync::call::Push,
 };
 use crate::flow::Instant;

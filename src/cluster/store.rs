@@ -3,13 +3,10 @@
 use super::{
     decide::offset::Offsets,
     error::{CallFailure, FailureScope, StoreError},
-    gateways::Gateways,
-    health::{Health, SyncOutcome},
-    hello::HelloReply,
-    leases::held::AllLeases,
-    limits::{BACKGROUND_CALL_TIMEOUT, LONGEST_BACKOFF},
-    redis::FailedNodes,
-    script::Scripts,
+    gateways::{Gateways, HelloReply},
+    health::{FailedNodes, Health, SyncOutcome},
+    leases::AllLeases,
+    scripts::{BACKGROUND_CALL_TIMEOUT, LONGEST_BACKOFF, Scripts},
 };
 use crate::{
     clock::Clock,

@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Listener, Snapshot, is_served},
-    route::{canonical_host, method},
+    route::{canonical_host, parse_method},
 };
 use core::net::{IpAddr, Ipv4Addr};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
@@ -66,7 +66,7 @@ impl Question {
     ///
     /// What is wrong with it, for people.
     pub(super) fn read(&self, snapshot: &Snapshot) -> Result<Request, String> {
-        let method = method::parse(&self.method).map_err(|wrong| wrong.to_string())?;
+        let method = parse_method(&self.method).map_err(|wrong| wrong.to_string())?;
         if !is_served(&method) {
             return Err(format!("the gateway serves no {method}"));
         }

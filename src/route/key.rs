@@ -1,8 +1,8 @@
 //! Client keys, by which rules count.
 
 use super::{
-    ParseError, Seed, Target, escape::Decoded, fingerprint::FingerprintHasher, header,
-    key_meant::meant_key, query,
+    ParseError, Seed, Target, fingerprint::FingerprintHasher, header, key_text::meant_key, query,
+    spelling::Decoded,
 };
 use crate::http1::Fields;
 use core::{fmt, net::IpAddr};

@@ -1,6 +1,6 @@
 //! The conditions of a route.
 
-use super::{FieldPattern, HostPattern, PathPattern, Target, header, query};
+use super::{FieldPattern, HostPattern, ParseError, PathPattern, Target, header, query};
 use core::fmt;
 use http::Method;
 use std::sync::Arc;
@@ -112,6 +112,26 @@ fn list(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> fmt::Result 
     Ok(())
 }
 
+/// Reads a method. Registered methods are upper-case, so lower-case letters are an error.
+///
+/// # Errors
+///
+/// An empty text, lower-case letters, or characters that no method has.
+pub fn parse_method(text: &str) -> Result<Method, ParseError> {
+    let upper = text.to_ascii_uppercase();
+    match Method::from_bytes(upper.as_bytes()) {
+        Ok(method) if upper == text => Ok(method),
+        Ok(method) => Err(ParseError::new(
+            format!("`{text}` is not a method: methods are upper-case"),
+            format!("write `{method}`"),
+        )),
+        Err(_) => Err(ParseError::new(
+            format!("`{}` is not a method", text.escape_debug()),
+            "one word, such as `GET` or `POST`",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,5 +204,20 @@ mod tests {
             }
         }
         assert!(fields(First, &[], Some("x-a=1;b")).1, "some servers see another value");
+    }
+}
+
+#[cfg(test)]
+mod method_tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_upper_case_tokens() {
+        assert_eq!(parse_method("POST").unwrap(), Method::POST);
+        assert_eq!(parse_method("PURGE").unwrap().as_str(), "PURGE");
+        assert_eq!(parse_method("post").unwrap_err().help, "write `POST`");
+        for text in ["", "GET,POST", "G T", "GÉT"] {
+            assert!(parse_method(text).is_err(), "{text}");
+        }
     }
 }

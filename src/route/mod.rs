@@ -12,58 +12,42 @@
 //!
 //! If no route of the best listener and host matches, the routes of less specific ones are tried.
 
-mod advantage;
 pub mod client;
 pub mod header;
 pub mod host;
-mod identity;
 pub mod key;
-mod key_meant;
-mod key_words;
 pub mod matcher;
-pub mod method;
-mod nat64;
 pub mod path;
-mod path_meant;
 pub mod rewrite;
 pub mod table;
 
-mod escape;
 mod fingerprint;
-mod groups;
-mod hosts;
 mod key_text;
-mod names;
 mod pattern;
 mod query;
 mod rank;
 mod regexes;
-mod scan;
 mod spelling;
 mod tree;
 
-pub use advantage::Advantage;
-pub use client::{FoundClient, Proxies, Unread, client_network};
+use crate::http1::Fields;
+pub use client::{FoundClient, Identity, Nat64, Proxies, Unread, WholePrefix, client_network};
 pub use fingerprint::{Seed, low_bits};
-pub use groups::{FoundGroups, PathGroup, PathGroups};
 pub use header::{FieldPattern, folded_name};
 pub use host::{BadHost, HostPattern, canonical_host};
-pub use identity::Identity;
 pub use key::{KeyPart, KeySpec, NoKey, OnDuplicate, cookie};
-pub(crate) use key_meant::meant_key;
-pub use key_text::{fingerprint_hint, fingerprint_text};
-pub use key_words::key_words;
-pub use matcher::{Matcher, Repeated};
-pub use nat64::{Nat64, WholePrefix};
+pub(crate) use key_text::meant_key;
+pub use key_text::{fingerprint_hint, fingerprint_text, key_words};
+pub use matcher::{Matcher, Repeated, parse_method};
 pub use path::PathPattern;
+pub use pattern::{FoundGroups, PathGroup, PathGroups};
+pub use rank::Advantage;
 pub use rewrite::Rewrite;
-pub use scan::{Word, any_byte};
 pub use spelling::{
-    dangerous_path, has_encoded_slash, literal_path, normal_path, sent_path, without_parameters,
+    Word, any_byte, dangerous_path, has_encoded_slash, literal_path, normal_path, sent_path,
+    without_parameters,
 };
 pub use table::Table;
-
-use crate::http1::Fields;
 
 /// A request as routing sees it.
 #[derive(Clone, Copy, Debug)]

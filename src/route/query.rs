@@ -1,7 +1,7 @@
 //! Query parameters as HTML forms encode them: escapes are decoded and `+` is a space, in names and
 //! values.
 
-use super::escape::{Decoded, decoded};
+use super::spelling::{Decoded, decoded};
 
 /// Returns the decoded values of the parameters called `name`, in order; empty without `=`.
 pub(super) fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = Decoded> + 'a {

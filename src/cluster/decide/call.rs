@@ -84,6 +84,12 @@ pub(in crate::cluster) fn key_of(prefix: &str, name: &str, fingerprint: Option<u
     key
 }
 
+/// Returns the hash tag of a key: the part that decides the slot.
+pub(in crate::cluster) fn tag(key: &str) -> &str {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
 /// Returns an ask in the words of the script. Of a concurrency limit, it gives `ended` leases back
 /// before it decides.
 pub(in crate::cluster) fn line(

@@ -6,7 +6,7 @@
 
 use crate::{
     clock::{Clock, Elapsed},
-    cluster::in_time::in_time,
+    cluster::scripts::in_time,
 };
 use core::time::Duration;
 use std::{

@@ -4,4 +4,3 @@ pub(super) mod call;
 pub(super) mod in_flight;
 pub(super) mod offset;
 pub(super) mod rejection_cache;
-pub(super) mod request;

@@ -1,6 +1,11 @@
 //! Connects to one server, or to the primary that sentinels name.
 
-use crate::config::{Secret, StoreSettings};
+use crate::{
+    clock::Clock,
+    cluster::store::Store,
+    config::{Secret, StoreSettings},
+};
+use core::time::Duration;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
@@ -8,7 +13,7 @@ use redis::{
     io::tcp::TcpSettings,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
-use std::fs;
+use std::{fs, sync::Arc};
 use tokio::task::JoinSet;
 
 /// Makes calls in one round trip, and returns their answers in order. Sets no limit of time: the
@@ -151,4 +156,13 @@ fn tcp() -> TcpSettings {
 fn certificates(settings: &StoreSettings) -> RedisResult<Option<TlsCertificates>> {
     let Some(file) = settings.ca.as_ref().filter(|_| settings.is_tls) else { return Ok(None) };
     Ok(Some(TlsCertificates { client_tls: None, root_cert: Some(fs::read(file)?) }))
+}
+
+/// The store, clock and limit that connecting to a server and the first call need.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) store: Arc<Store>,
+    pub(super) clock: Clock,
+    /// The longest that a request's call may take.
+    pub(super) limit: Duration,
 }

@@ -3,15 +3,14 @@
 
 use super::{
     nodes::Nodes,
-    probe::Probe,
-    search::{Backoff, Search, connect},
+    search::{Backoff, Probe, Search, connect},
     sentinels::Watch,
     store_connection::{ClientState, StoreConnection},
 };
 use crate::cluster::{
     error::CallFailure,
-    hello::HelloReply,
-    limits::{BACKGROUND_CALL_TIMEOUT, LONGEST_BACKOFF},
+    gateways::HelloReply,
+    scripts::{BACKGROUND_CALL_TIMEOUT, LONGEST_BACKOFF},
 };
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;

@@ -3,12 +3,9 @@
 //! The rest of the cluster asks a [`StoreConnection`], which knows the servers behind it. A
 //! worker's connection task ([`run`]) makes it, and makes another when it fails.
 
-mod caller;
 mod connect;
 mod connection_task;
 mod nodes;
-mod outages;
-mod probe;
 mod search;
 mod sentinels;
 mod servers;
@@ -19,6 +16,4 @@ pub use store_connection::StoreConnection;
 
 pub(super) use connect::query_all;
 pub(super) use connection_task::run;
-pub(super) use outages::{FailedNodes, Outages};
-pub(super) use slots::tag;
 pub(super) use store_connection::ClientState;

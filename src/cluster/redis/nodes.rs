@@ -5,17 +5,15 @@
 //! before.
 
 use super::{
-    caller::Caller,
-    connect::{first, open, query_all},
-    outages::FailedNodes,
+    connect::{Caller, first, open, query_all},
     slots::{Node, Slots},
 };
 use crate::{
     clock::Clock,
     cluster::{
         error::{CallFailure, within},
-        limits::BACKGROUND_CALL_TIMEOUT,
-        script::is_unknown,
+        health::FailedNodes,
+        scripts::{BACKGROUND_CALL_TIMEOUT, is_unknown},
     },
     config::StoreSettings,
 };

@@ -1,8 +1,7 @@
 //! The connections that make up one to the store, of any kind.
 
 use super::{
-    caller::Caller,
-    connect::{first_named, multiplexed, open},
+    connect::{Caller, first_named, multiplexed, open},
     nodes::Nodes,
     sentinels::{self, Primary},
 };

@@ -1,5 +1,6 @@
 //! The slots of a Redis Cluster, by its specification: which node has which keys.
 
+use crate::cluster::decide::call::tag;
 use redis::Value;
 use std::collections::BTreeSet;
 
@@ -121,12 +122,6 @@ fn text(value: &Value) -> Option<&str> {
 fn whole(value: &Value) -> Option<u16> {
     let Value::Int(number) = value else { return None };
     u16::try_from(*number).ok()
-}
-
-/// Returns the hash tag of a key: the part that decides the slot.
-pub(in crate::cluster) fn tag(key: &str) -> &str {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
 /// Returns the slot of a key: the CRC-16 (XMODEM) of its hash tag.

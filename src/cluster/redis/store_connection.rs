@@ -3,16 +3,14 @@
 //! A failure of one call, as of a key with another type, concerns that call only. A failure at a
 //! node of a Redis Cluster concerns that node only. Any other failure has the worker connect again.
 
-use super::{caller::Caller, nodes::Nodes, sentinels::Primary, servers::Servers};
+use super::{connect::Caller, nodes::Nodes, sentinels::Primary, servers::Servers};
 use crate::{
     clock::Clock,
     cluster::{
         decide::{in_flight::InFlight, rejection_cache::RejectionCache},
         error::{CallFailure, FailureScope, StoreError, within},
-        in_time::in_time,
-        leases::held::Leases,
-        limits::HEARTBEAT,
-        script::{Lua, is_unknown},
+        leases::Leases,
+        scripts::{HEARTBEAT, Lua, in_time, is_unknown},
         store::Store,
     },
     flow::Instant,

@@ -1,7 +1,9 @@
 //! The call to the store about the states of one rule, and its answer.
 
-use crate::cluster::{error::StoreError, script::Lua};
-use crate::flow::{Delta, Instant, RemoteState, Stored};
+use crate::{
+    cluster::{error::StoreError, scripts::Lua},
+    flow::{Delta, Instant, RemoteState, Stored},
+};
 use core::time::Duration;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use std::fmt::Write as _;

@@ -1,8 +1,6 @@
 //! Rules with `sync_interval`: gateways report what they let pass, and take over the counts of all.
 
 pub(super) mod call;
-mod call_spacing;
-mod lane;
 mod pace;
 mod push;
 pub(super) mod rule;

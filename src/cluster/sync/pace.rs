@@ -1,14 +1,22 @@
-//! When a gateway may begin the next round trip to a node, or to the only store.
+//! The time between the round trips of a gateway to a node, or to the only server.
 //!
-//! On a long way several are under way, as many as keep the store busy while one is answered: one
-//! begins no sooner after another than that takes of the store, so that they do not come there at
-//! once and others are served between them. All gateways together have no more under way than what
-//! a request can wait behind, even if the store was held up and finds all of them at once. A
-//! gateway that had to wait for long has one, and then one more with each answer.
+//! A gateway far from the store has several round trips in flight, so that the store is busy while
+//! the responses travel. Their starts are as far apart as the store needs for each, so that requests
+//! of others are served in between. All gateways together have at most [`TOGETHER`] in flight: that
+//! is the work that a request may find ahead of it after the store was held up. A gateway that
+//! waited for long falls back to one round trip, and adds one with each response.
+//!
+//! After a round trip a gateway rests, so that the calls of many gateways do not queue up before the
+//! store. A gateway whose call waited for others pauses twice as long as it waited. If `K` gateways
+//! do so, few calls are at the store at a time instead of `K`, and the store is nearly as busy as
+//! before. A gateway alone never pauses. A call waited if it took longer than the fastest one
+//! lately. The network or a busy machine may be the reason, so no pause is longer than a call of
+//! each gateway takes.
 
-use super::{call::BUDGET, call_spacing::CallSpacing};
+use super::call::BUDGET;
 use crate::flow::Instant;
 use core::time::Duration;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// How many round trips all gateways together may have under way, if there are not more of them:
 /// 6.4 ms of the store, of the 20 that a request may wait.
@@ -77,6 +85,94 @@ impl Pace {
     pub(super) fn give_up(&mut self) {
         self.under_way = 0;
         self.most = 1;
+    }
+}
+
+/// How often the time waited for others is rested.
+const TIMES: u32 = 2;
+
+/// After how many calls the quickest one is forgotten, as the way to the store may have become
+/// longer.
+const FORGOTTEN: u32 = 1000;
+
+/// Knows the quickest call lately.
+#[derive(Debug)]
+pub(super) struct CallSpacing {
+    /// How long it took beyond what it was to take of the store.
+    least: Duration,
+}
+
+impl Default for CallSpacing {
+    fn default() -> Self {
+        Self { least: Duration::MAX }
+    }
+}
+
+impl CallSpacing {
+    /// Returns how long the quickest one took beyond what it was to take; nothing before the first.
+    pub(super) fn way(&self) -> Duration {
+        if self.least == Duration::MAX { Duration::ZERO } else { self.least }
+    }
+
+    /// Returns how long a round trip has waited for others that `took` so long, of which `cost` was
+    /// to be the store's own time; and how long to rest after it, where so many gateways share
+    /// that.
+    pub(super) fn after(
+        &mut self,
+        took: Duration,
+        cost: Duration,
+        gateways: u32,
+    ) -> (Duration, Duration) {
+        let beyond = took.saturating_sub(cost);
+        self.least = beyond.min(self.least.saturating_add(beyond / FORGOTTEN));
+        let waited = beyond.saturating_sub(self.least);
+        (waited, waited.saturating_mul(TIMES).min(cost.saturating_mul(gateways)))
+    }
+}
+
+/// The rules that wait for a node.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub(super) pace: Pace,
+    /// The rule with the oldest question is first, so that each has its turn even if one of them
+    /// makes the store fail again and again.
+    waiting: BTreeSet<(Instant, Arc<str>)>,
+}
+
+impl Lane {
+    /// Adds a rule whose last question was at `called`.
+    pub(super) fn add(&mut self, called: Instant, name: Arc<str>) {
+        self.waiting.insert((called, name));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes the rules of one round trip and the sum of their costs: as many as fit [`BUDGET`], or
+    /// one. `ask` returns the question about a rule and its cost.
+    pub(super) fn take<Q>(
+        &mut self,
+        mut ask: impl FnMut(&Arc<str>) -> Option<(Q, usize)>,
+    ) -> (Vec<(Arc<str>, Q)>, usize) {
+        let mut taken = Vec::new();
+        let mut sum = 0_usize;
+        while let Some((called, name)) = self.waiting.pop_first() {
+            let Some((question, cost)) = ask(&name) else { continue };
+            if !taken.is_empty() && sum.saturating_add(cost) > BUDGET {
+                self.waiting.insert((called, name));
+                break;
+            }
+            sum = sum.saturating_add(cost);
+            taken.push((name, question));
+        }
+        (taken, sum)
+    }
+
+    /// Removes all rules, and waits for no answer.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.pace.give_up();
     }
 }
 
@@ -168,6 +264,28 @@ mod tests {
         for way in [100, 4_000].map(Duration::from_micros) {
             let (busy, waited, most) = called(1, way, 20, 5 * CALL);
             assert!(busy > 0.7 && waited < TOGETHER * CALL, "{way:?}: {busy}, {waited:?}, {most}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod call_spacing_tests {
+    use super::*;
+
+    const CALL: Duration = Duration::from_micros(500);
+
+    #[test]
+    fn a_way_that_has_become_longer_is_no_reason_to_rest_for_ever() {
+        // The one is quicker than it was to be.
+        for near in [CALL / 2, 2 * CALL] {
+            let mut spacing = CallSpacing::default();
+            let far = 4 * CALL;
+            let mut after = |took, gateways| spacing.after(took, CALL, gateways).1;
+            assert_eq!(after(near, 8), Duration::ZERO);
+            assert!(after(far, 8) > near);
+            assert_eq!(after(far, 2), 2 * CALL, "a call of each");
+            let longer = (0..2_000).find(|_| after(far, 8).is_zero());
+            assert!(longer.is_some_and(|calls| calls > 100), "{near:?}: {longer:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::call::{Question, SyncReply};
 use crate::cluster::{
     error::{CallFailure, FailureScope, StoreError, within},
     redis::{StoreConnection, query_all},
-    script::is_unknown,
+    scripts::is_unknown,
 };
 use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection, cmd};
 use tokio::task::JoinSet;

@@ -9,7 +9,7 @@
 
 use super::{
     call::{MOST_STATES, Question},
-    lane::Lane,
+    pace::Lane,
     push::SyncResult,
     rule::{CHECK_PERIOD, Rule, STALE, rules},
 };

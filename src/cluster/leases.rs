@@ -4,7 +4,7 @@
 //! even if the answer is lost. It renews a lease while the request is in flight. The leases of a
 //! gateway that was killed run out.
 
-use crate::cluster::redis::tag;
+use super::decide::call::tag;
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -19,16 +19,16 @@ const MOST_ENDED: usize = 100_000;
 const MOST_CARRIED: usize = 64;
 
 /// Where a lease is kept, and under which name and for which cost.
-pub(in crate::cluster) type Lease = (String, String);
+pub(super) type Lease = (String, String);
 
 /// The leases of all workers. The first worker to reach the store renews all of them: the store
 /// would grant a place again whose lease has run out.
 #[derive(Debug, Default)]
-pub(in crate::cluster) struct AllLeases(Mutex<Vec<Weak<Leases>>>);
+pub(super) struct AllLeases(Mutex<Vec<Weak<Leases>>>);
 
 impl AllLeases {
     /// Adds a worker's, whose names begin with `owner`.
-    pub(in crate::cluster) fn add(&self, owner: String) -> Arc<Leases> {
+    pub(super) fn add(&self, owner: String) -> Arc<Leases> {
         let leases = Arc::new(Leases::of(owner));
         let mut all = self.lock();
         all.retain(|leases| leases.strong_count() > 0);
@@ -39,7 +39,7 @@ impl AllLeases {
     /// Takes the names of some leases at `key` whose requests have ended, and of which the store may
     /// not have heard: a decision about the next request gives them back first. They are given back
     /// once more by their worker.
-    pub(in crate::cluster) fn carry(&self, key: &str) -> Vec<String> {
+    pub(super) fn carry(&self, key: &str) -> Vec<String> {
         let mut names = Vec::new();
         for leases in self.lock().iter().filter_map(Weak::upgrade) {
             leases.carry(key, &mut names);
@@ -48,7 +48,7 @@ impl AllLeases {
     }
 
     /// Returns what all of them hold.
-    pub(in crate::cluster) fn held(&self) -> Vec<Renewal> {
+    pub(super) fn held(&self) -> Vec<Renewal> {
         self.lock().iter().filter_map(Weak::upgrade).flat_map(|leases| leases.held()).collect()
     }
 
@@ -59,12 +59,12 @@ impl AllLeases {
 
 /// A worker's leases.
 #[derive(Debug)]
-pub(in crate::cluster) struct Leases {
+pub(super) struct Leases {
     /// What the names begin with, which no other worker's of any gateway do.
     owner: String,
     table: Mutex<LeaseTable>,
     /// Notified when some are to be given back.
-    pub(in crate::cluster) ended: Notify,
+    pub(super) ended: Notify,
     /// Notified when none is.
     given: Notify,
 }
@@ -149,21 +149,21 @@ pub struct Held {
 
 /// A lease that is to be renewed.
 #[derive(Debug)]
-pub(in crate::cluster) struct Renewal {
+pub(super) struct Renewal {
     leases: Arc<Leases>,
     number: u64,
-    pub(in crate::cluster) lease: Lease,
+    pub(super) lease: Lease,
 }
 
 impl Renewal {
     /// Whether its request is in flight.
-    pub(in crate::cluster) fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         self.leases.lock().held.contains_key(&self.number)
     }
 
     /// Notes that it was renewed, perhaps after it was given back: if its request has ended, it is
     /// given back again.
-    pub(in crate::cluster) fn renewed(self) {
+    pub(super) fn renewed(self) {
         if !self.is_held() {
             self.leases.put_back([self.lease]);
         }
@@ -172,24 +172,24 @@ impl Renewal {
 
 impl Leases {
     /// Returns leases whose names begin with `owner`.
-    pub(in crate::cluster) fn of(owner: String) -> Self {
+    pub(super) fn of(owner: String) -> Self {
         Self { owner, table: Mutex::default(), ended: Notify::new(), given: Notify::new() }
     }
 
     /// Returns a name that no other lease has.
-    pub(in crate::cluster) fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let mut table = self.lock();
         table.next += 1;
         format!("{}-{}", self.owner, table.next)
     }
 
     /// Notes leases that the store will be asked for.
-    pub(in crate::cluster) fn ask(self: &Arc<Self>, leases: impl Iterator<Item = Lease>) -> Held {
+    pub(super) fn ask(self: &Arc<Self>, leases: impl Iterator<Item = Lease>) -> Held {
         Held { leases: Arc::clone(self), asked: leases.collect(), numbers: Vec::new() }
     }
 
     /// Returns all that are held.
-    pub(in crate::cluster) fn held(self: &Arc<Self>) -> Vec<Renewal> {
+    pub(super) fn held(self: &Arc<Self>) -> Vec<Renewal> {
         let renewal = |(&number, lease): (&u64, &Lease)| Renewal {
             leases: Arc::clone(self),
             number,
@@ -199,7 +199,7 @@ impl Leases {
     }
 
     /// Takes the ended leases of some hash tags. [`Self::given_back`] must follow.
-    pub(in crate::cluster) fn take_ended(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Lease> {
+    pub(super) fn take_ended(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Lease> {
         let mut table = self.lock();
         let taken = table.ended.take(is_wanted);
         table.leaving += taken.len();
@@ -207,7 +207,7 @@ impl Leases {
     }
 
     /// Notes that the store has heard of leases that were given back.
-    pub(in crate::cluster) fn heard(&self, leases: &[Lease]) {
+    pub(super) fn heard(&self, leases: &[Lease]) {
         self.lock().forget(leases);
     }
 
@@ -225,7 +225,7 @@ impl Leases {
 
     /// Notes the end of giving back so many leases, of which some may have been [put
     /// back](Self::put_back) or [kept](Self::keep).
-    pub(in crate::cluster) fn given_back(&self, count: usize) {
+    pub(super) fn given_back(&self, count: usize) {
         let mut table = self.lock();
         table.leaving -= count;
         if table.leaving + table.ended.len == 0 {
@@ -234,7 +234,7 @@ impl Leases {
     }
 
     /// Waits until all leases are given back, except those that are kept.
-    pub(in crate::cluster) async fn all_given_back(&self) {
+    pub(super) async fn all_given_back(&self) {
         while {
             let table = self.lock();
             table.leaving + table.ended.len > 0
@@ -244,21 +244,21 @@ impl Leases {
     }
 
     /// Has leases be given back. Twice does no harm.
-    pub(in crate::cluster) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
+    pub(super) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
         self.lock().end(leases);
         self.ended.notify_one();
     }
 
     /// Keeps leases that cannot be given back now, however long: a node that hangs grants them only
     /// when it goes on. They are kept apart, so that giving others back takes no longer.
-    pub(in crate::cluster) fn keep(&self, leases: Vec<Lease>) {
+    pub(super) fn keep(&self, leases: Vec<Lease>) {
         let mut table = self.lock();
         table.forget(&leases);
         table.kept.extend(leases);
     }
 
     /// Has the kept leases be given back whose hash tags are reached now.
-    pub(in crate::cluster) fn put_back_kept(&self, is_reached: impl Fn(&str) -> bool) {
+    pub(super) fn put_back_kept(&self, is_reached: impl Fn(&str) -> bool) {
         let kept = self.lock().kept.take(is_reached);
         if !kept.is_empty() {
             self.put_back(kept);
@@ -273,7 +273,7 @@ impl Leases {
 impl Held {
     /// Notes which of them the store granted, in the order in which it was asked; none of those
     /// beyond.
-    pub(in crate::cluster) fn decided(mut self, granted: impl IntoIterator<Item = bool>) -> Self {
+    pub(super) fn decided(mut self, granted: impl IntoIterator<Item = bool>) -> Self {
         let asked = std::mem::take(&mut self.asked);
         let granted = asked.into_iter().zip(granted).filter(|(_, granted)| *granted);
         let mut granted = granted.map(|(lease, _)| lease).peekable();

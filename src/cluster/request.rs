@@ -1,18 +1,16 @@
 //! The decision about one request: by the store, or by a cached rejection.
 
 use super::{
-    call::{self, Ask, Verdicts},
-    in_flight::DecisionPermit,
-    rejection_cache::CacheEpoch,
-};
-use crate::{
-    cluster::{
-        error::{CallFailure, StoreError},
-        leases::held::Held,
-        redis::{ClientState, StoreConnection, tag},
+    decide::{
+        call::{self, Ask, Verdicts, tag},
+        in_flight::DecisionPermit,
+        rejection_cache::CacheEpoch,
     },
-    flow::{Instant, Judgement, RoundTrip},
+    error::{CallFailure, StoreError},
+    leases::Held,
+    redis::{ClientState, StoreConnection},
 };
+use crate::flow::{Instant, Judgement, RoundTrip};
 use std::sync::Arc;
 
 /// The store's decisions, and the leases that the request holds.

@@ -4,7 +4,7 @@
 use core::{cmp::Reverse, net::IpAddr};
 use flowgate::route::{
     FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, PathPattern, Proxies, Seed, Table,
-    Target, canonical_host, dangerous_path, method, normal_path,
+    Target, canonical_host, dangerous_path, normal_path, parse_method,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::{
@@ -476,7 +476,7 @@ fn any_matcher(one: &str, other: &str) -> Option<Matcher> {
     Some(Matcher {
         hosts: HostPattern::parse(other).into_iter().collect(),
         paths: vec![paths.into_iter().flatten().next()?],
-        methods: method::parse(other).into_iter().collect(),
+        methods: parse_method(other).into_iter().collect(),
         headers: fields().collect(),
         query: fields().collect(),
         ..Matcher::default()

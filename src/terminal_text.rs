@@ -30,6 +30,16 @@ pub(crate) fn terminal_text(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
+/// Returns the first `most` characters of a text in one line, and `…` if there are more.
+pub(crate) fn printable(text: &str, most: usize) -> String {
+    let end = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
+    let mut shown = terminal_text(&text[..end]).into_owned();
+    if end < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// The same of several lines, which stay lines.
 pub(crate) fn terminal_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |sign| sign == '\n')
@@ -101,5 +111,13 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vec<String>>(&safe).unwrap(), [text]);
         assert!(!safe.chars().any(|sign| is_unsafe(sign) && sign != '\n'), "{safe}");
         assert!(matches!(terminal_json("{\n  \"a\": \"ä\"\n}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_its_control_characters_are_escaped() {
+        assert_eq!(printable("port's \"a\" \\ é", 99), "port's \"a\" \\ é");
+        assert_eq!(printable("a\u{1b}[31m\n\u{202e}", 99), "a\\u{1b}[31m\\n\\u{202e}");
+        assert_eq!(printable("abc", 3), "abc");
+        assert_eq!(printable("abcd", 3), "abc…");
     }
 }

@@ -251,7 +251,6 @@ const REMAINING_CIRCLES: &[&str] = &[
     "proxy::body, proxy::connections, proxy::message",
     "proxy::completion, proxy::log_entry, proxy::peer, proxy::placeholders, proxy::request, \
      proxy::response, proxy::shown_keys, proxy::upstream, proxy::worker",
-    "replay::against, replay::report",
 ];
 
 const fn pure(

@@ -1,27 +1,94 @@
 //! `flowgate replay`: from options to output.
 
 use super::{
-    absent_keys::AbsentKeys,
-    against::{Against, Comparison},
     decisions,
-    engine::{ArrivalResult, Engine},
+    engine::{ArrivalResult, Engine, ResultOf},
     event::{Arrival, Event},
-    input::{InputError, Inputs, STDIN},
-    progress::Progress,
-    report::{self, Collector, HtmlReport, ReplayReport},
+    input::{Format, InputError, Inputs, STDIN},
+    notes::{AbsentKeys, Unmatched},
+    report::{self, Against, Collector, Comparison, HtmlReport, ReplayReport},
     times::Times,
-    traffic_options::{TrafficError, TrafficOptions, some_of},
-    unmatched::Unmatched,
 };
-use crate::counted::{counted, inflected};
-use crate::{config, flow::Instant};
+use crate::{
+    config,
+    counted::{counted, inflected},
+    flow::Instant,
+    route::canonical_host,
+};
+use core::fmt;
 use std::{
     fs,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
-/// What to replay, through what, and what to report.
+/// Recorded traffic, as the command line names it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct TrafficOptions {
+    /// Recorded traffic; `-` is the standard input. Gzip is unpacked.
+    #[arg(value_name = "INPUT", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// The format of the inputs, if flowgate does not recognise it from their lines.
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// The host of requests that name none, as in most logs of nginx and Apache.
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// The listener that requests came by if their line names none, as in all logs of other gateways.
+    #[arg(long, value_name = "NAME")]
+    pub listener: Option<String>,
+}
+
+/// Why an option does not fit the configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// `--host` is invalid.
+    #[error("`{0}` is not a host: write `--host shop.example.com`")]
+    NoHost(String),
+    /// `--listener` names no listener.
+    #[error("the configuration has no listener `{name}`; it has {known}")]
+    NoSuchListener {
+        /// The missing listener.
+        name: String,
+        /// Known listeners.
+        known: String,
+    },
+}
+
+impl TrafficOptions {
+    /// Gives requests the host and the listener that their lines do not name.
+    ///
+    /// # Errors
+    ///
+    /// The host is none, or the configuration has no such listener.
+    pub fn complete(&self, engine: &mut Engine) -> Result<(), TrafficError> {
+        if let Some(host) = &self.host {
+            canonical_host(host).map_err(|_| TrafficError::NoHost(host.clone()))?;
+            engine.assume_host(host);
+        }
+        let Some(name) = &self.listener else { return Ok(()) };
+        let names = || engine.snapshot().listeners.iter().map(|listener| &*listener.name);
+        if !names().any(|known| known == name) {
+            let known = some_of(names());
+            return Err(TrafficError::NoSuchListener { name: name.clone(), known });
+        }
+        engine.assume_listener(name);
+        Ok(())
+    }
+}
+
+/// Names the first few.
+pub(super) fn some_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const MOST: usize = 8;
+    let all: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    let mut shown: Vec<_> = all.iter().take(MOST).cloned().collect();
+    if all.len() > MOST {
+        shown.push(format!("{} more", all.len() - MOST));
+    }
+    shown.join(", ")
+}
+
+/// The options of `flowgate replay`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// The traffic.
@@ -48,7 +115,7 @@ pub struct Options {
     pub strict: bool,
 }
 
-/// What is printed.
+/// The kinds of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
     /// What happened to the requests, by route and rule.
@@ -142,6 +209,7 @@ pub fn run(
     let results = replay(options, config, &mut out, &mut progress);
     progress.clear();
     let results = results?;
+
     match options.output {
         Output::Report => print_report(&mut out, &results)?,
         Output::Decisions => {
@@ -151,6 +219,7 @@ pub fn run(
         }
     }
     out.flush()?;
+
     if let Some(path) = &options.html {
         let inputs: Vec<_> =
             options.traffic.inputs.iter().map(|path| path.display().to_string()).collect();
@@ -171,6 +240,7 @@ pub fn run(
             .unwrap_or_default();
         write_file(path, &picture)?;
     }
+
     if options.strict && results.bad > 0 {
         return Err(ReplayError::BadLines(results.bad));
     }
@@ -188,17 +258,20 @@ fn replay(
 ) -> Result<Results, ReplayError> {
     /// Events between two updates of the progress.
     const STEP: u64 = 4096;
+
     let is_reported = options.output == Output::Report || options.html.is_some();
     let mut run = Run::new(config, options, is_reported || options.svg.is_some())?;
     let against = options.against.as_ref();
     let other = against.map(|path| Run::new(path, options, is_reported)).transpose()?;
     let mut other = other.map(|run| (run, Comparison::default()));
+
     let TrafficOptions { inputs, format, .. } = &options.traffic;
     let mut inputs = Inputs::open(inputs, *format, &mut |bytes| progress.at(bytes))?;
     let times = inputs.times().clone();
     let mut unmatched = Unmatched::new(&run.engine);
     let mut absent_keys = AbsentKeys::default();
     let mut number = 0;
+
     while let Some(event) = inputs.next_event() {
         let arrival = match event {
             Event::Arrival(arrival) => arrival,
@@ -214,19 +287,24 @@ fn replay(
                 continue;
             }
         };
+
         let here = run.arrive(&arrival);
         unmatched.note_result(&run.engine, &arrival, &here);
         absent_keys.note(&run.engine, &arrival, &here);
         let there = other.as_mut().map(|(other, comparison)| {
             let there = other.arrive(&arrival);
-            let both = [(&run.engine, &here), (&other.engine, &there)];
-            comparison.note(number, &times, &arrival, both);
+            let here = ResultOf { engine: &run.engine, result: &here };
+            let result = ResultOf { engine: &other.engine, result: &there };
+            comparison.note(number, &times, &arrival, here, result);
             (&other.engine, there)
         });
+
         if options.output == Output::Decisions {
-            let there = there.as_ref().map(|(engine, result)| (*engine, result));
-            decisions::write(out, number, (&times, arrival.at), (&run.engine, &here), there)?;
+            let here = ResultOf { engine: &run.engine, result: &here };
+            let there = there.as_ref().map(|(engine, result)| ResultOf { engine, result });
+            decisions::write(out, number, &times, arrival.at, here, there)?;
         }
+
         number += 1;
         if number.is_multiple_of(STEP) {
             progress.at(inputs.bytes());
@@ -238,9 +316,11 @@ fn replay(
         report: other.report(times.origin()),
         comparison,
     });
+
     let mut reasons = absent_keys.explain(&run.engine);
     reasons.extend(unmatched.explain(&run.engine));
     let notes = notes(&inputs, &reasons);
+
     let report = run.report(times.origin());
     let bad = inputs.bad.count;
     Ok(Results { report, against, times, notes, bad, lines: inputs.lines, requests: number })
@@ -307,4 +387,81 @@ fn check_route(name: Option<&str>, engine: &Engine) -> Result<(), ReplayError> {
     };
     let known = some_of(routes.iter().map(|route| &*route.name));
     Err(ReplayError::NoSuchRoute { name: name.to_owned(), known })
+}
+
+pub(super) struct Progress<'a> {
+    out: Option<&'a mut dyn Write>,
+    total: u64,
+    /// In hundredths.
+    shown: u64,
+}
+
+/// Smaller inputs are read before a bar can be seen.
+const LEAST: u64 = 16 * 1024 * 1024;
+
+/// Characters of the bar.
+const WIDTH: usize = 40;
+
+impl<'a> Progress<'a> {
+    /// Draws to `terminal`, if all of `inputs` are files and together large.
+    pub(super) fn new(inputs: &[PathBuf], terminal: Option<&'a mut dyn Write>) -> Self {
+        let size = |path: &PathBuf| fs::metadata(path).ok().filter(fs::Metadata::is_file);
+        let sizes: Option<Vec<u64>> = inputs.iter().map(|path| Some(size(path)?.len())).collect();
+        let total = sizes.map_or(0, |sizes| sizes.iter().sum());
+        Self { out: terminal.filter(|_| total >= LEAST), total, shown: u64::MAX }
+    }
+
+    pub(super) fn at(&mut self, bytes: u64) {
+        let Some(out) = &mut self.out else { return };
+        let share = (bytes.saturating_mul(100) / self.total).min(100);
+        if share != self.shown {
+            self.shown = share;
+            let full = usize::try_from(share).unwrap_or(0) * WIDTH / 100;
+            let bar = "#".repeat(full);
+            // Errors of the terminal do not matter.
+            let _gone = write!(out, "\r[{bar:<WIDTH$}] {share:>3} %").and_then(|()| out.flush());
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        if let Some(out) = &mut self.out
+            && self.shown != u64::MAX
+        {
+            let _gone = write!(out, "\r\x1b[K").and_then(|()| out.flush());
+        }
+    }
+}
+
+impl fmt::Debug for Progress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").field("total", &self.total).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_drawn_for_files_that_are_large() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let file = fs::File::create(&path).unwrap();
+        let drawn = |inputs: &[PathBuf]| {
+            let mut out = Vec::new();
+            let mut progress = Progress::new(inputs, Some(&mut out));
+            for bytes in [LEAST / 2, LEAST / 2 + 1, 3 * LEAST] {
+                progress.at(bytes);
+            }
+            progress.clear();
+            String::from_utf8(out).unwrap()
+        };
+        file.set_len(LEAST - 1).unwrap();
+        assert_eq!(drawn(std::slice::from_ref(&path)), "");
+        file.set_len(LEAST).unwrap();
+        let bar = drawn(std::slice::from_ref(&path));
+        assert_eq!(bar.matches('\r').count(), 3, "{bar:?}");
+        assert!(bar.contains(" 50 %") && bar.contains("100 %"), "{bar:?}");
+        assert_eq!(drawn(&[path, "-".into()]), "");
+    }
 }

@@ -21,12 +21,14 @@ use std::io::{self, Write};
 pub(super) fn write(
     out: &mut impl Write,
     number: u64,
-    (times, at): (&Times, Instant),
+    times: &Times,
+    at: Instant,
     here: ResultOf<'_>,
     there: Option<ResultOf<'_>>,
 ) -> io::Result<()> {
     out.write_all(b"{\"i\":")?;
     write_whole(out, number)?;
+
     if let Some(stamp) = times.stamp(at) {
         // A stamp needs no escapes.
         write!(out, ",\"time\":\"{stamp}\"")?;
@@ -34,6 +36,7 @@ pub(super) fn write(
         out.write_all(b",\"t\":")?;
         write_number(out, at.since(times.origin()))?;
     }
+
     out.write_all(b",")?;
     write_members(out, here)?;
     if let Some(there) = there {
@@ -44,7 +47,8 @@ pub(super) fn write(
     out.write_all(b"}\n")
 }
 
-fn write_members(out: &mut impl Write, (engine, result): ResultOf<'_>) -> io::Result<()> {
+fn write_members(out: &mut impl Write, decided: ResultOf<'_>) -> io::Result<()> {
+    let ResultOf { engine, result } = decided;
     let (route, decided) = match (result.route, result.decided) {
         (Ok(index), Some(decided)) => (&engine.snapshot().routes[index], decided),
         (route, _) => {
@@ -54,6 +58,7 @@ fn write_members(out: &mut impl Write, (engine, result): ResultOf<'_>) -> io::Re
             return Ok(serde_json::to_writer(out, &route.err().map(Unreached::words))?);
         }
     };
+
     let record = decided.record(Some(route), &[]);
     out.write_all(b"\"decision\":\"")?;
     out.write_all(record.decision.as_bytes())?;
@@ -61,10 +66,12 @@ fn write_members(out: &mut impl Write, (engine, result): ResultOf<'_>) -> io::Re
     serde_json::to_writer(&mut *out, &record.reason)?;
     out.write_all(b",\"rule\":")?;
     serde_json::to_writer(&mut *out, &record.rule)?;
+
     out.write_all(b",\"limit\":")?;
     write_count(out, record.limit)?;
     out.write_all(b",\"used\":")?;
     write_count(out, record.used)?;
+
     out.write_all(b",\"wait_ms\":")?;
     write_millis(out, record.wait)?;
     out.write_all(b",\"retry_after_ms\":")?;
@@ -72,6 +79,7 @@ fn write_members(out: &mut impl Write, (engine, result): ResultOf<'_>) -> io::Re
         Some(after) => write_millis(out, after)?,
         None => out.write_all(b"null")?,
     }
+
     out.write_all(b",\"route\":")?;
     Ok(serde_json::to_writer(out, &*route.name)?)
 }
@@ -88,7 +96,7 @@ fn write_millis(out: &mut impl Write, time: Duration) -> io::Result<()> {
     write_decimal(out, nanos(time))
 }
 
-/// Writes nanoseconds like [`Millis`](super::decimal::Millis), faster than `fmt`.
+/// Writes nanoseconds like [`Millis`](super::times::Millis), faster than `fmt`.
 fn write_decimal(out: &mut impl Write, nanos: u64) -> io::Result<()> {
     write_whole(out, nanos / 1_000_000)?;
     let mut text = *b".000000";
@@ -132,7 +140,7 @@ mod tests {
             let nanos = nanos / 10_u64.pow(unit) * 10_u64.pow(unit);
             let mut out = Vec::new();
             write_decimal(&mut out, nanos).unwrap();
-            let shown = super::super::decimal::Millis(nanos).to_string();
+            let shown = super::super::times::Millis(nanos).to_string();
             prop_assert_eq!(String::from_utf8(out).unwrap(), shown);
         }
     }

@@ -6,7 +6,7 @@
 //! network: time, and the ends of requests. Requests that end at the time of an arrival have ended
 //! before it is decided.
 
-use super::event::{Answered, Arrival, Complete, Ending, Id, RecordedKey, Request};
+use super::event::{Arrival, Complete, Ending, Id, RecordedKey, Request, ResponseHead};
 use crate::{
     access_log::DecisionRecord,
     config::{
@@ -40,11 +40,11 @@ pub struct Engine {
     /// The listener of arrivals without one.
     listener: Option<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
-    /// Whether a route needs headers, the query or the listener, which logs lack.
+    /// True if a route needs headers, the query or the listener, which logs lack.
     needs_fields: bool,
     due: BinaryHeap<Reverse<Due>>,
     open: HashMap<Id, Open>,
-    /// When open requests are cut off.
+    /// The times at which open requests are cut off.
     deadlines: BTreeSet<(Instant, Id)>,
     /// The latest time seen.
     latest: Instant,
@@ -68,8 +68,12 @@ pub struct ArrivalResult {
     pub start: Option<Instant>,
 }
 
-/// The result of an arrival, and its engine.
-pub(super) type ResultOf<'a> = (&'a Engine, &'a ArrivalResult);
+/// The result of an arrival, with the engine that decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResultOf<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) result: &'a ArrivalResult,
+}
 
 /// Why an arrival reached no rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,15 +88,15 @@ pub enum Unreached {
     Denied,
 }
 
-/// A request with a known time of its answer or end.
+/// A request with a known time of its response or end.
 #[derive(Debug)]
 struct Due {
     at: Instant,
     number: u64,
     /// Boxed, because the heap moves its items.
     permit: Box<Permit>,
-    /// If it is answered first: how, and when it ends.
-    answer: Option<(Answered, Instant)>,
+    /// The head of its response, if that comes before the end, and the time of the end.
+    head: Option<(ResponseHead, Instant)>,
     ending: Ending,
 }
 
@@ -228,6 +232,7 @@ impl Engine {
             Ok(route) => route,
             Err(reason) => return ArrivalResult::unreached(reason),
         };
+
         let decision = snapshot.routes[route].gate.enter(arrival.at, &claims);
         match decision {
             Ok(Admission { permit, report }) => {
@@ -252,14 +257,14 @@ impl Engine {
         if let Some(Open { permit, ending, deadline }) = self.open.remove(&complete.of) {
             self.deadlines.remove(&(deadline, complete.of));
             let ending = match complete.status {
-                Some(_) => Ending::Answered(complete.status),
+                Some(_) => Ending::Responded(complete.status),
                 None => ending,
             };
             finish(permit, ending, complete.at);
         }
     }
 
-    /// Answers and ends requests due at `until` or before; time does not step back.
+    /// Responds to and ends requests due at `until` or before; time does not step back.
     pub fn release_until(&mut self, until: Instant) {
         let until = self.latest.max(until);
         self.latest = until;
@@ -277,11 +282,11 @@ impl Engine {
 
     fn release_due(&mut self, until: Instant) {
         while let Some(mut next) = self.due.peek_mut().filter(|next| next.0.at <= until) {
-            if let Some((Answered { status, uploading, .. }, end)) = next.0.answer {
+            if let Some((ResponseHead { status, uploading, .. }, end)) = next.0.head {
                 let Reverse(due) = &mut *next;
-                let outcome = status.map_or(Outcome::Cancelled, |status| answer(status, due.at));
+                let outcome = status.map_or(Outcome::Cancelled, |status| outcome(status, due.at));
                 due.permit.answered(outcome, uploading);
-                due.answer = None;
+                due.head = None;
                 due.at = end.max(due.at);
             } else {
                 let Reverse(Due { at, permit, ending, .. }) = PeekMut::pop(next);
@@ -310,21 +315,25 @@ impl Engine {
         if !permit.holds() && left_at.is_none() {
             return;
         }
+
         if let Some(takes) = arrival.takes {
             let number = self.admitted;
-            let answered = arrival.recorded.as_ref().and_then(|recorded| recorded.answered);
+            let answered = arrival.recorded.as_ref().and_then(|recorded| recorded.head);
             let end = match ending {
                 // A client's patience counts from the arrival.
                 Ending::Cancelled(after) => left_at.unwrap_or(arrival.at + after),
-                Ending::Answered(_) | Ending::Failed => start + takes,
+                Ending::Responded(_) | Ending::Failed => start + takes,
             };
+
+            // The head of the response, and the end after it, or the end alone.
             let answered =
                 answered.filter(|answered| permit.awaits_answer() && start + answered.after <= end);
-            let (at, answer) = match answered {
+            let (at, head) = match answered {
                 Some(answered) => (start + answered.after, Some((answered, end))),
                 None => (end, None),
             };
-            let due = Due { at, number, permit: Box::new(permit), answer, ending };
+
+            let due = Due { at, number, permit: Box::new(permit), head, ending };
             self.admitted += 1;
             self.due.push(Reverse(due));
         } else {
@@ -353,11 +362,14 @@ impl Engine {
             if access.is_some_and(|access| !access.allows(client)) {
                 return Err(Unreached::Denied);
             }
+
+            // Keys: of the line, of flowgate's log, or of the request as the route reads it.
             let known = |_: &RouteRule, rule: &str| match fingerprint {
                 Some(fingerprint) => KeySource::Fingerprint(fingerprint),
                 None => recorded(arrival, rule),
             };
             route.claim(RequestContext { seed: &self.seed, target, client }, known, claims);
+
             if arrival.priority {
                 route.prioritize(claims);
             }
@@ -396,6 +408,7 @@ impl Engine {
         if !config::is_served(method) {
             return Err(Unreached::Invalid("the method is not served"));
         }
+
         let host = host.as_ref().or(self.host.as_ref());
         let host = match host.map(|host| &**host).unwrap_or_default() {
             "" => "".into(),
@@ -403,12 +416,15 @@ impl Engine {
                 canonical_host(host).map_err(|_| Unreached::Invalid("no host has this name"))?
             }
         };
+
         let (path, query) = split(path.as_deref().unwrap_or("/"));
         let headers = headers.as_deref().unwrap_or(&self.no_headers).into();
         let normal = normal_path(path);
         let listener = arrival.listener.as_deref().or_else(|| self.assumed_listener());
         let target =
             Target { listener, identity: None, host: &host, path: &normal, query, method, headers };
+
+        // A log without addresses has one client.
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let client = self.snapshot.proxies(listener).client(peer, headers).address;
         then(&target, path, client)
@@ -425,15 +441,20 @@ impl Engine {
         if let Some(name) = named {
             return self.by_name.get(name).copied().ok_or(Unreached::UnknownRoute);
         }
+
+        // The recorded route decides where a route needs fields that the log lacks.
         let found = arrival.recorded.as_ref().filter(|_| self.needs_fields);
         let found = found.and_then(|recorded| recorded.route.as_ref());
         if let Some(index) = found.and_then(|name| self.by_name.get(name)) {
             return Ok(*index);
         }
+
+        // Events without a head belong to the only route.
         let request = &arrival.request;
         if snapshot.routes.len() == 1 && request.host.is_none() && request.path.is_none() {
             return Ok(0);
         }
+
         snapshot.find_index(target, path).map_err(|unrouted| match unrouted {
             Unrouted::NoRoute => Unreached::NoRoute,
             Unrouted::Path(why) => Unreached::Invalid(why),
@@ -485,16 +506,17 @@ fn recorded(arrival: &Arrival, rule: &str) -> KeySource {
     })
 }
 
-/// Returns the end of a request at its timeout: 504 if it had no answer.
+/// Returns the end of a request at its timeout: 504 if it had no response.
 fn cut_off(ending: Ending) -> Ending {
     match ending {
-        Ending::Answered(None) => Ending::Answered(Some(StatusCode::GATEWAY_TIMEOUT.as_u16())),
-        known @ (Ending::Answered(Some(_)) | Ending::Failed | Ending::Cancelled(_)) => known,
+        Ending::Responded(None) => Ending::Responded(Some(StatusCode::GATEWAY_TIMEOUT.as_u16())),
+        known @ (Ending::Responded(Some(_)) | Ending::Failed | Ending::Cancelled(_)) => known,
     }
 }
 
-/// Returns when the client leaves, if it does while the request waits for `start`. Where the log says
-/// so, that is before the start, also if the gateway counted the wait from a later time than here.
+/// Returns the time at which the client leaves while the request waits for `start`, if it does. If
+/// the log says that it left, that is before the start, even if the recording gateway counted the
+/// wait from a later time than this one.
 fn left_at(arrival: &Arrival, start: Instant) -> Option<Instant> {
     const TICK: Duration = Duration::from_nanos(1);
     let Ending::Cancelled(after) = arrival.ending else { return None };
@@ -507,16 +529,16 @@ fn left_at(arrival: &Arrival, start: Instant) -> Option<Instant> {
 
 fn finish(permit: Permit, ending: Ending, at: Instant) {
     let outcome = match ending {
-        Ending::Answered(status) => answer(status.unwrap_or(200), at),
+        Ending::Responded(status) => outcome(status.unwrap_or(200), at),
         Ending::Failed => Outcome::Failure { at },
-        // Another request may have its start, as it may live.
+        // As in a live gateway, another request may take its start.
         Ending::Cancelled(_) if at < permit.start() => return permit.leave(at),
         Ending::Cancelled(_) => Outcome::Cancelled,
     };
     permit.finish(outcome);
 }
 
-fn answer(status: u16, at: Instant) -> Outcome {
+fn outcome(status: u16, at: Instant) -> Outcome {
     config::outcome(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), at)
 }
 

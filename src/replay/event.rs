@@ -19,7 +19,7 @@ pub enum Event {
 /// An arrival, as far as its line says.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// When it arrived.
+    /// The time of arrival.
     pub at: Instant,
     /// Its input and number.
     pub id: Id,
@@ -33,27 +33,27 @@ pub struct Arrival {
     pub key: Option<Arc<str>>,
     /// Its cost, instead of the rules' costs.
     pub cost: Option<u64>,
-    /// Whether it has priority.
+    /// True if it has priority.
     pub priority: bool,
-    /// How long it takes from its start unless its client leaves; `None`: until its [`Complete`],
-    /// or its route's timeout.
+    /// The duration from its start, unless its client leaves; `None`: until its [`Complete`], or
+    /// its route's timeout.
     pub takes: Option<Duration>,
-    /// How it ends.
+    /// Its end.
     pub ending: Ending,
-    /// What only flowgate's log has.
+    /// Fields that only flowgate's log has.
     pub recorded: Option<Box<Recorded>>,
 }
 
-/// What the recording gateway knew of a request.
+/// A request as the recording gateway knew it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Its route.
     pub route: Option<Arc<str>>,
     /// Its keys.
     pub keys: Vec<RecordedKey>,
-    /// The head of its answer; without it the answer counts at its end.
-    pub answered: Option<Answered>,
-    /// Whether its client left while it waited for its start.
+    /// The head of its response; without it the response counts at its end.
+    pub head: Option<ResponseHead>,
+    /// True if its client left while it waited for its start.
     pub left: bool,
 }
 
@@ -88,27 +88,27 @@ pub struct RecordedKey {
     pub rule: Box<str>,
     /// `None`: the rule was not checked.
     pub key: Option<Key>,
-    /// Whether the request had priority for the rule.
+    /// True if the request had priority for the rule.
     pub priority: bool,
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct ResponseHead {
     /// From the request's start.
     pub after: Duration,
     /// `None` if it says nothing about the upstream.
     pub status: Option<u16>,
-    /// How long the request's body had taken by then.
+    /// The duration of the request's body by then.
     pub uploading: Duration,
 }
 
-/// How an answer ended.
+/// The end of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It was sent completely, with this status if known.
-    Answered(Option<u16>),
-    /// The upstream failed or the answer broke off.
+    Responded(Option<u16>),
+    /// The upstream failed or the response broke off.
     Failed,
     /// The client left this long after the arrival.
     Cancelled(Duration),
@@ -117,9 +117,9 @@ pub enum Ending {
 /// The end of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Complete {
-    /// When it ended.
+    /// The time of the end.
     pub at: Instant,
-    /// Which request.
+    /// The request.
     pub of: Id,
     /// Its status, if the line has it.
     pub status: Option<u16>,

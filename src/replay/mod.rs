@@ -8,33 +8,26 @@
 //! The [`Engine`] uses the gates of a compiled configuration and the proxy's claims: no decision is
 //! implemented twice. It runs on one thread and reads no clock.
 
-mod absent_keys;
-mod against;
 mod command;
-mod decimal;
 mod decisions;
 mod engine;
 mod event;
 mod input;
-mod printable;
-mod progress;
+mod notes;
 mod report;
 mod times;
-mod traffic_options;
-mod unmatched;
 
 pub use crate::access_log::DecisionKind;
-pub use command::{Options, Output, ReplayError, run};
-pub use decimal::Millis;
+pub use command::{Options, Output, ReplayError, TrafficError, TrafficOptions, run};
 pub use engine::{ArrivalResult, Engine, Unreached};
-pub use event::{Answered, Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request};
+pub use event::{
+    Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request, ResponseHead,
+};
 pub use input::{BadLine, BadLines, Format, InputError, Inputs, UnreadableLog};
-pub(crate) use printable::printable;
+pub(crate) use notes::Unmatched;
 pub use report::{
     CalendarReport, Collector, Column, RejectedClient, RejectedClients, ReplayReport, RouteReport,
     RuleReport, Timeline, WorstReport,
 };
 pub(crate) use report::{escaped, escaped_lines};
-pub use times::Times;
-pub use traffic_options::{TrafficError, TrafficOptions};
-pub(crate) use unmatched::Unmatched;
+pub use times::{Millis, Times};

@@ -2,7 +2,7 @@
 
 use crate::{
     config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
-    flow::{Instant, Verdict},
+    flow::{Instant, Verdict, time::nanos},
     replay::{Arrival, ArrivalResult, DecisionKind, Ending, Engine, Id, Request, Unreached},
 };
 use core::{fmt::Write, net::IpAddr, time::Duration};
@@ -21,7 +21,7 @@ struct Tally {
     usage: Vec<(String, u64, u64)>,
 }
 
-/// The decision about an arrival, or why it reached no rule.
+/// The decision about an arrival, or the reason why it reached no rule.
 type DecisionResult = Result<DecisionKind, Unreached>;
 
 /// Runs a test, and returns its failures as text.
@@ -36,6 +36,7 @@ pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
         if begin < clock {
             failures.push(failure("  it begins before the step above has ended\n"));
         }
+
         match &step.what {
             What::Reload(path) => match config::read_rules(path) {
                 Ok(plan) => engine.reload(plan, Instant::EPOCH + begin),
@@ -56,12 +57,14 @@ pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
                     let result = engine.arrive(&arrival);
                     tally.note(&engine, &arrival, &result);
                 }
+
                 let wrong = unknown(&engine, &arrivals.expect) + &tally.check(&arrivals.expect);
                 if !wrong.is_empty() {
                     failures.push(failure(&(wrong + &tally.usage())));
                 }
             }
         }
+
         clock = clock.max(begin + length(step));
     }
     failures
@@ -79,6 +82,7 @@ fn unknown(engine: &Engine, expect: &[Expect]) -> String {
     }
     known.sort_unstable();
     known.dedup();
+
     let mut text = String::new();
     for expect in expect {
         if let Expect::Count(Count { rule: Some(rule), .. }) = expect
@@ -104,15 +108,15 @@ fn times(step: &Step, count: u64, begin: Duration) -> Box<dyn Iterator<Item = Du
         let nanos = time.as_nanos() * u128::from(place) / u128::from(of.max(1));
         begin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     };
+
     match step.when.spread {
         Spread::Once => Box::new((0..count).map(move |_| begin)),
         Spread::Over(time) => Box::new((0..count).map(move |place| nth(time, place, count))),
         Spread::Every(each, time) => {
             let rounds = time.as_nanos().div_ceil(each.as_nanos().max(1));
             let rounds = u64::try_from(rounds).unwrap_or(u64::MAX);
-            let round = move |place: u64| {
-                begin + Duration::from_nanos(crate::flow::time::nanos(each).saturating_mul(place))
-            };
+            let round =
+                move |place: u64| begin + Duration::from_nanos(nanos(each).saturating_mul(place));
             Box::new((0..rounds).flat_map(move |place| (0..count).map(move |_| round(place))))
         }
     }
@@ -128,9 +132,11 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
             headers.append(name.clone(), value);
         }
     }
+
     let address = |text: Cow<'_, str>| {
         text.parse::<IpAddr>().map_err(|_| format!("{text} is no address: `{{n}}` is {nth} here"))
     };
+
     Ok(Arrival {
         at,
         id,
@@ -148,7 +154,7 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
         cost: arrivals.cost,
         priority: arrivals.priority,
         takes: Some(arrivals.takes),
-        ending: Ending::Answered(arrivals.status),
+        ending: Ending::Responded(arrivals.status),
     })
 }
 
@@ -161,6 +167,7 @@ impl Tally {
                 return;
             }
         };
+
         let route = &engine.snapshot().routes[index];
         let decision =
             result.decided.map_or(Err(Unreached::NoRoute), |decided| Ok(decided.decision));
@@ -169,10 +176,12 @@ impl Tally {
         *self.counts.entry(key).or_default() += 1;
         self.waits.extend(result.start.map(|start| start.since(arrival.at)));
         self.retries.extend(result.decided.and_then(|decided| decided.retry_after));
+
         let quotas = result.report.quotas.iter();
         for quota in quotas.filter(|quota| matches!(quota.verdict, Verdict::DryRunRejected(_))) {
             *self.dry_runs.entry(route.rule_name(quota.slot).to_owned()).or_default() += 1;
         }
+
         self.usage.clear();
         // A breaker has no limit.
         let quotas = result.report.quotas.iter().filter(|quota| quota.limit > 0);
@@ -195,6 +204,7 @@ impl Tally {
                 _ = writeln!(text, "  expected {}, got {got}", in_words(count));
             }
         }
+
         let is_expected = |decision: DecisionResult, rule: &str| {
             counts.iter().any(|count| fits(count, decision, rule))
         };
@@ -204,6 +214,7 @@ impl Tally {
         for ((decision, rule), count) in unexpected.filter(|_| counts_decisions) {
             _ = writeln!(text, "  not expected: {count} {}", describe(*decision, rule));
         }
+
         for expect in expect {
             if let Expect::Time(measure, bound, time) = expect {
                 text += &self.check_time(*measure, *bound, *time);
@@ -221,6 +232,7 @@ impl Tally {
             }
             Measure::RetryAfter => ("retry after", &self.retries),
         };
+
         let sign = match bound {
             Bound::AtMost => "at most ",
             Bound::AtLeast => "at least ",
@@ -233,6 +245,7 @@ impl Tally {
                 Bound::AtLeast | Bound::Exactly => format!("{expected}, but there was none\n"),
             };
         };
+
         let is_fine = match bound {
             Bound::AtMost => *most <= time,
             Bound::AtLeast => *least >= time,

@@ -8,7 +8,7 @@ use super::{
     trial::{Tried, rate, words},
 };
 use crate::counted::{counted, inflected};
-use crate::replay::printable;
+use crate::terminal_text::printable;
 use core::{cmp::Reverse, fmt::Write};
 
 /// The most clients that are named.

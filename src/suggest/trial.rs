@@ -53,7 +53,7 @@ pub(super) fn run(
             cost: None,
             priority: false,
             takes: Some(Duration::ZERO),
-            ending: Ending::Answered(Some(200)),
+            ending: Ending::Responded(Some(200)),
             recorded: None,
         };
         if engine.arrive(&arrival).start.is_none() {

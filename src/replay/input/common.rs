@@ -13,7 +13,7 @@
 
 use super::{
     logged::{LoggedRequest, TextCache, add_header, address, instant, last_hop, method, target},
-    reason::Reason,
+    problems::Reason,
 };
 use crate::{flow::Instant, replay::event::Request};
 use core::{net::IpAddr, time::Duration};
@@ -47,9 +47,11 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     if before.is_empty() && !after.trim_ascii_start().starts_with(b"\"") {
         return Err("no client precedes the time".into());
     }
+
     let status = status(rest).ok_or("no status follows the request")?;
     let is_cut = status == CUT && !request.windows(VERSION.len()).any(|part| part == VERSION);
     let Some((name, path)) = request_line(&request).filter(|_| !is_cut) else { return Ok(None) };
+
     let (absolute, path) = target(&path);
     let host = absolute.or(vhost).map(|host| cache.text(host));
     let request = Request {
@@ -59,7 +61,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         headers: headers(forwarded.as_deref(), rest, cache),
         client,
     };
-    let logged = LoggedRequest::answered(at, request, Duration::ZERO, Some(status));
+    let logged = LoggedRequest::new(at, request, Duration::ZERO, Some(status));
     let coarse = (!stamp.contains(&b'.')).then_some(Duration::ZERO);
     Ok(Some(LoggedRequest { coarse, ..logged }))
 }
@@ -130,6 +132,8 @@ pub(super) fn parties(before: &[u8]) -> Result<Parties<'_>, Reason> {
     let mut fields = Fields(before);
     let mut next = || fields.next().and_then(|field| str::from_utf8(field).ok());
     let first = next();
+
+    // X-Forwarded-For before all else, whose addresses have commas between them.
     if let Some(list) = first.filter(|field| field.contains(',')) {
         let mut list = list.to_owned();
         while list.ends_with(',')
@@ -144,11 +148,13 @@ pub(super) fn parties(before: &[u8]) -> Result<Parties<'_>, Reason> {
         let forwarded = before.unwrap_or(Some(&list)).map(str::to_owned);
         return Ok(Parties { forwarded, client, vhost: None });
     }
+
     // A virtual host may be an address; ident is not.
     if let Some(client) = next().and_then(address) {
         let vhost = first.filter(|name| *name != "-");
         return Ok(Parties { vhost, client: Some(client), forwarded: None });
     }
+
     let client = first.and_then(address);
     if client.is_none() && fields.any(|field| str::from_utf8(field).is_ok_and(is_address)) {
         let before = String::from_utf8_lossy(before.trim_ascii());
@@ -208,6 +214,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
             plain.push(byte);
             continue;
         }
+
         let Some((&what, after)) = rest.split_first() else { break };
         rest = after;
         plain.push(match what {
@@ -239,6 +246,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
 pub(super) fn request_line(line: &[u8]) -> Option<(String, String)> {
     let (method, rest) = line.split_at(find(line, b' ')?);
     let rest = rest.trim_ascii_start();
+
     let version = rest.iter().rposition(|byte| *byte == b' ');
     let version = version.filter(|at| rest[at + 1..].starts_with(b"HTTP/"));
     let target = version.map_or(rest, |at| &rest[..at]);
@@ -249,6 +257,7 @@ pub(super) fn request_line(line: &[u8]) -> Option<(String, String)> {
     if !is_http || target.is_empty() {
         return None;
     }
+
     let mut escaped = String::with_capacity(target.len());
     for byte in target {
         if byte.is_ascii_graphic() {
@@ -272,11 +281,13 @@ fn headers(forwarded: Option<&str>, rest: &[u8], cache: &mut TextCache) -> Optio
         None if quotes.is_empty() => return None,
         None => quotes.into(),
     };
+
     cache.headers(&from, || {
         let mut headers = HeaderMap::new();
         if let Some(list) = forwarded {
             add_header(&mut headers, FORWARDED, list.as_bytes());
         }
+
         let mut rest = rest;
         for name in ["referer", "user-agent", FORWARDED] {
             if headers.contains_key(name) {
@@ -295,23 +306,6 @@ fn headers(forwarded: Option<&str>, rest: &[u8], cache: &mut TextCache) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn shown(line: &str) -> String {
-        match parse(line.as_bytes(), &mut TextCache::default()) {
-            Ok(Some(it)) => it.shown(),
-            Ok(None) => "no request".to_owned(),
-            Err(reason) => reason.into_owned(),
-        }
-    }
-
-    #[test]
-    fn a_line_of_nginx_is_read() {
-        let line = r#"2001:db8::7 - - [21/Nov/2026:06:00:00 +0100] "GET /a?b=c HTTP/2.0" 200 612 "-" "curl/8.5" "192.0.2.9""#;
-        let expected = "1795237200000000000 +0ns 2001:db8::7 GET - /a?b=c Answered(Some(200)) \
-            user-agent: curl/8.5 x-forwarded-for: 192.0.2.9";
-        assert_eq!(shown(line), expected);
-    }
 
     #[test]
     fn a_stamp_is_a_whole_second_unless_it_has_a_fraction() {
@@ -323,136 +317,6 @@ mod tests {
             let logged = parse(line.as_bytes(), &mut TextCache::default()).unwrap().unwrap();
             let millis = logged.at.since(Instant::EPOCH).as_millis() - 1_795_237_200_000;
             assert_eq!((millis, logged.coarse), expected);
-        }
-    }
-
-    #[test]
-    fn odd_but_whole_lines_are_read() {
-        const T: &str = "[21/Nov/2026:05:00:00 +0000]";
-        for (line, expected) in [
-            (
-                format!(r#"192.0.2.1 - - {T} "POST /x HTTP/1.1" 499 0"#),
-                "192.0.2.1 POST - /x Cancelled(0ns)",
-            ),
-            (
-                format!(r#"192.0.2.1 - a [b] c {T} "GET / HTTP/1.0" 200 -"#),
-                "192.0.2.1 GET - / Answered(Some(200))",
-            ),
-            (
-                format!(r#"a.example:443 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5 "-" "-""#),
-                "192.0.2.1 GET a.example:443 / Answered(Some(200))",
-            ),
-            (
-                format!(r#"127.0.1.1:80 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5"#),
-                "192.0.2.1 GET 127.0.1.1:80 / Answered(Some(200))",
-            ),
-            (
-                format!(r#"[2001:db8::80]:443 2001:db8::7 - - {T} "GET / HTTP/1.1" 200 5"#),
-                "2001:db8::7 GET [2001:db8::80]:443 / Answered(Some(200))",
-            ),
-            (
-                format!(r#"- 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5"#),
-                "192.0.2.1 GET - / Answered(Some(200))",
-            ),
-            (
-                format!(r#"192.0.2.1 - - {T} "GET / HTTP/1.1" 414 5"#),
-                "192.0.2.1 GET - / Answered(Some(414))",
-            ),
-            (
-                format!(r#"client.example - - {T} "GET / HTTP/1.1" 200 5"#),
-                "- GET - / Answered(Some(200))",
-            ),
-            (
-                format!(r#"192.0.2.1 - - {T} "GET http://b.example?x HTTP/1.1" 200 5"#),
-                "192.0.2.1 GET b.example ?x Answered(Some(200))",
-            ),
-            (
-                format!(r#"192.0.2.1 - - {T} "GET /a b\xC3\xA9\"\\ HTTP/1.1" 200 5"#),
-                "192.0.2.1 GET - /a%20b%C3%A9\"\\ Answered(Some(200))",
-            ),
-            (
-                format!(r#"192.0.2.1 - - {T} "GET /" 200 5"#),
-                "192.0.2.1 GET - / Answered(Some(200))",
-            ),
-        ] {
-            assert_eq!(shown(&line), format!("1795237200000000000 +0ns {expected}"), "{line}");
-        }
-    }
-
-    #[test]
-    fn a_list_before_all_else_is_what_was_forwarded() {
-        const REST: &str = r#"[21/Nov/2026:05:00:00 +0000] "GET / HTTP/1.1" 200 5"#;
-        for (parties, client, headers) in [
-            ("192.0.2.1, 10.0.0.1 - -", "10.0.0.1", " x-forwarded-for: 192.0.2.1"),
-            ("192.0.2.1,10.0.0.1 - a", "10.0.0.1", " x-forwarded-for: 192.0.2.1"),
-            ("\"a, 192.0.2.1, 10.0.0.1\" - a", "10.0.0.1", " x-forwarded-for: a, 192.0.2.1"),
-            (
-                "192.0.2.1, 10.0.0.1 10.0.0.9 - -",
-                "10.0.0.9",
-                " x-forwarded-for: 192.0.2.1, 10.0.0.1",
-            ),
-            ("192.0.2.1, unknown - -", "-", " x-forwarded-for: 192.0.2.1, unknown"),
-            ("192.0.2.1,", "-", " x-forwarded-for: 192.0.2.1,"),
-        ] {
-            let expected = format!("1795237200000000000 +0ns {client} GET - / Answered(Some(200))");
-            assert_eq!(shown(&format!("{parties} {REST}")), expected.clone() + headers);
-            let agent = format!(r#"{parties} {REST} "-" "x" "192.0.2.7""#);
-            assert_eq!(shown(&agent), expected + " user-agent: x" + headers);
-        }
-    }
-
-    #[test]
-    fn a_bad_line_says_why() {
-        const T: &str = "[21/Nov/2026:05:00:00 +0000]";
-        for (line, cache) in [
-            ("hello".to_owned(), "no time in brackets"),
-            ("a [b] c".to_owned(), "no time in brackets"),
-            (
-                r#"a - - [41/Nov/2026:05:00:00 +0000] "GET / HTTP/1.1" 200 5"#.to_owned(),
-                "no such time",
-            ),
-            (format!("a - - {T}"), "no request in quotes"),
-            (format!(r#"a - - {T} "GET / HTTP/1.1"#), "no request in quotes"),
-            ("[2026-11-21T05:00:00Z] \"GET / HTTP/1.1\" 200".to_owned(), "no time in brackets"),
-            (format!(r#"a - - {T} "" 400 0"#), "no request"),
-            (format!(r#"a - - {T} "-" 400 0"#), "no request"),
-            (format!(r#"a - - {T} "GET" 400 0"#), "no request"),
-            (format!(r#"a - - {T} "USER anonymous" 400 0"#), "no request"),
-            (format!(r#"a - - {T} "PRI * HTTP/2.0" 400 0"#), "no request"),
-            (format!(r#"a - - {T} "\x16\x03\x01 x" 400 0"#), "no request"),
-            (format!(r#"a - - {T} "GET /aaaa" 414 0"#), "no request"),
-            (format!(r#"a - - {T} "POST /aaaa" 414 0"#), "no request"),
-            (format!(r#"a - - {T} "GET / HTTP/1.1" - 0"#), "no status"),
-            (format!(r#"a - - {T} "GET / HTTP/1.1" 1375"#), "no status"),
-            (format!(r#"a - - {T} "GET / HTTP/1.1" 20"#), "no status"),
-            (
-                format!(r#"{T} 192.0.2.1 TLSv1.3 TLS_AES_256_GCM_SHA384 "GET / HTTP/1.1" 512"#),
-                "no client precedes the time",
-            ),
-            (format!(r#"my bucket {T} 192.0.2.1 x "GET / HTTP/1.1" 200 -"#), "- GET - /"),
-            (
-                format!(r#"pod container 192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5"#),
-                "an unknown kind precedes the client: pod container 192.0.2.1 - -",
-            ),
-        ] {
-            let reason = shown(&line);
-            assert!(reason.contains(cache), "{line}: {reason}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_line_panics(
-            line: Vec<u8>,
-            ascii in r#"[0-9a-f.:]{0,9} - - \[[0-9/:A-Za-z +-]{0,28}\]? ?"[ -~]{0,20}"? ?[0-9]{0,4}[ -~]{0,30}"#,
-            request in r#"[ -~\\"]{0,30}"#,
-        ) {
-            let cache = &mut TextCache::default();
-            for line in [line, ascii.into(), format!("a - - [21/Nov/2026:05:00:00 +0000] \"{request}\" 200 \"{request}").into()] {
-                if let Ok(Some(it)) = parse(&line, cache) {
-                    prop_assert!(it.request.path.is_some());
-                }
-            }
         }
     }
 }

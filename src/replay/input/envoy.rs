@@ -15,7 +15,7 @@ use super::{
         LoggedRequest, TextCache, address, last_hop, method, nanos, rfc3339, some_headers, status,
         text,
     },
-    reason::Reason,
+    problems::Reason,
 };
 use crate::{
     flow::Instant,
@@ -68,6 +68,7 @@ pub(super) fn json(
             Err("there is no `method`, `response_code` or `response_flags` of Envoy".into())
         };
     };
+
     let line = Line {
         at: rfc3339(start.ok_or("there is no `start_time`")?)?,
         takes: nanos(object.get("duration"), 6, "duration", "milliseconds")?,
@@ -87,11 +88,14 @@ pub(super) fn json(
 pub(super) fn plain(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedRequest>, Reason> {
     /// The last position of the first of three numbers.
     const MOST_FLAGS: usize = 8;
+
     let (start, rest) =
         stamp(line).ok_or("no time in brackets, as in [2026-11-21T05:00:00.000Z]")?;
     let at = rfc3339(start)?;
     let (request, rest) = request(rest).ok_or("no request in quotes follows the time")?;
     let Some((method, path)) = request_line(request) else { return Ok(None) };
+
+    // Of Istio's fields between the flags and the counts, the number is not known.
     let fields: Vec<&str> = Fields(rest).take(MOST_FLAGS + 3).map(utf8).collect();
     let status = fields.first().and_then(|field| field.parse().ok());
     let status = status.ok_or("no status follows the request")?;
@@ -102,10 +106,12 @@ pub(super) fn plain(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     });
     let counts = counts.ok_or("no bytes received, bytes sent and duration follow the status")?;
     let duration = fields.get(counts + 2).and_then(|field| field.parse().ok()).unwrap_or(0);
+
     // After the upstream's service time.
     let mut quoted = Fields(rest);
     quoted.nth(counts + 3);
     let entry = EnvoyEntry::of(quoted.0.trim_ascii());
+
     let line = Line {
         at,
         takes: Duration::from_millis(duration),
@@ -192,6 +198,7 @@ impl Line<'_> {
             client = Some(last);
             forwarded = before;
         }
+
         let headers = [("x-forwarded-for", forwarded), ("user-agent", self.agent)];
         let request = Request {
             method: method(self.method)?,
@@ -202,8 +209,9 @@ impl Line<'_> {
             ),
             client,
         };
-        let logged = LoggedRequest::answered(self.at, request, self.takes, self.status);
-        // `DC` is a downstream connection termination; status 0 means no answer.
+        let logged = LoggedRequest::new(self.at, request, self.takes, self.status);
+
+        // `DC` is a downstream connection termination; status 0 means no response.
         let left = self.status == Some(0)
             || self.flags.is_some_and(|flags| flags.split(',').any(|flag| flag == "DC"));
         let ending = if left { Ending::Cancelled(self.takes) } else { logged.ending };
@@ -220,16 +228,8 @@ fn stamp(line: &[u8]) -> Option<(&str, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::logged::shown, *};
     use proptest::prelude::*;
-
-    fn shown(it: Result<Option<LoggedRequest>, Reason>) -> String {
-        match it {
-            Ok(Some(it)) => it.shown(),
-            Ok(None) => "no request".to_owned(),
-            Err(reason) => reason.into_owned(),
-        }
-    }
 
     fn object(line: &str) -> String {
         let object = serde_json::from_str(line).unwrap();
@@ -242,7 +242,7 @@ mod tests {
         let envoy = r#"{"start_time":"2026-11-21T05:00:00.125Z","method":"POST","path":"/a","protocol":"HTTP/1.1",
             "response_code":503,"duration":12,"x_forwarded_for":"192.0.2.5","user_agent":"-",
             "authority":"a.example","downstream_remote_address":"[2001:db8::1]:4711","upstream_host":null}"#;
-        let expected = "1795237200125000000 +12ms 2001:db8::1 POST a.example /a Answered(Some(503)) x-forwarded-for: 192.0.2.5";
+        let expected = "1795237200125000000 +12ms 2001:db8::1 POST a.example /a Responded(Some(503)) x-forwarded-for: 192.0.2.5";
         assert_eq!(object(envoy), expected);
         // Istio has numbers in quotes.
         let istio =
@@ -259,7 +259,7 @@ mod tests {
     fn text_is_read_with_the_fields_of_istio_and_without() {
         let envoy = r#"[2026-11-21T05:00:00.125Z] "POST /a?b HTTP/2" 204 - 154 0 226 100 "192.0.2.9, 192.0.2.5" "agent x" "cc21" "a.example" "192.0.2.80:80""#;
         let istio = r#"[2026-11-21T05:00:00.125Z] "POST /a?b HTTP/2" 204 - via_upstream - "-" 154 0 226 100 "192.0.2.9" "agent x" "cc21" "a.example" "192.0.2.80:80" outbound|80||a 10.0.0.1:5 10.0.0.2:80 192.0.2.5:33 - default"#;
-        let expected = "1795237200125000000 +226ms 192.0.2.5 POST a.example /a?b Answered(Some(204)) user-agent: agent x x-forwarded-for: 192.0.2.9";
+        let expected = "1795237200125000000 +226ms 192.0.2.5 POST a.example /a?b Responded(Some(204)) user-agent: agent x x-forwarded-for: 192.0.2.9";
         for line in [envoy, istio] {
             assert!(is_text(line.as_bytes()));
             assert_eq!(shown(plain(line.as_bytes(), &mut TextCache::default())), expected);
@@ -276,7 +276,7 @@ mod tests {
                 format!("{line} outbound|80||a 10.0.0.1:5 10.0.0.2:80 192.0.2.5:33 - default");
             for (line, forwarded) in [(line, "192.0.2.9"), (istio, "192.0.2.9, 192.0.2.5")] {
                 let expected = format!(
-                    "1795237200000000000 +7ms 192.0.2.5 GET a.example / Answered(Some(200)) user-agent: {agent} x-forwarded-for: {forwarded}"
+                    "1795237200000000000 +7ms 192.0.2.5 GET a.example / Responded(Some(200)) user-agent: {agent} x-forwarded-for: {forwarded}"
                 );
                 assert_eq!(shown(plain(line.as_bytes(), &mut TextCache::default())), expected);
             }
@@ -290,7 +290,7 @@ mod tests {
                 r#"[2026-11-21T05:00:00Z] "GET {path} HTTP/1.1" 200 - 0 5 7 6 "192.0.2.5" "x" "cc21" "a.example" "192.0.2.80:80""#
             );
             let expected = format!(
-                "1795237200000000000 +7ms 192.0.2.5 GET a.example {path} Answered(Some(200)) user-agent: x"
+                "1795237200000000000 +7ms 192.0.2.5 GET a.example {path} Responded(Some(200)) user-agent: x"
             );
             assert!(is_text(line.as_bytes()));
             assert_eq!(shown(plain(line.as_bytes(), &mut TextCache::default())), expected);
@@ -301,7 +301,7 @@ mod tests {
     fn a_duration_that_is_not_known_is_none() {
         let line = r#"[2026-11-21T05:00:00Z] "GET / HTTP/1.1" 503 UH 0 19 - - "192.0.2.5" "-" "-" "h" "-""#;
         let expected = shown(plain(line.as_bytes(), &mut TextCache::default()));
-        assert_eq!(expected, "1795237200000000000 +0ns 192.0.2.5 GET h / Answered(Some(503))");
+        assert_eq!(expected, "1795237200000000000 +0ns 192.0.2.5 GET h / Responded(Some(503))");
     }
 
     #[test]

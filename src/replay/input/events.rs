@@ -2,12 +2,12 @@
 //!
 //! `t` and `duration` are milliseconds, read to the nanosecond. Unknown fields are ignored.
 
-use super::reason::{Reason, json_reason};
+use super::problems::{Reason, json_reason};
 use crate::{
     flow::Instant,
     replay::{
-        decimal::scaled,
         event::{Arrival, Complete, Ending, Event, Id, Request},
+        times::scaled,
     },
 };
 use core::{fmt, net::IpAddr, time::Duration};
@@ -82,12 +82,14 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
     if !line.trim_ascii_start().starts_with(b"{") {
         return Err("not a JSON object".into());
     }
+
     // Checking the whole line for UTF-8 is faster than each text.
     let line = match str::from_utf8(line) {
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(line),
     };
     let line: Line<'_> = line.map_err(|error| json_reason(&error))?;
+
     let at = Instant::from_nanos(millis("t", line.t)?);
     let status = line.status.map(|WholeNumber(status)| u16::try_from(status));
     let status = status.transpose().map_err(|_| "`status` is not a status")?;
@@ -97,6 +99,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
         }
         return Ok(Event::Complete(Complete { at, of: Id { number, ..next }, status }));
     }
+
     let takes = line.duration.map(|text| millis("duration", text)).transpose()?;
     let method = match &line.method {
         None => Method::GET,
@@ -104,6 +107,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
             Method::from_bytes(name.as_bytes()).map_err(|_| "`method` is not a method")?
         }
     };
+
     let shared = |text: Option<Text<'_>>| text.map(|Text(text)| Arc::from(&*text));
     Ok(Event::Arrival(Arrival {
         at,
@@ -122,7 +126,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
         cost: line.cost.map(|WholeNumber(cost)| cost),
         priority: line.priority.unwrap_or(false),
         takes: takes.map(Duration::from_nanos),
-        ending: Ending::Answered(status),
+        ending: Ending::Responded(status),
     }))
 }
 
@@ -227,7 +231,7 @@ mod tests {
         assert_eq!(headers.get_all("x-b").iter().count(), 2);
         assert_eq!((it.cost, it.priority), (Some(5), true));
         assert_eq!(it.takes, Some(Duration::from_nanos(30_000_001)));
-        assert_eq!(it.ending, Ending::Answered(Some(503)));
+        assert_eq!(it.ending, Ending::Responded(Some(503)));
     }
 
     #[test]
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn whole_floats_are_whole_numbers() {
         let it = arrival(r#"{"t":1.0,"cost":3.0,"status":503.0}"#).unwrap();
-        assert_eq!((it.cost, it.ending), (Some(3), Ending::Answered(Some(503))));
+        assert_eq!((it.cost, it.ending), (Some(3), Ending::Responded(Some(503))));
         let end = parse(br#"{"t":43,"complete":6.0}"#, 1, &mut 7).unwrap();
         assert!(matches!(end, Event::Complete(Complete { of: Id { number: 6, .. }, .. })));
     }

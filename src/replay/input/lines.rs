@@ -1,9 +1,6 @@
 //! The lines of an input, gzip or not, without the prefixes of other programs.
 
-use super::{
-    longest::LONGEST,
-    prefix::{Unwrapped, Unwrapper},
-};
+use super::prefix::{Unwrapped, Unwrapper};
 use flate2::bufread::MultiGzDecoder;
 use std::{
     cell::Cell,
@@ -14,6 +11,9 @@ use std::{
     path::Path,
     rc::Rc,
 };
+
+/// The longest line in bytes; longer ones are skipped.
+pub(super) const LONGEST: u64 = 1024 * 1024;
 
 /// The bytes of the first line that are kept.
 const FIRST: usize = 400;
@@ -100,6 +100,7 @@ impl Lines {
         // A pipe may deliver its first bytes one by one.
         let mut head = Vec::with_capacity(GZIP.len());
         input.by_ref().take(GZIP.len() as u64).read_to_end(&mut head)?;
+
         let is_gzip = head == GZIP;
         let whole = io::Cursor::new(head).chain(input);
         let reader: Box<dyn BufRead> = if is_gzip {
@@ -163,6 +164,7 @@ impl Lines {
             if !matches!(read, Ok(Line::End)) {
                 self.read += 1;
             }
+
             match read? {
                 Line::Here => {}
                 Line::TooLong => return Ok(Line::TooLong),
@@ -174,6 +176,7 @@ impl Lines {
                     }));
                 }
             }
+
             if self.read == 1 && line.starts_with(MARK) {
                 line.drain(..MARK.len());
             }
@@ -182,6 +185,7 @@ impl Lines {
             if self.first.is_empty() {
                 self.first.extend_from_slice(&line[..line.trim_ascii_end().len().min(FIRST)]);
             }
+
             match self.unwrapper.unwrap(mem::take(line)) {
                 Unwrapped::Part => {}
                 Unwrapped::TooLong => return Ok(Line::TooLong),

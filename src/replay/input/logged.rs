@@ -1,11 +1,11 @@
-//! Shared parts of log parsers.
+//! A logged request, and what the parsers of logs share.
 
-use super::reason::Reason;
+use super::problems::Reason;
 use crate::{
     flow::Instant,
     replay::{
-        decimal::scaled,
         event::{Arrival, Ending, Id, Recorded, Request},
+        times::scaled,
     },
 };
 use core::time::Duration;
@@ -27,21 +27,16 @@ pub(super) struct LoggedRequest {
     /// From start to end.
     pub(super) takes: Duration,
     pub(super) ending: Ending,
-    /// What only flowgate's log has.
+    /// Fields that only flowgate's log has.
     pub(super) recorded: Option<Box<Recorded>>,
 }
 
 impl LoggedRequest {
-    pub(super) fn answered(
-        at: Instant,
-        request: Request,
-        takes: Duration,
-        status: Option<u16>,
-    ) -> Self {
+    pub(super) fn new(at: Instant, request: Request, takes: Duration, status: Option<u16>) -> Self {
         let ending = match status {
             // nginx and Traefik log 499 if the client left.
             Some(499) => Ending::Cancelled(takes),
-            _ => Ending::Answered(status),
+            _ => Ending::Responded(status),
         };
         Self { at, coarse: None, request, takes, ending, recorded: None }
     }
@@ -79,6 +74,16 @@ impl LoggedRequest {
             ending: self.ending,
             recorded: self.recorded,
         }
+    }
+}
+
+/// Formats the result of a parser in one line.
+#[cfg(test)]
+pub(super) fn shown(parsed: Result<Option<LoggedRequest>, Reason>) -> String {
+    match parsed {
+        Ok(Some(logged)) => logged.shown(),
+        Ok(None) => "no request".to_owned(),
+        Err(reason) => reason.into_owned(),
     }
 }
 
@@ -223,4 +228,23 @@ pub(super) fn nanos(
     scaled(&digits, shift)
         .map(Duration::from_nanos)
         .ok_or_else(|| format!("`{name}` is not a number of {unit}, but {digits}").into())
+}
+
+/// Spreads stamps of whole seconds evenly, in their order, and moves each arrival before its stamp.
+/// Returns whether there were any.
+pub(super) fn spread(arrivals: &mut [(Option<Duration>, Arrival)]) -> bool {
+    const SECOND: u64 = 1_000_000_000;
+    let coarse = arrivals.iter_mut().filter_map(|(behind, arrival)| Some(((*behind)?, arrival)));
+    let mut coarse: Vec<_> = coarse.collect();
+    let second =
+        |(behind, arrival): &(Duration, &mut Arrival)| (arrival.at + *behind).as_nanos() / SECOND;
+    coarse.sort_by_key(second);
+    for of_one in coarse.chunk_by_mut(|a, b| second(a) == second(b)) {
+        let count = of_one.len() as u64;
+        for (position, item) in (0..).zip(of_one) {
+            let stamp = Instant::from_nanos(second(item) * SECOND + SECOND / count * position);
+            item.1.at = stamp - item.0;
+        }
+    }
+    !coarse.is_empty()
 }

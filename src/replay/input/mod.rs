@@ -6,44 +6,36 @@
 //! Lines of a log are in the order of ends. They are read completely and sorted by arrival, which
 //! takes about 300 bytes per line.
 
-mod access_log;
-mod bad;
+mod caddy;
 mod common;
 mod envoy;
 mod events;
-mod foreign;
+mod flowgate;
 mod format;
-mod gateways;
-mod left_out;
 mod lines;
 mod logged;
-mod longest;
 mod prefix;
+mod problems;
 mod proxy_manager;
-mod reason;
-mod spread;
-mod traefik_clf;
+#[cfg(test)]
+mod tests;
+mod traefik;
 
-pub use bad::{BadLine, BadLines};
 pub use format::Format;
 pub(super) use lines::STDIN;
+pub use problems::{BadLine, BadLines, InputError, UnreadableLog};
 
 use super::{
     event::{Arrival, Event, Id},
-    printable,
     times::Times,
 };
 use crate::{access_log::StreamState, flow::Instant};
-use bad::{cut_short, too_long};
 use core::time::Duration;
-use format::{Detected, detect, format_of};
+use format::{Detected, detect, foreign};
 use jiff::tz::Offset;
-use left_out::LeftOut;
 use lines::{Line, Lines, Meter};
-use logged::{LoggedRequest, TextCache};
-use longest::LONGEST;
-use reason::{Reason, json_reason};
-use spread::spread;
+use logged::{LoggedRequest, TextCache, spread};
+use problems::{LeftOut, Reason, cut_short, excerpt, json_reason, no_line, too_long};
 use std::{
     fmt, io,
     path::{Path, PathBuf},
@@ -60,76 +52,15 @@ pub struct Inputs {
     meter: Meter,
     /// Notes for the reader.
     pub notes: Vec<String>,
-    /// Whether stamps are whole seconds, over which arrivals are spread.
+    /// True if stamps are whole seconds, over which arrivals are spread.
     pub has_whole_seconds: bool,
     /// Lines read.
     pub lines: u64,
     left_out: LeftOut,
-    /// How long such a stream has lasted; of several, the longest.
+    /// The duration of a stream of live requests; of several, the longest.
     pub observed: Duration,
     /// Unreadable lines.
     pub bad: BadLines,
-}
-
-/// Why an input cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum InputError {
-    /// It cannot be opened or read.
-    #[error("cannot read {name}")]
-    Io {
-        /// The input.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// Its first lines have no known format.
-    #[error(
-        "the format of {name} is unknown. Its first line:\n  {line}\n{}Known formats: {}. \
-         `--format` names one; prefixes of syslog, journald, Docker and Kubernetes are removed",
-        kind.as_ref().map_or_else(String::new, |kind| format!("It looks like {kind}.\n")),
-        Format::names()
-    )]
-    Unknown {
-        /// The input.
-        name: String,
-        /// The beginning of the line.
-        line: String,
-        /// The kind of log that the line looks like, and what to do.
-        kind: Option<String>,
-    },
-    /// The same, and one of them is too long.
-    #[error(
-        "the lines of {name} are of no format that is known, and one of the first is longer than {LONGEST} bytes"
-    )]
-    TooLong {
-        /// The input.
-        name: String,
-    },
-    /// It has lines, and none of them can be read.
-    #[error("{0}")]
-    NoLine(Box<UnreadableLog>),
-    /// Events and logs have different clocks.
-    #[error("events cannot be merged with logs, whose times are of another clock: {name}")]
-    Mixed {
-        /// The input.
-        name: String,
-    },
-}
-
-/// A log without a readable line.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "no line of {} can be read as `--format {format}`: {first}\n  {line}\n{advice}", first.input
-)]
-pub struct UnreadableLog {
-    /// The first line.
-    first: BadLine,
-    /// Its beginning.
-    line: String,
-    /// The format that was detected or named.
-    format: String,
-    /// What the line looks like, or which formats are known.
-    advice: String,
 }
 
 struct Input {
@@ -150,7 +81,7 @@ enum Parsed {
     NoRequest,
     /// A request that reached no rule.
     Undecided,
-    /// How a stream of requests goes on.
+    /// The state of a stream of live requests.
     Stream(StreamState),
     Request(LoggedRequest),
 }
@@ -201,6 +132,7 @@ impl Inputs {
         if let (Some(events), false) = (all.first(), logs.is_empty()) {
             return Err(InputError::Mixed { name: events.name.clone() });
         }
+
         let mut inputs = Self {
             all,
             logged: Vec::new().into_iter(),
@@ -213,6 +145,7 @@ impl Inputs {
             observed: Duration::ZERO,
             bad: BadLines::default(),
         };
+
         for at in 0..inputs.all.len() {
             inputs.refill(at);
         }
@@ -261,7 +194,7 @@ impl Inputs {
         self.notes.extend(self.left_out.notes(self.lines));
         if let (Some((_, first)), Some((_, last))) = (all.first(), all.last()) {
             let zone = cache.zone.unwrap_or(Offset::UTC);
-            self.times = Times::clock(zone, [first.at, last.at]);
+            self.times = Times::clock(zone, first.at, last.at);
         }
         self.logged = all.into_iter().map(|(_, arrival)| arrival).collect::<Vec<_>>().into_iter();
         Ok(())
@@ -354,6 +287,7 @@ impl Inputs {
     /// Reads until the input `at` has an event or ends.
     fn refill(&mut self, at: usize) {
         let input = &mut self.all[at];
+
         while input.head.is_none() {
             let before = input.arrivals;
             let reason = match input.lines.advance() {
@@ -374,6 +308,7 @@ impl Inputs {
                     return;
                 }
             };
+
             self.lines += 1;
             self.bad.note(&input.name, input.lines.number, &reason);
             input.head = (input.arrivals > before).then_some(Event::Unreadable);
@@ -391,6 +326,7 @@ impl Input {
         let name = path.display().to_string();
         let failed = |source| InputError::Io { name: name.clone(), source };
         let mut lines = Lines::open(path, meter).map_err(failed)?;
+
         let format = match format {
             Some(format) => format,
             None => match detect(&mut lines).map_err(failed)? {
@@ -400,11 +336,12 @@ impl Input {
                     return Err(InputError::TooLong { name });
                 }
                 Detected::Unknown(line) => {
-                    let kind = foreign::kind(&line).or_else(|| foreign::kind(lines.first()));
+                    let kind = foreign(&line).or_else(|| foreign(lines.first()));
                     return Err(InputError::Unknown { name, line: excerpt(lines.first()), kind });
                 }
             },
         };
+
         Ok(Self::new(name, number, format, lines))
     }
 
@@ -433,55 +370,33 @@ impl Input {
         if line.is_empty() {
             return Ok(Parsed::Blank);
         }
+
         let object = || serde_json::from_slice(line).map_err(|error| json_reason(&error));
         let logged = match self.format {
             Format::Flowgate => {
-                if let Some(state) = access_log::parse_stream(line) {
+                if let Some(state) = flowgate::parse_stream(line) {
                     return Ok(Parsed::Stream(state));
                 }
-                let logged = access_log::parse(line, cache)?;
+                let logged = flowgate::parse(line, cache)?;
                 return Ok(logged.map_or(Parsed::Undecided, Parsed::Request));
             }
             Format::Nginx | Format::Apache | Format::Common | Format::Combined => clf(line, cache),
             Format::NginxProxyManager => proxy_manager::parse(line, cache),
-            Format::Caddy => gateways::caddy(&object()?, cache),
+            Format::Caddy => caddy::parse(&object()?, cache),
             Format::Envoy if line.starts_with(b"{") => envoy::json(&object()?, cache),
             Format::Envoy => envoy::plain(line, cache),
             Format::Traefik if !line.starts_with(b"{") => clf(line, cache),
-            Format::Traefik => gateways::traefik(&object()?, cache).map(Some),
+            Format::Traefik => traefik::parse_json(&object()?, cache).map(Some),
             Format::Events => Err("events are no log".into()),
         };
+
         logged.map(|logged| logged.map_or(Parsed::NoRequest, Parsed::Request))
     }
 }
 
 /// Parses a line of the Common Log Format, which Traefik has with fields of its own.
 fn clf(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedRequest>, Reason> {
-    if traefik_clf::is_clf(line) {
-        traefik_clf::parse(line, cache)
-    } else {
-        common::parse(line, cache)
-    }
-}
-
-/// Returns the error for a log without a readable line, of which `line` is the first.
-fn no_line(first: BadLine, line: &[u8], format: Format) -> InputError {
-    let advice = match format_of(line.trim_ascii()) {
-        Some(other) if !other.is_read_like(format) => {
-            let name = other.name();
-            Some(format!("It looks like `--format {name}`; without `--format` flowgate finds out."))
-        }
-        Some(_) | None => foreign::kind(line).map(|kind| format!("It looks like {kind}.")),
-    };
-    let advice = advice.unwrap_or_else(|| format!("Known formats: {}.", Format::names()));
-    let format = format.name();
-    InputError::NoLine(Box::new(UnreadableLog { first, line: excerpt(line), format, advice }))
-}
-
-/// Returns the beginning of a line, to be shown.
-fn excerpt(line: &[u8]) -> String {
-    const LONGEST: usize = 160;
-    printable(String::from_utf8_lossy(line).trim(), LONGEST)
+    if traefik::is_clf(line) { traefik::parse_clf(line, cache) } else { common::parse(line, cache) }
 }
 
 impl fmt::Debug for Inputs {

@@ -2,13 +2,13 @@
 
 use super::{
     ReplayReport, RouteReport, RuleReport,
-    svg::{self, escaped},
-    text::{percent, rejected, requests, short, worst},
-};
-use crate::counted::inflected;
-use crate::replay::{
     against::{Against, ChangeKind},
-    times::{Times, millis},
+    chart::{self, escaped},
+    text::{decisions, most_rejected, rejections, requests, waits, worst},
+};
+use crate::{
+    counted::inflected,
+    replay::times::{Times, short},
 };
 use core::fmt::Write;
 
@@ -53,20 +53,24 @@ impl HtmlReport<'_> {
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
              <title>flowgate replay</title><style>{PAGE}{}</style></head><body>\n<h1>flowgate replay</h1>\n",
-            svg::STYLE
+            chart::STYLE
         )?;
+
         writeln!(out, "<p>{} on {}</p>", escaped(self.config), escaped(self.inputs))?;
         writeln!(out, "<p>{}</p>", escaped(&requests(self.report, self.times)))?;
         for note in self.notes {
             writeln!(out, "<p>{}</p>", escaped(note))?;
         }
         write_unreached(out, self.report, "")?;
+
         let Some(against) = self.against else {
             used(self.report).try_for_each(|route| self.write_section(out, Some(route), None))?;
             return out.write_str("</body></html>\n");
         };
+
         write_unreached(out, &against.report, &format!("in {}, ", against.config))?;
         self.write_differences(out, against)?;
+
         let there = |name: &str| used(&against.report).find(|route| route.name == name);
         for route in used(self.report) {
             self.write_section(out, Some(route), there(&route.name))?;
@@ -81,6 +85,7 @@ impl HtmlReport<'_> {
     fn write_differences(&self, out: &mut String, against: &Against) -> std::fmt::Result {
         let Against { config, comparison, .. } = against;
         writeln!(out, "<p>{}</p>", escaped(&comparison.summary(config)))?;
+
         let (kinds, more) = comparison.kinds();
         if !kinds.is_empty() {
             let [here, there] = [self.config, config].map(escaped);
@@ -89,6 +94,7 @@ impl HtmlReport<'_> {
                 "<table class=\"words\"><tr><th>requests</th><th>{here}</th><th>{there}</th>"
             )?;
             out.write_str("<th>such as</th></tr>\n")?;
+
             for ChangeKind { here, there, count, examples } in kinds {
                 let [here, there] = [here, there].map(escaped);
                 let examples: Vec<_> = examples.iter().map(|example| escaped(example)).collect();
@@ -100,6 +106,7 @@ impl HtmlReport<'_> {
             }
             out.write_str("</table>\n")?;
         }
+
         if more > 0 {
             let kinds = inflected(more, "kind", "kinds");
             writeln!(out, "<p>… and {more} more {kinds} of change</p>")?;
@@ -145,23 +152,15 @@ fn write_unreached(out: &mut String, report: &ReplayReport, place: &str) -> std:
 }
 
 fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt::Result {
-    let share = |count| percent(count, route.offered);
-    write!(
-        out,
-        "<p>received {}, passed {} ({})",
-        route.offered,
-        route.passed,
-        share(route.passed)
-    )?;
-    write!(out, ", delayed {} ({})", route.delayed, share(route.delayed))?;
-    write!(out, ", {}", rejected(route))?;
+    write!(out, "<p>{}", decisions(route))?;
     if route.delayed > 0 {
-        let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
-        write!(out, "; added wait p50 {p50}, p99 {p99}, max {max}")?;
+        write!(out, "; added wait {}", waits(route))?;
     }
+
     let column = short(route.timeline.width());
     let title = format!("{}, columns of {column}", route.name);
-    write!(out, "</p>\n{}", svg::draw(&route.timeline, &title, times, false))?;
+    write!(out, "</p>\n{}", chart::draw(&route.timeline, &title, times, false))?;
+
     if !route.rules.is_empty() {
         out.write_str(
             "<table><tr><th>rule</th><th>decided</th><th>passed</th><th>delayed</th><th>rejected</th>\
@@ -170,34 +169,21 @@ fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt
         route.rules.iter().try_for_each(|rule| write_rule(out, rule, times))?;
         out.write_str("</table>\n")?;
     }
+
     for rule in route.rules.iter().filter(|rule| !rule.keys.top.is_empty()) {
-        let named = rule
-            .keys
-            .top
-            .iter()
-            .map(|client| format!("{} {}", escaped(&client.key), client.times()));
-        let named: Vec<_> = named.collect();
-        writeln!(
-            out,
-            "<p>most rejected by {}: {}{}</p>",
-            escaped(&rule.name),
-            named.join(", "),
-            rule.keys.more()
-        )?;
+        let named = most_rejected(rule, escaped);
+        writeln!(out, "<p>most rejected by {}: {named}</p>", escaped(&rule.name))?;
     }
     Ok(())
 }
 
 fn write_rule(out: &mut String, rule: &RuleReport, times: &Times) -> std::fmt::Result {
-    let RuleReport { asked, passed, delayed, rejected, .. } = rule;
+    let RuleReport { asked, passed, delayed, .. } = rule;
     writeln!(
         out,
         "<tr><td>{}</td><td>{asked}</td><td>{passed}</td><td>{delayed}</td><td>{}</td><td>{}</td></tr>",
         escaped(&rule.name),
-        match rule.dry_run {
-            0 => rejected.to_string(),
-            would => format!("{rejected} (dry run: {would})"),
-        },
+        rejections(rule),
         escaped(&worst(rule, times))
     )
 }

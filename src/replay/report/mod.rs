@@ -1,18 +1,18 @@
 //! The report of a replay, counted in bounded memory.
 
+mod against;
+mod chart;
+mod clients;
 mod html;
-mod keys;
-mod svg;
 mod text;
-mod timeline;
-mod worst;
 
+pub(super) use against::{Against, Comparison};
+pub(super) use chart::draw;
+pub use chart::{Column, Timeline};
+pub(crate) use chart::{escaped, escaped_lines};
+pub use clients::{RejectedClient, RejectedClients};
 pub(super) use html::HtmlReport;
-pub use keys::{RejectedClient, RejectedClients};
-pub(super) use svg::draw;
-pub(crate) use svg::{escaped, escaped_lines};
 pub(super) use text::write;
-pub use timeline::{Column, Timeline};
 
 use super::{
     engine::{ArrivalResult, Engine},
@@ -21,10 +21,9 @@ use super::{
 use crate::flow::{
     Algorithm, Instant, Key, Quota, SlotId, Verdict, calendar::Calendar, time::nanos,
 };
+use clients::{TopKeys, Worst};
 use core::time::Duration;
-use keys::TopKeys;
-use std::collections::BTreeMap;
-use worst::Worst;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Rejected clients to name per rule.
 const MOST_NAMED: usize = 5;
@@ -48,9 +47,9 @@ struct RouteTally {
 #[derive(Debug)]
 struct RuleTally {
     slot: SlotId,
-    /// Whether it is the route's pacing.
+    /// True for the route's pacing.
     is_pacing: bool,
-    /// Whether it paces, as a rule or for the route.
+    /// True if it paces, as a rule or for the route.
     paces: bool,
     report: RuleReport,
     worst: Option<Worst>,
@@ -125,7 +124,7 @@ pub struct RuleReport {
 pub struct CalendarReport {
     /// Its description, as `month (Europe/Berlin)`.
     pub window: String,
-    /// When the most was reached.
+    /// The time when the most was reached.
     pub at: Instant,
     /// The client's key, for a keyed rule.
     pub key: Option<String>,
@@ -140,11 +139,11 @@ pub struct WorstReport {
     pub measured: u64,
     /// The cost that may pass.
     pub promised: u64,
-    /// When the window ended.
+    /// The end of the window.
     pub at: Instant,
     /// The client's key, for a keyed rule.
     pub key: Option<String>,
-    /// Whether some clients were not measured.
+    /// True if some clients were not measured.
     pub is_partial: bool,
 }
 
@@ -157,7 +156,7 @@ impl CalendarReport {
 impl Collector {
     /// Starts counting the decisions of `engine` at `from`.
     pub fn new(engine: &Engine, from: Instant) -> Self {
-        let route = |route: &std::sync::Arc<crate::config::Route>| {
+        let route = |route: &Arc<crate::config::Route>| {
             let flow = route.flow.flow.iter().zip(&route.rules).map(|(rule, plan)| {
                 let promised = rule.algorithm.most_in_a_window();
                 let mut tally = RuleTally::new(plan.slot, &rule.name, promised);
@@ -166,13 +165,16 @@ impl Collector {
                 }
                 RuleTally { paces: matches!(rule.algorithm, Algorithm::Pacing(_)), ..tally }
             });
+
             let pacing = route.flow.pacing.as_ref().zip(route.pacing).map(|(pacing, slot)| {
                 let promised = (pacing.rate.count() + 1, pacing.rate.window());
                 let tally = RuleTally::new(slot, route.rule_name(slot), Some(promised));
                 RuleTally { is_pacing: true, paces: true, ..tally }
             });
+
             let breaker =
                 route.breaker.map(|slot| RuleTally::new(slot, route.rule_name(slot), None));
+
             RouteTally {
                 report: RouteReport {
                     name: route.name.to_string(),
@@ -190,6 +192,7 @@ impl Collector {
                 rules: flow.chain(breaker).chain(pacing).collect(),
             }
         };
+
         Self {
             routes: engine.snapshot().routes.iter().map(route).collect(),
             unreached: BTreeMap::new(),
@@ -202,6 +205,7 @@ impl Collector {
         let (first, last) = self.span.unwrap_or((arrival.at, arrival.at));
         let now = arrival.at.max(last);
         self.span = Some((first, now));
+
         match result.route {
             Err(reason) => *self.unreached.entry(reason.words()).or_default() += 1,
             Ok(index) => {
@@ -306,6 +310,7 @@ impl RuleTally {
     ) {
         let claim = result.claims.iter().find(|claim| claim.slot == self.slot);
         let key = claim.map_or(Key::Shared, |claim| claim.key);
+
         let report = &mut self.report;
         report.asked += 1;
         match quota.verdict {
@@ -314,6 +319,7 @@ impl RuleTally {
             Verdict::DryRunRejected(_) => report.dry_run += 1,
             Verdict::Rejected(_) => {}
         }
+
         if let Some(start) = result.start {
             if quota.used > report.used.0 {
                 report.used = (quota.used, quota.limit);
@@ -322,13 +328,14 @@ impl RuleTally {
                     calendar.key = (key != Key::Shared).then(&show);
                 }
             }
+
             if !matches!(quota.verdict, Verdict::DryRunRejected(_))
                 && let Some(worst) = &mut self.worst
             {
                 // Pacing limits starts; a loan counts in the window that it is taken from, which
                 // opens when the rule's own wait ends.
                 let at = if self.is_pacing { start.max(now) } else { now + quota.wait };
-                worst.note(now, at, (key, quota.cost), show);
+                worst.note(now, at, key, quota.cost, show);
                 self.costliest = self.costliest.max(quota.cost);
             }
         } else if result.rule() == Some(self.slot) {

@@ -1,11 +1,11 @@
 //! The report as text.
 
 use super::{CalendarReport, ReplayReport, RouteReport, RuleReport, WorstReport};
-use crate::counted::counted;
-use crate::replay::printable;
 use crate::{
-    flow::{Instant, time::spelled},
-    replay::times::{Times, millis},
+    counted::counted,
+    flow::Instant,
+    replay::times::{Times, millis, short},
+    terminal_text::printable,
 };
 use core::{fmt::Write, time::Duration};
 
@@ -25,6 +25,7 @@ fn text(out: &mut String, report: &ReplayReport, times: &Times) -> std::fmt::Res
         writeln!(out)?;
         write_route(out, route, times)?;
     }
+
     let unused: Vec<_> = report.routes.iter().filter(|route| route.offered == 0).collect();
     if !unused.is_empty() {
         let names: Vec<_> = unused.iter().take(10).map(|route| route.name.as_str()).collect();
@@ -40,50 +41,59 @@ pub(super) fn requests(report: &ReplayReport, times: &Times) -> String {
     let unreached: u64 = report.unreached.iter().map(|(_, count)| count).sum();
     let span = report.span.map_or(Duration::ZERO, |(first, last)| last.since(first));
     let count = offered + unreached;
+
     let clock = report.span.and_then(|(first, last)| times.span(first, last));
     let clock = clock.map_or_else(String::new, |clock| format!(", {clock}"));
     format!("{} in {}{clock}", counted(count, "request"), short(span))
 }
 
 fn write_route(out: &mut String, route: &RouteReport, times: &Times) -> std::fmt::Result {
-    let share = |count: u64| percent(count, route.offered);
     writeln!(out, "{}", route.name)?;
-    write!(out, "  received {}, passed {}", route.offered, route.passed)?;
-    write!(
-        out,
-        " ({}), delayed {} ({})",
-        share(route.passed),
-        route.delayed,
-        share(route.delayed)
-    )?;
-    writeln!(out, ", {}", rejected(route))?;
+    writeln!(out, "  {}", decisions(route))?;
     if route.delayed > 0 {
-        let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
-        writeln!(out, "  added wait of those that started: p50 {p50}, p99 {p99}, max {max}")?;
+        writeln!(out, "  added wait of those that started: {}", waits(route))?;
     }
+
     let rows: Vec<[String; 6]> = route.rules.iter().map(|rule| row(rule, times)).collect();
     let head =
         ["rule", "decided", "passed", "delayed", "rejected", "busiest window"].map(str::to_owned);
     if !rows.is_empty() {
         write_table(out, &[vec![head], rows].concat())?;
     }
+
     for rule in route.rules.iter().filter(|rule| !rule.keys.top.is_empty()) {
-        let named =
-            rule.keys.top.iter().map(|client| format!("{} {}", clean(&client.key), client.times()));
-        let named: Vec<_> = named.collect();
-        writeln!(
-            out,
-            "  most rejected by {}: {}{}",
-            rule.name,
-            named.join(", "),
-            rule.keys.more()
-        )?;
+        writeln!(out, "  most rejected by {}: {}", rule.name, most_rejected(rule, clean))?;
     }
     Ok(())
 }
 
+/// Describes the decisions about a route's requests: `received 4, passed 3 (75.0 %), …`.
+pub(super) fn decisions(route: &RouteReport) -> String {
+    let RouteReport { offered, passed, delayed, .. } = route;
+    let [passed_share, delayed_share] = [*passed, *delayed].map(|count| percent(count, *offered));
+    let rejected = rejected(route);
+    format!(
+        "received {offered}, passed {passed} ({passed_share}), delayed {delayed} ({delayed_share}), \
+         {rejected}"
+    )
+}
+
+/// Describes the waits of a route's requests that started.
+pub(super) fn waits(route: &RouteReport) -> String {
+    let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
+    format!("p50 {p50}, p99 {p99}, max {max}")
+}
+
+/// Names the clients that a rule rejected most often; `shown` escapes their keys.
+pub(super) fn most_rejected(rule: &RuleReport, shown: impl Fn(&str) -> String) -> String {
+    let top = rule.keys.top.iter();
+    let named: Vec<_> =
+        top.map(|client| format!("{} {}", shown(&client.key), client.times())).collect();
+    named.join(", ") + &rule.keys.more()
+}
+
 /// Describes rejections: `rejected 20 (16.7 %: rate 18, queue 2)`.
-pub(super) fn rejected(route: &RouteReport) -> String {
+fn rejected(route: &RouteReport) -> String {
     let all = route.rejected.values().sum();
     let share = percent(all, route.offered);
     let each: Vec<_> =
@@ -95,13 +105,17 @@ pub(super) fn rejected(route: &RouteReport) -> String {
 }
 
 fn row(rule: &RuleReport, times: &Times) -> [String; 6] {
-    let rejected = match rule.dry_run {
-        0 => rule.rejected.to_string(),
-        would => format!("{} (dry run: {would})", rule.rejected),
-    };
     let numbers = [rule.asked, rule.passed, rule.delayed].map(|count| count.to_string());
     let [asked, passed, delayed] = numbers;
-    [rule.name.clone(), asked, passed, delayed, rejected, worst(rule, times)]
+    [rule.name.clone(), asked, passed, delayed, rejections(rule), worst(rule, times)]
+}
+
+/// Describes the requests that a rule rejected, or would have rejected.
+pub(super) fn rejections(rule: &RuleReport) -> String {
+    match rule.dry_run {
+        0 => rule.rejected.to_string(),
+        would => format!("{} (dry run: {would})", rule.rejected),
+    }
 }
 
 /// Describes the most that passed and what was promised.
@@ -143,7 +157,7 @@ fn write_table(out: &mut String, rows: &[[String; 6]]) -> std::fmt::Result {
     Ok(())
 }
 
-pub(super) fn percent(part: u64, whole: u64) -> String {
+fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0 %".to_owned();
     }
@@ -154,15 +168,6 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
         1000 => "100 %".to_owned(),
         share => format!("{}.{} %", share / 10, share % 10),
     }
-}
-
-pub(super) fn short(time: Duration) -> String {
-    // Spans need no nanoseconds.
-    let shown = match time.as_secs() {
-        0..60 => time,
-        _ => Duration::from_secs(time.as_secs()),
-    };
-    spelled(shown)
 }
 
 /// Escapes a key, which clients choose.

@@ -1,4 +1,4 @@
-//! Traefik's access log in its `common` format.
+//! Traefik's access log, as JSON or in its `common` format.
 //!
 //! ```text
 //! client - user [start] "method path protocol" status bytes "referer" "agent" number "router" "server" 5ms
@@ -10,11 +10,50 @@
 
 use super::{
     common::{Parties, Parts, cut, parties, request_line, second},
-    logged::{LoggedRequest, TextCache, method, some_headers, target},
-    reason::Reason,
+    logged::{
+        LoggedRequest, TextCache, address, method, nanos, rfc3339, some_headers, status, target,
+        text,
+    },
+    problems::Reason,
 };
 use crate::replay::event::Request;
 use core::time::Duration;
+use serde_json::{Map, Value};
+
+/// Returns whether an object is of Traefik's log.
+pub(super) fn is_traefik(object: &Map<String, Value>) -> bool {
+    object.contains_key("RequestMethod") || object.contains_key("DownstreamStatus")
+}
+
+/// Parses a line of Traefik: `StartUTC` is the arrival, `Duration` is in nanoseconds, and a lone
+/// `time` is the second of writing.
+pub(super) fn parse_json(
+    object: &Map<String, Value>,
+    cache: &mut TextCache,
+) -> Result<LoggedRequest, Reason> {
+    let takes = nanos(object.get("Duration"), 0, "Duration", "nanoseconds")?;
+    let (at, coarse) = if let Some(start) = text(object, &["StartUTC", "StartLocal"]) {
+        (rfc3339(start)?, None)
+    } else {
+        let end = rfc3339(text(object, &["time"]).ok_or("there is no `StartUTC`")?)?;
+        (end - takes, Some(takes))
+    };
+
+    let name = text(object, &["RequestMethod"]).ok_or("there is no `RequestMethod`")?;
+    let fields = object.iter().filter_map(|(name, value)| {
+        Some((name.strip_prefix("request_")?, value.as_str().filter(|value| *value != "-")?))
+    });
+
+    let request = Request {
+        method: method(name)?,
+        host: text(object, &["RequestHost", "RequestAddr"]).map(|host| cache.text(host)),
+        path: text(object, &["RequestPath"]).map(|path| cache.text(path)),
+        headers: some_headers(fields),
+        client: text(object, &["ClientHost", "ClientAddr"]).and_then(address),
+    };
+    let logged = LoggedRequest::new(at, request, takes, status(object.get("DownstreamStatus")));
+    Ok(LoggedRequest { coarse, ..logged })
+}
 
 /// Fields after the protocol.
 struct Tail<'a> {
@@ -30,7 +69,10 @@ pub(super) fn is_clf(line: &[u8]) -> bool {
 }
 
 /// Parses a line; `None` without a request.
-pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedRequest>, Reason> {
+pub(super) fn parse_clf(
+    line: &[u8],
+    cache: &mut TextCache,
+) -> Result<Option<LoggedRequest>, Reason> {
     let Parts { before, stamp, after } = cut(line)?;
     let at = second(stamp, cache)?;
     let (request, tail) = fields(after).ok_or("no fields of Traefik follow the time")?;
@@ -45,7 +87,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         headers: some_headers(headers.into_iter().filter(|(_, value)| !matches!(*value, "" | "-"))),
         client,
     };
-    let logged = LoggedRequest::answered(at, request, tail.takes, tail.status);
+    let logged = LoggedRequest::new(at, request, tail.takes, tail.status);
     Ok(Some(LoggedRequest { coarse: Some(Duration::ZERO), ..logged }))
 }
 
@@ -92,63 +134,29 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const T: &str = "[21/Nov/2026:05:00:00 +0000]";
-
-    fn shown(line: &str) -> String {
-        match parse(line.as_bytes(), &mut TextCache::default()) {
-            Ok(Some(it)) => it.shown(),
-            Ok(None) => "no request".to_owned(),
-            Err(reason) => reason.into_owned(),
-        }
+    fn object(line: &str) -> Map<String, Value> {
+        serde_json::from_str(line).unwrap()
     }
 
     #[test]
-    fn a_line_is_read_with_its_duration_and_without_the_routers_name() {
-        for (line, expected) in [
-            (
-                format!(
-                    r#"192.0.2.1 - ann {T} "GET /a?b HTTP/2.0" 200 5 "https://c.example/" "curl/8.5" 7 "web@docker" "http://10.0.0.2:80" 12ms"#
-                ),
-                "+12ms 192.0.2.1 GET - /a?b Answered(Some(200)) referer: https://c.example/ user-agent: curl/8.5",
-            ),
-            (
-                format!(r#"2001:db8::7 - - {T} "GET / HTTP/1.1" 404 19 "-" "-" 8 "-" "-" 0ms"#),
-                "+0ns 2001:db8::7 GET - / Answered(Some(404))",
-            ),
-            (
-                format!(r#"192.0.2.1 - - {T} "GET / HTTP/1.1" - - "-" "-" 9 "web@file" "-" 3ms"#),
-                "+3ms 192.0.2.1 GET - / Answered(None)",
-            ),
-            (
-                format!(r#"192.0.2.1 - - {T} "GET / HTTP/1.1" 499 0 - - - - - 3ms"#),
-                "no fields of Traefik follow the time",
-            ),
-            (
-                format!(
-                    r#"192.0.2.1 - - {T} "GET /a" 200 5 HTTP/1.1" 499 0 "a "b"" "c" d" 9 "x" "y" 3ms"#
-                ),
-                "+3ms 192.0.2.1 GET - /a\"%20200%205 Cancelled(3ms) referer: a \"b\" user-agent: c\" d",
-            ),
-            (
-                format!(r#"- - - {T} "GET / HTTP/1.1" 200 5 "-" "-" 9 "x" "y" 3ms"#),
-                "+3ms - GET - / Answered(Some(200))",
-            ),
-        ] {
-            let expected = if expected.starts_with('+') {
-                format!("1795237200000000000 {expected}")
-            } else {
-                expected.to_owned()
-            };
-            assert_eq!(shown(&line), expected, "{line}");
-        }
-        assert_eq!(
-            shown(&format!(r#"192.0.2.1 - - {T} "- - -" 200 5 "-" "-" 9 "x" "y" 3ms"#)),
-            "no request"
+    fn a_line_of_traefik_is_read() {
+        let line = object(
+            r#"{"ClientAddr":"192.0.2.1:5","ClientHost":"192.0.2.1","DownstreamStatus":404,"Duration":1500000,
+            "RequestHost":"b.example","RequestMethod":"GET","RequestPath":"/b?c","StartUTC":"2026-11-21T05:00:00.000000001Z",
+            "time":"2026-11-21T05:00:01Z","request_X-Tenant":"gold"}"#,
         );
+        assert!(is_traefik(&line));
+        let it = parse_json(&line, &mut TextCache::default()).unwrap();
+        assert_eq!(
+            it.shown(),
+            "1795237200000000001 +1.5ms 192.0.2.1 GET b.example /b?c Responded(Some(404)) x-tenant: gold"
+        );
+        assert_eq!(it.coarse, None);
     }
 
     #[test]
     fn only_traefiks_lines_are_its() {
+        const T: &str = "[21/Nov/2026:05:00:00 +0000]";
         let traefik = format!(r#"192.0.2.1 - - {T} "GET / HTTP/1.1" 200 5 "-" "-" 9 "x" "y" 3ms"#);
         assert!(is_clf(traefik.as_bytes()));
         for other in [
@@ -160,13 +168,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_missing_is_named() {
+        for (line, missing) in [
+            (r#"{"RequestMethod":"GET"}"#, "`StartUTC`"),
+            (r#"{"Duration":"soon"}"#, "nanoseconds"),
+        ] {
+            let reason = parse_json(&object(line), &mut TextCache::default()).unwrap_err();
+            assert!(reason.contains(missing), "{reason}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn no_line_panics(
-            fields in r#"("?[A-Z/ -]{0,9}"?|[0-9-]{1,4}| |"){0,16}"#,
+        fn no_object_panics(
+            names in proptest::collection::vec(0..8_usize, 0..9),
+            values in proptest::collection::vec(r#"-?[0-9.e]{1,20}|"[0-9TZ:.+-]{0,30}"|null|\[1\]"#, 9),
         ) {
-            let line = format!("192.0.2.1 - - {T} {fields} 5ms");
-            drop(parse(line.as_bytes(), &mut TextCache::default()));
+            const NAMES: [&str; 8] = [
+                "StartUTC", "time", "Duration", "RequestMethod", "RequestPath", "ClientHost",
+                "DownstreamStatus", "request_X-A",
+            ];
+            let members = names.iter().zip(&values);
+            let object: Map<String, Value> = members
+                .filter_map(|(name, value)| Some((NAMES[*name].to_owned(), serde_json::from_str(value).ok()?)))
+                .collect();
+            drop(parse_json(&object, &mut TextCache::default()));
         }
     }
 }

@@ -1,39 +1,31 @@
-//! The JSON access logs of Caddy and Traefik.
+//! Caddy's access log, as JSON.
 
 use super::{
     common::STAMP as COMMON_STAMP,
     events::headers,
     logged::{
-        LoggedRequest, TextCache, address, digits, instant, method, nanos, rfc3339, some_headers,
-        status, text,
+        LoggedRequest, TextCache, address, digits, instant, method, nanos, rfc3339, status, text,
     },
-    reason::Reason,
+    problems::Reason,
 };
 use crate::{
     flow::Instant,
-    replay::{decimal::scaled, event::Request},
+    replay::{event::Request, times::scaled},
 };
 use core::time::Duration;
 use jiff::{SignedDuration, civil::DateTime, fmt::strtime, tz::TimeZone};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-type Object = Map<String, Value>;
-
 /// Returns whether an object is of Caddy's log.
-pub(super) fn is_caddy(object: &Object) -> bool {
+pub(super) fn is_caddy(object: &Map<String, Value>) -> bool {
     object.get("request").is_some_and(Value::is_object)
 }
 
-/// Returns whether an object is of Traefik's log.
-pub(super) fn is_traefik(object: &Object) -> bool {
-    object.contains_key("RequestMethod") || object.contains_key("DownstreamStatus")
-}
-
-/// Parses a line of Caddy, whose `ts` is the answer's end. `None` for other lines, such as errors
+/// Parses a line of Caddy, whose `ts` is the response's end. `None` for other lines, such as errors
 /// of handlers: their requests have lines of their own.
-pub(super) fn caddy(
-    object: &Object,
+pub(super) fn parse(
+    object: &Map<String, Value>,
     cache: &mut TextCache,
 ) -> Result<Option<LoggedRequest>, Reason> {
     if !is_access(object) {
@@ -41,13 +33,15 @@ pub(super) fn caddy(
         let is_of_log = is_caddys || is_caddy(object);
         return if is_of_log { Ok(None) } else { Err("the line has no `request`".into()) };
     }
+
     let request = object.get("request").and_then(Value::as_object);
     let request = request.ok_or("the line has no `request`")?;
-    let takes = caddy_duration(object.get("duration"))?;
+    let takes = duration_of(object.get("duration"))?;
     let ts = object.get("ts");
-    let end = caddy_time(ts)?;
+    let end = time_of(ts)?;
     // Text stamps without a fraction are whole seconds.
     let is_coarse = ts.and_then(Value::as_str).is_some_and(|ts| !ts.contains('.'));
+
     let name = text(request, &["method"]).ok_or("the request has no `method`")?;
     let fields = request.get("headers").and_then(Value::as_object);
     let client = text(request, &["remote_ip", "client_ip", "remote_addr"]).and_then(address);
@@ -58,12 +52,13 @@ pub(super) fn caddy(
         headers: fields.and_then(|fields| headers(fields).ok()).map(Arc::new),
         client,
     };
-    let logged = LoggedRequest::answered(end - takes, request, takes, status(object.get("status")));
+
+    let logged = LoggedRequest::new(end - takes, request, takes, status(object.get("status")));
     Ok(Some(LoggedRequest { coarse: is_coarse.then_some(takes), ..logged }))
 }
 
 /// Returns whether a line of Caddy is an access line, by its logger or message.
-fn is_access(object: &Object) -> bool {
+fn is_access(object: &Map<String, Value>) -> bool {
     let logger = text(object, &["logger"]);
     let message = text(object, &["msg"]);
     match logger.and_then(|logger| logger.strip_prefix("http.log.access")) {
@@ -73,7 +68,7 @@ fn is_access(object: &Object) -> bool {
 }
 
 /// Reads Caddy's `duration`: seconds, or as configured nanoseconds or Go's text (`1m2.5s`).
-fn caddy_duration(value: Option<&Value>) -> Result<Duration, Reason> {
+fn duration_of(value: Option<&Value>) -> Result<Duration, Reason> {
     /// Seconds have a fraction except once in a billion, and no request is this short in
     /// nanoseconds.
     const NANOSECONDS: u64 = 60;
@@ -92,7 +87,7 @@ fn caddy_duration(value: Option<&Value>) -> Result<Duration, Reason> {
 
 /// Reads Caddy's `ts`: seconds, or as configured milliseconds, nanoseconds, wall time (taken as
 /// UTC), or a stamp with its offset.
-fn caddy_time(ts: Option<&Value>) -> Result<Instant, Reason> {
+fn time_of(ts: Option<&Value>) -> Result<Instant, Reason> {
     /// As seconds, this is the year 5138; as milliseconds, 1973.
     const SECONDS: u64 = 100_000_000_000;
     if let Some(text) = ts.and_then(Value::as_str) {
@@ -114,38 +109,12 @@ fn caddy_time(ts: Option<&Value>) -> Result<Instant, Reason> {
     scaled(&digits, shift).map(Instant::from_nanos).ok_or_else(|| "`ts` is not a time".into())
 }
 
-/// Parses a line of Traefik: `StartUTC` is the arrival, `Duration` is in nanoseconds, and a lone
-/// `time` is the second of writing.
-pub(super) fn traefik(object: &Object, cache: &mut TextCache) -> Result<LoggedRequest, Reason> {
-    let takes = nanos(object.get("Duration"), 0, "Duration", "nanoseconds")?;
-    let (at, coarse) = if let Some(start) = text(object, &["StartUTC", "StartLocal"]) {
-        (rfc3339(start)?, None)
-    } else {
-        let end = rfc3339(text(object, &["time"]).ok_or("there is no `StartUTC`")?)?;
-        (end - takes, Some(takes))
-    };
-    let name = text(object, &["RequestMethod"]).ok_or("there is no `RequestMethod`")?;
-    let fields = object.iter().filter_map(|(name, value)| {
-        Some((name.strip_prefix("request_")?, value.as_str().filter(|value| *value != "-")?))
-    });
-    let request = Request {
-        method: method(name)?,
-        host: text(object, &["RequestHost", "RequestAddr"]).map(|host| cache.text(host)),
-        path: text(object, &["RequestPath"]).map(|path| cache.text(path)),
-        headers: some_headers(fields),
-        client: text(object, &["ClientHost", "ClientAddr"]).and_then(address),
-    };
-    let logged =
-        LoggedRequest::answered(at, request, takes, status(object.get("DownstreamStatus")));
-    Ok(LoggedRequest { coarse, ..logged })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::logged::shown, *};
     use proptest::prelude::*;
 
-    fn object(line: &str) -> Object {
+    fn object(line: &str) -> Map<String, Value> {
         serde_json::from_str(line).unwrap()
     }
 
@@ -157,11 +126,10 @@ mod tests {
             "method":"GET","host":"localhost","uri":"/x?y","headers":{"User-Agent":["curl/7.82.0"]}},
             "bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200}"#,
         );
-        assert!(is_caddy(&line) && !is_traefik(&line));
-        let it = caddy(&line, &mut TextCache::default()).unwrap().unwrap();
+        assert!(is_caddy(&line));
         assert_eq!(
-            it.shown(),
-            "1646861401523172725 +929.675µs 192.0.2.1 GET localhost /x?y Answered(Some(200)) user-agent: curl/7.82.0"
+            shown(parse(&line, &mut TextCache::default())),
+            "1646861401523172725 +929.675µs 192.0.2.1 GET localhost /x?y Responded(Some(200)) user-agent: curl/7.82.0"
         );
     }
 
@@ -170,7 +138,7 @@ mod tests {
         let cache = &mut TextCache::default();
         let mut is_read = |of: &str| {
             let request = r#""ts":1,"request":{"method":"GET","uri":"/"}"#;
-            caddy(&object(&format!("{{{of}{request}}}")), cache).unwrap().is_some()
+            parse(&object(&format!("{{{of}{request}}}")), cache).unwrap().is_some()
         };
         for of in [
             "",
@@ -201,11 +169,11 @@ mod tests {
             "\"2022/03/09 21:30:01.524125000\"",
         ] {
             let expected = Ok(Instant::from_nanos(1_646_861_401_524_125_000));
-            assert_eq!(caddy_time(Some(&value(ts))), expected, "{ts}");
+            assert_eq!(time_of(Some(&value(ts))), expected, "{ts}");
         }
         for ts in ["\"2022/03/09 21:30:01\"", "\"09/Mar/2022:22:30:01 +0100\"", "1646861401"] {
             let expected = Ok(Instant::from_nanos(1_646_861_401_000_000_000));
-            assert_eq!(caddy_time(Some(&value(ts))), expected, "{ts}");
+            assert_eq!(time_of(Some(&value(ts))), expected, "{ts}");
         }
         for (duration, expected) in [
             ("0.0015", Duration::from_micros(1500)),
@@ -218,63 +186,35 @@ mod tests {
             ("3", Duration::from_secs(3)),
             ("\"0s\"", Duration::ZERO),
         ] {
-            assert_eq!(caddy_duration(Some(&value(duration))), Ok(expected), "{duration}");
+            assert_eq!(duration_of(Some(&value(duration))), Ok(expected), "{duration}");
         }
         for wrong in ["\"5\"", "\"5 s\"", "\"5y\"", "-1", "\"99999999999999h\""] {
-            assert!(caddy_duration(Some(&value(wrong))).is_err(), "{wrong}");
+            assert!(duration_of(Some(&value(wrong))).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_line_of_traefik_is_read() {
-        let line = object(
-            r#"{"ClientAddr":"192.0.2.1:5","ClientHost":"192.0.2.1","DownstreamStatus":404,"Duration":1500000,
-            "RequestHost":"b.example","RequestMethod":"GET","RequestPath":"/b?c","StartUTC":"2026-11-21T05:00:00.000000001Z",
-            "time":"2026-11-21T05:00:01Z","request_X-Tenant":"gold"}"#,
-        );
-        assert!(is_traefik(&line) && !is_caddy(&line));
-        let it = traefik(&line, &mut TextCache::default()).unwrap();
-        assert_eq!(
-            it.shown(),
-            "1795237200000000001 +1.5ms 192.0.2.1 GET b.example /b?c Answered(Some(404)) x-tenant: gold"
-        );
-        assert_eq!(it.coarse, None);
     }
 
     #[test]
     fn what_is_missing_is_named() {
-        let cache = &mut TextCache::default();
-        let reasons = [
-            caddy(&object(r#"{"ts":1}"#), cache).map(drop),
-            caddy(&object(r#"{"request":{"method":"GET"}}"#), cache).map(drop),
-            traefik(&object(r#"{"RequestMethod":"GET"}"#), cache).map(drop),
-            traefik(&object(r#"{"Duration":"soon"}"#), cache).map(drop),
-        ]
-        .map(|parsed| parsed.unwrap_err().into_owned());
-        for (reason, cache) in
-            reasons.iter().zip(["`request`", "`ts`", "`StartUTC`", "nanoseconds"])
+        for (line, missing) in
+            [(r#"{"ts":1}"#, "`request`"), (r#"{"request":{"method":"GET"}}"#, "`ts`")]
         {
-            assert!(reason.contains(cache), "{reason}");
+            let reason = parse(&object(line), &mut TextCache::default()).unwrap_err();
+            assert!(reason.contains(missing), "{reason}");
         }
     }
 
     proptest! {
         #[test]
         fn no_object_panics(
-            names in proptest::collection::vec(0..13_usize, 0..12),
-            values in proptest::collection::vec(r#"-?[0-9.e]{1,20}|"[0-9TZ:.+-]{0,30}"|\{"method":"GET","uri":"[ -~]{0,9}"\}|null|\[1\]"#, 12),
+            names in proptest::collection::vec(0..5_usize, 0..6),
+            values in proptest::collection::vec(r#"-?[0-9.e]{1,20}|"[0-9TZ:.+-]{0,30}"|\{"method":"GET","uri":"[ -~]{0,9}"\}|null|\[1\]"#, 6),
         ) {
-            const NAMES: [&str; 13] = [
-                "ts", "request", "duration", "status", "method", "StartUTC", "time", "Duration",
-                "RequestMethod", "RequestPath", "ClientHost", "DownstreamStatus", "request_X-A",
-            ];
-            let cache = &mut TextCache::default();
-            let pairs = names.iter().zip(&values);
-            let object: Object = pairs
+            const NAMES: [&str; 5] = ["ts", "request", "duration", "status", "method"];
+            let members = names.iter().zip(&values);
+            let object: Map<String, Value> = members
                 .filter_map(|(name, value)| Some((NAMES[*name].to_owned(), serde_json::from_str(value).ok()?)))
                 .collect();
-            drop(caddy(&object, cache));
-            drop(traefik(&object, cache));
+            drop(parse(&object, &mut TextCache::default()));
         }
     }
 }

@@ -1,28 +1,32 @@
-//! Explains why arrivals reached no rule, and which option helps.
+//! Notes on arrivals that tell little about the rules: those that reached none, and those that lack
+//! the key of a rule.
 
 use super::{
     engine::{ArrivalResult, Engine, Unreached},
     event::Arrival,
 };
 use crate::{
+    config::{OnMissing, RouteRule},
     counted::{counted, inflected},
-    replay::printable,
+    route::KeyPart,
+    terminal_text::printable,
 };
 use core::cmp::Reverse;
+use http::header::COOKIE;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Hosts, listeners, and both together, to try.
+/// The most hosts, listeners, and pairs of both to try.
 const MOST_HOSTS: usize = 32;
 const MOST_LISTENERS: usize = 8;
 const MOST_CHOICES: usize = 100;
 
-/// Arrivals to try with each of them.
+/// The most arrivals to try with each of them.
 const MOST_TRIED: u64 = 1000;
 
-/// Choices, routes and requests to name.
+/// Choices, routes, requests and rules to name.
 const MOST_NAMED: usize = 3;
 
-/// Counts of arrivals that reached no rule.
+/// Counts of arrivals that reached no rule, and the options with which they would.
 #[derive(Debug)]
 pub(crate) struct Unmatched {
     arrivals: u64,
@@ -32,7 +36,7 @@ pub(crate) struct Unmatched {
     stopped: BTreeMap<&'static str, u64>,
     /// Arrivals that matched no route.
     lost: u64,
-    /// What arrivals may lack, the fewest options first.
+    /// Hosts and listeners that arrivals may lack, the fewest options first.
     choices: Vec<Choice>,
     /// The first requests that matched no route.
     examples: Vec<String>,
@@ -62,10 +66,12 @@ impl Unmatched {
             };
             hosts.iter().map(choice).collect::<Vec<_>>()
         };
+
         // The first one has neither.
         let mut choices: Vec<_> = listeners.iter().flat_map(paired).skip(1).collect();
         choices.sort_by_key(Choice::options);
         choices.truncate(MOST_CHOICES);
+
         Self {
             arrivals: 0,
             ruled: 0,
@@ -102,6 +108,7 @@ impl Unmatched {
         for choice in &mut self.choices {
             choice.try_with(engine, arrival, route);
         }
+
         match route {
             Ok(_) => return,
             Err(Unreached::NoRoute) => {}
@@ -110,6 +117,7 @@ impl Unmatched {
                 return;
             }
         }
+
         self.lost += 1;
         let request = &arrival.request;
         if self.examples.len() < MOST_NAMED {
@@ -132,6 +140,7 @@ impl Unmatched {
         if let Some(absent) = self.explain_absent() {
             return Some(absent);
         }
+
         if lost == arrivals {
             return Some(format!(
                 "no request matches a route, as {}; the routes are {}. A log seldom has the host and \
@@ -141,12 +150,14 @@ impl Unmatched {
                 routes(engine)
             ));
         }
+
         let stopped: u64 = self.stopped.values().sum();
         if lost + stopped == *arrivals {
             let reasons = self.stopped.iter().map(|(why, count)| format!("{why} (×{count})"));
             let reasons: Vec<_> = reasons.take(MOST_NAMED).collect();
             return Some(format!("no request reached a rule: {}", reasons.join(", ")));
         }
+
         (self.ruled == 0 && *lost == 0).then(|| {
             "no rule decided: the routes that the requests match have no `flow`, `pacing` or \
              `breaker`; `--route NAME` sends all requests to another route"
@@ -154,7 +165,7 @@ impl Unmatched {
         })
     }
 
-    /// Explains which host or listener the log lacks, if routes ask for it.
+    /// Names the host or the listener that the log lacks, if routes need it.
     pub(crate) fn explain_absent(&self) -> Option<String> {
         let Self { arrivals, lost, .. } = self;
         let found = self.fitting();
@@ -166,6 +177,7 @@ impl Unmatched {
             (None, _) => ("listener", "listeners"),
             (Some(_), Some(_)) => ("host and no listener", "hosts and listeners"),
         };
+
         if *lost == 0 {
             return Some(format!(
                 "the log names no {absent}, so no request went to the routes for certain {asked}: \
@@ -180,8 +192,8 @@ impl Unmatched {
         ))
     }
 
-    /// Returns the choices that help, the best first. One with two options helps if more arrivals
-    /// match than with either.
+    /// Returns the choices that help, the best first. A choice of two options helps if more arrivals
+    /// match with it than with either.
     fn fitting(&self) -> Vec<&Choice> {
         let is_better = |choice: &&Choice| {
             let mut others = self.choices.iter().filter(|other| choice.extends(other));
@@ -195,12 +207,12 @@ impl Unmatched {
 }
 
 impl Choice {
-    /// Returns how many options it is.
+    /// Returns the number of its options.
     fn options(&self) -> usize {
         usize::from(self.host.is_some()) + usize::from(self.listener.is_some())
     }
 
-    /// Reports whether it is another one with a further option.
+    /// True if it is another choice with a further option.
     fn extends(&self, other: &Self) -> bool {
         let is_part =
             |own: &Option<Arc<str>>, other: &Option<Arc<str>>| other.is_none() || own == other;
@@ -241,4 +253,78 @@ fn routes(engine: &Engine) -> String {
         named.push(format!("{} more", routes.len() - MOST_NAMED));
     }
     named.join(", ")
+}
+
+/// Counts of arrivals by route and rule, for rules whose key no arrival has.
+///
+/// That is usual for a log without header fields. The report of such a rule says little about live
+/// requests.
+#[derive(Debug, Default)]
+pub(super) struct AbsentKeys(BTreeMap<(usize, usize), Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    arrivals: u64,
+    /// Those without a part of the key.
+    absent: u64,
+}
+
+impl AbsentKeys {
+    pub(super) fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
+        // Lines with keys need no fields.
+        if arrival.key.is_some() || arrival.recorded.is_some() {
+            return;
+        }
+        let Ok(route) = result.route else { return };
+        for (index, rule) in engine.snapshot().routes[route].rules.iter().enumerate() {
+            if rule.when.is_some() || !rule.key.looks_at_fields() {
+                continue;
+            }
+            let counts = self.0.entry((route, index)).or_default();
+            counts.arrivals += 1;
+            counts.absent += u64::from(is_absent(rule, arrival));
+        }
+    }
+
+    /// Returns a note for each rule that got no key at all.
+    pub(super) fn explain(&self, engine: &Engine) -> Vec<String> {
+        let routes = &engine.snapshot().routes;
+        let keyless = self.0.iter().filter(|(_, counts)| counts.absent == counts.arrivals);
+        let note = |(&(route, rule), counts): (&(usize, usize), &Counts)| {
+            let route = routes.get(route)?;
+            let rule = route.rules.get(rule)?;
+            let arrivals = counts.arrivals;
+            let outcome = match rule.on_missing {
+                OnMissing::Shared => inflected(arrivals, "counts as one client", "count together"),
+                OnMissing::Skip => inflected(arrivals, "is not counted", "are not counted"),
+                OnMissing::Reject => inflected(arrivals, "is rejected", "are rejected"),
+            };
+            let requests = match arrivals {
+                1 => "the only request".to_owned(),
+                _ => format!("all {arrivals} requests"),
+            };
+            Some(format!(
+                "the input has no `{}`, the key of the rule `{}` of route `{}`: {requests} \
+                 {outcome} (`on_missing_key`). Pass a log that has the field",
+                rule.key, rule.name, route.name
+            ))
+        };
+        keyless.filter_map(note).take(MOST_NAMED).collect()
+    }
+}
+
+/// True if the line lacks a field that the rule's key needs.
+fn is_absent(rule: &RouteRule, arrival: &Arrival) -> bool {
+    let headers = arrival.request.headers.as_deref();
+    rule.key.parts().iter().any(|part| match part {
+        KeyPart::Header(name) => !headers.is_some_and(|headers| headers.contains_key(name)),
+        KeyPart::Cookie(_) => !headers.is_some_and(|headers| headers.contains_key(COOKIE)),
+        KeyPart::User | KeyPart::Jwt(_) => true,
+        KeyPart::Query(_)
+        | KeyPart::Route
+        | KeyPart::ClientIp { .. }
+        | KeyPart::Host
+        | KeyPart::Path
+        | KeyPart::Method => false,
+    })
 }

@@ -1,12 +1,116 @@
-//! Timelines as SVG for paper and dark screens.
+//! Counts over time in a bounded number of columns, and their picture as SVG.
 //!
-//! Top, per second, or per minute, hour or day if there are few: received (line), started (area) and
-//! rejected (dashed line). Bottom, if requests
-//! waited: the mean number waiting.
+//! Columns start with a width of a millisecond. When there are too many, pairs are merged, so that
+//! a minute and a month take the same memory.
+//!
+//! The upper panel shows requests per second, or per minute, hour or day if there are few: received
+//! (line), started (area) and rejected (dashed line). The lower panel is there if requests waited,
+//! and shows the mean number waiting.
 
-use super::timeline::{Column, Timeline};
-use crate::replay::times::Times;
+use crate::{
+    flow::{Instant, time::nanos},
+    replay::times::{Times, three_digits},
+};
 use core::{fmt::Write, time::Duration};
+
+/// The most columns; a page shows about as many.
+const MOST_COLUMNS: usize = 512;
+
+/// Columns of equal width from the first arrival on.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    from: Instant,
+    /// In nanoseconds.
+    width: u64,
+    columns: Vec<Column>,
+}
+
+/// The counts of a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Arrivals.
+    pub offered: u64,
+    /// Requests that started.
+    pub admitted: u64,
+    /// Requests that were rejected.
+    pub rejected: u64,
+    /// The waiting time in it in nanoseconds; divided by its width, the mean number waiting.
+    pub waited: u64,
+}
+
+impl Timeline {
+    pub(super) fn new(from: Instant) -> Self {
+        Self { from, width: 1_000_000, columns: Vec::new() }
+    }
+
+    /// Counts an arrival at `now` that starts at `start` or is rejected.
+    pub(super) fn note(&mut self, now: Instant, start: Option<Instant>) {
+        self.at(now).offered += 1;
+        match start {
+            None => self.at(now).rejected += 1,
+            Some(start) => {
+                self.at(start).admitted += 1;
+                self.wait(now, start);
+            }
+        }
+    }
+
+    /// Returns when the first column begins.
+    pub(super) const fn from(&self) -> Instant {
+        self.from
+    }
+
+    /// Returns the width of a column.
+    pub fn width(&self) -> Duration {
+        Duration::from_nanos(self.width)
+    }
+
+    /// Returns the columns from the first arrival on.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn wait(&mut self, mut now: Instant, start: Instant) {
+        while now < start {
+            let since = nanos(now.since(self.from));
+            let ends = (since / self.width + 1).saturating_mul(self.width);
+            let end = self.from + Duration::from_nanos(ends);
+            let until = end.min(start);
+            self.at(now).waited += nanos(until.since(now));
+            now = until;
+        }
+    }
+
+    fn at(&mut self, now: Instant) -> &mut Column {
+        let since = nanos(now.since(self.from));
+        while since / self.width >= MOST_COLUMNS as u64 {
+            self.halve();
+        }
+        let index = usize::try_from(since / self.width).unwrap_or(MOST_COLUMNS);
+        if index >= self.columns.len() {
+            self.columns.resize(index + 1, Column::default());
+        }
+        &mut self.columns[index]
+    }
+
+    fn halve(&mut self) {
+        self.width = self.width.saturating_mul(2);
+        let pairs = self.columns.chunks(2);
+        self.columns =
+            pairs.map(|pair| pair.iter().fold(Column::default(), Column::plus)).collect();
+    }
+}
+
+impl Column {
+    fn plus(self, other: &Self) -> Self {
+        Self {
+            offered: self.offered + other.offered,
+            admitted: self.admitted + other.admitted,
+            rejected: self.rejected + other.rejected,
+            waited: self.waited.saturating_add(other.waited),
+        }
+    }
+}
 
 /// Styles for a page and a single picture: colours differ in grey and for colour-blind readers. No
 /// variables, which only browsers know.
@@ -65,6 +169,7 @@ fn svg(
     times: &Times,
     alone: bool,
 ) -> std::fmt::Result {
+    // The scales of both panels.
     let columns = timeline.columns();
     let second = timeline.width().as_secs_f64();
     let waits = |column: &Column| number(column.waited) / 1e9 / second;
@@ -78,6 +183,7 @@ fn svg(
     let queue = Panel { top: TOP + RATES + GAP, height: QUEUE, most: top_of(longest) };
     let bottom = if has_queue { queue.top + QUEUE } else { TOP + RATES };
     let height = bottom + BOTTOM;
+
     write!(
         out,
         "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -88,16 +194,20 @@ fn svg(
         write!(out, "<style>{STYLE}</style>")?;
         write!(out, "<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\"/>")?;
     }
+
     write!(out, "<text x=\"{LEFT}\" y=\"14\" font-weight=\"bold\">{}</text>", escaped(title))?;
     legend(out, has_queue)?;
+
     rates.axis(out, unit)?;
     rates.area(out, "started", columns.iter().map(|column| rate(column.admitted)))?;
     rates.line(out, "offered", columns.iter().map(|column| rate(column.offered)))?;
     rates.line(out, "rejected", columns.iter().map(|column| rate(column.rejected)))?;
+
     if has_queue {
         queue.axis(out, "")?;
         queue.area(out, "queue", columns.iter().map(waits))?;
     }
+
     time_axis(out, timeline, times, bottom)?;
     out.write_str("</svg>\n")
 }
@@ -135,25 +245,25 @@ impl Panel {
         write!(out, "<text x=\"{x}\" y=\"{bottom}\" text-anchor=\"end\">0{unit}</text>")
     }
 
+    /// Draws a line with a step per column.
     fn line(
         &self,
         out: &mut String,
         class: &str,
         values: impl Iterator<Item = f64>,
     ) -> std::fmt::Result {
-        let path = self.steps(values);
-        write!(out, "<path class=\"{class}\" d=\"{path}\"/>")
+        write!(out, "<path class=\"{class}\" d=\"{}\"/>", self.steps(values))
     }
 
+    /// Draws the same as an area.
     fn area(
         &self,
         out: &mut String,
         class: &str,
         values: impl Iterator<Item = f64>,
     ) -> std::fmt::Result {
-        let path = self.steps(values);
         let bottom = self.top + self.height;
-        write!(out, "<path class=\"{class}\" d=\"{path}V{bottom}H{LEFT}Z\"/>")
+        write!(out, "<path class=\"{class}\" d=\"{}V{bottom}H{LEFT}Z\"/>", self.steps(values))
     }
 
     /// Returns a path with a step per column.
@@ -209,24 +319,11 @@ fn time_axis(
         };
         let since = whole * tick / TICKS;
         let label = times.tick(timeline.from() + since, whole, tick == 0);
-        let label = label.unwrap_or_else(|| time(since));
+        let label = label.unwrap_or_else(|| three_digits(since));
         let y = bottom + 14.0;
         write!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{label}</text>")?;
     }
     Ok(())
-}
-
-/// Formats a time with three digits.
-fn time(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    match seconds {
-        0.0 => "0".to_owned(),
-        ..1.0 => format!("{:.0} ms", seconds * 1e3),
-        1.0..120.0 => format!("{seconds:.1} s"),
-        120.0..7200.0 => format!("{:.1} min", seconds / 60.0),
-        7200.0..172_800.0 => format!("{:.1} h", seconds / 3600.0),
-        _ => format!("{:.1} d", seconds / 86_400.0),
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it becomes a place on a page")]
@@ -261,7 +358,35 @@ pub(crate) fn escaped_lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::Instant;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_wait_to_the_end_of_time_ends() {
+        let mut timeline = Timeline::new(Instant::EPOCH);
+        let late = Instant::FAR_FUTURE - Duration::from_millis(1);
+        timeline.note(late, Some(Instant::FAR_FUTURE));
+        let all = timeline.columns().iter().fold(Column::default(), Column::plus);
+        assert_eq!((all.offered, all.admitted, all.waited), (1, 1, 1_000_000));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_however_long_it_takes(
+            arrivals in proptest::collection::vec((0..5_000_000_000_000_u64, proptest::option::of(0..2_000_000_000_u64)), 1..50),
+        ) {
+            let mut timeline = Timeline::new(Instant::EPOCH);
+            for (at, wait) in &arrivals {
+                let now = Instant::from_nanos(*at);
+                timeline.note(now, wait.map(|wait| now + Duration::from_nanos(wait)));
+            }
+            let all = timeline.columns().iter().fold(Column::default(), Column::plus);
+            let started = arrivals.iter().filter(|(_, wait)| wait.is_some()).count() as u64;
+            prop_assert!(timeline.columns().len() <= MOST_COLUMNS);
+            prop_assert_eq!(all.offered, arrivals.len() as u64);
+            prop_assert_eq!((all.admitted, all.rejected), (started, all.offered - started));
+            prop_assert_eq!(all.waited, arrivals.iter().filter_map(|(_, wait)| *wait).sum::<u64>());
+        }
+    }
 
     #[test]
     fn a_picture_shows_each_column_once() {

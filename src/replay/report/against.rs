@@ -1,16 +1,15 @@
 //! Compares the decisions of two configurations.
 
-use super::{
-    engine::{ArrivalResult, ResultOf},
-    event::Arrival,
-    report::{ReplayReport, RouteReport},
-    times::Times,
-    times::millis,
-};
+use super::{ReplayReport, text::waits};
 use crate::{
     access_log::DecisionKind,
     counted::{counted, inflected},
-    replay::printable,
+    replay::{
+        engine::{ArrivalResult, ResultOf},
+        event::Arrival,
+        times::Times,
+    },
+    terminal_text::printable,
 };
 use core::{cmp::Reverse, fmt::Write};
 use std::collections::BTreeMap;
@@ -22,7 +21,7 @@ const MOST_EXAMPLES: usize = 3;
 const MOST_KINDS: usize = 40;
 
 #[derive(Debug, Default)]
-pub(super) struct Comparison {
+pub(in crate::replay) struct Comparison {
     arrivals: u64,
     /// Arrivals that start later there.
     longer: u64,
@@ -32,25 +31,25 @@ pub(super) struct Comparison {
 }
 
 /// The other configuration's results.
-pub(super) struct Against {
+pub(in crate::replay) struct Against {
     /// Its file.
-    pub(super) config: String,
-    pub(super) report: ReplayReport,
-    pub(super) comparison: Comparison,
+    pub(in crate::replay) config: String,
+    pub(in crate::replay) report: ReplayReport,
+    pub(in crate::replay) comparison: Comparison,
 }
 
 /// Arrivals with these results here and there.
-pub(super) struct ChangeKind<'a> {
-    pub(super) here: &'a str,
-    pub(super) there: &'a str,
-    pub(super) count: u64,
-    pub(super) examples: &'a [String],
+pub(in crate::replay) struct ChangeKind<'a> {
+    pub(in crate::replay) here: &'a str,
+    pub(in crate::replay) there: &'a str,
+    pub(in crate::replay) count: u64,
+    pub(in crate::replay) examples: &'a [String],
 }
 
 impl Against {
     /// Returns the comparison as text: differing decisions, and waits per route that differ from
     /// `here`.
-    pub(super) fn write(&self, here: &ReplayReport) -> String {
+    pub(in crate::replay) fn write(&self, here: &ReplayReport) -> String {
         let mut out = self.comparison.write(&self.config);
         for route in &here.routes {
             let there = self.report.routes.iter().find(|there| there.name == route.name);
@@ -65,28 +64,25 @@ impl Against {
     }
 }
 
-fn waits(route: &RouteReport) -> String {
-    let [p50, p99, max] = [route.wait_p50, route.wait_p99, route.wait_max].map(millis);
-    format!("p50 {p50}, p99 {p99}, max {max}")
-}
-
 impl Comparison {
     /// Compares the results of arrival `number`.
-    pub(super) fn note(
+    pub(in crate::replay) fn note(
         &mut self,
         number: u64,
         times: &Times,
         arrival: &Arrival,
-        [here, there]: [ResultOf<'_>; 2],
+        here: ResultOf<'_>,
+        there: ResultOf<'_>,
     ) {
         self.arrivals += 1;
-        if let (Some(here), Some(there)) = (here.1.start, there.1.start) {
+        if let (Some(here), Some(there)) = (here.result.start, there.result.start) {
             self.longer += u64::from(there > here);
             self.shorter += u64::from(there < here);
         }
-        if decision(here.1) == decision(there.1) && route(here) == route(there) {
+        if decision(here.result) == decision(there.result) && route(here) == route(there) {
             return;
         }
+
         let kind = (in_words(here), in_words(there));
         let (count, examples) = self.kinds.entry(kind).or_default();
         *count += 1;
@@ -96,7 +92,7 @@ impl Comparison {
     }
 
     /// Returns a summary: how many decisions differ, and how many waits.
-    pub(super) fn summary(&self, other: &str) -> String {
+    pub(in crate::replay) fn summary(&self, other: &str) -> String {
         let changed = self.kinds.values().map(|(count, _)| count).sum::<u64>();
         let Self { arrivals, longer, shorter, .. } = self;
         let mut out = format!(
@@ -116,7 +112,7 @@ impl Comparison {
     }
 
     /// Returns the most frequent kinds of change, and how many are left out.
-    pub(super) fn kinds(&self) -> (Vec<ChangeKind<'_>>, usize) {
+    pub(in crate::replay) fn kinds(&self) -> (Vec<ChangeKind<'_>>, usize) {
         let kinds = self.kinds.iter();
         let mut kinds: Vec<_> = kinds
             .map(|((here, there), (count, examples))| ChangeKind {
@@ -151,12 +147,13 @@ fn decision(result: &ArrivalResult) -> Option<DecisionKind> {
     result.decided.map(|decided| decided.decision)
 }
 
-fn route((engine, result): ResultOf<'_>) -> Option<&str> {
-    result.route.ok().map(|index| &*engine.snapshot().routes[index].name)
+fn route(of: ResultOf<'_>) -> Option<&str> {
+    of.result.route.ok().map(|index| &*of.engine.snapshot().routes[index].name)
 }
 
 /// Describes a result: `checkout: rejected by per-client (rate)`.
-fn in_words((engine, result): ResultOf<'_>) -> String {
+fn in_words(of: ResultOf<'_>) -> String {
+    let ResultOf { engine, result } = of;
     let route = match result.route {
         Ok(index) => &engine.snapshot().routes[index],
         Err(reason) => return reason.words().to_owned(),

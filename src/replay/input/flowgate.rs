@@ -1,19 +1,19 @@
 //! flowgate's own access log.
 //!
-//! `ts` is the arrival and `duration_ms` the time to the answer's end, to the nanosecond, which
+//! `ts` is the arrival and `duration_ms` the time to the response's end, to the nanosecond, which
 //! gives the gateway's order of arrivals and ends. Keys of values that the log lacks, such as
 //! headers, are logged as fingerprints.
 
 use super::{
     logged::{LoggedRequest, TextCache, method, rfc3339},
-    reason::{Reason, json_reason},
+    problems::{Reason, json_reason},
 };
 use crate::{
     access_log::{ResponseOutcome, StreamLine, StreamState},
     flow::{Instant, Key},
     replay::{
-        decimal::scaled,
-        event::{Answered, Ending, Recorded, RecordedKey, Request},
+        event::{Ending, Recorded, RecordedKey, Request, ResponseHead},
+        times::scaled,
     },
 };
 use core::{net::IpAddr, time::Duration};
@@ -84,10 +84,12 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     if line.is_undecided() {
         return Ok(None);
     }
+
     let at: Instant = rfc3339(&line.ts)?;
     let flow = line.flow.as_ref();
     let whole = millis(line.duration_ms)?;
     let wait = flow.map_or(Ok(0), |flow| millis(flow.wait_ms))?;
+
     let request = Request {
         method: method(&line.method)?,
         host: Some(cache.text(&line.host)).filter(|host| !host.is_empty()),
@@ -95,47 +97,48 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         headers: None,
         client: Some(line.client_ip),
     };
+
     let ending = match line.outcome {
         None | Some(ResponseOutcome::Completed | ResponseOutcome::Closed) => {
-            Ending::Answered(Some(line.status))
+            Ending::Responded(Some(line.status))
         }
         Some(ResponseOutcome::Failed) => Ending::Failed,
         Some(ResponseOutcome::Cancelled | ResponseOutcome::Cut) => {
             Ending::Cancelled(Duration::from_nanos(whole))
         }
     };
-    let head = line.answered_ms.map(millis).transpose()?;
+
+    let until_head = line.answered_ms.map(millis).transpose()?;
     let uploading = line.upload_ms.map_or(Ok(0), millis)?;
-    let answered = head.map(|head| Answered {
+    let head = until_head.map(|head| ResponseHead {
         after: Duration::from_nanos(head.saturating_sub(wait)),
         status: line.is_of_service().then_some(line.status),
         uploading: Duration::from_nanos(uploading),
     });
+
     let recorded = Recorded {
         route: line.route.as_deref().map(|route| cache.text(route)),
         left: flow.is_some_and(|flow| flow.left),
         keys: line.flow.map_or_else(|| Ok(Vec::new()), keys)?,
-        answered,
+        head,
     };
     let recorded = Some(Box::new(recorded));
+
+    // The wait for the start is the replay's own.
     let takes = Duration::from_nanos(whole.saturating_sub(wait));
-    Ok(Some(LoggedRequest {
-        ending,
-        recorded,
-        ..LoggedRequest::answered(at, request, takes, None)
-    }))
+    Ok(Some(LoggedRequest { ending, recorded, ..LoggedRequest::new(at, request, takes, None) }))
 }
 
 impl Line<'_> {
-    /// Returns whether no rule decided: the request was rejected before, or it ended while the
-    /// store was asked. An unrouted request may match a route in the replay.
+    /// Returns whether no rule decided: the request was rejected before, or it ended while a store
+    /// decided. An unrouted request may match a route in the replay.
     fn is_undecided(&self) -> bool {
-        /// The answer without a route.
+        /// The status of a response without a route.
         const NO_ROUTE: u16 = 404;
         self.flow.is_none() && (self.route.is_some() || self.status != NO_ROUTE)
     }
 
-    /// Returns whether the answer comes from the upstream: rejections and the gateway's own 4xx do
+    /// Returns whether the response comes from the upstream: rejections and the gateway's own 4xx do
     /// not.
     fn is_of_service(&self) -> bool {
         let admitted = |flow: &Flow<'_>| matches!(&*flow.decision, "passed" | "delayed");
@@ -187,7 +190,7 @@ mod tests {
         let after = Duration::from_micros(1500);
         let recorded = it.recorded.unwrap();
         let uploading = Duration::from_micros(250);
-        assert_eq!(recorded.answered, Some(Answered { after, status: Some(200), uploading }));
+        assert_eq!(recorded.head, Some(ResponseHead { after, status: Some(200), uploading }));
         assert_eq!(recorded.route.as_deref(), Some("r"));
         let keys: Vec<_> =
             recorded.keys.iter().map(|key| (&*key.rule, key.key, key.priority)).collect();
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateways_end_cut_off_ends_as_if_its_client_had_left() {
+    fn a_request_that_the_gateways_end_cut_off_ends_as_if_its_client_had_left() {
         for outcome in ["cancelled", "cut"] {
             let line = LINE.replace("failed", outcome);
             let it = parse(line.as_bytes(), &mut TextCache::default()).unwrap().unwrap();
@@ -208,10 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_the_services_says_nothing_about_it() {
+    fn a_response_of_the_gateway_says_nothing_about_the_upstream() {
         let status = |line: &str| {
             let it = parse(line.as_bytes(), &mut TextCache::default()).unwrap().unwrap();
-            it.recorded.unwrap().answered.map(|answered| answered.status)
+            it.recorded.unwrap().head.map(|head| head.status)
         };
         let unreached = LINE.replace("\"upstream\":\"u:80\",", "");
         assert_eq!(status(&unreached.replace("200", "502")), Some(Some(502)));
@@ -227,7 +230,7 @@ mod tests {
         let undecided = LINE.replace("\"flow\"", "\"x\"");
         let lost = undecided.replace("\"route\"", "\"y\"");
         assert!(!is_read(undecided.replace("200", "413")));
-        assert!(!is_read(undecided.replace("200", "404")), "the route's own answer");
+        assert!(!is_read(undecided.replace("200", "404")), "the route's own response");
         assert!(!is_read(lost.replace("200", "400")));
         assert!(is_read(lost.replace("200", "404")), "there was no route");
         let empty = r#"{"decision":"passed","wait_ms":0.0}"#;

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 
 /// The header with the trace and the calling span.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The header with what tracing systems add to it.
+/// The header with the additions of tracing systems.
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The length of a `traceparent` of version 00.
@@ -28,7 +28,7 @@ pub struct TraceParent {
     pub trace_id: u128,
     /// The calling span; not zero.
     pub span_id: u64,
-    /// Whether the caller records the trace.
+    /// True if the caller records the trace.
     pub is_sampled: bool,
 }
 
@@ -75,7 +75,7 @@ impl TraceParent {
 #[derive(Clone, Copy, Debug)]
 pub struct TraceContext {
     own: TraceParent,
-    /// Whether the trace is the caller's: only then its `tracestate` means something.
+    /// True if the trace is the caller's: only then its `tracestate` applies.
     is_continued: bool,
 }
 
@@ -95,7 +95,7 @@ impl TraceContext {
         HeaderValue::from_bytes(&self.text()).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
-    /// Removes what else the fields for a server say of a trace.
+    /// Removes the trace fields of the caller that do not apply to the server.
     pub fn prepare(&self, headers: &mut FieldList) {
         headers.remove(&TRACEPARENT);
         if !headers.contains_key(&TRACESTATE) {
@@ -118,12 +118,14 @@ pub(super) fn trace_state(headers: Fields<'_>) -> Option<String> {
         // Empty members are allowed, and left out.
         members.extend(value.split(',').map(str::trim).filter(|member| !member.is_empty()));
     }
+
     let are_valid = members.len() <= MOST_MEMBERS
         && members.iter().enumerate().all(|(at, member)| {
             let Some(key) = key_of(member) else { return false };
             members[..at].iter().all(|earlier| key_of(earlier) != Some(key))
         });
-    // What is too long loses its last members.
+
+    // A list that is too long loses its last members.
     let mut length = 0;
     let kept = members.iter().take_while(|member| {
         length += member.len() + 1;
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(read.text(), VALID.as_bytes());
         let unsampled = VALID.replace("-01", "-00");
         assert_eq!(TraceParent::parse(unsampled.as_bytes()).unwrap().text(), unsampled.as_bytes());
-        // Of the other flags nothing is known.
+        // The other flags are ignored.
         for (flags, sampled) in [("02", false), ("03", true), ("ff", true), ("fe", false)] {
             let text = VALID.replace("-01", &format!("-{flags}"));
             assert_eq!(TraceParent::parse(text.as_bytes()).unwrap().is_sampled, sampled);

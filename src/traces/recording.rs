@@ -1,8 +1,8 @@
-//! A sampled request: what its spans say, noted on its way.
+//! The recording of a sampled request, noted on its way, and its spans.
 
 use super::{
     context::{TraceContext, TraceParent},
-    span::{Attribute, Decimal, Kind, Link, Span, SpanEvent, SpanId, Status, StatusCode, TraceId},
+    otlp::{Attribute, Decimal, Kind, Link, Span, SpanEvent, SpanId, Status, StatusCode, TraceId},
 };
 use crate::{
     access_log::{AccessRecord, ResponseOutcome},
@@ -31,7 +31,7 @@ pub struct Recording {
     own: TraceParent,
     /// The span that called, or the one that is linked to.
     caller: Option<TraceParent>,
-    /// Whether the trace is the caller's.
+    /// True if the trace is the caller's.
     is_continued: bool,
     trace_state: String,
     user_agent: Option<String>,
@@ -39,14 +39,14 @@ pub struct Recording {
     attempts: Vec<Attempt>,
 }
 
-/// What is known of the client's connection.
+/// The client's connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     /// The address of its other end.
     pub address: IpAddr,
     /// `http` or `https`.
     pub scheme: &'static str,
-    /// What it speaks.
+    /// The version of HTTP.
     pub version: Version,
 }
 
@@ -59,15 +59,17 @@ struct Attempt {
     started: Instant,
     ended: Option<Instant>,
     status: Option<u16>,
-    /// Why it failed: a word, and a sentence.
+    /// The failure in a word.
     failure: Option<&'static str>,
+    /// The failure in a sentence.
     cause: Option<String>,
 }
 
 impl Recording {
     pub(super) fn new(
         own: TraceParent,
-        (caller, is_continued): (Option<TraceParent>, bool),
+        caller: Option<TraceParent>,
+        is_continued: bool,
         trace_state: String,
         headers: Fields<'_>,
         client: Client,
@@ -90,7 +92,8 @@ impl Recording {
         self.own.trace_id
     }
 
-    /// Notes that `server` is asked for `path` next. Returns what it receives: the attempt's span.
+    /// Notes an attempt: a request for `path` to `server`. Returns the context that the server
+    /// receives, with the attempt's span.
     pub fn attempt(&mut self, server: &Arc<Server>, path: String, now: Instant) -> TraceContext {
         self.end_attempt(now);
         let span_id = fastrand::u64(1..);
@@ -107,7 +110,7 @@ impl Recording {
         TraceContext::new(TraceParent { span_id, ..self.own }, self.is_continued)
     }
 
-    /// Notes the status of the latest attempt's answer.
+    /// Notes the status of the latest attempt's response.
     pub fn answered(&mut self, status: u16) {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = Some(status);
@@ -121,7 +124,7 @@ impl Recording {
         }
     }
 
-    /// Notes why the latest attempt has failed.
+    /// Notes the cause of the latest attempt's failure.
     pub fn failed(&mut self, cause: &str, now: Instant) {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.cause = Some(cause.to_owned());
@@ -136,7 +139,7 @@ impl Recording {
     }
 
     /// Writes the spans as JSON, with commas between them. The request arrived at `arrival`, which
-    /// is `record.ts` by the wall clock. Returns how many there are.
+    /// is `record.ts` by the wall clock. Returns their number.
     pub(super) fn write(
         &self,
         record: &AccessRecord<'_>,
@@ -159,6 +162,8 @@ impl Recording {
         let name = record
             .route
             .map_or_else(|| Cow::from(method), |route| Cow::from(format!("{method} {route}")));
+
+        // The decision of flow control, and its wait as an event.
         let mut attributes = self.server_attributes(record);
         let mut events = Vec::new();
         if let Some(flow) = &record.flow {
@@ -176,10 +181,12 @@ impl Recording {
                 });
             }
         }
+
         let is_error = record.status >= 500 || record.outcome == ResponseOutcome::Failed;
         let parent = self.caller.filter(|_| self.is_continued);
         let link = self.caller.filter(|_| !self.is_continued);
         let remote = if parent.is_some() { IS_REMOTE } else { 0 };
+
         Span {
             trace_id: TraceId(self.own.trace_id),
             span_id: SpanId(self.own.span_id),
@@ -197,7 +204,8 @@ impl Recording {
         }
     }
 
-    /// Returns what OpenTelemetry's conventions say of a server's span, and what names the request.
+    /// Returns the attributes that OpenTelemetry's conventions require of a server's span, and those
+    /// that name the request.
     fn server_attributes<'a>(&'a self, record: &'a AccessRecord<'a>) -> Vec<Attribute<'a>> {
         let mut attributes = vec![
             Attribute::text("http.request.method", method(record.method).unwrap_or("_OTHER")),
@@ -210,6 +218,7 @@ impl Recording {
             Attribute::number("http.request.body.size", record.bytes_in),
             Attribute::number("http.response.body.size", record.bytes_out),
         ];
+
         let is_known = method(record.method).is_some();
         let texts = [
             ("http.request.method_original", Some(record.method).filter(|_| !is_known)),
@@ -220,6 +229,7 @@ impl Recording {
             ("flowgate.timeout", record.timeout),
         ];
         push_texts(&mut attributes, texts);
+
         if let Some(error) = error_type(record) {
             attributes.push(Attribute::text("error.type", error));
         }
@@ -239,6 +249,7 @@ impl Recording {
             Attribute::text("http.request.method", method.unwrap_or("_OTHER")),
             Attribute::text("server.address", &*server.host),
         ];
+
         if server.socket().is_none() {
             let scheme = if server.is_tls { "https" } else { "http" };
             let url = format!("{scheme}://{}{}", server.authority(), attempt.path);
@@ -249,6 +260,7 @@ impl Recording {
             attributes.push(Attribute::text("network.peer.address", ip.to_string()));
             attributes.push(Attribute::number("network.peer.port", server.port));
         }
+
         if let Some(status) = attempt.status {
             attributes.push(Attribute::number("http.response.status_code", status));
         }
@@ -258,11 +270,13 @@ impl Recording {
         if method.is_none() {
             attributes.push(Attribute::text("http.request.method_original", record.method));
         }
+
         let is_last = index + 1 == self.attempts.len();
         let error = attempt.error_type(is_last.then_some(record));
         if let Some(error) = error.clone() {
             attributes.push(Attribute::text("error.type", error));
         }
+
         Span {
             trace_id: TraceId(self.own.trace_id),
             span_id: SpanId(attempt.span_id),
@@ -284,7 +298,7 @@ impl Recording {
 }
 
 impl Attempt {
-    /// Returns why it failed, in a word; with the record of a request that it was the last of.
+    /// Returns its failure in a word. `last_of` is the record of the request whose last attempt it is.
     fn error_type(&self, last_of: Option<&AccessRecord<'_>>) -> Option<Cow<'static, str>> {
         let status = self.status.filter(|status| *status >= 400);
         if let Some(status) = status {
@@ -293,6 +307,7 @@ impl Attempt {
         if let Some(failure) = self.failure {
             return Some(failure.into());
         }
+
         let record = last_of?;
         if record.timeout.is_some() {
             return Some("timeout".into());
@@ -349,7 +364,7 @@ fn status(is_error: bool, message: Option<&str>) -> Status<'_> {
     Status { code, message: message.filter(|_| is_error) }
 }
 
-/// Returns why the request failed, in a word.
+/// Returns the failure of the request in a word.
 fn error_type(record: &AccessRecord<'_>) -> Option<Cow<'static, str>> {
     if record.timeout.is_some() {
         return Some("timeout".into());
@@ -358,7 +373,7 @@ fn error_type(record: &AccessRecord<'_>) -> Option<Cow<'static, str>> {
         return Some(record.status.to_string().into());
     }
     match record.outcome {
-        // The file says so: that is no failure.
+        // A connection closed by `respond: close` is no failure.
         ResponseOutcome::Completed | ResponseOutcome::Closed => None,
         ResponseOutcome::Failed | ResponseOutcome::Cancelled | ResponseOutcome::Cut => {
             Some(word(record.outcome).into())

@@ -1,7 +1,8 @@
-//! Spans in OTLP's JSON: the names of the fields are those of `opentelemetry/proto/trace/v1`, ids are
-//! hexadecimal, numbers of 64 bits are texts, enums are numbers.
+//! Spans and exports in OTLP's JSON: the names of the fields are those of
+//! `opentelemetry/proto/trace/v1`, ids are hexadecimal, numbers of 64 bits are texts, enums are
+//! numbers.
 
-use crate::hex;
+use crate::{config::Tracing, hex};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ pub(super) struct Span<'a> {
     pub trace_state: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<SpanId>,
-    /// The trace's flags, and from where its parent is.
+    /// The trace's flags, and a flag for a parent in another process.
     pub flags: u32,
     pub name: Cow<'a, str>,
     pub kind: Kind,
@@ -48,7 +49,7 @@ pub(super) struct Link {
     pub flags: u32,
 }
 
-/// How a span ended.
+/// The status of a span.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Status<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +73,7 @@ pub(super) enum Kind {
     Client = 3,
 }
 
+/// A named value of a span, an event or a service.
 #[derive(Debug, Serialize)]
 pub(super) struct Attribute<'a> {
     key: Cow<'a, str>,
@@ -151,4 +153,38 @@ impl Serialize for SpanId {
 
 fn serialize_digits<S: Serializer>(digits: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(str::from_utf8(digits).unwrap_or_default())
+}
+
+/// Returns the body of an export: `spans` with commas between them, inside the description of the
+/// gateway as a service.
+pub(super) fn export_body(tracing: &Tracing, instance: &str, spans: &[Vec<u8>]) -> Vec<u8> {
+    let version = env!("CARGO_PKG_VERSION");
+    let own = [
+        Attribute::text("service.name", &*tracing.service_name),
+        Attribute::text("service.version", version),
+        Attribute::text("service.instance.id", instance),
+        Attribute::text("telemetry.sdk.name", "flowgate"),
+        Attribute::text("telemetry.sdk.language", "rust"),
+        Attribute::text("telemetry.sdk.version", version),
+    ];
+    let further = tracing.resource.iter().map(|(name, value)| Attribute::text(&**name, &**value));
+    let attributes: Vec<Attribute<'_>> = own.into_iter().chain(further).collect();
+
+    let mut body =
+        Vec::with_capacity(1024 + spans.iter().map(|spans| spans.len() + 1).sum::<usize>());
+    body.extend_from_slice(br#"{"resourceSpans":[{"resource":{"attributes":"#);
+    // Writing to memory cannot fail.
+    drop(serde_json::to_writer(&mut body, &attributes));
+    body.extend_from_slice(br#"},"scopeSpans":[{"scope":{"name":"flowgate","version":""#);
+    body.extend_from_slice(version.as_bytes());
+    body.extend_from_slice(br#""},"spans":["#);
+
+    for (at, spans) in spans.iter().enumerate() {
+        if at > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(spans);
+    }
+    body.extend_from_slice(b"]}]}]}");
+    body
 }

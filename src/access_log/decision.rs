@@ -47,7 +47,7 @@ pub struct DecisionRecord {
     pub quota: Option<Quota>,
     /// The first rule that would have rejected the request, were it not in dry run.
     pub dry_run: Option<SlotId>,
-    /// How long the request was delayed.
+    /// The delay of the request.
     pub wait: Duration,
     /// Time until a retry can succeed.
     pub retry_after: Option<Duration>,
@@ -83,6 +83,7 @@ impl DecisionRecord {
             reset: Duration::ZERO,
             growth: None,
         };
+
         Self {
             decision: DecisionKind::Rejected(kind),
             quota: quotas

@@ -7,25 +7,21 @@
 //!
 //! Clients of the admin listener may watch the lines, also if they are not written: see [`Watching`].
 
-mod buffers;
 mod decision;
-mod output;
 mod record;
 mod watch;
-mod watchers;
 mod writer;
 
 pub use decision::{DecisionKind, DecisionRecord};
-pub use output::Output;
 #[cfg(test)]
 pub(crate) use record::sample;
 pub use record::{AccessRecord, FlowRecord, LoggedKey, PreviewRecord, ResponseOutcome};
 pub use watch::{StreamEnd, StreamLine, StreamState, Watch, Watching};
+pub use writer::Output;
 
 use self::{
-    buffers::{Buffer, Command, Shared, lock},
-    watchers::Watchers,
-    writer::Writer,
+    watch::Watchers,
+    writer::{Buffer, Command, Shared, Writer, lock},
 };
 use crate::{clock::Clock, config::AccessLog, meter::Counters};
 use std::{
@@ -43,10 +39,11 @@ use std::{
 /// A worker's buffer: a second's lines at 3000 requests/s.
 const BUFFER: usize = 1024 * 1024;
 
-/// How long the writer may take for the last lines.
+/// The longest time that the writer may take for the last lines.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long workers wait for room in total while the gateway ends: half of the time that they have.
+/// The longest time that workers wait for room while the gateway ends: half of the time that they
+/// have.
 const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The log: its writer thread and the workers' buffers.
@@ -89,6 +86,7 @@ impl Sink {
             commands,
             counters,
         });
+
         let (end, ended) = sync_channel(0);
         let mut writer = Writer::new(Arc::clone(&shared), output);
         let writer = thread::Builder::new().name("access-log".to_owned()).spawn(move || {
@@ -103,7 +101,7 @@ impl Sink {
         Handle { shared: Arc::clone(&self.shared), worker: worker % self.shared.buffers.len() }
     }
 
-    /// Returns what begins watches of the lines.
+    /// Returns the source of watches of the lines.
     pub fn watching(&self) -> Watching {
         Watching(Arc::clone(&self.shared))
     }
@@ -219,6 +217,7 @@ impl Handle {
             };
             lines = emptied;
         };
+
         let half_full = (before..lines.len()).contains(&(BUFFER / 2));
         drop(lines);
         if half_full {

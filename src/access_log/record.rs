@@ -15,7 +15,7 @@ use std::{
 /// A request's log record; absent values leave their field out.
 #[derive(Debug, Serialize)]
 pub struct AccessRecord<'a> {
-    /// When the request arrived; RFC 3339 with nanoseconds, in UTC.
+    /// The time of arrival; RFC 3339 with nanoseconds, in UTC.
     #[serde(serialize_with = "timestamp")]
     pub ts: Instant,
     /// The method.
@@ -27,17 +27,17 @@ pub struct AccessRecord<'a> {
     /// The route's name, if one matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<&'a str>,
-    /// The answer's status.
+    /// The response's status.
     pub status: u16,
-    /// From the arrival to the answer's head; absent if the client left or the gateway ended
+    /// From the arrival to the response's head; absent if the client left or the gateway ended
     /// before.
     #[serde(rename = "answered_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub answered: Option<Duration>,
-    /// From the arrival to the end of the answer.
+    /// From the arrival to the end of the response.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: Duration,
-    /// How the answer ended.
+    /// The end of the response.
     pub outcome: ResponseOutcome,
     /// The timeout that ended it, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,25 +50,26 @@ pub struct AccessRecord<'a> {
     /// The last server called, as `host:port`; absent if the client's body failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<&'a str>,
-    /// From the first attempt's start to the upstream's answer head or the last attempt's end;
+    /// From the first attempt's start to the upstream's response head or the last attempt's end;
     /// absent if the client left or the gateway ended before, or `upstream` is absent.
     #[serde(rename = "upstream_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub upstream_duration: Option<Duration>,
-    /// How long the request's body took until the answer's head; absent without a body or an answer.
+    /// The duration of the request's body until the response's head; absent without a body or a
+    /// response.
     #[serde(rename = "upload_ms", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "millis")]
     pub upload_duration: Option<Duration>,
-    /// How many servers were tried, including unreachable ones.
+    /// The number of servers that were tried, including unreachable ones.
     pub attempts: u32,
-    /// Why the last failed attempt failed.
+    /// The cause of the last failed attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_error: Option<&'a str>,
     /// Bytes of the request's body read for the upstream.
     pub bytes_in: u64,
-    /// Bytes of the answer's body given to the connection.
+    /// Bytes of the response's body given to the connection.
     pub bytes_out: u64,
-    /// Why the gateway answered itself, if flow control did not reject.
+    /// The reason of a response by the gateway itself, if flow control did not reject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
     /// The id of the request, unless ids are off.
@@ -90,18 +91,18 @@ pub struct AccessRecord<'a> {
     /// The decision of flow control; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<FlowRecord<'a>>,
-    /// What a new file would have done with the request, while `flowgate preview` runs.
+    /// The decision of a new file about the request, while `flowgate preview` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview: Option<PreviewRecord<'a>>,
 }
 
-/// What a new file would have done with a request.
+/// The decision of a new file about a request.
 #[derive(Debug, Serialize)]
 pub struct PreviewRecord<'a> {
     /// The route of the new file, if one matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<&'a str>,
-    /// The status of its answer, if no rule was asked.
+    /// The status of its response, if no rule was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The decision of its rules, with the fields of `flow`.
@@ -109,7 +110,7 @@ pub struct PreviewRecord<'a> {
     pub flow: Option<FlowRecord<'a>>,
 }
 
-/// How an answer ended.
+/// The end of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResponseOutcome {
@@ -133,7 +134,7 @@ pub struct LoggedKey {
     /// The key's fingerprint under the secret of this process, from which the key cannot be found.
     /// `None`: the rule was not checked.
     pub key: Option<Key>,
-    /// Whether the request had priority.
+    /// True if the request had priority.
     pub priority: bool,
 }
 
@@ -154,16 +155,16 @@ pub struct FlowRecord<'a> {
     /// That rule's limit; absent for a breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// How much of it is used, including this request.
+    /// The used part of it, including this request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
-    /// What this request cost.
+    /// The cost of this request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// How long the request was delayed.
+    /// The delay of the request.
     #[serde(rename = "wait_ms", serialize_with = "millis")]
     pub wait: Duration,
-    /// Whether the client left while the request waited for its start.
+    /// True if the client left while the request waited for its start.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub left: bool,
     /// Time until a retry can succeed.

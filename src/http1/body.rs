@@ -1,4 +1,4 @@
-//! Bodies as they come, whatever ends them.
+//! Decodes bodies as they come: by length, in chunks, or until the connection ends.
 
 use super::{
     chunked::{ChunkError, ChunkedDecoder, Decoded, Trailers},
@@ -6,7 +6,7 @@ use super::{
     head::HeadLimits,
 };
 
-/// Why a body is rejected.
+/// The reason why a body is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// It is chunked, and a chunk is malformed.
@@ -47,7 +47,7 @@ impl BodyDecoder {
     ///
     /// # Errors
     ///
-    /// What is no chunked body, or exceeds a bound.
+    /// The bytes are no chunked body, or exceed a bound.
     pub fn decode(&mut self, buffer: &mut [u8]) -> Result<Decoded, BodyError> {
         let length = match &mut self.0 {
             Kind::Chunked(decoder) => return Ok(decoder.decode(buffer)?),
@@ -67,7 +67,7 @@ impl BodyDecoder {
     ///
     /// # Errors
     ///
-    /// The body lacks its end: what came of it must not look complete to its recipient.
+    /// The body lacks its end. It must not look complete to its recipient.
     pub fn end(&mut self) -> Result<(), BodyError> {
         if let Kind::UntilClose { is_end } = &mut self.0 {
             *is_end = true;
@@ -75,7 +75,7 @@ impl BodyDecoder {
         if self.is_end() { Ok(()) } else { Err(BodyError::Incomplete) }
     }
 
-    /// Returns how many bytes of data are left, if that is known before they come.
+    /// Returns the number of bytes of data that are left, if that is known before they come.
     pub fn left(&self) -> Option<u64> {
         match &self.0 {
             Kind::Exactly(left) => Some(*left),

@@ -2,14 +2,13 @@
 //!
 //! The decoder works in the buffer that was read into: it moves the data of small chunks
 //! together, so that a sender of one-byte chunks costs its receiver one part of a body instead of
-//! thousands. Everything in a chunked body that is no data is bounded.
+//! thousands. All bytes of a chunked body that are no data are bounded.
 
 use super::{
     error::HeadError,
     field_set::FieldSet,
-    fields::{FieldSpan, Fields, Lines},
+    fields::{FieldSpan, Fields, Lines, read_fields},
     head::HeadLimits,
-    spans::read_fields,
 };
 use core::ops::Range;
 
@@ -25,7 +24,7 @@ pub const MAX_EXTENSIONS: u32 = 16 * 1024;
 /// The end of a chunked body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Why a chunked body is rejected.
+/// The reason why a chunked body is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// RFC 9112, 7.1: hexadecimal digits, and what may stand behind them.
@@ -48,18 +47,18 @@ pub enum ChunkError {
     Trailers(HeadError),
 }
 
-/// What a call of [`ChunkedDecoder::decode`] found.
+/// The result of a call of [`ChunkedDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Where the body's data is in the buffer.
     pub data: Range<usize>,
-    /// How much of the buffer was read. If the body has not ended, that is all.
+    /// The bytes of the buffer that were read. If the body has not ended, that is all.
     pub consumed: usize,
-    /// Whether the body has ended, trailers included.
+    /// True if the body has ended, trailers included.
     pub is_end: bool,
 }
 
-/// Where the next byte belongs.
+/// The meaning of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// To a chunk's size, of which there may be digits.
@@ -143,10 +142,11 @@ impl ChunkedDecoder {
     ///
     /// # Errors
     ///
-    /// What is no chunked body, or exceeds a bound.
+    /// The bytes are no chunked body, or exceed a bound.
     pub fn decode(&mut self, buffer: &mut [u8]) -> Result<Decoded, ChunkError> {
         let mut data = 0..0;
         let mut at = 0;
+
         while at < buffer.len() {
             let rest = &buffer[at..];
             at += match self.state {
@@ -171,6 +171,7 @@ impl ChunkedDecoder {
                 State::End => break,
             };
         }
+
         Ok(Decoded { data, consumed: at, is_end: self.is_end() })
     }
 
@@ -257,6 +258,7 @@ impl ChunkedDecoder {
             self.state = State::End;
             return Ok(2);
         }
+
         let Trailers { lines, line, spans, set } = &mut **self.trailers.get_or_insert_default();
         for (at, byte) in bytes.iter().enumerate() {
             let is_after_cr = lines.last() == Some(&b'\r');
@@ -264,6 +266,7 @@ impl ChunkedDecoder {
                 return Err(ChunkError::Trailers(HeadError::LineEnd));
             }
             lines.push(*byte);
+
             if *byte == b'\n' && lines.len() - *line == 2 {
                 // Without trailers there is nothing to read.
                 if *line > 0 {
@@ -273,6 +276,7 @@ impl ChunkedDecoder {
                 self.state = State::End;
                 return Ok(at + 1);
             }
+
             if lines.len() >= self.limits.bytes {
                 return Err(ChunkError::Trailers(HeadError::TooLarge));
             }
@@ -303,6 +307,7 @@ fn small_chunks(buffer: &mut [u8], data: &mut Range<usize>, start: usize) -> usi
         data.end += 4;
         at += FOUR_CHUNKS.len();
     }
+
     while let Some([digit, b'\r', b'\n', rest @ ..]) = buffer.get(at..) {
         let size = hex_digit(*digit).map_or(0, usize::from);
         if size == 0 || rest.get(size..size + 2) != Some(b"\r\n") {

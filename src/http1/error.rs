@@ -1,9 +1,9 @@
-//! Why a head is rejected, and what its sender is answered.
+//! The reasons why a head is rejected, and the status of the response.
 
 use super::framing::FramingError;
 use http::StatusCode;
 
-/// Why a head is rejected.
+/// The reason why a head is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// RFC 9112, 2.2: more than [`MAX_EMPTY_LINES`](super::MAX_EMPTY_LINES).
@@ -48,7 +48,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// Returns the status that answers a request with this head. Its connection must be closed.
+    /// Returns the status of the response to a request with this head. Its connection must be closed.
     pub fn status(self) -> StatusCode {
         match self {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
@@ -58,6 +58,7 @@ impl HeadError {
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
             }
             Self::Framing(FramingError::UnknownTransferCoding) => StatusCode::NOT_IMPLEMENTED,
+
             Self::EmptyLines
             | Self::Method
             | Self::Target

@@ -3,15 +3,20 @@
 //! An HTTP/1.1 head keeps its fields as places in the buffer that they came in, an HTTP/2 head has
 //! them in a [`HeaderMap`]. [`Fields`] is the same view of both.
 
-use super::{field_kind::FieldKind, field_set::FieldSet};
+use super::{
+    error::HeadError,
+    field_set::{FieldKind, FieldSet},
+    write::write_line,
+};
 use bytes::Bytes;
 use core::{iter::Chain, ops::Range, slice};
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{self, InvalidHeaderName},
 };
+use httparse::{Header, Status};
 
-/// Where a field is in the buffer of its head.
+/// The place of a field in the buffer of its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSpan {
     pub(super) name: u32,
@@ -19,9 +24,9 @@ pub struct FieldSpan {
     pub(super) value_length: u32,
     pub(super) name_length: u16,
     pub(super) kind: FieldKind,
-    /// Whether its line is `name: value` and CRLF, as flowgate writes it: then it is copied whole.
+    /// True if its line is `name: value` and CRLF, as flowgate writes it: then it is copied whole.
     pub(super) is_canonical: bool,
-    /// Whether HTTP/2 may not compress it (RFC 7541, 7.1.3).
+    /// True if HTTP/2 may not compress it (RFC 7541, 7.1.3).
     pub(super) is_sensitive: bool,
 }
 
@@ -52,6 +57,81 @@ impl FieldSpan {
     /// Returns where its line is, with CRLF, if it is canonical.
     pub(super) fn line(self) -> Range<usize> {
         self.name as usize..self.value as usize + self.value_length as usize + 2
+    }
+
+    /// Appends a line to `lines`, and returns where it is.
+    pub(super) fn of_line(lines: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) -> Self {
+        let text = name.as_str().as_bytes();
+        let start = to_u32(lines.len());
+        write_line(lines, text, value.as_bytes());
+        let name_length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+        Self {
+            name: start,
+            value: start + u32::from(name_length) + 2,
+            value_length: to_u32(value.len()),
+            name_length,
+            kind: FieldKind::of(text),
+            is_canonical: true,
+            is_sensitive: value.is_sensitive(),
+        }
+    }
+
+    /// Appends a line to `lines` whose value consists of `parts` and should be in no table of HTTP/2,
+    /// and returns where it is.
+    pub(super) fn of_parts(lines: &mut Vec<u8>, name: &HeaderName, parts: &[&[u8]]) -> Self {
+        let text = name.as_str().as_bytes();
+        let start = to_u32(lines.len());
+        lines.extend_from_slice(text);
+        lines.extend_from_slice(b": ");
+        let value = lines.len();
+        for part in parts {
+            lines.extend_from_slice(part);
+        }
+        let is_valid = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~' | 0x80..);
+        debug_assert!(lines[value..].iter().all(is_valid), "no field has such a value");
+        let value_length = to_u32(lines.len() - value);
+        lines.extend_from_slice(b"\r\n");
+        Self {
+            name: start,
+            value: to_u32(value),
+            value_length,
+            name_length: u16::try_from(text.len()).unwrap_or(u16::MAX),
+            kind: FieldKind::of(text),
+            is_canonical: true,
+            is_sensitive: true,
+        }
+    }
+
+    /// Leaves out blanks around its value.
+    pub(super) fn trim(&mut self, buffer: &[u8]) {
+        let value = self.field(buffer).value;
+        let trimmed = value.trim_ascii();
+        if trimmed.len() < value.len() {
+            let Span { start, length } = Span::of(trimmed, buffer);
+            self.value = start;
+            self.value_length = length;
+            self.is_canonical = false;
+        }
+    }
+
+    /// Returns where `field` is in `buffer`, unless its name is too long to be one.
+    fn of(field: &Header<'_>, buffer: &[u8]) -> Option<Self> {
+        let name = Span::of(field.name.as_bytes(), buffer);
+        let value = Span::of(field.value, buffer);
+        let blank = (name.start + name.length) as usize + 1;
+        let end = value.start as usize + value.length as usize;
+        let is_canonical = value.start as usize == blank + 1
+            && buffer.get(blank) == Some(&b' ')
+            && buffer.get(end..end + 2) == Some(b"\r\n");
+        Some(Self {
+            name: name.start,
+            value: value.start,
+            value_length: value.length,
+            name_length: u16::try_from(name.length).ok()?,
+            kind: FieldKind::of(field.name.as_bytes()),
+            is_canonical,
+            is_sensitive: false,
+        })
     }
 }
 
@@ -86,7 +166,7 @@ pub struct Field<'a> {
     pub name: &'a [u8],
     /// The value without blanks around it. It has no control character but HTAB.
     pub value: &'a [u8],
-    /// What it means to framing and to a proxy.
+    /// Its meaning to framing and to a proxy.
     pub kind: FieldKind,
 }
 
@@ -149,7 +229,7 @@ pub enum Fields<'a> {
         came: Lines<'a>,
         /// Others behind them.
         added: Lines<'a>,
-        /// Which of both there are.
+        /// The set of both.
         set: FieldSet,
     },
     /// Of an HTTP/2 message.
@@ -201,7 +281,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns how many lines there are.
+    /// Returns the number of lines.
     pub fn len(self) -> usize {
         match self {
             Self::Http1 { came, added, .. } => came.spans.len() + added.spans.len(),
@@ -294,6 +374,61 @@ pub(super) fn append_to_map<'a>(
             map.append(name, value);
         }
     }
+}
+
+/// A part of a buffer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) length: u32,
+}
+
+impl Span {
+    /// Returns where `part`, a slice of `buffer`, is in it.
+    pub(super) fn of(part: &[u8], buffer: &[u8]) -> Self {
+        let start = part.as_ptr().addr().saturating_sub(buffer.as_ptr().addr());
+        Self { start: to_u32(start), length: to_u32(part.len()) }
+    }
+}
+
+/// Converts a place to 32 bits, which are enough: a head has a megabyte at most.
+pub(super) fn to_u32(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+/// Reads whole lines of fields, and the empty line that ends them, into `spans`. Returns their set.
+pub(super) fn read_fields(
+    lines: &[u8],
+    most: usize,
+    spans: &mut Vec<FieldSpan>,
+) -> Result<FieldSet, HeadError> {
+    let count = lines.split(|byte| *byte == b'\n').count().saturating_sub(2);
+    if count > most {
+        return Err(HeadError::TooManyFields);
+    }
+    let mut slots = vec![httparse::EMPTY_HEADER; count];
+    let read = httparse::parse_headers(lines, &mut slots);
+    match read.map_err(|error| HeadError::of(error, HeadError::FieldName))? {
+        Status::Complete((_, fields)) => keep_fields(fields, lines, spans),
+        Status::Partial => Err(HeadError::LineEnd),
+    }
+}
+
+/// Keeps the places of `fields` in `buffer`. Returns their set.
+pub(super) fn keep_fields(
+    fields: &[Header<'_>],
+    buffer: &[u8],
+    spans: &mut Vec<FieldSpan>,
+) -> Result<FieldSet, HeadError> {
+    spans.clear();
+    spans.reserve(fields.len());
+    let mut set = FieldSet::default();
+    for field in fields {
+        let span = FieldSpan::of(field, buffer).ok_or(HeadError::TooLarge)?;
+        set.add(field.name.as_bytes(), field.value, span.kind);
+        spans.push(span);
+    }
+    Ok(set)
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! Where a message's body ends, and whether its connection can be used again.
+//! The end of a message's body, and the further use of its connection.
 //!
 //! RFC 9112, section 6.3, for what is received, and sections 6.1 and 6.2 for what is written. A
-//! message that two recipients could frame in different ways is rejected: that is how one request
-//! becomes two behind a proxy.
+//! message that two recipients could frame in different ways is rejected: behind a proxy, such a
+//! request becomes two.
 
-use super::{field_kind::FieldKind, field_set::is_about_duration, fields::Field};
+use super::{
+    field_set::{FieldKind, is_about_duration},
+    fields::Field,
+};
 use http::{Method, StatusCode, Version};
 
 /// The most options that `Connection` may list. Each is compared with each field's name when the
@@ -15,7 +18,7 @@ pub const MAX_CONNECTION_OPTIONS: usize = 64;
 /// more in another way.
 pub const MAX_CONTENT_LENGTH: u64 = i64::MAX.unsigned_abs();
 
-/// How the end of a body is found.
+/// The end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
     /// There is no body.
@@ -28,7 +31,7 @@ pub enum BodyLength {
     UntilClose,
 }
 
-/// Why the end of a body cannot be known for certain.
+/// The reason why the end of a body is uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FramingError {
     /// RFC 9112, 6.3, item 5: it is not one decimal number.
@@ -54,7 +57,7 @@ pub enum FramingError {
     TooManyConnectionOptions,
 }
 
-/// What a response answers, as far as its framing depends on it.
+/// The kind of a request, as far as the framing of its response depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// The response has no body.
@@ -76,27 +79,27 @@ impl RequestKind {
     }
 }
 
-/// How a message was framed by its sender.
+/// The framing of a message by its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
-    /// How the end of the body is found.
+    /// The end of the body.
     pub body: BodyLength,
-    /// What `Content-Length` says. A response to HEAD and a 304 have it without a body.
+    /// The value of `Content-Length`. A response to HEAD and a 304 have it without a body.
     pub declared: Option<u64>,
-    /// Whether another message can follow on the connection once the body has ended.
+    /// True if another message can follow on the connection once the body has ended.
     pub keeps_alive: bool,
 }
 
 impl Framing {
-    /// Of no message.
+    /// The framing of no message.
     pub const NONE: Self = Self { body: BodyLength::None, declared: None, keeps_alive: false };
 }
 
-/// Returns how a request with these fields is framed.
+/// Returns the framing of a request with these fields.
 ///
 /// # Errors
 ///
-/// What two servers could read in different ways.
+/// Two servers could read the message in different ways.
 pub(super) fn of_request<'a>(
     fields: impl Iterator<Item = Field<'a>>,
     version: Version,
@@ -110,13 +113,13 @@ pub(super) fn of_request<'a>(
     Ok(facts.framing(body, version))
 }
 
-/// Returns how a response with these fields is framed that answers a request of kind `request`.
+/// Returns the framing of a response with these fields to a request of kind `request`.
 ///
-/// A 101, and a success that answers CONNECT, have no body: the connection becomes a tunnel.
+/// A 101, and a successful response to CONNECT, have no body: the connection becomes a tunnel.
 ///
 /// # Errors
 ///
-/// What two clients could read in different ways.
+/// Two clients could read the message in different ways.
 pub(super) fn of_response<'a>(
     fields: impl Iterator<Item = Field<'a>>,
     version: Version,
@@ -153,7 +156,7 @@ enum Lengths {
     LinesAndLists,
 }
 
-/// What `Connection` says.
+/// The options of `Connection`.
 #[derive(Default)]
 struct ConnectionField {
     close: bool,
@@ -161,7 +164,7 @@ struct ConnectionField {
     count: usize,
 }
 
-/// What the fields say.
+/// The content of the fields that frame a message.
 #[derive(Default)]
 struct Facts {
     length: Option<u64>,
@@ -178,6 +181,7 @@ impl Facts {
         let mut facts = Self::default();
         let mut coding = Coding::default();
         let mut length = Ok(None);
+
         for field in fields {
             match field.kind {
                 FieldKind::ContentLength => {
@@ -198,6 +202,7 @@ impl Facts {
                 | FieldKind::EndToEnd => {}
             }
         }
+
         facts.is_chunked = coding.is_chunked(version)?;
         if facts.is_chunked && length != Ok(None) {
             return Err(FramingError::ContentLengthWithTransferEncoding);
@@ -231,7 +236,7 @@ fn add_length(
     Ok(known)
 }
 
-/// RFC 9110, 8.6: digits and nothing else.
+/// Parses a length: digits and nothing else (RFC 9110, 8.6).
 fn parse_length(digits: &[u8]) -> Result<u64, FramingError> {
     if digits.is_empty() {
         return Err(FramingError::ContentLength);
@@ -335,7 +340,7 @@ pub enum LengthField {
 pub fn for_request(method: &Method, body: BodyLength) -> LengthField {
     match body {
         BodyLength::Exactly(length) => LengthField::ContentLength(length),
-        // No request ends with its connection: its server could not answer.
+        // No request ends with its connection: its server could not respond.
         BodyLength::Chunked | BodyLength::UntilClose => LengthField::Chunked,
         BodyLength::None => {
             let expects_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
@@ -344,8 +349,8 @@ pub fn for_request(method: &Method, body: BodyLength) -> LengthField {
     }
 }
 
-/// Returns the field for a response that answers a request of kind `request`, for a client that
-/// speaks `version`. `framing` is how the response came, or how it would have come.
+/// Returns the field for a response to a request of kind `request`, for a client that speaks
+/// `version`. `framing` is that of the response as it came, or as it would have come.
 ///
 /// With [`LengthField::None`] a body ends with the connection, which must be closed then.
 pub fn for_response(

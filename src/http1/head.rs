@@ -1,29 +1,26 @@
 //! Heads of requests and responses: from bytes to places in the buffer.
 //!
-//! `httparse` reads the grammar. This module bounds it, says why a head is rejected, and has
-//! [`framing`] judge where the body ends. A head is judged by its first line as soon as
+//! `httparse` reads the grammar. This module bounds it, gives the reason why a head is rejected, and
+//! lets [`framing`] judge where the body ends. A head is judged by its first line as soon as
 //! that is whole, and by its fields when all of them are there, so that the outcome does not
 //! depend on how the bytes were cut into pieces.
 
 use super::{
     error::HeadError,
-    field_kind::FieldKind,
-    field_set::FieldSet,
-    fields::{Field, FieldSpan, Fields, Lines, part},
-    first_line::{FirstLine, Parsed, RequestLine, StatusLine, judge},
+    field_set::{FieldKind, FieldSet},
+    fields::{Field, FieldSpan, Fields, Lines, Span, keep_fields, part},
     framing::{self, Framing, RequestKind},
     list::FieldList,
-    pieces::{Pieces, skip_empty_lines},
-    spans::keep_fields,
 };
 use bytes::Bytes;
 use core::mem::MaybeUninit;
 use http::{StatusCode, Version};
+use httparse::{Header, ParserConfig, Status};
 
 /// The fields for which no memory is allocated while a head is read.
 const STACK_FIELDS: usize = 100;
 
-/// How large a head may be.
+/// The bounds of a head.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
     /// Bytes of the whole head: empty lines before it, its first line, its fields, its last line.
@@ -69,7 +66,7 @@ impl<Line> Head<Line> {
         self.version
     }
 
-    /// Returns how the body ends.
+    /// Returns the framing of the body.
     pub fn framing(&self) -> &Framing {
         &self.framing
     }
@@ -110,8 +107,8 @@ impl RequestHead {
     ///
     /// # Errors
     ///
-    /// What is no head, is ambiguous or is beyond `limits`. Nothing that follows on the connection
-    /// can be trusted.
+    /// The bytes are no head, are ambiguous or are beyond `limits`. Nothing that follows on the
+    /// connection can be trusted.
     pub fn parse(&mut self, buffer: &[u8], limits: HeadLimits) -> Result<Option<usize>, HeadError> {
         let length = self.read(buffer, limits)?;
         if length.is_some() {
@@ -133,7 +130,7 @@ impl RequestHead {
 }
 
 impl ResponseHead {
-    /// Reads the head that `buffer` begins with, which answers a request of kind `request`; see
+    /// Reads the head that `buffer` begins with, of a response to a request of kind `request`; see
     /// [`RequestHead::parse`]. An interim response ends with its head, and another head follows.
     ///
     /// # Errors
@@ -212,5 +209,272 @@ impl<Line: FirstLine> Head<Line> {
         self.version = parsed.version;
         self.set = keep_fields(parsed.fields, window, &mut self.spans)?;
         Ok(Some(parsed.length))
+    }
+}
+
+/// The longest target, 65,534 bytes: what [`http::Uri`] holds.
+pub const MAX_TARGET: usize = u16::MAX as usize - 1;
+
+/// The first line of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestLine {
+    method: Span,
+    target: Span,
+}
+
+/// The first line of a response.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StatusLine {
+    status: StatusCode,
+    reason: Span,
+}
+
+/// A head as `httparse` reads it.
+struct Parsed<'fields, 'buffer, Line> {
+    line: Line,
+    version: Version,
+    length: usize,
+    fields: &'fields [Header<'buffer>],
+}
+
+/// Memory that `httparse` puts fields into.
+type Slots<'buffer> = [MaybeUninit<Header<'buffer>>];
+
+/// The differences between requests and responses.
+trait FirstLine: Sized {
+    /// Reads a head. Returns `None` if `buffer` ends before it does.
+    fn read<'fields, 'buffer>(
+        buffer: &'buffer [u8],
+        slots: &'fields mut Slots<'buffer>,
+    ) -> Result<Option<Parsed<'fields, 'buffer, Self>>, HeadError>;
+
+    /// The error for a line that does not end within the limit.
+    const TOO_LONG: HeadError;
+
+    /// Returns an error if no line begins with `byte`.
+    fn check_first(byte: u8) -> Result<(), HeadError>;
+
+    /// Returns the version as written in `line`, which may be no version at all.
+    fn version_in(line: &[u8]) -> &[u8];
+}
+
+impl FirstLine for RequestLine {
+    const TOO_LONG: HeadError = HeadError::TargetTooLong;
+
+    fn read<'fields, 'buffer>(
+        buffer: &'buffer [u8],
+        slots: &'fields mut Slots<'buffer>,
+    ) -> Result<Option<Parsed<'fields, 'buffer, Self>>, HeadError> {
+        let mut request = httparse::Request::new(&mut []);
+        let status = request.parse_with_uninit_headers(buffer, slots);
+        let wrong = if request.method.is_none() { HeadError::Method } else { HeadError::Target };
+        let Status::Complete(length) = status.map_err(|error| HeadError::of(error, wrong))? else {
+            return Ok(None);
+        };
+
+        let [method, target] = [request.method, request.path]
+            .map(|part| Span::of(part.unwrap_or_default().as_bytes(), buffer));
+        if target.length as usize > MAX_TARGET {
+            return Err(HeadError::TargetTooLong);
+        }
+        let version = version(request.version);
+        let line = Self { method, target };
+        Ok(Some(Parsed { line, version, length, fields: request.headers }))
+    }
+
+    fn check_first(byte: u8) -> Result<(), HeadError> {
+        let is_token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if is_token { Ok(()) } else { Err(HeadError::Method) }
+    }
+
+    fn version_in(line: &[u8]) -> &[u8] {
+        line.splitn(3, |byte| *byte == b' ').nth(2).unwrap_or_default()
+    }
+}
+
+impl FirstLine for StatusLine {
+    const TOO_LONG: HeadError = HeadError::TooLarge;
+
+    fn read<'fields, 'buffer>(
+        buffer: &'buffer [u8],
+        slots: &'fields mut Slots<'buffer>,
+    ) -> Result<Option<Parsed<'fields, 'buffer, Self>>, HeadError> {
+        let mut response = httparse::Response::new(&mut []);
+        let status = ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            buffer,
+            slots,
+        );
+        let status = status.map_err(|error| HeadError::of(error, HeadError::Status))?;
+        if let Some(code) = response.code
+            && code < 100
+        {
+            return Err(HeadError::Status);
+        }
+
+        let Status::Complete(length) = status else { return Ok(None) };
+        let code = response.code.unwrap_or_default();
+        let status = StatusCode::from_u16(code).map_err(|_| HeadError::Status)?;
+        // An empty one may be a constant of httparse's instead of a part of the buffer.
+        let reason = response.reason.filter(|reason| !reason.is_empty());
+        let reason = reason.map(|reason| Span::of(reason.as_bytes(), buffer));
+
+        let version = version(response.version);
+        let line = Self { status, reason: reason.unwrap_or_default() };
+        Ok(Some(Parsed { line, version, length, fields: response.headers }))
+    }
+
+    fn check_first(byte: u8) -> Result<(), HeadError> {
+        if byte == b'H' { Ok(()) } else { Err(HeadError::Version) }
+    }
+
+    fn version_in(line: &[u8]) -> &[u8] {
+        line.split(|byte| *byte == b' ').next().unwrap_or_default()
+    }
+}
+
+fn version(minor: Option<u8>) -> Version {
+    if minor == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 }
+}
+
+/// Decides whether an error counts already: the first line must be whole, and for an error in the
+/// fields the head. `head` begins with the first line.
+fn judge<Line: FirstLine>(head: &[u8], error: HeadError) -> Result<Option<usize>, HeadError> {
+    let Some(end) = head.iter().position(|byte| *byte == b'\n') else {
+        return match head.first() {
+            // The beginning of an empty line.
+            Some(b'\r') if head.len() == 1 => Ok(None),
+            Some(b'\r') => Err(HeadError::LineEnd),
+            Some(byte) => Line::check_first(*byte).map(|()| None),
+            None => Ok(None),
+        };
+    };
+
+    let line = &head[..=end];
+    match Line::read(line, &mut []) {
+        Err(HeadError::Version) if is_version(Line::version_in(line.trim_ascii_end())) => {
+            Err(HeadError::UnknownVersion)
+        }
+        // As in HTTP/0.9.
+        Err(HeadError::Target) if Line::version_in(line.trim_ascii_end()).is_empty() => {
+            Err(HeadError::Version)
+        }
+        Err(error) => Err(error),
+        Ok(_) if has_empty_line(head) => Err(error),
+        Ok(_) => Ok(None),
+    }
+}
+
+/// Returns whether `text` is a version (RFC 9112, 2.3).
+fn is_version(text: &[u8]) -> bool {
+    let digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
+    matches!(text, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if digits(&[*major, *minor]))
+}
+
+/// The most empty lines before a head: a client that ends a body with one more than it declared is
+/// common (RFC 9112, 2.2).
+pub const MAX_EMPTY_LINES: usize = 2;
+
+/// The progress of a head that comes in pieces.
+///
+/// A client may send its head byte by byte. To read it from the start after each byte would cost
+/// the square of its length.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pieces {
+    seen: usize,
+    has_first_line: bool,
+}
+
+impl Pieces {
+    /// Notes that `window` is what there is of the head, whose first line begins at `start`.
+    /// Returns whether to read it: it has the beginning of the first line, its end, or the end of
+    /// the head since the last piece.
+    fn advance(&mut self, window: &[u8], start: usize) -> bool {
+        // A CR alone may be the beginning of an empty line.
+        let is_beginning = self.seen <= start + 1;
+        // The end of the head may have begun in the piece before.
+        let from = self.seen.saturating_sub(2).max(start);
+        self.seen = window.len();
+        if is_beginning {
+            return true;
+        }
+
+        let new = window.get(from..).unwrap_or_default();
+        let ends_first_line = !self.has_first_line && new.contains(&b'\n');
+        self.has_first_line |= ends_first_line;
+        ends_first_line || has_empty_line(new)
+    }
+}
+
+/// Returns whether an empty line follows a line that ends in `bytes`.
+fn has_empty_line(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|byte| *byte == b'\n').skip(1).peekable();
+    while let Some(line) = lines.next() {
+        // The last part is no whole line.
+        if matches!(line, b"" | b"\r") && lines.peek().is_some() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns where the first line begins that is not empty, or `None` if there are more than
+/// [`MAX_EMPTY_LINES`] before it.
+fn skip_empty_lines(window: &[u8]) -> Option<usize> {
+    let mut rest = window;
+    for _ in 0..=MAX_EMPTY_LINES {
+        match rest {
+            [b'\n', more @ ..] | [b'\r', b'\n', more @ ..] => rest = more,
+            _ => return Some(window.len() - rest.len()),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_line_is_found_however_lines_end() {
+        for (bytes, expected) in [
+            ("a\r\n\r\n", true),
+            ("a\n\n", true),
+            ("a\r\n\n", true),
+            ("a\n\r\nb", true),
+            ("\n\n", true),
+            ("a\r\n", false),
+            ("a\r\n\r", false),
+            ("a\n\rb\n", false),
+            ("\r\n", false),
+            ("", false),
+        ] {
+            assert_eq!(has_empty_line(bytes.as_bytes()), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_is_read_a_few_times_at_most() {
+        let head = b"\r\nGET / HTTP/1.1\r\na: b\r\nc: d\r\n\r\n";
+        let mut pieces = Pieces::default();
+        let reads: Vec<usize> =
+            (1..=head.len()).filter(|end| pieces.advance(&head[..*end], 2)).collect();
+        assert_eq!(reads, [1, 2, 3, 4, 18, head.len()]);
+    }
+
+    #[test]
+    fn two_empty_lines_may_come_first() {
+        for (bytes, expected) in [
+            ("", Some(0)),
+            ("G", Some(0)),
+            ("\r\nG", Some(2)),
+            ("\n\r\n", Some(3)),
+            ("\n\n\r", Some(2)),
+            ("\n\n\n", None),
+            ("\r\n\r\n\r\n", None),
+            ("\rG", Some(0)),
+        ] {
+            assert_eq!(skip_empty_lines(bytes.as_bytes()), expected, "{bytes:?}");
+        }
     }
 }

@@ -1,15 +1,13 @@
 //! The fields of a message on its way through a proxy: those that came, without what was removed,
 //! and those that were added.
 //!
-//! A list is searched from its beginning: a message has a few fields, each with a name of another
-//! length, and what a hash costs is more. All are places in a buffer: that of the message, or one
-//! with the lines that were added. So neighbouring lines are written with one copy.
+//! A list is searched from its beginning: a message has a few fields, most with names of different
+//! lengths, and a hash would cost more. All fields are places in a buffer: that of the message, or
+//! one with the lines that were added. So neighbouring lines are written with one copy.
 
 use super::{
-    field_kind::FieldKind,
-    field_set::FieldSet,
-    fields::{Field, FieldSpan, Fields, Lines, append_to_map},
-    spans::to_u32,
+    field_set::{FieldKind, FieldSet},
+    fields::{Field, FieldSpan, Fields, Lines, append_to_map, to_u32},
 };
 use bytes::Bytes;
 use core::borrow::Borrow;
@@ -56,7 +54,7 @@ impl FieldList {
         self.added.push(span);
     }
 
-    /// Returns which fields the message came with.
+    /// Returns the set of the fields.
     pub fn set(&self) -> FieldSet {
         self.set
     }
@@ -66,8 +64,8 @@ impl FieldList {
         self.get_all(name).next()
     }
 
-    /// Returns the value of the first field of this kind, which is that of one name. It takes less
-    /// than to look for the name.
+    /// Returns the value of the first field of this kind, which has only one name. It takes less time
+    /// than a search for the name.
     pub fn first(&self, kind: FieldKind) -> Option<&[u8]> {
         let of = |spans: &[FieldSpan]| spans.iter().find(|span| span.kind == kind).copied();
         match of(&self.came) {
@@ -109,7 +107,7 @@ impl FieldList {
         self.set.may_have(name.as_str()) && self.get(name).is_some()
     }
 
-    /// Returns how many fields there are.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.came.len() + self.added.len()
     }
@@ -190,7 +188,7 @@ impl FieldList {
         self.set = FieldSet::default();
     }
 
-    /// Returns for how many bytes it has memory.
+    /// Returns the number of bytes for which it has memory.
     pub fn capacity(&self) -> usize {
         let spans = self.came.capacity() + self.added.capacity();
         spans * size_of::<FieldSpan>() + self.lines.capacity()
@@ -258,8 +256,8 @@ impl<N: Borrow<HeaderName>, V: Borrow<HeaderValue>> FromIterator<(N, V)> for Fie
     }
 }
 
-/// How many fields a proxy usually adds.
+/// The number of fields that a proxy usually adds.
 const SPARE: usize = 8;
 
-/// How many bytes such a field usually has.
+/// The number of bytes that such a field usually has.
 const LINE: usize = 40;

@@ -1,9 +1,9 @@
-//! Heads and trailers as they are written: lines that came, and what flowgate adds.
+//! Writes heads and trailers: lines that came, and those that flowgate adds.
 //!
 //! Lines that need no change are copied together. Their names keep the case that they came in.
 
 use super::{
-    field_kind::FieldKind,
+    field_set::FieldKind,
     fields::{Field, FieldSpan, Fields, Lines},
     framing::{LengthField, MAX_CONNECTION_OPTIONS, trim},
 };
@@ -67,7 +67,7 @@ impl<'a> HeadWriter<'a> {
         Self { is_titled, ..self }
     }
 
-    /// Copies the fields whose kind `keeps`.
+    /// Copies the fields of the kinds for which `keeps` is true.
     pub fn copy_all(&mut self, fields: Fields<'_>, mut keeps: impl FnMut(FieldKind) -> bool) {
         match fields {
             Fields::Http1 { came, added, .. } => {
@@ -167,8 +167,8 @@ pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the end of a chunked body to `out`, with the trailers that `keeps`. Hop-by-hop fields, those
-/// that `Connection` names, `Host` and framing are no trailers (RFC 9110, 6.5.1).
+/// Appends the end of a chunked body to `out`, with the trailers for which `keeps` is true. Hop-by-hop
+/// fields, those that `Connection` names, `Host` and framing are no trailers (RFC 9110, 6.5.1).
 pub fn trailers(fields: Fields<'_>, out: &mut Vec<u8>, mut keeps: impl FnMut(&Field<'_>) -> bool) {
     let named = named_by(fields);
     let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));

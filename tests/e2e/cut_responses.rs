@@ -5,8 +5,9 @@
 
 use crate::common::{
     Gateway, PATIENCE,
+    cut_bodies::{End, Network, PART, read_chunks, reset_code},
     http2::block,
-    http2_server::{DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, SETTINGS},
+    http2_server::{DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS},
     protocols::{ACK, ClientTls, PREFACE, PROTOCOLS, Protocol, folder, listen, start},
     wire::{Close, Wire},
 };
@@ -20,9 +21,6 @@ use std::{
     },
 };
 
-/// The part of the body that is sent before the end.
-const PART: &[u8] = b"half!";
-
 /// The field that says where the body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
@@ -30,23 +28,6 @@ enum Framing {
     Chunked,
     /// None: it ends with the connection, or with the stream.
     None,
-}
-
-/// How the server ends its body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// As it should.
-    Whole,
-    /// As it should, and asks the client to stop its upload (RFC 9113, 8.1).
-    WholeAndReset,
-    Closed(Close),
-    /// With a chunk that is none.
-    Malformed,
-    Reset(u32),
-    /// With GOAWAY, before it closes.
-    GoAway(u32),
-    /// With `END_STREAM`, before the declared length.
-    Short,
 }
 
 /// What a server does.
@@ -101,6 +82,7 @@ fn serve_http1(mut wire: Wire, orders: &Orders) -> io::Result<()> {
         } else if head.contains("content-length: 10") {
             wire.read_exact::<5>()?;
         }
+
         let Plan { framing, end } = orders.plan();
         wire.write(match framing {
             Framing::Length => "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf!",
@@ -110,14 +92,9 @@ fn serve_http1(mut wire: Wire, orders: &Orders) -> io::Result<()> {
             Framing::None => "HTTP/1.1 200 OK\r\n\r\nhalf!",
         });
         orders.wait();
-        match (end, framing) {
-            (End::Closed(how), _) => {
-                wire.close(how);
-                return Ok(());
-            }
-            (End::Malformed, _) => wire.write("zz\r\n"),
-            (_, Framing::Length) => wire.write(PART),
-            _ => wire.write("5\r\nhalf!\r\n0\r\n\r\n"),
+        match end.send_http1(wire, framing != Framing::Length) {
+            Some(open) => wire = open,
+            None => return Ok(()),
         }
     }
 }
@@ -134,6 +111,7 @@ fn serve_http2(mut wire: Wire, orders: &Orders) -> io::Result<()> {
         if frame.kind != HEADERS {
             continue;
         }
+
         let Plan { framing, end } = orders.plan();
         let length: &[_] =
             if framing == Framing::Length { &[("content-length", "10")] } else { &[] };
@@ -141,23 +119,9 @@ fn serve_http2(mut wire: Wire, orders: &Orders) -> io::Result<()> {
         wire.frame(HEADERS, END_HEADERS, stream, &head);
         wire.frame(DATA, 0, stream, PART);
         orders.wait();
-        match end {
-            End::Closed(how) => {
-                wire.close(how);
-                return Ok(());
-            }
-            End::GoAway(code) => {
-                wire.frame(GOAWAY, 0, 0, &[stream.to_be_bytes(), code.to_be_bytes()].concat());
-                wire.close(Close::Fin);
-                return Ok(());
-            }
-            End::Reset(code) => wire.frame(RST_STREAM, 0, stream, &code.to_be_bytes()),
-            End::Short => wire.frame(DATA, END_STREAM, stream, b"x"),
-            End::Whole | End::Malformed => wire.frame(DATA, END_STREAM, stream, PART),
-            End::WholeAndReset => {
-                wire.frame(DATA, END_STREAM, stream, PART);
-                wire.frame(RST_STREAM, 0, stream, &0_u32.to_be_bytes());
-            }
+        match end.send_http2(wire, stream, stream) {
+            Some(open) => wire = open,
+            None => return Ok(()),
         }
     }
 }
@@ -225,15 +189,6 @@ fn read_http1(wire: &mut Wire, part_came: impl FnOnce()) -> Seen {
     if ended.is_ok() { Seen::Whole } else { Seen::Closed }
 }
 
-fn read_chunks(wire: &mut Wire) -> io::Result<()> {
-    wire.line()?;
-    while wire.line()? != "0" {
-        wire.read_exact::<5>()?;
-        wire.line()?;
-    }
-    wire.line().map(drop)
-}
-
 fn read_to_end(wire: &mut Wire) -> io::Result<()> {
     while wire.read_byte()?.is_some() {}
     Ok(())
@@ -247,8 +202,7 @@ fn read_http2(wire: &mut Wire, part_came: impl FnOnce()) -> Seen {
             continue;
         }
         if frame.kind == RST_STREAM {
-            let code = frame.payload.first_chunk().copied().map(u32::from_be_bytes);
-            return Seen::Reset(code.expect("a code"));
+            return Seen::Reset(reset_code(&frame.payload));
         }
         if frame.flags & END_STREAM != 0 && matches!(frame.kind, HEADERS | DATA) {
             return Seen::Whole;
@@ -270,10 +224,7 @@ fn plans(protocol: Protocol) -> Vec<Plan> {
     };
     let mut plans = Vec::new();
     for &framing in framings {
-        let mut ends = vec![End::Closed(Close::Fin), End::Closed(Close::Rst)];
-        if protocol.is_tls {
-            ends.push(End::Closed(Close::Notified));
-        }
+        let mut ends = End::closed(protocol);
         if protocol.is_http2 {
             ends.extend([End::Whole, End::WholeAndReset]);
             ends.extend([0, 1, 2, 3, 5, 8, 11, 13, 99].map(End::Reset));
@@ -354,11 +305,8 @@ fn a_setting_accepts_a_response_that_ends_with_tls_without_notice_and_no_other()
 
 #[test]
 fn a_response_that_ends_early_is_cut_off_for_its_client_too() {
-    let folder = folder();
-    let tls = ClientTls::new(folder.path());
-    let servers = PROTOCOLS.map(|protocol| (protocol, Server::start(folder.path(), protocol)));
-    let addresses = servers.each_ref().map(|(protocol, server)| (*protocol, server.address));
-    let gateway = start(folder, &addresses, "");
+    let Network { gateway, tls, servers } = Network::start(Server::start, |server| server.address);
+
     let mut wrong = Vec::new();
     let mut count = 0;
     for (protocol, server) in &servers {

@@ -5,10 +5,11 @@
 
 use crate::common::{
     Gateway, PATIENCE,
+    cut_bodies::{End, Network, PART, read_chunks, reset_code},
     http2::{Frame, block},
-    http2_server::{DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, SETTINGS},
-    protocols::{ACK, ClientTls, PREFACE, PROTOCOLS, Protocol, folder, listen, start},
-    wire::{Close, Wire},
+    http2_server::{DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS},
+    protocols::{ACK, ClientTls, PREFACE, PROTOCOLS, Protocol, listen},
+    wire::Wire,
 };
 use std::{
     io,
@@ -20,9 +21,6 @@ use std::{
     },
 };
 
-/// The part of the body that is sent before the end.
-const PART: &[u8] = b"half!";
-
 /// How far the response is when the client ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -32,21 +30,6 @@ enum Stage {
     Begun,
     /// All of it has come.
     Whole,
-}
-
-/// How the client ends its body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// As it should.
-    Whole,
-    Closed(Close),
-    /// With a chunk that is none.
-    Malformed,
-    Reset(u32),
-    /// With GOAWAY, before it closes.
-    GoAway(u32),
-    /// With `END_STREAM`, before the declared length.
-    Short,
 }
 
 /// What the server sees.
@@ -109,7 +92,7 @@ fn serve_http1(mut wire: Wire, reports: &Reports) -> io::Result<()> {
     loop {
         let head = wire.head()?;
         let ended = read_http1_body(&mut wire, &head, reports);
-        // The test goes on when it has the report.
+        // The test continues as soon as it has the report.
         let stage = reports.stage();
         reports.report(if ended.is_ok() { Seen::Whole } else { Seen::Closed });
         ended?;
@@ -133,17 +116,7 @@ fn read_http1_body(wire: &mut Wire, head: &str, reports: &Reports) -> io::Result
         Stage::Whole => wire.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwhat"),
     }
     reports.report(Seen::Part);
-    if !is_chunked {
-        wire.read_exact::<5>()?;
-        return Ok(());
-    }
-    wire.line()?;
-    while wire.line()? != "0" {
-        wire.read_exact::<5>()?;
-        wire.line()?;
-    }
-    wire.line()?;
-    Ok(())
+    if is_chunked { read_chunks(wire) } else { wire.read_exact::<5>().map(drop) }
 }
 
 fn serve_http2(mut wire: Wire, reports: &Reports) -> io::Result<()> {
@@ -162,6 +135,7 @@ fn serve_http2(mut wire: Wire, reports: &Reports) -> io::Result<()> {
             }
         };
         let Frame { kind, flags, stream, payload } = frame;
+
         let is_last = flags & END_STREAM != 0 && matches!(kind, HEADERS | DATA);
         match kind {
             SETTINGS if flags & ACK == 0 => wire.frame(SETTINGS, ACK, 0, &[]),
@@ -175,12 +149,12 @@ fn serve_http2(mut wire: Wire, reports: &Reports) -> io::Result<()> {
                 reports.report(Seen::Part);
             }
             RST_STREAM if open == Some(stream) => {
-                let code = payload.first_chunk().copied().map(u32::from_be_bytes);
-                reports.report(Seen::Reset(code.expect("a code")));
+                reports.report(Seen::Reset(reset_code(&payload)));
                 open = None;
             }
             _ => {}
         }
+
         if is_last && open == Some(stream) {
             let stage = reports.stage();
             reports.report(Seen::Whole);
@@ -242,34 +216,19 @@ impl Client {
     }
 
     /// Ends the body. Returns the connection if it is still open.
-    fn end(mut self, end: End) -> Option<Wire> {
-        match end {
-            End::Closed(how) => {
-                self.wire.close(how);
-                return None;
-            }
-            End::GoAway(code) => {
-                self.wire.frame(GOAWAY, 0, 0, &[0_u32.to_be_bytes(), code.to_be_bytes()].concat());
-                self.wire.close(Close::Fin);
-                return None;
-            }
-            End::Reset(code) => self.wire.frame(RST_STREAM, 0, 1, &code.to_be_bytes()),
-            End::Malformed => self.wire.write("zz\r\n"),
-            End::Short => self.wire.frame(DATA, END_STREAM, 1, b"x"),
-            End::Whole if self.is_http2 => self.wire.frame(DATA, END_STREAM, 1, PART),
-            End::Whole if self.is_declared => self.wire.write(PART),
-            End::Whole => self.wire.write("5\r\nhalf!\r\n0\r\n\r\n"),
+    fn end(self, end: End) -> Option<Wire> {
+        if self.is_http2 {
+            end.send_http2(self.wire, 1, 0)
+        } else {
+            end.send_http1(self.wire, !self.is_declared)
         }
-        Some(self.wire)
     }
 }
 
 /// Returns how a client of `protocol` can end.
 fn ends(protocol: Protocol, is_declared: bool) -> Vec<End> {
-    let mut ends = vec![End::Whole, End::Closed(Close::Fin), End::Closed(Close::Rst)];
-    if protocol.is_tls {
-        ends.push(End::Closed(Close::Notified));
-    }
+    let mut ends = End::closed(protocol);
+    ends.push(End::Whole);
     if protocol.is_http2 {
         ends.extend([0, 1, 2, 3, 5, 7, 8, 11, 13, 99].map(End::Reset));
         ends.extend([0, 2].map(End::GoAway));
@@ -328,11 +287,8 @@ fn cases(server: Protocol) -> Vec<Case> {
 
 #[test]
 fn a_body_that_ends_early_is_cut_off_for_its_server_too() {
-    let folder = folder();
-    let tls = ClientTls::new(folder.path());
-    let servers = PROTOCOLS.map(|protocol| (protocol, Server::start(folder.path(), protocol)));
-    let addresses = servers.each_ref().map(|(protocol, server)| (*protocol, server.address));
-    let gateway = start(folder, &addresses, "");
+    let Network { gateway, tls, servers } = Network::start(Server::start, |server| server.address);
+
     let mut wrong = Vec::new();
     let mut count = 0;
     for (protocol, server) in &servers {

@@ -3,6 +3,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod collector;
+pub(crate) mod cut_bodies;
 pub(crate) mod dns;
 pub(crate) mod every_algorithm;
 pub(crate) mod http;

@@ -10,6 +10,8 @@ mod circles;
 mod lints;
 #[path = "architecture/source.rs"]
 mod source;
+#[path = "architecture/texture.rs"]
+mod texture;
 
 use circles::{File, circles};
 use source::{

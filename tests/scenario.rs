@@ -116,6 +116,7 @@ fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
         "fine.yaml",
         "  - name: t\n    steps:\n      - at 0s: GET /a -> 1 passed\n",
     );
+
     let output = test(folder.path(), &["a.yaml", "fine.yaml", "--junit", "out.xml"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -123,6 +124,7 @@ fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
     let expected = "running 1 test\ntest fine.yaml: t ... ok\n\n\
         test result: FAILED. 1 passed; 0 failed; 1 file could not be read\n";
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+
     let xml = fs::read_to_string(folder.path().join("out.xml")).expect("written");
     for part in [
         "<testsuites tests=\"2\" failures=\"0\" errors=\"1\"",
@@ -131,6 +133,7 @@ fn what_cannot_be_read_fails_with_its_place_while_the_rest_is_run() {
     ] {
         assert!(xml.contains(part), "no {part} in {xml}");
     }
+
     let no_config = "config: none.yaml\ntests: [{ name: t, steps: [at 0s: GET /a -> 1 passed] }]\n";
     for (text, code) in [(no_config, 2), ("tests: []\n", 1), ("[", 1)] {
         fs::write(folder.path().join("b.yaml"), text).expect("written");

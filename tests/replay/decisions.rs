@@ -66,7 +66,7 @@ fn a_request_that_nobody_ends_ends_when_its_routes_time_is_up() {
     let config = one_route(
         "    timeout: 10s\n    breaker: { errors: 1, min_requests: 1, window: 10s, open_for: 1s, probes: 1 }",
     );
-    // A failure opens the breaker; the probe at 2 s is never answered, which is a failure.
+    // A failure opens the breaker; the probe at 2 s gets no response, which is a failure.
     let lines = decided(
         &config,
         "{\"t\":0,\"duration\":0,\"status\":500}\n{\"t\":2000}\n{\"t\":11999.999999}\n{\"t\":12000}\n\
@@ -82,13 +82,14 @@ fn a_request_that_nobody_ends_ends_when_its_routes_time_is_up() {
         (broken, None),
         (broken, Some(1000.0)),
         (broken, Some(1.0)),
-        // Of this probe a good answer is known, and not when it came.
+        // The log has a good response to this probe, and not the time of it.
         (passed, None),
         (broken, None),
         (passed, None),
         (passed, None),
     ];
     assert_eq!(decided, expected);
+
     let config = one_route("    timeout: 10s\n    flow: [{ name: c, concurrency: 1 }]");
     let events = "{\"t\":0}\n{\"t\":9999}\n{\"t\":10000}\n{\"t\":10000}\n";
     assert_eq!(words(&config, events), ["passed", "concurrency", "passed", "concurrency"]);
@@ -245,8 +246,10 @@ fn the_table_finds_the_route_unless_the_line_or_a_flag_names_it() {
         (None, None, Some("the method is not served")),
     ];
     assert_eq!(decided, expected);
+
     let forced = replayed(&config, events, |options| options.route = Some("b".into())).unwrap().0;
     assert_eq!(forced.matches("\"route\":\"b\"").count(), 6);
+
     let unknown = replayed(&config, events, |options| options.route = Some("z".into()));
     let Err(error @ ReplayError::NoSuchRoute { .. }) = unknown else { panic!("{unknown:?}") };
     assert_eq!(error.to_string(), "the configuration has no route `z`; it has `a`, `b`");

@@ -92,6 +92,7 @@ fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> String) {
     let mut head = lines.next().expect("a first line");
     let mut params = head["params"].take();
     params["replenish_interval_ns"] = head["replenish_interval_ns"].take();
+
     let mut events = String::new();
     let mut arrivals = Vec::new();
     for line in lines {
@@ -102,6 +103,7 @@ fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> String) {
             arrivals.push(line);
         }
     }
+
     let (decisions, complaints) =
         crate::replayed(&one_route(&rules(&params)), events, |_| {}).expect("it is replayed");
     assert_eq!(complaints, "", "{name}");
@@ -116,6 +118,7 @@ fn play(name: &str, path: &Path, rules: impl Fn(&Value) -> String) {
         };
         assert!(ours["decision"] == word, "{name}: {recorded} {ours}");
         assert_eq!(number(&ours["t"]), number(&recorded["t"]), "{name}");
+
         let wait = number(&ours["wait_ms"]) - recorded["wait_ms"].as_f64().unwrap_or(0.0);
         assert!(wait.abs() <= 0.001, "{name}: {recorded} {ours}");
         if let Some(retry) = recorded["retry_ms"].as_f64() {

@@ -40,6 +40,7 @@ fn every_log_is_known_by_its_content() {
 192.0.2.1 - - [21/Nov/2026:06:00:09 +0100] "GET /c HTTP/1.1" 200 5 "-" "curl"
 "#;
     assert_eq!(decided(&per_client(), NGINX), passed_and_rejected([7000.0, 8000.0, 9000.0]));
+
     let envoy = |time: &str, client: &str| {
         format!(
             "{{\"start_time\":\"2026-11-21T05:00:{time}Z\",\"method\":\"GET\",\"path\":\"/\",\"response_code\":200,\
@@ -56,12 +57,14 @@ fn every_log_is_known_by_its_content() {
         decided(&per_client(), lines.concat()),
         passed_and_rejected([7000.0, 8000.0, 9500.0])
     );
+
     // In the order of their ends.
     let lines = [envoy("09.5", "192.0.2.1"), envoy("07", "192.0.2.1"), envoy("08", "192.0.2.2")];
     assert_eq!(
         decided(&per_client(), lines.concat()),
         passed_and_rejected([7000.0, 8000.0, 9500.0])
     );
+
     let caddy = |ts: &str, client: &str| {
         format!(
             "{{\"ts\":{ts},\"request\":{{\"remote_ip\":\"{client}\",\"method\":\"GET\",\"host\":\"h\",\"uri\":\"/\"}},\
@@ -77,6 +80,7 @@ fn every_log_is_known_by_its_content() {
         decided(&per_client(), lines.concat()),
         passed_and_rejected([7000.0, 8000.0, 9000.0])
     );
+
     let traefik = |time: &str, client: &str| {
         format!(
             "{{\"StartUTC\":\"2026-11-21T05:00:{time}Z\",\"RequestMethod\":\"GET\",\"RequestPath\":\"/\",\"Duration\":5,\
@@ -189,6 +193,7 @@ fn a_log_that_nginx_wrote_is_reported_on() {
     ] {
         assert!(report.contains(part), "no {part:?} in\n{report}");
     }
+
     let (hosts, _) = replayed(&config, log, |options| options.route = Some("rest".into())).unwrap();
     assert_eq!(hosts.matches("\"decision\":\"passed\"").count(), 24, "an absolute target is one");
 }
@@ -361,6 +366,7 @@ fn a_log_without_listeners_says_which_listener_to_pass() {
         (then 3 of 3 match), or `--listener https` (then 2 of 3 match), or `--listener http` (then 1 \
         of 3 match)\n";
     assert!(said.contains(note), "{said}");
+
     let with = |host: Option<&str>, listener: Option<&str>| {
         replayed(TWO_LISTENERS, COMMON, |options| {
             options.output = Output::Report;
@@ -377,7 +383,8 @@ fn a_log_without_listeners_says_which_listener_to_pass() {
     assert!(!out.contains("pass `--"), "{out}");
     let wrong = with(None, Some("htttps")).unwrap_err().to_string();
     assert_eq!(wrong, "the configuration has no listener `htttps`; it has `http`, `https`");
-    // What a line names counts.
+
+    // The listener of a line counts before that of the option.
     let events =
         "{\"t\":1,\"path\":\"/v1/a\",\"listener\":\"http\"}\n{\"t\":2,\"path\":\"/v1/a\"}\n";
     let decided = replayed(TWO_LISTENERS, events, |options| {
@@ -495,6 +502,7 @@ fn a_log_is_reported_by_its_own_clock() {
     ] {
         assert!(out.contains(part), "no {part:?} in\n{out}");
     }
+
     let page = std::fs::read_to_string(&html).unwrap();
     for part in [
         "<p>3 requests in 2s, 2026-11-21 06:00:07 to 06:00:09 UTC+01:00</p>",
@@ -505,6 +513,7 @@ fn a_log_is_reported_by_its_own_clock() {
         assert!(page.contains(part), "no {part:?} in\n{page}");
     }
     assert!(std::fs::read_to_string(&svg).unwrap().contains(">06:00:07.0 UTC+01:00</text>"));
+
     let decisions = run(Output::Decisions);
     let first = decisions.lines().next().unwrap();
     let begins = r#"{"i":0,"time":"2026-11-21T06:00:07+01:00","decision":"passed","#;

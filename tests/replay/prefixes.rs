@@ -181,11 +181,13 @@ fn lines_of_containers_that_come_in_parts_are_joined() {
         + &docker(second)
         + &docker(&format!("{third}\n"))
         + &docker(&format!("{}\n", COMBINED[2]));
+
     for (log, bad) in [(of_cri, "1 of 4 lines was skipped"), (of_docker, "")] {
         let (out, said) = replayed(&per_client(), log, |_| {}).unwrap();
         assert_eq!(words(&out), ["passed", "passed", "rejected"], "{said}");
         assert!(said.contains(bad) && said.contains("skipped") != bad.is_empty(), "{said}");
     }
+
     // The last part is missing.
     let partial = cri("F", COMBINED[0]) + &cri("P", "192.0.2.1 - - [21/Nov");
     let (out, said) = replayed(&per_client(), partial, |_| {}).unwrap();

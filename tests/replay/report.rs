@@ -162,6 +162,7 @@ fn a_page_shows_both_configurations_and_what_differs() {
         options.html = Some(html.clone());
     })
     .unwrap();
+
     let page = fs::read_to_string(html).unwrap();
     for part in [
         "<p>1 reached no rule: no route matches</p>",
@@ -217,8 +218,10 @@ fn two_configurations_are_compared_on_the_same_traffic() {
         let comparison = out.lines().position(|line| line.contains(" decided differently by "));
         out.lines().skip(comparison.unwrap()).collect::<Vec<_>>().join("\n")
     };
+
     let same = compare(&config(ROUTES));
     assert!(same.contains("0 of 40 requests are decided differently by "), "{same}");
+
     let stricter = compare(&config(ROUTES).replace("limit: 10/1s", "limit: 5/1s"));
     for line in [
         "10 of 40 requests",
@@ -227,6 +230,7 @@ fn two_configurations_are_compared_on_the_same_traffic() {
     ] {
         assert!(stricter.contains(line), "no {line:?} in:\n{stricter}");
     }
+
     let elsewhere = compare(&config(ROUTES).replace("path: /idle", "path: /lost"));
     assert!(elsewhere.contains("1  no route matches → idle: passed"), "{elsewhere}");
 }
@@ -246,6 +250,7 @@ fn waits_are_compared_and_put_down_to_the_rule_that_asked_for_the_longest() {
         });
         report.unwrap().0
     };
+
     let slower = compare(&paced("    pacing: { rate: 10/1s, max_wait: 5s }"));
     let decided = |number: u32| {
         format!("0 of {number} requests are decided differently by {}", other.display())
@@ -254,8 +259,10 @@ fn waits_are_compared_and_put_down_to_the_rule_that_asked_for_the_longest() {
     assert!(slower.contains(&summary), "{slower}");
     let waits = "  added wait at all: p50 100 ms, p99 200 ms, max 200 ms → p50 500 ms, p99 1.000 s, max 1.000 s\n";
     assert!(slower.contains(waits), "{slower}");
+
     let same = compare(&paced("    pacing: { rate: 2/1s, max_wait: 5s }"));
     assert!(same.contains(&(decided(3) + "\n")), "{same}");
+
     let held = compare(&paced(""));
     assert!(held.contains("  2  all: passed → all: delayed by pacing\n"), "{held}");
 }

@@ -7,8 +7,8 @@
 
 use core::{hint::black_box, net::IpAddr, time::Duration};
 use flowgate::route::{
-    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, PathPattern, Proxies, Seed, Table,
-    Target, canonical_host, dangerous_path,
+    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, NetworkList, PathPattern, Proxies,
+    Seed, Table, Target, canonical_host, dangerous_path,
 };
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -146,7 +146,7 @@ fn headers() -> HeaderMap {
 
 fn around_a_request() {
     let headers = headers();
-    let trusted = ["10.0.0.0/8".parse().expect("a network")];
+    let trusted = NetworkList::new(["10.0.0.0/8".parse().expect("a network")], Vec::new());
     let nat64 = Nat64::default();
     let proxies = Proxies { trusted: &trusted, nat64: &nat64 };
     let peer = IpAddr::from([10, 0, 0, 1]);

@@ -3,8 +3,8 @@
 
 use core::{cmp::Reverse, net::IpAddr};
 use flowgate::route::{
-    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, PathPattern, Proxies, Seed, Table,
-    Target, canonical_host, dangerous_path, normal_path, parse_method,
+    FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, NetworkList, PathPattern, Proxies,
+    Seed, Table, Target, canonical_host, dangerous_path, normal_path, parse_method,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::{
@@ -104,6 +104,7 @@ proptest! {
         entries in vec(prop_oneof![3 => address().prop_map(|address| address.to_string()), 1 => text()], 0..80),
     ) {
         let trusted = ["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
+        let trusted = NetworkList::new(trusted, Vec::new());
         let mut headers = HeaderMap::new();
         for line in lines.iter().map(Vec::as_slice).chain([entries.join(", ").as_bytes()]) {
             if let Ok(value) = HeaderValue::from_bytes(line) {
@@ -116,7 +117,7 @@ proptest! {
         prop_assert_eq!(client, nat64.canonical(client));
         let alone = proxies.client(peer, (&HeaderMap::new()).into()).address;
         prop_assert_eq!(alone, nat64.canonical(peer));
-        if !trusted.iter().any(|net: &ipnet::IpNet| net.contains(&nat64.canonical(peer))) {
+        if !trusted.contains(nat64.canonical(peer)) {
             prop_assert_eq!(client, nat64.canonical(peer));
         }
     }
@@ -171,7 +172,7 @@ fn a_usual_request_takes_no_heap_memory() {
     let key = ["client_ip", "host", "path", "header:x-tenant", "cookie:sid", "query:q"];
     let key =
         KeySpec::new(key.iter().map(|part| KeyPart::parse(part, 64).unwrap()).collect()).unwrap();
-    let trusted = ["10.0.0.0/8".parse().unwrap()];
+    let trusted = NetworkList::new(["10.0.0.0/8".parse().unwrap()], Vec::new());
     let mut headers = HeaderMap::new();
     headers.insert("x-tenant", HeaderValue::from_static("gold"));
     headers.insert("cookie", HeaderValue::from_static("a=1; sid=0123456789abcdef"));

@@ -105,7 +105,9 @@ pub(super) fn plan(
     let named = certificates.iter().flat_map(|files| [&files.cert.value, &files.key.value]);
     let ca = spec.store.value().and_then(|store| store.ca.path()).map(|at| at.value);
     let others: Vec<_> = [spec.upstream_files(), spec.auth_files(), spec.admin_files()].concat();
-    let files = source::read_all(named.chain(&ca).chain(&others));
+    let mut files = source::read_all(named.chain(&ca).chain(&others));
+    let networks: Vec<_> = spec.network_files().into_iter().map(|at| at.value).collect();
+    files.extend(source::read_networks(&networks));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (plan, more) = compile::compile(spec, &files, source, cores);
     problems.extend(more);
@@ -113,7 +115,7 @@ pub(super) fn plan(
         return Ok(plan);
     }
     let pairs = certificates.into_iter().map(|files| (files.cert.value, files.key.value));
-    Err(Diagnostics::new(source, problems).naming(pairs.collect(), others))
+    Err(Diagnostics::new(source, problems).naming(pairs.collect(), [others, networks].concat()))
 }
 
 /// Reads a text as far as it can be read, with the problems found and its substitutions. The

@@ -18,7 +18,7 @@ use crate::{
 };
 use core::{net::IpAddr, time::Duration};
 use http::header::CONTENT_LENGTH;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// When a client may try again while the store fails.
 const UNDECIDED: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl Question {
         said.route = Some(route_view(snapshot, &target, index));
         let route = &snapshot.routes[index];
         if let Some((status, why)) = turned_away(route, &request, client) {
-            return Ok(said.answered(status, why));
+            return Ok(said.answered(status, &why));
         }
         let identity = match self.identity(route, &request, wall) {
             Ok(identity) => identity,
@@ -122,15 +122,20 @@ impl Question {
 }
 
 /// Returns why no rule is asked, if none is: a status and words.
-fn turned_away(route: &Route, request: &Request, client: IpAddr) -> Option<(u16, &'static str)> {
+fn turned_away(
+    route: &Route,
+    request: &Request,
+    client: IpAddr,
+) -> Option<(u16, Cow<'static, str>)> {
     let options = &route.options;
     let length = request.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length: Option<u64> = length.and_then(|length| length.parse().ok());
-    if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
-        return Some((403, "the route's `access` does not allow this client"));
+    if let Some(why) = options.access.as_ref().and_then(|access| access.denial(client)) {
+        let why = format!("the route's `access` does not allow this client: {why}");
+        return Some((403, why.into()));
     }
     if length.is_some_and(|length| length > options.body_limit) {
-        return Some((413, "the body is longer than the route's `body_limit`"));
+        return Some((413, "the body is longer than the route's `body_limit`".into()));
     }
     None
 }
@@ -217,7 +222,7 @@ impl Explanation {
             view.when = condition.map(str::to_owned);
             view.describe_key(rule, claim, target, client);
             match claim {
-                None => view.note = Some(why_not_asked(rule, target, client).to_owned()),
+                None => view.note = Some(why_not_asked(rule, target, client).into_owned()),
                 Some(_) => view.decide(rule.slot, &report, &local),
             }
             self.rules.push(view);
@@ -267,16 +272,21 @@ fn claims(route: &Route, seeds: &Seeds, target: &Target<'_>, client: IpAddr) -> 
 }
 
 /// Returns why a rule leaves the request alone.
-fn why_not_asked(rule: &RouteRule, target: &Target<'_>, client: IpAddr) -> &'static str {
-    if rule.except.as_ref().is_some_and(|except| except.covers(target, client)) {
-        "the request is exempt (`except`)"
-    } else if rule.when.as_ref().is_some_and(|when| !when.covers(target, client)) {
+fn why_not_asked(rule: &RouteRule, target: &Target<'_>, client: IpAddr) -> Cow<'static, str> {
+    if let Some(except) = rule.except.as_ref().filter(|except| except.covers(target, client)) {
+        return match except.network_of(client) {
+            Some(found) => format!("the request is exempt (`except`: {found})").into(),
+            None => "the request is exempt (`except`)".into(),
+        };
+    }
+    let why = if rule.when.as_ref().is_some_and(|when| !when.covers(target, client)) {
         "its condition (`when`) is not met"
     } else if rule.key.show(target, client).is_none() && !rule.key.is_shared() {
         "the request lacks the key (`on_missing_key: skip`)"
     } else {
         "an override of the rule is asked instead"
-    }
+    };
+    why.into()
 }
 
 impl RuleView {

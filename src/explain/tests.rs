@@ -103,7 +103,7 @@ fn a_rule_that_is_not_asked_says_why() {
     assert_eq!(
         notes,
         [
-            Some("the request is exempt (`except`)"),
+            Some("the request is exempt (`except`: 127.0.0.0/8)"),
             Some("the request lacks the key (`on_missing_key: skip`)"),
             Some("its condition (`when`) is not met"),
             None,

@@ -18,7 +18,7 @@ use crate::{
     config::{Certificates, Snapshot},
     flow::Instant,
     http1::FieldList,
-    route::{KeyPart, KeySpec, Proxies, Target},
+    route::{KeyPart, KeySpec, NO_NETWORKS, Proxies, Target},
 };
 use core::{
     net::{IpAddr, SocketAddr},
@@ -235,7 +235,7 @@ impl Peer {
     /// Returns whose word about clients is believed, and how addresses are read.
     pub(super) fn proxies<'s>(&self, snapshot: &'s Snapshot) -> Proxies<'s> {
         let proxies = snapshot.proxies(Some(&self.listener));
-        if self.is_unknown { Proxies { trusted: &[], ..proxies } } else { proxies }
+        if self.is_unknown { Proxies { trusted: &NO_NETWORKS, ..proxies } } else { proxies }
     }
 
     /// Whether what it says about others is believed.

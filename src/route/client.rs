@@ -1,5 +1,6 @@
 //! The client: its address, also behind NAT64 (RFC 6052), and its identity.
 
+use super::NetworkList;
 use crate::http1::Fields;
 use core::{
     array, fmt,
@@ -15,7 +16,7 @@ const MAX_ENTRIES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proxies<'a> {
     /// The networks of proxies whose `X-Forwarded-For` is believed, in their IPv4 form.
-    pub trusted: &'a [IpNet],
+    pub trusted: &'a NetworkList,
     /// The prefixes behind which an IPv4 address stands.
     pub nat64: &'a Nat64,
 }
@@ -44,7 +45,7 @@ impl Proxies<'_> {
     /// Returns whether `address` is a trusted proxy's.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         let address = self.nat64.canonical(address);
-        self.trusted.iter().any(|network| network.contains(&address))
+        self.trusted.contains(address)
     }
 
     /// Returns the client: `peer`, or, if `peer` is a trusted proxy, the right-most address of
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn an_entry_that_makes_the_proxy_the_client_is_shown() {
-        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let trusted = NetworkList::new(["10.0.0.0/8".parse().unwrap()], Vec::new());
         let nat64 = Nat64::default();
         let proxies = Proxies { trusted: &trusted, nat64: &nat64 };
         let many = "10.0.0.2,".repeat(65);
@@ -312,7 +313,7 @@ mod tests {
     }
 
     fn check(peer: &str, lines: &[&str], expected: &str) {
-        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let trusted = NetworkList::new(["10.0.0.0/8".parse().unwrap()], Vec::new());
         let mut headers = http::HeaderMap::new();
         for line in lines {
             let line = http::HeaderValue::from_bytes(line.as_bytes()).unwrap();

@@ -23,6 +23,7 @@ pub mod table;
 
 mod fingerprint;
 mod key_text;
+mod networks;
 mod pattern;
 mod query;
 mod rank;
@@ -39,6 +40,7 @@ pub use key::{KeyPart, KeySpec, NoKey, OnDuplicate, cookie};
 pub(crate) use key_text::meant_key;
 pub use key_text::{fingerprint_hint, fingerprint_text, key_words};
 pub use matcher::{Matcher, Repeated, parse_method};
+pub use networks::{FoundNetwork, NO_NETWORKS, NetworkFile, NetworkList, NetworkSet};
 pub use path::PathPattern;
 pub use pattern::{FoundGroups, PathGroup, PathGroups};
 pub use rank::Advantage;

@@ -245,3 +245,64 @@ fn a_slow_check_holds_up_no_other_request_and_is_made_once_for_many() {
     assert!(last < 10 * first + Duration::from_millis(100), "{first:?} to {last:?}");
     assert!(free > 10, "{free} requests in {last:?}");
 }
+
+#[test]
+fn a_file_of_networks_is_in_force_when_it_is_written_and_a_broken_one_keeps_the_old() {
+    let upstream = upstream::echo();
+    let dir = tempfile::tempdir().expect("a folder");
+    let blocked = dir.path().join("blocked.txt");
+    fs::write(&blocked, "# nobody\n").expect("written");
+    let routes = "  - name: all
+    match: { path_prefix: / }
+    upstream: up
+    access: { deny: [192.0.2.1, { file: blocked.txt }] }
+    flow: [{ name: one, limit: 1/1h, key: client_ip, except: { client_ip: { file: free.txt } } }]
+trusted_proxies: { file: proxies.txt }
+";
+    fs::write(dir.path().join("free.txt"), "203.0.113.0/24\n").expect("written");
+    fs::write(dir.path().join("proxies.txt"), "127.0.0.0/8\n::1\n").expect("written");
+    let gateway = Gateway::start_in(dir, &yaml(upstream.address, routes), &[]);
+    let mut client = Client::new(gateway.web());
+    assert_eq!(ask(&mut client, "192.0.2.1", &[]).0, 403);
+    assert_eq!(ask(&mut client, "198.51.100.7", &[]).0, 200);
+    assert_eq!(ask(&mut client, "198.51.100.7", &[]).0, 429);
+    for _ in 0..3 {
+        assert_eq!(ask(&mut client, "203.0.113.9", &[]).0, 200, "it is exempt");
+    }
+
+    replace(&blocked, "198.51.100.0/24 # a scanner\n");
+    eventually("the edit is in force", || {
+        (ask(&mut client, "198.51.100.7", &[]).0 == 403).then_some(())
+    });
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["explain", "/", "--from", "127.0.0.1", "-H", "x-forwarded-for: 198.51.100.7"])
+        .args(["--admin", &gateway.address("admin").to_string()])
+        .output()
+        .expect("it runs");
+    let explained = String::from_utf8_lossy(&output.stdout);
+    let why = "`deny` has 198.51.100.0/24, line 1 of blocked.txt";
+    assert!(explained.contains(why), "{explained}");
+
+    // Of a broken file nothing is in force, and the next one is.
+    let seen = gateway.log_len();
+    replace(&blocked, "203.0.113.0/24\n198.51.100\n");
+    let line = gateway.wait_log_after(seen, "blocked.txt");
+    assert!(line.contains("cannot be used: line 2: `198.51.100` is not a network"), "{line}");
+    let checked = std::process::Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["check".as_ref(), blocked.with_file_name("gateway.yaml").as_os_str()])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(!checked.status.success());
+    assert!(said.contains("cannot be used: line 2: `198.51.100` is not a network"), "{said}");
+    assert_eq!(ask(&mut client, "198.51.100.7", &[]).0, 403);
+    assert_eq!(ask(&mut client, "203.0.113.9", &[]).0, 200);
+    fs::remove_file(&blocked).expect("removed");
+    gateway.wait_log_after(seen, "cannot read the network file");
+    assert_eq!(ask(&mut client, "198.51.100.7", &[]).0, 403, "the list stays without its file");
+    replace(&blocked, "203.0.113.0/24\n");
+    eventually("the next one is in force", || {
+        (ask(&mut client, "203.0.113.9", &[]).0 == 403).then_some(())
+    });
+    assert_eq!(ask(&mut client, "198.51.100.7", &[]).0, 429);
+}

@@ -1,21 +1,23 @@
 //! Which clients may use a route: by address, and by their credentials.
 
-use super::compiler::Compiler;
+use super::{
+    compiler::Compiler,
+    named_file::read,
+    networks::{MAX_WARNINGS, Networks},
+};
 use crate::{
     auth::{ALGORITHMS, Algorithm, InvalidUsers, JwtKeys, JwtRules, TokenSource, Users},
     config::{
         decode::{At, Key},
-        diagnostics::{Lint, Problem, quoted},
+        diagnostics::{Lint, Problem},
         plan::{Access, Auth, Jwt, RulePlan},
         read::source::Files,
-        spec::{AccessSpec, AuthSpec, JwtSpec, leaf::Network},
+        spec::{AccessSpec, AuthSpec, JwtSpec},
     },
+    route::NetworkFile,
 };
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    path::PathBuf,
-    sync::Arc,
-};
+use ipnet::IpNet;
+use std::{path::PathBuf, sync::Arc};
 
 impl Compiler {
     pub(super) fn access(&mut self, at: &At<Box<AccessSpec>>) -> Access {
@@ -27,29 +29,51 @@ impl Compiler {
                 ),
             );
         }
-        self.host_bits(&spec.allow);
-        self.host_bits(&spec.deny);
         if let Some(at) = spec.allow.as_ref().filter(|at| at.written && at.value.0.0.is_empty()) {
             self.warn(
                 Problem::warning(Lint::AccessForNobody, at.span, "no client may use the route")
                     .help("write an address or a range, as in `10.0.0.0/8`, or remove `allow`"),
             );
         }
-        let denied = spec.deny.items();
-        for allowed in spec.allow.items() {
-            let covers = |denied: &&At<Network>| denied.value.0.contains(&allowed.value.0);
-            if let Some(denied) = denied.iter().find(covers) {
-                let message = format!("`{}` is allowed and denied", allowed.value.0);
-                self.warn(
-                    Problem::warning(Lint::AllowedAndDenied, allowed.span, message)
-                        .label("never allowed")
-                        .also(denied.span, "`deny` wins, whatever the order")
-                        .help("remove one; `allow` alone denies all other clients"),
-                );
-            }
+        let allowed = self.networks(&spec.allow);
+        let denied = self.networks(&spec.deny);
+        self.allowed_and_denied(&allowed, &denied);
+        Access::new(spec.allow.is_written().then_some(allowed.list), denied.list)
+    }
+
+    /// Warns of networks that can never be allowed. Of a file, the first one is reported.
+    fn allowed_and_denied(&mut self, allowed: &Networks, denied: &Networks) {
+        let covering = |network: &IpNet| {
+            let own = denied.list.own().covering(network);
+            let own = own.and_then(|(_, place)| denied.own.get(usize::try_from(place).ok()?));
+            own.map(|at| at.span).or_else(|| {
+                let covers = |file: &Arc<NetworkFile>| file.networks.covering(network).is_some();
+                let index = denied.list.files().iter().position(covers)?;
+                denied.file_spans.get(index).copied()
+            })
+        };
+
+        let own = allowed.own.iter().filter_map(|at| {
+            Some((at.span, covering(&at.value)?, format!("`{}` is allowed and denied", at.value)))
+        });
+        let files = allowed.list.files().iter().zip(&allowed.file_spans);
+        let of_files = files.filter_map(|(file, span)| {
+            let mut networks = file.networks.widest();
+            let (other, network, line) =
+                networks.find_map(|(network, line)| Some((covering(&network)?, network, line)))?;
+            let path = file.path.display();
+            let message = format!("`{network}`, line {line} of {path}, is allowed and denied");
+            Some((*span, other, message))
+        });
+
+        for (span, other, message) in own.chain(of_files).take(MAX_WARNINGS) {
+            self.warn(
+                Problem::warning(Lint::AllowedAndDenied, span, message)
+                    .label("never allowed")
+                    .also(other, "`deny` wins, whatever the order")
+                    .help("remove one; `allow` alone denies all other clients"),
+            );
         }
-        let allow = spec.allow.is_written().then(|| self.networks(&spec.allow));
-        Access::new(allow, &self.networks(&spec.deny))
     }
 
     /// Compiles what clients must prove, and returns what the files that it names hash to. Of
@@ -175,32 +199,4 @@ fn in_words(InvalidUsers { line, message }: InvalidUsers) -> (String, &'static s
         None => format!("cannot be used: {message}"),
     };
     (message, "write each user by `htpasswd -B FILE USER`, which hashes the password by bcrypt")
-}
-
-/// Returns what `parse` makes of a file, and what its bytes hash to. `parse` says what is wrong and
-/// what to do.
-fn read<T>(
-    file: &At<PathBuf>,
-    files: &Files,
-    what: &str,
-    parse: impl FnOnce(&str) -> Result<T, (String, &'static str)>,
-) -> Result<(T, u64), Problem> {
-    let shown = quoted(&file.value.to_string_lossy());
-    let problem = |message: String, help: &str| Problem::error(file.span, message).help(help);
-    let bytes = match files.get(&file.value) {
-        Some(Ok(bytes)) => bytes,
-        Some(Err(why)) => {
-            let help = "write the name of a file that the gateway's user may read; relative names \
-                        are meant from this file's folder";
-            return Err(problem(format!("cannot read the {what} {shown}: {why}"), help));
-        }
-        None => return Err(problem(format!("the {what} {shown} was not read"), "")),
-    };
-    let text = str::from_utf8(bytes)
-        .map_err(|_| problem(format!("the {what} {shown} is not UTF-8"), "write it as text"))?;
-    let parsed = parse(text)
-        .map_err(|(wrong, help)| problem(format!("the {what} {shown} {wrong}"), help))?;
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    Ok((parsed, hasher.finish()))
 }

@@ -3,10 +3,10 @@
 use super::{compiler::Compiler, idle::is_stricter};
 use crate::{
     config::{
-        decode::{At, Key, List, Several},
+        decode::{At, Key, List},
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{Access, RoutePlan, RulePlan},
-        spec::{ListenerSpec, leaf::Network},
+        spec::{ListenerSpec, NetworksSpec},
     },
     route::{HostPattern, KeyPart, Matcher, PathPattern, Table},
 };
@@ -17,7 +17,7 @@ impl Compiler {
     pub(super) fn behind_proxies(
         &mut self,
         listeners: &Key<List<ListenerSpec>>,
-        trusted: &Key<Several<Network>>,
+        trusted: &Key<NetworksSpec>,
         (routes, table): (&[RoutePlan], &Table),
     ) {
         if trusted.is_written() {
@@ -84,7 +84,7 @@ impl Compiler {
     pub(super) fn chosen_overrides(
         &mut self,
         listeners: &Key<List<ListenerSpec>>,
-        trusted: &Key<Several<Network>>,
+        trusted: &Key<NetworksSpec>,
         routes: &[RoutePlan],
     ) {
         let has_proxy = |spec: &ListenerSpec| {

@@ -10,7 +10,7 @@ use crate::{
         vocabulary::nearest,
     },
     flow::calendar::Calendar,
-    route::Nat64,
+    route::{Nat64, NetworkFile},
 };
 use ahash::AHashMap;
 use std::{
@@ -50,6 +50,12 @@ pub(super) struct Compiler {
     pub(super) shortened_waits: Vec<SourceSpan>,
     /// The users of each file that routes name, if it can be used, and what its contents hash to.
     pub(super) users: HashMap<PathBuf, Option<(Arc<Users>, u64)>>,
+    /// The networks of each file that lists name, if it can be used.
+    pub(super) network_files: HashMap<PathBuf, Option<Arc<NetworkFile>>>,
+    /// The hash of the files of networks that the route names.
+    pub(super) network_print: u64,
+    /// How many networks there are in all lists.
+    pub(super) networks_in_all: usize,
     /// Those that were asked for.
     pub(super) calendars: HashMap<(Unit, String), Calendar>,
     /// The values that variables are in.

@@ -1,13 +1,13 @@
 //! Some requests of a rule: those of an override, those that are exempt, those with priority.
 
-use super::compiler::Compiler;
+use super::{compiler::Compiler, networks::Networks};
 use crate::{
     config::{
-        decode::{At, Either, Entries, Key, List, Several},
+        decode::{At, Either, Entries, Key, List, MAX_VALUES, Many},
         diagnostics::{Problem, SourceSpan, has_secret},
         plan::{Except, Priority, When},
         spec::{
-            ExceptSpec, FieldSpec, PrioritySpec,
+            ConditionSpec, ConditionValue, ExceptSpec, FieldSpec, NetworkFileSpec, PrioritySpec,
             leaf::{Condition, Text},
             values,
         },
@@ -15,13 +15,12 @@ use crate::{
     route::{self, FieldPattern, Matcher, OnDuplicate, PathPattern, Repeated},
 };
 use http::Method;
-use ipnet::IpNet;
 use std::sync::Arc;
 
 /// What the conditions of an override or an exception say.
 #[derive(Default)]
 struct Conditions {
-    client_ip: Vec<IpNet>,
+    client_ip: Networks,
     methods: Vec<Method>,
     /// As they are written, and what they mean.
     paths: Vec<(String, PathPattern)>,
@@ -30,7 +29,7 @@ struct Conditions {
 }
 
 /// A value of `when`: texts, or the long form of a field's pattern.
-type WhenValue = Key<Either<Several<Text>, FieldSpec>>;
+type WhenValue = Key<ConditionValue>;
 
 impl Conditions {
     /// Says each condition, as in `header:x-tenant=gold` and `method=GET|POST`.
@@ -39,7 +38,7 @@ impl Conditions {
             (!values.is_empty()).then(|| format!("{name}={}", values.join("|")))
         };
         let lists = [
-            listed("client_ip", self.client_ip.iter().map(ToString::to_string).collect()),
+            listed("client_ip", self.client_ip.words()),
             listed("method", self.methods.iter().map(ToString::to_string).collect()),
             listed("path_prefix", self.paths.iter().map(|(text, _)| text.clone()).collect()),
         ];
@@ -53,7 +52,7 @@ impl Compiler {
     /// Compiles which requests an override is for: each condition that is written must hold.
     pub(super) fn when(
         &mut self,
-        key: &Key<Entries<Condition, Either<Several<Text>, FieldSpec>>>,
+        key: &Key<Entries<Condition, ConditionValue>>,
         on_duplicate: OnDuplicate,
     ) -> Option<At<Arc<When>>> {
         let at = key.at.as_ref()?;
@@ -75,16 +74,17 @@ impl Compiler {
             let at = value.at.as_ref().filter(|_| name.contains(':'))?;
             let written = match &at.value {
                 // One value that clients can guess is enough.
-                Either::Plain(Several(List(values))) => {
-                    let guessable = |at: &&At<Text>| self.is_guessable(name, Some(written(at)));
-                    values.iter().find(guessable).or_else(|| values.first()).map(written)
+                Either::Plain(values) => {
+                    let mut texts = texts_of(values);
+                    let first = texts.clone().next();
+                    texts.find(|text| self.is_guessable(name, Some(*text))).or(first)
                 }
-                Either::Map(spec) => field_text(spec),
+                Either::Map(spec) => condition_text(spec),
             };
             Some((name, written))
         });
         let fields: Vec<_> = fields.collect();
-        let is_chosen = conditions.client_ip.is_empty()
+        let is_chosen = conditions.client_ip.list.is_empty()
             && fields.iter().all(|(name, written)| self.is_guessable(name, *written));
         let chosen = fields.first().filter(|_| is_chosen).map(|(name, _)| (*name).clone());
         let Conditions { client_ip, methods, paths, headers, query } = conditions;
@@ -102,7 +102,7 @@ impl Compiler {
                 OnDuplicate::Reject => Repeated::Any,
             },
         };
-        let when = When::new(words, client_ip, vec![matcher], chosen);
+        let when = When::new(words, client_ip.list, vec![matcher], chosen);
         Some(at.as_ref().map(|_| Arc::new(when)))
     }
 
@@ -118,24 +118,11 @@ impl Compiler {
 
     fn condition(&mut self, to: &mut Conditions, name: &At<Condition>, value: &WhenValue) {
         match name.value.0.split_once(':').unwrap_or((&name.value.0, "")) {
-            ("client_ip", "") => {
-                let networks = self.each(value, values::network);
-                for at in &networks {
-                    self.host_bits_of(at.value, at.span);
-                }
-                let networks = networks.into_iter().filter_map(|at| {
-                    let canonical = values::canonical(at.value, &self.nat64);
-                    self.keep(canonical, at.span).map(|at| at.value)
-                });
-                to.client_ip = networks.collect();
-            }
-            ("method", "") => {
-                let methods = self.each(value, values::method);
-                to.methods = methods.into_iter().map(|at| at.value).collect();
-            }
+            ("client_ip", "") => to.client_ip = self.when_client(value, name.span),
+            ("method", "") => to.methods = self.each(value, values::method),
             ("path_prefix", "") => {
-                let texts = self.texts(value).iter();
-                to.paths = self.paths(texts.map(|at| (&at.value.0, at.span)));
+                let texts = self.texts(value);
+                to.paths = self.paths(texts);
             }
             ("header", header) => {
                 to.headers.extend(self.when_field(&header.to_ascii_lowercase(), value));
@@ -151,31 +138,90 @@ impl Compiler {
         &mut self,
         value: &WhenValue,
         read: impl Fn(&str) -> Result<T, values::InvalidValue>,
-    ) -> Vec<At<T>> {
-        let texts = self.texts(value);
-        texts.iter().filter_map(|at| self.keep(read(&at.value.0), at.span)).collect()
+    ) -> Vec<T> {
+        let texts = self.texts(value).into_iter();
+        let kept = texts.filter_map(|(text, span)| self.keep(read(text), span));
+        kept.map(|at| at.value).collect()
     }
 
-    fn texts<'k>(&mut self, value: &'k WhenValue) -> &'k [At<Text>] {
+    /// Returns the texts of a condition that takes no file.
+    fn texts<'k>(&mut self, value: &'k WhenValue) -> Vec<(&'k str, SourceSpan)> {
         match &value.at {
-            Some(At { value: Either::Plain(list), .. }) => &list.0.0,
-            Some(At { span, .. }) => {
+            Some(At { value: Either::Plain(list), span, .. }) => {
+                let texts: Vec<_> = texts_of(list).collect();
+                if texts.len() < list.0.0.len() {
+                    self.error(
+                        Problem::error(*span, "only `client_ip` takes a file of networks")
+                            .help("write `[some text]`"),
+                    );
+                }
+                if texts.len() > MAX_VALUES {
+                    let message = format!("the condition holds {} values", texts.len());
+                    let help = format!("write at most {MAX_VALUES}");
+                    self.error(Problem::error(*span, message).help(help));
+                    return Vec::new();
+                }
+                texts
+            }
+            Some(At { value: Either::Map(_), span, .. }) => {
                 self.error(
                     Problem::error(*span, "expected a text, or a list of them, not a map")
                         .help("write `[some text]`"),
                 );
-                &[]
+                Vec::new()
             }
-            None => &[],
+            None => Vec::new(),
+        }
+    }
+
+    /// Compiles the networks of the condition `client_ip`, which stands at `span`.
+    fn when_client(&mut self, value: &WhenValue, span: SourceSpan) -> Networks {
+        match &value.at {
+            Some(At { value: Either::Plain(list), .. }) => {
+                let files = list.0.0.iter().filter_map(|at| match &at.value {
+                    Either::Plain(_) => None,
+                    Either::Map(file) => Some(file),
+                });
+                let files: Vec<_> = files.collect();
+                let read = |(text, span)| self.keep(values::network(text), span);
+                let written: Vec<_> = texts_of(list).filter_map(read).collect();
+                self.network_list(&written, &files, span)
+            }
+            Some(At { value: Either::Map(spec), span, .. }) => {
+                let others = [spec.equals.span, spec.regex.span, spec.present.span];
+                if !spec.file.is_written() || others != [None; 3] {
+                    self.error(
+                        Problem::error(*span, "expected networks, or a file of them")
+                            .help("write `[10.0.0.0/8]`, or `{ file: networks.txt }`"),
+                    );
+                }
+                let file = NetworkFileSpec { file: spec.file.clone() };
+                self.network_list(&[], &[&file], *span)
+            }
+            None => Networks::default(),
         }
     }
 
     fn when_field(&mut self, name: &str, value: &WhenValue) -> Option<FieldPattern> {
         let At { value, span, .. } = value.at.as_ref()?;
         match value {
-            Either::Map(spec) => self.field(name, spec, *span),
-            Either::Plain(Several(List(values))) => match &values[..] {
-                [one] => self.pattern(FieldPattern::equals(name, &one.value.0), one.span),
+            Either::Map(spec) if spec.file.is_written() => {
+                self.error(
+                    Problem::error(*span, "only `client_ip` takes a file of networks")
+                        .help("write the value of the field, or `{ regex: 'one|other' }`"),
+                );
+                None
+            }
+            Either::Map(spec) => {
+                let spec = FieldSpec {
+                    equals: spec.equals.clone(),
+                    regex: spec.regex.clone(),
+                    present: spec.present.clone(),
+                };
+                self.field(name, &spec, *span)
+            }
+            Either::Plain(values) => match &texts_of(values).collect::<Vec<_>>()[..] {
+                [(text, span)] => self.pattern(FieldPattern::equals(name, text), *span),
                 // A value that could not be read has been reported.
                 [] => None,
                 _ => {
@@ -191,12 +237,12 @@ impl Compiler {
 
     fn paths<'p>(
         &mut self,
-        texts: impl IntoIterator<Item = (&'p String, SourceSpan)>,
+        texts: impl IntoIterator<Item = (&'p str, SourceSpan)>,
     ) -> Vec<(String, PathPattern)> {
         let texts = texts.into_iter();
         let paths = texts.filter_map(|(text, span)| {
             let prefix = PathPattern::prefix(text).map_err(as_prefix);
-            Some((text.clone(), self.pattern(prefix, span)?))
+            Some((text.to_owned(), self.pattern(prefix, span)?))
         });
         paths.collect()
     }
@@ -223,12 +269,11 @@ impl Compiler {
                     .help("write `except: { client_ip: [10.0.0.0/8] }`, or remove it"),
             );
         }
-        self.host_bits(&spec.client_ip);
         let paths = spec.path_prefix.items().iter();
         let conditions = Conditions {
             client_ip: self.networks(&spec.client_ip),
             methods: spec.method.plain(|method| method.0.clone()),
-            paths: self.paths(paths.map(|at| (&at.value.0, at.span))),
+            paths: self.paths(paths.map(|at| (&*at.value.0, at.span))),
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: Vec::new(),
         };
@@ -252,7 +297,7 @@ impl Compiler {
             let name = name.value.0.as_str();
             self.is_guessable(name, written).then(|| format!("header:{name}"))
         });
-        Except::new(words, client_ip, matchers, chosen).map(Arc::new)
+        Except::new(words, client_ip.list, matchers, chosen).map(Arc::new)
     }
 }
 
@@ -270,6 +315,22 @@ fn as_prefix(error: route::ParseError) -> route::ParseError {
 
 fn written(at: &At<Text>) -> (&str, SourceSpan) {
     (&at.value.0, at.span)
+}
+
+/// Returns the texts of a list, without files.
+fn texts_of(
+    Many(List(values)): &Many<Either<Text, NetworkFileSpec>>,
+) -> impl Iterator<Item = (&str, SourceSpan)> + Clone {
+    values.iter().filter_map(|at| match &at.value {
+        Either::Plain(text) => Some((&*text.0, at.span)),
+        Either::Map(_) => None,
+    })
+}
+
+/// Returns the text that a field must equal, or its pattern.
+fn condition_text(spec: &ConditionSpec) -> Option<(&str, SourceSpan)> {
+    let equals = spec.equals.at.as_ref().map(written);
+    equals.or_else(|| spec.regex.at.as_ref().map(|at| (&*at.value.0, at.span)))
 }
 
 /// Returns the text that a field must equal, or its pattern.

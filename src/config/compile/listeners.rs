@@ -141,7 +141,7 @@ impl Compiler {
         let certificates = named.iter().map(path).collect();
         self.certificates.extend(tls.iter().map(|tls| (Arc::clone(&name), Arc::clone(tls))));
         let own = &spec.trusted_proxies;
-        let trusted_proxies = own.is_written().then(|| self.networks(own));
+        let trusted_proxies = own.is_written().then(|| self.trusted_proxies(own));
         let proxy_protocol = spec.proxy_protocol.is_true();
         Some(Arc::new(Listener {
             name,

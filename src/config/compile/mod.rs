@@ -2,7 +2,6 @@
 
 mod access;
 mod actions;
-mod addresses;
 mod admin;
 mod algorithm;
 mod bypasses;
@@ -13,6 +12,7 @@ mod conditions;
 mod idle;
 mod listeners;
 mod matches;
+mod named_file;
 mod networks;
 mod numbers;
 mod quotas;
@@ -37,7 +37,7 @@ use crate::{
         spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, leaf::Timeout},
         watched::Watched,
     },
-    route::Nat64,
+    route::{Nat64, NetworkList},
 };
 use compiler::Compiler;
 use http::HeaderName;
@@ -55,7 +55,8 @@ pub(super) fn compile(
     let mut compiler =
         Compiler { text: Arc::clone(&source.text), substitutions, ..Compiler::default() };
     let nat64 = compiler.nat64(&spec);
-    let trusted_proxies = compiler.networks(&spec.trusted_proxies);
+    compiler.network_files(&spec, files, source.folder());
+    let trusted_proxies = compiler.trusted_proxies(&spec.trusted_proxies);
     let store = compiler.store(spec.store.value(), files);
     let tracing = compiler.tracing(spec.tracing.value(), files);
     let admin = compiler.admin(&spec.admin, files);
@@ -66,7 +67,6 @@ pub(super) fn compile(
     compiler.are_upstreams_unreadable = spec.upstreams.is_written() && spec.upstreams.at.is_none();
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
     compiler.own_listeners(&spec);
-    compiler.trusted_proxies(&spec);
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.span);
     let specs = spec.routes.into_items();
@@ -122,7 +122,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
     Settings {
         workers: workers.and_then(NonZeroUsize::new).unwrap_or(cores),
         drain_timeout: drain_timeout.unwrap_or_default(),
-        trusted_proxies: Vec::new(),
+        trusted_proxies: NetworkList::default(),
         nat64: Nat64::default(),
         dns_servers: spec.dns_servers.plain(|server| server.0),
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
@@ -172,7 +172,8 @@ fn limits(spec: &LimitsSpec) -> Limits {
 fn watched(source: &Source, spec: &FileSpec) -> Vec<Watched> {
     let named = spec.certificates().flat_map(|files| [files.cert.value, files.key.value]);
     let named = named.chain(spec.upstream_files()).chain(spec.auth_files());
-    let named = named.chain(spec.admin_files());
+    let networks = spec.network_files().into_iter().map(|at| at.value);
+    let named = named.chain(spec.admin_files()).chain(networks);
     let named = Watched::files(named);
     let mut seen = HashSet::new();
     let all = source.watched.iter().cloned().chain(named);

@@ -97,6 +97,7 @@ impl Compiler {
         (limits, files): (&Limits, &Files),
     ) -> Option<RoutePlan> {
         let Printed(print, mut spec) = at.value;
+        self.network_print = 0;
         let timeouts = self.timeouts(&spec);
         if let Some(timeouts) = timeouts {
             self.shorten_waits(&mut spec, timeouts.request);
@@ -134,7 +135,9 @@ impl Compiler {
             options,
             policy: super::quotas::policy(&rules),
             flow,
-            print: print ^ u128::from(auth_print) ^ u128::from(self.nat64_print()),
+            print: print
+                ^ u128::from(auth_print)
+                ^ u128::from(self.address_print()).rotate_left(64),
         };
         Some(RoutePlan { definition, action: action?, rules, paced })
     }

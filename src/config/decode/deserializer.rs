@@ -3,7 +3,7 @@
 use super::{
     access::{Fields, OwnEntries, Parts},
     error::Stop,
-    keys::{EITHER, KEY, SEVERAL},
+    keys::{EITHER, KEY, MANY, SEVERAL},
     shape::Shape,
     value::Value,
 };
@@ -15,7 +15,10 @@ use serde::{
 };
 
 /// The most values of a list that a request may be compared with one by one.
-const MAX_VALUES: usize = 1000;
+pub(in crate::config) const MAX_VALUES: usize = 1000;
+
+/// The most values of a list that is searched.
+const MAX_MANY: usize = 100_000;
 
 /// The most entries of a map of the user's own names.
 const MAX_ENTRIES: usize = 200;
@@ -126,7 +129,14 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
                     if self.fits(items.len(), MAX_VALUES) { self.shape } else { Shape::List(&[]) };
                 visitor.visit_newtype_struct(Self { shape, ..self })
             }
-            (SEVERAL, _) => visitor.visit_newtype_struct(Self { stands_for_list: true, ..self }),
+            (MANY, Shape::List(items)) => {
+                let shape =
+                    if self.fits(items.len(), MAX_MANY) { self.shape } else { Shape::List(&[]) };
+                visitor.visit_newtype_struct(Self { shape, ..self })
+            }
+            (SEVERAL | MANY, _) => {
+                visitor.visit_newtype_struct(Self { stands_for_list: true, ..self })
+            }
             (EITHER, Shape::Map(_)) => visitor.visit_newtype_struct(self),
             _ => visitor.visit_some(self),
         }

@@ -12,6 +12,7 @@ use std::{fmt, marker::PhantomData, ops::Deref};
 /// The names by which the types of `keys` ask for more than a value.
 pub(super) const KEY: &str = "$key";
 pub(super) const SEVERAL: &str = "$several";
+pub(super) const MANY: &str = "$many";
 pub(super) const EITHER: &str = "$either";
 
 /// What stands for the span of a key that is not written.
@@ -102,6 +103,18 @@ pub(in crate::config) struct List<T>(pub Vec<At<T>>);
 #[derive(Debug, Deserialize)]
 #[serde(rename = "$several", bound = "T: Deserialize<'de>")]
 pub(in crate::config) struct Several<T>(pub List<T>);
+
+/// A plain value, or a list of them that is searched, not looked through, and so may be long.
+#[derive(Debug, Deserialize)]
+#[serde(rename = "$many", bound = "T: Deserialize<'de>")]
+pub(in crate::config) struct Many<T>(pub List<T>);
+
+impl<T> Key<Many<T>> {
+    /// Returns the values that could be read.
+    pub(in crate::config) fn items(&self) -> &[At<T>] {
+        self.value().map_or(&[], |list| &list.0.0)
+    }
+}
 
 impl<T> Key<List<T>> {
     pub(in crate::config) fn items(&self) -> &[At<T>] {

@@ -12,7 +12,8 @@ mod schema;
 mod shape;
 mod value;
 
-pub(super) use keys::{At, Either, Entries, Key, List, Printed, Several, read_text};
+pub(super) use deserializer::MAX_VALUES;
+pub(super) use keys::{At, Either, Entries, Key, List, Many, Printed, Several, read_text};
 
 use crate::config::{
     diagnostics::{Problems, Source},

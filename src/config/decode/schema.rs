@@ -1,6 +1,6 @@
 //! How the JSON Schema describes what the types of `keys` wrap.
 
-use super::keys::{Either, Entries, Key, List, Printed, Several};
+use super::keys::{Either, Entries, Key, List, Many, Printed, Several};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::borrow::Cow;
 
@@ -50,6 +50,21 @@ impl<T: JsonSchema> JsonSchema for Several<T> {
 
     fn schema_name() -> Cow<'static, str> {
         format!("Several of {}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Many<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Many of {}", T::schema_name()).into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

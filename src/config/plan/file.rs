@@ -8,9 +8,8 @@ use crate::{
         watched::Watched,
     },
     flow::{Instant, calendar::Calendar},
-    route,
+    route::{self, NetworkList},
 };
-use ipnet::IpNet;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -144,7 +143,7 @@ pub struct Listener {
     /// `None`: cleartext.
     pub tls: Option<Arc<Certificates>>,
     /// Whose `X-Forwarded-For` is believed, if not the file's list.
-    pub trusted_proxies: Option<Vec<IpNet>>,
+    pub trusted_proxies: Option<NetworkList>,
     /// Whether connections begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
     /// The files of its certificates as the configuration names them.

@@ -1,7 +1,6 @@
 //! Some requests of a rule: those that an override, an exception or a priority is for.
 
-use crate::route::{self, Matcher, Target};
-use ipnet::IpNet;
+use crate::route::{self, FoundNetwork, Matcher, NetworkList, Target};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// Requests that may borrow from a rule's windows to come.
@@ -51,7 +50,7 @@ impl PartialEq for Priority {
 #[derive(Debug)]
 pub struct Except {
     words: Arc<str>,
-    client_ip: Vec<IpNet>,
+    client_ip: NetworkList,
     /// Each exempts by one condition.
     requests: Option<route::Table>,
     looks_at_headers: bool,
@@ -63,7 +62,7 @@ impl Except {
     /// [`Self::chosen_field`].
     pub(in crate::config) fn new(
         words: Arc<str>,
-        client_ip: Vec<IpNet>,
+        client_ip: NetworkList,
         requests: Vec<Matcher>,
         chosen: Option<String>,
     ) -> Option<Self> {
@@ -117,17 +116,22 @@ impl Except {
         takes(one) == takes(other)
     }
 
+    /// Returns the network by which it exempts a client, for people.
+    pub fn network_of(&self, client: IpAddr) -> Option<FoundNetwork<'_>> {
+        self.client_ip.find(client)
+    }
+
     /// Reports whether the rule leaves this request alone.
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
-        self.client_ip.iter().any(|network| network.contains(&client))
+        self.client_ip.contains(client)
             || self.requests.as_ref().is_some_and(|table| table.find(target).is_some())
     }
 }
 
-/// Two that say the same are equal.
+/// Two that say the same, also in files of networks, are equal.
 impl PartialEq for Except {
     fn eq(&self, other: &Self) -> bool {
-        self.words == other.words
+        self.words == other.words && self.client_ip == other.client_ip
     }
 }
 
@@ -136,7 +140,7 @@ impl PartialEq for Except {
 pub struct When {
     words: Arc<str>,
     /// Empty: any.
-    client_ip: Vec<IpNet>,
+    client_ip: NetworkList,
     /// One of them must match.
     requests: route::Table,
     looks_at_fields: bool,
@@ -147,7 +151,7 @@ impl When {
     /// `chosen` is as for [`Self::chosen_field`].
     pub(in crate::config) fn new(
         words: Arc<str>,
-        client_ip: Vec<IpNet>,
+        client_ip: NetworkList,
         requests: Vec<Matcher>,
         chosen: Option<String>,
     ) -> Self {
@@ -193,13 +197,13 @@ impl When {
     /// line or a query parameter several times that this looks at.
     pub fn is_ambiguous(&self, target: &Target<'_>, client: IpAddr) -> bool {
         self.looks_at_fields
-            && (self.client_ip.is_empty() || self.client_ip.iter().any(|net| net.contains(&client)))
+            && (self.client_ip.is_empty() || self.client_ip.contains(client))
             && self.requests.looks_at_repeated(target)
     }
 
     /// Reports whether the request is one of these.
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
-        (self.client_ip.is_empty() || self.client_ip.iter().any(|net| net.contains(&client)))
+        (self.client_ip.is_empty() || self.client_ip.contains(client))
             && self.requests.find(target).is_some()
     }
 }

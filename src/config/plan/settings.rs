@@ -3,10 +3,9 @@
 use super::{Admin, StoreSettings, Tracing};
 use crate::{
     config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds},
-    route::Nat64,
+    route::{Nat64, NetworkList},
 };
 use http::{HeaderName, HeaderValue};
-use ipnet::IpNet;
 use std::{
     net::SocketAddr,
     num::{NonZeroU64, NonZeroUsize},
@@ -22,7 +21,7 @@ pub struct Settings {
     /// How long a stopping gateway waits for requests in flight.
     pub drain_timeout: Duration,
     /// Whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<IpNet>,
+    pub trusted_proxies: NetworkList,
     /// The prefixes of IPv6 behind which an IPv4 client stands.
     pub nat64: Nat64,
     /// The DNS servers that resolve the names of servers; if empty, those of the system.

@@ -18,6 +18,9 @@ pub(super) const MAX_FILE: u64 = 16 * 1024 * 1024;
 /// The largest certificate or key.
 const MAX_PEM: u64 = 1024 * 1024;
 
+/// The largest file of networks: room for 100,000 with comments.
+const MAX_NETWORKS: u64 = 8 * 1024 * 1024;
+
 /// What to do about a file that cannot be read.
 const HELP: &[(io::ErrorKind, &str)] = &[
     (io::ErrorKind::NotFound, "create the file, or write the name of another one"),
@@ -103,7 +106,23 @@ pub(super) fn no_text(at: usize) -> Problem {
 
 /// Reads every file of `paths`.
 pub(in crate::config) fn read_all<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Files {
-    paths.map(|path| (path.clone(), read_bounded(path, MAX_PEM))).collect()
+    read_each(paths, MAX_PEM)
+}
+
+/// Reads every file of networks.
+pub(in crate::config) fn read_networks(paths: &[PathBuf]) -> Files {
+    read_each(paths.iter(), MAX_NETWORKS)
+}
+
+/// Reads each file once, although thousands of routes may name it.
+fn read_each<'p>(paths: impl Iterator<Item = &'p PathBuf>, limit: u64) -> Files {
+    let mut files = Files::new();
+    for path in paths {
+        if !files.contains_key(path) {
+            files.insert(path.clone(), read_bounded(path, limit));
+        }
+    }
+    files
 }
 
 /// Returns a hash of what a file holds at the moment, or of the names that there are, to see that

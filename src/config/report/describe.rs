@@ -12,11 +12,10 @@ use crate::{
         spec::{OnMissing, OnStoreError, word},
     },
     flow::{Algorithm, Keyed, Rule, breaker},
-    route::{OnDuplicate, key_words},
+    route::{NetworkList, OnDuplicate, key_words},
 };
 use bytesize::ByteSize;
 use http::HeaderName;
-use ipnet::IpNet;
 use serde::Serialize;
 use std::{
     fmt::{self, Write},
@@ -420,9 +419,6 @@ fn write_store(out: &mut String, store: &StoreSettings) -> fmt::Result {
     )
 }
 
-fn networks(list: &[IpNet]) -> String {
-    if list.is_empty() {
-        return "none".to_owned();
-    }
-    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+fn networks(list: &NetworkList) -> String {
+    if list.is_empty() { "none".to_owned() } else { list.to_string() }
 }

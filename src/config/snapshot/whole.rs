@@ -7,9 +7,8 @@ use crate::{
         plan::{Listener, Settings, ShownCertificate, shown},
         watched::Watched,
     },
-    route::{self, Proxies},
+    route::{self, NO_NETWORKS, NetworkList, Proxies},
 };
-use ipnet::IpNet;
 use std::{path::Path, sync::Arc};
 
 /// A configuration in force.
@@ -60,11 +59,11 @@ impl Snapshot {
 
     /// Returns whose word about clients is believed at a listener: nobody's at one that an edit has
     /// removed.
-    fn trusted_proxies(&self, listener: Option<&str>) -> &[IpNet] {
+    fn trusted_proxies(&self, listener: Option<&str>) -> &NetworkList {
         let all = &self.settings.trusted_proxies;
         let Some(name) = listener else { return all };
-        let Some(listener) = self.listener(name) else { return &[] };
-        listener.trusted_proxies.as_deref().unwrap_or(all)
+        let Some(listener) = self.listener(name) else { return &NO_NETWORKS };
+        listener.trusted_proxies.as_ref().unwrap_or(all)
     }
 
     /// Returns whose word about clients is believed at a listener, and how addresses are read.

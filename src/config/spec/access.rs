@@ -1,8 +1,9 @@
 //! Which clients may use a route: by address, and by their credentials.
 
 use super::{
+    NetworksSpec,
     keys::keys,
-    leaf::{FieldName, FileName, JwtAlgorithm, Network, Period, SECOND, Text},
+    leaf::{FieldName, FileName, JwtAlgorithm, Period, SECOND, Text},
 };
 use crate::config::decode::Several;
 
@@ -18,9 +19,9 @@ keys! {
     /// rule counts them.
     struct AccessSpec: "access" {
         /// Addresses and networks that may use the route.
-        allow: Several<Network>, else "all";
+        allow: NetworksSpec, else "all";
         /// Addresses and networks that may not use the route.
-        deny: Several<Network>, else "none";
+        deny: NetworksSpec, else "none";
     }
 
     /// Which passwords or tokens a client needs. Clients without one get 401, and no rule counts

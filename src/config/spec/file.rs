@@ -5,13 +5,14 @@ use super::other_words::file::{
     CLIENT_TIMEOUTS_INSTEAD, CLIENT_TIMEOUTS_MEANT, FILE_INSTEAD, FILE_MEANT, LIMITS_MEANT,
 };
 use super::{
-    AccessLog, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec, RateLimitHeaders,
-    RequestIds, RouteSpec, StoreSpec, TracingSpec, UpstreamSpec, UpstreamTlsSpec,
+    AccessLog, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec, NetworksSpec,
+    RateLimitHeaders, RequestIds, RouteSpec, StoreSpec, TracingSpec, UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{
         ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, LoggedName,
-        Nat64Prefix, Network, Period, Size, Timeout, Via,
+        Nat64Prefix, Period, Size, Timeout, Via,
     },
+    networks::{files_of, files_of_mut},
 };
 use crate::config::{
     decode::{At, Key, List, Printed, Several},
@@ -38,7 +39,7 @@ keys! {
         /// Health, metrics and pages for operators, on a separate listener.
         admin: AdminSpec, else "–";
         /// The proxies in front of this gateway. flowgate believes their `X-Forwarded-For`.
-        trusted_proxies: Several<Network>, else "none";
+        trusted_proxies: NetworksSpec, else "none";
         /// The prefixes of your NAT64, as in `64:ff9b:1::/48` (RFC 6052). A client with an address
         /// behind one counts, and is shown, as its IPv4 address. `64:ff9b::/96` needs no entry.
         nat64: Several<Nat64Prefix>, else "none";
@@ -149,6 +150,15 @@ impl FileSpec {
         routes.flat_map(|auth| files(auth)).collect()
     }
 
+    /// Returns the files of networks, wherever lists name them.
+    pub(in crate::config) fn network_files(&self) -> Vec<At<PathBuf>> {
+        let listeners = self.listeners.items().iter().map(|at| &at.value.trusted_proxies);
+        let lists = listeners.chain([&self.trusted_proxies]);
+        let routes = self.routes.items().iter().flat_map(|at| at.value.1.network_files());
+        let files = lists.flat_map(files_of).chain(routes);
+        files.filter_map(Key::path).collect()
+    }
+
     /// Returns the files of the admin listener.
     pub(in crate::config) fn admin_files(&self) -> Vec<PathBuf> {
         self.admin.value().into_iter().flat_map(AdminSpec::files).collect()
@@ -165,6 +175,14 @@ impl FileSpec {
         }
         for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {
             upstream.value.resolve(source);
+        }
+        let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
+        let lists = listeners.map(|at| &mut at.value.trusted_proxies);
+        for file in lists.chain([&mut self.trusted_proxies]).flat_map(files_of_mut) {
+            file.resolve(source);
+        }
+        for route in self.routes.at.iter_mut().flat_map(|at| &mut at.value.0) {
+            route.value.1.resolve_networks(source);
         }
         let routes = self.routes.at.iter_mut().flat_map(|at| &mut at.value.0);
         for auth in routes.filter_map(|at| at.value.1.auth.at.as_mut()) {

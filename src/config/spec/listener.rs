@@ -3,11 +3,12 @@
 #[cfg(test)]
 use super::other_words::listener::{ADMIN_MEANT, LISTENER_INSTEAD, LISTENER_MEANT, TLS_INSTEAD};
 use super::{
+    NetworksSpec,
     keys::keys,
-    leaf::{Address, AdminToken, FileName, Name, Network},
+    leaf::{Address, AdminToken, FileName, Name},
 };
 use crate::config::{
-    decode::{At, List, Several},
+    decode::{At, List},
     diagnostics::Source,
 };
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ keys! {
         /// `0.0.0.0:8080` listens on every IPv4 address.
         listen: Address;
         /// The trusted proxies of this listener, in place of the file's list. `[]` trusts none.
-        trusted_proxies: Several<Network>, else "the file's";
+        trusted_proxies: NetworksSpec, else "the file's";
         /// Whether the trusted proxies begin each connection with a PROXY protocol header (version
         /// 1 or 2), which has the client's address. flowgate closes connections without this
         /// header, and connections of other peers.

@@ -12,6 +12,7 @@ pub(super) mod keys;
 pub(super) mod leaf;
 mod listener;
 mod matches;
+mod networks;
 #[cfg(test)]
 mod other_words;
 mod redis_url;
@@ -32,11 +33,13 @@ pub use collector::CollectorEndpoint;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{AdminSpec, AdminTlsSpec, CertificateFiles, ListenerSpec};
 pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec};
+pub(super) use networks::{ConditionValue, NetworkFileSpec, NetworksSpec};
 pub(super) use redis_url::RedisUrl;
 pub use redis_url::Secret;
 pub(super) use route::{ErrorSpec, HeaderEditsSpec, RejectSpec, RetrySpec, RouteSpec};
 pub(super) use rule::{
-    CostSpec, ExceptSpec, LimitSpec, OverrideSpec, PacingSpec, PrioritySpec, RuleSpec, WarmUpSpec,
+    ConditionSpec, CostSpec, ExceptSpec, LimitSpec, OverrideSpec, PacingSpec, PrioritySpec,
+    RuleSpec, WarmUpSpec,
 };
 pub use sample_ratio::SampleRatio;
 pub(super) use store::StoreSpec;

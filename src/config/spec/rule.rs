@@ -3,11 +3,12 @@
 #[cfg(test)]
 use super::other_words::rule::{PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT};
 use super::{
-    AlgorithmWord, Align, FieldConditions, FieldSpec, OnDuplicate, OnMissing, OnStoreError, Scope,
+    AlgorithmWord, Align, ConditionValue, FieldConditions, NetworksSpec, OnDuplicate, OnMissing,
+    OnStoreError, Scope,
     keys::keys,
     leaf::{
-        Condition, FieldName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault, Name,
-        Network, Path, Period, Rate, SECOND, Text, Zone,
+        Condition, FieldName, FileName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault,
+        Name, Path, Pattern, Period, Rate, SECOND, Text, Zone,
     },
 };
 use crate::{
@@ -123,13 +124,25 @@ keys! {
         /// Which requests: `client_ip`, `method` and `path_prefix` (a value, or a list of which one
         /// must match), `header:NAME` and `query:NAME` (a text, or a map). All conditions must
         /// hold. State survives an edit as long as `when` stays the same.
-        when: Entries<Condition, Either<Several<Text>, FieldSpec>>;
+        when: Entries<Condition, ConditionValue>;
         /// How many requests per time, if the rule has a `limit`.
         limit: LimitSpec, else "–";
         /// How many requests may pass at once (`token_bucket` and `leaky_bucket`).
         burst: Count, else "the rule's, or the default for the override's `limit`";
         /// How many requests may be in flight at once, if the rule has `concurrency`.
         concurrency: Integer<1, 1_000_000_000>, else "–";
+    }
+
+    /// Write exactly one of the keys.
+    struct ConditionSpec: "a condition" {
+        /// The whole value of the field.
+        equals: Text, else "–";
+        /// A regular expression that the whole value of the field must match.
+        regex: Pattern, else "–";
+        /// `true`: the field must be present, with any value.
+        present: bool, else "–";
+        /// For `client_ip`: a file with one network or address a line, as in [`access`](#routesaccess).
+        file: FileName, else "–";
     }
 
     /// The long form of `100/1m`.
@@ -143,7 +156,7 @@ keys! {
     /// Each matching condition exempts a request.
     struct ExceptSpec: "an exception" {
         /// Clients with these addresses or networks.
-        client_ip: Several<Network>, else "none";
+        client_ip: NetworksSpec, else "none";
         /// Requests with one of these methods.
         method: Several<MethodName>, else "none";
         /// Requests with these path prefixes, by whole segments.

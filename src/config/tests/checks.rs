@@ -279,16 +279,15 @@ fn lists_and_maps_that_a_request_walks_have_a_bound() {
     let many = |count: usize, item: fn(usize) -> String| {
         (0..count).map(item).collect::<Vec<_>>().join(", ")
     };
-    let networks = many(1001, |n| format!("10.0.{}.{}", n / 256, n % 256));
+    let hosts = many(1001, |n| format!("h{n}.example"));
     let headers = many(201, |n| format!("x-{n}: a"));
     messages(
         &format!(
-            "{FRAME}routes: [{{ name: r, match: {{ path: /, header: {{ {headers} }} }}, upstream: app }}]\n\
-             trusted_proxies: [{networks}]\n"
+            "{FRAME}routes: [{{ name: r, match: {{ path: /, host: [{hosts}], header: {{ {headers} }} }}, upstream: app }}]\n"
         ),
         &[
+            "`host` holds 1001 values | write at most 1000",
             "`header` holds 201 values | write at most 200",
-            "`trusted_proxies` holds 1001 values | write at most 1000",
         ],
     );
 }

@@ -13,6 +13,7 @@ mod foreign_files;
 mod include;
 mod lints;
 mod mutations;
+mod networks;
 mod other_gateways;
 mod overrides;
 mod paths;

@@ -90,7 +90,7 @@ headers: legacy
     assert_eq!(plan.settings.access_log, AccessLog::File(Path::new("logs/access.json").into()));
     assert_eq!(plan.settings.admin.unwrap().listen, "127.0.0.1:9901".parse().unwrap());
     assert_eq!(plan.settings.workers.get(), 3);
-    assert_eq!(plan.settings.trusted_proxies.len(), 2);
+    assert_eq!(plan.settings.trusted_proxies.count(), 2);
 }
 
 #[test]

@@ -227,8 +227,7 @@ fn scheme_help(text: &str) -> Option<String> {
 /// Reads a network such as `10.0.0.0/8`, or one address. A network of IPv4 addresses in IPv6, as in
 /// `::ffff:10.0.0.0/104`, is that of IPv4: addresses of clients are compared in this form.
 pub(in crate::config) fn network(text: &str) -> Result<IpNet, InvalidValue> {
-    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-    let Some(network) = network else {
+    let Some(network) = written_network(text) else {
         return not(
             text,
             "is not a network",
@@ -236,6 +235,11 @@ pub(in crate::config) fn network(text: &str) -> Result<IpNet, InvalidValue> {
         );
     };
     canonical(network, &Nat64::default())
+}
+
+/// Reads a network or one address, in the form in which it is written.
+pub(in crate::config) fn written_network(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
 /// Returns the network of IPv4 that `network` stands for, or `network`.

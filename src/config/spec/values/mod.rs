@@ -11,7 +11,7 @@ mod rate;
 mod tests;
 
 pub(in crate::config) use address::{
-    Endpoint, address, canonical, dns_server, nat64_prefix, network, resolve, url,
+    Endpoint, address, canonical, dns_server, nat64_prefix, network, resolve, url, written_network,
 };
 pub use address::{Resolve, ServerUrl, server_url};
 pub(in crate::config) use http::{

@@ -21,7 +21,7 @@ pub struct KeyNames {
     shards: [Mutex<Shard>; SHARDS],
 }
 
-/// When the current generation is full, it takes the place of the one before.
+/// A full generation takes the place of the one before.
 #[derive(Debug, Default)]
 struct Shard {
     current: AHashMap<u128, Arc<str>>,

@@ -19,6 +19,9 @@
 //! answers. [`http1`] reads and writes HTTP/1.1 messages as bytes. ARCHITECTURE.md has the journeys of a request and of an edit, and what is deliberately
 //! absent from each layer.
 
+#[macro_use]
+mod labels;
+
 pub mod access_log;
 pub mod admin;
 pub mod admin_client;

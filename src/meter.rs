@@ -3,14 +3,15 @@
 //! Recording takes a few relaxed atomic additions, without locks, and allocates only for a route's
 //! first request. A reading is exact per number, not across numbers.
 
-mod admin_rejection;
-mod atomics;
 mod exemplar;
 mod histogram;
 mod pairs;
-mod room;
 
-pub use admin_rejection::{AdminRejection, AdminRejections};
+/// The atomics that threads share; `tests/models.rs` has loom's in their place.
+mod atomics {
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+}
+
 pub use exemplar::{Exemplar, ExemplarId};
 pub use histogram::{BUCKETS, DURATION_BOUNDS, Durations};
 
@@ -79,9 +80,9 @@ pub struct Ended<'a> {
     pub first_byte: Option<Duration>,
     /// From its arrival to the end of its answer.
     pub duration: Duration,
-    /// When it ended, since the Unix epoch.
+    /// The time of its end, since the Unix epoch.
     pub at: Duration,
-    /// Whether its route's rules let it pass.
+    /// True if its route's rules let it pass.
     pub is_admitted: bool,
 }
 
@@ -128,7 +129,8 @@ impl RouteMeter {
     /// Reads all numbers.
     pub fn read(&self) -> RouteReading {
         let Some(cells) = self.cells.get() else { return RouteReading::default() };
-        let mut answers: Vec<Answers> = cells.pairs.read().filter_map(Answers::of).collect();
+        let mut answers: Vec<Answers> =
+            cells.pairs.read().filter_map(|(tag, count)| Answers::of(tag, count)).collect();
         answers.sort_unstable();
         RouteReading {
             answers,
@@ -163,7 +165,7 @@ impl Default for Cells {
 }
 
 impl Answers {
-    fn of((tag, count): (u64, u64)) -> Option<Self> {
+    fn of(tag: u64, count: u64) -> Option<Self> {
         let method = METHODS.get(usize::try_from(tag / 1000).ok()?)?;
         let status = u16::try_from(tag % 1000).ok()?;
         Some(Self { method, status, count })
@@ -201,6 +203,45 @@ pub struct ServerMeter {
     resent: [AtomicU64; Resent::ALL.len()],
 }
 
+/// Why the admin listener rejected a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminRejection {
+    /// Its address asks too often.
+    Rate,
+    /// `Host` is not a name of the listener.
+    Host,
+    /// A page of another site sent it.
+    Site,
+    /// It proves no operator, or the wrong one.
+    Auth,
+}
+
+/// Counts [`AdminRejection`]s.
+#[derive(Debug, Default)]
+pub struct AdminRejections([AtomicU64; AdminRejection::ALL.len()]);
+
+labels! {
+    /// Returns the reason as a metric label.
+    pub fn label(AdminRejection) {
+        Rate => "rate",
+        Host => "host",
+        Site => "site",
+        Auth => "auth",
+    }
+}
+
+impl AdminRejections {
+    /// Counts a rejection.
+    pub fn count(&self, reason: AdminRejection) {
+        self.0[reason as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Returns the rejections counted for `reason`.
+    pub fn of(&self, reason: AdminRejection) -> u64 {
+        self.0[reason as usize].load(Relaxed)
+    }
+}
+
 /// Why a request was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resent {
@@ -218,21 +259,15 @@ pub enum Resent {
     Status,
 }
 
-impl Resent {
-    /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Connect, Self::Idle, Self::Unprocessed, Self::Reset, Self::Timeout, Self::Status];
-
+labels! {
     /// Returns the reason as a metric label.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Idle => "idle",
-            Self::Unprocessed => "unprocessed",
-            Self::Reset => "reset",
-            Self::Timeout => "timeout",
-            Self::Status => "status",
-        }
+    pub fn label(Resent) {
+        Connect => "connect",
+        Idle => "idle",
+        Unprocessed => "unprocessed",
+        Reset => "reset",
+        Timeout => "timeout",
+        Status => "status",
     }
 }
 
@@ -265,7 +300,7 @@ pub struct Counters {
     pub reloads_ok: AtomicU64,
     /// Configurations rejected.
     pub reloads_failed: AtomicU64,
-    /// When a configuration was last applied, in seconds since the Unix epoch.
+    /// The time at which a configuration was last applied, in seconds since the Unix epoch.
     pub last_reload_seconds: AtomicU64,
     /// Access log lines dropped because they could not be written in time.
     pub access_log_dropped: AtomicU64,
@@ -321,39 +356,21 @@ pub enum HttpRejection {
     ProxyProtocol,
 }
 
-impl HttpRejection {
-    /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 12] = [
-        Self::Connections,
-        Self::Malformed,
-        Self::TooLarge,
-        Self::HeaderTimeout,
-        Self::Host,
-        Self::Path,
-        Self::Method,
-        Self::NoRoute,
-        Self::Access,
-        Self::Auth,
-        Self::ConnectionsPerClient,
-        Self::ProxyProtocol,
-    ];
-
+labels! {
     /// Returns the reason as a metric label.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Connections => "connections",
-            Self::Malformed => "malformed",
-            Self::TooLarge => "too_large",
-            Self::HeaderTimeout => "header_timeout",
-            Self::Host => "host",
-            Self::Path => "path",
-            Self::Method => "method",
-            Self::NoRoute => "no_route",
-            Self::Access => "access",
-            Self::Auth => "auth",
-            Self::ConnectionsPerClient => "connections_per_client",
-            Self::ProxyProtocol => "proxy_protocol",
-        }
+    pub fn label(HttpRejection) {
+        Connections => "connections",
+        Malformed => "malformed",
+        TooLarge => "too_large",
+        HeaderTimeout => "header_timeout",
+        Host => "host",
+        Path => "path",
+        Method => "method",
+        NoRoute => "no_route",
+        Access => "access",
+        Auth => "auth",
+        ConnectionsPerClient => "connections_per_client",
+        ProxyProtocol => "proxy_protocol",
     }
 }
 
@@ -361,7 +378,7 @@ impl Counters {
     /// Counts an accepted connection, active until the guard is dropped. `None` if `limit` are
     /// active.
     pub fn connection(self: &Arc<Self>, limit: u64) -> Option<Connection> {
-        room::take(&self.connections_active, limit).then(|| {
+        pairs::take(&self.connections_active, limit).then(|| {
             self.connections_accepted.fetch_add(1, Relaxed);
             Connection { counters: Arc::clone(self) }
         })

@@ -4,7 +4,7 @@ use core::{future::poll_fn, task::Poll};
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal requests.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalEvent {
     /// HUP: reload the configuration.

@@ -32,16 +32,16 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How long the requests in flight may take to end once the server stops.
+/// The time in which requests in flight must end once the server stops.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long idle connections stay open after the listener was handed over.
+/// The time for which idle connections stay open after the listener was handed over.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// The pause after a failed accept, which usually means that no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a client may take over the first byte of its first request.
+/// The longest time until the first byte of a client's first request.
 const FIRST_BYTE: Duration = Duration::from_secs(5);
 
 /// The bounds of one server.
@@ -49,11 +49,11 @@ const FIRST_BYTE: Duration = Duration::from_secs(5);
 pub struct Limits {
     /// Connections open at once. Further clients wait in the listener's backlog.
     pub connections: usize,
-    /// How long a connection may take to send a request's head, or idle between two requests.
+    /// The longest time for a request's head, and the longest pause between two requests.
     pub idle: Duration,
-    /// How long a client may leave bytes of its answer unacknowledged; the kernel enforces it.
+    /// The longest time for which bytes of a response stay unacknowledged; the kernel enforces it.
     pub stall: Duration,
-    /// How long a connection may live. It then closes after its current answer, unless that is
+    /// The longest life of a connection. It then closes after its current response, unless that is
     /// [`Endless`].
     pub age: Duration,
 }
@@ -72,7 +72,7 @@ pub struct Socket<T> {
 pub struct Client {
     /// Where it connects from.
     pub address: SocketAddr,
-    /// Whether it has shown a certificate that the listener trusts.
+    /// True if it has shown a certificate that the listener trusts.
     pub is_certified: bool,
 }
 
@@ -107,8 +107,10 @@ pub async fn serve<T, H, F, B>(
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let retired = CancellationToken::new();
+
     let mut shutdown = pin!(shutdown);
     let mut handed_over = pin!(handed_over);
+
     loop {
         let accepted = tokio::select! {
             biased;
@@ -125,12 +127,14 @@ pub async fn serve<T, H, F, B>(
             }
             accepted = accept(&listener, &free) => accepted,
         };
+
         let Some((stream, address, permit)) = accepted else {
             if timeout(ACCEPT_PAUSE, &mut shutdown).await.is_ok() {
                 break;
             }
             continue;
         };
+
         let ends = Ends { stop: stop.clone(), retired: retired.clone() };
         let opened = Opened { stream, address, tls: tls(), ends };
         let served = connection(opened, limits, handler.clone());
@@ -139,6 +143,7 @@ pub async fn serve<T, H, F, B>(
             drop(permit);
         });
     }
+
     stop.cancel();
     tasks.close();
     tasks.wait().await;
@@ -167,7 +172,7 @@ async fn accept(
     }
 }
 
-/// When connections end.
+/// The end of connections.
 struct Ends {
     /// At once, but for a request in flight.
     stop: CancellationToken,
@@ -188,14 +193,17 @@ where
     if let Err(error) = stream.set_nodelay(true).and_then(|()| stalled()) {
         tracing::debug!(%error, "cannot set up a connection");
     }
+
     let first = timeout(FIRST_BYTE, ends.stop.run_until_cancelled(stream.peek(&mut [0]))).await;
     if !matches!(first, Ok(Some(Ok(1..)))) {
         return;
     }
+
     let Some(tls) = tls else {
         let client = Client { address, is_certified: false };
         return exchange(stream, client, limits, handler, ends).await;
     };
+
     let accepted = TlsAcceptor::from(tls).accept(stream);
     if let Ok(Some(Ok(stream))) =
         timeout(limits.idle, ends.stop.run_until_cancelled(accepted)).await
@@ -223,9 +231,11 @@ async fn exchange<S, H, F, B>(
     let is_endless = Arc::new(AtomicBool::new(false));
     let endless = Arc::clone(&is_endless);
     let stopping = Stopping(stop.clone());
+
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(client);
         request.extensions_mut().insert(stopping.clone());
+
         let is_last = retired.is_cancelled();
         let answer = handler(request);
         let endless = Arc::clone(&endless);
@@ -238,20 +248,24 @@ async fn exchange<S, H, F, B>(
             Ok::<_, Infallible>(answer)
         }
     });
+
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = pin!(connection);
+
     let served = timeout(limits.age, stop.run_until_cancelled(connection.as_mut())).await;
     if let Ok(Some(_)) = served {
         return;
     }
+
     connection.as_mut().graceful_shutdown();
     if is_endless.load(Relaxed) && stop.run_until_cancelled(connection.as_mut()).await.is_some() {
         return;
     }
+
     drop(timeout(GRACE, connection).await);
 }
 

@@ -35,6 +35,7 @@ struct Layer {
 
 /// Lower layers first. `lib.rs` and `main.rs` wire everything and are not listed.
 const LAYERS: &[Layer] = &[
+    pure("labels", &[], &[]),
     pure("flow", &[], &["ahash", "humantime", "serde", "smallvec", "thiserror"]),
     pure("http1", &[], &["bytes", "http", "httparse", "itoa", "smallvec", "thiserror"]),
     pure(
@@ -386,7 +387,7 @@ fn each_broken_rule_is_found_with_its_fix() {
         (
             "src/flow/window.rs",
             "use std::sync::{Arc, Mutex};",
-            "only gate.rs and live/current.rs lock",
+            "only gate/mod.rs and live/current.rs lock",
         ),
         ("src/flow/window.rs", "async fn f() {}", "takes time as a value"),
         ("src/route/mod.rs", "use crate::flow::Rate;", "route names crate::flow"),
@@ -551,7 +552,7 @@ fn words(module: &[&str], tokens: &[Token<'_>]) -> Vec<(usize, String)> {
                 if ["flow", "route", "config"].contains(&layer)
                     && !LOCKS.iter().any(|place| here == *place) =>
             {
-                Some(format!("{layer} takes a lock: only gate.rs and live/current.rs lock"))
+                Some(format!("{layer} takes a lock: only gate/mod.rs and live/current.rs lock"))
             }
             "async" | "await" if NO_WORLD.contains(&layer) => {
                 Some(format!("{layer} takes time as a value: the caller does the waiting"))

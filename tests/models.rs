@@ -22,8 +22,6 @@ mod atomics {
 mod exemplar;
 #[path = "../src/meter/pairs.rs"]
 mod pairs;
-#[path = "../src/meter/room.rs"]
-mod room;
 
 /// Counts `one` and `other`, each in a thread, in a table of two places that has counted
 /// `before`. Returns what one of them reads meanwhile, and the table when both have ended.
@@ -96,8 +94,8 @@ fn workers_that_accept_at_once_never_exceed_the_limit() {
         model(move || {
             let room = Arc::new(AtomicU64::new(taken));
             let shared = Arc::clone(&room);
-            let thread = thread::spawn(move || room::take(&shared, 2));
-            let here = room::take(&room, 2);
+            let thread = thread::spawn(move || pairs::take(&shared, 2));
+            let here = pairs::take(&room, 2);
             let there = thread.join().expect("it does not panic");
             assert_eq!(u64::from(here) + u64::from(there), admitted);
             assert_eq!(room.load(Relaxed), taken + admitted);

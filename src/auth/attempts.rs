@@ -1,10 +1,10 @@
-//! What the process remembers of passwords: those that were right, and clients that guess.
+//! The memory for passwords: those that were right, and clients that guess.
 
 use crate::{flow::Instant, route::client_network};
 use ahash::AHashMap;
 use core::{net::IpAddr, time::Duration};
 
-/// How long a right password is remembered that is not used.
+/// The time for which a right password is remembered that is not used.
 const VERIFIED_FOR: Duration = Duration::from_mins(5);
 
 /// The period by which a client's attempts are counted.
@@ -16,7 +16,7 @@ const MOST_ATTEMPTS: u32 = 20;
 /// The most passwords and clients that are remembered, each in two generations.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// How often a client has failed in a period, and in the one before.
+/// The failures of a client in a period, and in the one before.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     period: u64,

@@ -42,7 +42,7 @@ pub enum TokenSource {
     Cookie(String),
 }
 
-/// What a token must have, beside a signature and a time.
+/// The requirements for a token, beside a signature and a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtRules {
     /// Where it is.
@@ -51,9 +51,9 @@ pub struct JwtRules {
     pub issuer: Option<String>,
     /// One of these must be in its `aud`; empty if that does not matter.
     pub audience: Vec<String>,
-    /// How it may be signed; at least one.
+    /// The algorithms by which it may be signed; at least one.
     pub algorithms: Vec<Algorithm>,
-    /// How far the clocks of issuer and gateway may differ.
+    /// The most by which the clocks of issuer and gateway may differ.
     pub leeway: Duration,
     /// The claims that are kept, beside `sub`.
     pub claims: Vec<Box<str>>,
@@ -68,7 +68,7 @@ pub struct JwtKeys {
 #[derive(Clone)]
 struct Key {
     id: Option<String>,
-    /// What it can verify: a key is bound to its kind, whatever a token says.
+    /// The algorithms that it can verify: a key is bound to its kind, whatever a token says.
     algorithms: Vec<Algorithm>,
     verifies: DecodingKey,
 }
@@ -86,10 +86,12 @@ impl JwtKeys {
         if set.keys.len() > MOST_KEYS {
             return Err("has more than 100 keys");
         }
+
         let mut keys = Vec::with_capacity(set.keys.len());
         for jwk in set.keys {
             let fits: Vec<_> =
                 kinds(&jwk)?.into_iter().filter(|kind| algorithms.contains(kind)).collect();
+
             let is_for_signatures = jwk
                 .common
                 .public_key_use
@@ -98,9 +100,11 @@ impl JwtKeys {
             if fits.is_empty() || !is_for_signatures {
                 continue;
             }
+
             let verifies = DecodingKey::from_jwk(&jwk).map_err(|_| "has a malformed key")?;
             keys.push(Key { id: jwk.common.key_id, algorithms: fits, verifies });
         }
+
         if keys.is_empty() {
             return Err("has no key for the `algorithms` of this route");
         }
@@ -127,9 +131,11 @@ impl JwtKeys {
         if header.crit.is_some() {
             return Err("the token has extensions that are not supported");
         }
+
         if !rules.algorithms.contains(&header.alg) {
             return Err("the token is signed by an algorithm that is not allowed");
         }
+
         let is_named = |key: &&Key| match (&key.id, &header.kid) {
             (Some(id), Some(wanted)) => id == wanted,
             (None, _) | (_, None) => true,
@@ -139,15 +145,19 @@ impl JwtKeys {
         if fit.peek().is_none() {
             return Err("the token is signed by an unknown key");
         }
+
         let mut validation = Validation::new(header.alg);
         // The library asks the system for the time, and takes claims that are missing.
         validation.required_spec_claims.clear();
         validation.validate_exp = false;
         validation.validate_aud = false;
+
         let verified =
             fit.find_map(|key| decode::<Map<_, _>>(token, &key.verifies, &validation).ok());
         let claims = verified.ok_or("the token's signature is wrong")?.claims;
+
         check(&claims, rules, now)?;
+
         let kept =
             rules.claims.iter().filter_map(|name| Some((name.clone(), text(&claims, name)?)));
         let user = text(&claims, "sub").map(Into::into);
@@ -187,10 +197,12 @@ fn kinds(jwk: &Jwk) -> Result<Vec<Algorithm>, &'static str> {
         | AlgorithmParameters::Other(_)
         | _ => &[],
     };
+
     let own = jwk.common.key_algorithm;
     let is_own = |kind: &&Algorithm| {
         own.is_none_or(|own| Algorithm::try_from(own).is_ok_and(|own| own == **kind))
     };
+
     Ok(family.iter().filter(is_own).copied().collect())
 }
 
@@ -201,16 +213,19 @@ fn check(claims: &Map<String, Value>, rules: &JwtRules, now: Duration) -> Result
     if now >= expires + leeway {
         return Err("the token has expired");
     }
+
     if let Some(begins) = claims.get("nbf") {
         let begins = begins.as_f64().ok_or("the token is malformed")?;
         if now + leeway < begins {
             return Err("the token is not valid yet");
         }
     }
+
     let issuer = claims.get("iss").and_then(Value::as_str);
     if rules.issuer.as_deref().is_some_and(|wanted| issuer != Some(wanted)) {
         return Err("the token is of another issuer");
     }
+
     let is_meant = |audience: &Value| match audience {
         Value::String(one) => rules.audience.contains(one),
         Value::Array(all) => all
@@ -219,6 +234,7 @@ fn check(claims: &Map<String, Value>, rules: &JwtRules, now: Duration) -> Result
             .any(|one| rules.audience.iter().any(|wanted| wanted == one)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     };
+
     if !rules.audience.is_empty() && !claims.get("aud").is_some_and(is_meant) {
         return Err("the token is for another audience");
     }

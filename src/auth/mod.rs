@@ -2,12 +2,10 @@
 //! come as bytes, time as values; the caller waits and locks.
 
 mod attempts;
-mod credentials;
 mod jwt;
 mod users;
 
 pub use attempts::Attempts;
-pub use credentials::Credentials;
 pub use jsonwebtoken::Algorithm;
 pub use jwt::{ALGORITHMS, JwtKeys, JwtRules, TokenSource};
-pub use users::{InvalidUsers, PasswordCheck, Users};
+pub use users::{Credentials, InvalidUsers, PasswordCheck, Users};

@@ -35,7 +35,7 @@ pub struct Alarm {
 struct Sleepers {
     waiting: BTreeMap<(Instant, u64), Waker>,
     arrivals: u64,
-    /// When the timer will expire, if it is armed.
+    /// The expiry of the timer, if it is armed.
     armed: Option<Instant>,
 }
 
@@ -117,6 +117,7 @@ async fn run(alarm: Weak<Alarm>) {
                 }
             }
         });
+
         if !expired.await {
             return;
         }

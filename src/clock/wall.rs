@@ -6,7 +6,7 @@
 use crate::flow::{Instant, WallOffset};
 use core::time::Duration;
 
-/// How often the clocks are compared.
+/// The time between two comparisons of the clocks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The smallest step. Readings are this exact; smaller differences count towards the next step.
@@ -26,7 +26,7 @@ pub struct Reading {
 /// A step of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// How far the clock was set forward in nanoseconds; negative means back.
+    /// The step of the clock in nanoseconds; negative means back.
     pub by: i64,
     /// Its offset from the monotonic clock now.
     pub wall: WallOffset,

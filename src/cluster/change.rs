@@ -1,4 +1,4 @@
-//! What operators change in the store: the state of one key, or how much is granted to it.
+//! Changes by operators in the store: to the state of one key, or to the grant for it.
 
 use super::{
     decide::call::key_of,
@@ -16,7 +16,7 @@ use core::time::Duration;
 use redis::{Cmd, Value, cmd};
 use std::sync::Arc;
 
-/// How long gateways may be away and still learn that something has changed: a month.
+/// The longest absence after which a gateway still learns of a change: a month.
 const REMEMBERED: Duration = Duration::from_hours(31 * 24);
 
 /// A change to one state.
@@ -35,16 +35,16 @@ pub struct SharedState {
     pub rule: Arc<str>,
     /// The fingerprint of its key, if the rule has keys.
     pub key: Option<u128>,
-    /// How gateways sync the rule, if the store does not decide about each request.
+    /// The terms of the sync, if the store does not decide about each request.
     pub sync: Option<SyncTerms>,
 }
 
-/// How gateways sync a rule.
+/// The terms by which gateways sync a rule.
 #[derive(Clone, Debug)]
 pub struct SyncTerms {
-    /// How the rule decides.
+    /// The rule itself.
     pub rule: Arc<Stored>,
-    /// How often gateways sync.
+    /// The time between two syncs.
     pub interval: Duration,
 }
 
@@ -61,6 +61,7 @@ impl SharedState {
             let [key, ..] = keys;
             return (call, key);
         }
+
         let key = key_of(prefix, &self.rule, self.key);
         let call = match change {
             StateChange::Reset => {
@@ -82,7 +83,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The store did not answer, or with an error. It may have done it.
+    /// The store did not answer, or answered with an error. The change may have been made all the
+    /// same.
     pub async fn change(
         self: &Arc<Self>,
         clock: &Clock,
@@ -93,17 +95,20 @@ impl Store {
         if !self.has_learned() {
             return Err(StoreError::Down);
         }
+
         let limit = self.settings.timeout.max(BACKGROUND_CALL_TIMEOUT);
         let client = ClientState::new(Arc::clone(self), clock.clone(), limit, self.number());
         let client = Arc::new(client);
         let error = |failure: CallFailure| failure.error;
         let mut connection = StoreConnection::open(&client).await.map_err(error)?;
+
         let mut had_state = false;
         let calls = states.iter().map(|state| state.call(change, self));
         let number = fastrand::u64(..);
         let noted = self.key("change");
         // Last, so that no gateway asks before it is done.
         let note = (set(&noted, number, REMEMBERED), noted);
+
         for (call, key) in calls.chain([note]) {
             let answer = connection.query(&key, &call);
             let answer = clock.timeout(limit, answer).await.map_err(|_| StoreError::Timeout)?;
@@ -111,6 +116,7 @@ impl Store {
             // A sync does not say what it has reset, and the rest of it may be at other gateways.
             had_state |= matches!(answer, Value::Int(1..) | Value::Array(_));
         }
+
         self.forget_rejections();
         Ok(had_state || matches!(change, StateChange::Grant(..)))
     }

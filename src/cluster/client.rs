@@ -23,13 +23,13 @@ pub struct StoreClient {
 }
 
 impl StoreClient {
-    /// Returns a client, and has its task connect. To be called on the worker's runtime.
+    /// Returns a client, whose task begins to connect. To be called on the worker's runtime.
     pub fn start(store: Arc<Store>, clock: Clock) -> Self {
         let limit = store.settings.timeout;
         Self::with_limit(store, clock, limit)
     }
 
-    /// The same for the sync, whose calls may take longer, because no request waits for them.
+    /// Returns a client for the sync. Its calls may take longer, because no request waits for them.
     pub(super) fn start_patient(store: Arc<Store>, clock: Clock) -> Self {
         let limit = store.settings.timeout.max(BACKGROUND_CALL_TIMEOUT);
         Self::with_limit(store, clock, limit)
@@ -48,19 +48,19 @@ impl StoreClient {
         *self.client.seed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the sync fails.
+    /// Returns whether the sync fails.
     pub fn is_cut_off(&self) -> bool {
         self.client.store.is_cut_off()
     }
 
-    /// Waits until the store has come up, perhaps before this was asked.
+    /// Waits for the next connection to the store. A connection since the last wait counts too.
     pub(super) fn connected(&self) -> impl Future<Output = ()> + use<> {
         let client = Arc::clone(&self.client);
         async move { client.connected.notified().await }
     }
 
-    /// Has the store know which requests have ended, and that this gateway ends, and waits for
-    /// that: as long as two calls may take, or for a moment while the store is down.
+    /// Gives the leases of ended requests back, and removes this gateway from the store. Waits at
+    /// most as long as two calls may take, or for a moment while the store is down.
     pub async fn give_back(&self) {
         let is_up = self.connection().is_some();
         let limit = if is_up {
@@ -68,12 +68,14 @@ impl StoreClient {
         } else {
             BACKGROUND_CALL_TIMEOUT
         };
+
         // What is left runs out.
         _ = self.client.clock.timeout(limit, self.client.leases.all_given_back()).await;
         self.leave().await;
     }
 
-    /// Has the store forget this gateway, which ends: those that live share the limits at once.
+    /// Removes this gateway from the store before it ends, so that the remaining gateways share the
+    /// limits at once.
     pub(super) async fn leave(&self) {
         let Some(mut connection) = self.connection() else { return };
         let client = Arc::clone(&connection.client);

@@ -73,6 +73,7 @@ impl From<&RedisError> for StoreError {
         let is_denied = error.kind() == ErrorKind::AuthenticationFailed
             || ["NOPERM", "NOAUTH", "WRONGPASS"].into_iter().any(says)
             || text.contains("The user executing the script can't");
+
         if is_denied {
             Self::Denied
         } else if NO_WRITES.into_iter().any(says) || text.starts_with(CLUSTER_DOWN) {
@@ -100,7 +101,7 @@ pub(super) struct CallFailure {
     pub(super) call: Option<&'static str>,
 }
 
-/// What a failure concerns.
+/// The scope of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureScope {
     /// This call: the store has answered, for example that a key has another type or a command is
@@ -112,7 +113,7 @@ pub(super) enum FailureScope {
     Late,
     /// This node of a Redis Cluster.
     Node(usize),
-    /// The same, and the failure is counted already.
+    /// A node of a Redis Cluster, whose failure is counted already.
     Counted,
     /// The store.
     Store,
@@ -178,17 +179,17 @@ impl CallFailure {
         Self { scope, ..self }
     }
 
-    /// Whether it concerns only the call or its slot.
+    /// Returns whether it concerns only the call or its slot.
     pub(super) fn is_of_call(&self) -> bool {
         matches!(self.scope, FailureScope::Call | FailureScope::Slot)
     }
 
-    /// Whether the call took too long: the next call to the node would, too.
+    /// Returns whether the call took too long: the next call to the node would, too.
     pub(super) fn is_late(&self) -> bool {
         self.error == StoreError::Timeout
     }
 
-    /// Whether no script has run: the call was not made, or redirected.
+    /// Returns whether no script has run: the call was not made, or redirected.
     pub(super) fn has_done_nothing(&self) -> bool {
         match self.scope {
             FailureScope::Slot => !self.is_late(),
@@ -200,7 +201,7 @@ impl CallFailure {
         }
     }
 
-    /// Whether the store decides about other keys as before.
+    /// Returns whether the store decides about other keys as before.
     pub(super) fn is_of_part(&self) -> bool {
         matches!(
             self.scope,
@@ -228,6 +229,7 @@ impl From<&RedisError> for CallFailure {
         ];
         let is_of_slot = of_slot.into_iter().any(|kind| error.kind() == ErrorKind::Server(kind));
         let is_answer = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+
         let error = StoreError::from(error);
         let scope = match error {
             StoreError::Denied | StoreError::Other if is_of_slot => FailureScope::Slot,
@@ -241,6 +243,7 @@ impl From<&RedisError> for CallFailure {
             | StoreError::Other
             | StoreError::InvalidReply => FailureScope::Store,
         };
+
         Self { error, detail, scope, call: None }
     }
 }

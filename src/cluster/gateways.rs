@@ -1,4 +1,4 @@
-//! How many gateways share the store, as far as this one knows.
+//! The number of gateways that share the store, as far as this one knows.
 //!
 //! The store counts the gateways that have registered within a lease. A store that has lost its
 //! memory counts only the gateways that have come back. If it fails again, the first would use the
@@ -18,7 +18,7 @@ pub(super) struct Gateways {
     count: u32,
     /// Among how many gateways rules are divided.
     divisor: u32,
-    /// How long other gateways may take to return to a store that has forgotten them.
+    /// The time in which other gateways return to a store that has forgotten them.
     absence: Duration,
     /// Until when the divisor does not shrink.
     until: Instant,
@@ -60,16 +60,16 @@ pub(super) struct HelloReply {
     pub(super) gateways: u32,
     /// The secret of the fingerprints.
     pub(super) secret: [u64; 2],
-    /// Whether the store did not know this gateway before.
+    /// True if the store did not know this gateway before.
     pub(super) is_unknown: bool,
-    /// The key of the secret if its value was none, and the script has written it anew.
+    /// The key of the secret, if its value was invalid and the script has replaced it.
     pub(super) rewritten: Option<String>,
-    /// What [`Store::change`](super::Store::change) wrote last; empty if nothing is known of it.
+    /// The last text of [`Store::change`](super::Store::change); empty if nothing is known of it.
     pub(super) change: Vec<u8>,
 }
 
 impl HelloReply {
-    /// Reads an answer; `None` if it makes no sense.
+    /// Reads an answer; `None` if it is malformed.
     pub(super) fn read(answer: &Value) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
         let [

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 /// The health of the store.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// How many clients there are, and the number of the latest.
+    /// The number of clients, and the identifier of the latest.
     clients: usize,
     next: u64,
-    /// How often the store had failed when it last answered each connected client.
+    /// The number of failures when the store last answered, for each connected client.
     answered: HashMap<u64, u64>,
-    /// How often the store, or some of its nodes, began to fail.
+    /// The number of times that the store, or some of its nodes, began to fail.
     failures: u64,
-    /// Whether the log last called it up.
+    /// True if the log last called it up.
     said_up: Option<bool>,
     states: States,
     outages: Outages,
@@ -141,23 +141,23 @@ impl Health {
         self.outages.on_checked(client, failures)
     }
 
-    /// Whether no node of a Redis Cluster fails.
+    /// Returns whether no node of a Redis Cluster fails.
     pub(super) fn is_whole(&self) -> bool {
         self.outages.is_empty()
     }
 
-    /// Whether it has answered all clients since the latest failure.
+    /// Returns whether it has answered all clients since the latest failure.
     pub(super) fn is_up(&self) -> bool {
         let answered = self.answered.values().filter(|asked| **asked == self.failures).count();
         self.clients > 0 && answered == self.clients
     }
 
-    /// Whether it fails.
+    /// Returns whether it fails.
     pub(super) fn is_failing(&self) -> bool {
         self.said_up == Some(false)
     }
 
-    /// Whether rules with `sync_interval` go by `on_store_error`.
+    /// Returns whether rules with `sync_interval` go by `on_store_error`.
     pub(super) fn is_cut_off(&self) -> bool {
         match self.states {
             States::Unasked => self.is_failing(),
@@ -166,17 +166,17 @@ impl Health {
         }
     }
 
-    /// Whether the sync succeeds.
+    /// Returns whether the sync succeeds.
     pub(super) fn is_syncing(&self) -> bool {
         self.states == States::Known
     }
 
-    /// Whether states are awaited, and nothing has failed.
+    /// Returns whether states are awaited, and nothing has failed.
     pub(super) fn is_asking(&self) -> bool {
         self.states == States::Asked
     }
 
-    /// Whether it has answered all clients, with all states if `is_synced`; or has failed.
+    /// Returns whether it has answered all clients, with all states if `is_synced`; or has failed.
     pub(super) fn is_settled(&self, is_synced: bool) -> bool {
         let is_well = self.is_up() && (self.is_syncing() || !is_synced);
         is_well || self.is_failing() || self.is_cut_off()
@@ -186,7 +186,7 @@ impl Health {
 /// Nodes that fail by their names, and why.
 pub(super) type FailedNodes = BTreeMap<String, String>;
 
-/// What all clients know.
+/// The failing nodes of a Redis Cluster, as all workers of this process know them.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
     clients: HashMap<u64, Seen>,
@@ -194,11 +194,11 @@ pub(super) struct Outages {
     logged: BTreeMap<String, u64>,
 }
 
-/// What one client knows.
+/// The failing nodes that one client knows.
 #[derive(Debug)]
 struct Seen {
     failed: FailedNodes,
-    /// How often the store had failed when this client last checked all other nodes.
+    /// The number of failures when this client last checked all other nodes.
     checked: u64,
 }
 
@@ -239,7 +239,7 @@ impl Outages {
         self.clients.remove(&client);
     }
 
-    /// Whether no node fails.
+    /// Returns whether no node fails.
     pub(super) fn is_empty(&self) -> bool {
         self.clients.values().all(|seen| seen.failed.is_empty())
     }

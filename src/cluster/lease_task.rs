@@ -22,6 +22,7 @@ pub(super) async fn keep(client: Arc<ClientState>) {
     let mut releases = Lanes::default();
     // The connection over which the kept leases were last given back.
     let mut tried = 0;
+
     loop {
         let mut is_beat = false;
         tokio::select! {
@@ -30,15 +31,18 @@ pub(super) async fn keep(client: Arc<ClientState>) {
             () = client.leases.ended.notified() => {}
             () = client.clock.timer(next) => is_beat = true,
         }
+
         if is_beat {
             next = client.clock.now() + client.heartbeat();
         }
+
         let Some(connection) = client.connection().clone() else { continue };
         if is_beat {
             for (node, batches) in connection.batches(client.leases.held()) {
                 renewals.begin(&connection, node, renew_own(connection.clone(), batches));
             }
         }
+
         if is_beat || connection.number != tried {
             tried = connection.number;
             let is_one = connection.is_one_server();
@@ -47,6 +51,7 @@ pub(super) async fn keep(client: Arc<ClientState>) {
                 |tag: &str| node_of(tag).map_or(is_one, |node| !connection.is_failed(node));
             client.leases.put_back_kept(is_reached);
         }
+
         let is_free = |tag: &str| releases.is_free(&connection, connection.node_of(tag));
         let ended = client.leases.take_ended(is_free);
         for (node, batches) in connection.batches(ended) {
@@ -128,11 +133,13 @@ impl StoreConnection {
     pub(super) async fn renew_anew(&self) -> Result<(), CallFailure> {
         let mut held = self.client.store.leases.held();
         held.retain(|renewal| !self.is_kept(&renewal.lease.0));
+
         let mut nodes = JoinSet::new();
         for (_, batches) in self.batches(held) {
             let connection = self.clone();
             nodes.spawn(async move { connection.renew(batches).await });
         }
+
         let mut all = Ok(());
         // Otherwise, the runtime ends.
         while let Some(Ok(renewed)) = nodes.join_next().await {
@@ -154,26 +161,26 @@ impl StoreConnection {
     }
 }
 
-/// How many calls are under way at a node at once.
+/// The most calls in flight at a node.
 const CALLS: usize = 32;
 
-/// How many leases these name together: so many take the store about a millisecond.
+/// The most leases that these name together: they take the store about a millisecond.
 const LEASES: usize = 500;
 
-/// Which node of a Redis Cluster, if it is one.
+/// A node of a Redis Cluster; `None` if the store is one server.
 pub(super) type Node = Option<usize>;
 
 /// Leases that one call names: of one hash tag in a Redis Cluster, and not too many.
 pub(super) type Batch<T> = Vec<T>;
 
-/// What a call does with leases.
+/// The purpose of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Update {
     Renew,
     Release,
 }
 
-/// What becomes of a batch.
+/// The result of a batch.
 pub(super) enum BatchResult {
     /// The store has done it, or rejected it.
     Done,
@@ -195,7 +202,7 @@ impl BatchResult {
 pub(super) trait LeaseUpdate: Send + 'static {
     fn lease(&self) -> &Lease;
 
-    /// Whether the update is still needed.
+    /// Returns whether the update is still needed.
     fn is_needed(&self) -> bool;
 }
 
@@ -240,8 +247,10 @@ impl StoreConnection {
         batches: Vec<Batch<T>>,
     ) -> Vec<(Batch<T>, BatchResult)> {
         let mut results = few_at_once(batches, |batch| self.clone().ask(what, batch, true)).await;
+
         let apart = results.extract_if(.., |(_, result)| matches!(result, BatchResult::Apart));
         let apart = apart.flat_map(|(batch, _)| by_tag(batch)).map(|(_, batch)| batch).collect();
+
         if results.iter().any(|(_, result)| result.is_failure()) {
             let unasked = |batch| (batch, BatchResult::Failed(None));
             results.extend(Vec::into_iter(apart).map(unasked));
@@ -263,9 +272,11 @@ impl StoreConnection {
         if batch.is_empty() {
             return (batch, BatchResult::Done);
         }
+
         let store = Arc::clone(&self.client.store);
         let (keys, names): (Vec<String>, Vec<String>) =
             batch.iter().map(|update| update.lease().clone()).unzip();
+
         let answer = match what {
             Update::Renew => {
                 let micros = store.settings.lease.as_micros().to_string();
@@ -274,10 +285,12 @@ impl StoreConnection {
             }
             Update::Release => self.run(&store.scripts.release, &keys, &names).await,
         };
+
         let Err(failure) = answer else { return (batch, BatchResult::Done) };
         if or_apart && failure.is_of_call() && are_several(&keys) {
             return (batch, BatchResult::Apart);
         }
+
         let is_of_part = failure.is_of_part();
         // At once, so that the next call does not wait for the same node.
         let result = match self.record(failure) {
@@ -289,7 +302,7 @@ impl StoreConnection {
     }
 }
 
-/// Whether keys have several hash tags.
+/// Returns whether keys have several hash tags.
 fn are_several(keys: &[String]) -> bool {
     keys.windows(2).any(|pair| tag(&pair[0]) != tag(&pair[1]))
 }
@@ -323,9 +336,11 @@ where
     F: Future<Output = (Batch<T>, BatchResult)> + Send + 'static,
 {
     let mut answers: Vec<(Batch<T>, BatchResult)> = Vec::with_capacity(batches.len());
+
     let mut running = JoinSet::new();
     let mut leases = 0;
     let mut fails = false;
+
     for batch in batches {
         let count = batch.len();
         while running.len() == CALLS || (leases > 0 && leases + count > LEASES) {
@@ -336,6 +351,7 @@ where
             fails |= answer.1.is_failure();
             answers.push(answer);
         }
+
         if fails {
             answers.push((batch, BatchResult::Failed(None)));
         } else {
@@ -344,6 +360,7 @@ where
             running.spawn(async move { (count, answer.await) });
         }
     }
+
     while let Some(Ok((_, answer))) = running.join_next().await {
         answers.push(answer);
     }

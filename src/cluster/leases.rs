@@ -36,9 +36,9 @@ impl AllLeases {
         leases
     }
 
-    /// Takes the names of some leases at `key` whose requests have ended, and of which the store may
-    /// not have heard: a decision about the next request gives them back first. They are given back
-    /// once more by their worker.
+    /// Takes the names of some leases at `key` whose requests have ended, and of whose end the
+    /// store may not know: the decision about the next request gives them back first. Their worker
+    /// gives them back once more.
     pub(super) fn carry(&self, key: &str) -> Vec<String> {
         let mut names = Vec::new();
         for leases in self.lock().iter().filter_map(Weak::upgrade) {
@@ -60,7 +60,7 @@ impl AllLeases {
 /// A worker's leases.
 #[derive(Debug)]
 pub(super) struct Leases {
-    /// What the names begin with, which no other worker's of any gateway do.
+    /// The prefix of the names, which no other worker of any gateway uses.
     owner: String,
     table: Mutex<LeaseTable>,
     /// Notified when some are to be given back.
@@ -71,22 +71,22 @@ pub(super) struct Leases {
 
 #[derive(Debug, Default)]
 struct LeaseTable {
-    /// Those that were granted, by their number.
+    /// Granted leases, by their number.
     held: HashMap<u64, Lease>,
-    /// Those that are to be given back.
+    /// Leases to be given back.
     ended: Tags,
-    /// How many are being given back.
+    /// The number of leases that are being given back.
     leaving: usize,
-    /// Those that cannot be given back for now.
+    /// Leases that cannot be given back for now.
     kept: Tags,
-    /// The names of those of which the store may not have heard that they are given back, by their
-    /// keys: a part of `ended`, and of those that are being given back.
+    /// The names of ended leases of whose end the store may not know yet, by their keys: some of
+    /// `ended`, and of those that are being given back.
     unheard: HashMap<String, HashSet<String>>,
     next: u64,
 }
 
 impl LeaseTable {
-    /// Has leases be given back.
+    /// Marks leases to be given back.
     fn end(&mut self, leases: impl IntoIterator<Item = Lease>) {
         for lease in leases.into_iter().take(MOST_ENDED.saturating_sub(self.ended.len)) {
             let (key, name) = &lease;
@@ -98,7 +98,7 @@ impl LeaseTable {
         }
     }
 
-    /// Forgets leases that the store has heard of, or cannot hear of for now.
+    /// Forgets leases whose end the store knows, or cannot learn for now.
     fn forget(&mut self, leases: &[Lease]) {
         for (key, name) in leases {
             let Some(names) = self.unheard.get_mut(key) else { continue };
@@ -141,8 +141,8 @@ impl Tags {
 #[derive(Debug)]
 pub struct Held {
     leases: Arc<Leases>,
-    /// The leases that the store was asked for. They are not renewed: that would take what the
-    /// store rejects.
+    /// The leases before the store's decision. They are not renewed, because a renewal would take a
+    /// lease that the store rejects.
     asked: Vec<Lease>,
     numbers: Vec<u64>,
 }
@@ -156,7 +156,7 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Whether its request is in flight.
+    /// Returns whether its request is in flight.
     pub(super) fn is_held(&self) -> bool {
         self.leases.lock().held.contains_key(&self.number)
     }
@@ -206,7 +206,7 @@ impl Leases {
         taken
     }
 
-    /// Notes that the store has heard of leases that were given back.
+    /// Notes that the store knows the end of leases.
     pub(super) fn heard(&self, leases: &[Lease]) {
         self.lock().forget(leases);
     }
@@ -243,7 +243,7 @@ impl Leases {
         }
     }
 
-    /// Has leases be given back. Twice does no harm.
+    /// Marks leases to be given back. It does no harm to do so twice.
     pub(super) fn put_back(&self, leases: impl IntoIterator<Item = Lease>) {
         self.lock().end(leases);
         self.ended.notify_one();
@@ -257,7 +257,7 @@ impl Leases {
         table.kept.extend(leases);
     }
 
-    /// Has the kept leases be given back whose hash tags are reached now.
+    /// Marks the kept leases to be given back whose hash tags can be reached now.
     pub(super) fn put_back_kept(&self, is_reached: impl Fn(&str) -> bool) {
         let kept = self.lock().kept.take(is_reached);
         if !kept.is_empty() {
@@ -289,7 +289,7 @@ impl Held {
         self
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.asked.is_empty() && self.numbers.is_empty()
     }
@@ -300,6 +300,7 @@ impl Drop for Held {
         if self.is_empty() {
             return;
         }
+
         let mut ended = std::mem::take(&mut self.asked);
         let mut table = self.leases.lock();
         ended.extend(self.numbers.iter().filter_map(|number| table.held.remove(number)));

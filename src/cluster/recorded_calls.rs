@@ -43,7 +43,7 @@ impl RecordedCalls {
     ///
     /// # Errors
     ///
-    /// It is none, or not what the rules decide.
+    /// The answer is malformed, or contradicts the rules.
     pub fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdicts, StoreError> {
         call::read(asks, answer)
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Decided {
     /// The decisions. Waits are what is left of them at `came`.
     pub verdicts: Verdicts,
-    /// When they came, by this process's clock.
+    /// The time at which they came, by this process's clock.
     pub came: Instant,
     /// Kept until the request ends.
     pub held: Held,
@@ -56,11 +56,12 @@ impl StoreConnection {
         })
     }
 
-    /// Has the store decide about a request, in one round trip.
+    /// Asks the store to decide about a request, in one round trip.
     ///
     /// # Errors
     ///
-    /// Why it has not, as far as is known: what failed on the way may have been charged.
+    /// The reason, as far as it is known. A call that failed on the way may have charged the
+    /// request.
     pub async fn decide(
         mut self,
         asks: &[Ask<'_>],
@@ -71,20 +72,24 @@ impl StoreConnection {
         let settings = &store.settings;
         let asked = client.clock.now();
         let epoch = self.cache_epoch();
+
         let keys: Vec<String> = asks.iter().map(|ask| call::key(&settings.prefix, ask)).collect();
         let node = keys.first().and_then(|key| self.node_of(key));
         if node.is_some_and(|node| self.is_failed(node)) {
             return Err(StoreError::Down);
         }
+
         let name = if asks.iter().any(|ask| ask.rule.holds()) {
             client.leases.name()
         } else {
             String::new()
         };
         let micros = u64::try_from(settings.lease.as_micros()).unwrap_or(u64::MAX);
+
         let lease = call::Lease { name: &name, micros };
         // Before the call, as it may be lost on the way back.
         let held = client.leases.ask(call::leases(&settings.prefix, asks, lease));
+
         let lines = asks.iter().zip(&keys).map(|(ask, key)| {
             let ended = if ask.rule.holds() { store.leases.carry(key) } else { Vec::new() };
             call::line(ask, lease, asked, &ended)
@@ -92,6 +97,7 @@ impl StoreConnection {
         let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
         let limit = client.limit.saturating_sub(permit.waited()).max(client.limit / 2);
         let answer = self.run_within(limit, &store.scripts.decide, &keys, &arguments).await;
+
         let read = |answer| {
             call::read(asks, &answer).map_err(|_| CallFailure::invalid_reply("to a question"))
         };
@@ -106,18 +112,22 @@ impl StoreConnection {
                 return Err(self.fail(if is_cut_short { failure.late() } else { failure }));
             }
         };
+
         let came = client.clock.now();
         store.on_decision(came.since(asked));
+
         let answers = asks.iter().zip(&verdicts.answers).zip(&verdicts.has_grant);
         // A grant may admit what costs less.
         for ((ask, judgement), _) in answers.filter(|(_, has_grant)| !**has_grant) {
-            client.rejection_cache.note(ask, judgement, epoch, (asked, came));
+            client.rejection_cache.note(ask, judgement, epoch, asked, came);
         }
+
         let trip = RoundTrip { asked, given: verdicts.now, came };
         store.offsets.record(trip, asks, &mut verdicts);
         if let Some(ask) = verdicts.stale.and_then(|at| asks.get(at)) {
             store.on_stale(ask.name, came);
         }
+
         let held = held.decided(call::granted(asks, &verdicts));
         Ok(Decided { verdicts, came, held })
     }

@@ -50,7 +50,7 @@ impl Lua {
     }
 }
 
-/// Whether the store does not know a script that was called by its digest.
+/// Returns whether the store does not know a script that was called by its digest.
 pub(super) fn is_unknown(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
@@ -89,9 +89,9 @@ impl Scripts {
     }
 }
 
-/// Runs `future` for at most `limit`, counted from when the tasks that are ready have run once, as
-/// the connection's task must send the call first. After `limit` they run once more, as that task
-/// may have an answer to read. So what the gateway is late itself does not count.
+/// Runs `future` for at most `limit`. The time begins after all ready tasks have run once, because
+/// the connection's task must send the call first. After `limit` they run once more, because that
+/// task may have an answer to read. So a delay of the gateway itself does not count.
 pub(super) async fn in_time<F: Future>(
     clock: &Clock,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! What all clients of the store share: its health, and the counters.
+//! The store as all its clients share it: its health, and the counters.
 
 use super::{
     decide::offset::Offsets,
@@ -30,7 +30,7 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 /// The upper bounds of the round trips' histogram, inclusive: from one on a local socket to the
-/// longest that anybody would wait.
+/// longest wait that makes sense.
 pub const ROUND_TRIP_BOUNDS: [Duration; 12] = [
     Duration::from_micros(100),
     Duration::from_micros(250),
@@ -59,40 +59,40 @@ pub struct Store {
     pub(super) scripts: Scripts,
     /// This process's name there.
     pub(super) name: String,
-    /// How far its clock is from ours.
+    /// The offsets of its clock from ours.
     pub(super) offsets: Offsets,
     pub(super) leases: AllLeases,
     status: Mutex<StoreStatus>,
-    /// How often the store, or some of its nodes, began to fail. Each change has all clients check
-    /// it.
+    /// The number of times that the store, or some of its nodes, began to fail. Each change has all
+    /// clients check it.
     failures: watch::Sender<u64>,
     errors: [AtomicU64; StoreError::COUNTED.len()],
     round_trips: [AtomicU64; ROUND_TRIP_BOUNDS.len() + 1],
     waited_nanos: AtomicU64,
-    /// What [`Health::is_cut_off`] says, for requests.
+    /// The result of [`Health::is_cut_off`], for requests.
     is_cut_off: AtomicBool,
-    /// How often it has begun or ended to reject the sync of one rule.
+    /// The number of times that it began or ended to reject the sync of one rule.
     sync_rejections: AtomicU64,
     /// Notified when rules are to be divided otherwise, or what [`Self::wait_until_settled`] waits for is there.
     share_changed: Notify,
     /// States that were sent, and received.
     synced_states: [AtomicU64; 2],
-    /// How often it has lost states, or may have, or an operator has changed one.
+    /// The number of times that it lost states, or may have, or that an operator changed one.
     cache_resets: AtomicU64,
     cached_rejections: AtomicU64,
 }
 
-/// What its clients have found out about the store.
+/// The findings of its clients about the store.
 #[derive(Debug)]
 struct StoreStatus {
     health: Health,
-    /// When a call that failed alone was last logged, by the kind of the error.
+    /// The time at which a call that failed alone was last logged, by the kind of the error.
     logged_rejections: [Option<Instant>; StoreError::COUNTED.len()],
-    /// When a state was last found to be stale.
+    /// The time at which a state was last found to be stale.
     stale: Option<Instant>,
     /// The secret of the fingerprints: of the store, or the one that this gateway proposes.
     secret: [u64; 2],
-    /// Whether the secret is that of the store.
+    /// True if the secret is that of the store.
     has_secret: bool,
     /// The latest change by an operator.
     change: Vec<u8>,
@@ -129,7 +129,7 @@ impl Display for StoreFailure {
 /// The numbers of a [`Store`] at one moment.
 #[derive(Clone, Debug)]
 pub struct StoreReading {
-    /// Whether every worker has a connection that works, to every node of a Redis Cluster.
+    /// True if every worker has a connection that works, to every node of a Redis Cluster.
     pub is_up: bool,
     /// Gateways that it has seen lately.
     pub gateways: u32,
@@ -143,7 +143,7 @@ pub struct StoreReading {
     pub round_trips: Vec<u64>,
     /// The sum of all.
     pub waited: Duration,
-    /// Whether states can be synced.
+    /// True if states can be synced.
     pub is_syncing: bool,
     /// States that were sent, and received.
     pub synced_states: [u64; 2],
@@ -158,9 +158,11 @@ impl Store {
     pub fn new(settings: StoreSettings, workers: NonZeroUsize) -> Self {
         // As `Seed::random` takes it from the system's random numbers.
         let secret = [(); 2].map(|()| RandomState::new().hash_one(()));
+
         // Others return after a pause and one attempt to connect; the lease is for more of these.
         let absence = settings.lease + settings.connect_timeout + LONGEST_BACKOFF;
         let gateways = Gateways::new(settings.gateways, absence);
+
         Self {
             settings: Arc::new(settings),
             scripts: Scripts::new(),
@@ -200,7 +202,7 @@ impl Store {
         }
     }
 
-    /// Whether the sync fails, or something failed before all states had arrived.
+    /// Returns whether the sync fails, or something failed before all states had arrived.
     pub fn is_cut_off(&self) -> bool {
         self.is_cut_off.load(Relaxed)
     }
@@ -220,7 +222,7 @@ impl Store {
         self.note(|status| status.health.on_sync(came));
     }
 
-    /// Whether states are awaited, and nothing has failed.
+    /// Returns whether states are awaited, and nothing has failed.
     pub(super) fn is_asking(&self) -> bool {
         self.status().health.is_asking()
     }
@@ -257,7 +259,7 @@ impl Store {
         self.cache_resets.load(Relaxed)
     }
 
-    /// Has requests ask it again that it has rejected.
+    /// Invalidates the cached rejections, so that requests ask the store again.
     pub(super) fn forget_rejections(&self) {
         self.cache_resets.fetch_add(1, Relaxed);
     }
@@ -271,6 +273,7 @@ impl Store {
     pub fn read(&self) -> StoreReading {
         let status = self.status();
         let words = StoreError::COUNTED.map(StoreError::word);
+
         StoreReading {
             is_up: status.health.is_up() && status.health.is_whole(),
             gateways: status.gateways.count(),
@@ -305,20 +308,23 @@ impl Store {
         let mut status = self.status();
         status.secret = reply.secret;
         status.has_secret = true;
+
         let is_changed = status.change != reply.change;
         status.change.clone_from(&reply.change);
         if reply.is_unknown || is_changed {
             self.cache_resets.fetch_add(1, Relaxed);
         }
+
         let before = status.gateways.divisor();
         status.gateways.update(reply.gateways, is_first || reply.is_unknown, now);
         if status.gateways.divisor() != before {
             self.share_changed.notify_one();
         }
+
         Seed::new(reply.secret)
     }
 
-    /// Whether the store has returned the secret of the fingerprints.
+    /// Returns whether the store has returned the secret of the fingerprints.
     pub(super) fn has_learned(&self) -> bool {
         self.status().has_secret
     }
@@ -363,6 +369,7 @@ impl Store {
     pub(super) fn on_error(&self, failure: &CallFailure, now: Instant) {
         let CallFailure { error, detail, call, .. } = failure;
         self.count_once(failure);
+
         self.note(|status| {
             if let Some(failures) = status.health.on_error() {
                 tracing::warn!(call, %error, detail, "the store fails; `on_store_error` decides until it is back");
@@ -371,6 +378,7 @@ impl Store {
                 self.share_changed.notify_one();
                 return;
             }
+
             let Some(known) = &mut status.failure else { return };
             if known.error != *error && now.since(known.logged) >= REJECTION_PAUSE {
                 tracing::warn!(call, %error, detail, "the store still fails, for another reason");

@@ -336,7 +336,7 @@ const GATEWAY: &str = include_str!("../../gateway.yaml");
 pub struct Copy {
     /// The file.
     pub path: PathBuf,
-    /// Whether it was written now; an existing file stays unchanged.
+    /// True if it was written now; an existing file stays unchanged.
     pub is_new: bool,
 }
 

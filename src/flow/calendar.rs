@@ -9,7 +9,7 @@ use core::{fmt, num::NonZeroU64, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-/// When each window begins.
+/// The beginnings of the windows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Calendar {
     name: Arc<str>,

@@ -33,7 +33,7 @@ pub enum Reason {
     TooCostly {
         /// The largest cost that can be admitted.
         limit: u64,
-        /// What the rule limits.
+        /// The limited quantity.
         kind: ReasonKind,
     },
     /// The concurrency limit is reached. Only the end of a request changes that.
@@ -93,21 +93,15 @@ impl Decision {
     }
 }
 
-impl ReasonKind {
-    /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Rate, Self::Concurrency, Self::Breaker, Self::Queue, Self::Key, Self::Store];
-
+labels! {
     /// Returns its word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Concurrency => "concurrency",
-            Self::Breaker => "breaker",
-            Self::Queue => "queue",
-            Self::Key => "key",
-            Self::Store => "store",
-        }
+    pub fn word(ReasonKind) {
+        Rate => "rate",
+        Concurrency => "concurrency",
+        Breaker => "breaker",
+        Queue => "queue",
+        Key => "key",
+        Store => "store",
     }
 }
 
@@ -190,16 +184,16 @@ pub enum Verdict {
 pub struct Quota {
     /// The slot as claimed.
     pub slot: SlotId,
-    /// What it decided.
+    /// Its decision.
     pub verdict: Verdict,
     /// The most that `used` may be. For pacing the length of its queue, for a breaker 0.
     pub limit: u64,
-    /// What is used, an admitted request included. It exceeds `limit` after an edit lowered the
+    /// The used part, an admitted request included. It exceeds `limit` after an edit lowered the
     /// limit.
     pub used: u64,
-    /// What the request costs here.
+    /// The cost of the request here.
     pub cost: u64,
-    /// How long this slot delays the request, or would without dry run.
+    /// The time by which this slot delays the request, or would without dry run.
     pub wait: Duration,
     /// Time until nothing is used if no request comes. Zero for a concurrency limit.
     pub reset: Duration,
@@ -250,7 +244,7 @@ impl Report {
     }
 }
 
-/// Which slot rejected a request, and why: a [`Rejection`] without its report.
+/// The slot that rejected a request, and its reason: a [`Rejection`] without its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RejectedBy {
     /// As in [`Rejection`].
@@ -282,17 +276,17 @@ pub struct Rejection {
     pub report: Report,
 }
 
-/// How an admitted request ended.
+/// The end of an admitted request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The upstream answered in full.
     Success {
-        /// When the last byte was sent.
+        /// The time at which the last byte was sent.
         at: Instant,
     },
     /// The upstream failed or ran out of time.
     Failure {
-        /// When that was known.
+        /// The time at which that was known.
         at: Instant,
     },
     /// The client left; its timing says nothing about the upstream.
@@ -326,9 +320,9 @@ pub struct Claim {
     pub slot: SlotId,
     /// Whose state. A rule without keys only looks for [`Key::Missing`] and [`Key::Duplicate`].
     pub key: Key,
-    /// What the request costs. At zero it passes uncharged.
+    /// The cost of the request. At zero it passes uncharged.
     pub cost: u64,
-    /// How long it may wait to borrow from a coming window, if the rule has windows; zero without
+    /// The longest wait to borrow from a coming window, if the rule has windows; zero without
     /// priority.
     pub patience: Duration,
 }
@@ -376,16 +370,16 @@ pub struct AnswerCounts {
     pub slow: u64,
 }
 
-/// What metrics and `/routes` show of a breaker.
+/// The view of a breaker in metrics and `/routes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BreakerStats {
     /// Its phase. An open breaker is half-open from its first probe on.
     pub phase: Phase,
-    /// How often it opened.
+    /// The number of times that it opened.
     pub opened: u64,
-    /// How often it became half-open.
+    /// The number of times that it became half-open.
     pub half_opened: u64,
-    /// How often it closed again.
+    /// The number of times that it closed again.
     pub closed: u64,
     /// The answers that count now.
     pub answers: AnswerCounts,

@@ -21,7 +21,7 @@ pub struct Grant {
     pub count: u64,
     /// The cost that is left of it.
     pub left: u64,
-    /// When it ends.
+    /// The end of the grant.
     pub until: Instant,
 }
 

@@ -17,12 +17,9 @@
 //! states that a slot owns (`slot`), one for all clients or one for each (`keyed`). The slots of a
 //! route are a chain behind a lock (`gate`).
 
-mod build;
-mod chain;
 mod gate;
 mod grants;
 mod keyed;
-mod pending;
 mod rules;
 mod slot;
 mod top;

@@ -54,7 +54,8 @@ impl From<Rate> for (u64, Duration) {
 impl TryFrom<(u64, Duration)> for Rate {
     type Error = &'static str;
 
-    fn try_from((count, window): (u64, Duration)) -> Result<Self, Self::Error> {
+    fn try_from(rate: (u64, Duration)) -> Result<Self, Self::Error> {
+        let (count, window) = rate;
         Self::new(count, window).ok_or("no rate")
     }
 }

@@ -24,12 +24,23 @@ pub struct Rules {
 pub struct Rule {
     /// Its identity: an edit finds the state by it.
     pub name: Arc<str>,
-    /// How it decides.
+    /// Its algorithm, with the numbers.
     pub algorithm: Algorithm,
-    /// Whether each client has its own state.
+    /// The key, if each client has its own state.
     pub keyed: Option<Keyed>,
-    /// Whether it only counts what it would reject.
+    /// True for a dry run: it only counts what it would reject.
     pub dry_run: bool,
+}
+
+/// The rule of a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SlotRule {
+    /// A limit.
+    Flow(Rule),
+    /// The breaker.
+    Breaker(breaker::Config),
+    /// The route's pacing.
+    Pacing(pacing::Config),
 }
 
 impl Rule {
@@ -62,7 +73,7 @@ pub struct Installed {
     pub changes: Vec<(Arc<str>, Change)>,
 }
 
-/// How an edit changed a rule.
+/// The effect of an edit on a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is new.
@@ -75,4 +86,91 @@ pub enum Change {
     Reset,
     /// It is gone.
     Removed,
+}
+
+impl SlotRule {
+    pub(super) fn is_version_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Flow(mine), Self::Flow(theirs)) => mine.name == theirs.name,
+            (Self::Breaker(_), Self::Breaker(_)) | (Self::Pacing(_), Self::Pacing(_)) => true,
+            (Self::Flow(_) | Self::Breaker(_) | Self::Pacing(_), _) => false,
+        }
+    }
+
+    pub(super) fn name(&self) -> Arc<str> {
+        match self {
+            Self::Flow(rule) => Arc::clone(&rule.name),
+            Self::Breaker(_) | Self::Pacing(_) => self.word().into(),
+        }
+    }
+
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Flow(rule) => rule.algorithm.word(),
+            Self::Breaker(_) => "breaker",
+            Self::Pacing(_) => "pacing",
+        }
+    }
+
+    fn rule(&self) -> Option<&Rule> {
+        match self {
+            Self::Flow(rule) => Some(rule),
+            Self::Breaker(_) | Self::Pacing(_) => None,
+        }
+    }
+
+    /// Returns whether its windows follow the wall clock.
+    pub(super) fn follows_wall(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.algorithm.follows_wall())
+    }
+
+    /// Returns the key by which clients are counted, as text.
+    pub(super) fn counts_by(&self) -> Option<&str> {
+        self.rule()?.keyed.as_ref().map(|keyed| &*keyed.by)
+    }
+
+    /// Returns whether each client has its own state.
+    pub(super) fn is_keyed(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.keyed.is_some())
+    }
+
+    /// Returns whether gateways sync its states.
+    pub(super) fn is_synced(&self) -> bool {
+        self.rule().is_some_and(|rule| matches!(rule.algorithm, Algorithm::Synced(_)))
+    }
+
+    pub(super) const fn is_dry_run(&self) -> bool {
+        match self {
+            Self::Flow(rule) => rule.dry_run,
+            Self::Breaker(config) => config.dry_run,
+            Self::Pacing(_) => false,
+        }
+    }
+
+    /// Returns whether a request holds something until its answer or end, and its state counts that.
+    pub fn holds(&self) -> bool {
+        match self {
+            Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Concurrency(_)),
+            Self::Breaker(_) => true,
+            Self::Pacing(_) => false,
+        }
+    }
+
+    /// Returns the cost in flight of a state with these numbers, if it counts that.
+    pub fn in_flight(&self, numbers: &[u64]) -> u64 {
+        match self {
+            Self::Flow(_) if self.holds() => numbers.first().copied().unwrap_or(0),
+            Self::Flow(_) | Self::Breaker(_) | Self::Pacing(_) => 0,
+        }
+    }
+
+    /// Returns whether requests in flight hold nothing of its state, and no other gateway knows it.
+    pub(super) fn holds_nothing(&self) -> bool {
+        match self {
+            Self::Flow(rule) => {
+                !matches!(rule.algorithm, Algorithm::Concurrency(_) | Algorithm::Synced(_))
+            }
+            Self::Breaker(_) | Self::Pacing(_) => false,
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub enum StateName {
     Overflow(u32),
 }
 
-/// What a gateway has charged to one state since its last sync.
+/// The charges of a gateway to one state since its last sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     /// The state's name.
@@ -73,18 +73,18 @@ impl FromStr for StateName {
     }
 }
 
-/// How long time may stand still, beside an answer's duration, when a clock turns out to be behind.
+/// The longest time for which the clock stands still, beside an answer's duration, if it is ahead.
 /// Synchronised machines differ less.
 const MOST_STILL: Duration = Duration::from_secs(1);
 
 /// The times of a call to the store, which bound the difference of the clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
-    /// When it was asked, by our clock.
+    /// The time of the question, by our clock.
     pub asked: Instant,
-    /// When it was answered, by the store's clock.
+    /// The time of the answer, by the store's clock.
     pub given: Instant,
-    /// When the answer came, by our clock.
+    /// The time at which the answer came, by our clock.
     pub came: Instant,
 }
 

@@ -102,11 +102,11 @@ pub struct RuleObservation {
     pub slot: SlotId,
     /// Its algorithm's word, or `breaker` or `pacing`.
     pub algorithm: &'static str,
-    /// Whether it only counts what it would reject.
+    /// True for a dry run: it only counts what it would reject.
     pub dry_run: bool,
     /// The most that one client may use.
     pub limit: u64,
-    /// What is used of the shared state.
+    /// The used part of the shared state.
     pub used: u64,
     /// Since the rule was added.
     pub counts: Counts,
@@ -128,7 +128,7 @@ pub struct Counts {
     pub rejected: ByReason,
     /// Requests that it would have rejected without dry run.
     pub dry_run_rejected: ByReason,
-    /// What happened in a full table, if it has keys.
+    /// The events in a full table, if it has keys.
     pub churn: Churn,
 }
 

@@ -37,7 +37,7 @@ impl Instant {
     }
 }
 
-/// How far the wall clock is ahead of [`Instant`]s, by steps since the process started. Up to 292
+/// The lead of the wall clock over [`Instant`]s, by steps since the process started. Up to 292
 /// years either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WallOffset(i64);

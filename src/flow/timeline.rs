@@ -139,7 +139,7 @@ pub(super) fn rate(count: u64, window: u64) -> Rate {
     Rate::new(count, Duration::from_millis(window)).expect("a rate")
 }
 
-/// How a request may end.
+/// The ends of a request.
 const END_WORDS: [&str; 4] = ["done", "ok", "fail", "left"];
 
 fn is_option(word: &str) -> bool {

@@ -115,13 +115,13 @@ impl<K: Copy + Eq + Hash, V> Top<K, V> {
 /// The keys of a summary: a key with more than 1/128 of its rejections is among them.
 const CAPACITY: usize = 128;
 
-/// How long a summary counts.
+/// The time for which a summary counts.
 const PERIOD: Duration = Duration::from_mins(5);
 
 /// The keys that a rule has rejected most in the last five to ten minutes.
 #[derive(Clone, Debug)]
 pub struct RejectedKeys {
-    /// When counting began.
+    /// The beginning of the count.
     pub since: Instant,
     /// Rejections of all keys since then.
     pub total: u64,

@@ -8,12 +8,13 @@
 //! to a state that was exported already, so that no charge is lost or counted twice. It goes on
 //! until the old process ends, for what its last requests change.
 
+pub use super::rules::SlotRule;
 use super::{
     calendar::Calendar,
     decision::{Outcome, SlotId},
     keyed::{KeySlot, OVERFLOWS},
-    limiter::{Algorithm, End, Times, Token, breaker, halves, pacing},
-    rules::{Rule, Rules},
+    limiter::{End, Times, Token, halves},
+    rules::Rules,
     time::Instant,
 };
 use serde::{Deserialize, Serialize};
@@ -31,27 +32,16 @@ pub const FORM: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateExport {
     /// In the chain's order.
-    pub rules: Vec<(u32, ExportedRule)>,
-    /// Whether a request ever borrowed from a coming window.
+    pub rules: Vec<(u32, SlotRule)>,
+    /// True once a request has borrowed from a coming window.
     pub has_lent: bool,
-}
-
-/// The rule of a slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ExportedRule {
-    /// A limit.
-    Flow(Rule),
-    /// The breaker.
-    Breaker(breaker::Config),
-    /// The route's pacing.
-    Pacing(pacing::Config),
 }
 
 impl GateExport {
     /// Replaces the names of calendars, all that is exported of them, by what `find` knows.
     pub fn resolve(&mut self, find: impl Fn(&str) -> Option<Calendar>) {
         for (_, rule) in &mut self.rules {
-            if let ExportedRule::Flow(rule) = rule
+            if let SlotRule::Flow(rule) = rule
                 && let Some(calendar) = rule.algorithm.calendar_mut()
                 && let Some(known) = find(calendar.name())
             {
@@ -65,31 +55,12 @@ impl GateExport {
         let mut rules = Rules::default();
         for (_, rule) in &self.rules {
             match rule {
-                ExportedRule::Flow(rule) => rules.flow.push(rule.clone()),
-                ExportedRule::Breaker(config) => rules.breaker = Some(config.clone()),
-                ExportedRule::Pacing(config) => rules.pacing = Some(config.clone()),
+                SlotRule::Flow(rule) => rules.flow.push(rule.clone()),
+                SlotRule::Breaker(config) => rules.breaker = Some(config.clone()),
+                SlotRule::Pacing(config) => rules.pacing = Some(config.clone()),
             }
         }
         rules
-    }
-}
-
-impl ExportedRule {
-    /// Returns whether a request holds something until its answer or end, and its state counts that.
-    pub fn holds(&self) -> bool {
-        match self {
-            Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Concurrency(_)),
-            Self::Breaker(_) => true,
-            Self::Pacing(_) => false,
-        }
-    }
-
-    /// Returns the cost in flight of a state with these numbers, if it counts that.
-    pub fn in_flight(&self, numbers: &[u64]) -> u64 {
-        match self {
-            Self::Flow(_) if self.holds() => numbers.first().copied().unwrap_or(0),
-            Self::Flow(_) | Self::Breaker(_) | Self::Pacing(_) => 0,
-        }
     }
 }
 
@@ -122,7 +93,7 @@ pub enum StateOwner {
     Overflow(u32),
 }
 
-/// How far the export of a slot is. Clients come before the summary: a client that is evicted
+/// The progress of a slot's export. Clients come before the summary: a client that is evicted
 /// meanwhile is exported as a client. Overflow states come before clients: a client that gets a
 /// state of its own meanwhile starts with what the other process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -185,36 +156,36 @@ pub struct Late {
     pub change: LateChange,
 }
 
-/// What changed.
+/// The kind of a change, with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LateChange {
     /// A request was admitted.
     Charge {
-        /// When it arrived.
+        /// The time of its arrival.
         now: Instant,
-        /// When this rule let it start.
+        /// The start that this rule gave it.
         own: Instant,
-        /// When it may start.
+        /// Its start by all rules.
         start: Instant,
-        /// What it cost.
+        /// Its cost.
         cost: u64,
     },
     /// A request was answered, or ended.
     Release {
-        /// When.
+        /// The time of the change.
         now: Instant,
-        /// When it was allowed to start.
+        /// The start that it was given.
         start: Instant,
-        /// How it ended.
+        /// Its end.
         outcome: Outcome,
-        /// What the rule stored with it.
+        /// The number that the rule stored with it.
         token: u32,
-        /// What it cost.
+        /// Its cost.
         cost: u64,
     },
     /// A request left while it waited in a pacing's queue.
     Leave {
-        /// When.
+        /// The time of the change.
         now: Instant,
         /// The start that it waited for.
         start: Instant,

@@ -1,4 +1,4 @@
-//! How many requests may be sent to the servers of an upstream a second time: a share of those that
+//! The retries that an upstream's servers may get: a share of the requests that
 //! were sent a first time, so that retries never multiply an outage.
 //!
 //! Source: the retry budgets of Finagle and linkerd (a ratio and a floor per second).
@@ -27,7 +27,7 @@ pub struct RetryBudget {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the current half began.
+    /// The beginning of the current half.
     began: Option<Instant>,
     /// The requests ever sent by then.
     requests: u64,

@@ -17,10 +17,10 @@ use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
-pub use server::{HealthChange, ServerFailure, ServerHealth};
+pub use server::{HealthChange, RequestTotals, ServerFailure, ServerHealth};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// When a server that fails requests is ejected, and for how long.
+/// The conditions and the length of the ejection of a server that fails requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejection {
     /// Failed requests in a row that eject a server; a connection that cannot be opened does so
@@ -28,7 +28,7 @@ pub struct Ejection {
     pub failures: u32,
     /// Failed requests, in percent of at least 20 within 10 s, that eject a server.
     pub failure_percent: u32,
-    /// How long the first ejection lasts; each further one lasts twice as long.
+    /// The length of the first ejection; each further one lasts twice as long.
     pub period: Duration,
     /// The longest ejection.
     pub longest: Duration,
@@ -57,7 +57,7 @@ impl Ejection {
     }
 }
 
-/// How a server is checked.
+/// The checks of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The path that is asked for, with a query if it has one.
@@ -66,7 +66,7 @@ pub struct Check {
     pub host: Option<Box<str>>,
     /// From the end of one check to the next.
     pub interval: Duration,
-    /// How long one may take, the connection included.
+    /// The most time that one may take, the connection included.
     pub timeout: Duration,
     /// Passed checks in a row after which a failing server is asked again.
     pub healthy_after: u32,

@@ -8,11 +8,11 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-/// How long the one request may take by which an ejected server is tried again, before another
-/// one may try.
+/// The time for the one request by which an ejected server is tried again, before another one may
+/// try.
 const TRIAL: Duration = Duration::from_secs(10);
 
-/// How long a connection may be opening before other requests are sent elsewhere.
+/// The time for which a connection may be opening before other requests are sent elsewhere.
 const SLOW_CONNECT: Duration = Duration::from_millis(250);
 
 /// A server that failed nothing for so long begins with the first period again.
@@ -21,15 +21,15 @@ const FORGET: Duration = Duration::from_mins(5);
 /// The least part of its share, in percent, that a server gets as it returns.
 const LEAST_SHARE: u32 = 10;
 
-/// What is known about a server's health. While it is well, a request reads one flag.
+/// The health of a server. While it is well, a request reads one flag.
 #[derive(Debug, Default)]
 pub struct ServerHealth {
-    /// Whether `state` is any other than that of a server that is well.
+    /// True if `state` is any other than that of a server that is well.
     is_suspect: AtomicBool,
-    /// Whether it gets no requests: ejected, unreachable, or failing its checks.
+    /// True if it gets no requests: ejected, unreachable, or failing its checks.
     is_out: AtomicBool,
     ejections: AtomicU64,
-    /// How long its last connection took to open, in nanoseconds; 0: none was opened.
+    /// The time that its last connection took to open, in nanoseconds; 0: none was opened.
     connect_time: AtomicU64,
     state: Mutex<State>,
 }
@@ -41,18 +41,18 @@ struct State {
     ejected: Option<Ejected>,
     /// Ejections in a row.
     ejections: u32,
-    /// When it was last asked again.
+    /// The time at which it was last tried again.
     returned: Option<Instant>,
-    /// Whether its share still grows after that.
+    /// True while its share still grows after that.
     is_starting: bool,
     /// Since when a connection is opening.
     connecting: Option<Instant>,
-    /// How many are opening.
+    /// The number of connections that are opening.
     openings: u32,
-    /// Whether no connection could be opened, and no request or check has succeeded since.
+    /// True if no connection could be opened, and no request or check has succeeded since.
     is_unreachable: bool,
     is_failing_checks: bool,
-    /// How many checks have passed.
+    /// The number of checks that passed.
     passed_checks: u64,
     /// Checks in a row that speak against `is_failing_checks`.
     checks: u32,
@@ -63,13 +63,13 @@ struct State {
 struct Ejected {
     since: Instant,
     until: Instant,
-    /// Whether it cannot be reached, and as many servers were ejected as may be.
+    /// True if it cannot be reached, and as many servers were ejected as may be.
     is_beyond: bool,
-    /// When the one request began that tries it again.
+    /// The start of the one request that tries it again.
     trial: Option<Instant>,
 }
 
-/// How a request failed.
+/// The kind of a request's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFailure {
     /// No connection could be opened.
@@ -126,7 +126,7 @@ impl ServerHealth {
     /// Returns whether the server may get the request at hand at `now`. Its share grows for
     /// `slow_start` after it returns; `random` returns a number below its argument.
     ///
-    /// When an ejection is over, the first request for which this is `true` tries the server: the
+    /// After an ejection, the first request for which this is `true` tries the server: the
     /// others go elsewhere until that one is answered, for 10 s at most.
     pub fn admits(
         &self,
@@ -240,6 +240,7 @@ impl ServerHealth {
             state.is_unreachable = true;
         }
         let is_enough = failure == ServerFailure::Connect || state.failures >= ejection.failures;
+
         let change = match state.ejected {
             Some(Ejected { trial: Some(_), is_beyond, .. }) => {
                 Some(state.eject(now, ejection, is_beyond))
@@ -253,20 +254,21 @@ impl ServerHealth {
                 (!is_beyond || is_passed_over).then(|| state.eject(now, ejection, is_beyond))
             }
         };
+
         self.after(&state, change)
     }
 
-    /// Looks at the share of failures among the `requests` that were ever sent. To be called about
+    /// Looks at the share of failures among the requests that were ever sent. To be called about
     /// once a second; `out` as for [`Self::failed`].
     pub fn observe(
         &self,
         now: Instant,
-        (requests, failures): (u64, u64),
+        totals: RequestTotals,
         ejection: &Ejection,
         out: impl FnOnce() -> (usize, usize),
     ) -> Option<HealthChange> {
         let mut state = self.lock();
-        let percent = state.window.percent(now, RequestTotals { requests, failures });
+        let percent = state.window.percent(now, totals);
         let is_enough = percent.is_some_and(|percent| percent >= ejection.failure_percent);
         let (out, all) = if is_enough && state.ejected.is_none() { out() } else { (0, 0) };
         let change = ejection.allows(out, all).then(|| state.eject(now, ejection, false));
@@ -413,10 +415,12 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// The fewest requests in a window of which a ratio says anything.
 const FEWEST: u64 = 20;
 
-/// Requests that were sent to a server since the process started, and how many failed.
+/// The requests that were sent to a server since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RequestTotals {
+pub struct RequestTotals {
+    /// All of them.
     pub requests: u64,
+    /// Those that failed.
     pub failures: u64,
 }
 
@@ -606,12 +610,14 @@ mod tests {
     #[test]
     fn a_server_that_fails_half_of_its_requests_is_ejected() {
         let health = ServerHealth::default();
-        let observe =
-            |secs: u64, counts| health.observe(at(secs * 1000), counts, &EJECTION, || (0, 2));
-        assert_eq!(observe(0, (0, 0)), None);
-        assert_eq!(observe(10, (100, 49)), None);
-        assert_eq!(observe(20, (200, 99)), Some(HealthChange::Ejected(secs(10))));
-        assert_eq!(observe(30, (300, 199)), None, "it is ejected already");
+        let observe = |secs: u64, requests, failures| {
+            let totals = RequestTotals { requests, failures };
+            health.observe(at(secs * 1000), totals, &EJECTION, || (0, 2))
+        };
+        assert_eq!(observe(0, 0, 0), None);
+        assert_eq!(observe(10, 100, 49), None);
+        assert_eq!(observe(20, 200, 99), Some(HealthChange::Ejected(secs(10))));
+        assert_eq!(observe(30, 300, 199), None, "it is ejected already");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Exemplar {
     pub id: ExemplarId,
     /// Its duration in nanoseconds.
     pub nanos: u64,
-    /// When it ended, since the Unix epoch.
+    /// The time of its end, since the Unix epoch.
     pub at: Duration,
 }
 
@@ -60,17 +60,21 @@ impl ExemplarCell {
         if is_recent {
             return;
         }
+
         let Some(id) = id() else { return };
+
         let version = self.version.load(Relaxed);
         let is_taken = version % 2 == 1
             || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err();
         if is_taken {
             return;
         }
+
         let (is_trace, bits) = match id {
             ExemplarId::Trace(bits) => (1, bits),
             ExemplarId::Request(bits) => (0, bits),
         };
+
         self.at.store(at_nanos, Release);
         self.nanos.store(nanos, Release);
         self.is_trace.store(is_trace, Release);

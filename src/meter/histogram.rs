@@ -27,7 +27,7 @@ pub const DURATION_BOUNDS: [u64; 18] = [
     60_000_000_000,
 ];
 
-/// How many buckets there are.
+/// The number of buckets.
 pub const BUCKETS: usize = DURATION_BOUNDS.len() + 1;
 
 /// Counts durations.

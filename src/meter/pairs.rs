@@ -1,4 +1,4 @@
-//! Counts by tag in a fixed table, without a lock.
+//! Counts by tag in a fixed table, and counts up to a limit, without a lock.
 //!
 //! A compare-and-swap gives a free slot to a tag for good. A tag takes the first free slot from its
 //! own on, so that threads with the same new tag race for the same slot, and a tag never has two.
@@ -63,4 +63,11 @@ impl<const N: usize> Pairs<N> {
     pub(super) fn others(&self) -> u64 {
         self.others.load(Relaxed)
     }
+}
+
+/// Increments `taken` if it is below `limit`. Returns whether it did. To check before adding would
+/// admit too many, as threads share the number without a lock.
+pub(super) fn take(taken: &AtomicU64, limit: u64) -> bool {
+    let one_more = |taken| (taken < limit).then_some(taken + 1);
+    taken.fetch_update(Relaxed, Relaxed, one_more).is_ok()
 }

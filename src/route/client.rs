@@ -26,7 +26,7 @@ pub struct Proxies<'a> {
 pub struct FoundClient<'h> {
     /// Its address, in its IPv4 form.
     pub address: IpAddr,
-    /// Whether the peer is a trusted proxy.
+    /// True if the peer is a trusted proxy.
     pub is_proxied: bool,
     /// Why `address` is the proxy's, although `X-Forwarded-For` names clients.
     pub unread: Option<Unread<'h>>,
@@ -204,7 +204,7 @@ fn embedded_length(prefix: Ipv6Net, length: u8) -> u8 {
     (length - reserved).saturating_sub(prefix.prefix_len()).min(32)
 }
 
-/// What an authenticated client is: its user, and the claims of its token.
+/// An authenticated client: its user, and the claims of its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     user: Option<Arc<str>>,

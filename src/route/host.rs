@@ -122,6 +122,7 @@ impl HostPattern {
                 "leave `host` out to match every host",
             ));
         }
+
         if let Some((_, rest)) = text.split_once("://") {
             let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
             let help = canonical_host(authority).map_or_else(
@@ -130,6 +131,7 @@ impl HostPattern {
             );
             return Err(ParseError::new(format!("`{shown}` is a URL, not a host"), help));
         }
+
         let (wildcard, name) = match text.strip_prefix("*.") {
             Some(name) => (true, name),
             None => (false, text),
@@ -140,12 +142,14 @@ impl HostPattern {
                 "a wildcard must come first: `*.example.com`",
             ));
         }
+
         if name.rsplit(']').next().is_some_and(|end| end.contains(':')) {
             return Err(ParseError::new(
                 format!("`{shown}` has a port or is an IPv6 address without brackets"),
                 "write the host alone, an IPv6 address as `[2001:db8::1]`; ports belong to listeners",
             ));
         }
+
         let host = canonical_host(name).map_err(|bad| {
             let help = if name.is_ascii() {
                 "a name such as `shop.example.com` or `*.example.com`, or an address"
@@ -154,12 +158,14 @@ impl HostPattern {
             };
             ParseError::new(format!("`{shown}` is not a host: {bad}"), help)
         })?;
+
         if wildcard && host.starts_with('[') {
             return Err(ParseError::new(
                 format!("`{shown}` has a wildcard before an address"),
                 "leave the `*.` out",
             ));
         }
+
         let host = host.into();
         Ok(Self(if wildcard { Kind::Wildcard(host) } else { Kind::Exact(host) }))
     }

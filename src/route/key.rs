@@ -1,7 +1,7 @@
 //! Client keys, by which rules count.
 
 use super::{
-    ParseError, Seed, Target, fingerprint::FingerprintHasher, header, key_text::meant_key, query,
+    ParseError, Seed, Target, fingerprint::FingerprintHasher, header, key_text::meant_key,
     spelling::Decoded,
 };
 use crate::http1::Fields;
@@ -45,7 +45,7 @@ pub enum KeyPart {
     Jwt(String),
 }
 
-/// Which value counts if a request has a header, cookie or query parameter of the key several
+/// The value that counts if a request has a header, cookie or query parameter of the key several
 /// times.
 ///
 /// If the upstream reads another value, a client can choose the key that it counts under.
@@ -92,6 +92,7 @@ impl KeyPart {
             Some((word, name)) => (word, Some(name)),
             None => (text, None),
         };
+
         match (word, name) {
             ("route", None) => Ok(Self::Route),
             ("client_ip", None) if v6_prefix <= 128 => {
@@ -131,7 +132,8 @@ impl KeyPart {
     fn add(
         &self,
         fingerprint: &mut FingerprintHasher,
-        (target, client): (&Target<'_>, IpAddr),
+        target: &Target<'_>,
+        client: IpAddr,
         on_duplicate: OnDuplicate,
     ) -> Result<(), NoKey> {
         match self {
@@ -160,10 +162,12 @@ impl KeyPart {
     /// Returns this part of a request as text.
     fn show(
         &self,
-        (target, client): (&Target<'_>, IpAddr),
+        target: &Target<'_>,
+        client: IpAddr,
         on_duplicate: OnDuplicate,
     ) -> Option<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+
         Some(match self {
             Self::Route => "all".to_owned(),
             Self::ClientIp { v6_prefix, v4_prefix } => {
@@ -245,10 +249,10 @@ fn query_value(
     on_duplicate: OnDuplicate,
 ) -> Result<Decoded, NoKey> {
     let query = target.query.ok_or(NoKey::Missing)?;
-    if on_duplicate == OnDuplicate::Reject && query::is_ambiguous(query, name) {
+    if on_duplicate == OnDuplicate::Reject && header::is_ambiguous_query(query, name) {
         return Err(NoKey::Duplicate);
     }
-    some(on_duplicate.pick(query::values(query, name))?)
+    some(on_duplicate.pick(header::query_values(query, name))?)
 }
 
 /// Returns `value` unless it is empty: an empty value identifies no client.
@@ -406,7 +410,7 @@ impl KeySpec {
         })
     }
 
-    /// Whether the request itself has all that [`Self::show`] needs: it needs no client's identity, and
+    /// True if the request itself has all that [`Self::show`] needs: it needs no client's identity, and
     /// not the host as routes know it.
     pub fn is_shown_by_request(&self) -> bool {
         !self
@@ -415,7 +419,7 @@ impl KeySpec {
             .any(|part| matches!(part, KeyPart::Host | KeyPart::User | KeyPart::Jwt(_)))
     }
 
-    /// Whether the client's address by itself is the key.
+    /// Returns whether the client's address by itself is the key.
     pub fn is_address(&self) -> bool {
         matches!(&*self.parts, [KeyPart::ClientIp { .. }])
     }
@@ -423,7 +427,7 @@ impl KeySpec {
     /// Returns a request's key as text, if it has one.
     pub fn show(&self, target: &Target<'_>, client: IpAddr) -> Option<String> {
         let parts: Option<Vec<String>> =
-            self.parts.iter().map(|part| part.show((target, client), self.on_duplicate)).collect();
+            self.parts.iter().map(|part| part.show(target, client, self.on_duplicate)).collect();
         parts.map(|parts| parts.join(", "))
     }
 
@@ -443,7 +447,7 @@ impl KeySpec {
         let mut fingerprint = FingerprintHasher::new(seed);
         let mut is_missing = false;
         for part in &self.parts {
-            match part.add(&mut fingerprint, (target, client), self.on_duplicate) {
+            match part.add(&mut fingerprint, target, client, self.on_duplicate) {
                 Ok(()) => {}
                 Err(NoKey::Missing) => is_missing = true,
                 Err(NoKey::Duplicate) => return Err(NoKey::Duplicate),

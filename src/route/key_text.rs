@@ -9,7 +9,7 @@ use super::{
 use core::net::IpAddr;
 use ipnet::IpNet;
 
-/// How a fingerprint is written, before its hexadecimal digits.
+/// The beginning of a written fingerprint, before its hexadecimal digits.
 const PREFIX: &str = "fp:";
 
 /// Writes a fingerprint as text.
@@ -39,7 +39,7 @@ impl KeySpec {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The mistake in it.
     pub fn read(&self, seed: &Seed, nat64: &Nat64, text: &str) -> Result<u128, ParseError> {
         if let Some(fingerprint) = read_fingerprint(text) {
             return Ok(fingerprint);
@@ -204,7 +204,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("header:x-api-key", &["api-key", "api_key", "apikey", "x-api-key", "x_api_key", "xapikey"]),
 ];
 
-/// What comes before a name, in lower case, and the part of which it is the name. Of two that begin
+/// The text before a name, in lower case, and the part of which it is the name. Of two that begin
 /// alike, the longer one comes first.
 const PREFIXES: &[(&str, &str)] = &[
     ("http.request.header", "header"),

@@ -1,6 +1,6 @@
 //! The conditions of a route.
 
-use super::{FieldPattern, HostPattern, ParseError, PathPattern, Target, header, query};
+use super::{FieldPattern, HostPattern, ParseError, PathPattern, Target, header};
 use core::fmt;
 use http::Method;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ pub struct Matcher {
     pub headers: Vec<FieldPattern>,
     /// All of these query parameters, decoded like HTML forms.
     pub query: Vec<FieldPattern>,
-    /// Which value of a repeated field counts.
+    /// The value of a repeated field that counts.
     pub repeated: Repeated,
 }
 
-/// Which value a condition looks at if a request repeats a header or query parameter. Servers
+/// The value that a condition looks at if a request repeats a header or query parameter. Servers
 /// differ in which one they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repeated {
@@ -60,7 +60,7 @@ impl Matcher {
                 self.repeated.holds(values, |value| pattern.matches(value))
             })
             && self.query.iter().all(|pattern| {
-                let values = target.query.map(|query| query::values(query, pattern.name()));
+                let values = target.query.map(|query| header::query_values(query, pattern.name()));
                 values.is_some_and(|values| {
                     self.repeated.holds(values, |value| pattern.matches(&value))
                 })
@@ -75,8 +75,8 @@ impl Matcher {
             .any(|pattern| header::values(target.headers, pattern.name()).nth(1).is_some())
             || target.query.is_some_and(|query| {
                 self.query.iter().any(|pattern| {
-                    query::is_ambiguous(query, pattern.name())
-                        || query::values(query, pattern.name()).nth(1).is_some()
+                    header::is_ambiguous_query(query, pattern.name())
+                        || header::query_values(query, pattern.name()).nth(1).is_some()
                 })
             })
     }

@@ -1,4 +1,4 @@
-//! Which route a request belongs to, and which client key it counts under.
+//! Finds the route of a request, and the client key that it counts under.
 //!
 //! No IO, clock or lock. A [`Table`] is built once from the [`Matcher`]s of a configuration. The
 //! best match wins:
@@ -25,7 +25,6 @@ mod fingerprint;
 mod key_text;
 mod networks;
 mod pattern;
-mod query;
 mod rank;
 mod regexes;
 mod spelling;
@@ -60,7 +59,7 @@ pub struct Target<'a> {
     pub host: &'a str,
     /// In its [`normal_path`] form.
     pub path: &'a str,
-    /// What follows the `?`, as received.
+    /// The part behind the `?`, as received.
     pub query: Option<&'a str>,
     /// The method.
     pub method: &'a http::Method,
@@ -74,9 +73,9 @@ pub struct Target<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ParseError {
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What to write.
+    /// The text to write instead.
     pub help: String,
 }
 

@@ -156,26 +156,31 @@ fn read_segment(text: &str) -> Result<Segment, ParseError> {
             "a path ends before `?`, which `query` matches; write other characters as escapes, a space as `%20`",
         ));
     }
+
     if text == "." {
         return Err(ParseError::new(
             "the path has the segment `.`",
             "leave it out: requests are matched without it",
         ));
     }
+
     if text.contains('*') && !text.contains(['{', '}']) {
         return Err(ParseError::new(
             format!("`{shown}` is not a pattern of paths"),
             "use a prefix for all below a path, `{name}` for one segment, `%2A` for a star",
         ));
     }
+
     if !text.contains(['{', '}']) {
         return Ok(Segment::Literal(literal_path(text).into()));
     }
+
     let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let is_word = |name: &&str| {
         !name.is_empty()
             && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
     };
+
     match name.filter(is_word) {
         Some(name) => Ok(Segment::Parameter(Name(name.into()))),
         None => Err(ParseError::new(

@@ -128,7 +128,7 @@ pub struct PathGroup {
     indexes: Box<[usize]>,
 }
 
-/// What the groups of an expression are in a path.
+/// The groups of an expression in a path.
 #[derive(Debug)]
 pub struct FoundGroups<'p> {
     path: Cow<'p, str>,

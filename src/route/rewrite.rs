@@ -1,4 +1,4 @@
-//! What an upstream is asked for in place of a path.
+//! The path that an upstream is asked for in place of a request's.
 
 use super::{
     ParseError, PathPattern, dangerous_path, literal_path,
@@ -25,7 +25,7 @@ pub struct Rewrite {
     by: Box<[Part]>,
     /// Without a slash at its end.
     add: Box<str>,
-    /// What it does, as the file has it.
+    /// The rewrite as the file has it.
     pub words: Box<str>,
     /// The `Host` to send.
     pub host: Option<HeaderValue>,
@@ -91,6 +91,7 @@ impl Rewrite {
     /// A group that the expression does not have, or characters that a path cannot have.
     pub fn by(&mut self, text: &str) -> Result<(), ParseError> {
         check(text)?;
+
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('$') {
@@ -100,6 +101,7 @@ impl Rewrite {
                 rest = after;
                 continue;
             }
+
             let is_number = after.starts_with(|c: char| c.is_ascii_digit());
             let fits = |c: char| {
                 c.is_ascii_digit() || (!is_number && (c.is_ascii_alphabetic() || c == '_'))
@@ -108,12 +110,15 @@ impl Rewrite {
             parts.push(Part::Group(self.group(name)?));
             rest = after;
         }
+
         parts.push(Part::Text(rest.into()));
         parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
+
         if parts.len() > MAX_PARTS {
             let message = format!("the replacement has more than {MAX_PARTS} parts");
             return Err(ParseError::new(message, "write a shorter one"));
         }
+
         self.by = parts.into();
         Ok(())
     }

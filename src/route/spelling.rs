@@ -26,7 +26,7 @@ pub fn has_encoded_slash(path: &str) -> bool {
     path.contains('%') && path.as_bytes().windows(3).any(|text| escaped(text) == Some(b'/'))
 }
 
-/// How `%2F` is read.
+/// The reading of `%2F`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slash {
     Separates,
@@ -40,17 +40,20 @@ fn spelled(path: &str, encoded_slash: Slash) -> Cow<'_, str> {
     if !any_byte(bytes, odd) && !any_pair(bytes, suspect) {
         return Cow::Borrowed(path);
     }
+
     let mut normal = String::with_capacity(path.len() + 8);
     let mut rest = bytes;
     while let Some(first) = rest.first() {
         let (byte, length) = escaped(rest).map_or((*first, 1), |byte| (byte, 3));
         rest = &rest[length..];
+
         let is_text = length == 3 && byte == b'/' && encoded_slash == Slash::IsText;
         if is_text || !is_plain(byte) {
             // Writing to a String does not fail.
             let _ = write!(normal, "%{byte:02X}");
             continue;
         }
+
         if byte == b'/' {
             drop_dot_segment(&mut normal);
             if normal.ends_with('/') {
@@ -59,6 +62,7 @@ fn spelled(path: &str, encoded_slash: Slash) -> Cow<'_, str> {
         }
         normal.push(char::from(byte));
     }
+
     drop_dot_segment(&mut normal);
     Cow::Owned(normal)
 }
@@ -209,7 +213,7 @@ fn hex(digit: u8) -> Option<u8> {
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGH_BITS: u64 = 0x80 * ONES;
 const LOW_BITS: u64 = 0x7f * ONES;
-/// What stands for bytes behind the end of a text.
+/// The filler for bytes behind the end of a text.
 const LETTERS: u64 = u64::from_le_bytes([b'a'; 8]);
 
 /// Eight bytes of a text. Each question returns the high bit of each byte that it is true of.
@@ -227,20 +231,20 @@ impl Word {
         ))
     }
 
-    /// Which bytes are `byte`.
+    /// The bytes that are `byte`.
     #[inline]
     pub fn equal(self, byte: u8) -> u64 {
         let differences = self.0 ^ (u64::from(byte) * ONES);
         !(((differences & LOW_BITS) + LOW_BITS) | differences) & HIGH_BITS
     }
 
-    /// Which bytes are less than `byte`, which is at most 128.
+    /// The bytes that are less than `byte`, which is at most 128.
     #[inline]
     pub(super) fn below(self, byte: u8) -> u64 {
         !(((self.0 & LOW_BITS) + u64::from(0x80 - byte) * ONES) | self.0) & HIGH_BITS
     }
 
-    /// Which bytes are greater than `byte`, which is less than 128.
+    /// The bytes that are greater than `byte`, which is less than 128.
     #[inline]
     pub(super) fn above(self, byte: u8) -> u64 {
         (((self.0 & LOW_BITS) + u64::from(0x7f - byte) * ONES) | self.0) & HIGH_BITS

@@ -284,16 +284,19 @@ impl RoutesByHost {
             if !is_one {
                 continue;
             }
+
             let hosts = &route.matcher.hosts;
             let any = hosts.is_empty().then_some(None);
             for host in hosts.iter().map(Some).chain(any) {
                 ranks_by_host.entry(host).or_default().push(rank);
             }
         }
+
         let mut hosts = Self::default();
         for (host, ranks) in ranks_by_host {
             let number = hosts.all.len();
             hosts.all.push(HostRoutes::new(ranking, &ranks));
+
             match host.map(HostPattern::kind) {
                 Some(Kind::Exact(name)) => {
                     hosts.exact.number(name, number);

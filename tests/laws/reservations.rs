@@ -84,7 +84,7 @@ proptest! {
                 }),
                 Act::Reject(which) => {
                     if let Some(it) = take(&mut waiting, which) {
-                        it.reservation.reject(day.now, (day.slots[0], None), ELSEWHERE, &[]);
+                        it.reservation.reject(day.now, day.slots[0], None, ELSEWHERE, &[]);
                     }
                     None
                 }
@@ -111,7 +111,7 @@ proptest! {
             let claims = other.claims(client, cost);
             match other.gate.reserve(other.now, &claims) {
                 Ok(it) if is_rejected => {
-                    let rejection = it.reject(other.now, (other.slots[0], None), ELSEWHERE, &[]);
+                    let rejection = it.reject(other.now, other.slots[0], None, ELSEWHERE, &[]);
                     prop_assert_eq!((rejection.slot, rejection.reason), (other.slots[0], ELSEWHERE));
                 }
                 Ok(_) | Err(_) => {}

@@ -8,7 +8,7 @@ use core::time::Duration;
 use flowgate::flow::{
     Claim, Gate, Instant, Outcome, Permit, Quota, Reason, Rules, SlotId,
     transfer::{
-        ExportedRule, GateExport, Journal, JournalReader, Late, LateChange, StateOwner, StatePart,
+        GateExport, Journal, JournalReader, Late, LateChange, SlotRule, StateOwner, StatePart,
     },
 };
 use proptest::prelude::*;
@@ -114,7 +114,7 @@ fn sent<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
 
 /// The rules as another process reads them; it knows the calendars of `rules`.
 fn received(export: &GateExport, rules: &Rules) -> GateExport {
-    let rule = |(slot, rule): &(u32, ExportedRule)| (*slot, sent(rule));
+    let rule = |(slot, rule): &(u32, SlotRule)| (*slot, sent(rule));
     let mut received =
         GateExport { rules: export.rules.iter().map(rule).collect(), has_lent: export.has_lent };
     let calendars = || rules.flow.iter().filter_map(|rule| rule.algorithm.calendar());

@@ -6,41 +6,41 @@ use redis::Value;
 use smallvec::SmallVec;
 use std::{fmt::Write as _, sync::Arc};
 
-/// What a request asks of one rule.
+/// A request's question about one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     /// The rule's name in the store, with a hash tag: `{route}` if all states of the route lie on
     /// one node, `{route:*}` if those of each key do. Equal for all gateways, and another for a
     /// rule whose states mean something else.
     pub name: &'a str,
-    /// How the rule decides.
+    /// The rule itself.
     pub rule: &'a Arc<Stored>,
     /// The fingerprint of the key, equal on all gateways; `None` for the state that all clients
     /// share.
     pub key: Option<u128>,
-    /// What the request costs.
+    /// The cost of the request.
     pub cost: u64,
-    /// Whether the rule only counts what it would reject.
+    /// True for a dry run: the rule only counts what it would reject.
     pub is_dry_run: bool,
 }
 
 impl Ask<'_> {
-    /// Whether the request has a lease of this rule if it passes.
+    /// Returns whether the request has a lease of this rule if it passes.
     fn holds(&self) -> bool {
         self.rule.holds() && self.cost > 0
     }
 }
 
-/// What the store decided about a request.
+/// The decisions of the store about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdicts {
-    /// When, by its clock.
+    /// The time of the decision, by the store's clock.
     pub now: Instant,
-    /// Whether every rule let the request pass but for dry runs, so that all were charged.
+    /// True if every rule let the request pass but for dry runs, so that all were charged.
     pub is_admitted: bool,
     /// One for each [`Ask`], in their order.
     pub answers: SmallVec<[Judgement; 4]>,
-    /// Which of them found a state that was further ahead than a window, and dropped it: the first.
+    /// The first of them that found a state further ahead than a window, and dropped it.
     pub stale: Option<usize>,
     /// For each answer, whether the rule would reject the request while an operator's grant is in
     /// force, which admits it if enough is left.
@@ -53,7 +53,7 @@ pub struct Verdicts {
 pub struct Lease<'a> {
     /// Without blanks and colons; no two requests share one.
     pub name: &'a str,
-    /// How long it runs unless it is renewed, in microseconds.
+    /// The time after which it runs out unless it is renewed, in microseconds.
     pub micros: u64,
 }
 
@@ -63,7 +63,7 @@ const PASSED: u64 = 1;
 const STALE: u64 = 2;
 const GRANTED: u64 = 4;
 
-/// What ends the hash tag of a rule's name where the key is part of the tag.
+/// The end of the hash tag of a rule's name where the key is part of the tag.
 const BY_KEY: &str = "*}";
 
 /// Returns the key of the state that `ask` is about.
@@ -71,7 +71,7 @@ pub(in crate::cluster) fn key(prefix: &str, ask: &Ask<'_>) -> String {
     key_of(prefix, ask.name, ask.key)
 }
 
-/// The same for a rule's name and the fingerprint of a key.
+/// Returns the key of a state, by the rule's name and the fingerprint of the client's key.
 pub(in crate::cluster) fn key_of(prefix: &str, name: &str, fingerprint: Option<u128>) -> String {
     let mut key = String::with_capacity(prefix.len() + name.len() + 34);
     key += prefix;
@@ -141,11 +141,13 @@ pub(in crate::cluster) fn read(asks: &[Ask<'_>], answer: &Value) -> Result<Verdi
     let [micros, nanos, admitted, each @ ..] = &answer[..] else { return Err(invalid()) };
     let [micros, nanos, admitted] =
         [micros, nanos, admitted].map(|number| whole(number).ok_or_else(invalid));
+
     let now = Instant::from_nanos(micros?.saturating_mul(1000).saturating_add(nanos?));
     let is_admitted = admitted? == 1;
     if each.len() != asks.len() {
         return Err(invalid());
     }
+
     let judge = |(ask, answer)| judge(ask, answer, now, is_admitted).ok_or_else(invalid);
     let answers = asks.iter().zip(each).map(judge).collect::<Result<_, _>>()?;
     let stale = each.iter().position(|answer| has(answer, STALE));
@@ -161,6 +163,7 @@ fn judge(ask: &Ask<'_>, answer: &Value, now: Instant, is_admitted: bool) -> Opti
     let passes = verdict & PASSED != 0;
     let has_grant = verdict & GRANTED != 0;
     let is_charged = is_admitted && passes && !has_grant && ask.cost > 0;
+
     let mut judgement = ask.rule.judge(state, now, ask.cost, is_charged)?;
     if has_grant {
         if !matches!(judgement.decision, Decision::Reject(_)) {
@@ -171,6 +174,7 @@ fn judge(ask: &Ask<'_>, answer: &Value, now: Instant, is_admitted: bool) -> Opti
         }
         return Some(judgement);
     }
+
     let is_same = match judgement.decision {
         Decision::Pass | Decision::Delay(_) => passes,
         Decision::Reject(_) => !passes,
@@ -178,7 +182,7 @@ fn judge(ask: &Ask<'_>, answer: &Value, now: Instant, is_admitted: bool) -> Opti
     is_same.then_some(judgement)
 }
 
-/// Whether the verdict of an answer has this bit.
+/// Returns whether the verdict of an answer has this bit.
 fn has(answer: &Value, bit: u64) -> bool {
     let Value::Array(answer) = answer else { return false };
     answer.first().and_then(whole).is_some_and(|verdict| verdict & bit != 0)

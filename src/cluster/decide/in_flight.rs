@@ -42,7 +42,7 @@ struct Tag {
 }
 
 impl DecisionPermit {
-    /// Whether the request waited for others, which may have been rejected meanwhile.
+    /// Returns whether the request waited for others, which may have been rejected meanwhile.
     pub const fn has_waited(&self) -> bool {
         !self.waited.is_zero()
     }

@@ -1,10 +1,10 @@
 //! The offset between this process's clock and the store's, for paced starts.
 //!
-//! The store answers a start by its own clock. If a gateway waited so long from when the answer
-//! came, it would start later by what the answer took, and two answers that took differently long
-//! would start too close to each other. So the gateway converts the start to its own clock, which
-//! is ahead of the store's by the **offset**. A call that was sent at `asked`, decided at `given`
-//! by the store's clock and answered at `came` bounds it:
+//! The store gives a start by its own clock. A gateway that waited from when the answer came would
+//! start late by the time that the answer took. Two starts whose answers took different times would
+//! be too close to each other. So the gateway converts the start to its own clock, which is ahead
+//! of the store's by the **offset**. A call that was sent at `asked`, decided at `given` by the
+//! store's clock and answered at `came` bounds it:
 //!
 //! ```text
 //! asked − given  ≤  offset  ≤  came − given
@@ -27,7 +27,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// How long a bound is used, and twice as long at most: a quick answer among all of them, and
+/// The time for which a bound is used, and twice that at most: a quick answer is among them, and
 /// clocks that are kept drift by less than a millisecond.
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -35,10 +35,10 @@ const PERIOD: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct Offsets(Mutex<HashMap<String, Offset>>);
 
-/// What our clock is ahead of a store's, in nanoseconds.
+/// The lead of our clock over a store's, in nanoseconds.
 #[derive(Debug)]
 struct Offset {
-    /// When the period began.
+    /// The beginning of the period.
     since: Instant,
     /// The least upper bound of this period, and that of the one before.
     least: [i128; 2],

@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Entries that one key may be in.
 const WAYS: usize = 4;
 
-/// How many keys are remembered at most, in each worker: about 0.7 MB, taken with the first.
+/// The most keys that each worker remembers: about 0.7 MB, taken with the first.
 const ENTRIES: usize = 1024 * WAYS;
 
 /// The cached rejections of one worker's requests.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct RejectionCache(Mutex<Vec<Option<CachedRejection>>>);
 
-/// What the store rejected.
+/// A rejection by the store.
 #[derive(Debug)]
 struct CachedRejection {
     /// The rule. An edit makes another one.
@@ -28,14 +28,14 @@ struct CachedRejection {
     cost: u64,
     epoch: CacheEpoch,
     judgement: Judgement,
-    /// When the store was asked and when its answer came, by our clock.
+    /// The times of the call and of its answer, by our clock.
     asked: Instant,
     came: Instant,
     /// Until when the store rejects, counted from `asked`: not later than it does.
     until: Instant,
 }
 
-/// Which cached rejections are valid: those of the same connection, since the last loss of states in
+/// The validity of cached rejections: those of the same connection, since the last loss of states in
 /// the store or edit of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct CacheEpoch {
@@ -50,7 +50,8 @@ impl RejectionCache {
         ask: &Ask<'_>,
         judgement: &Judgement,
         epoch: CacheEpoch,
-        (asked, came): (Instant, Instant),
+        asked: Instant,
+        came: Instant,
     ) {
         let Decision::Reject(reason) = judgement.decision else { return };
         let Some(wait) = reason.retry_after().filter(|_| !ask.is_dry_run) else { return };
@@ -58,16 +59,19 @@ impl RejectionCache {
         if until <= came {
             return;
         }
+
         let mut entries = self.lock();
         if entries.is_empty() {
             entries.resize_with(ENTRIES, || None);
         }
         let Some(set) = entries.chunks_exact_mut(WAYS).nth(set_of(ask)) else { return };
+
         let same =
             set.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.is_about(ask)));
         let free = || set.iter().position(Option::is_none);
         let soonest = || (0..WAYS).min_by_key(|way| set[*way].as_ref().map(|entry| entry.until));
         let Some(way) = same.or_else(free).or_else(soonest) else { return };
+
         set[way] = Some(CachedRejection {
             rule: Arc::clone(ask.rule),
             key: ask.key,
@@ -158,7 +162,7 @@ mod tests {
 
     /// Asked at 1,000 ms, answered at 1,004 ms, rejected for 100 ms.
     fn noted(cache: &RejectionCache, ask: &Ask<'_>) {
-        cache.note(ask, &rejected(100), EPOCH, (millis(1_000), millis(1_004)));
+        cache.note(ask, &rejected(100), EPOCH, millis(1_000), millis(1_004));
     }
 
     #[test]
@@ -205,7 +209,7 @@ mod tests {
             Decision::Reject(Reason::Concurrency { limit: 1 }),
         ] {
             let judgement = Judgement { decision, ..rejected(100) };
-            cache.note(&ask, &judgement, EPOCH, (millis(1_000), millis(1_004)));
+            cache.note(&ask, &judgement, EPOCH, millis(1_000), millis(1_004));
             assert_eq!(cache.find(&ask, EPOCH, millis(1_004)), None, "{decision:?}");
         }
         let dry = Ask { is_dry_run: true, ..ask };

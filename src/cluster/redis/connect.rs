@@ -117,6 +117,7 @@ fn sentinel(
             .set_client_to_redis_tls_mode(TlsMode::Secure)
             .set_client_to_sentinel_tls_mode(TlsMode::Secure);
     }
+
     let (user, password) = login;
     if let Some(user) = user {
         builder = builder.set_client_to_sentinel_username(user);
@@ -124,17 +125,20 @@ fn sentinel(
     if let Some(password) = password {
         builder = builder.set_client_to_sentinel_password(password.reveal());
     }
+
     if let Some(user) = &settings.user {
         builder = builder.set_client_to_redis_username(user);
     }
     if let Some(password) = &settings.password {
         builder = builder.set_client_to_redis_password(password.reveal());
     }
+
     if let Some(certificates) = certificates(settings)? {
         builder = builder
             .set_client_to_redis_certificates(certificates.clone())
             .set_client_to_sentinel_certificates(certificates);
     }
+
     builder.build()
 }
 

@@ -15,7 +15,7 @@ use crate::cluster::{
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
-/// Connects, and again whenever the connection is given up.
+/// Connects to the store, and connects again whenever the connection is given up.
 pub(in crate::cluster) async fn run(client: Arc<ClientState>) {
     let mut backoff = Backoff::new();
     let mut failures = client.store.failures();
@@ -38,12 +38,13 @@ pub(in crate::cluster) async fn run(client: Arc<ClientState>) {
             }
             Err(failure) => client.store.on_error(&failure, client.clock.wall_now()),
         }
+
         let next = backoff.next(client.clock.now());
         client.clock.timer(next).await;
     }
 }
 
-/// Has requests use a connection.
+/// Makes a connection the one that requests use.
 fn install(connection: &StoreConnection) {
     let client = &connection.client;
     let mut current = client.connection();
@@ -83,8 +84,10 @@ async fn maintain(
     let mut probe = Probe::default();
     let mut watch = Watch::default();
     probe.begin(&connection, seen);
+
     loop {
         let soonest = search.next().map_or(next, |search| search.min(next));
+
         let done = tokio::select! {
             biased;
             () = client.lost.notified() => return connection,
@@ -130,6 +133,7 @@ async fn maintain(
                 }
             }
         };
+
         if let Err(failure) = done {
             connection.end(&failure).await;
             return connection;
@@ -160,8 +164,7 @@ async fn beat_and_probe(
     registered
 }
 
-/// Has requests use the connection that a search has made instead of `connection`, unless that was
-/// given up.
+/// Replaces `connection` by the one that a search has made, unless `connection` was given up.
 async fn adopt(
     connection: &StoreConnection,
     found: Result<StoreConnection, CallFailure>,
@@ -187,17 +190,20 @@ impl StoreConnection {
         let keys = ["gateways", "secret", "change"].map(|name| store.key(name));
         let micros = store.settings.lease.as_micros().to_string();
         let arguments = [store.name.clone(), micros, store.secret()];
+
         // A new connection must be as fast as requests need it.
         let limit = if is_first {
             self.client.limit
         } else {
             self.client.limit.max(BACKGROUND_CALL_TIMEOUT)
         };
+
         let answer = self.run_within(limit, &store.scripts.hello, &keys, &arguments).await;
         let now = self.client.clock.now();
         let read = |answer| {
             HelloReply::read(&answer).ok_or_else(|| CallFailure::invalid_reply("to a greeting"))
         };
+
         let reply = match answer.and_then(read) {
             Ok(reply) => reply,
             // With the secret, the gateway can use the other nodes all the same.
@@ -207,25 +213,27 @@ impl StoreConnection {
             // The store does not count a gateway that cannot register.
             Err(failure) => return Err(failure.about(&keys)),
         };
+
         if let Some(key) = &reply.rewritten {
             tracing::warn!(
                 key,
                 "the store had an invalid secret; flowgate has written this key again"
             );
         }
+
         self.seed = store.learn(&reply, is_first, now);
         *self.client.seed.lock().unwrap_or_else(PoisonError::into_inner) = self.seed;
         Ok(())
     }
 
-    /// Registers with the store, and has requests use the secret that it returns.
+    /// Registers with the store, and gives requests the secret that it returns.
     async fn heartbeat(&mut self) -> Result<(), CallFailure> {
         self.register(false).await?;
         self.share_seed();
         Ok(())
     }
 
-    /// Whether the connection to the node that has a key is an old one.
+    /// Returns whether the connection to the node that has a key is an old one.
     pub(in crate::cluster) fn is_kept(&self, key: &str) -> bool {
         self.servers.nodes().is_some_and(|nodes| nodes.is_kept(key))
     }
@@ -245,12 +253,12 @@ impl StoreConnection {
         }
     }
 
-    /// Whether requests use this connection.
+    /// Returns whether requests use this connection.
     fn is_current(&self) -> bool {
         self.client.connection().as_ref().is_some_and(|current| current.number == self.number)
     }
 
-    /// Has new requests use the latest secret.
+    /// Gives new requests the latest secret.
     fn share_seed(&self) {
         let mut current = self.client.connection();
         if let Some(current) = current.as_mut().filter(|current| current.number == self.number) {

@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 /// second that always passes. It writes, and what it writes is soon gone.
 const CHECK: [&str; 2] = ["", "fixed 0 1 - 0 4503599627370495 1000000 0"];
 
-/// How many connected nodes are asked for the slots.
+/// The number of connected nodes that are asked for the slots.
 const ASKED: usize = 3;
 
 /// The nodes of a Redis Cluster.
@@ -48,14 +48,14 @@ struct All {
     connections: BTreeMap<usize, NodeConnection>,
     /// The nodes that fail, and why.
     failed: Mutex<BTreeMap<usize, CallFailure>>,
-    /// Whether slots have moved.
+    /// True if slots have moved.
     is_outdated: AtomicBool,
 }
 
 /// A connection to one node.
 struct NodeConnection {
     connection: MultiplexedConnection,
-    /// Whether the connection is new: the node may have lost its memory.
+    /// True if the connection is new: the node may have lost its memory.
     is_new: bool,
 }
 
@@ -68,6 +68,7 @@ impl Nodes {
             Some(former) => former.ask_slots(settings, &caller.clock).await?,
             None => ask_anew(settings, &caller.clock, None).await?,
         };
+
         let mut reached = JoinSet::new();
         for (at, node) in slots.nodes.iter().enumerate() {
             let Some(tag) = &node.tag else { continue };
@@ -78,11 +79,12 @@ impl Nodes {
             let host = node.host.clone();
             let port = node.port;
             reached.spawn(async move {
-                let reach = reach(&caller, (&host, port), former, key);
+                let reach = reach(&caller, &host, port, former, key);
                 let reached = caller.clock.timeout(patience(&caller.store.settings), reach).await;
                 (at, reached.unwrap_or_else(|elapsed| Err(CallFailure::unreached(elapsed))))
             });
         }
+
         let mut connections = BTreeMap::new();
         let mut failed = BTreeMap::new();
         while let Some(reached) = reached.join_next().await {
@@ -96,6 +98,7 @@ impl Nodes {
                 }
             }
         }
+
         Ok(Self(Arc::new(All {
             slots: Arc::new(slots),
             connections,
@@ -124,23 +127,28 @@ impl Nodes {
             let error = (ErrorKind::ClusterConnectionNotFound, "no connection to the node");
             return Err(RedisError::from(error));
         };
+
         let redirection = match call.query_async(&mut first.connection.clone()).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
+
         let is_moved = redirection.kind() == ErrorKind::Server(ServerErrorKind::Moved);
         if is_moved {
             self.outdate();
         } else if redirection.kind() != ErrorKind::Server(ServerErrorKind::Ask) {
             return Err(redirection);
         }
+
         let other = redirection.redirect_node().and_then(|(name, _)| self.redirected(*node, name));
         // The slots do not name a node that had none when they were asked for.
         let Some((at, mut other)) = other else { return Err(redirection) };
+
         *node = at;
         if is_moved {
             return call.query_async(&mut other).await;
         }
+
         // The other node has these keys, and not their slot yet.
         let answers = query_all(&mut other, &[cmd("ASKING"), call.clone()]).await?;
         answers.into_iter().nth(1).unwrap_or(Err(redirection))
@@ -169,7 +177,7 @@ impl Nodes {
         self.0.slots.node_of(key)
     }
 
-    /// Whether the connection to the node that has a key was kept.
+    /// Returns whether the connection to the node that has a key was kept.
     pub(super) fn is_kept(&self, key: &str) -> bool {
         let node = self.node_of(key).and_then(|node| self.0.connections.get(&node));
         node.is_some_and(|node| !node.is_new)
@@ -184,7 +192,7 @@ impl Nodes {
         self.0.is_outdated.load(Relaxed)
     }
 
-    /// Whether no node fails and no slot has moved.
+    /// Returns whether no node fails and no slot has moved.
     pub(super) fn is_healthy(&self) -> bool {
         !self.is_outdated() && self.lock().is_empty()
     }
@@ -285,7 +293,8 @@ async fn ask_slots(mut connection: MultiplexedConnection, host: String) -> Redis
 /// A new connection must be as fast as requests need it: otherwise a slow node would come and go.
 async fn reach(
     caller: &Caller,
-    (host, port): (&str, u16),
+    host: &str,
+    port: u16,
     former: Option<MultiplexedConnection>,
     key: String,
 ) -> Result<NodeConnection, CallFailure> {

@@ -134,7 +134,7 @@ impl Probe {
         }
     }
 
-    /// The same, and gives up a check that began before these failures.
+    /// Begins a check, and gives up one that began before these failures.
     pub(super) fn begin_anew(&mut self, connection: &StoreConnection, failures: u64) {
         self.0 = JoinSet::new();
         self.begin(connection, failures);

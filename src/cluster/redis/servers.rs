@@ -88,14 +88,17 @@ pub(super) async fn connect_servers(
                 let connection = sentinels::connect(settings, &primary).await?;
                 return Ok(Servers::One(connection, (primary.host, primary.port)));
             }
+
             let login = (user.as_deref(), password.as_ref());
             let client = first_named(settings, primary, login).await?;
+
             let mut address = (String::new(), 0);
             if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } =
                 client.get_connection_info().addr()
             {
                 address = (host.clone(), *port);
             }
+
             Ok(Servers::One(multiplexed(&client).await?, address))
         }
         StoreKind::Single => {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// The number of slots.
 const SLOTS: u16 = 16_384;
 
-/// How many numbers are tried as a hash tag of each node: enough to find any slot.
+/// The numbers that are tried as a hash tag of each node: enough to find any slot.
 const TRIES: u32 = 1_000_000;
 
 /// A first and a last slot.
@@ -40,7 +40,7 @@ impl Node {
 }
 
 impl Slots {
-    /// Reads the answer to `CLUSTER SLOTS` of the node at `asked`; `None` if it makes no sense.
+    /// Reads the answer to `CLUSTER SLOTS` of the node at `asked`; `None` if it is malformed.
     pub(super) fn read(answer: &Value, asked: &str) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
         let ranges = Vec::with_capacity(answer.len());
@@ -93,7 +93,7 @@ impl Slots {
         (slot <= *last).then_some(*node)
     }
 
-    /// Whether each slot has a node.
+    /// Returns whether each slot has a node.
     pub(super) fn are_all_owned(&self) -> bool {
         let mut next = 0;
         for ((first, last), _) in &self.ranges {

@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// What the client of one worker, its connection and its tasks share.
+/// The state that the client of one worker, its connection and its tasks share.
 pub(in crate::cluster) struct ClientState {
     pub(in crate::cluster) store: Arc<Store>,
     pub(in crate::cluster) clock: Clock,
@@ -62,7 +62,7 @@ pub struct StoreConnection {
     pub(super) answers: Arc<LastAnswers>,
 }
 
-/// When each node, or the only server, last answered a call in time.
+/// The time at which each node, or the only server, last answered a call in time.
 #[derive(Default)]
 pub(super) struct LastAnswers(Mutex<HashMap<Option<usize>, Instant>>);
 
@@ -82,7 +82,7 @@ impl StoreConnection {
         self.run_within(self.client.limit, script, keys, arguments).await
     }
 
-    /// The same, within another limit.
+    /// Runs a script within another limit.
     pub(in crate::cluster) async fn run_within(
         &mut self,
         limit: Duration,
@@ -95,17 +95,20 @@ impl StoreConnection {
         if let Some(failure) = node.and_then(|node| nodes?.failure_of(node)) {
             return Err(failure.of_call(script.name));
         }
+
         let Self { client, servers, .. } = self;
         let asked = client.clock.now();
         let mut route = CallRoute { first: node, last: node, redirected: None };
         let call = route.call(servers, script, keys, arguments);
         let answer = in_time(&client.clock, limit, call).await;
+
         if matches!(answer, Ok(Ok(_))) && limit <= client.limit {
             self.answers.note(route.last, client.clock.now());
         }
         if servers.nodes().is_some_and(Nodes::is_outdated) {
             client.node_failed.notify_one();
         }
+
         let is_late = answer.is_err();
         within(answer).map_err(|failure| {
             let failure = failure.of_call(script.name);
@@ -125,7 +128,7 @@ impl StoreConnection {
         self.servers.query(&mut node, call).await
     }
 
-    /// Whether one server has all keys: the store is no Redis Cluster.
+    /// Returns whether one server has all keys: the store is no Redis Cluster.
     pub(in crate::cluster) const fn is_one_server(&self) -> bool {
         self.servers.nodes().is_none()
     }
@@ -140,7 +143,7 @@ impl StoreConnection {
         self.servers.node_of(key)
     }
 
-    /// Whether this node fails, so that no call is sent to it.
+    /// Returns whether this node fails, so that no call is sent to it.
     pub(in crate::cluster) fn is_failed(&self, node: usize) -> bool {
         self.servers.nodes().is_some_and(|nodes| nodes.is_failed(node))
     }
@@ -183,7 +186,7 @@ impl StoreConnection {
         error
     }
 
-    /// Has the worker connect again, unless it does so already.
+    /// Gives the connection up, so that the worker connects again, unless it does so already.
     pub(super) fn give_up(&self) {
         let mut current = self.client.connection();
         if current.as_ref().is_some_and(|current| current.number == self.number) {
@@ -249,7 +252,7 @@ impl LastAnswers {
         self.lock().insert(node, now);
     }
 
-    /// Whether `node` has answered a call in time since then, so that it decides.
+    /// Returns whether `node` has answered a call in time since `asked`, so that it decides.
     fn has_come_since(&self, node: Option<usize>, asked: Instant) -> bool {
         self.lock().get(&node).is_some_and(|last| *last >= asked)
     }
@@ -301,7 +304,7 @@ impl ClientState {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the next connection go to this primary. Until then the present one is used.
+    /// Directs the next connection to this primary. The present one is used until then.
     pub(super) fn replace_primary(&self, primary: Primary) {
         let Primary { host, port, .. } = &primary;
         tracing::warn!(primary = %format_args!("{host}:{port}"), "the sentinels name another primary");

@@ -32,7 +32,7 @@ pub(super) enum Question {
 pub struct Push<'a> {
     /// The rule's name in the store, with the hash tag of its route.
     pub name: &'a str,
-    /// How it decides.
+    /// The rule itself.
     pub rule: &'a Stored,
     /// The gateway's name, which no other has.
     pub gateway: &'a str,
@@ -41,12 +41,12 @@ pub struct Push<'a> {
     pub number: u64,
     /// The latest version of a state that the gateway knows.
     pub known: u64,
-    /// How late a delta may arrive and still count exactly: the store remembers a drained bucket
-    /// for so long. A later delta may count for less.
+    /// The latest arrival at which a delta still counts exactly: the store remembers a drained
+    /// bucket for so long. A later delta may count for less.
     pub late: Duration,
     /// The most states in the answer, [`MOST_STATES`] at most.
     pub most: usize,
-    /// What the gateway has charged, [in the form of the script](line()); [`most_deltas`] at most.
+    /// The charges of the gateway, [in the form of the script](line()); [`most_deltas`] at most.
     pub deltas: &'a [String],
 }
 
@@ -63,13 +63,13 @@ fn merging(rule: &Stored) -> usize {
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncReply {
-    /// When, by its clock.
+    /// The time of the answer, by the store's clock.
     pub now: Instant,
     /// The latest version in this answer.
     pub known: u64,
-    /// Whether more states have changed.
+    /// True if more states have changed.
     pub is_full: bool,
-    /// Whether its clock was set back by more than a window, so that it has dropped the states.
+    /// True if its clock was set back by more than a window, so that it has dropped the states.
     pub is_set_back: bool,
     /// The states that have changed since the version that the gateway knew.
     pub states: Vec<RemoteState>,
@@ -156,12 +156,14 @@ impl Question {
         let Self::VersionCheck { known, .. } = *self else { return None };
         let (seconds, micros): (u64, u64) = FromRedisValue::from_redis_value(time.clone()).ok()?;
         let now = seconds.checked_mul(1_000_000)?.checked_add(micros)?;
+
         let Value::Array(latest) = latest else { return None };
         let latest = match &latest[..] {
             [] => 0,
             [_, Value::BulkString(version)] => str::from_utf8(version).ok()?.parse().ok()?,
             _ => return None,
         };
+
         // A store that forgot its states begins again: that needs a call.
         (latest <= known && known <= latest.max(now)).then(|| SyncReply {
             now: Instant::from_nanos(now.saturating_mul(1000)),
@@ -187,7 +189,7 @@ impl SyncReply {
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The answer is malformed.
     pub fn read(answer: &Value) -> Result<Self, StoreError> {
         Self::parse(answer).ok_or(StoreError::InvalidReply)
     }

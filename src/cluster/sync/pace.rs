@@ -18,20 +18,20 @@ use crate::flow::Instant;
 use core::time::Duration;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// How many round trips all gateways together may have under way, if there are not more of them:
+/// The most round trips that all gateways together have in flight, unless there are more gateways:
 /// 6.4 ms of the store, of the 20 that a request may wait.
 const TOGETHER: u32 = 16;
 
-/// After what time waited for others only one is under way: half of that.
+/// The wait for others after which a gateway falls back to one round trip: half of that.
 const LONG: Duration = Duration::from_micros(BUDGET as u64 * TOGETHER as u64 / 2);
 
-/// How the round trips to a node follow one another.
+/// The order in time of the round trips to a node.
 #[derive(Debug)]
 pub(super) struct Pace {
     under_way: u32,
-    /// How many may be, by the latest answers.
+    /// The most that may be in flight, by the latest answers.
     most: u32,
-    /// When the next one may begin beside others, and when it may after the rests.
+    /// The earliest start of the next one beside others, and the earliest after the rests.
     spaced: Instant,
     rested: Instant,
     spacing: CallSpacing,
@@ -50,8 +50,8 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Returns when the next round trip may begin, of one of so many gateways; `None` if not before
-    /// another ends.
+    /// Returns the earliest start of the next round trip, if so many gateways share the store;
+    /// `None` while another one must end first.
     pub(super) fn next(&self, gateways: u32) -> Option<Instant> {
         let fill = self.spacing.way().as_micros() / (BUDGET as u128 * u128::from(gateways.max(1)));
         let fill = u32::try_from(fill).unwrap_or(u32::MAX).saturating_add(1);
@@ -60,20 +60,20 @@ impl Pace {
         (self.under_way < most).then_some(next)
     }
 
-    /// Begins one, which is to take `cost` of the store.
+    /// Begins a round trip that is expected to take the store `cost`.
     pub(super) fn begin(&mut self, now: Instant, cost: Duration) {
         self.under_way += 1;
         self.spaced = now + cost;
     }
 
-    /// Ends one.
+    /// Ends a round trip.
     pub(super) const fn end(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// Learns from one that was answered at `now`, after so long.
+    /// Learns from a round trip that was answered at `now` and took so long.
     pub(super) fn learn(&mut self, now: Instant, took: Duration, cost: Duration, gateways: u32) {
-        // Small ones take no more than the way.
+        // A small round trip takes no longer than its way, and shows no wait.
         if cost > Duration::from_micros(BUDGET as u64 / 2) {
             let (waited, rest) = self.spacing.after(took, cost, gateways);
             self.most = if waited > LONG { 1 } else { (self.most + 1).min(TOGETHER) };
@@ -81,24 +81,24 @@ impl Pace {
         }
     }
 
-    /// Ends all, without answers.
+    /// Ends all round trips, without answers.
     pub(super) fn give_up(&mut self) {
         self.under_way = 0;
         self.most = 1;
     }
 }
 
-/// How often the time waited for others is rested.
+/// The length of a rest, as a multiple of the time waited for others.
 const TIMES: u32 = 2;
 
-/// After how many calls the quickest one is forgotten, as the way to the store may have become
-/// longer.
+/// The number of calls after which the quickest one is forgotten, as the way to the store may have
+/// become longer.
 const FORGOTTEN: u32 = 1000;
 
 /// Knows the quickest call lately.
 #[derive(Debug)]
 pub(super) struct CallSpacing {
-    /// How long it took beyond what it was to take of the store.
+    /// Its duration without the store's own time.
     least: Duration,
 }
 
@@ -109,14 +109,14 @@ impl Default for CallSpacing {
 }
 
 impl CallSpacing {
-    /// Returns how long the quickest one took beyond what it was to take; nothing before the first.
+    /// Returns the time of the quickest call without the store's own time; zero before the first.
     pub(super) fn way(&self) -> Duration {
         if self.least == Duration::MAX { Duration::ZERO } else { self.least }
     }
 
-    /// Returns how long a round trip has waited for others that `took` so long, of which `cost` was
-    /// to be the store's own time; and how long to rest after it, where so many gateways share
-    /// that.
+    /// Returns the time for which a round trip has waited for others, and the time to rest after
+    /// it. The round trip `took` so long, of which `cost` was expected to be the store's own time.
+    /// So many gateways share the store.
     pub(super) fn after(
         &mut self,
         took: Duration,
@@ -182,9 +182,10 @@ mod tests {
 
     const CALL: Duration = Duration::from_micros(400);
 
-    /// What so many gateways do to a store that they call without an end for so long, whose way is
-    /// so long and which takes `call` for what is to take [`CALL`]: how busy it is, how long a call
-    /// waits in the second half, and how many of one gateway are under way at most.
+    /// Simulates gateways that call a store all the time, for some seconds. A call travels for `way`,
+    /// and the store works for `call` on each instead of [`CALL`]. Returns the busy part of the
+    /// store's time, the mean wait of a call in the second half, and the most calls of one gateway
+    /// that are in flight.
     fn called(
         gateways: u32,
         way: Duration,

@@ -54,11 +54,13 @@ impl StoreConnection {
         let Some(mut connection) = self.server(node).filter(|_| !checks.is_empty()) else {
             return Ok(nothing());
         };
+
         let client = &*self.client;
         let script = &client.store.scripts.sync;
         let latest = checks.iter().map(|check| check.call(script, true));
         let calls: Vec<Cmd> = [cmd("TIME")].into_iter().chain(latest).collect();
         let answers = client.clock.timeout(client.limit, query_all(&mut connection, &calls)).await;
+
         match within(answers) {
             Ok(answers) => {
                 let [time, latest @ ..] = &answers[..] else { return Ok(nothing()) };
@@ -119,6 +121,7 @@ impl StoreConnection {
                 (at, recorded)
             });
         }
+
         let mut answers = calls.join_all().await;
         answers.sort_unstable_by_key(|(at, _)| *at);
         answers.into_iter().map(|(_, answer)| answer).collect()
@@ -133,9 +136,11 @@ impl StoreConnection {
         if pushes.is_empty() {
             return Ok(Vec::new());
         }
+
         let client = &*self.client;
         let name = client.store.scripts.sync.name;
         let answers = client.clock.timeout(client.limit, self.ask_all(connection, pushes)).await;
+
         match within(answers) {
             Ok(answers) if answers.len() == pushes.len() => {
                 let failed = |error| CallFailure::from(&error).of_call(name);
@@ -156,13 +161,16 @@ impl StoreConnection {
         let call = |push: &Question, is_known| push.call(script, is_known);
         let calls: Vec<Cmd> = pushes.iter().map(|push| call(push, true)).collect();
         let mut answers = query_all(&mut connection, &calls).await?;
+
         let mut unknown: Vec<_> = pushes.iter().zip(&mut answers).collect();
         unknown.retain(|(_, answer)| answer.as_ref().is_err_and(is_unknown));
+
         if !unknown.is_empty() {
             let calls: Vec<Cmd> = unknown.iter().map(|(push, _)| call(push, false)).collect();
             let again = query_all(&mut connection, &calls).await?;
             unknown.into_iter().zip(again).for_each(|((_, answer), new)| *answer = new);
         }
+
         Ok(answers)
     }
 }

@@ -1,4 +1,5 @@
-//! One rule with `sync_interval`: what it has to send, what it has sent, and what it knows.
+//! A rule with `sync_interval`: the charges that it has to send, those that it has sent, and the
+//! states that it knows.
 
 use super::call::{MOST_STATES, Push, Question, SyncReply, VERSION_CHECK_COST, line, most_deltas};
 use crate::{
@@ -24,13 +25,13 @@ pub(super) struct Rule {
     pub(super) source: SyncedSlot,
     /// Slots that an edit has removed or reset, and whose deltas are not all sent.
     pub(super) former: Vec<SyncedSlot>,
-    /// Whether an edit has removed the rule, so that only its former slots have deltas.
+    /// True if an edit has removed the rule, so that only its former slots have deltas.
     pub(super) is_gone: bool,
-    /// When the next sync begins.
+    /// The time of the next sync.
     pub(super) due: Instant,
-    /// Whether a sync is running.
+    /// True while a sync is running.
     pub(super) is_under_way: bool,
-    /// Whether all states have arrived once.
+    /// True if all states have arrived once.
     pub(super) has_learned: bool,
     /// The number of the last call with deltas.
     pub(super) number: u64,
@@ -39,11 +40,11 @@ pub(super) struct Rule {
     /// Deltas that are sent and not confirmed, and since when.
     pub(super) deltas: Vec<String>,
     pub(super) since: Instant,
-    /// When the last answer came, or an edit removed it.
+    /// The time at which the last answer came, or an edit removed the rule.
     pub(super) heard: Instant,
-    /// When the latest question was asked that was answered, or that made others wait in vain.
+    /// The time of the latest question that was answered, or that made others wait in vain.
     pub(super) called: Instant,
-    /// How many states the answer had; the most possible after a failure, and at least one if a
+    /// The number of states in the answer; the most possible after a failure, and at least one if a
     /// version check found something new.
     pub(super) received: usize,
     /// The largest delta of one state, in this sync and in the one before.
@@ -55,7 +56,7 @@ pub(super) struct Rule {
 pub(super) struct SyncedSlot {
     pub(super) gate: Arc<Gate>,
     pub(super) slot: SlotId,
-    /// Whether it knows the store's clock, which deltas need.
+    /// True if it knows the store's clock, which deltas need.
     pub(super) has_clock: bool,
     /// Where the deltas to send go on; `None` at the end.
     pub(super) from: Option<u32>,
@@ -112,7 +113,9 @@ impl Rule {
     pub(super) fn resume(&mut self, old: Self) {
         let Self { due, number, known, deltas, since, heard, .. } = old;
         let Self { most, source, former, is_gone, is_under_way, called, .. } = old;
+
         self.sync.is_rejected.store(old.sync.is_rejected.load(Relaxed), Relaxed);
+
         self.former = former;
         if is_gone || source.id() != self.source.id() {
             // The slot begins afresh, and needs all states.
@@ -129,6 +132,7 @@ impl Rule {
                 self.due = due.min(self.due + self.sync.interval);
             }
         }
+
         self.number = number;
         self.deltas = deltas;
         self.since = since;
@@ -165,18 +169,22 @@ impl Rule {
         if !self.deltas.is_empty() && now.since(self.since) < STALE {
             return;
         }
+
         let mut deltas: Vec<Delta> = Vec::new();
         let mut sources = self.former.iter_mut().chain([&mut self.source]);
         if let Some(source) = sources.find(|source| source.from.is_some()) {
             source.collect(most_deltas(&self.shared.rule), &mut deltas);
         }
+
         let most = deltas.iter().map(|delta| delta.cost).max().unwrap_or(0);
         self.most[0] = self.most[0].max(most);
         self.sync.unseen.store(self.most.iter().sum(), Relaxed);
+
         if !deltas.is_empty() {
             *calls += 1;
             self.number = *calls;
         }
+
         self.deltas = deltas.iter().map(line).collect();
         self.since = now;
     }
@@ -206,7 +214,7 @@ impl Rule {
         }
     }
 
-    /// Whether nothing is known to have changed lately.
+    /// Returns whether nothing is known to have changed lately.
     fn is_quiet(&self) -> bool {
         let is_settled = self.source.has_clock && !self.is_gone && !self.is_rejected();
         is_settled && self.received == 0 && !self.has_unsent()
@@ -225,16 +233,19 @@ impl Rule {
         self.heard = trip.came;
         // Many states of a long list may have expired: the next reply may be a full one.
         self.received = if reply.is_full { MOST_STATES } else { reply.states.len() };
+
         for source in &mut self.former {
             if !source.has_clock {
                 source.adopt(trip, &[]);
             }
         }
         self.former.retain(|source| source.from.is_some());
+
         let has_forgotten = !self.is_gone && self.source.adopt(trip, &reply.states);
         if has_forgotten {
             self.known = 0;
         }
+
         let has_to_ask = has_forgotten || (reply.is_full && !self.is_gone);
         self.is_under_way = self.has_unsent() || has_to_ask;
         self.has_learned |= !has_to_ask;
@@ -248,7 +259,7 @@ impl Rule {
         self.received = 0;
     }
 
-    /// Whether the store has rejected it in the latest call.
+    /// Returns whether the store has rejected it in the latest call.
     pub(super) fn is_rejected(&self) -> bool {
         self.sync.is_rejected.load(Relaxed)
     }

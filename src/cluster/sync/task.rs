@@ -44,7 +44,7 @@ pub struct SyncTask {
     calls: u64,
     /// The part of an interval after which this gateway syncs.
     phase: f64,
-    /// When the next rule is due.
+    /// The time at which the next rule is due.
     due: Instant,
     /// The rules that wait, by node.
     lanes: BTreeMap<Option<usize>, Lane>,
@@ -53,7 +53,7 @@ pub struct SyncTask {
     answers: JoinSet<Answered>,
     /// The number of the last round trip.
     round_trips: u64,
-    /// Whether only the rest is sent.
+    /// True at the end, while only the rest is sent.
     is_ending: bool,
 }
 
@@ -99,6 +99,7 @@ impl SyncTask {
     /// Syncs until `end`, and then sends the rest.
     pub async fn run(mut self, end: impl Future<Output = ()>) {
         tokio::pin!(end);
+
         loop {
             self.look();
             let connection = self.client.connection();
@@ -106,6 +107,7 @@ impl SyncTask {
             if connection.is_none() && !self.store.is_asking() {
                 self.lose();
             }
+
             let mut next = self.clock.now() + CHECK_PERIOD;
             if let Some(connection) = &connection {
                 self.begin(connection);
@@ -115,6 +117,7 @@ impl SyncTask {
                 }
                 next = next.min(self.due);
             }
+
             let pause = self.clock.timer(next);
             let connected = self.client.connected();
             tokio::select! {
@@ -125,6 +128,7 @@ impl SyncTask {
                 () = pause => {}
             }
         }
+
         self.send_rest().await;
         // The last of the gateway's clients to end has it forgotten.
         self.client.leave().await;
@@ -136,16 +140,19 @@ impl SyncTask {
         self.give_up();
         self.is_ending = true;
         let Some(connection) = self.client.connection() else { return };
+
         let now = self.clock.now();
         self.rules.values_mut().for_each(|rule| rule.is_under_way = false);
         self.rules.values_mut().for_each(|rule| rule.due = now);
         self.due = now;
         self.begin(&connection);
+
         loop {
             let next = self.ask(&connection);
             if next.is_none() && self.asked.is_empty() {
                 return;
             }
+
             let pause = self.clock.timer(next.unwrap_or(now + STALE));
             tokio::select! {
                 biased;
@@ -167,7 +174,7 @@ impl SyncTask {
         }
     }
 
-    /// The same, at `now`, given which node has a rule.
+    /// Begins with the rules that are due at `now`, given the node of each rule.
     fn begin_with(&mut self, now: Instant, node_of: impl Fn(&str) -> Option<usize>) {
         let mut due = now + CHECK_PERIOD;
         for (name, rule) in &mut self.rules {
@@ -190,6 +197,7 @@ impl SyncTask {
     fn ask(&mut self, connection: &StoreConnection) -> Option<Instant> {
         let now = self.clock.now();
         let gateways = self.store.local_share().gateways;
+
         let Self { store, rules, calls, lanes, asked, answers, round_trips, .. } = self;
         let mut soonest: Option<Instant> = None;
         for (&node, lane) in lanes {
@@ -200,21 +208,25 @@ impl SyncTask {
                     soonest = Some(soonest.map_or(next, |soonest| soonest.min(next)));
                     break;
                 }
+
                 let (taken, cost) = lane.take(|name| {
                     let rule = rules.get_mut(name)?;
                     rule.collect(now, calls);
                     let is_left = !self.is_ending || rule.has_unsent();
                     is_left.then(|| rule.question(store))
                 });
+
                 if taken.is_empty() {
                     break;
                 }
                 let cost = Duration::from_micros(u64::try_from(cost).unwrap_or(u64::MAX));
                 lane.pace.begin(now, cost);
+
                 *round_trips += 1;
                 let number = *round_trips;
                 let (names, questions): (_, Vec<Question>) = taken.into_iter().unzip();
                 asked.insert(number, Asked { node, names, at: now, cost });
+
                 let connection = connection.clone();
                 let clock = self.clock.clone();
                 answers.spawn(async move {
@@ -232,7 +244,9 @@ impl SyncTask {
             self.lose();
             return false;
         };
+
         let Some(asked) = self.asked.remove(&number) else { return true };
+
         let gateways = self.store.local_share().gateways;
         let lane = self.lanes.entry(asked.node).or_default();
         lane.pace.end();
@@ -240,10 +254,12 @@ impl SyncTask {
         if answers.iter().any(|answer| matches!(answer, Ok(Some(_)))) {
             lane.pace.learn(came, came.since(asked.at), asked.cost, gateways);
         }
+
         for (name, answer) in asked.names.into_iter().zip(answers) {
             let Some(rule) = self.rules.get_mut(&name) else { continue };
             let was_rejected = rule.is_rejected();
             rule.called = asked.at;
+
             match answer {
                 Ok(Some(reply)) => {
                     self.store.on_states(rule.deltas.len(), reply.states.len());
@@ -256,9 +272,11 @@ impl SyncTask {
                 Ok(None) => rule.look_closer(),
                 Err(_) => rule.reject(),
             }
+
             if rule.is_rejected() != was_rejected {
                 self.store.on_sync_rejection();
             }
+
             if rule.is_under_way {
                 lane.add(rule.called, name);
             } else if rule.is_gone && !rule.has_unsent() {
@@ -267,6 +285,7 @@ impl SyncTask {
                 self.due = self.due.min(rule.due);
             }
         }
+
         self.heard();
         true
     }
@@ -297,10 +316,12 @@ impl SyncTask {
         if snapshot.version == self.version || !self.asked.is_empty() {
             return;
         }
+
         self.version = snapshot.version;
         self.give_up();
         let now = self.clock.now();
         self.due = now;
+
         let mut before = core::mem::take(&mut self.rules);
         for mut rule in rules(&snapshot, now) {
             if let Some(old) = before.remove(&rule.shared.name) {
@@ -311,11 +332,13 @@ impl SyncTask {
             }
             self.rules.insert(Arc::clone(&rule.shared.name), rule);
         }
+
         // A slot may go on under another name, with its deltas.
         let slots: HashSet<_> = self.rules.values().map(|rule| rule.source.id()).collect();
         for rule in before.values_mut() {
             rule.leave(now, &slots);
         }
+
         self.rules.extend(before);
         self.forget(now);
     }
@@ -326,20 +349,23 @@ impl SyncTask {
         self.rules.retain(|_, rule| !rule.is_gone || is_waited_for(rule));
     }
 
-    /// Has rules go by `on_store_error`, and sync when the store is back.
+    /// Lets `on_store_error` decide for the rules, until the store is back and they sync again.
     fn lose(&mut self) {
         self.store.on_sync(SyncOutcome::Nothing);
         let now = self.clock.now();
+
         // The store may fail because of the first ones; the others were not asked about.
         if let Some((_, first)) = self.asked.first_key_value() {
             for name in &first.names {
                 self.rules.entry(Arc::clone(name)).and_modify(|rule| rule.called = first.at);
             }
         }
+
         self.give_up();
         // The next connection may have other nodes.
         self.lanes.clear();
         self.forget(now);
+
         for rule in self.rules.values_mut() {
             rule.is_under_way = false;
             rule.due = rule.due.min(now + CHECK_PERIOD);

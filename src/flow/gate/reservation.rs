@@ -1,12 +1,18 @@
-//! A request that passed here while the store is asked about it.
+//! A decision in two steps, with a call to the store in between.
 
-use super::{Admission, Gate, Permit};
+use super::{
+    Admission, Gate, Permit,
+    chain::{Chain, Charged},
+    chain_slot::ChainSlot,
+    decide::{Evaluation, SlotResult},
+};
 use crate::flow::{
-    chain::{Reserved, StoreRejection},
-    decision::{Claim, Key, Quota, Reason, Rejection, Report, SlotId},
+    decision::{Claim, Key, Quota, Reason, RejectedBy, Rejection, Report, SlotId, Verdict},
+    slot::{Pending, Ticket},
     time::Instant,
 };
-use core::mem::take;
+use core::{mem::take, time::Duration};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A request that passed all rules here and is not charged yet, because a store is still asked
@@ -40,6 +46,7 @@ impl Gate {
         claims: &[Claim],
     ) -> Result<Reservation, Rejection> {
         let mut report = Report::default();
+        // A statement of its own releases the lock before the rest.
         let decided = self.lock().reserve(now, claims, &mut report);
         match decided {
             Ok(reserved) => Ok(Reservation { gate: Arc::clone(self), reserved }),
@@ -68,7 +75,8 @@ impl Reservation {
     pub fn reject(
         mut self,
         now: Instant,
-        (slot, key): (SlotId, Option<Key>),
+        slot: SlotId,
+        key: Option<Key>,
         reason: Reason,
         elsewhere: &[Quota],
     ) -> Rejection {
@@ -85,6 +93,213 @@ impl Drop for Reservation {
         if !self.reserved.is_empty() {
             self.gate.lock().abandon(&self.reserved);
         }
+    }
+}
+
+/// A request that passed every slot here and is not charged yet.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    ticket: Ticket,
+    claims: SmallVec<[ReservedClaim; 4]>,
+}
+
+/// One slot's part.
+#[derive(Clone, Copy, Debug)]
+struct ReservedClaim {
+    claim: Claim,
+    verdict: Verdict,
+    /// True if it has spent of a grant.
+    is_granted: bool,
+}
+
+/// The rejection of a reserved request by the store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoreRejection<'a> {
+    slot: SlotId,
+    /// `None` if the store fails: then no key has used too much.
+    key: Option<Key>,
+    reason: Reason,
+    quotas: &'a [Quota],
+}
+
+impl Chain {
+    /// Reserves room for a request at `now`: until it is [confirmed](Self::confirm) or
+    /// [abandoned](Self::abandon), others are decided as if it had been charged.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the rejection; nothing is reserved.
+    pub(super) fn reserve(
+        &mut self,
+        now: Instant,
+        claims: &[Claim],
+        report: &mut Report,
+    ) -> Result<Reserved, RejectedBy> {
+        // A request that is charged later borrows nothing.
+        let claims: SmallVec<[Claim; 4]> =
+            claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
+
+        let mut evaluation = Evaluation::new(self.clamp(now));
+        self.check_all(&claims, &mut evaluation);
+        if let Some(rejecting) = evaluation.rejection {
+            return Err(self.reject(&evaluation, rejecting, report));
+        }
+
+        let ticket = Ticket(self.tickets);
+        self.tickets += 1;
+
+        let mut granted = SmallVec::new();
+        for result in &evaluation.results {
+            let &SlotResult { index, claim: &claim, verdict, lookup, is_granted, .. } = result;
+            if is_granted {
+                self.slots[index].grants.spend(&claim);
+            } else if claim.cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed) {
+                let Claim { key, cost, .. } = claim;
+                self.slots[index].pending.add(Pending { ticket, key, lookup, cost });
+            }
+            granted.push(ReservedClaim { claim, verdict, is_granted });
+        }
+        Ok(Reserved { ticket, claims: granted })
+    }
+
+    pub(super) fn abandon(&mut self, reserved: &Reserved) {
+        for entry in &mut self.slots {
+            if !entry.pending.is_empty() {
+                entry.pending.remove(reserved.ticket);
+            }
+        }
+
+        for reserved in reserved.claims.iter().filter(|claim| claim.is_granted) {
+            let claim = core::slice::from_ref(&reserved.claim);
+            let entry = self.slots.iter_mut().find(|entry| entry.claim_in(claim).is_some());
+            if let Some(entry) = entry {
+                entry.grants.give_back(&reserved.claim);
+            }
+        }
+    }
+
+    /// Charges a reserved request. `elsewhere` are the decisions of rules in the store, each under
+    /// its slot here, where it is only counted.
+    pub(super) fn confirm(
+        &mut self,
+        now: Instant,
+        reserved: &Reserved,
+        elsewhere: &[Quota],
+        report: &mut Report,
+    ) -> Charged {
+        self.abandon(reserved);
+        let claims = reserved.claims();
+        let mut evaluation = self.reevaluate(now, reserved, &claims);
+        let now = evaluation.now;
+
+        for quota in elsewhere {
+            evaluation.start = evaluation.start.max(now + quota.wait);
+            self.count(quota.slot, quota.verdict);
+        }
+
+        let charged = self.pass(&evaluation, report);
+        report.quotas.extend_from_slice(elsewhere);
+        charged
+    }
+
+    /// Rejects a reserved request because the store did; nothing is charged.
+    pub(super) fn reject_by_store(
+        &mut self,
+        now: Instant,
+        reserved: &Reserved,
+        elsewhere: &StoreRejection<'_>,
+        report: &mut Report,
+    ) -> RejectedBy {
+        self.abandon(reserved);
+        let claims = reserved.claims();
+        let evaluation = self.reevaluate(now, reserved, &claims);
+        let now = evaluation.now;
+        self.record_rejection(&evaluation, report);
+
+        let StoreRejection { slot, key, reason, quotas } = *elsewhere;
+        match (self.current(slot), key) {
+            (Some(entry), Some(key)) => entry.on_reject(reason.kind(), key, now),
+            (Some(entry), None) => entry.counts.rejected.add(reason.kind()),
+            (None, _) => {}
+        }
+        report.quotas.extend_from_slice(quotas);
+        RejectedBy { slot, key, reason }
+    }
+
+    /// Returns the results at the reservation, as of `now`.
+    ///
+    /// This converts and recalls states, which changes no later decision.
+    fn reevaluate<'a>(
+        &mut self,
+        now: Instant,
+        reserved: &Reserved,
+        claims: &'a [Claim],
+    ) -> Evaluation<'a> {
+        let now = self.clamp(now);
+        for entry in &mut self.slots {
+            if let Some(claim) = entry.claim_in(claims) {
+                entry.prepare(now, claim);
+            }
+        }
+
+        let mut evaluation = Evaluation::new(now);
+        for (claim, granted) in claims.iter().zip(&reserved.claims) {
+            let is_of_it =
+                |entry: &ChainSlot| entry.claim_in(core::slice::from_ref(claim)).is_some();
+            // An edit may have removed the slot since.
+            let Some(at) = self.slots.iter().position(is_of_it) else { continue };
+            let ChainSlot { slot, rule, .. } = &self.slots[at];
+            let (lookup, due) = slot.due(now, claim);
+
+            let (verdict, wait) = match granted.verdict {
+                Verdict::Passed | Verdict::Delayed if due <= now || granted.is_granted => {
+                    (Verdict::Passed, Duration::ZERO)
+                }
+                Verdict::Passed | Verdict::Delayed if rule.is_dry_run() => {
+                    (Verdict::Passed, due.since(now))
+                }
+                Verdict::Passed | Verdict::Delayed => {
+                    evaluation.start = evaluation.start.max(due);
+                    (Verdict::Delayed, due.since(now))
+                }
+                Verdict::Rejected(_) | Verdict::DryRunRejected(_) => {
+                    (granted.verdict, Duration::ZERO)
+                }
+            };
+
+            let is_granted = granted.is_granted;
+            let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted };
+            evaluation.results.push(result);
+        }
+        evaluation
+    }
+
+    /// Returns the slot, or the one that it was reset to.
+    pub(super) fn current(&mut self, slot: SlotId) -> Option<&mut ChainSlot> {
+        self.slots.iter_mut().find(|entry| entry.id == slot || entry.previous == Some(slot))
+    }
+
+    /// Counts a decision of the store.
+    fn count(&mut self, slot: SlotId, verdict: Verdict) {
+        let Some(entry) = self.current(slot) else { return };
+        let counts = &mut entry.counts;
+        match verdict {
+            Verdict::Passed => counts.passed += 1,
+            Verdict::Delayed => counts.delayed += 1,
+            Verdict::Rejected(kind) => counts.rejected.add(kind),
+            Verdict::DryRunRejected(kind) => counts.dry_run_rejected.add(kind),
+        }
+    }
+}
+
+impl Reserved {
+    /// Returns whether nothing is pending for it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+
+    fn claims(&self) -> SmallVec<[Claim; 4]> {
+        self.claims.iter().map(|granted| granted.claim).collect()
     }
 }
 
@@ -169,7 +384,7 @@ mod tests {
         assert_eq!(admission.report.quotas[1], quota);
         let reason = Reason::Concurrency { limit: 7 };
         let quota = said(there, Verdict::Rejected(ReasonKind::Concurrency), 0);
-        let rejection = reserve().reject(now, (there, None), reason, &[quota]);
+        let rejection = reserve().reject(now, there, None, reason, &[quota]);
         assert_eq!((rejection.slot, rejection.reason), (there, reason));
         let dry =
             reserve().confirm(now, &[said(there, Verdict::DryRunRejected(ReasonKind::Rate), 0)]);
@@ -194,7 +409,7 @@ mod tests {
         let reason = Reason::Concurrency { limit: 7 };
         for key in [Some(Key::Of(7)), Some(Key::Of(7)), Some(Key::Of(8)), None] {
             let reserved = gate.reserve(NOW, &[]).expect("no rule here");
-            let rejection = reserved.reject(NOW, (slot, key), reason, &[]);
+            let rejection = reserved.reject(NOW, slot, key, reason, &[]);
             assert_eq!((rejection.slot, rejection.key), (slot, key));
         }
         let seen = gate.rejected_keys(slot, NOW).expect("some");

@@ -17,25 +17,34 @@ impl Gate {
     pub fn begin_export(&self, journal: Journal) -> GateExport {
         // No state may be of an earlier edit.
         while self.catch_up() {}
-        self.lock().begin_export(journal)
+
+        let mut chain = self.lock();
+        chain.slots.iter_mut().for_each(|entry| entry.slot.end_export());
+        chain.journal = Some(journal);
+        let rules = chain.slots.iter().map(|entry| (entry.id.0, entry.rule.clone()));
+        GateExport { rules: rules.collect(), has_lent: chain.has_lent }
     }
 
     /// Exports the next parts of the state of the slot with this number. Returns whether there are
     /// more. It holds the lock for at most 128 states, and fewer if they are large: the parts of one
     /// call have at most 16,384 numbers besides those of the last state.
     pub fn export(&self, slot: u32, into: &mut Vec<StatePart>) -> bool {
-        self.lock().export(SlotId(slot), into)
+        let export =
+            self.with_slot(SlotId(slot), Instant::EPOCH, |entry, now| entry.slot.export(now, into));
+        export.unwrap_or(false)
     }
 
     /// Stops sending changes, because no process takes over.
     pub fn end_export(&self) {
-        self.lock().end_export();
+        let mut chain = self.lock();
+        chain.journal = None;
+        chain.slots.iter_mut().for_each(|entry| entry.slot.end_export());
     }
 
     /// Installs the rules of another process's gate in this new one, to import their state.
     pub fn import(&self, export: &GateExport, now: Instant) -> ImportedSlots {
         let installed = self.install(&export.rules(), now);
-        self.lock().set_lent(export.has_lent);
+        self.lock().has_lent |= export.has_lent;
         let slots = installed.flow.into_iter().chain(installed.breaker).chain(installed.pacing);
         let numbers = export.rules.iter().map(|(number, _)| *number);
         ImportedSlots(numbers.zip(slots).collect())
@@ -43,12 +52,16 @@ impl Gate {
 
     /// Imports a part of the state of `slot`. Returns whether it is one; else nothing changes.
     pub fn import_part(&self, slot: SlotId, now: Instant, part: StatePart) -> bool {
-        self.lock().import(slot, now, part)
+        self.with_slot(slot, now, |entry, now| entry.slot.import(now, part)).unwrap_or(false)
     }
 
-    /// Applies what another process sends.
+    /// Applies a change that another process sends.
     pub fn apply(&self, slot: SlotId, owner: StateOwner, change: LateChange) {
-        self.lock().apply(slot, owner, change);
+        if change == LateChange::Lent {
+            self.lock().has_lent = true;
+            return;
+        }
+        self.with_slot(slot, change.now(), |entry, now| entry.slot.apply(now, owner, change));
     }
 }
 

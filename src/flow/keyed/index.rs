@@ -142,6 +142,7 @@ impl<S> Index<S> {
         let len = self.len as usize;
         let (piece, offset) = position(self.len);
         let room = (most as usize).saturating_sub(len);
+
         if piece == self.pieces.len() {
             self.pieces.push(Vec::new());
         }
@@ -153,11 +154,13 @@ impl<S> Index<S> {
             }
             piece.push(Entry { fingerprint, next: NONE, mark: self.mark, state });
         }
+
         if len == self.heads.capacity() {
             // By doubling, but the last step is larger, because little has to move before it.
             let more = if room <= 2 * len { room } else { len.max(FIRST).min(room) };
             self.heads.reserve_exact(more);
         }
+
         self.len += 1;
         self.heads.push(NONE);
         self.split();

@@ -11,9 +11,9 @@
 //!   bucket's time to drain), and `w` is `2·max_keys`, at least 1024.
 //!
 //! A state stays where it is while it is **held**: requests of its client are in flight or have
-//! borrowed, or its charges are not synced yet. If [`SEARCH`] states are all held, the new client
-//! shares one of a few **overflow** states, chosen by its key, and adds its own usage. A client
-//! that later gets its own state starts with the overflow state's usage.
+//! borrowed, or its charges are not synced yet. If [`SEARCH`](table::SEARCH) states are all held,
+//! the new client shares one of a few **overflow** states, chosen by its key, and adds its own
+//! usage. A client that later gets its own state starts with the overflow state's usage.
 //!
 //! An edit puts all states and the summary out of date and converts none. A decision converts what
 //! it reads; the rest is converted a few at a time ([`Table::catch_up`]), so that no request waits
@@ -113,7 +113,7 @@ pub(in crate::flow) trait StatePolicy<S> {
     }
 }
 
-/// How to convert states and usages of before the latest edit.
+/// The conversion of states and usages from before the latest edit.
 pub(in crate::flow) struct Conversion<'a, S> {
     pub(in crate::flow) state: &'a dyn Fn(&mut S),
     pub(in crate::flow) usage: &'a dyn Fn(PastUsage) -> PastUsage,

@@ -30,7 +30,7 @@ pub(in crate::flow) struct Table<S> {
 /// The client of the current decision, if it has no place: see [`Table::prepare`].
 struct Newcomer<S> {
     state: S,
-    /// Whether it has any usage.
+    /// True if it has any usage.
     is_known: bool,
     recalled: PastUsage,
 }
@@ -103,20 +103,24 @@ impl<S: Clone> Table<S> {
     ) -> Option<KeySlot> {
         let fingerprint = Fingerprint::of(key);
         let found = self.own.find(fingerprint);
+        // The check reads the client's own state, or the candidates for its place.
         if let Some(edit) = edit {
             match found {
                 Some(at) => self.own.refresh(at, edit.state),
                 None => self.candidates().for_each(|at| self.own.refresh(at, edit.state)),
             }
         }
+
         if let Some(at) = found {
             return Some(KeySlot::Own(at));
         }
+        // A client without a place begins with what the summary and its overflow state have of it.
         let scale = policy.scale();
         let convert = |usage| edit.map_or(usage, |edit| (edit.usage)(usage));
         let recalled = self.summary.recall(fingerprint, scale, convert);
         let shared = self.overflow.get(overflow_of(fingerprint) as usize);
         let usage = shared.map_or(recalled, |state| scale.join(recalled, policy.past_usage(state)));
+
         let Newcomer { state, is_known, recalled: kept } = &mut self.newcomer;
         *is_known = scale.weight(usage) > 0;
         *kept = recalled;
@@ -208,6 +212,7 @@ impl<S: Clone> Table<S> {
                     self.own.give(at, fingerprint);
                     core::mem::swap(self.own.get_mut(at), &mut self.newcomer.state);
                 }
+
                 self.churn.restored += u64::from(self.newcomer.is_known);
                 self.hand = at + 1;
                 KeySlot::Own(at)

@@ -12,7 +12,7 @@ use crate::flow::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::flow) struct PastUsage(u64);
 
-/// How a rule's usages are read at an instant.
+/// The form of a rule's usages at an instant.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) enum Scale {
     /// As the instant at which nothing is used; with the current time.

@@ -44,7 +44,7 @@ use crate::flow::{
 use core::{fmt, num::NonZeroU64, time::Duration};
 use serde::{Deserialize, Serialize};
 
-/// When a breaker opens, and how it closes again.
+/// The conditions under which a breaker opens, and closes again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// Opens when a larger part of the answers are failures.
@@ -55,19 +55,19 @@ pub struct Config {
     pub errors: Option<u64>,
     /// The fewest answers that it opens on.
     pub min_requests: u64,
-    /// How long answers count; zero stands for a nanosecond.
+    /// The time for which answers count; zero stands for a nanosecond.
     pub window: Duration,
     /// In how many buckets they are counted; zero stands for one.
     pub buckets: u32,
-    /// How long it stays open.
+    /// The time for which it stays open.
     pub open_for: Duration,
-    /// How many probes pass when it is half-open; zero stands for one.
+    /// The number of probes that pass when it is half-open; zero stands for one.
     pub probes: u32,
-    /// Whether it only counts what it would reject.
+    /// True for a dry run: it only counts what it would reject.
     pub dry_run: bool,
 }
 
-/// What a slow answer is, and how many are too many.
+/// The definition of a slow answer, and the share of them that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slow {
     /// The longest time from a request's start that is not slow, without the time that its body
@@ -334,12 +334,14 @@ impl Transfer for Breaker {
         else {
             return None;
         };
+
         let mode = match mode {
             0 => Mode::Closed,
             1 => Mode::Open { until: Instant::from_nanos(first) },
             2 => Mode::HalfOpen { free: first.try_into().ok()?, good: second.try_into().ok()? },
             _ => return None,
         };
+
         let mut ring = self.ring();
         let (counts, []) = counts.as_chunks::<3>() else { return None };
         for (age, &[all, failed, slow]) in counts.iter().enumerate().rev() {
@@ -351,6 +353,7 @@ impl Transfer for Breaker {
                 *ring.advance(index) = AnswerCounts { all, failed, slow };
             }
         }
+
         let generation = generation.try_into().ok()?;
         Some(State { mode, generation, ring, turned: None, opened, half_opened, closed })
     }
@@ -376,6 +379,7 @@ impl EndOfRequest<State> for Breaker {
         if end.token != state.generation {
             return;
         }
+
         match (&mut state.mode, self.classify(end)) {
             (Mode::Closed, Some(answer)) => {
                 let bucket = state.ring.advance(self.grid.index(end.now));

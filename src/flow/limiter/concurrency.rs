@@ -34,7 +34,7 @@ impl Config {
     }
 }
 
-/// What a client has in flight.
+/// The cost that a client has in flight.
 #[derive(Clone, Debug)]
 pub(in crate::flow) struct State {
     cost: u64,

@@ -20,7 +20,7 @@
 //! whichever is first. A loan keeps its start and counts in that window; if it starts amid a window
 //! with `first_request`, that one lasts its length from there.
 //!
-//! When windows that began with first requests come to follow a clock or calendar, the latest one,
+//! After an edit from windows that begin with first requests to a clock or calendar, the latest one,
 //! also if it ended less than its length ago, lasts until a boundary at or after its end (after its
 //! new length, if that is less), with all loans from the next. Otherwise a short time up to the
 //! boundary would let `N` more pass.

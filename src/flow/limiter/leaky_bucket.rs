@@ -23,9 +23,9 @@ use serde::{Deserialize, Serialize};
 /// Up to `capacity` at once, leaking at `rate`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// How fast the bucket leaks.
+    /// The rate at which the bucket leaks.
     pub rate: Rate,
-    /// What it holds.
+    /// The cost that it holds.
     pub capacity: u64,
 }
 

@@ -35,7 +35,7 @@ use super::{
 pub use algorithm::{Algorithm, SyncedConfig};
 use core::{fmt::Debug, time::Duration};
 
-/// What is used of a limit, and the time until nothing is.
+/// The used part of a limit, and the time until nothing is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     /// Cost; for pacing, the number of requests that wait. At most [`Limiter::limit`] unless an edit
@@ -46,7 +46,7 @@ pub(super) struct Usage {
     pub(super) reset: Duration,
 }
 
-/// What is used, and when more requests of a cost fit.
+/// The usage, and the time until more requests of a cost fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct QuotaUsage {
     pub(super) usage: Usage,
@@ -54,20 +54,20 @@ pub(super) struct QuotaUsage {
     pub(super) growth: Option<Duration>,
 }
 
-/// When an admitted request arrived and when it may start.
+/// The arrival and the start of an admitted request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) now: Instant,
-    /// When this slot let it start: later than `now` only for pacing and loans.
+    /// The start that this slot gave it: later than `now` only for pacing and loans.
     pub(super) own: Instant,
     /// The latest start that any slot asked for; `now` if none did.
     pub(super) start: Instant,
 }
 
-/// What a limiter stores with a charged request and receives back at its end.
+/// A number that a limiter stores with a charged request and receives back at its end.
 pub(super) type Token = u32;
 
-/// How long a request holds what it was charged.
+/// The end of the time in which a request holds its charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// Until it is answered, or has ended without an answer.
@@ -76,15 +76,15 @@ pub(super) enum Until {
     End,
 }
 
-/// How an admitted request ended or was answered.
+/// The end of an admitted request, or the response to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
-    /// When it ended or was answered.
+    /// The time of the end or of the response.
     pub(super) now: Instant,
-    /// When it was allowed to start.
+    /// The start that it was given.
     pub(super) start: Instant,
     pub(super) outcome: Outcome,
-    /// What [`EndOfRequest::token`] returned when it was charged.
+    /// The result of [`EndOfRequest::token`] from when it was charged.
     pub(super) token: Token,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct End {
 ///
 /// The chain ensures that `now` never steps back between two calls.
 pub(super) trait Limiter: Debug + Send + 'static {
-    /// What one client has used, or all of them together.
+    /// The usage of one client, or of all of them together.
     type State: Clone + Debug + Send;
 
     /// Returns the most that [`Usage::used`] may be.
@@ -179,7 +179,7 @@ pub(super) trait Limiter: Debug + Send + 'static {
     }
 }
 
-/// How a limiter's states are written as numbers.
+/// The form of a limiter's states as numbers.
 pub(super) trait Transfer: Limiter {
     /// Returns the numbers of a state, for [`Self::import`] by an equal limiter.
     fn export(&self, state: &Self::State) -> Vec<u64>;
@@ -196,7 +196,7 @@ pub(super) trait Transfer: Limiter {
     fn abandon(&self, _state: &mut Self::State, _cost: u64) {}
 }
 
-/// What a full table of keys (`keyed`) needs to know about a client's state.
+/// The questions of a full table of keys (`keyed`) about a client's state.
 pub(super) trait Evictable: Transfer {
     /// Returns whether `state` must stay with its client: its requests are in flight or wait, or
     /// the store does not know its charges yet.

@@ -12,7 +12,7 @@
 //! wait longer. A place suits if the request can start there, and the next one after it keeps its
 //! distance. Nobody's start changes.
 //!
-//! `next` is kept as the last start and its cost, in units of [`Interval`](super::rate), so that
+//! `next` is kept as the last start and its cost, in units of [`Interval`](crate::flow::rate), so that
 //! rounding does not add up; each start is rounded up to a nanosecond. After an edit of the rate
 //! the next start keeps the new distance from the last one, unless that one's interval was over.
 //!
@@ -51,7 +51,7 @@ use std::collections::VecDeque;
 /// Starts at `rate`, evenly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// How fast requests start.
+    /// The rate of starts.
     pub rate: Rate,
     /// The longest wait for a start.
     pub max_wait: Duration,
@@ -79,7 +79,7 @@ pub(in crate::flow) struct State {
     warmth: Option<Warmth>,
     /// The starts of waiting requests. Past ones are dropped by the next charge.
     starts: VecDeque<Instant>,
-    /// What requests that left have freed, in order. Between two of them is a start.
+    /// The places that requests freed when they left, in order. Between two of them is a start.
     gaps: VecDeque<Gap>,
 }
 
@@ -279,6 +279,7 @@ impl Limiter for Pacing {
 
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         state.forget_past(times.now);
+
         if let Some((at, own)) = self.gap(state, times.now, cost)
             && times.start < self.start(state, times.now)
         {
@@ -288,6 +289,7 @@ impl Limiter for Pacing {
             state.wait_for(start.max(times.start), times.now);
             return;
         }
+
         // Its own start, or the later one that another slot requires.
         let next = self.next(state);
         let own = self.start(state, times.now);
@@ -296,14 +298,17 @@ impl Limiter for Pacing {
         } else {
             (own, next.max(self.interval.at(times.now)))
         };
+
         state.last = start;
         state.cost = cost;
+
         if let (Some(ramp), Some(warmth)) = (&self.ramp, &mut state.warmth) {
             let budget = Budget { start, tat: next, slack: 0 };
             let Step { from, cold } = warmth.on_start(ramp, begins, budget, cost);
             state.last = from;
             state.cold = cold;
         }
+
         state.wait_for(begins, times.now);
     }
 

@@ -9,7 +9,7 @@
 //! interval  = 1/c + slope·(stored − threshold)        slope = (f−1)/(c·(max−threshold))
 //! ```
 //!
-//! What is stored below the threshold returns as fast as it is spent, so only the part above has an
+//! The store below the threshold fills as fast as it is spent, so only the part above has an
 //! effect. That part is the **coldness** `X` kept here, as a time from 0 to `M = 2(p+L)/(1+f)`. It
 //! grows by the time that passes in silence (see [`warmth`](super::warmth)) and shrinks by `T` for
 //! each request. With `T = W/N`:
@@ -34,16 +34,16 @@ use crate::flow::{
 use core::{num::NonZeroU64, time::Duration};
 use serde::{Deserialize, Serialize};
 
-/// How a cold service is warmed up.
+/// The warm-up of a cold service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarmUp {
-    /// How long it takes under constant load.
+    /// Its duration under constant load.
     pub period: Duration,
     /// The ratio of a cold service's interval to the limit's, from 2 to [`Self::MAX_FACTOR`].
     pub cold_factor: u32,
 }
 
-/// How much longer than its period a warm-up takes: half of Sentinel's step of a second.
+/// The excess of a warm-up over its period: half of Sentinel's step of a second.
 const LAG: Duration = Duration::from_millis(500);
 
 impl WarmUp {

@@ -41,7 +41,7 @@ pub struct Config {
     pub rate: Rate,
     /// The number of buckets; zero stands for one.
     pub buckets: u32,
-    /// Whether the expiring bucket counts in full, for a hard bound.
+    /// True if the expiring bucket counts in full, for a hard bound.
     pub strict: bool,
 }
 
@@ -225,13 +225,16 @@ impl SlidingWindow {
         let span = u64::from(self.span);
         let last = latest(state, &lent).max(index);
         let mut sum = self.used(state, index, &lent);
+
         let buckets = state.ring.live(index).filter(|(_, count)| **count > 0);
         let mut counted: Lent = buckets.map(|(at, count)| (at, *count)).chain(lent).collect();
         counted.sort_unstable_by_key(|(at, _)| *at);
+
         let mut added = counted.partition_point(|(at, _)| *at <= index);
         let mut dropped = counted.partition_point(|(at, _)| at.saturating_add(span) <= index);
         let mut opening = index;
         let mut at = index;
+
         loop {
             let adds = counted.get(added).map(|(at, _)| *at);
             let drops = counted.get(dropped).map(|(at, _)| at.saturating_add(span));
@@ -241,8 +244,10 @@ impl SlidingWindow {
             } else if at >= last || next.is_none_or(|next| next - opening >= span) {
                 return opening;
             }
+
             let Some(next) = next else { return opening };
             at = next;
+
             while let Some((_, count)) =
                 counted.get(dropped).filter(|(counted_at, _)| counted_at.saturating_add(span) == at)
             {

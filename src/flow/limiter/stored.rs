@@ -82,7 +82,7 @@ pub struct Judgement {
     pub decision: Decision,
     /// The most that `used` may be.
     pub limit: u64,
-    /// What is used, including the request if it was charged.
+    /// The used part, including the request if it was charged.
     pub used: u64,
     /// Time until nothing is used.
     pub reset: Duration,
@@ -131,6 +131,7 @@ impl Stored {
                 if in_window > window || in_window.saturating_mul(window) > LONGEST {
                     return Err(Unstorable::TooLarge);
                 }
+
                 let span = in_window + u64::from(config.strict);
                 Shape::Sliding(config.build(), Buckets { window, in_window, span })
             }
@@ -147,6 +148,7 @@ impl Stored {
             Algorithm::Concurrency(config) => Shape::Leases(config.build()),
             Algorithm::Pacing(_) => return Err(Unstorable::Pacing),
         };
+
         Ok(Self { limiter })
     }
 
@@ -256,6 +258,7 @@ impl Stored {
         if state.iter().any(|number| *number >= 1 << 53) {
             return None;
         }
+
         let request = Request { now, cost, is_charged };
         Some(match (&self.limiter, state) {
             (Shape::Bucket(it), []) => request.judge(it, it.fresh()),
@@ -313,6 +316,7 @@ impl Algorithm {
     pub fn among(&self, gateways: u32) -> Self {
         let part = |count: u64| part(count, gateways);
         let mut it = self.clone();
+
         match &mut it {
             Self::TokenBucket(it) => {
                 it.rate = slice(it.rate, gateways);

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 /// `rate` in the long run, up to `burst` at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// How fast the bucket fills.
+    /// The rate at which the bucket fills.
     pub rate: Rate,
     /// The bucket's size: the most at once after a pause.
     pub burst: u64,

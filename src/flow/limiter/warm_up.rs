@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 /// `rate` in the long run when warm, up to `burst` at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// How fast the bucket fills when the service is warm.
+    /// The rate at which the bucket fills when the service is warm.
     pub rate: Rate,
     /// The most at once when it is warm.
     pub burst: u64,

@@ -1,4 +1,4 @@
-//! How warm a service is: requests warm it, silence cools it.
+//! The warmth of a service: requests warm it, silence cools it.
 //!
 //! Each start warms by `T` on the curve of [`ramp`](super::ramp). Silence cools. Traffic as dense
 //! as a cold service admits is not silence, even if single gaps look like it. Therefore `due` is
@@ -51,9 +51,9 @@ pub(in crate::flow) struct Step {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow) struct Budget {
     pub(in crate::flow) start: u128,
-    /// When the budget is `slack` again.
+    /// The time at which the budget is `slack` again.
     pub(in crate::flow) tat: u128,
-    /// What a warm service may save up.
+    /// The most time that a warm service may save up.
     pub(in crate::flow) slack: u128,
 }
 

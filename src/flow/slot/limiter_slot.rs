@@ -1,19 +1,29 @@
 //! A limiter with its states.
 
-use super::{
-    Charge, Hold, Slot, SlotAnswer,
-    policy::{PolicyAt, convert_past_usage},
-};
+use super::{Charge, Hold, Pendings, Renewed, Slot, SlotAnswer};
 use crate::flow::{
+    breaker,
     decision::{Claim, Decision, Key, Reason},
-    keyed::{Conversion, KeySlot, Keyed, Lookup, Table},
-    limiter::{End, Evictable, QuotaUsage, Times, Usage, breaker},
-    pending::Pendings,
+    keyed::{
+        Conversion, Fullest, KeySlot, Keyed, Keys, Lookup, PastUsage, Scale, StatePolicy, Table,
+    },
+    limiter::{End, Evictable, QuotaUsage, Times, Usage},
+    shared::{Delta, RemoteState, RoundTrip, StoreClock},
     time::Instant,
-    transfer::Exporting,
+    transfer::{Exporting, LateChange, StateOwner, StatePart},
 };
-use core::time::Duration;
+use core::{any::Any, time::Duration};
 use std::sync::Arc;
+
+/// States to read in one call, most of which are unchanged: a few microseconds under the gate's
+/// lock.
+const READ_LIMIT: u32 = 512;
+
+/// States to look at under one lock: about a microsecond.
+const STEP: u32 = 128;
+
+/// The same while states are converted that an edit left.
+const STEP_CONVERTING: u32 = 32;
 
 /// A limiter with its states: the one implementation of [`Slot`].
 #[derive(Debug)]
@@ -22,7 +32,7 @@ pub(in crate::flow) struct LimiterSlot<F: Evictable> {
     /// The limiter before the latest edit, of which some clients' states still are.
     pub(super) previous: Option<Previous<F>>,
     pub(super) states: States<F::State>,
-    /// What another process has of it.
+    /// The part that another process has of it.
     pub(super) exporting: Exporting,
 }
 
@@ -151,9 +161,11 @@ impl<F: Evictable> LimiterSlot<F> {
             Decision::Reject(reason) if reason.is_lasting() => return Decision::Reject(reason),
             Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => {}
         }
+
         // The hardest case is the smallest one last, after the cost of all others.
         let costs = pending.chain([cost]);
         let least = costs.clone().min().unwrap_or(cost);
+
         let mut all = state.clone();
         let mut is_left_out = false;
         for cost in costs {
@@ -164,6 +176,7 @@ impl<F: Evictable> LimiterSlot<F> {
             let times = Times { now, own: now, start: self.due_of(&all, now) };
             self.limiter.charge(&mut all, times, cost);
         }
+
         match self.limiter.check(&all, now, least) {
             Decision::Reject(reason) => Decision::Reject(reason),
             Decision::Pass | Decision::Delay(_) => match self.due_of(state, now).since(now) {
@@ -281,10 +294,12 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         let key_slot = self.place_of(times.now, lookup);
         let state = self.states.get_mut(key_slot);
         self.limiter.charge(state, times, cost);
+
         let usage = self.limiter.usage_and_growth(state, times.now, cost);
         if let Some(turned) = take_transition(&self.limiter, state) {
             *turn = Some(turned);
         }
+
         let hold = hold(&self.limiter, state, key_slot);
         Charge { key_slot, hold, usage, limit: self.limiter.limit() }
     }
@@ -320,5 +335,290 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         if let (Some(limiter), States::One(state)) = (self.limiter.spaces(), &mut self.states) {
             limiter.abandon(state, start, now);
         }
+    }
+
+    fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool {
+        let Ok(wanted) = (wanted as Box<dyn Any>).downcast::<Self>() else { return false };
+        // After this one previous limiter is enough.
+        while self.catch_up(now) {}
+
+        let Self { mut limiter, states, .. } = *wanted;
+        if let (Some(wanted), Some(previous)) = (limiter.syncs_mut(), self.limiter.syncs()) {
+            wanted.set_clock(previous.clock());
+        }
+
+        let convert = |state: &mut F::State| limiter.convert(&self.limiter, state, now);
+        match (&mut self.states, states) {
+            (States::One(state), States::One(_)) => convert(state),
+            (States::Keyed { by, table }, States::Keyed { by: same, table: wanted })
+                if *by == same =>
+            {
+                table.retune(&wanted, convert);
+            }
+            (States::One(_) | States::Keyed { .. }, _) => return false,
+        }
+
+        let previous = core::mem::replace(&mut self.limiter, limiter);
+        self.previous = Some(Previous { limiter: previous, edited: now });
+        true
+    }
+
+    fn prepare(&mut self, now: Instant, key: Key) -> Option<KeySlot> {
+        let Key::Of(key) = key else { return None };
+        self.on_table(now, |table, policy, stale| table.prepare(key, policy, stale))?
+    }
+
+    fn catch_up(&mut self, now: Instant) -> bool {
+        let more = self.on_table(now, |table, policy, stale| {
+            stale.is_some_and(|stale| table.catch_up(policy, stale))
+        });
+        let more = more.unwrap_or(false);
+        if !more {
+            self.previous = None;
+        }
+        more
+    }
+
+    fn collect(&mut self, from: u32, most: usize, into: &mut Vec<Delta>) -> Option<u32> {
+        self.limiter.syncs()?;
+
+        let to = from.saturating_add(READ_LIMIT);
+        for at in from..to {
+            if into.len() >= most {
+                return Some(at);
+            }
+            let (key_slot, name) = self.states.nth(at)?;
+            self.refresh(key_slot);
+            let taken = self.limiter.syncs()?.take(self.states.get_mut(key_slot));
+            into.extend(taken.map(|(cost, numbers)| Delta { name, cost, numbers }));
+        }
+        Some(to)
+    }
+
+    fn adopt(&mut self, trip: RoundTrip, states: &[RemoteState]) -> bool {
+        let now = trip.came;
+        let Some(limiter) = self.limiter.syncs_mut() else { return false };
+        let (clock, has_forgotten) = limiter.clock().learn(trip);
+        limiter.set_clock(clock);
+
+        if has_forgotten {
+            self.states.forget(self.limiter.fresh());
+        }
+
+        for RemoteState { name, numbers } in states {
+            if let Some(key_slot) = self.slot_of(now, *name, numbers) {
+                let state = self.states.get_mut(key_slot);
+                if let Some(limiter) = self.limiter.syncs() {
+                    limiter.adopt(state, numbers, now);
+                }
+            }
+        }
+        has_forgotten
+    }
+
+    fn export(&mut self, now: Instant, into: &mut Vec<StatePart>) -> bool {
+        match self.exporting {
+            Exporting::Nothing => {
+                while self.catch_up(now) {}
+                self.exporting = Exporting::Others(0);
+            }
+            Exporting::Others(next) => self.exporting = self.export_others(next, into),
+            Exporting::Clients(next) => self.exporting = self.export_clients(next, into),
+            Exporting::Summary(next) => {
+                let policy = PolicyAt { limiter: &self.limiter, now };
+                let States::Keyed { table, .. } = &self.states else {
+                    self.exporting = Exporting::Done;
+                    return false;
+                };
+                let (used, more, cells) = table.summary(next, &policy);
+                if !used.is_empty() {
+                    into.push(StatePart::Summary { cells, used });
+                }
+                self.exporting = more.map_or(Exporting::Done, Exporting::Summary);
+            }
+            Exporting::Done => {}
+        }
+        self.exporting != Exporting::Done
+    }
+
+    fn end_export(&mut self) {
+        self.exporting = Exporting::Nothing;
+    }
+
+    fn exported(&self, key_slot: KeySlot) -> Option<StateOwner> {
+        if !self.exporting.has(key_slot) {
+            return None;
+        }
+        Some(match (key_slot, &self.states) {
+            (KeySlot::Own(at), States::Keyed { table, .. }) => StateOwner::of_key(table.key_of(at)),
+            (KeySlot::Overflow(at), _) => StateOwner::Overflow(at),
+            (KeySlot::Shared | KeySlot::Own(_), _) => StateOwner::All,
+        })
+    }
+
+    fn import(&mut self, now: Instant, part: StatePart) -> bool {
+        match part {
+            StatePart::State(owner, numbers) => self.import_state(owner, &numbers),
+            StatePart::Summary { cells, used } => {
+                let import = self
+                    .on_table(now, |table, policy, _| table.import_summary(cells, &used, policy));
+                import.unwrap_or(false)
+            }
+            StatePart::Hand(hand) => {
+                self.on_table(now, |table, _, _| table.set_hand(hand)).is_some()
+            }
+            StatePart::StoreClock(offset, least) => match self.limiter.syncs_mut() {
+                Some(limiter) => {
+                    limiter.set_clock(StoreClock::of_numbers(offset, least));
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    fn apply(&mut self, now: Instant, owner: StateOwner, change: LateChange) {
+        let Some(key_slot) = self.key_slot(now, owner, change) else { return };
+        self.refresh(key_slot);
+
+        let state = self.states.get_mut(key_slot);
+        match change {
+            LateChange::Charge { own, start, cost, .. } => {
+                let times = Times { now, own: own.max(now), start: start.max(now) };
+                self.limiter.charge_elsewhere(state, times, cost);
+            }
+            LateChange::Release { start, outcome, token, cost, .. } => {
+                let end = LateChange::end(now, start, outcome, token);
+                if let Some(limiter) = self.limiter.end_of_request() {
+                    limiter.release(state, &end, cost);
+                }
+            }
+            LateChange::Leave { start, .. } => {
+                if let Some(limiter) = self.limiter.spaces() {
+                    limiter.abandon(state, start, now);
+                }
+            }
+            LateChange::Abandon { cost } => self.limiter.abandon(state, cost),
+            // The chain's.
+            LateChange::Lent => {}
+        }
+    }
+
+    fn limit(&self) -> u64 {
+        self.limiter.limit()
+    }
+
+    fn shared(&self, now: Instant) -> Usage {
+        self.limiter.usage(self.states.shared(), now)
+    }
+
+    fn breaker(&self, now: Instant) -> Option<breaker::BreakerStats> {
+        Some(self.limiter.breaks()?.seen(self.states.shared(), now))
+    }
+
+    fn keys(&self) -> Option<Keys> {
+        match &self.states {
+            States::One(_) => None,
+            States::Keyed { table, .. } => Some(table.keys()),
+        }
+    }
+
+    fn find_fullest(&mut self, now: Instant, before: u32, fullest: &mut Fullest) -> Option<u32> {
+        let is_converting = self.previous.is_some();
+        let States::Keyed { table, .. } = &self.states else { return None };
+
+        // From the last one: what came late is often fuller, and each key that is fuller than those
+        // before it takes a place among the fullest.
+        let end = table.len().min(before);
+        let start = end.saturating_sub(if is_converting { STEP_CONVERTING } else { STEP });
+
+        for at in (start..end).rev() {
+            if is_converting {
+                self.refresh(KeySlot::Own(at));
+            }
+            let States::Keyed { table, .. } = &self.states else { return None };
+            let (key, state) = table.client(at);
+            if self.limiter.most_rank(state) > fullest.least() {
+                fullest.offer(self.limiter.rank(state, now), key);
+            }
+        }
+
+        (start > 0).then_some(start)
+    }
+
+    fn usage_of(&mut self, now: Instant, key: u128) -> Option<Usage> {
+        self.prepare(now, Key::Of(key));
+        let lookup = self.find(now, Key::Of(key));
+        let is_own = matches!(lookup, Lookup::At(KeySlot::Own(_)));
+        is_own.then(|| self.limiter.usage(self.states.get(lookup), now))
+    }
+
+    fn renew(&mut self, now: Instant, key: Key) -> Renewed {
+        self.prepare(now, key);
+        let lookup = self.find(now, key);
+
+        match (lookup, &self.states) {
+            (Lookup::At(KeySlot::Overflow(_)), _) => return Renewed::Overflowed,
+            (lookup, States::Keyed { table, .. }) if table.is_unknown(lookup) => {
+                return Renewed::Unused;
+            }
+            (Lookup::At(_) | Lookup::New { .. }, _) => {}
+        }
+
+        if self.limiter.is_fresh(self.states.get(lookup), now) {
+            return Renewed::Unused;
+        }
+
+        let key_slot = self.occupy(now, lookup);
+        self.limiter.renew(self.states.get_mut(key_slot));
+        Renewed::Done
+    }
+}
+
+/// Converts a past usage of `old` to one of `limiter`, through a state.
+fn convert_past_usage<F: Evictable>(
+    limiter: &F,
+    old: &F,
+    usage: PastUsage,
+    edited: Instant,
+) -> PastUsage {
+    if old.scale(edited).weight(usage) == 0 {
+        return PastUsage::NONE;
+    }
+    let mut state = old.fresh();
+    old.absorb(&mut state, usage, edited);
+    limiter.convert(old, &mut state, edited);
+    limiter.past_usage(&state, edited)
+}
+
+/// A limiter at an instant.
+pub(super) struct PolicyAt<'a, F> {
+    pub(super) limiter: &'a F,
+    now: Instant,
+}
+
+impl<F: Evictable> StatePolicy<F::State> for PolicyAt<'_, F> {
+    fn is_held(&self, state: &F::State) -> bool {
+        self.limiter.is_held(state, self.now)
+    }
+
+    fn is_fresh(&self, state: &F::State) -> bool {
+        self.limiter.is_fresh(state, self.now)
+    }
+
+    fn scale(&self) -> Scale {
+        self.limiter.scale(self.now)
+    }
+
+    fn past_usage(&self, state: &F::State) -> PastUsage {
+        self.limiter.past_usage(state, self.now)
+    }
+
+    fn renew(&self, state: &mut F::State) {
+        self.limiter.renew(state);
+    }
+
+    fn absorb(&self, state: &mut F::State, usage: PastUsage) {
+        self.limiter.absorb(state, usage, self.now);
     }
 }

@@ -3,7 +3,7 @@
 use crate::flow::{
     Gate, ImportedSlots, Instant, WallOffset,
     calendar::Calendar,
-    transfer::{ExportedRule, GateExport, Late, LateChange, StateOwner, StatePart},
+    transfer::{GateExport, Late, LateChange, SlotRule, StateOwner, StatePart},
 };
 use std::{collections::HashMap, sync::Arc};
 
@@ -28,7 +28,7 @@ pub(crate) struct IncomingState {
 struct IncomingGate {
     route: Arc<str>,
     gate: Arc<Gate>,
-    rules: Vec<(u32, ExportedRule)>,
+    rules: Vec<(u32, SlotRule)>,
     slots: ImportedSlots,
 }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::flow::{
     Gate,
-    transfer::{ExportedRule, GateExport, Journal, JournalReader, Late},
+    transfer::{GateExport, Journal, JournalReader, Late, SlotRule},
 };
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl OutgoingState {
         let Some(journal) = &self.journal else { return Ok(()) };
         let GateExport { rules, has_lent } = gate.begin_export(journal.of(number));
         let slots: Vec<u32> = rules.iter().map(|(slot, _)| *slot).collect();
-        let value = |(slot, rule): (u32, ExportedRule)| Ok((slot, serde_json::to_value(rule)?));
+        let value = |(slot, rule): (u32, SlotRule)| Ok((slot, serde_json::to_value(rule)?));
         let rules = rules.into_iter().map(value).collect::<Result<_, _>>();
         let rules = rules.map_err(ChannelError::Encode)?;
         channel.send(&Handover::Gate { route: route.to_owned(), rules, has_lent })?;

@@ -186,7 +186,7 @@ impl LocalClaims {
         let reservation = route.gate.reserve(now, &self.claims)?;
         match self.denied {
             None => Ok(reservation),
-            Some(slot) => Err(reservation.reject(now, (slot, None), UNDECIDED, &[])),
+            Some(slot) => Err(reservation.reject(now, slot, None, UNDECIDED, &[])),
         }
     }
 }
@@ -203,7 +203,7 @@ fn decide_locally(
         |shared: &Shared| shared.sync.as_deref().is_none_or(|shared| is_cut_off(worker, shared));
     let local = LocalClaims::of(route, claims.iter().copied(), is_lost);
     let Some(denied) = local.denied else { return route.gate.enter(now, &local.claims) };
-    Err(route.gate.reserve(now, &local.claims)?.reject(now, (denied, None), UNDECIDED, &[]))
+    Err(route.gate.reserve(now, &local.claims)?.reject(now, denied, None, UNDECIDED, &[]))
 }
 
 /// Whether the states of a rule cannot be synced.
@@ -258,7 +258,7 @@ struct DecidingRule {
 impl DecidingRule {
     fn reject(self, reservation: Reservation, now: Instant, quotas: &[Quota]) -> Rejection {
         let Claim { slot, key, .. } = self.claim;
-        reservation.reject(now, (slot, Some(key)), self.reason, quotas)
+        reservation.reject(now, slot, Some(key), self.reason, quotas)
     }
 }
 

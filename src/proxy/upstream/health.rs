@@ -4,7 +4,7 @@ pub(crate) use crate::health::ServerFailure;
 use crate::{
     config::{Server, Upstream},
     flow::Instant,
-    health::{HealthChange, ServerHealth},
+    health::{HealthChange, RequestTotals, ServerHealth},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use rustix::io::Errno;
@@ -47,10 +47,13 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
             continue;
         }
         for server in &servers {
-            let counts = (server.meter.requests.load(Relaxed), server.meter.failures.load(Relaxed));
+            let totals = RequestTotals {
+                requests: server.meter.requests.load(Relaxed),
+                failures: server.meter.failures.load(Relaxed),
+            };
             let ejection = &upstream.options.ejection;
             let turn = upstream.ejection_state.take_turn();
-            let change = server.health.observe(now, counts, ejection, || out(upstream));
+            let change = server.health.observe(now, totals, ejection, || out(upstream));
             drop(turn);
             if let Some(change) = change {
                 log(upstream, server, change, "too many of its requests failed");

@@ -1,4 +1,4 @@
-//! What is synced first, and how much at a time.
+//! The order of syncs, and the size of each.
 
 use super::*;
 use crate::cluster::sync::{

@@ -1,9 +1,10 @@
 //! Syncing a gate's states with other gateways.
 
-use super::Gate;
+use super::{Gate, chain::Chain};
 use crate::flow::{
     decision::SlotId,
     shared::{Delta, RemoteState, RoundTrip},
+    slot::Slot,
 };
 
 /// States to adopt under one lock: some microseconds.
@@ -22,7 +23,7 @@ impl Gate {
     ) -> Option<u32> {
         while into.len() < most {
             // Each call is short, because it holds the lock.
-            from = self.lock().collect(slot, from, most, into)?;
+            from = self.lock().collect_some(slot, from, most, into)?;
         }
         Some(from)
     }
@@ -31,13 +32,42 @@ impl Gate {
     /// were forgotten, so that the caller must ask for them: the store's clock was more than a
     /// second behind its earlier times, and so is another clock.
     pub fn adopt(&self, slot: SlotId, trip: RoundTrip, states: &[RemoteState]) -> bool {
+        let adopt = |some| {
+            let mut chain = self.lock();
+            let trip = RoundTrip { came: chain.clamp(trip.came), ..trip };
+            chain.synced_mut(slot).is_some_and(|slot| slot.adopt(trip, some))
+        };
+
         // The time counts even without states.
         let (first, rest) = states.split_at(states.len().min(STEP));
-        let mut has_forgotten = self.lock().adopt(slot, trip, first);
+        let mut has_forgotten = adopt(first);
         for some in rest.chunks(STEP) {
-            has_forgotten |= self.lock().adopt(slot, trip, some);
+            has_forgotten |= adopt(some);
         }
         has_forgotten
+    }
+}
+
+impl Chain {
+    /// Collects some unsynced charges of a slot. An unused slot is dropped when it has no more.
+    fn collect_some(
+        &mut self,
+        slot: SlotId,
+        from: u32,
+        most: usize,
+        into: &mut Vec<Delta>,
+    ) -> Option<u32> {
+        let next = self.synced_mut(slot)?.collect(from, most, into);
+        if next.is_none() {
+            self.unsynced.retain(|entry| entry.id != slot);
+        }
+        next
+    }
+
+    /// Returns the slot with this id, also if an edit removed or reset it.
+    fn synced_mut(&mut self, slot: SlotId) -> Option<&mut dyn Slot> {
+        let mut slots = self.slots.iter_mut().chain(&mut self.unsynced);
+        slots.find(|entry| entry.id == slot).map(|entry| &mut *entry.slot)
     }
 }
 

@@ -1,24 +1,31 @@
-//! The one lock of a route.
+//! The one lock of a route, and the chain of slots behind it.
+//!
+//! [`Gate`] is what others use; the files after their subject have its methods and the part of the
+//! chain's logic that they need: [`decide`], [`reservation`], [`sync`], [`transfer`], [`operators`].
 
-mod keys;
+mod chain;
+mod chain_slot;
+mod decide;
+mod operators;
 mod reservation;
-mod shared;
+mod sync;
 mod transfer;
 
-pub use super::chain::NotReset;
+pub use operators::{KeyUsage, NotReset};
+pub use reservation::Reservation;
+pub use transfer::ImportedSlots;
+
 use super::{
-    chain::{Chain, Charged, Held, HeldSlot, Queues},
-    decision::{Claim, Outcome, RejectedBy, Rejection, Report},
-    limiter::breaker::Transition,
+    breaker::Transition,
+    decision::{Claim, Outcome, RejectedBy, Rejection, Report, SlotId},
     rules::{Installed, Rules},
     statistic::{Observation, Totals},
     time::{Instant, WallOffset},
 };
+use chain::{Chain, Charged, Held, HeldSlot, Queues};
+use chain_slot::ChainSlot;
 use core::time::Duration;
-pub use keys::KeyUsage;
-pub use reservation::Reservation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-pub use transfer::ImportedSlots;
 
 /// A route's chain, shared by its requests and kept over edits.
 #[derive(Debug)]
@@ -196,6 +203,19 @@ impl Gate {
         self.lock().totals(now)
     }
 
+    /// Runs `work` on the slot with this id, at the later one of `now` and the latest instant seen.
+    /// `None` if an edit removed or reset the slot.
+    fn with_slot<T>(
+        &self,
+        slot: SlotId,
+        now: Instant,
+        work: impl FnOnce(&mut ChainSlot, Instant) -> T,
+    ) -> Option<T> {
+        let mut chain = self.lock();
+        let now = chain.clamp(now);
+        chain.slot_mut(slot).map(|entry| work(entry, now))
+    }
+
     // Private: no guard outlives a call, so that calls cannot deadlock.
     fn lock(&self) -> MutexGuard<'_, Chain> {
         self.chain.lock().unwrap_or_else(PoisonError::into_inner)
@@ -236,7 +256,7 @@ impl Permit {
             return None;
         }
         let Charged { start, held, .. } = &mut self.charged;
-        self.gate.lock().answer(*start + uploading, held, outcome)
+        self.gate.lock().on_answer(*start + uploading, held, outcome)
     }
 
     /// Ends the request as cancelled by a client that left at `now`. If it still waited for its start,
@@ -252,14 +272,14 @@ impl Permit {
     /// breaker's transition.
     pub fn finish(mut self, outcome: Outcome) -> Option<Transition> {
         self.ended = true;
-        self.gate.lock().leave(&self.charged, outcome)
+        self.gate.lock().on_end(&self.charged, outcome)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if !self.ended {
-            self.gate.lock().leave(&self.charged, Outcome::Cancelled);
+            self.gate.lock().on_end(&self.charged, Outcome::Cancelled);
         }
     }
 }

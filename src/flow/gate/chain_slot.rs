@@ -1,0 +1,94 @@
+//! A slot in the chain, with its rule and counts.
+
+use crate::flow::{
+    decision::{Claim, Key, ReasonKind, SlotId},
+    grants::Grants,
+    keyed::KeySlot,
+    rules::SlotRule,
+    slot::{LimiterSlot, Pendings, Slot, build},
+    statistic::{Counts, RuleObservation},
+    time::{Instant, WallOffset},
+    top::RejectionCounts,
+};
+
+#[derive(Debug)]
+pub(super) struct ChainSlot {
+    pub(super) id: SlotId,
+    /// The slot that this one was reset from. Requests that began before the edit still claim it.
+    pub(super) previous: Option<SlotId>,
+    pub(super) rule: SlotRule,
+    pub(super) slot: Box<dyn Slot>,
+    /// Without those that [`Slot::keys`] has.
+    pub(super) counts: Counts,
+    pub(super) pending: Pendings,
+    /// From the first rejection of a keyed rule on.
+    pub(super) rejections: Option<Box<RejectionCounts>>,
+    pub(super) grants: Grants,
+}
+
+impl ChainSlot {
+    /// Returns the claim on this slot, or on the one that it was reset from; that key may be built
+    /// differently, but still distinguishes clients.
+    pub(super) fn claim_in<'a>(&self, claims: &'a [Claim]) -> Option<&'a Claim> {
+        let on = |slot| claims.iter().find(|claim| claim.slot == slot);
+        on(self.id).or_else(|| on(self.previous?))
+    }
+
+    /// Prepares a check of `claim`: see [`Slot::prepare`].
+    #[inline]
+    pub(super) fn prepare(&mut self, now: Instant, claim: &Claim) -> Option<KeySlot> {
+        if self.rule.is_keyed() { self.slot.prepare(now, claim.key) } else { Some(KeySlot::Shared) }
+    }
+
+    /// Counts a rejection, of a request that it really rejected or would have without dry run.
+    pub(super) fn on_reject(&mut self, kind: ReasonKind, key: Key, now: Instant) {
+        if self.rule.is_dry_run() {
+            self.counts.dry_run_rejected.add(kind);
+        } else {
+            self.counts.rejected.add(kind);
+        }
+        self.note_rejected(key, now);
+    }
+
+    /// Counts a rejection for its key.
+    pub(super) fn note_rejected(&mut self, key: Key, now: Instant) {
+        if let Key::Of(key) = key
+            && self.rule.is_keyed()
+        {
+            let new = || Box::new(RejectionCounts::new(now));
+            self.rejections.get_or_insert_with(new).record(key, now);
+        }
+    }
+
+    /// Returns the counts, including those of the slots that this one replaced.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = self.counts;
+        counts.churn += self.slot.keys().map(|keys| keys.churn).unwrap_or_default();
+        counts
+    }
+
+    pub(super) fn observe(&self, now: Instant) -> RuleObservation {
+        RuleObservation {
+            name: self.rule.name(),
+            slot: self.id,
+            algorithm: self.rule.word(),
+            dry_run: self.rule.is_dry_run(),
+            limit: self.slot.limit(),
+            used: self.slot.shared(now).used,
+            counts: self.counts(),
+            breaker: self.slot.breaker(now),
+            keys: self.slot.keys(),
+        }
+    }
+}
+
+impl SlotRule {
+    /// Builds an unused slot of this rule.
+    pub(super) fn build(&self, wall: WallOffset) -> Box<dyn Slot> {
+        match self {
+            Self::Flow(rule) => build(&rule.algorithm, rule.keyed.as_ref(), wall),
+            Self::Breaker(config) => LimiterSlot::boxed(config.build(), None),
+            Self::Pacing(config) => LimiterSlot::boxed(config.build(), None),
+        }
+    }
+}

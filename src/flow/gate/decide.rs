@@ -1,0 +1,357 @@
+//! The decision about a request: all slots are checked before any is charged.
+
+use super::{
+    chain::{Chain, Charged, Held, HeldSlot, Queues},
+    chain_slot::ChainSlot,
+};
+use crate::flow::{
+    decision::{Claim, Decision, Quota, Reason, RejectedBy, Rejection, Report, Verdict},
+    keyed::{KeySlot, Lookup},
+    limiter::{QuotaUsage, Times, Usage},
+    slot::{Charge, SlotAnswer},
+    time::Instant,
+};
+use core::time::Duration;
+use smallvec::SmallVec;
+
+/// The most rounds that extend `retry_after`. Each passes one loan, and no rule lends from many
+/// windows.
+const MAX_ROUNDS: u32 = 8;
+
+/// The slots' results for one request, before any is charged.
+pub(super) struct Evaluation<'a> {
+    pub(super) results: SmallVec<[SlotResult<'a>; 4]>,
+    pub(super) now: Instant,
+    pub(super) start: Instant,
+    pub(super) rejection: Option<RejectingResult>,
+    /// True if the route's statistics count the request.
+    pub(super) is_counted: bool,
+}
+
+/// The result of one slot.
+pub(super) struct SlotResult<'a> {
+    pub(super) index: usize,
+    pub(super) claim: &'a Claim,
+    pub(super) verdict: Verdict,
+    pub(super) wait: Duration,
+    pub(super) lookup: Lookup,
+    /// True if a grant admits what the rule would reject.
+    pub(super) is_granted: bool,
+}
+
+/// The result that rejects the request, of several the one whose reason outranks the others.
+#[derive(Clone, Copy)]
+pub(super) struct RejectingResult {
+    /// Its index in [`Evaluation::results`].
+    at: usize,
+    reason: Reason,
+}
+
+impl<'a> Evaluation<'a> {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { results: SmallVec::new(), now, start: now, rejection: None, is_counted: true }
+    }
+
+    /// Checks a slot that was [prepared](crate::flow::slot::Slot::prepare), with the state that
+    /// this returned.
+    pub(super) fn check(
+        &mut self,
+        at: usize,
+        entry: &ChainSlot,
+        claim: &'a Claim,
+        known: Option<KeySlot>,
+    ) {
+        let now = self.now;
+        let SlotAnswer { decision, lookup } = entry.slot.check(now, claim, known, &entry.pending);
+        let is_granted = matches!(decision, Decision::Reject(_)) && entry.grants.admit(claim, now);
+
+        let (verdict, wait) = match decision {
+            Decision::Reject(_) if is_granted => (Verdict::Passed, Duration::ZERO),
+            Decision::Pass => (Verdict::Passed, Duration::ZERO),
+            // A dry run charges but does not delay.
+            Decision::Delay(wait) if entry.rule.is_dry_run() => (Verdict::Passed, wait),
+            Decision::Delay(wait) => {
+                self.start = self.start.max(now + wait);
+                (Verdict::Delayed, wait)
+            }
+            Decision::Reject(reason) if entry.rule.is_dry_run() => {
+                (Verdict::DryRunRejected(reason.kind()), Duration::ZERO)
+            }
+            Decision::Reject(reason) => {
+                self.reject(self.results.len(), reason);
+                (Verdict::Rejected(reason.kind()), Duration::ZERO)
+            }
+        };
+
+        let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted };
+        self.results.push(result);
+    }
+
+    fn reject(&mut self, at: usize, reason: Reason) {
+        if self.rejection.is_none_or(|first| reason.outranks(first.reason)) {
+            self.rejection = Some(RejectingResult { at, reason });
+        }
+    }
+}
+
+impl SlotResult<'_> {
+    /// Returns whether the request is to be charged to the slot, once all let it pass.
+    fn is_charged(&self) -> bool {
+        let passes = matches!(self.verdict, Verdict::Passed | Verdict::Delayed);
+        passes && !self.is_granted && self.claim.cost > 0
+    }
+
+    /// Returns the record of this result.
+    fn quota(&self, limit: u64, usage: Usage) -> Quota {
+        self.quota_with_growth(limit, QuotaUsage { usage, growth: None })
+    }
+
+    /// Returns the record of this result for a request that is admitted.
+    fn quota_with_growth(&self, limit: u64, usage: QuotaUsage) -> Quota {
+        let QuotaUsage { usage: Usage { used, reset }, growth } = usage;
+        let &Self { claim: &Claim { slot, cost, .. }, verdict, wait, .. } = self;
+        // The claimed slot, which may be a previous one: the claimant knows the rule by it.
+        Quota { slot, verdict, limit, used, cost, wait, reset, growth }
+    }
+}
+
+impl Chain {
+    /// Decides about a request at `now` and charges it if it is admitted. Adds each slot's part to
+    /// `report`. The route's statistics count it if `is_counted`.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the rejection; no slot was charged.
+    #[inline]
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        claims: &[Claim],
+        report: &mut Report,
+        is_counted: bool,
+    ) -> Result<Charged, RejectedBy> {
+        let mut evaluation = Evaluation::new(self.clamp(now));
+        evaluation.is_counted = is_counted;
+        self.check_all(claims, &mut evaluation);
+        match evaluation.rejection {
+            None => Ok(self.pass(&evaluation, report)),
+            Some(rejecting) => Err(self.reject(&evaluation, rejecting, report)),
+        }
+    }
+
+    /// Charges a request at `now` if every slot lets it pass at once, as [`Chain::enter`] does, and
+    /// returns its start. It is the shortest way through the chain: no report is made, no statistics
+    /// count the request, and no breaker's transition is reported. Adds to `held` what the request
+    /// holds. If any slot says anything else, returns `None` and changes no later decision.
+    pub(super) fn pass_at_once(
+        &mut self,
+        now: Instant,
+        claims: &[Claim],
+        held: &mut Held,
+    ) -> Option<Instant> {
+        if self.journal.is_some() {
+            return None;
+        }
+
+        let now = self.clamp(now);
+        let mut passed: SmallVec<[(usize, &Claim, Lookup); 4]> = SmallVec::new();
+        for (index, entry) in self.slots.iter_mut().enumerate() {
+            let Some(claim) = entry.claim_in(claims) else { continue };
+            let known = entry.prepare(now, claim);
+            let answer = entry.slot.check(now, claim, known, &entry.pending);
+            if answer.decision != Decision::Pass {
+                return None;
+            }
+            passed.push((index, claim, answer.lookup));
+        }
+
+        let times = Times { now, own: now, start: now };
+        for &(index, claim, lookup) in &passed {
+            let entry = &mut self.slots[index];
+            entry.counts.passed += 1;
+            if claim.cost > 0
+                && let Some(hold) = entry.slot.charge(times, claim.cost, lookup)
+            {
+                held.push(HeldSlot { slot: entry.id, hold, cost: claim.cost });
+            }
+        }
+        Some(now)
+    }
+
+    /// Returns the decision that [`enter`](Self::enter) would make about a request at `now`, with
+    /// its report.
+    ///
+    /// No later decision depends on it: nothing is charged, the chain's time stays as it is, and
+    /// what [`check_all`](Self::check_all) prepares is made anew for each request.
+    ///
+    /// # Errors
+    ///
+    /// The rejection.
+    #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
+    pub(super) fn peek(&mut self, now: Instant, claims: &[Claim]) -> Result<Report, Rejection> {
+        let now = now.max(self.latest);
+        let mut evaluation = Evaluation::new(now);
+        self.check_all(claims, &mut evaluation);
+
+        let is_passed = evaluation.rejection.is_none();
+        let quotas = evaluation.results.iter();
+        let quotas = quotas.map(|result| self.quota(result, &evaluation, is_passed)).collect();
+        let report = Report { quotas, transition: None };
+
+        match evaluation.rejection {
+            None => Ok(report),
+            Some(RejectingResult { at, reason }) => {
+                let claim = evaluation.results[at].claim;
+                Err(Rejection { slot: claim.slot, key: Some(claim.key), reason, report })
+            }
+        }
+    }
+
+    /// Returns a slot's part. `is_passed`: all let the request pass, which then counts.
+    fn quota(
+        &self,
+        result: &SlotResult<'_>,
+        evaluation: &Evaluation<'_>,
+        is_passed: bool,
+    ) -> Quota {
+        let &Evaluation { now, start, .. } = evaluation;
+        let &SlotResult { index, claim, wait, lookup, .. } = result;
+        let ChainSlot { slot, .. } = &self.slots[index];
+        if is_passed && result.is_charged() {
+            let times = Times { now, own: now + wait, start };
+            result.quota_with_growth(slot.limit(), slot.usage_after(times, claim.cost, lookup))
+        } else if is_passed {
+            result.quota_with_growth(slot.limit(), slot.usage_and_growth(now, claim.cost, lookup))
+        } else {
+            result.quota(slot.limit(), slot.usage(now, lookup))
+        }
+    }
+
+    /// Prepares and checks every slot that has a claim.
+    ///
+    /// This converts and recalls states, which changes no later decision.
+    #[inline]
+    pub(super) fn check_all<'a>(&mut self, claims: &'a [Claim], evaluation: &mut Evaluation<'a>) {
+        // Also after a rejection: the longest one prevails, and the report has all of them.
+        for (at, entry) in self.slots.iter_mut().enumerate() {
+            if let Some(claim) = entry.claim_in(claims) {
+                let known = entry.prepare(evaluation.now, claim);
+                evaluation.check(at, entry, claim, known);
+            }
+        }
+        if self.has_lent && evaluation.rejection.is_some() && evaluation.results.len() > 1 {
+            self.extend_retry_after(evaluation);
+        }
+    }
+
+    /// Extends `retry_after` until no rule rejects: a rule that would pass the request now may have
+    /// lent what it has later. Clients see whole seconds, so these must fit too.
+    fn extend_retry_after(&self, evaluation: &mut Evaluation<'_>) {
+        let Some(RejectingResult { at, reason }) = evaluation.rejection else { return };
+        let Some(mut wait) = reason.retry_after() else { return };
+        for _ in 0..MAX_ROUNDS {
+            let second = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+            let later = [wait, second].into_iter().filter_map(|wait| {
+                let others = evaluation.results.iter().filter(|result| !result.is_granted);
+                let longer = others.filter_map(|result| {
+                    let entry = &self.slots[result.index];
+                    let then = evaluation.now + wait;
+                    match entry.slot.check(then, result.claim, None, &entry.pending).decision {
+                        Decision::Reject(it) if !entry.rule.is_dry_run() => it.retry_after(),
+                        Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => None,
+                    }
+                });
+                longer.max().map(|longer| wait + longer)
+            });
+            let Some(later) = later.max() else { break };
+            wait = later;
+        }
+        evaluation.rejection = Some(RejectingResult { at, reason: reason.with_retry_after(wait) });
+    }
+
+    /// Charges an admitted request to every checked slot.
+    #[inline]
+    pub(super) fn pass(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) -> Charged {
+        let &Evaluation { now, start, is_counted, .. } = evaluation;
+        if is_counted {
+            self.statistic.on_pass(now, start);
+        }
+
+        let mut held = Held::new();
+        let mut queues = Queues::new();
+        for result in &evaluation.results {
+            let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
+            let &Claim { key, cost, patience, .. } = claim;
+            let entry = &mut self.slots[index];
+
+            if verdict == Verdict::Delayed && !patience.is_zero() && !self.has_lent {
+                self.has_lent = true;
+                self.journal.iter().for_each(|journal| journal.lent(entry.id));
+            }
+
+            if let Verdict::DryRunRejected(kind) = verdict {
+                entry.on_reject(kind, key, now);
+            }
+            let ChainSlot { id, slot, counts, rule, grants, .. } = entry;
+            match verdict {
+                Verdict::Passed => counts.passed += 1,
+                Verdict::Delayed => counts.delayed += 1,
+                Verdict::Rejected(_) => {}
+                Verdict::DryRunRejected(_) => slot.on_reject(lookup),
+            }
+            if is_granted {
+                grants.spend(claim);
+            }
+
+            let is_charged = result.is_charged();
+            if start > now && is_charged && !rule.is_dry_run() && slot.is_queue() {
+                queues.push(*id);
+            }
+            let quota = if is_charged {
+                let times = Times { now, own: now + wait, start };
+                let Charge { key_slot, hold, usage, limit } =
+                    slot.on_pass(times, cost, lookup, &mut report.transition);
+                if let Some(journal) = &self.journal
+                    && let Some(owner) = slot.exported(key_slot)
+                {
+                    journal.charged(*id, owner, times, cost);
+                }
+                if let Some(hold) = hold {
+                    held.push(HeldSlot { slot: *id, hold, cost });
+                }
+                result.quota_with_growth(limit, usage)
+            } else {
+                result.quota_with_growth(slot.limit(), slot.usage_and_growth(now, cost, lookup))
+            };
+            report.quotas.push(quota);
+        }
+        Charged { start, held, queues, is_counted }
+    }
+
+    /// Rejects a request for one of the results.
+    pub(super) fn reject(
+        &mut self,
+        evaluation: &Evaluation<'_>,
+        rejecting: RejectingResult,
+        report: &mut Report,
+    ) -> RejectedBy {
+        let RejectingResult { at, reason } = rejecting;
+        self.record_rejection(evaluation, report);
+        let SlotResult { index, claim, .. } = evaluation.results[at];
+        self.slots[index].on_reject(reason.kind(), claim.key, evaluation.now);
+        RejectedBy { slot: claim.slot, key: Some(claim.key), reason }
+    }
+
+    /// Records a rejected request in every checked slot.
+    pub(super) fn record_rejection(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) {
+        let now = evaluation.now;
+        if evaluation.is_counted {
+            self.statistic.on_reject(now);
+        }
+        for result in &evaluation.results {
+            let slot = &mut self.slots[result.index].slot;
+            report.quotas.push(result.quota(slot.limit(), slot.usage(now, result.lookup)));
+            slot.on_reject(result.lookup);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A slot of a route's chain. It decides, follows edits, syncs with other gateways and shows its
+//! counts.
+
+mod limiter_slot;
+mod sync;
+mod transfer;
+
+pub(super) use limiter_slot::LimiterSlot;
+
+use super::{
+    breaker,
+    decision::{Claim, Decision, Key},
+    keyed::{Fullest, KeySlot, Keyed, Keys, Lookup},
+    limiter::{
+        Algorithm, End, QuotaUsage, SyncedConfig, Times, Token, Until, Usage, by_wall::ByWall,
+        synced::Synced,
+    },
+    shared::{Delta, RemoteState, RoundTrip},
+    time::{Instant, WallOffset},
+    transfer::{LateChange, StateOwner, StatePart},
+};
+use core::{any::Any, fmt::Debug};
+
+/// A limiter with its states, of whatever algorithm: the chain's view of a [`LimiterSlot`].
+///
+/// All slots of a route are checked before any is charged, under one lock. [`check`](Self::check)
+/// borrows the slot immutably, so that a rejected request leaves no trace.
+pub(super) trait Slot: Any + Debug + Send {
+    /// Decides about `claim` at `now`, so that what is `pending` fits too. `known` is what
+    /// [`Self::prepare`] returned for it; `None` has the state looked up.
+    fn check(
+        &self,
+        now: Instant,
+        claim: &Claim,
+        known: Option<KeySlot>,
+        pending: &Pendings,
+    ) -> SlotAnswer;
+
+    /// Returns where the state of `claim` is, and the start of a request that passed before.
+    fn due(&self, now: Instant, claim: &Claim) -> (Lookup, Instant);
+
+    /// Returns what is used of a checked state, without the request.
+    fn usage(&self, now: Instant, lookup: Lookup) -> Usage;
+
+    /// Returns what is used of a checked state, without the request, and when more requests of this
+    /// `cost` fit.
+    fn usage_and_growth(&self, now: Instant, cost: u64, lookup: Lookup) -> QuotaUsage;
+
+    /// Returns what would be used if the request were charged.
+    fn usage_after(&self, times: Times, cost: u64, lookup: Lookup) -> QuotaUsage;
+
+    /// Charges an admitted request. Writes a breaker's transition into `turn`.
+    fn on_pass(
+        &mut self,
+        times: Times,
+        cost: u64,
+        lookup: Lookup,
+        turn: &mut Option<breaker::Transition>,
+    ) -> Charge;
+
+    /// Charges an admitted request like [`Self::on_pass`], and returns only what it holds. Reports no
+    /// transition of a breaker.
+    fn charge(&mut self, times: Times, cost: u64, lookup: Lookup) -> Option<Hold>;
+
+    /// Records that a request that was checked here was rejected.
+    fn on_reject(&mut self, lookup: Lookup);
+
+    /// Releases what a request holds at its answer or end. Returns a breaker's transition.
+    fn on_done(&mut self, key_slot: KeySlot, end: &End, cost: u64) -> Option<breaker::Transition>;
+
+    /// Returns whether requests wait here, in one queue of all clients.
+    fn is_queue(&self) -> bool;
+
+    /// Frees the place of a request that has left at `now` and would start at `start`, if all clients
+    /// share one queue here.
+    fn abandon(&mut self, start: Instant, now: Instant);
+
+    // Edits.
+
+    /// Takes over the limiter of `wanted` and returns true; or false, unchanged, if its algorithm
+    /// or key differs. Clients' states are converted later by [`prepare`](Self::prepare) and
+    /// [`catch_up`](Self::catch_up).
+    fn retune(&mut self, wanted: Box<dyn Slot>, now: Instant) -> bool;
+
+    /// Prepares a check with `key`: converts the states that it will read, and recalls a client
+    /// without a place. Returns where the state of a client with a place is.
+    fn prepare(&mut self, now: Instant, key: Key) -> Option<KeySlot>;
+
+    /// Converts some states that the latest edit left. Returns whether there may be more.
+    fn catch_up(&mut self, now: Instant) -> bool;
+
+    // Syncs with other gateways.
+
+    /// Collects unsynced charges from state number `from` on until there are `most`. Returns the
+    /// number to continue from, if that is not the end.
+    fn collect(&mut self, from: u32, most: usize, into: &mut Vec<Delta>) -> Option<u32>;
+
+    /// Adopts the store's states. Returns whether all others were forgotten because the store's
+    /// clock is another one.
+    fn adopt(&mut self, trip: RoundTrip, states: &[RemoteState]) -> bool;
+
+    // The move to another process.
+
+    /// Exports the next parts. Returns whether there are more. No edit may come until the end.
+    fn export(&mut self, now: Instant, into: &mut Vec<StatePart>) -> bool;
+
+    /// Begins anew.
+    fn end_export(&mut self);
+
+    /// Returns the name of a state if it was exported.
+    fn exported(&self, key_slot: KeySlot) -> Option<StateOwner>;
+
+    /// Takes a part of an equal slot. Returns whether it is one.
+    fn import(&mut self, now: Instant, part: StatePart) -> bool;
+
+    /// Applies a change that another process sends.
+    fn apply(&mut self, now: Instant, owner: StateOwner, change: LateChange);
+
+    // Logs, metrics and `/routes`.
+
+    /// Returns the most that [`Usage::used`] may be.
+    fn limit(&self) -> u64;
+
+    /// Returns the usage of the shared state.
+    fn shared(&self, now: Instant) -> Usage;
+
+    fn breaker(&self, now: Instant) -> Option<breaker::BreakerStats>;
+
+    /// Returns the number of keys of a keyed slot.
+    fn keys(&self) -> Option<Keys>;
+
+    // Single clients, for operators.
+
+    /// Looks at some states before number `before`. Returns the number to continue from, if there
+    /// are more.
+    fn find_fullest(&mut self, now: Instant, before: u32, fullest: &mut Fullest) -> Option<u32>;
+
+    /// Returns what a client has used, if it has a state of its own.
+    fn usage_of(&mut self, now: Instant, key: u128) -> Option<Usage>;
+
+    /// Gives the client a state as of one never seen.
+    fn renew(&mut self, now: Instant, key: Key) -> Renewed;
+}
+
+/// A slot's decision, and the state that it used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotAnswer {
+    pub(super) decision: Decision,
+    /// The place of the state, for [`Slot::on_pass`], [`Slot::on_reject`] and [`Slot::usage`].
+    pub(super) lookup: Lookup,
+}
+
+/// The charge of an admitted request to one slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Charge {
+    pub(super) key_slot: KeySlot,
+    /// The part that the request holds until its response or end, if any.
+    pub(super) hold: Option<Hold>,
+    /// Including the request.
+    pub(super) usage: QuotaUsage,
+    /// The most that may be used.
+    pub(super) limit: u64,
+}
+
+/// The part of a slot's state that a request holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    pub(super) until: Until,
+    pub(super) key_slot: KeySlot,
+    pub(super) token: Token,
+}
+
+/// The result of [`Slot::renew`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewed {
+    /// It has the whole budget.
+    Done,
+    /// It had used nothing.
+    Unused,
+    /// It shares an overflow state with others.
+    Overflowed,
+}
+
+/// Builds an unused slot.
+pub(super) fn build(
+    algorithm: &Algorithm,
+    keyed: Option<&Keyed>,
+    wall: WallOffset,
+) -> Box<dyn Slot> {
+    match algorithm {
+        Algorithm::TokenBucket(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::WarmUp(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::LeakyBucket(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::SlidingLog(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::SlidingWindow(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::SlidingCounter(config) => {
+            LimiterSlot::boxed(ByWall::new(config.build(), wall), keyed)
+        }
+        Algorithm::FixedWindow(config) => {
+            LimiterSlot::boxed(ByWall::new(config.build(), wall), keyed)
+        }
+        Algorithm::Concurrency(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::Pacing(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::Synced(config) => {
+            build_synced(config, keyed).unwrap_or_else(|| build(&config.here(), keyed, wall))
+        }
+    }
+}
+
+/// Builds an unused slot; `None` for an algorithm that cannot sync, which no such configuration
+/// has.
+fn build_synced(config: &SyncedConfig, keyed: Option<&Keyed>) -> Option<Box<dyn Slot>> {
+    let slot = match (config.whole(), &config.here()) {
+        (Algorithm::TokenBucket(whole), Algorithm::TokenBucket(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::LeakyBucket(whole), Algorithm::LeakyBucket(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::SlidingWindow(whole), Algorithm::SlidingWindow(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::SlidingCounter(whole), Algorithm::SlidingCounter(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::FixedWindow(whole), Algorithm::FixedWindow(here)) => {
+            LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        _ => return None,
+    };
+    Some(slot)
+}
+
+// Pending requests passed here while the store is still asked about them. They are charged to no
+// state, so a rejection elsewhere has nothing to undo. Other requests must fit beside them, which is
+// tried on a copy of the state; so each still fits when it is charged.
+
+/// The identity of a reservation in its gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ticket(pub(super) u64);
+
+/// One slot's charge for a reserved request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) ticket: Ticket,
+    pub(super) key: Key,
+    /// Where its state was when it was checked.
+    pub(super) lookup: Lookup,
+    pub(super) cost: u64,
+}
+
+/// One slot's charges for all reserved requests.
+#[derive(Debug, Default)]
+pub(super) struct Pendings(Vec<Pending>);
+
+impl Pendings {
+    /// Returns whether there are none, which is usual.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn add(&mut self, pending: Pending) {
+        self.0.push(pending);
+    }
+
+    pub(super) fn remove(&mut self, ticket: Ticket) {
+        if let Some(at) = self.0.iter().position(|pending| pending.ticket == ticket) {
+            self.0.swap_remove(at);
+        }
+    }
+
+    /// Returns the pending costs for the state that a request with `key`, found at `lookup`, uses.
+    pub(super) fn of(&self, key: Key, lookup: Lookup) -> impl Iterator<Item = u64> + Clone {
+        let together = self.0.iter().filter(move |pending| {
+            let is_same_client = match pending.key {
+                Key::Of(_) => pending.key == key,
+                Key::Shared | Key::Missing | Key::Duplicate => false,
+            };
+            is_same_client || shares(pending.lookup) == shares(lookup) && shares(lookup).is_some()
+        });
+        together.map(|pending| pending.cost)
+    }
+}
+
+/// Returns the state behind `lookup` if several clients share it.
+fn shares(lookup: Lookup) -> Option<KeySlot> {
+    match lookup {
+        Lookup::At(KeySlot::Own(_)) | Lookup::New { .. } => None,
+        Lookup::At(key_slot) => Some(key_slot),
+    }
+}

@@ -176,7 +176,7 @@ async fn stopped(inbox: &mut mpsc::UnboundedReceiver<Command>) {
 
 async fn sweep(worker: Arc<Worker>) {
     loop {
-        let next = worker.pools.sweep(&worker.live.load().upstreams, worker.clock.now());
+        let next = worker.servers.pools.sweep(&worker.live.load().upstreams, worker.clock.now());
         worker.clock.timer(next).await;
     }
 }

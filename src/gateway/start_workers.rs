@@ -13,7 +13,7 @@ use crate::{
     meter::Counters,
     proxy::{
         BodyMemory, ClientConnections, Connections, Connector, DateCache, Descriptors, Passwords,
-        Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker,
+        Pools, RequestIdMaker, RequestLog, ServerConnections, TimeoutLog, Worker,
     },
     rejections::Rejections,
     traces::{Recorder, SpanQueue},
@@ -59,8 +59,11 @@ pub(super) fn start_workers(
             let key_names = Arc::clone(key_names);
             WorkerHandle::start(index, clock.clone(), move |clock| Worker {
                 live,
-                pools: Pools::default(),
-                connector: Connector::default(),
+                servers: Arc::new(ServerConnections {
+                    clock: clock.clone(),
+                    pools: Pools::default(),
+                    connector: Connector::default(),
+                }),
                 tasks: TaskTracker::new(),
                 counters,
                 store: store.map(|store| StoreClient::start(store, clock.clone())),

@@ -2,22 +2,21 @@
 //! (`request`) to a server (`upstream`) and back (`response`). Imports go in this direction.
 
 mod body;
-mod completion;
 mod connections;
 mod downstream;
+mod gateway_error;
 mod io;
-mod log_entry;
-mod log_limit;
 mod message;
+mod passwords;
 mod peer;
 mod placeholders;
+mod rate_limit_headers;
+mod record;
 mod request;
 mod request_log;
 mod response;
-mod shown_keys;
 mod timeouts;
 mod upstream;
-mod url_group;
 mod worker;
 
 #[cfg(test)]
@@ -28,19 +27,19 @@ pub use connections::{
     limits::{ClientConnections, Descriptors},
     registry::Connections,
 };
-pub(crate) use downstream::{listener::accept, tls::certificates};
+pub(crate) use downstream::{accept::accept, tls::certificates};
 pub use downstream::{
-    listener::{Bound, ListenerConfig, bind},
+    accept::{Bound, ListenerConfig, bind},
     tls::Acceptor,
 };
 pub use message::{date::DateCache, request_id::RequestIdMaker};
-pub use request::auth::Passwords;
-pub(crate) use request::auth::by_token;
+pub use passwords::Passwords;
+pub(crate) use passwords::by_token;
 pub use request_log::RequestLog;
-pub use response::body_memory::BodyMemory;
 pub use timeouts::timeout::TimeoutLog;
 pub(crate) use upstream::balance::owner;
 pub use upstream::{
-    checks::HealthWatch, connect::Connector, names::NameWatch, pool::Pools, resolver::Resolver,
+    checks::HealthWatch, connect::Connector, lease::ServerConnections, names::NameWatch,
+    pool::Pools, resolver::Resolver,
 };
-pub use worker::Worker;
+pub use worker::{BodyMemory, Worker};

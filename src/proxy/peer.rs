@@ -1,16 +1,19 @@
 //! The other end of a client's connection.
 
 use crate::proxy::{
-    body::upload_buffer::UploadBuffer,
-    connections::{activity::Activity, handle::ConnectionHandle, per_client::ClientConnection},
+    connections::{
+        activity::Activity, limits::ClientConnection, registry::ConnectionHandle,
+        upload_buffer::UploadBuffer,
+    },
     message::{
+        Interim, RequestHead, SpareHeads,
         hop_by_hop::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
-        interim::Interim,
-        request::RequestHead,
-        spare_heads::SpareHeads,
         validate::{Invalid, canonical},
     },
-    timeouts::{poll_time::PollTime, streams::Stream, timer::RequestTimer},
+    timeouts::{
+        streams::Stream,
+        timer::{PollTime, RequestTimer},
+    },
     upstream::reservation::Reservation,
     worker::Worker,
 };

@@ -1,14 +1,15 @@
 //! What placeholders stand for, and how they are written into headers, redirects and bodies.
 
-use crate::config::{
-    Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Syntax, Template,
-    TemplateText as Text,
-};
-use crate::http1::FieldList;
-use crate::proxy::message::{request::Request, request_id::RequestId};
 use crate::proxy::{
+    message::{Request, request_id::RequestId},
     peer::Peer,
-    url_group::{self, is_url_byte},
+};
+use crate::{
+    config::{
+        Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Syntax, Template,
+        TemplateText as Text, UrlPart,
+    },
+    http1::FieldList,
 };
 use bytes::Bytes;
 use core::net::IpAddr;
@@ -101,7 +102,7 @@ impl Values {
                 Piece::Value(value) => self.write(*value, None, Escape::Url, &mut url),
                 Piece::Group(piece) => {
                     let text = groups.as_ref().map(|groups| groups.get(&piece.group));
-                    url_group::write(text.unwrap_or_default(), piece.place, &mut url);
+                    write_group(text.unwrap_or_default(), piece.place, &mut url);
                 }
             }
         }
@@ -258,6 +259,81 @@ pub(super) fn add_to_own(
         }
         if let Some(value) = header(text, values) {
             headers.insert(name, value);
+        }
+    }
+}
+
+/// Writes the text of a group into the part `place` of a URL.
+fn write_group(text: &[u8], place: UrlPart, out: &mut String) {
+    if place == UrlPart::AfterHost && !text.starts_with(b"/") {
+        out.push('/');
+    }
+    for byte in text {
+        if is_kept(*byte, place) {
+            out.push(char::from(*byte));
+        } else {
+            // Writing to a String does not fail.
+            _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+/// Returns whether a byte has no other meaning in this part of a URL. A `%` begins an escape of the
+/// client's.
+fn is_kept(byte: u8, place: UrlPart) -> bool {
+    let is_separator = match byte {
+        b'?' | b'#' => true,
+        b'&' | b'+' | b';' => place == UrlPart::Query,
+        _ => false,
+    };
+    is_url_byte(byte) && !is_separator
+}
+
+/// Returns whether a byte may stand in a URL as it is.
+const fn is_url_byte(byte: u8) -> bool {
+    let is_odd = matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}');
+    byte.is_ascii_graphic() && !is_odd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(text: &[u8], place: UrlPart) -> String {
+        let mut out = String::new();
+        write_group(text, place, &mut out);
+        out
+    }
+
+    #[test]
+    fn what_would_end_a_part_of_the_url_is_escaped() {
+        use UrlPart::{AfterHost, Path, Query};
+        for (text, place, expected) in [
+            ("a/b", Path, "a/b"),
+            ("a?b#c&d", Path, "a%3Fb%23c&d"),
+            ("a%0d%0Ab", Path, "a%0d%0Ab"),
+            ("a\r\nb \"\\", Path, "a%0D%0Ab%20%22%5C"),
+            ("a&b=c+d;e%26", Query, "a%26b=c%2Bd%3Be%26"),
+            ("", AfterHost, "/"),
+            (".evil.example", AfterHost, "/.evil.example"),
+            ("@evil.example", AfterHost, "/@evil.example"),
+            ("/a", AfterHost, "/a"),
+        ] {
+            assert_eq!(written(text.as_bytes(), place), expected, "{text:?} {place:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_changes_the_host_or_begins_another_part(text: Vec<u8>) {
+            for place in [UrlPart::AfterHost, UrlPart::Path, UrlPart::Query] {
+                let written = written(&text, place);
+                prop_assert!(written.bytes().all(|byte| byte.is_ascii_graphic()));
+                prop_assert!(!written.contains(['?', '#', '\\']));
+            }
+            prop_assert!(written(&text, UrlPart::AfterHost).starts_with('/'));
+            prop_assert!(!written(&text, UrlPart::Query).contains(['&', '+', ';']));
         }
     }
 }

@@ -20,16 +20,10 @@ pub(super) use woken::Woken;
 
 use crate::proxy::{
     BodyMemory, Connections, Connector, DateCache, Descriptors, Pools, RequestIdMaker, RequestLog,
-    TimeoutLog, Worker,
-    connections::{
-        handle::ConnectionHandle,
-        options::{ConnectionOptions, Protocol},
-    },
-    downstream::{
-        connection::{ReadAhead, serve},
-        listener::begin::detect_and_serve,
-    },
-    io::client_io::ClientIo,
+    ServerConnections, TimeoutLog, Worker,
+    connections::registry::{ConnectionHandle, ConnectionOptions, Protocol},
+    downstream::{ReadAhead, begin::detect_and_serve, serve},
+    io::ClientIo,
     peer::Peer,
 };
 use crate::{
@@ -105,9 +99,12 @@ impl TestProxy {
         let worker = Arc::new(Worker {
             store: None,
             live,
+            servers: Arc::new(ServerConnections {
+                clock: clock.clone(),
+                pools: Pools::default(),
+                connector,
+            }),
             clock,
-            pools: Pools::default(),
-            connector,
             tasks: TaskTracker::new(),
             traces: traces::Recorder::new(traces::queue(Arc::clone(&counters)).0),
             counters,

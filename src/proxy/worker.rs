@@ -1,13 +1,15 @@
-//! What the requests of one worker share.
+//! The values that the requests of one worker share.
 
 use crate::proxy::{
-    connections::{descriptors::Descriptors, per_client::ClientConnections, registry::Connections},
+    connections::{
+        limits::{ClientConnections, Descriptors},
+        registry::Connections,
+    },
     message::{date::DateCache, request_id::RequestIdMaker},
-    request::auth::Passwords,
+    passwords::Passwords,
     request_log::RequestLog,
-    response::body_memory::BodyMemory,
     timeouts::timeout::TimeoutLog,
-    upstream::{connect::Connector, pool::Pools},
+    upstream::lease::ServerConnections,
 };
 use crate::{
     access_log,
@@ -21,8 +23,9 @@ use crate::{
     route::{Seed, Unread},
     traces,
 };
+use bytes::{Bytes, BytesMut};
 use core::{net::IpAddr, sync::atomic::Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::task::TaskTracker;
 
 /// What the requests of one worker share.
@@ -32,10 +35,8 @@ pub struct Worker {
     pub clock: Clock,
     /// The rules in force.
     pub live: Arc<Live>,
-    /// Idle connections to upstream servers.
-    pub pools: Pools,
-    /// How new ones are made.
-    pub connector: Connector,
+    /// Its connections to servers.
+    pub servers: Arc<ServerConnections>,
     /// What the worker must wait for before it ends.
     pub tasks: TaskTracker,
     /// The process's counters.
@@ -103,5 +104,40 @@ impl Worker {
             let reason = reason.label();
             tracing::info!(%client, reason, count, "connection closed: {why}");
         }
+    }
+}
+
+/// How much memory is taken at once, in bytes. A body has fewer, unless names are long.
+const SIZE: usize = 512;
+
+/// Memory that is used again once nothing needs the bodies in it. Each worker has its own, so that
+/// none waits for the lock.
+#[derive(Debug, Default)]
+pub struct BodyMemory(Mutex<BytesMut>);
+
+impl BodyMemory {
+    /// Returns a body with these parts.
+    pub(crate) fn body(&self, parts: &[&[u8]]) -> Bytes {
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.reserve(SIZE);
+        for part in parts {
+            memory.extend_from_slice(part);
+        }
+        memory.split().freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_gets_the_memory_of_one_that_is_gone() {
+        let memory = BodyMemory::default();
+        let gone = memory.body(&[b"the first"]).as_ptr();
+        let kept = memory.body(&[b"the", b" second"]);
+        assert_eq!(kept.as_ptr(), gone);
+        let other = memory.body(&[&[b'x'; 2 * SIZE]]);
+        assert_eq!((&kept[..], other.len()), (&b"the second"[..], 2 * SIZE));
     }
 }

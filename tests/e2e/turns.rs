@@ -17,7 +17,8 @@ use flowgate::{
     meter::Counters,
     proxy::{
         Acceptor, BodyMemory, Bound, Connections, Connector, DateCache, Descriptors,
-        ListenerConfig, Passwords, Pools, RequestIdMaker, RequestLog, TimeoutLog, Worker, bind,
+        ListenerConfig, Passwords, Pools, RequestIdMaker, RequestLog, ServerConnections,
+        TimeoutLog, Worker, bind,
     },
     route::Seed,
     traces::{self, Recorder},
@@ -52,10 +53,13 @@ where
         Worker {
             preview: Arc::<flowgate::preview::Previews>::default().handle(0),
             rejections: flowgate::rejections::Rejections::default().recorder(),
-            clock,
             live,
-            pools: Pools::default(),
-            connector: Connector::default(),
+            servers: Arc::new(ServerConnections {
+                clock: clock.clone(),
+                pools: Pools::default(),
+                connector: Connector::default(),
+            }),
+            clock,
             tasks: TaskTracker::new(),
             traces: Recorder::new(traces::queue(Arc::clone(&counters)).0),
             counters,

@@ -1,10 +1,16 @@
 //! Bodies of requests, on their way from the client to the upstream.
 
 pub(crate) mod client_body;
-pub(crate) mod drain_body;
-pub(crate) mod early_end;
-pub(crate) mod extended_connect;
 pub(crate) mod request_body;
-pub(crate) mod trailers;
 pub(crate) mod upload;
-pub(crate) mod upload_buffer;
+
+pub(crate) use client_body::{
+    BodySender, ClientBody, DISCARD_BYTES, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_TIMEOUT, drain,
+};
+pub(crate) use request_body::{BodyBuffer, Cut, RequestBody};
+pub(crate) use upload::{EarlyEnd, Upload, UploadState};
+
+/// The paths that `upstream` names.
+pub(crate) mod upload_buffer {
+    pub(crate) use crate::proxy::connections::upload_buffer::UploadPart;
+}

@@ -1,16 +1,17 @@
 //! A request's body on its way to the upstream: nothing is gathered, everything is bounded.
 
-use super::{
-    client_body::{ClientBody, ClientBodyError},
-    drain_body::drain,
-    trailers::RequestTrailers,
-    upload::{Upload, UploadState},
-    upload_buffer::{BodyBuffer, UploadBuffer, UploadPart},
-};
+use super::{ClientBody, Upload, UploadState, client_body::ClientBodyError, drain};
 use crate::proxy::{
-    connections::activity::Activity,
-    message::response::Response,
-    timeouts::{body_timeout::BodyTimeout, minimum_rate::Pace, streams::Stream, timeout::Timeout},
+    connections::{
+        activity::Activity,
+        upload_buffer::{UploadBuffer, UploadPart},
+    },
+    message::{Response, hop_by_hop::RequestTrailers},
+    timeouts::{
+        body_timeout::{BodyTimeout, Pace},
+        streams::Stream,
+        timeout::Timeout,
+    },
 };
 use crate::{clock::Clock, config::Route, flow::Instant};
 use bytes::Bytes;
@@ -68,6 +69,33 @@ pub(crate) struct Streaming {
     again: VecDeque<Again>,
     /// Where the client waits for 100 before it sends the body, in HTTP/2.
     expectation: Option<(Arc<Activity>, Arc<Stream>)>,
+}
+
+/// A body of HTTP/2 that is being read from hyper, which counts for what its connection holds.
+#[derive(Debug)]
+pub(crate) struct BodyBuffer {
+    connection: Arc<UploadBuffer>,
+    /// Notified when the body is read no more.
+    upload: Arc<Upload>,
+}
+
+impl BodyBuffer {
+    pub(crate) fn new(connection: &Arc<UploadBuffer>, upload: &Arc<Upload>) -> Self {
+        connection.begin_body();
+        Self { connection: Arc::clone(connection), upload: Arc::clone(upload) }
+    }
+
+    /// Wraps a part of the body, which is held until the returned value is dropped.
+    pub(crate) fn hold(&self, bytes: Bytes) -> UploadPart {
+        self.connection.hold(bytes)
+    }
+}
+
+impl Drop for BodyBuffer {
+    fn drop(&mut self) {
+        self.upload.gone.notify_one();
+        self.connection.end_body();
+    }
 }
 
 /// A part of a body that is sent again.

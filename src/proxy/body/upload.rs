@@ -1,11 +1,15 @@
 //! How far a request's body has come on its way to the upstream.
 
-use crate::proxy::timeouts::{atomic_instant::AtomicInstant, timeout::Timeout};
+use crate::proxy::timeouts::{timeout::Timeout, timer::AtomicInstant};
 use crate::{clock::Clock, flow::Instant};
 use core::{
+    fmt,
+    pin::Pin,
     sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    task::{Context, Poll},
     time::Duration,
 };
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// What an upload waits for, or how it ended.
@@ -135,6 +139,35 @@ impl Upload {
 
     pub(crate) fn set(&self, state: UploadState) {
         self.state.store(state as u8, Relaxed);
+    }
+}
+
+/// How long an early answer's end waits for the client of HTTP/2 to stop sending.
+const EARLY_END: Duration = Duration::from_secs(1);
+
+/// A wait at the end of an answer, until its client has stopped sending.
+pub(crate) struct EarlyEnd(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl EarlyEnd {
+    /// Begins to wait for the end of `upload`, though not for long.
+    ///
+    /// curl 7.88 notices the end of an answer without a length only if its own side has ended
+    /// before. An upload of a declared length that ends early is an error in HTTP/2: its stream
+    /// is reset, which curl notices.
+    pub(crate) fn of(upload: Arc<Upload>, clock: Clock) -> Self {
+        Self(Box::pin(async move {
+            let _in_time = clock.timeout(EARLY_END, upload.gone.notified()).await;
+        }))
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for EarlyEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EarlyEnd").finish_non_exhaustive()
     }
 }
 

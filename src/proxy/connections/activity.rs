@@ -6,9 +6,9 @@
 use super::{
     interim_frames::InterimFrames,
     registry::{ConnectionHandle, GRACE},
+    upload_buffer::UploadBuffer,
 };
 use crate::proxy::{
-    body::upload_buffer::UploadBuffer,
     message::response::Response,
     timeouts::{
         streams::{Stream, Streams},

@@ -1,7 +1,7 @@
 //! TLS towards clients.
 
 use crate::config::{Certificates, Live, Snapshot};
-use crate::proxy::{connections::options::Protocol, peer::ServerName};
+use crate::proxy::{connections::registry::Protocol, peer::ServerName};
 use core::fmt;
 use std::{
     io,

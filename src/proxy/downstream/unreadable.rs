@@ -1,8 +1,7 @@
 //! Requests that are rejected before anything is decided about them: they could not be read, or were
 //! late.
 
-use crate::proxy::message::response::Response;
-use crate::proxy::{peer::Peer, response::reply::explained};
+use crate::proxy::{message::Response, peer::Peer, response::own_response::explained};
 use crate::{
     access_log::{AccessRecord, ResponseOutcome},
     http1::{FramingError, HeadError},

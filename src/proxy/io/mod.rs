@@ -11,14 +11,6 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-pub(crate) mod client_io {
-    pub(crate) use super::ClientIo;
-}
-
-pub(crate) use input as first_read;
-pub(crate) use input as prefixed;
-pub(crate) use outgoing as vectored_write;
-
 /// A stream of bytes to a client.
 pub(crate) trait ClientIo: AsyncRead + AsyncWrite + Unpin + Send {
     /// Has the connection end with RST, however it ends, or again with FIN, if it can.

@@ -1,12 +1,15 @@
-//! What the head of a message means, whichever version of HTTP carried it.
+//! The heads of messages, whichever version of HTTP carries them.
 
 pub(crate) mod date;
 pub(crate) mod grpc;
+pub(crate) mod heads;
 pub(crate) mod hop_by_hop;
 pub(crate) mod http2_frame;
-pub(crate) mod interim;
-pub(crate) mod request;
 pub(crate) mod request_id;
-pub(crate) mod response;
-pub(crate) mod spare_heads;
 pub(crate) mod validate;
+
+pub(crate) use heads as request;
+pub(crate) use heads as response;
+pub(crate) use heads::{
+    ExtendedConnect, Interim, Request, RequestHead, Response, ResponseHead, SpareHeads,
+};

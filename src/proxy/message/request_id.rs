@@ -1,7 +1,7 @@
 //! `x-request-id`: the id by which logs of several programs name one request.
 
-use crate::config::RequestIds;
 use crate::{
+    config::RequestIds,
     hex,
     http1::{FieldList, Fields},
 };

@@ -1,14 +1,12 @@
 //! What a request is for, read in one way only: the authority that decides the
 //! route is the one that decides the limit and the `Host` that is sent on.
 
+use super::Request;
 use crate::{
     config::{Limits, is_served, rejected_path},
+    http1::{self, FieldKind, FieldList, FieldSet},
     meter::HttpRejection,
     route::canonical_host,
-};
-use crate::{
-    http1::{self, FieldKind, FieldList, FieldSet},
-    proxy::message::request::Request,
 };
 use http::{
     HeaderValue, Method, Version,

@@ -2,42 +2,38 @@
 
 use super::{
     attempt::UpstreamRequest,
-    discard::discard,
     forward::{self, Forward},
 };
 use crate::proxy::{
-    body::{extended_connect::ExtendedConnect, request_body::RequestBody},
-    completion::Completion,
-    connections::upgrade_task::UpgradeTask,
+    body::{DISCARD_BYTES, RequestBody},
+    connections::activity::UpgradeTask,
+    gateway_error::{Failure, GatewayError},
     message::{
+        ExtendedConnect, Request, RequestHead, Response,
         grpc::{self, is_grpc},
         hop_by_hop::strip_hop_by_hop,
         validate::Invalid,
     },
     placeholders,
+    record::completion::Completion,
     response::{
-        failure::Failure,
-        gateway_error::GatewayError,
-        own_answer,
-        reply::error_response,
+        own_response::{error_response, respond_as_configured},
         response_body::ResponseBody,
-        tunnel::{Joined, tunnel},
-        tunnel_io::CountedTunnel,
+        tunnel::{CountedTunnel, Joined, tunnel},
     },
     timeouts::{body_timeout::BodyTimeout, timeout::Timeout},
     upstream::{keep_alive, retry::Retries},
 };
-use crate::{config::Route, flow::Instant, meter};
 use crate::{
-    http1::{FieldKind, FieldList},
-    proxy::message::{
-        request::{Request, RequestHead},
-        response::Response,
-    },
+    config::Route,
+    flow::Instant,
+    http1::{FieldKind, FieldList, FieldSet},
+    meter,
 };
 use bytes::Bytes;
 use core::time::Duration;
 use http::{HeaderValue, StatusCode, Version, header};
+use http_body::Body;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 
@@ -169,7 +165,7 @@ impl AdmittedRequest {
         if let Some(request) = self.request.take() {
             discard(request.body(), self.forward.fields, &mut self.completion);
         }
-        own_answer::answer(&self.route, self.completion)
+        respond_as_configured(&self.route, self.completion)
     }
 
     /// Notes the protocol that the request asks for, if the route allows it.
@@ -361,4 +357,17 @@ fn is_event_stream(headers: &FieldList) -> bool {
         media.eq_ignore_ascii_case(EVENT_STREAM)
             && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
     })
+}
+
+/// Decides about the body of a request that is answered without it. `fields` is what the request
+/// has, and `completion` its answer's, which says whether the connection ends: it stays only if the rest of
+/// the body is small. Who waits for 100 need not send the body.
+///
+/// In HTTP/2 the stream ends, and nothing else with it: see [`drain`](crate::proxy::body::drain_body::drain).
+pub(crate) fn discard<B: Body>(body: &B, fields: FieldSet, completion: &mut Completion) {
+    if body.is_end_stream() || completion.version == Version::HTTP_2 {
+        return;
+    }
+    let is_small = body.size_hint().lower() <= DISCARD_BYTES as u64;
+    completion.closes |= !is_small || fields.has(FieldKind::Expect);
 }

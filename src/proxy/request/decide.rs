@@ -1,32 +1,29 @@
 //! Decides about a request: finds its route, asks its rules, and answers or forwards it.
 
 use super::{
-    admitted::AdmittedRequest,
-    auth::Attempt,
-    discard::discard,
+    admitted::{AdmittedRequest, discard},
     examine::{Examined, Halt, examine, reject_client},
     forward::Forward,
-    preview,
     shared::{self, LocalDecision, PendingDecision, StoreQuery},
-    trace,
 };
 use crate::proxy::{
-    body::{
-        client_body::ClientBody, drain_body::drain, request_body::RequestBody,
-        trailers::RequestTrailers, upload_buffer::BodyBuffer,
-    },
-    completion::Completion,
-    log_entry::LogEntry,
+    body::{BodyBuffer, ClientBody, RequestBody, drain},
+    gateway_error::GatewayError,
     message::{
+        Request, Response,
         grpc::{self, is_grpc},
-        request::Request,
-        response::Response,
+        hop_by_hop::RequestTrailers,
     },
+    passwords::Attempt,
     peer::Peer,
+    rate_limit_headers::RateLimitFields,
+    record::{
+        completion::Completion,
+        log_entry::{self, LogEntry},
+        preview,
+    },
     response::{
-        gateway_error::GatewayError,
-        rate_limit_headers::RateLimitFields,
-        reply::{ReplyOptions, error_response, reject},
+        own_response::{ReplyOptions, error_response, reject},
         response_body::ResponseBody,
     },
 };
@@ -104,7 +101,7 @@ fn note_arrival(
     snapshot: &Arc<Snapshot>,
 ) -> Option<Box<LogEntry>> {
     let tracing = snapshot.settings.tracing.as_deref();
-    let trace = tracing.map(|tracing| trace::begin(peer, tracing, request, snapshot));
+    let trace = tracing.map(|tracing| log_entry::begin_trace(peer, tracing, request, snapshot));
     let is_recorded = trace.as_ref().is_some_and(|trace| trace.recording.is_some());
     let is_logged = is_recorded || peer.worker.access_log.is_on();
     let mut entry = is_logged.then(|| Box::new(LogEntry::new(request, snapshot, peer.address)));

@@ -1,23 +1,24 @@
 //! What is known of a request before its rules are asked: its route, its client, and what it
 //! claims.
 
-use super::{
-    auth::{Attempt, Checked},
-    forward::Forward,
-    preview::{self, Client as PreviewClient},
-};
+use super::forward::Forward;
 use crate::proxy::{
-    body::{client_body::ClientBody, trailers::RequestTrailers},
-    completion::Completion,
-    log_entry::LogEntry,
+    body::ClientBody,
+    gateway_error::{DENIED, GatewayError},
     message::{
-        request::Request,
+        Request,
+        hop_by_hop::RequestTrailers,
         validate::{Invalid, inspect},
     },
+    passwords::{Attempt, Checked},
     peer::{Authority, Peer},
     placeholders::Values,
-    response::gateway_error::{DENIED, GatewayError},
-    shown_keys::ShownKeys,
+    record::{
+        completion::Completion,
+        log_entry::LogEntry,
+        preview::{self, Client as PreviewClient},
+        shown_keys::ShownKeys,
+    },
     worker::Worker,
 };
 use crate::{

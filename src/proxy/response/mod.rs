@@ -1,11 +1,5 @@
-//! Responses: those of the gateway itself, and those that it relays.
+//! Responses to clients: those of the gateway itself, and those of servers.
 
-pub(crate) mod body_memory;
-pub(crate) mod failure;
-pub(crate) mod gateway_error;
-pub(crate) mod own_answer;
-pub(crate) mod rate_limit_headers;
-pub(crate) mod reply;
+pub(crate) mod own_response;
 pub(crate) mod response_body;
 pub(crate) mod tunnel;
-pub(crate) mod tunnel_io;

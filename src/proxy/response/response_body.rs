@@ -1,14 +1,15 @@
 //! A response's body on its way to the client. Its end, however it comes, is the end of the request.
 
-use super::{rate_limit_headers::RateLimitFields, tunnel::Joined};
+use super::tunnel::Joined;
 use crate::flow::Instant;
 use crate::proxy::{
-    body::{early_end::EarlyEnd, request_body::Cut},
-    completion::Completion,
+    body::{Cut, EarlyEnd},
     message::{
         grpc::{self, Code},
         hop_by_hop::strip_trailers,
     },
+    rate_limit_headers::RateLimitFields,
+    record::completion::Completion,
     timeouts::{body_timeout::BodyTimeout, streams::Part, timeout::Timeout},
     upstream::{Http1Connection, error::UpstreamError},
 };

@@ -136,7 +136,9 @@ async fn a_client_that_leaves_while_the_upstream_is_connected_to_is_missed_at_on
     let upload = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
     for request in [GET, upload, &format!("{upload}half"), &format!("{upload}the whole")] {
         let mut proxy = TestProxy::new("");
-        Arc::get_mut(&mut proxy.worker).expect("the only one").connector = Connector::Stuck;
+        let worker = Arc::get_mut(&mut proxy.worker).expect("the only one");
+        let servers = Arc::get_mut(&mut worker.servers).expect("the only one");
+        servers.connector = Connector::Stuck;
         let mut client = proxy.client();
         client.send(request).await;
         proxy.pass(secs(1)).await;

@@ -2,7 +2,7 @@
 
 use super::{TestProxy, read_head, secs};
 use crate::meter::HttpRejection;
-use crate::proxy::connections::options::Protocol;
+use crate::proxy::connections::registry::Protocol;
 use bytes::Bytes;
 use core::sync::atomic::Ordering::Relaxed;
 use http::{Method, Request, Response, StatusCode, Version};

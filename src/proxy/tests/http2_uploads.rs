@@ -3,7 +3,7 @@
 
 use super::{TestProxy, read_head, secs};
 use crate::clock::Clock;
-use crate::proxy::connections::options::Protocol;
+use crate::proxy::connections::registry::Protocol;
 use bytes::Bytes;
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use http::Request;

@@ -2,7 +2,7 @@
 
 use super::{Client, TestProxy, read_head, secs};
 use crate::flow::Instant;
-use crate::proxy::{connections::options::Protocol, peer::Peer};
+use crate::proxy::{connections::registry::Protocol, peer::Peer};
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::sync::{Arc, Weak};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};

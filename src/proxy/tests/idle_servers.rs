@@ -113,7 +113,8 @@ async fn idle_connections_are_closed_at_their_idle_timeout() {
     let worker = Arc::clone(&proxy.worker);
     tokio::spawn(async move {
         loop {
-            let next = worker.pools.sweep(&worker.live.load().upstreams, worker.clock.now());
+            let next =
+                worker.servers.pools.sweep(&worker.live.load().upstreams, worker.clock.now());
             worker.clock.sleep_until(next).await;
         }
     });

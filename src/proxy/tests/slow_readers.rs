@@ -1,7 +1,7 @@
 //! Clients that stop reading a response.
 
 use super::{TestProxy, read_head, secs};
-use crate::proxy::connections::options::Protocol;
+use crate::proxy::connections::registry::Protocol;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};

@@ -1,7 +1,7 @@
 //! Streams of HTTP/2 whose client takes its time, frame by frame.
 
 use super::{Client, TestProxy, read_head, secs};
-use crate::proxy::connections::options::Protocol;
+use crate::proxy::connections::registry::Protocol;
 use crate::{clock::Clock, flow::Instant};
 use core::time::Duration;
 use std::sync::Arc;

@@ -4,7 +4,3 @@ pub(crate) mod body_timeout;
 pub(crate) mod streams;
 pub(crate) mod timeout;
 pub(crate) mod timer;
-
-pub(crate) use body_timeout as minimum_rate;
-pub(crate) use timer as atomic_instant;
-pub(crate) use timer as poll_time;

@@ -1,6 +1,6 @@
 //! Which setting ended a request that took too long, and how the log says so.
 
-use crate::{flow::Instant, proxy::log_limit::LogLimit};
+use crate::{flow::Instant, proxy::request_log::LogLimit};
 use std::sync::{Mutex, PoisonError};
 
 /// A setting that bounds the time of a request.

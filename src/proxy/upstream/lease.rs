@@ -3,27 +3,36 @@
 use super::health::{self, Connecting};
 use super::{
     Http1Connection as Connection,
-    connect::{Offer, Opened},
+    connect::{Connector, Offer, Opened},
     connection::UpstreamConnection,
     http2::STREAMS_MAX,
-    pool::{Idle, Opener, Shared, Wait},
+    pool::{Idle, Opener, Pools, Shared, Wait},
     reservation::{Reservation, Sharing},
 };
-use crate::proxy::{
-    body::upload::{Upload, UploadState},
-    worker::Worker,
-};
+use crate::proxy::body::upload::{Upload, UploadState};
 use crate::{
+    clock::Clock,
     config::{Server, Upstream, UpstreamProtocol},
     flow::Instant,
 };
 use core::{error::Error, fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{io, sync::Arc};
 
+/// The connections of one worker to servers: those that are open, and the way to open more.
+#[derive(Debug)]
+pub struct ServerConnections {
+    /// The clock, with timers that wake the worker.
+    pub clock: Clock,
+    /// The open connections that no request of HTTP/1.1 uses.
+    pub pools: Pools,
+    /// Opens connections.
+    pub connector: Connector,
+}
+
 /// A connection to a server, held by one request. Dropped, it is cut off, unless
 /// it was given back or detached before.
 pub(crate) struct Lease {
-    worker: Arc<Worker>,
+    connections: Arc<ServerConnections>,
     upstream: Arc<Upstream>,
     server: Arc<Server>,
     connection: Option<UpstreamConnection>,
@@ -96,7 +105,7 @@ impl ConnectionNeeds {
 impl Lease {
     /// Returns a lease of `server` from `now` on, without a connection.
     pub(crate) fn new(
-        worker: &Arc<Worker>,
+        connections: &Arc<ServerConnections>,
         upstream: &Arc<Upstream>,
         server: Arc<Server>,
         upload: Option<Arc<Upload>>,
@@ -104,7 +113,7 @@ impl Lease {
     ) -> Self {
         server.in_flight.fetch_add(1, Relaxed);
         Self {
-            worker: Arc::clone(worker),
+            connections: Arc::clone(connections),
             upstream: Arc::clone(upstream),
             server,
             connection: None,
@@ -166,8 +175,8 @@ impl Lease {
         if needs.fresh {
             return false;
         }
-        let Self { worker, upstream, server, .. } = &*self;
-        while let Some(connection) = worker.pools.take(server, upstream, self.since) {
+        let Self { connections, upstream, server, .. } = &*self;
+        while let Some(connection) = connections.pools.take(server, upstream, self.since) {
             if !needs.once || connection.is_quiet_by_kernel() {
                 self.connection = Some(UpstreamConnection::Http1(connection));
                 return true;
@@ -194,14 +203,15 @@ impl Lease {
         needs: ConnectionNeeds,
         limit: Duration,
     ) -> io::Result<Opened> {
-        let Self { worker, upstream, server, .. } = self;
+        let Self { connections, upstream, server, .. } = self;
         server.meter.connects.fetch_add(1, Relaxed);
         let mut slow = (upstream.members().servers.len() > 1)
             .then(|| Connecting::begin(&server.health, self.since));
         let patience = slow.as_ref().filter(|_| needs.soon).and_then(|slow| slow.patience);
-        let connecting = worker.connector.connect(server, upstream, offer, &worker.clock);
-        let opened = wait_for(connecting, worker, limit, patience).await;
-        let now = worker.clock.now();
+        let clock = &connections.clock;
+        let connecting = connections.connector.connect(server, upstream, offer, clock);
+        let opened = wait_for(connecting, clock, limit, patience).await;
+        let now = clock.now();
         match &opened {
             Ok(_) => {
                 if let Some(slow) = &mut slow {
@@ -224,16 +234,18 @@ impl Lease {
     /// Takes a place on a connection of HTTP/2, or a connection of its own if the server does not
     /// speak it.
     async fn share(&mut self, needs: ConnectionNeeds, limit: Duration) -> io::Result<()> {
-        let worker = Arc::clone(&self.worker);
+        let connections = Arc::clone(&self.connections);
+        let clock = &connections.clock;
         let room_by = self.since + limit;
         let mut deadline = room_by;
         let mut is_seen = false;
         loop {
             let upstream = &self.upstream;
             let server = &self.server;
-            let offered =
-                worker.pools.with_http2(server, |pool| pool.offer(server, upstream, self.since));
-            let left = deadline.since(worker.clock.now());
+            let offered = connections
+                .pools
+                .with_http2(server, |pool| pool.offer(server, upstream, self.since));
+            let left = deadline.since(clock.now());
             match offered {
                 Shared::Stream(stream) if needs.once && stream.was_idle() && !is_seen => {
                     // The server may have ended the connection, which its task has not read yet.
@@ -253,18 +265,18 @@ impl Lease {
                 }
                 Shared::Open(opener) => return self.begin(Some(opener), needs, left).await,
                 Shared::Wait(wait @ Wait::Room(_)) => {
-                    let left = room_by.since(worker.clock.now());
-                    let waited = worker.clock.timeout(left, wait.over()).await;
+                    let left = room_by.since(clock.now());
+                    let waited = clock.timeout(left, wait.over()).await;
                     waited.unwrap_or_else(|_| Err(io::Error::other(WithoutRoom)))?;
                     // The server has as long as ever, if a connection must be opened now.
-                    deadline = needs.deadline.min(worker.clock.now() + limit);
+                    deadline = needs.deadline.min(clock.now() + limit);
                 }
                 Shared::Wait(wait @ Wait::Opening(_)) => {
                     let patience = needs.soon.then(|| server.health.patience()).flatten();
-                    wait_for(wait.over(), &worker, left, patience).await?;
+                    wait_for(wait.over(), clock, left, patience).await?;
                 }
             }
-            self.since = worker.clock.now();
+            self.since = clock.now();
         }
     }
 
@@ -279,7 +291,7 @@ impl Lease {
         // Others wait for it too.
         let needs = ConnectionNeeds { soon: needs.soon && opener.is_none(), ..needs };
         let result = self.connect(Offer::Any { streams }, needs, limit).await;
-        let pools = &self.worker.pools;
+        let pools = &self.connections.pools;
         let stream =
             pools.with_http2(&self.server, |pool| pool.note(&self.server, &result, opener));
         match result? {
@@ -348,7 +360,7 @@ impl Lease {
             Some(UpstreamConnection::Http2(_)) | None => true,
         };
         self.is_early = !taken || !is_sent;
-        health::succeeded(&self.upstream, &self.server, || self.worker.clock.now());
+        health::succeeded(&self.upstream, &self.server, || self.connections.clock.now());
     }
 
     /// Notes that the request has a body where servers may expect none: the connection is closed after
@@ -379,7 +391,7 @@ impl Lease {
             let idle = Idle { connection, since, announced: self.announced };
             let most = self.upstream.options.max_idle;
             match self.sharing {
-                Sharing::All => self.worker.pools.put(&self.server, most, idle),
+                Sharing::All => self.connections.pools.put(&self.server, most, idle),
                 Sharing::OneClient if most > 0 => reservation.put(&self.server, idle),
                 Sharing::OneClient | Sharing::Closed => drop(idle),
             }
@@ -408,13 +420,13 @@ impl Drop for Lease {
 /// Waits for a connection: for `limit`, or less if the request has less patience.
 async fn wait_for<T>(
     connection: impl Future<Output = io::Result<T>>,
-    worker: &Worker,
+    clock: &Clock,
     limit: Duration,
     patience: Option<Duration>,
 ) -> io::Result<T> {
     let is_patient = patience.is_none_or(|patience| patience >= limit);
     let wait = patience.unwrap_or(limit).min(limit);
-    worker.clock.timeout(wait, connection).await.unwrap_or_else(|elapsed| {
+    clock.timeout(wait, connection).await.unwrap_or_else(|elapsed| {
         Err(if is_patient { late(elapsed) } else { io::Error::other(GivenUp) })
     })
 }

@@ -19,5 +19,4 @@ pub(crate) mod retry;
 mod transport;
 mod watched_name;
 
-pub(crate) use error as cause;
 pub(crate) use http1::Connection as Http1Connection;

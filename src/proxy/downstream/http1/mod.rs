@@ -5,22 +5,16 @@
 //! [`serve()`]. While it is busy a [`session`] reads a head, has the request served, and moves the
 //! bodies both ways.
 
-mod current_request;
-mod drain_input;
-mod head;
-mod look;
-mod relay;
+mod client_input;
 mod request;
 mod response;
-mod serve;
 mod session;
-mod target;
 
 use crate::flow::Instant;
 use crate::proxy::{
-    connections::{options::ConnectionOptions, registry::GRACE},
+    connections::registry::{ConnectionOptions, GRACE},
     downstream::unreadable::UnreadableRequest,
-    io::{client_io::ClientIo, first_read::poll_first_read},
+    io::{ClientIo, input::poll_first_read},
     peer::Peer,
     timeouts::timer::ConnectionTimer,
 };

@@ -1,7 +1,7 @@
 //! A stream on which the gateway reads and writes little at a time, and which may break off.
 
 use super::plan::Connection;
-use crate::proxy::io::client_io::ClientIo;
+use crate::proxy::io::ClientIo;
 use core::{
     pin::Pin,
     task::{Context, Poll},

@@ -28,7 +28,7 @@ pub(super) async fn verify(
     verify_arrivals(servers, plan, violations);
     // Idle connections to servers are closed by the sweep, once they are old enough.
     proxy.pass(secs(600)).await;
-    proxy.worker.pools.sweep(&proxy.worker.live.load().upstreams, proxy.now());
+    proxy.worker.servers.pools.sweep(&proxy.worker.live.load().upstreams, proxy.now());
     proxy.pass(secs(1)).await;
     verify_rest(proxy, servers, violations);
 }

@@ -1,12 +1,12 @@
-//! Authenticates clients: passwords and tokens.
+//! Authenticates clients: passwords, which take time to check, and tokens.
 
-use crate::http1::Fields;
-use crate::proxy::response::gateway_error::{Challenge, GatewayError};
+use crate::proxy::gateway_error::{Challenge, GatewayError};
 use crate::{
     auth::{Attempts, Credentials, PasswordCheck, TokenSource},
     clock::Clock,
     config::Auth,
     flow::Instant,
+    http1::Fields,
     preview::Identified,
     route::{self, Identity, Seed},
 };

@@ -1,26 +1,27 @@
 //! Answers that the gateway gives itself.
 
-use super::{
-    body_memory::BodyMemory,
-    gateway_error::{GatewayError, HINT, whole_seconds},
-    rate_limit_headers::{self, RateLimitFields},
-    response_body::ResponseBody,
-};
-use crate::proxy::message::response::{Response, ResponseHead};
+use super::response_body::ResponseBody;
 use crate::proxy::{
-    completion::Completion,
-    message::grpc::{self, Code},
+    gateway_error::{GatewayError, HINT, whole_seconds},
+    message::{
+        Response, ResponseHead,
+        grpc::{self, Code},
+        validate::NO_HOST,
+    },
     placeholders::{self, OfRejection},
+    rate_limit_headers::{self, RateLimitFields},
+    record::completion::Completion,
+    worker::BodyMemory,
 };
 use crate::{
-    config::{Body, RateLimitHeaders, Reject, Route},
+    config::{Action, Body, RateLimitHeaders, Redirect, Reject, Respond, Route},
     flow::{Reason, Rejection, Verdict},
 };
 use bytes::Bytes;
 use core::time::Duration;
 use http::{
     HeaderValue, Method, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER},
 };
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -325,13 +326,57 @@ pub(crate) fn close(completion: Box<Completion>) -> Response<ResponseBody> {
     Response::from_parts(head, ResponseBody::none(completion))
 }
 
+/// Answers an admitted request as `route` says.
+pub(crate) fn respond_as_configured(
+    route: &Route,
+    completion: Box<Completion>,
+) -> Response<ResponseBody> {
+    let made = match &route.action {
+        Action::Forward(_) => None,
+        Action::Redirect(redirect) => redirected(redirect, &completion),
+        Action::Respond(respond) => Some(responded(respond, &completion)),
+        Action::Close => return close(completion),
+    };
+    let Some((mut response, body)) = made else {
+        return error_response(GatewayError::Invalid(NO_HOST), None, completion);
+    };
+    if let Some(quota) = &completion.quota {
+        quota.write(response.headers_mut(), route);
+    }
+    finish(response, body, completion)
+}
+
+/// Returns `None` if the redirect needs a host, and the request has none.
+fn redirected(redirect: &Redirect, completion: &Completion) -> Option<(Response<()>, Bytes)> {
+    let location: HeaderValue = completion.values.as_ref()?.location(redirect)?;
+    let mut response = Response::from_parts(completion.peer.spare_heads.response(), ());
+    *response.status_mut() = redirect.status;
+    response.headers_mut().insert(LOCATION, location);
+    Some((response, Bytes::new()))
+}
+
+fn responded(respond: &Respond, completion: &Completion) -> (Response<()>, Bytes) {
+    let values = completion.values.as_deref();
+    let mut response = Response::from_parts(completion.peer.spare_heads.response(), ());
+    *response.status_mut() = respond.status;
+    let headers = response.headers_mut();
+    for (name, text) in &respond.headers {
+        if let Some(value) = placeholders::header(text, values) {
+            headers.insert(name, value);
+        }
+    }
+    let Some(body) = &respond.body else { return (response, Bytes::new()) };
+    if let Some(value) = placeholders::header(&body.content_type, values) {
+        headers.insert(CONTENT_TYPE, value);
+    }
+    (response, placeholders::body(body, values, None))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        flow::{Instant, ReasonKind},
-        proxy::response::rate_limit_headers::tests::{claim, route},
-    };
+    use crate::flow::{Instant, ReasonKind};
+    use crate::proxy::rate_limit_headers::tests::{claim, route};
     use serde_json::{Value, json};
 
     #[test]

@@ -8,7 +8,6 @@
 //! Worst case: the limit, and [`ALWAYS_HELD`] and one read for each connection. A client of
 //! HTTP/2 may always send 64 KiB before it hears anything (RFC 9113, 6.9.2).
 
-use super::upload::Upload;
 use crate::proxy::message::http2_frame::{DATA, HeadReader};
 use crate::{clock::Clock, meter::Counters};
 use bytes::{Buf, Bytes};
@@ -93,6 +92,26 @@ impl UploadBuffer {
         self.on_gone(held);
     }
 
+    /// Notes that a body is read from now on.
+    pub(crate) fn begin_body(&self) {
+        self.bodies.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that a body is read no more. Nothing that hyper holds unread is left with the last one.
+    pub(crate) fn end_body(&self) {
+        if self.bodies.fetch_sub(1, Relaxed) == 1 {
+            let unread = self.unread.swap(0, Relaxed);
+            self.all().fetch_sub(unread, Relaxed);
+            self.let_go();
+        }
+    }
+
+    /// Wraps a part of a body, which counts as held until the returned value is dropped.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: Bytes) -> UploadPart {
+        let held = self.on_read(bytes.len() as u64);
+        UploadPart { bytes, held, connection: Some(Arc::clone(self)) }
+    }
+
     /// Has the connection read again if it may.
     fn let_go(&self) {
         let mut held_back = self.held_back.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,39 +124,6 @@ impl UploadBuffer {
 impl Drop for UploadBuffer {
     fn drop(&mut self) {
         self.all().fetch_sub(self.held(), Relaxed);
-    }
-}
-
-/// A request's body that is being read from hyper.
-#[derive(Debug)]
-pub(crate) struct BodyBuffer {
-    connection: Arc<UploadBuffer>,
-    /// Notified when the body is read no more.
-    upload: Arc<Upload>,
-}
-
-impl BodyBuffer {
-    pub(crate) fn new(connection: &Arc<UploadBuffer>, upload: &Arc<Upload>) -> Self {
-        connection.bodies.fetch_add(1, Relaxed);
-        Self { connection: Arc::clone(connection), upload: Arc::clone(upload) }
-    }
-
-    /// Wraps a part of the body, which is held until the returned value is dropped.
-    pub(crate) fn hold(&self, bytes: Bytes) -> UploadPart {
-        let held = self.connection.on_read(bytes.len() as u64);
-        UploadPart { bytes, held, connection: Some(Arc::clone(&self.connection)) }
-    }
-}
-
-impl Drop for BodyBuffer {
-    fn drop(&mut self) {
-        let Self { connection, upload } = self;
-        upload.gone.notify_one();
-        if connection.bodies.fetch_sub(1, Relaxed) == 1 {
-            let unread = connection.unread.swap(0, Relaxed);
-            connection.all().fetch_sub(unread, Relaxed);
-            connection.let_go();
-        }
     }
 }
 
@@ -279,16 +265,16 @@ mod tests {
     fn a_connection_is_full_while_it_and_all_together_hold_too_much() {
         let all = Arc::<Counters>::default();
         let [one, other] = [(); 2].map(|()| UploadBuffer::new(&all, 100_000));
-        let body = BodyBuffer::new(&one, &Arc::default());
+        one.begin_body();
         one.on_received(99_000);
         assert!(!one.is_full(), "all hold less than the limit");
         other.on_received(2_000);
         assert!(one.is_full() && !other.is_full());
-        let part = body.hold(Bytes::from(vec![0; 50_000]));
+        let part = one.hold(Bytes::from(vec![0; 50_000]));
         assert!(one.is_full(), "the upstream has yet to take it");
         drop(part);
         assert!(!one.is_full());
-        drop(body);
+        one.end_body();
         assert_eq!(
             (one.held(), all.upload_buffers.load(Relaxed)),
             (0, 2_000),
@@ -302,13 +288,13 @@ mod tests {
     fn more_than_was_received_is_never_given_back() {
         let all = Arc::<Counters>::default();
         let one = UploadBuffer::new(&all, 0);
-        let first = BodyBuffer::new(&one, &Arc::default());
-        let second = BodyBuffer::new(&one, &Arc::default());
+        one.begin_body();
+        one.begin_body();
         one.on_received(10);
-        drop(first);
-        let part = second.hold(Bytes::from_static(b"more than ten bytes"));
+        one.end_body();
+        let part = one.hold(Bytes::from_static(b"more than ten bytes"));
         assert_eq!(one.held(), 10);
-        drop(second);
+        one.end_body();
         assert_eq!(all.upload_buffers.load(Relaxed), 10);
         drop(part);
         assert_eq!((one.held(), all.upload_buffers.load(Relaxed)), (0, 0));

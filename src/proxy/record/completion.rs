@@ -2,19 +2,22 @@
 //! was never begun.
 
 use super::{
-    body::{
-        early_end::EarlyEnd,
-        upload::{Upload, UploadState},
-    },
     log_entry::{End, LogEntry},
+    shown_keys::ShownKeys,
+};
+use crate::proxy::{
+    body::{EarlyEnd, Upload, UploadState},
     message::request_id::RequestId,
     peer::Peer,
     placeholders::Values,
+    rate_limit_headers::RateLimitFields,
     request_log::FailedAttempt,
-    response::rate_limit_headers::RateLimitFields,
-    shown_keys::ShownKeys,
     timeouts::{streams::Stream, timeout::Timeout},
-    upstream::{cause::cause, connection::UpstreamConnection, error::UpstreamError, lease::Lease},
+    upstream::{
+        connection::UpstreamConnection,
+        error::{UpstreamError, cause},
+        lease::Lease,
+    },
 };
 use crate::{
     access_log::ResponseOutcome,

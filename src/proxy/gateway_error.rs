@@ -1,9 +1,7 @@
-//! Why the gateway answers a request itself, other than by a rule.
+//! Errors that the gateway reports to clients itself, other than rejections by rules.
 
-use super::failure::Failure;
-use crate::http1::FieldList;
 use crate::proxy::message::validate::Invalid;
-use crate::{config::Auth, meter};
+use crate::{config::Auth, http1::FieldList, meter};
 use core::time::Duration;
 use http::{
     HeaderValue, StatusCode,
@@ -157,4 +155,33 @@ impl GatewayError {
 /// Rounds up: never earlier than true.
 pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No server could be reached.
+    Unreachable,
+    /// The server did not answer in time.
+    Timeout,
+    /// The server's answer was not HTTP, or the connection broke.
+    Broken,
+    /// The header of the server's answer is larger than the upstream's limits allow.
+    HeadTooLarge,
+    /// The request's body is longer than the route allows.
+    TooLong,
+    /// The client stopped sending its body, or sent no valid one.
+    ClientStalled,
+    /// The client's body broke off or was malformed.
+    ClientBroken,
+}
+
+impl Failure {
+    /// Returns whether it was the client's doing, and says nothing of the server.
+    pub(crate) const fn is_of_client(self) -> bool {
+        match self {
+            Self::TooLong | Self::ClientStalled | Self::ClientBroken => true,
+            Self::Unreachable | Self::Timeout | Self::Broken | Self::HeadTooLarge => false,
+        }
+    }
 }

@@ -1,14 +1,14 @@
 //! What the access log will say of a request, gathered on its way.
 
-use crate::proxy::{body::upload::Upload, worker::Worker};
+use crate::proxy::{body::Upload, message::Request, peer::Peer, worker::Worker};
 use crate::{
     access_log::{AccessRecord, DecisionRecord, FlowRecord, LoggedKey, ResponseOutcome},
-    config::{Claims, Route, Server, Snapshot},
+    config::{Claims, Route, Server, Snapshot, Tracing},
     flow::{Instant, Rejection, Report},
+    http1,
     preview::TrialRecord,
-    traces::{Recording, TraceParent},
+    traces::{Client, Recording, Trace, TraceParent},
 };
-use crate::{http1, proxy::message::request::Request};
 use core::{net::IpAddr, time::Duration};
 use http::{HeaderName, StatusCode, Version, header::HOST};
 use std::{borrow::Cow, sync::Arc};
@@ -208,4 +208,21 @@ impl LogEntry {
             worker.traces.finish(recording, &record, end.arrival);
         }
     }
+}
+
+/// Returns the trace of a request that has arrived.
+pub(crate) fn begin_trace<B>(
+    peer: &Peer,
+    tracing: &Tracing,
+    request: &Request<B>,
+    snapshot: &Snapshot,
+) -> Trace {
+    let is_secured = peer.scheme.as_bytes() == b"https";
+    let client = Client {
+        address: peer.address,
+        scheme: if is_secured { "https" } else { "http" },
+        version: request.version(),
+    };
+    let is_trusted = || peer.is_trusted(snapshot);
+    peer.worker.traces.begin(tracing, request.headers().into(), client, is_trusted)
 }

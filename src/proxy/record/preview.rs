@@ -1,9 +1,10 @@
 //! Requests in a preview: what a new file would do with them.
 
-use crate::proxy::message::request::Request;
+use super::completion::Completion;
 use crate::proxy::{
-    completion::Completion, message::validate::Invalid, peer::Peer,
-    response::gateway_error::GatewayError,
+    gateway_error::GatewayError,
+    message::{Request, validate::Invalid},
+    peer::Peer,
 };
 use crate::{
     config::{KeySource, RequestContext, Route, RouteRule, Snapshot},

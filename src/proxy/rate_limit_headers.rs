@@ -5,11 +5,11 @@
 //! then. After a rejection, it sends one once `Retry-After` has passed. Such a client is not
 //! rejected by a rule with a quota, unless others use it too.
 
-use super::gateway_error::whole_seconds;
-use crate::http1::FieldList;
+use crate::proxy::gateway_error::whole_seconds;
 use crate::{
     config::{RateLimitHeaders, Route, RouteRule},
     flow::{Quota, ReasonKind, Rejection, Report},
+    http1::FieldList,
 };
 use http::{HeaderName, HeaderValue};
 
@@ -201,7 +201,7 @@ pub(super) mod tests {
     use std::sync::Arc;
 
     /// Returns the first route of a gateway with these rules.
-    pub(in crate::proxy::response) fn route(rules: &str) -> Arc<Route> {
+    pub(in crate::proxy) fn route(rules: &str) -> Arc<Route> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.yaml");
         let text = format!(
@@ -215,7 +215,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
         Arc::clone(&snapshot.routes[0])
     }
 
-    pub(in crate::proxy::response) fn claim(route: &Route, at: usize) -> Claim {
+    pub(in crate::proxy) fn claim(route: &Route, at: usize) -> Claim {
         let slot = route.rules[at].slot;
         let patience = Duration::ZERO;
         Claim { slot, key: Key::Shared, cost: route.rules[at].cost.default, patience }

@@ -1,18 +1,14 @@
 //! What follows a failed attempt: where the request goes next, and what is logged and counted.
 
-use super::request::UpstreamRequest;
+use super::attempt::UpstreamRequest;
 use crate::proxy::{
-    body::{
-        request_body::RequestBody,
-        upload::{Upload, UploadState},
-    },
-    message::{request::Request, response::Response},
+    body::{RequestBody, Upload, UploadState},
+    gateway_error::Failure,
+    message::{Request, Response},
     request_log::FailedAttempt,
-    response::failure::Failure,
     timeouts::timeout::Timeout,
     upstream::{
-        cause::cause,
-        error::{NoResponseReason, Unanswered},
+        error::{NoResponseReason, Unanswered, cause},
         health,
         lease::{Lease, is_given_up, is_without_room},
         retry::{AttemptFailure, RetryTarget},

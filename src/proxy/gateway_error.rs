@@ -41,7 +41,7 @@ impl Challenge {
 const BASIC: HeaderValue =
     HeaderValue::from_static("Basic realm=\"restricted\", charset=\"UTF-8\"");
 
-/// Why the gateway answers a request itself, other than a rule.
+/// Why the gateway responds itself, other than by a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GatewayError {
     /// The request is not one that can be served, whatever the routes say.
@@ -141,7 +141,7 @@ impl GatewayError {
         headers.insert(name, value);
     }
 
-    /// Whether what follows on the connection could be taken for something else.
+    /// Returns whether what follows on the connection could be taken for something else.
     pub(crate) fn closes(self) -> bool {
         matches!(
             self,
@@ -157,16 +157,16 @@ pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// No server could be reached.
     Unreachable,
-    /// The server did not answer in time.
+    /// The server did not respond in time.
     Timeout,
-    /// The server's answer was not HTTP, or the connection broke.
+    /// The server's response was not HTTP, or the connection broke.
     Broken,
-    /// The header of the server's answer is larger than the upstream's limits allow.
+    /// The header of the server's response is larger than the upstream's limits allow.
     HeadTooLarge,
     /// The request's body is longer than the route allows.
     TooLong,

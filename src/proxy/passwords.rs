@@ -78,6 +78,7 @@ impl Passwords {
             let challenge = Challenge::of(auth, WRONG, false);
             return self.begin(users.check(credentials, &self.seed), client, challenge, now);
         }
+
         let token = auth.jwt.as_ref().and_then(|jwt| token(&jwt.rules.source, headers, field));
         let why = match auth.jwt.as_ref().zip(token) {
             None => MISSING,
@@ -127,6 +128,7 @@ impl Passwords {
         if attempts.is_verified(check.print, now) {
             return Checked::Passed(Identity::of_user(check.user));
         }
+
         let known = running.get(&check.print).and_then(Weak::upgrade);
         let result = if let Some(result) = known {
             result

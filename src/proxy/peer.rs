@@ -52,7 +52,7 @@ pub(super) struct Peer {
     pub(super) spare_heads: SpareHeads,
     /// The connection to a server that is for its requests alone, in HTTP/1.1.
     pub(super) reservation: Reservation,
-    /// Whether nothing that it says about others is believed: `address` is a load balancer's, which
+    /// True if nothing that it says about others is believed: `address` is a load balancer's, which
     /// did not say whose connection it is.
     is_unknown: bool,
     /// Counts the connection for as long as anything needs it.
@@ -97,6 +97,7 @@ impl Peer {
         let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });
         let asked = Mutex::default();
         let print = OnceLock::new();
+
         Self {
             worker,
             listener,
@@ -226,7 +227,7 @@ impl Peer {
         self.spare_heads.forget();
     }
 
-    /// Whether `host` may be asked for on this connection: with several certificates,
+    /// Returns whether `host` may be asked for on this connection: with several certificates,
     /// a client that trusts one of them for its connection must not get from it what
     /// another stands for (RFC 9110, 7.4).
     pub(super) fn may_ask_for(&self, host: &str) -> bool {
@@ -241,7 +242,7 @@ impl Peer {
         if self.is_unknown { Proxies { trusted: &NO_NETWORKS, ..proxies } } else { proxies }
     }
 
-    /// Whether what it says about others is believed.
+    /// Returns whether what it says about others is believed.
     pub(super) fn is_trusted(&self, snapshot: &Snapshot) -> bool {
         self.proxies(snapshot).is_trusted(self.address)
     }

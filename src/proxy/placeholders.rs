@@ -245,7 +245,7 @@ const OF_CONTENT: [HeaderName; 8] = [
     header::LAST_MODIFIED,
 ];
 
-/// Adds to an answer of the gateway's own what the route sets in all answers. Fields that the answer
+/// Adds to a response of the gateway's own what the route sets in all responses. Fields that the response
 /// has already stay as they are.
 pub(super) fn add_to_own(
     is_error: bool,

@@ -29,7 +29,7 @@ const X_REASON: HeaderName = HeaderName::from_static("x-flowgate-reason");
 #[derive(Debug)]
 pub(crate) struct RateLimitFields {
     tightest: Option<TightestQuota>,
-    /// Whether the older fields are written, too.
+    /// True if the older fields are written, too.
     legacy: bool,
     /// Of a request that an override is for; else the route's.
     policy: Option<Box<HeaderValue>>,
@@ -59,6 +59,7 @@ impl RateLimitFields {
         if route.policy.is_none() || words == RateLimitHeaders::Off {
             return None;
         }
+
         let mut tightest = None;
         let mut is_overridden = false;
         let mut expected = 0;
@@ -75,6 +76,7 @@ impl RateLimitFields {
                 tightest = Some((at, quota, tightness));
             }
         }
+
         let (rule, quota, _) = tightest?;
         Some(Self {
             tightest: Some(TightestQuota {
@@ -100,9 +102,11 @@ impl RateLimitFields {
         if route.policy.is_none() || words == RateLimitHeaders::Off {
             return None;
         }
+
         let quotas = &rejection.report.quotas;
         let is_overridden =
             |quota| shown(route, quota).is_some_and(|(_, entry)| entry.when.is_some());
+
         let decided = quotas.iter().find(|quota| quota.slot == rejection.slot);
         let tightest = decided.zip(rejection.reason.retry_after()).and_then(|(quota, wait)| {
             let (rule, _) = shown(route, quota)?;
@@ -110,6 +114,7 @@ impl RateLimitFields {
             let reset = whole_seconds(quota.reset.max(wait));
             Some(TightestQuota { rule, limit: quota.limit, left: 0, growth, reset })
         });
+
         Some(Self {
             tightest,
             legacy: words == RateLimitHeaders::Legacy,

@@ -68,7 +68,7 @@ impl RequestLog {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).due(now)
     }
 
-    /// Logs an upstream's answer that could not be taken.
+    /// Logs an upstream's response that could not be taken.
     pub(crate) fn answer_rejected(&self, now: Instant, route: &str, server: &str, why: &str) {
         let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = upstream.due(now) {

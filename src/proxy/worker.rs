@@ -45,7 +45,7 @@ pub struct Worker {
     pub request_log: RequestLog,
     /// Where requests are logged.
     pub access_log: access_log::Handle,
-    /// How many descriptors the process may have.
+    /// The number of descriptors that the process may have.
     pub descriptors: Descriptors,
     /// Its open client connections.
     pub connections: Connections,
@@ -65,7 +65,7 @@ pub struct Worker {
     pub store: Option<StoreClient>,
     /// The passwords that the process checks: the same for all workers.
     pub passwords: Arc<Passwords>,
-    /// How many connections each client has: the same for all workers.
+    /// The number of connections that each client has: the same for all workers.
     pub clients: Arc<ClientConnections>,
     /// The new file that decides about all requests without effect, if there is one.
     pub preview: PreviewHandle,

@@ -62,7 +62,7 @@ struct State {
     end: Option<Result<(), BodyError>>,
     /// What has not been read yet of a body whose length was declared.
     left: Option<u64>,
-    /// Whether the reader waits.
+    /// True if the reader waits.
     is_wanted: bool,
     reader: Option<Waker>,
     connection: Waker,
@@ -104,11 +104,13 @@ impl State {
         if let Some(trailers) = self.trailers.take() {
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
+
         match self.end {
             Some(Ok(())) => return Poll::Ready(None),
             Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
             None => {}
         }
+
         self.is_wanted = true;
         let waker = context.waker();
         if !self.reader.as_ref().is_some_and(|reader| reader.will_wake(waker)) {
@@ -123,7 +125,7 @@ impl State {
 }
 
 impl BodySender {
-    /// Whether the reader waits for a part.
+    /// Returns whether the reader waits for a part.
     pub(crate) fn is_wanted(&self) -> bool {
         lock(&self.0).is_wanted
     }
@@ -215,10 +217,10 @@ impl Body for ClientBody {
     }
 }
 
-/// How long a client may go on sending: enough for one that first sends all and then reads.
+/// The time that a client may go on sending: enough for one that first sends all and then reads.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long it may be silent meanwhile.
+/// The time that it may be silent meanwhile.
 pub(crate) const DRAIN_SILENCE: Duration = Duration::from_secs(5);
 
 /// How much it may send: what `limits.body` would let pass by default.
@@ -228,7 +230,7 @@ pub(crate) const DRAIN_BYTES: usize = 1024 * 1024 * 1024;
 /// time than a new connection takes it, or a TLS handshake the gateway.
 pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
 
-/// What a client may still send after its answer.
+/// What a client may still send after its response.
 #[derive(Debug)]
 struct DrainLimits {
     /// Ends with the client's silence or with [`DRAIN_TIMEOUT`].
@@ -262,8 +264,8 @@ impl DrainLimits {
 /// Takes what the client of HTTP/2 still sends of a body that is not needed, and then lets go of
 /// it, upon which the stream is reset if the body has not ended.
 ///
-/// Some clients lose an answer if the reset arrives together with it: curl 7.88 reports an error,
-/// and so does git. They stop by themselves once they have read the answer.
+/// Some clients lose a response if the reset arrives together with it: curl 7.88 reports an error,
+/// and so does git. They stop by themselves once they have read the response.
 pub(crate) fn drain(mut body: ClientBody, buffer: BodyBuffer, clock: &Clock) {
     if body.is_end_stream() {
         return;

@@ -130,6 +130,7 @@ impl RequestBody {
         let is_declared = incoming.size_hint().exact().is_some();
         let upload = Arc::new(Upload::new(is_declared));
         let buffer = buffer.map(|buffer| BodyBuffer::new(buffer, &upload));
+
         // HTTP/2 may say only later that a body of length 0 ends, and nothing would ask for more.
         if incoming.is_end_stream() || incoming.size_hint().exact() == Some(0) {
             if let Some(buffer) = buffer {
@@ -137,6 +138,7 @@ impl RequestBody {
             }
             return Self::Empty;
         }
+
         Self::Streaming(Box::new(Streaming {
             incoming: Some(incoming),
             buffer,
@@ -170,7 +172,7 @@ impl RequestBody {
         }
     }
 
-    /// Whether its trailers may go to a server of HTTP/2.
+    /// Returns whether its trailers may go to a server of HTTP/2.
     pub(crate) fn sends_trailers_in_http2(&self) -> bool {
         let Self::Streaming(body) = self else { return false };
         body.trailers.as_ref().is_some_and(RequestTrailers::pass_in_http2)

@@ -54,17 +54,17 @@ impl UploadState {
     }
 }
 
-/// How far an upload has come, for the task that waits for the answer.
+/// How far an upload has come, for the task that waits for the response.
 #[derive(Debug, Default)]
 pub(crate) struct Upload {
-    /// Whether its length was declared.
+    /// True if its length was declared.
     pub(crate) is_declared: bool,
     bytes: AtomicU64,
     /// An [`UploadState`].
     state: AtomicU8,
-    /// When its first part was asked for.
+    /// The time when its first part was asked for.
     begun: AtomicInstant,
-    /// When its last part was taken to be sent on.
+    /// The time when its last part was taken to be sent on.
     taken: AtomicInstant,
     /// Notified when it is read no more, in HTTP/2.
     pub(crate) gone: Notify,
@@ -142,16 +142,16 @@ impl Upload {
     }
 }
 
-/// How long an early answer's end waits for the client of HTTP/2 to stop sending.
+/// The time that an early response's end waits for the client of HTTP/2 to stop sending.
 const EARLY_END: Duration = Duration::from_secs(1);
 
-/// A wait at the end of an answer, until its client has stopped sending.
+/// A wait at the end of a response, until its client has stopped sending.
 pub(crate) struct EarlyEnd(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl EarlyEnd {
     /// Begins to wait for the end of `upload`, though not for long.
     ///
-    /// curl 7.88 notices the end of an answer without a length only if its own side has ended
+    /// curl 7.88 notices the end of a response without a length only if its own side has ended
     /// before. An upload of a declared length that ends early is an error in HTTP/2: its stream
     /// is reset, which curl notices.
     pub(crate) fn of(upload: Arc<Upload>, clock: Clock) -> Self {

@@ -21,10 +21,10 @@ use tokio::{
 /// once, those accepted in one go would hold up whatever is due meanwhile.
 const ACCEPTED_AT_ONCE: u32 = 8;
 
-/// How long to wait when the kernel has no descriptor or memory for a connection.
+/// The wait when the kernel has no descriptor or memory for a connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a listener that closes waits for those, all in all: half of what a drain leaves to
+/// The time that a listener that closes waits for those, all in all: half of what a drain leaves to
 /// the connections that it takes meanwhile.
 const EXHAUSTED_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -42,6 +42,7 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound) {
             return;
         }
     };
+
     let mut turns = Turns::default();
     loop {
         // The end is asked for before each connection, not only while there is none: under
@@ -62,12 +63,14 @@ pub(crate) async fn accept(worker: Arc<Worker>, bound: Bound) {
         }
         turns.next().await;
     }
+
     if task.listener_config.borrow().is_handed_over {
         return;
     }
     // Without tokio, which may not know yet that there is something in the queue.
     let Ok(listener) = listener.into_std() else { return };
     let queued = task.take_queued(|| listener.accept(), &mut turns).await;
+
     // Before any is answered, whose client would come again.
     drop(listener);
     for (stream, address) in queued {
@@ -130,6 +133,7 @@ impl ListenerTask {
         turns: &mut Turns,
     ) -> Vec<(S, SocketAddr)> {
         let until = self.worker.clock.now() + EXHAUSTED_PATIENCE;
+
         let mut queued = Vec::new();
         // The kernel keeps one more than it is asked to.
         let mut left = BACKLOG + 1;
@@ -193,6 +197,7 @@ fn admit(
         worker.counters.count_rejection(meter::HttpRejection::Connections);
         return;
     };
+
     let handle = ConnectionHandle::new(&worker.clock, open);
     let worker = Arc::clone(worker);
     let tasks = worker.tasks.clone();
@@ -203,6 +208,7 @@ fn admit(
         address,
         listener_config,
     );
+
     // Each of the two in a box: an open connection holds no more than what serves it.
     let beginning = Box::pin(beginning);
     tasks.spawn(async move {
@@ -236,9 +242,9 @@ pub struct ListenerConfig {
     pub name: Arc<str>,
     /// TLS, if the listener has it.
     pub tls: Option<Acceptor>,
-    /// Whether each connection begins with the header of the PROXY protocol.
+    /// True if each connection begins with the header of the PROXY protocol.
     pub proxy_protocol: bool,
-    /// Whether another process accepts on the same sockets, so that this one stops.
+    /// True if another process accepts on the same sockets, so that this one stops.
     pub is_handed_over: bool,
 }
 

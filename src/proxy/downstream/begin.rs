@@ -35,7 +35,7 @@ const WITHOUT_TLS: UnreadableRequest = UnreadableRequest::malformed(
 /// Whose connection it is.
 struct Client {
     address: SocketAddr,
-    /// Whether `address` is a load balancer's that did not say whose connection it is.
+    /// True if `address` is a load balancer's that did not say whose connection it is.
     is_unknown: bool,
     counted: Option<ClientConnection>,
 }
@@ -71,18 +71,21 @@ async fn admit_client(
     } else {
         Some(address)
     };
+
     let is_unknown = said.is_none();
     let address = said.unwrap_or(address);
     let snapshot = worker.live.load();
     let proxies = snapshot.proxies(Some(&listener_config.name));
     let client = proxies.nat64.canonical(address.ip());
     let address = SocketAddr::new(client, address.port());
+
     let Some(limit) = snapshot.settings.limits.connections_per_client else {
         return Some(Client { address, is_unknown, counted: None });
     };
     if proxies.is_trusted(client) {
         return Some(Client { address, is_unknown, counted: None });
     }
+
     let counted = worker.clients.open(client, limit);
     if counted.is_none() {
         let why = "the client has as many connections as `limits.connections_per_client` allows";
@@ -110,6 +113,7 @@ async fn proxied_client(
     if !proxies.is_trusted(peer) {
         return close("the listener has `proxy_protocol`, and the peer is not a trusted proxy");
     }
+
     let limit = snapshot.settings.timeouts.header_read;
     let header = worker.clock.timeout(limit, proxy_protocol::read(stream));
     match unless_drained(handle, header).await? {
@@ -130,7 +134,7 @@ async fn handshake(
     ListenerConfig { name: listener, tls, .. }: ListenerConfig,
 ) -> Option<Serving> {
     let Client { address, is_unknown, counted } = client;
-    // Without it a small answer may wait 40 ms for an acknowledgement.
+    // Without it a small response may wait 40 ms for an acknowledgement.
     stream.set_nodelay(true).ok()?;
     let options = ConnectionOptions::of(&worker.live.load().settings);
     let peer = |name, tls| {
@@ -139,9 +143,11 @@ async fn handshake(
         let peer = Peer::new(worker, handle, address, name, (listener, tls));
         Arc::new(peer.counted(counted).without_trust(is_unknown))
     };
+
     let Some(acceptor) = tls else {
         return detect_and_serve(stream, peer(None, false), options).await;
     };
+
     let limit = options.timeouts.tls_handshake;
     // In a box, as is what a cleartext client begins with: what it needs is not needed later.
     let accepting = Box::pin(worker.clock.timeout(limit, acceptor.accept(stream)));
@@ -150,6 +156,7 @@ async fn handshake(
         worker.counters.tls_handshakes.fetch_add(1, Relaxed);
         return Some(serve(stream, ReadAhead::default(), protocol, peer(name, true), options));
     }
+
     worker.counters.tls_failures.fetch_add(1, Relaxed);
     let Some(Ok(Ok(Accepted::Cleartext(stream)))) = accepted else { return None };
     Some(Box::pin(http1::reject(stream, peer(None, false), options, WITHOUT_TLS)))
@@ -195,7 +202,7 @@ pub(crate) struct Beginning {
     pub(crate) protocol: Protocol,
     /// What was read to find out.
     pub(crate) ahead: Bytes,
-    /// When the first byte came.
+    /// The time when the first byte came.
     pub(crate) since: Instant,
 }
 
@@ -223,6 +230,7 @@ pub(crate) async fn detect(
     let first = first.ok().and_then(Result::ok).filter(|first| !first.is_empty());
     let mut ahead = first.ok_or(Unclear::Unasked)?;
     let since = clock.now();
+
     let rest = async {
         let mut part = [0; PREFACE.len()];
         while ahead.len() < PREFACE.len() && PREFACE.starts_with(&ahead) {
@@ -235,6 +243,7 @@ pub(crate) async fn detect(
         let protocol = if is_http2 { Protocol::Http2 } else { Protocol::Http1 };
         Some(Beginning { protocol, ahead, since })
     };
+
     match clock.timeout(limit, rest).await {
         Ok(beginning) => beginning.ok_or(Unclear::Unasked),
         Err(_) => Err(Unclear::Late),

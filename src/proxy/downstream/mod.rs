@@ -22,7 +22,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
     pub(crate) ahead: Bytes,
-    /// When the first byte came.
+    /// The time when the first byte came.
     pub(crate) since: Option<Instant>,
 }
 

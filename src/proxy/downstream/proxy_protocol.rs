@@ -41,6 +41,7 @@ pub(crate) async fn read(
     if !line.starts_with(b"PROXY ") {
         return Err(Invalid::Malformed);
     }
+
     let mut end = SIGNATURE.len();
     while !line[..end].ends_with(b"\r\n") {
         // Two bytes are missing at least, or one behind a CR.
@@ -48,6 +49,7 @@ pub(crate) async fn read(
         fill(stream, line.get_mut(end..next).ok_or(Invalid::Malformed)?).await?;
         end = next;
     }
+
     let line = str::from_utf8(&line[..end - 2]).map_err(|_| Invalid::Malformed)?;
     if line == "PROXY UNKNOWN" || line.starts_with("PROXY UNKNOWN ") {
         return Ok(None);

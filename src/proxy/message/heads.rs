@@ -247,7 +247,7 @@ impl<T> Spare<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Interim {
     waiting: Mutex<Vec<Response<()>>>,
-    /// Whether there are any. One task uses this, which needs no lock to find out.
+    /// True if there are any. One task uses this, which needs no lock to find out.
     is_there: AtomicBool,
 }
 

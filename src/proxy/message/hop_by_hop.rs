@@ -189,7 +189,7 @@ impl RequestTrailers {
         })
     }
 
-    /// Whether they may go to a server of HTTP/2: nginx ends the connection, with all its requests, at
+    /// Returns whether they may go to a server of HTTP/2: nginx ends the connection, with all its requests, at
     /// the trailers of one. No client of gRPC sends any.
     pub(crate) fn pass_in_http2(&self) -> bool {
         self.route.options.request_trailers

@@ -103,12 +103,14 @@ pub(crate) fn inspect<'a, B>(
     if request.headers().len() > limits.headers && field_count(request, fields) > limits.headers {
         return Err(TOO_MANY_FIELDS);
     }
+
     if request.version() == Version::HTTP_2 && list_size(request) > limits.header_bytes {
         return Err(TOO_LARGE);
     }
     if request.version() == Version::HTTP_2 && has_quoted_name(request.headers()) {
         return Err(NAME);
     }
+
     if !is_served(request.method()) {
         return Err(METHOD);
     }
@@ -118,6 +120,7 @@ pub(crate) fn inspect<'a, B>(
     if !has_scheme_of_web(request) {
         return Err(SCHEME);
     }
+
     if fields.has(FieldKind::UnderscoreFraming) {
         return Err(UNDERSCORE);
     }

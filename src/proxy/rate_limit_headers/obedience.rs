@@ -23,7 +23,7 @@ use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 #[derive(Clone, Copy, Debug)]
 struct Read {
     at: Instant,
-    /// How many requests `r` allows.
+    /// The number of requests `r` allows.
     requests: u64,
     t: Duration,
     /// Requests since.
@@ -59,10 +59,10 @@ impl Client {
 struct Step {
     client: usize,
     pause: Pause,
-    /// Whether it sends also if that does not obey.
+    /// True if it sends also if that does not obey.
     insists: bool,
     reads: bool,
-    /// Whether one of its requests ends before.
+    /// True if one of its requests ends before.
     ends: bool,
 }
 
@@ -78,9 +78,9 @@ enum Pause {
 
 struct Run {
     route: Arc<Route>,
-    /// Whether each rule has a key.
+    /// True if each rule has a key.
     is_keyed: Vec<bool>,
-    /// Whether a rule warms a service up.
+    /// True if a rule warms a service up.
     warms: bool,
     clients: Vec<Client>,
     now: Instant,

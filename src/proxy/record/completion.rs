@@ -1,4 +1,4 @@
-//! The end of a request: what is recorded exactly once, whether the answer was delivered, broke off or
+//! The end of a request: what is recorded exactly once, whether the response was delivered, broke off or
 //! was never begun.
 
 use super::{
@@ -41,7 +41,7 @@ use http::{Method, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use std::sync::Arc;
 
-/// The status that is recorded if there was no answer, as the client left or the gateway
+/// The status that is recorded if there was no response, as the client left or the gateway
 /// ended; nginx's word for the former, never sent.
 const CLIENT_GONE: u16 = 499;
 
@@ -59,7 +59,7 @@ pub(crate) struct Completion {
     pub(crate) trial: Option<Box<Trial>>,
     /// Its keys, until it is decided, if they may be shown.
     pub(crate) shown_keys: Option<Box<ShownKeys>>,
-    /// The connection that the upstream's answer comes over.
+    /// The connection that the upstream's response comes over.
     pub(crate) lease: Option<Lease>,
     /// The request's body, once it may be sent, if it has one.
     pub(crate) upload: Option<Arc<Upload>>,
@@ -70,27 +70,27 @@ pub(crate) struct Completion {
     pub(crate) started: Instant,
     /// By which logs name it, unless that is off.
     pub(crate) request_id: Option<RequestId>,
-    /// How many servers have been asked.
+    /// The number of servers that were tried.
     pub(crate) attempts: u32,
     /// What the route's placeholders stand for, if it has any.
     pub(crate) values: Option<Box<Values>>,
     /// The fields with the client's quotas.
     pub(crate) quota: Option<RateLimitFields>,
-    /// Of the answer that was begun.
+    /// Of the response that was begun.
     status: Option<StatusCode>,
-    /// When the answer was begun.
+    /// The time when the response was begun.
     answered_at: Option<Instant>,
     ending: Ending,
     bytes_out: u64,
     /// What the access log wants to know; only if there is one.
     pub(crate) entry: Option<Box<LogEntry>>,
-    /// Whether the connection of an answer of the gateway's own ends with it, in HTTP/1.
+    /// True if the connection of a response of the gateway's own ends with it, in HTTP/1.
     pub(crate) closes: bool,
     /// Which limit ended it, as far as the request knows.
     pub(crate) timeout: Option<Timeout>,
-    /// Whether another completion records the request, as a tunnel's does in HTTP/2.
+    /// True if another completion records the request, as a tunnel's does in HTTP/2.
     silent: bool,
-    /// Whether there is a request.
+    /// True if there is a request.
     is_begun: bool,
     /// Its stream, in HTTP/2.
     pub(crate) stream: Option<Arc<Stream>>,
@@ -181,7 +181,7 @@ impl Completion {
         self
     }
 
-    /// Ends an answer of HTTP/2 whose request goes on as a tunnel.
+    /// Ends a response of HTTP/2 whose request goes on as a tunnel.
     pub(crate) fn of_head_only(&mut self) -> Box<Self> {
         let mut completion = Self::new(Arc::clone(&self.peer));
         completion.begin(self.method.clone(), self.version, self.started);
@@ -198,14 +198,14 @@ impl Completion {
         self.request_id = peer.worker.request_ids.identify(headers, setting, is_trusted);
     }
 
-    /// Writes the request's id into the head of its answer.
+    /// Writes the request's id into the head of its response.
     pub(crate) fn write_id(&self, headers: &mut FieldList) {
         if let Some(id) = &self.request_id {
             id.write(headers);
         }
     }
 
-    /// Notes the answer's status.
+    /// Notes the response's status.
     pub(crate) fn answered(&mut self, status: StatusCode) {
         self.status = Some(status);
         if self.route.is_none() && self.entry.is_none() {
@@ -269,7 +269,7 @@ impl Completion {
         }
     }
 
-    /// Polls for the next part of the upstream's answer.
+    /// Polls for the next part of the upstream's response.
     pub(crate) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
@@ -284,7 +284,7 @@ impl Completion {
         self.lease.as_ref().and_then(Lease::connection)
     }
 
-    /// Whether all of the upstream's answer has been read.
+    /// Returns whether all of the upstream's response has been read.
     pub(crate) fn is_read(&self) -> bool {
         self.connection().is_none_or(UpstreamConnection::is_end)
     }
@@ -294,7 +294,7 @@ impl Completion {
         self.connection().map_or_else(|| SizeHint::with_exact(0), UpstreamConnection::size_hint)
     }
 
-    /// Notes that the answer's last byte was handed over, and gives its connection back.
+    /// Notes that the response's last byte was handed over, and gives its connection back.
     pub(crate) fn complete(&mut self) {
         let now = self.peer.now();
         if self.ending == Ending::Cancelled {
@@ -305,7 +305,7 @@ impl Completion {
         }
     }
 
-    /// Returns what the end of an answer must wait for: its client, if that is still sending what
+    /// Returns what the end of a response must wait for: its client, if that is still sending what
     /// the upstream does not want. The upstream is let go.
     #[inline(never)]
     pub(crate) fn early_end(&mut self) -> Option<EarlyEnd> {
@@ -318,7 +318,7 @@ impl Completion {
         Some(EarlyEnd::of(upload, self.peer.worker.clock.clone()))
     }
 
-    /// Logs that the upstream's answer broke off, unless it did because the client broke off its upload.
+    /// Logs that the upstream's response broke off, unless it did because the client broke off its upload.
     #[cold]
     pub(crate) fn note_broken_off(&mut self, why: &UpstreamError) {
         if self.lease.as_ref().is_some_and(Lease::is_cut) {
@@ -327,7 +327,7 @@ impl Completion {
         self.note_bad_answer(&format!("its answer broke off: {}", cause(why)));
     }
 
-    /// Logs why the upstream's answer is of no use.
+    /// Logs why the upstream's response is of no use.
     #[cold]
     pub(crate) fn note_bad_answer(&mut self, cause: &str) {
         if let (Some(lease), Some(route)) = (&self.lease, &self.route) {
@@ -343,7 +343,7 @@ impl Completion {
         }
     }
 
-    /// Notes that the answer broke off. If that is because the client broke its upload off,
+    /// Notes that the response broke off. If that is because the client broke its upload off,
     /// it counts as left.
     pub(crate) fn fail(&mut self) {
         if self.ending == Ending::Failed || self.lease.as_ref().is_some_and(Lease::is_cut) {
@@ -355,7 +355,7 @@ impl Completion {
         }
     }
 
-    /// Notes that the answer broke off, and gives up its connection: its client gets an end that
+    /// Notes that the response broke off, and gives up its connection: its client gets an end that
     /// the upstream did not send.
     #[cold]
     pub(crate) fn cut_off(&mut self) {

@@ -30,13 +30,13 @@ pub(crate) struct LogEntry {
     upstream: Option<Arc<Server>>,
     attempts: u32,
     sent_at: Option<Instant>,
-    /// When the upstream's answer began, or was given up.
+    /// The time when the upstream's response began, or was given up.
     returned_at: Option<Instant>,
     pub(crate) upload: Option<Arc<Upload>>,
-    /// How long the body took until the answer's head.
+    /// The time that the body took until the response's head.
     pub(crate) upload_duration: Option<Duration>,
     flow: Option<DecisionRecord>,
-    /// Whether the client left while the request waited for its start.
+    /// True if the client left while the request waited for its start.
     pub(crate) has_left: bool,
     keys: Vec<LoggedKey>,
     /// The decision of a new file, while there is a preview.
@@ -47,7 +47,7 @@ pub(crate) struct LogEntry {
     pub(crate) error: Option<Cow<'static, str>>,
 }
 
-/// How an answer ended, as the completion of a request knows it.
+/// How a response ended, as the completion of a request knows it.
 pub(crate) struct End<'a> {
     pub(crate) route: Option<&'a Route>,
     pub(crate) method: &'a str,
@@ -58,7 +58,7 @@ pub(crate) struct End<'a> {
     /// The time of the wall's clock then.
     pub(crate) ts: Instant,
     pub(crate) status: StatusCode,
-    /// From the arrival to the head of the answer.
+    /// From the arrival to the head of the response.
     pub(crate) answered: Option<Duration>,
     pub(crate) duration: Duration,
     pub(crate) outcome: ResponseOutcome,
@@ -71,11 +71,13 @@ impl LogEntry {
     pub(crate) fn new<B>(request: &Request<B>, snapshot: &Arc<Snapshot>, client: IpAddr) -> Self {
         let host = request.headers().get(&HOST).and_then(http1::text);
         let host = request.uri().authority().map(http::uri::Authority::as_str).or(host);
+
         let logged = snapshot.settings.logged_headers.iter().filter_map(|name| {
             let values: Vec<_> =
                 request.headers().get_all(name).map(String::from_utf8_lossy).collect();
             (!values.is_empty()).then(|| (name.clone(), values.join(", ")))
         });
+
         Self {
             headers: logged.collect(),
             snapshot: Arc::clone(snapshot),
@@ -136,7 +138,7 @@ impl LogEntry {
         self.attempts = attempts;
     }
 
-    /// Notes that the upstream's answer is there, with its status, or that there will be none.
+    /// Notes that the upstream's response is there, with its status, or that there will be none.
     pub(crate) fn returned(&mut self, status: Option<StatusCode>, now: Instant) {
         self.returned_at = Some(now);
         if let (Some(recording), Some(status)) = (&mut self.recording, status) {
@@ -152,7 +154,7 @@ impl LogEntry {
         }
     }
 
-    /// Notes that the answer says nothing of the upstream: `replay` sees by it which ones
+    /// Notes that the response says nothing of the upstream: `replay` sees by it which ones
     /// a breaker heard of.
     pub(crate) fn clear_upstream(&mut self) {
         self.upstream = None;

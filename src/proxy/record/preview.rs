@@ -62,12 +62,14 @@ pub(crate) fn decide<B: Body>(
     let peer = &completion.peer;
     let headers = request.headers().into();
     let address = peer.proxies(preview.snapshot()).client(peer.address, headers).address;
+
     let uri = request.uri();
     let method = request.method();
     let listener = Some(&*peer.listener);
     let query = uri.query();
     let target = Target { listener, host, path, query, method, headers, identity: None };
     let seed = &peer.worker.seed;
+
     let arrival = Arrival {
         request: RequestContext { seed, target: &target, client: address },
         path: written(request),
@@ -76,6 +78,7 @@ pub(crate) fn decide<B: Body>(
         is_logged: completion.entry.is_some(),
         worker: peer.worker.preview.worker(),
     };
+
     let known = |rule: &RouteRule, _: &str| {
         let print = peer.fingerprint(&rule.key, &target, address);
         print.map_or(KeySource::Request, KeySource::Fingerprint)
@@ -105,6 +108,7 @@ pub(crate) fn decide_alike<B>(
         wall: worker.clock.wall(completion.started),
         worker: worker.preview.worker(),
     };
+
     let by_client = |rule: &RouteRule| {
         let method = request.method();
         let headers = request.headers().into();
@@ -124,6 +128,7 @@ pub(crate) fn decide_alike<B>(
         let context = RequestContext { seed: &worker.seed, target: &target, client };
         rule.claim_by_client(context, known)
     };
+
     let show = |rule: &RouteRule| {
         let path = normal_path(written(request));
         let query = request.uri().query();
@@ -141,6 +146,7 @@ pub(crate) fn decide_alike<B>(
         };
         rule.key.show(&target, alike.client)
     };
+
     let trial = alike.decide(&live, by_client, show, now);
     keep(trial, completion);
 }
@@ -170,6 +176,7 @@ pub(crate) fn rejected_unasked<B: Body>(
     let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
     let Some(authority) = authority.or(host) else { return };
     let Ok(authority) = peer.authority(authority) else { return };
+
     let client = match error {
         GatewayError::Unauthenticated(_)
         | GatewayError::Guessing(_)
@@ -181,6 +188,7 @@ pub(crate) fn rejected_unasked<B: Body>(
         | GatewayError::TooLong
         | GatewayError::Upstream(_) => Client::Unasked,
     };
+
     let path = normal_path(written(request));
     decide(&running, request, (&authority.host, &path, client), completion, now);
     compare(Treatment::OwnRejection(why), request, completion);

@@ -43,7 +43,7 @@ pub(crate) struct AdmittedRequest {
     pub(crate) request: Option<Request<RequestBody>>,
     pub(crate) route: Arc<Route>,
     pub(crate) forward: Forward,
-    /// When it may start.
+    /// The time when it may start.
     pub(crate) start: Instant,
     /// The client's side of a tunnel over HTTP/2.
     pub(crate) extended: Option<ExtendedConnect>,
@@ -59,7 +59,7 @@ const NO_PROTOCOL: Invalid = Invalid {
 };
 
 impl AdmittedRequest {
-    /// Waits until the request may start, sends it on and brings the answer back.
+    /// Waits until the request may start, sends it on and brings the response back.
     pub(crate) async fn serve(mut self) -> Response<ResponseBody> {
         if self.start > self.completion.started {
             let clock = self.completion.peer.worker.clock.clone();
@@ -141,7 +141,7 @@ impl AdmittedRequest {
         }
     }
 
-    /// Answers in place of the upstream, which gave no answer.
+    /// Responds in place of the upstream, which gave no response.
     #[cold]
     fn answer_failure(
         mut self,
@@ -182,7 +182,7 @@ impl AdmittedRequest {
         }
     }
 
-    /// Answers a request for a protocol that the route does not allow.
+    /// Responds to a request for a protocol that the route does not allow.
     #[cold]
     fn reject_protocol(self) -> Response<ResponseBody> {
         error_response(GatewayError::Invalid(NO_PROTOCOL), None, self.completion)
@@ -212,7 +212,7 @@ impl AdmittedRequest {
         self.request.as_ref()?.headers().value(&header::CONTENT_TYPE)
     }
 
-    /// Turns the upstream's answer into the client's.
+    /// Turns the upstream's response into the client's.
     fn answer(
         mut self,
         mut response: Response<()>,
@@ -275,7 +275,7 @@ impl AdmittedRequest {
         forward::frame_answer(status, headers, fields);
     }
 
-    /// Answers in place of the upstream, whose answer the client may not receive.
+    /// Responds in place of the upstream, whose response the client may not receive.
     #[cold]
     fn reject_answer(mut self, cause: &str) -> Response<ResponseBody> {
         self.completion.note_bad_answer(cause);
@@ -323,7 +323,7 @@ impl AdmittedRequest {
                 activity.begin_upgrade(&task);
             }
             head.peer.worker.tasks.spawn(async move {
-                // Who leaves before the answer is there ends it as cancelled.
+                // A client that leaves before the response is there ends the request as cancelled.
                 let Ok(client) = client.await else { return };
                 let buffer = peer.upload_buffer().cloned();
                 let io = TokioIo::new(client);
@@ -347,7 +347,7 @@ impl AdmittedRequest {
     }
 }
 
-/// Whether an answer is a stream of events, which may be silent for long.
+/// Returns whether a response is a stream of events, which may be silent for long.
 #[inline(never)]
 fn is_event_stream(headers: &FieldList) -> bool {
     const EVENT_STREAM: &[u8] = b"text/event-stream";
@@ -360,7 +360,7 @@ fn is_event_stream(headers: &FieldList) -> bool {
 }
 
 /// Decides about the body of a request that is answered without it. `fields` is what the request
-/// has, and `completion` its answer's, which says whether the connection ends: it stays only if the rest of
+/// has, and `completion` its response's, which says whether the connection ends: it stays only if the rest of
 /// the body is small. Who waits for 100 need not send the body.
 ///
 /// In HTTP/2 the stream ends, and nothing else with it: see [`drain`](crate::proxy::body::drain_body::drain).

@@ -42,17 +42,17 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) values: Option<&'a Values>,
     /// What it is forwarded with.
     pub(crate) forward: &'a Forward,
-    /// When it began.
+    /// The time when it began.
     pub(crate) start: Instant,
-    /// When the whole request must have ended.
+    /// The time when the whole request must have ended.
     pub(crate) deadline: Instant,
-    /// Whether the client set that, and not the route.
+    /// True if the client set that, and not the route.
     pub(crate) is_clients_deadline: bool,
-    /// Whether it is a call of gRPC, whose client may wait for answers before it sends more.
+    /// True if it is a call of gRPC, whose client may wait for responses before it sends more.
     pub(crate) is_grpc: bool,
     /// The client's stream, in HTTP/2.
     pub(crate) stream: Option<&'a Arc<Stream>>,
-    /// How many servers have been asked.
+    /// The number of servers that were tried.
     pub(crate) attempts: u32,
     /// Decides what is sent again.
     pub(crate) retries: Retries<'a>,
@@ -63,7 +63,7 @@ pub(crate) struct UpstreamRequest<'a> {
 }
 
 impl UpstreamRequest<'_> {
-    /// Sends the client's request and waits for the head of its answer, whose body comes over the
+    /// Sends the client's request and waits for the head of its response, whose body comes over the
     /// connection on `lease` then. [`Retries`] decides what is sent again after a failure.
     ///
     /// # Errors
@@ -77,6 +77,7 @@ impl UpstreamRequest<'_> {
         let sent = request.as_ref().and_then(|request| request.body().upload());
         let is_repeatable = request.as_mut().is_some_and(|request| self.prepare(request));
         self.retries.allow_repetition(is_repeatable);
+
         let mut tried = Tried::default();
         let mut now = self.start;
         let mut needs = self.needs(is_repeatable);
@@ -85,16 +86,19 @@ impl UpstreamRequest<'_> {
         if self.route.options.retry.is_some() {
             upstream.retries.count();
         }
+
         let reservation = &self.peer.reservation;
         let mut chosen = if reservation.is_used() { self.reserved(now) } else { None };
         loop {
             let picked = chosen.take().or_else(|| self.pick(tried, now));
             let Picked { place, server, is_other_left } = picked.ok_or(Failure::Unreachable)?;
+
             self.begin_attempt(&server, request);
             let on = lease.insert(Lease::new(&worker.servers, upstream, server, sent.clone(), now));
             needs.soon = self.retries.may_go_elsewhere(is_other_left);
             let is_reserved = reservation.is_used() && on.resume(reservation, needs);
             let found = if is_reserved { Ok(()) } else { on.find(needs).await };
+
             let next = if let Err(error) = found {
                 self.note_unconnected(on.server(), &error, worker.clock.now())?;
                 self.next(AttemptFailure::Connect, on.server(), is_other_left)
@@ -106,6 +110,7 @@ impl UpstreamRequest<'_> {
                     Err(next) => next,
                 }
             };
+
             let server = Arc::clone(on.server());
             *lease = None;
             now = worker.clock.now();
@@ -135,11 +140,11 @@ impl UpstreamRequest<'_> {
         pick(self.upstream, tried, now, self.forward.key, random)
     }
 
-    /// Sends the request over what is on `lease`. Returns the answer, or where the request goes next.
+    /// Sends the request over what is on `lease`. Returns the response, or where the request goes next.
     ///
     /// # Errors
     ///
-    /// There is no answer, and the request goes nowhere.
+    /// There is no response, and the request goes nowhere.
     async fn send_once(
         &mut self,
         lease: &mut Lease,
@@ -156,9 +161,11 @@ impl UpstreamRequest<'_> {
         {
             lease.on_unexpected_body();
         }
+
         // Left where it arrives: it is large, and would be moved from hand to hand.
         let mut answered = None;
         self.await_response(lease, request, sent, &mut answered).await;
+
         match answered {
             Some(Ok(response)) => {
                 lease.on_answer();
@@ -215,13 +222,13 @@ impl UpstreamRequest<'_> {
     }
 }
 
-/// Whether servers read the body of a request with this method, as a rule: of others it has no
+/// Returns whether servers read the body of a request with this method, as a rule: of others it has no
 /// meaning (RFC 9110, 9.3). Nothing shows whether a server has read it before it answered.
 fn expects_body(method: &Method) -> bool {
     ![Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(method)
 }
 
-/// How many parts of a response are read that is given up.
+/// The most parts that are read of a response that is given up.
 const DROPPED_PARTS: u32 = 8;
 
 impl UpstreamRequest<'_> {
@@ -272,7 +279,7 @@ impl UpstreamRequest<'_> {
         }
     }
 
-    /// Waits for the answer's head: `first_byte` long from the end of the request,
+    /// Waits for the response's head: `first_byte` long from the end of the request,
     /// which was begun at `since`. While its body is under way, neither the client nor the
     /// server may let it stand still for `idle`.
     async fn wait(

@@ -1,4 +1,4 @@
-//! Decides about a request: finds its route, asks its rules, and answers or forwards it.
+//! Decides about a request: finds its route, asks its rules, and responds or forwards it.
 
 use super::{
     admitted::{AdmittedRequest, discard},
@@ -147,7 +147,7 @@ fn decide(
     Ok(Arrival { admitted, options }.decide(query, &claims, alike, now))
 }
 
-/// Answers a request that no rule is asked about, in the preview too.
+/// Responds to a request that no rule is asked about, in the preview too.
 #[cold]
 fn answer_error(
     snapshot: &Arc<Snapshot>,
@@ -178,7 +178,7 @@ fn admitted(
     AdmittedRequest { request, route, forward, start, extended, completion }
 }
 
-/// Answers a request that is not decided about, and whose body is not needed.
+/// Responds to a request that is not decided about, and whose body is not needed.
 #[inline(never)]
 fn reject_unread(
     error: GatewayError,
@@ -282,7 +282,7 @@ impl Arrival {
         }
     }
 
-    /// Lets it go on or answers it, as was decided.
+    /// Lets it go on or responds, as was decided.
     fn settle(
         mut self,
         decided: Result<Admission, Rejection>,
@@ -316,7 +316,7 @@ impl Arrival {
         completion.quota = RateLimitFields::admitted(&admitted.route, report, options.headers);
     }
 
-    /// Answers it instead.
+    /// Responds instead.
     #[inline(never)]
     fn reject(self, rejection: &Rejection) -> Response<ResponseBody> {
         let Self { admitted, options } = self;

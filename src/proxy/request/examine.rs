@@ -233,7 +233,7 @@ fn unrouted(peer: &Peer, why: Unrouted) -> GatewayError {
     }
 }
 
-/// Whether a body declares more than `limit` bytes.
+/// Returns whether a body declares more than `limit` bytes.
 fn is_longer(body: &ClientBody, limit: u64) -> bool {
     match body {
         ClientBody::Empty => false,

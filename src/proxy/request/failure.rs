@@ -43,7 +43,7 @@ impl UpstreamRequest<'_> {
         Some(next)
     }
 
-    /// Decides where the request goes after an answer; `None`: nowhere, as the client gets it.
+    /// Decides where the request goes after a response; `None`: nowhere, as the client gets it.
     pub(super) fn next_after(
         &mut self,
         response: &Response<()>,
@@ -75,7 +75,7 @@ impl UpstreamRequest<'_> {
         Some(next)
     }
 
-    /// Decides where a request goes that has no answer, and puts it back if it was not processed.
+    /// Decides where a request goes that has no response, and puts it back if it was not processed.
     ///
     /// # Errors
     ///
@@ -109,6 +109,7 @@ impl UpstreamRequest<'_> {
             }
             return next.ok_or(Failure::Broken);
         }
+
         let error = match unanswered.why {
             NoResponseReason::Broken(error) | NoResponseReason::Rejected(error) => error,
             NoResponseReason::TooLarge => {
@@ -117,6 +118,7 @@ impl UpstreamRequest<'_> {
             }
             NoResponseReason::Unsendable => return Err(Failure::Broken),
         };
+
         let failed = if lease.reused { AttemptFailure::Idle } else { AttemptFailure::Reset };
         let next = error.is_closed().then(|| self.next(failed, server, is_other_left));
         let next = next.flatten();
@@ -125,11 +127,13 @@ impl UpstreamRequest<'_> {
         {
             return Ok(next);
         }
+
         lease.on_failure();
         let failure = Self::blame(lease.upload.as_deref());
         if !failure.is_of_client() {
             self.note_failure(server, Some(health::ServerFailure::Response), &cause(&error));
         }
+
         let state = lease.upload.as_deref().map(Upload::state);
         self.timeout = state.and_then(UploadState::timeout);
         next.ok_or(failure)
@@ -158,7 +162,7 @@ impl UpstreamRequest<'_> {
         }
     }
 
-    /// Logs an answer whose head is too large.
+    /// Logs a response whose head is too large.
     #[cold]
     fn head_too_large(&self, server: &Server) -> Failure {
         let worker = &self.peer.worker;
@@ -172,7 +176,7 @@ impl UpstreamRequest<'_> {
         Failure::HeadTooLarge
     }
 
-    /// Notes the limit that ended the wait for the answer's head, and returns how the request failed.
+    /// Notes the limit that ended the wait for the response's head, and returns how the request failed.
     /// The client is to blame if its body was awaited. If its own deadline has passed, neither side is.
     /// Only a server that had the whole request counts as failing.
     #[cold]
@@ -191,6 +195,7 @@ impl UpstreamRequest<'_> {
             | UploadState::Slow => Timeout::FirstByte,
         };
         self.timeout = Some(timeout);
+
         let is_awaited = state == UploadState::Awaited;
         if is_over && is_awaited && !self.is_grpc {
             return Failure::ClientStalled;
@@ -199,6 +204,7 @@ impl UpstreamRequest<'_> {
             self.note_failure(server, None, "no answer before the deadline of the call");
             return Failure::Timeout;
         }
+
         lease.on_timeout();
         server.meter.failures.fetch_add(1, Relaxed);
         let failure = (timeout == Timeout::FirstByte).then_some(health::ServerFailure::Response);
@@ -222,6 +228,7 @@ impl UpstreamRequest<'_> {
         let is_over = now >= self.deadline;
         let timeout = if is_over { Timeout::Request } else { Timeout::Connect };
         self.timeout = (is_late || is_over).then_some(timeout);
+
         let is_own = health::is_own_shortage(error) || is_given_up(error) || is_without_room(error);
         let is_servers = !is_over && !is_own;
         let cause = if is_late {
@@ -231,6 +238,7 @@ impl UpstreamRequest<'_> {
         } else {
             format!("cannot connect: {}", cause(error))
         };
+
         if is_servers {
             server.meter.requests.fetch_add(1, Relaxed);
             server.meter.failures.fetch_add(1, Relaxed);

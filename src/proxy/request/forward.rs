@@ -37,13 +37,13 @@ pub(crate) struct Forward {
     pub(crate) key: Option<u64>,
     /// The protocol that the request may change to.
     pub(crate) upgrade: Option<Box<HeaderValue>>,
-    /// Whether the peer is one of `trusted_proxies`.
+    /// True if the peer is one of `trusted_proxies`.
     pub(crate) trusted: bool,
     /// What the request has.
     pub(crate) fields: FieldSet,
     /// The target, if another one than the client's is sent.
     pub(crate) target: Option<Box<PathAndQuery>>,
-    /// Whether trailers may be passed on.
+    /// True if trailers may be passed on.
     pub(crate) trailers: bool,
     /// What is added as `Via`.
     pub(crate) via: Option<Arc<HeaderValue>>,
@@ -61,6 +61,7 @@ pub(crate) fn prepare<B>(
     let version = request.version();
     let RequestHead { headers, uri, version: sent_as, .. } = request.head_mut();
     let wants_trailers = !fields.are_plain() && clean(headers, forward, version);
+
     // An authority in the target goes before a Host beside it.
     if !fields.has(FieldKind::Host) || full {
         headers.insert(HOST, &authority.value);
@@ -70,6 +71,7 @@ pub(crate) fn prepare<B>(
     } else {
         replace_forwarded(headers, authority);
     }
+
     if let Some(host) = host {
         headers.insert(HOST, host);
     }
@@ -84,6 +86,7 @@ pub(crate) fn prepare<B>(
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, &**token);
     }
+
     if full || forward.target.is_some() || uri.path().is_empty() {
         *uri = target(uri, forward);
     }
@@ -98,6 +101,7 @@ fn clean(headers: &mut FieldList, forward: &Forward, version: Version) -> bool {
     let wants_trailers =
         fields.has(FieldKind::Te) && upgrade.is_none() && accepts_trailers(headers);
     strip_hop_by_hop(headers, fields);
+
     if fields.has(FieldKind::Expect) {
         headers.remove(&EXPECT);
     }
@@ -110,6 +114,7 @@ fn clean(headers: &mut FieldList, forward: &Forward, version: Version) -> bool {
     if fields.has(FieldKind::Trailer) && !forward.trailers {
         headers.remove(&TRAILER);
     }
+
     if fields.have_blanks() {
         headers.trim();
     }
@@ -145,7 +150,7 @@ fn join_cookies(headers: &mut FieldList) {
     }
 }
 
-/// Says the length of an answer once, and not where there can be none: a client of HTTP/2 takes
+/// Says the length of a response once, and not where there can be none: a client of HTTP/2 takes
 /// either for an error (RFC 9110, 8.6). `fields` is what `headers` has.
 pub(crate) fn frame_answer(status: StatusCode, headers: &mut FieldList, fields: FieldSet) {
     if status == StatusCode::NO_CONTENT {
@@ -228,15 +233,18 @@ impl UpstreamRequest<'_> {
         {
             request.body_mut().expect(activity, stream);
         }
+
         let is_repeatable = matches!(request.body(), RequestBody::Empty)
             && self.forward.upgrade.is_none()
             && match &self.route.options.retry {
                 None => is_safe(request.method()),
                 Some(policy) => policy.methods.contains(request.method()),
             };
+
         let rewrite = self.route.options.rewrite.as_ref();
         let host = rewrite.and_then(|rewrite| rewrite.host.as_ref());
         prepare(request, self.peer, self.forward, host);
+
         let edits = &self.route.options.request_headers;
         let RequestHead { headers, trace, .. } = request.head_mut();
         if trace.is_some()

@@ -13,7 +13,7 @@ use crate::{
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use smallvec::SmallVec;
 
-/// The answer to a request that a failing store would have had to decide about: the client may
+/// The response to a request that a failing store would have had to decide about: the client may
 /// retry once the gateway has looked for the store again.
 const UNDECIDED: Reason = Reason::Undecided { retry_after: Duration::from_secs(1) };
 
@@ -93,10 +93,12 @@ pub(crate) fn begin(
     let Some(query) = query else {
         return LocalDecision::Decided(decide_locally(worker, route, now, claims));
     };
+
     let here = claims.iter().filter(|claim| !query.asks(claim.slot)).copied();
     let here = LocalClaims::of(route, here, |shared| {
         shared.sync.as_deref().is_some_and(|shared| is_cut_off(worker, shared))
     });
+
     match here.reserve(route, now) {
         Err(rejection) => LocalDecision::Decided(Err(rejection)),
         Ok(reservation) => match query.rejection(route, now) {
@@ -129,6 +131,7 @@ impl PendingDecision {
                 return (Err(deciding.reject(reservation, now, &quotas)), None);
             }
         }
+
         let decided = match permit {
             Ok(permit) => query.connection.decide(&asks, permit).await,
             Err(error) => Err(error),
@@ -137,11 +140,13 @@ impl PendingDecision {
             drop(reservation);
             return (decide_locally(worker, route, worker.clock.now(), &claims), None);
         };
+
         let now = decided.came;
         let quotas = quotas(&query.claims, &asks, &decided.verdicts);
         if let Some(deciding) = rejection(&query.claims, &asks, &decided.verdicts) {
             return (Err(deciding.reject(reservation, now, &quotas)), None);
         }
+
         let held = Some(decided.held).filter(|held| !held.is_empty());
         let admission = reservation.confirm(now, &quotas);
         for ((claim, _), quota) in query.claims.iter().zip(&quotas) {
@@ -206,7 +211,7 @@ fn decide_locally(
     Err(route.gate.reserve(now, &local.claims)?.reject(now, denied, None, UNDECIDED, &[]))
 }
 
-/// Whether the states of a rule cannot be synced.
+/// Returns whether the states of a rule cannot be synced.
 fn is_cut_off(worker: &Worker, rule: &RuleSync) -> bool {
     rule.is_rejected.load(Relaxed) || worker.store.as_ref().is_none_or(StoreClient::is_cut_off)
 }

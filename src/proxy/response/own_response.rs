@@ -1,4 +1,4 @@
-//! Answers that the gateway gives itself.
+//! Responses that the gateway gives itself.
 
 use super::response_body::ResponseBody;
 use crate::proxy::{
@@ -72,7 +72,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Answers with a status, a `problem+json` body (RFC 9457), or what gRPC expects: `grpc` is the
+/// Responds with a status, a `problem+json` body (RFC 9457), or what gRPC expects: `grpc` is the
 /// content type of a call.
 pub(crate) fn error_response(
     error: GatewayError,
@@ -89,6 +89,7 @@ pub(crate) fn error_response(
         _ if status.is_server_error() => Code::Unavailable,
         _ => Code::Internal,
     };
+
     let detail = error.detail();
     let head = completion.peer.spare_heads.response();
     let route = completion.route.as_ref();
@@ -98,6 +99,7 @@ pub(crate) fn error_response(
         (None, Some(own)) => page(head, status, written(own, &completion, None)),
         (None, None) => explained(head, status, &detail),
     };
+
     error.write(response.headers_mut());
     if let Some(entry) = &mut completion.entry {
         entry.error = Some(detail);
@@ -122,7 +124,7 @@ pub(crate) struct ReplyOptions {
     pub(crate) explain: bool,
 }
 
-/// Answers a request that a rule rejected. `grpc` is the content type of a call.
+/// Responds to a request that a rule rejected. `grpc` is the content type of a call.
 pub(crate) fn reject(
     rejection: &Rejection,
     route: &Route,
@@ -133,6 +135,7 @@ pub(crate) fn reject(
     if route.options.reject == Some(Reject::Close) {
         return close(completion);
     }
+
     let rule = route.rule_name(rejection.slot);
     let (standard, code, detail) = words(rejection, route);
     let head = completion.peer.spare_heads.response();
@@ -154,6 +157,7 @@ pub(crate) fn reject(
             (problem(head, status), body)
         }
     };
+
     let headers = response.headers_mut();
     if let Some(seconds) = retry_after {
         let mut digits = itoa::Buffer::new();
@@ -165,6 +169,7 @@ pub(crate) fn reject(
     if options.explain {
         rate_limit_headers::explain(headers, rule, rejection.reason.kind());
     }
+
     finish(response, body, completion)
 }
 
@@ -218,7 +223,7 @@ fn retry_after(reason: Reason) -> Option<u64> {
     }
 }
 
-/// Answers with a body of the route's own.
+/// Responds with a body of the route's own.
 fn page(
     mut head: Box<ResponseHead>,
     status: StatusCode,
@@ -241,6 +246,7 @@ fn rejected(
     let reason = rejection.reason;
     let violated = violated(rejection, route);
     let is_quota = standard == StatusCode::TOO_MANY_REQUESTS;
+
     let body = Problem {
         kind: if is_quota { QUOTA_EXCEEDED } else { "about:blank" },
         violated: Some(&violated),
@@ -249,8 +255,9 @@ fn rejected(
         ..Problem::of(status, detail)
     };
     let rule = route.rules.iter().find(|rule| rule.slot == rejection.slot);
+
     match (reason, rule) {
-        // The answer to a flood: only its end is another one each time.
+        // The response to a flood: only its end is another one each time.
         (Reason::Rate { retry_after }, Some(rule)) if violated.len() == 1 => {
             let begin = || Problem { retry_after_ms: None, ..body }.written().into_boxed_slice();
             let beginning = rule.problem.get_or_init(begin).strip_suffix(b"}").unwrap_or_default();
@@ -262,7 +269,7 @@ fn rejected(
     }
 }
 
-/// Answers with the words of an error. Its head uses the memory of `head`, which has no fields.
+/// Responds with the words of an error. Its head uses the memory of `head`, which has no fields.
 pub(crate) fn explained(
     head: Box<ResponseHead>,
     status: StatusCode,
@@ -296,7 +303,7 @@ fn grpc_error(
     Response::from_parts(head, ())
 }
 
-/// Adds what the route sets in all answers, and the body, of which a HEAD gets only the length, and
+/// Adds what the route sets in all responses, and the body, of which a HEAD gets only the length, and
 /// says whether the connection ends.
 pub(crate) fn finish(
     mut response: Response<()>,
@@ -326,7 +333,7 @@ pub(crate) fn close(completion: Box<Completion>) -> Response<ResponseBody> {
     Response::from_parts(head, ResponseBody::none(completion))
 }
 
-/// Answers an admitted request as `route` says.
+/// Responds to an admitted request as `route` says.
 pub(crate) fn respond_as_configured(
     route: &Route,
     completion: Box<Completion>,

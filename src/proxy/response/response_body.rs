@@ -22,7 +22,7 @@ use core::{
 use http::{HeaderMap, Version};
 use http_body::{Body, Frame, SizeHint};
 
-/// How long the trailers of a call that has taken too long may wait for its client.
+/// The time that the trailers of a call that has taken too long may wait for its client.
 const GRPC_GRACE: Duration = Duration::from_secs(5);
 
 /// Why a response was cut off.
@@ -37,7 +37,7 @@ pub(crate) enum ResponseCut {
     /// The request's body was cut off.
     #[error(transparent)]
     Upload(Cut),
-    /// The upstream's answer broke off, or is malformed.
+    /// The upstream's response broke off, or is malformed.
     #[error("the answer could not be read")]
     Upstream(#[source] Box<UpstreamError>),
 }
@@ -52,7 +52,7 @@ impl From<UpstreamError> for ResponseCut {
     }
 }
 
-/// An answer's body on its way to the client. Its end, however it comes, is the
+/// A response's body on its way to the client. Its end, however it comes, is the
 /// end of the request.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
@@ -72,7 +72,7 @@ enum Source {
     /// Over the connection that the completion has on loan.
     Upstream {
         body_timeout: BodyTimeout,
-        /// Whether the client learns from trailers why it is cut off.
+        /// True if the client learns from trailers why it is cut off.
         is_grpc: bool,
     },
     /// None: the connection is the server's from here on.
@@ -83,7 +83,7 @@ enum Source {
 }
 
 impl ResponseBody {
-    /// Answers with `bytes` of our own.
+    /// Responds with `bytes` of our own.
     pub(crate) fn own(bytes: Bytes, mut completion: Box<Completion>) -> Self {
         let source = Source::Own(Some(bytes).filter(|bytes| !bytes.is_empty()));
         if matches!(source, Source::Own(None)) {
@@ -135,12 +135,12 @@ impl ResponseBody {
         self.completion.renew()
     }
 
-    /// Whether it is none, and the client is to be joined to its server.
+    /// Returns whether it is none, and the client is to be joined to its server.
     pub(crate) fn is_tunnel(&self) -> bool {
         matches!(self.source, Source::Tunnel { .. })
     }
 
-    /// Whether the client gets no response.
+    /// Returns whether the client gets no response.
     pub(crate) fn is_without_response(&self) -> bool {
         matches!(self.source, Source::NoResponse)
     }
@@ -155,7 +155,7 @@ impl ResponseBody {
         }
     }
 
-    /// Whether no request may follow on a connection of HTTP/1.
+    /// Returns whether no request may follow on a connection of HTTP/1.
     pub(crate) fn closes(&self) -> bool {
         self.completion.closes
     }
@@ -174,7 +174,7 @@ impl ResponseBody {
     }
 }
 
-/// Removes from an answer's trailers what its client may not receive.
+/// Removes from a response's trailers what its client may not receive.
 fn strip(trailers: &mut HeaderMap, completion: &Completion) {
     match &completion.route {
         Some(route) => {
@@ -186,7 +186,7 @@ fn strip(trailers: &mut HeaderMap, completion: &Completion) {
 }
 
 impl ResponseBody {
-    /// Ends the answer to a call of gRPC whose deadline has passed.
+    /// Ends the response to a call of gRPC whose deadline has passed.
     #[cold]
     fn end_late(&mut self) -> Frame<Bytes> {
         self.completion.cut_off();
@@ -195,7 +195,7 @@ impl ResponseBody {
         Frame::trailers(grpc::trailers(Code::DeadlineExceeded, why))
     }
 
-    /// Notes that the answer breaks off.
+    /// Notes that the response breaks off.
     #[cold]
     fn break_off(
         &mut self,
@@ -228,6 +228,7 @@ impl Body for ResponseBody {
         if this.cut.is_some() {
             return Poll::Ready(this.cut.take().map(Err));
         }
+
         let frame = match &mut this.source {
             Source::Upstream { .. } if this.end.is_some() => None,
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
@@ -258,6 +259,7 @@ impl Body for ResponseBody {
                 }
             },
         };
+
         let ended = match &frame {
             None => {
                 if this.end.is_none() {
@@ -276,6 +278,7 @@ impl Body for ResponseBody {
                 part.is_trailers() || this.is_end_stream()
             }
         };
+
         if ended {
             this.completion.complete();
         }

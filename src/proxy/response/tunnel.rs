@@ -19,14 +19,14 @@ use tokio::{
     sync::Notify,
 };
 
-/// How long both sides may be silent after one of them has closed its direction.
+/// The time that both sides may be silent after one of them has closed its direction.
 const HALF_CLOSED: Duration = Duration::from_mins(1);
 
 /// A request whose client and server have agreed to change their protocol.
 #[derive(Debug)]
 pub(crate) struct Joined<S> {
     pub(crate) server: S,
-    /// How long both sides may be silent.
+    /// The time that both sides may be silent.
     pub(crate) idle: Duration,
     pub(crate) completion: Box<Completion>,
 }
@@ -47,6 +47,7 @@ where
         broke: false,
         clock: clock.clone(),
     };
+
     let activity = Arc::clone(&client.activity);
     let silence = async {
         loop {
@@ -60,6 +61,7 @@ where
             }
         }
     };
+
     let ended = tokio::select! {
         copied = copy_bidirectional(&mut client, &mut server) => copied.map(drop),
         () = silence => {
@@ -68,6 +70,7 @@ where
             Ok(())
         }
     };
+
     let left = client.broke;
     match ended {
         Ok(()) => completion.complete(),
@@ -82,7 +85,7 @@ where
     false
 }
 
-/// When a tunnel last moved, and whether both directions are open.
+/// The time when a tunnel last moved, and whether both directions are open.
 struct TunnelActivity {
     /// In nanoseconds.
     last: AtomicU64,
@@ -115,7 +118,7 @@ struct WatchedClient<'a, T> {
     activity: Arc<TunnelActivity>,
     /// Gets what the client is sent, and not only at the end: a drain may cut it off.
     completion: &'a mut Completion,
-    /// Whether the client was the one to break it off.
+    /// True if the client was the one to break it off.
     broke: bool,
     clock: Clock,
 }

@@ -61,6 +61,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
             if let Poll::Ready(response) = polled {
                 return Poll::Ready(Some(response));
             }
+
             match self.look_at_client(current, context) {
                 ClientState::Sent => continue,
                 ClientState::Waits => {}
@@ -107,6 +108,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
         } else if self.input.bytes.len() >= READ_AHEAD {
             return ClientState::Waits;
         }
+
         while !self.has_ended {
             match self.input.poll_read(self.io, context) {
                 Poll::Pending => return ClientState::Waits,
@@ -133,7 +135,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
     }
 }
 
-/// How long the rest of a body is read to save its connection.
+/// The time that the rest of a body is read to save its connection.
 const DISCARD: Duration = Duration::from_secs(10);
 
 /// Bytes that are read in one go, and how many before other tasks have their turn.
@@ -159,7 +161,7 @@ impl InputDrain {
         self.silent_since = Some(now);
     }
 
-    /// Whether the gateway's own side has been closed.
+    /// Returns whether the gateway's own side has been closed.
     pub(super) fn is_shut(&self) -> bool {
         self.since.is_some()
     }
@@ -190,6 +192,7 @@ impl InputDrain {
                 break;
             }
         }
+
         if turn > 0 {
             self.silent_since = Some(clock.now());
         }

@@ -60,6 +60,7 @@ where
                     Idle::Over => break,
                 }
             }
+
             let began = mem::take(&mut ahead);
             let session = Session::new(&mut io, &mut timer, Arc::clone(&peer), options);
             // In a box, so that an idle connection does not hold it.
@@ -73,6 +74,7 @@ where
             drop(busy);
             peer.forget();
         }
+
         let close_by = peer.worker.clock.now() + GRACE;
         poll_fn(|context| match Pin::new(&mut io).poll_shutdown(context) {
             // How well it is closed makes no difference any more.
@@ -83,7 +85,7 @@ where
     }
 }
 
-/// Answers a client of which no request is read, and closes the connection.
+/// Responds to a client of which no request is read, and closes the connection.
 pub(crate) async fn reject<T>(
     mut io: T,
     peer: Arc<Peer>,

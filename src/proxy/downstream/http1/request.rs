@@ -24,11 +24,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 pub(crate) struct CurrentRequest {
     pub(crate) request: RequestKind,
     pub(crate) version: Version,
-    /// Whether another request may follow, as far as this one says.
+    /// True if another request may follow, as far as this one says.
     pub(crate) keeps_alive: bool,
-    /// Whether the client takes trailers.
+    /// True if the client takes trailers.
     pub(crate) takes_trailers: bool,
-    /// Whether it depends on the case of names.
+    /// True if it depends on the case of names.
     pub(crate) is_titled: bool,
     decoder: BodyDecoder,
     /// Who reads the body, if there is one that has not ended.
@@ -36,7 +36,7 @@ pub(crate) struct CurrentRequest {
     expectation: Expectation,
 }
 
-/// Whether the client waits for 100 before it sends its body.
+/// The wait of a client for 100 before it sends its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expectation {
     None,
@@ -84,22 +84,22 @@ impl CurrentRequest {
         self.decode(input);
     }
 
-    /// Whether the whole body has come.
+    /// Returns whether the whole body has come.
     pub(crate) fn is_read(&self) -> bool {
         self.decoder.is_end()
     }
 
-    /// Whether the client may still be waiting to send its body.
+    /// Returns whether the client may still be waiting to send its body.
     pub(crate) fn is_held_back(&self) -> bool {
         self.expectation != Expectation::None
     }
 
-    /// Whether whoever reads the body waits for it.
+    /// Returns whether whoever reads the body waits for it.
     pub(crate) fn is_wanted(&self) -> bool {
         self.sender.as_ref().is_some_and(BodySender::is_wanted)
     }
 
-    /// Whether the client is to be asked now for its body. It is asked once.
+    /// Returns whether the client is to be asked now for its body. It is asked once.
     pub(crate) fn meets_expectation(&mut self) -> bool {
         let is_open = self.expectation == Expectation::Open;
         if is_open {
@@ -115,7 +115,7 @@ impl CurrentRequest {
         }
     }
 
-    /// Whether more of a body of declared length has not come than is discarded to save its connection.
+    /// Returns whether more of a body of declared length has not come than is discarded to save its connection.
     pub(crate) fn has_large_rest(&self) -> bool {
         self.decoder.left().is_some_and(|left| left > DISCARD_BYTES as u64)
     }
@@ -128,6 +128,7 @@ impl CurrentRequest {
             return false;
         }
         self.expectation = Expectation::None;
+
         let decoded = match self.decoder.decode(&mut input.bytes) {
             Ok(decoded) => decoded,
             Err(error) => {
@@ -135,6 +136,7 @@ impl CurrentRequest {
                 return true;
             }
         };
+
         let mut data = input.take(decoded.consumed);
         data.truncate(decoded.data.end);
         data.advance(decoded.data.start);
@@ -206,6 +208,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
         self.head_since = None;
         self.idle_since = None;
         self.head.lower_names(&mut self.input.bytes);
+
         let bytes = self.input.take(length);
         let mut head = self.peer.spare_heads.request();
         // It is a token.
@@ -213,10 +216,12 @@ impl<T: ClientIo> Session<'_, '_, T> {
         head.uri = uri(&bytes, self.head.target(&bytes)).ok_or(NO_URI)?;
         head.version = self.head.version();
         self.head.move_fields(bytes, &mut head.headers);
+
         let mut request = Request::from_parts(head, ClientBody::Empty);
         let framing = *self.head.framing();
         let limits = &self.options.limits;
         let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
+
         let mut current = CurrentRequest::new(
             RequestKind::of(request.method().as_str().as_bytes()),
             request.version(),
@@ -225,6 +230,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
         );
         current.accepts_trailers(request.headers());
         current.is_titled = self.options.header_case == HeaderCase::Title;
+
         if framing.body != BodyLength::None {
             self.begin_body(framing.body, &mut request, &mut current, context);
         }

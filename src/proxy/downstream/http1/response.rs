@@ -37,13 +37,13 @@ pub(super) struct Relay {
     coding: Coding,
     /// The trailers that the head announces.
     announced: Vec<HeaderName>,
-    /// Whether it broke off.
+    /// True if it broke off.
     is_cut: bool,
-    /// Whether another request may follow.
+    /// True if another request may follow.
     pub(super) keeps_alive: bool,
-    /// When the request must have ended.
+    /// The time when the request must have ended.
     deadline: Instant,
-    /// Whether the client has to read before more is written. Until then no more is held for it.
+    /// True if the client has to read before more is written. Until then no more is held for it.
     is_blocked: bool,
 }
 
@@ -71,6 +71,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
             && !gives_up
             && !self.has_ended
             && !self.peer.handle.is_draining();
+
         let peer = &self.peer;
         let written = write(self.outgoing.head(), head, &body, current, || peer.date());
         let deadline = body.deadline();
@@ -83,6 +84,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
             deadline,
             is_blocked: false,
         };
+
         if relay.coding == Coding::UntilClose {
             // Its client would take any other end for the end of the body.
             self.io.end_with_reset(true);
@@ -117,6 +119,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
                     Poll::Pending => relay.is_blocked = true,
                 }
             }
+
             if relay.body.is_none() {
                 if !relay.is_blocked {
                     return Poll::Ready(self.end_relay(relay));
@@ -131,6 +134,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
                     ClientState::Waits => {}
                 }
             }
+
             if let Some(timeout) = self.poll_relay_deadlines(relay, context) {
                 if let Some(body) = &mut relay.body {
                     body.time_out(timeout);
@@ -265,6 +269,7 @@ pub(super) fn write(
         (false, Some(length)) => BodyLength::Exactly(length),
         (false, None) => BodyLength::Chunked,
     };
+
     let has_body = has_body(head.status, current.request);
     let declared = if has_body { None } else { declared(&head.headers) };
     let framing = Framing { body: length, declared, ..Framing::NONE };
@@ -275,6 +280,7 @@ pub(super) fn write(
         (true, _, LengthField::Chunked) => Coding::Chunked,
         (true, _, LengthField::None) => Coding::UntilClose,
     };
+
     let mut writer = begin(out, head).titled(current.is_titled);
     writer.copy_all((&head.headers).into(), |kind| !is_framing(kind));
     writer.length(field);
@@ -287,6 +293,7 @@ pub(super) fn write(
         writer.keep_alive();
     }
     writer.end();
+
     let has_trailers = coding == Coding::Chunked && current.takes_trailers;
     let announced = if has_trailers { announced(&head.headers) } else { Vec::new() };
     Written { coding, announced }
@@ -319,7 +326,7 @@ fn begin<'o>(out: &'o mut Vec<u8>, head: &ResponseHead) -> HeadWriter<'o> {
     HeadWriter::response(out, head.status, reason)
 }
 
-/// Whether a field says where the body ends, which is said anew.
+/// Returns whether a field says where the body ends, which is said anew.
 fn is_framing(kind: FieldKind) -> bool {
     matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding)
 }
@@ -330,7 +337,7 @@ fn declared(headers: &FieldList) -> Option<u64> {
     text(headers.get(&CONTENT_LENGTH)?)?.parse().ok()
 }
 
-/// Writes an answer to a request that could not be read, after which the connection ends.
+/// Writes a response to a request that could not be read, after which the connection ends.
 pub(super) fn write_own(
     out: &mut Vec<u8>,
     response: &Response<()>,

@@ -54,7 +54,7 @@ pub(super) struct Session<'a, 't, T> {
     pub(super) idle_since: Option<Instant>,
     /// Since when the client takes nothing of what there is for it.
     pub(super) blocked_since: Option<Instant>,
-    /// Whether the client has ended its side.
+    /// True if the client has ended its side.
     pub(super) has_ended: bool,
 }
 
@@ -131,7 +131,7 @@ impl<'a, 't, T: ClientIo> Session<'a, 't, T> {
 enum Next {
     Request,
     Close {
-        /// Whether the client may still be sending what is not read.
+        /// True if the client may still be sending what is not read.
         drains: bool,
     },
     /// The client has left, or is cut off.
@@ -152,6 +152,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
         self.head_since = since;
         self.idle_since = Some(idle_since);
         drop(began);
+
         loop {
             let next = match poll_fn(|context| self.poll_head(context)).await {
                 HeadWait::Whole(length) => self.serve(length).await,
@@ -171,14 +172,14 @@ impl<T: ClientIo> Session<'_, '_, T> {
         }
     }
 
-    /// Answers without reading a request, and closes the connection.
+    /// Responds without reading a request, and closes the connection.
     pub(super) async fn reject_and_close(mut self, why: UnreadableRequest) {
         if let Next::Close { drains } = self.reject(why) {
             self.close(drains).await;
         }
     }
 
-    /// Answers a request that could not be read.
+    /// Responds to a request that could not be read.
     #[cold]
     fn reject(&mut self, unread: UnreadableRequest) -> Next {
         unread.note(&self.peer);
@@ -196,6 +197,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
             Ok(begun) => begun,
             Err(unread) => return self.reject(unread),
         };
+
         let response = {
             let completion = self.completion.take();
             let completion = completion.unwrap_or_else(|| Completion::new(Arc::clone(&self.peer)));
@@ -203,6 +205,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
             poll_fn(|context| self.poll_response(handled.as_mut(), &mut current, context)).await
         };
         let Some(response) = response else { return Next::Gone };
+
         current.answer();
         let (head, body) = response.into_parts();
         if body.is_without_response() {
@@ -211,10 +214,12 @@ impl<T: ClientIo> Session<'_, '_, T> {
             // responses to its earlier requests.
             return Next::Close { drains: self.requests > 1 };
         }
+
         if body.is_tunnel() {
             Box::pin(self.join(&head, body, current.is_titled)).await;
             return Next::Gone;
         }
+
         let mut relay = self.begin_relay(&head, body, &mut current);
         self.peer.spare_heads.give_response(head);
         match poll_fn(|context| self.poll_relay(&mut relay, &mut current, context)).await {
@@ -249,7 +254,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
     }
 }
 
-/// How long a connection is idle before it gives up what it only needs while it serves.
+/// The time that a connection is idle before it gives up what it only needs while it serves.
 const REST: Duration = Duration::from_millis(100);
 /// The same for one that has had several requests, and been busy for longer than [`REST`].
 const REST_OF_BUSY: Duration = Duration::from_secs(1);
@@ -273,6 +278,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
         self.input.make_room();
         let limits = &self.options.limits;
         let limits = HeadLimits { bytes: limits.header_bytes, fields: limits.headers };
+
         loop {
             // A client that ends a body with a line more than it declared is common.
             if matches!(&self.input.bytes[..], b"\r\n" | b"\n") {
@@ -293,6 +299,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
                 Poll::Pending => break,
             }
         }
+
         self.peer.handle.wake_on_drain(context);
         // TLS may have something of its own to say.
         if let Poll::Ready(Err(_)) = Pin::new(&mut *self.io).poll_flush(context) {
@@ -307,9 +314,11 @@ impl<T: ClientIo> Session<'_, '_, T> {
                 .poll(due, context)
                 .map(|_| HeadWait::Rejected(UnreadableRequest::LATE));
         }
+
         if self.peer.handle.is_draining() {
             return Poll::Ready(HeadWait::Over);
         }
+
         let since = *self.idle_since.get_or_insert_with(now);
         let close_at = since + self.options.timeouts.keep_alive;
         let is_busy = self.requests > 1 && since.since(self.since) > REST;

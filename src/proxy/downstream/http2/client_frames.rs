@@ -45,7 +45,7 @@ pub(crate) struct ClientFrames {
     newest: u32,
     /// The trailers or the settings that are read.
     block: Option<Vec<u8>>,
-    /// Whether a header opens a stream, and is not trailers.
+    /// True if a header opens a stream, and is not trailers.
     opens: bool,
 }
 
@@ -126,7 +126,7 @@ impl ClientFrames {
     }
 }
 
-/// Whether settings ask for a table that is smaller than at first.
+/// Returns whether settings ask for a table that is smaller than at first.
 fn has_small_table(settings: &[u8]) -> bool {
     let (settings, _) = settings.as_chunks::<6>();
     settings.iter().any(|[high, low, value @ ..]| {
@@ -135,7 +135,7 @@ fn has_small_table(settings: &[u8]) -> bool {
     })
 }
 
-/// Whether a block of HPACK (RFC 7541, 6) has a pseudo-header field; `None` if it is malformed.
+/// Returns whether a block of HPACK (RFC 7541, 6) has a pseudo-header field; `None` if it is malformed.
 fn has_pseudo(mut block: &[u8]) -> Option<bool> {
     while let Some(first) = block.first().copied() {
         let (is_literal, prefix) = match first {

@@ -2,13 +2,13 @@
 //! interim responses that are written between them.
 //!
 //! The h2 crate rejects a request that it cannot read by itself: it resets its stream with
-//! `PROTOCOL_ERROR`, or answers 431 without a body, and reports nothing. Some clients take such a
+//! `PROTOCOL_ERROR`, or sends 431 without a body, and reports nothing. Some clients take such a
 //! reset for a fault of the connection: Go's client opens another one and retries, some thousand
 //! times. So this reads the frames on their way to the client. It counts what h2 rejects, and
-//! replaces the reset of a request that has no answer yet by a 400. A reset after the answer, as of
+//! replaces the reset of a request that has no response yet by a 400. A reset after the response, as of
 //! an upload that its client breaks off, passes as it is and is not counted. A reset of a stream that
 //! its client has not opened, as for a priority that is not valid, also passes as it is: no request is
-//! there to answer.
+//! there to respond.
 
 use super::client_frames::{ClientEvent, ClientFrames};
 use crate::proxy::{
@@ -224,7 +224,7 @@ struct Frames {
     /// more.
     left: usize,
     answered: u32,
-    /// Whether a header is begun, of which no frame of another stream may part the frames.
+    /// True if a header is begun, of which no frame of another stream may part the frames.
     is_in_header: bool,
 }
 
@@ -237,13 +237,13 @@ impl Frames {
         }
     }
 
-    /// Whether a frame of another stream may be written next.
+    /// Returns whether a frame of another stream may be written next.
     fn is_between(&self) -> bool {
         self.left == 0 && !self.is_in_header
     }
 
     /// Returns where in `bytes`, which are to be written next, the first reset is that a request
-    /// gets in place of an answer. `newest` is the last stream that the client opened.
+    /// gets in place of a response. `newest` is the last stream that the client opened.
     fn reset(&self, bytes: &[u8], newest: u32) -> Option<usize> {
         let mut at = self.left;
         let mut answered = self.answered;

@@ -40,7 +40,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Streams that one HTTP/2 connection may have open at once.
 const STREAMS_MAX: u32 = 100;
-/// What hyper may buffer of one HTTP/2 answer; its default of 400 KiB times a
+/// What hyper may buffer of one HTTP/2 response; its default of 400 KiB times a
 /// hundred streams would let one connection hold 40 MiB.
 const STREAM_SEND_BUFFER: usize = 64 * 1024;
 /// Flow-control windows of HTTP/2: what a client may send before it is read. A stream's is
@@ -64,11 +64,13 @@ where
     let buffer = UploadBuffer::new(&peer.worker.counters, options.limits.upload_buffers);
     let made = Activity::new(&clock, &peer.handle, buffer);
     let activity = Arc::clone(peer.http2.get_or_init(|| made));
+
     let watched = Watched::new(io, ahead, &activity);
     let io = FrameFilter::new(watched, Arc::clone(&activity), Arc::clone(&peer));
     let served = Arc::clone(&peer);
     let service = service_fn(move |request| respond(&served, request));
     let mut connection = builder(&activity, &options).serve_connection(TokioIo::new(io), service);
+
     peer.handle.on_http2();
     let armed = clock.now() + options.timeouts.header_read;
     let sleep = pin!(clock.timer(armed));
@@ -79,6 +81,7 @@ where
         look_at: armed,
         is_closing: false,
     };
+
     let unread = poll_fn(|context| {
         peer.handle.wake_on_drain(context);
         loop {
@@ -102,6 +105,7 @@ where
         }
     })
     .await;
+
     if let Some(unread) = unread {
         unread.note(&peer);
     }
@@ -176,7 +180,7 @@ struct Watch<'a, 't> {
     activity: &'a Activity,
     timeouts: &'a ClientTimeouts,
     timer: ConnectionTimer<'t>,
-    /// When the connection is to be looked at.
+    /// The time when the connection is to be looked at.
     look_at: Instant,
     is_closing: bool,
 }
@@ -206,7 +210,7 @@ impl Watch<'_, '_> {
                 NextAction::Close if self.is_closing => return Poll::Ready(Look::Ended(None)),
                 NextAction::Close => {
                     self.is_closing = true;
-                    // The rest of the last answer may be on its way still.
+                    // The rest of the last response may be on its way still.
                     let is_blocked = self.activity.is_blocked();
                     self.look_at = now + if is_blocked { self.timeouts.write } else { GRACE };
                     return Poll::Ready(Look::Close);
@@ -326,7 +330,7 @@ fn translate(request: &mut Request<ClientBody>) {
     let headers = request.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, token);
-    // HTTP/2 has none. It protects from answers of caches, and keeps no secret.
+    // HTTP/2 has none. It protects from responses of caches, and keeps no secret.
     let key = BASE64_STANDARD.encode(fastrand::u128(..).to_be_bytes());
     if is_websocket && let Ok(key) = HeaderValue::try_from(key) {
         headers.insert(SEC_WEBSOCKET_KEY, key);

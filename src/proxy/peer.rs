@@ -124,7 +124,7 @@ impl Peer {
         self.poll_time.read(&self.worker.clock)
     }
 
-    /// Keeps the memory of a request's head for the next one. In HTTP/2 hyper makes the heads.
+    /// Keeps the memory of a request's head for the next one. In HTTP/2 the library makes the heads.
     pub(super) fn keep_head(&self, head: Box<RequestHead>) {
         if self.http2.get().is_none() {
             self.spare_heads.give_request(head);

@@ -130,6 +130,75 @@ fn what_http_2_cannot_be_read_is_a_400_on_its_stream_and_the_others_go_on() {
     assert!(shown.starts_with("HTTP/2 400") && shown.contains("%22"), "{shown}");
 }
 
+/// A malformed request of HTTP/2, by its fields (RFC 9113, 8.2 and 8.3).
+const MALFORMED_FIELDS: &[(&str, &[(&str, &str)])] = &[
+    ("a pseudo-header field of responses", &[METHOD, SCHEME, PATH, (":status", "200")]),
+    ("a pseudo-header field behind others", &[METHOD, SCHEME, ("x", "y"), PATH]),
+    ("a field of the connection", &[METHOD, SCHEME, PATH, ("connection", "keep-alive")]),
+    ("TE with another value", &[METHOD, SCHEME, PATH, ("te", "trailers, deflate")]),
+    ("an empty path", &[METHOD, SCHEME, (":path", "")]),
+    ("no method", &[SCHEME, PATH]),
+    ("no scheme", &[METHOD, PATH]),
+    ("no path", &[METHOD, SCHEME, (":authority", "a")]),
+    ("two methods", &[METHOD, METHOD, SCHEME, PATH]),
+    ("two schemes", &[METHOD, SCHEME, SCHEME, PATH]),
+    ("two paths", &[METHOD, SCHEME, PATH, PATH]),
+];
+
+const METHOD: (&str, &str) = (":method", "GET");
+const SCHEME: (&str, &str) = (":scheme", "http");
+const PATH: (&str, &str) = (":path", "/");
+
+/// Expects a 400, and behind it a reset with `PROTOCOL_ERROR`.
+#[track_caller]
+fn expect_rejected(client: &mut http2::Client, stream: u32, name: &str) {
+    let frames = client.answer(stream);
+    assert_eq!((frames[0].kind, frames[0].payload.first()), (1, Some(&0x8c)), "{name}");
+    let reset = client.read_of(stream).unwrap_or_else(|| panic!("{name}: the stream is reset"));
+    assert_eq!((reset.kind, &*reset.payload), (3, &[0, 0, 0, 1][..]), "{name}");
+}
+
+#[test]
+fn a_malformed_request_of_http_2_gets_a_400_and_a_reset_behind_it() {
+    let upstream = upstream::echo();
+    let gateway = Gateway::start(&yaml(upstream.address, ALL));
+    let mut client = http2::Client::new(gateway.web());
+    let mut streams = (0..).map(|turn| 2 * turn + 1);
+    let mut next = || streams.next().expect("without end");
+
+    for (name, fields) in MALFORMED_FIELDS {
+        let stream = next();
+        client.fields(stream, fields, true);
+        expect_rejected(&mut client, stream, name);
+    }
+
+    let depends_on_itself = next();
+    let priority = [&depends_on_itself.to_be_bytes()[..], &[15]].concat();
+    let payload = [&priority, &http2::block(&[METHOD, SCHEME, PATH])[..]].concat();
+    client.send(1, 0x25, depends_on_itself, &payload);
+    expect_rejected(&mut client, depends_on_itself, "a stream that depends on itself");
+
+    let second_header = next();
+    client.post(second_header, "/", "5");
+    client.fields(second_header, &[("x", "y")], false);
+    expect_rejected(&mut client, second_header, "a second header that does not end the stream");
+
+    let shorter = next();
+    client.post(shorter, "/", "5");
+    client.last_data(shorter, b"abc");
+    expect_rejected(&mut client, shorter, "a body that is shorter than announced");
+
+    let longer = next();
+    client.post(longer, "/", "5");
+    client.data(longer, b"abc");
+    client.last_data(longer, b"def");
+    expect_rejected(&mut client, longer, "a body that is longer than announced");
+
+    let fine = next();
+    client.get(fine, "/fine", &[]);
+    assert!(http2::body(&client.answer(fine)).contains("GET /fine"), "the connection goes on");
+}
+
 #[test]
 fn an_http_2_upload_that_its_client_breaks_off_after_the_answer_is_not_malformed() {
     let upstream = upstream::echo();

@@ -1,6 +1,6 @@
 //! The body of a client's request, on its way from the client's connection to whoever reads it.
 //!
-//! Over HTTP/2 that is hyper's. Over HTTP/1.1 the task of the connection reads it, one part at a
+//! Over HTTP/2 the h2 crate has it. Over HTTP/1.1 the task of the connection reads it, one part at a
 //! time and only when it is asked for, as that task alone sees whether the client has left.
 
 use super::BodyBuffer;
@@ -12,9 +12,9 @@ use core::{
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
+use h2::RecvStream;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::{runtime::Handle, time::Sleep};
 
@@ -24,13 +24,16 @@ pub(crate) enum ClientBody {
     /// There is none.
     Empty,
     Http1(Http1Body),
-    Http2(Incoming),
+    Http2(Http2Body),
 }
 
 impl ClientBody {
-    /// Returns what a stream of HTTP/2 brings.
-    pub(crate) fn of_stream(incoming: Incoming) -> Self {
-        if incoming.is_end_stream() { Self::Empty } else { Self::Http2(incoming) }
+    /// Returns what a stream of HTTP/2 brings, of which the client has declared the length or not.
+    pub(crate) fn of_stream(stream: RecvStream, declared: Option<u64>) -> Self {
+        if stream.is_end_stream() {
+            return Self::Empty;
+        }
+        Self::Http2(Http2Body { stream, left: declared, is_data_read: false })
     }
 }
 
@@ -40,11 +43,53 @@ pub(crate) enum ClientBodyError {
     /// It is malformed, or the client left before its end.
     #[error(transparent)]
     Http1(#[from] BodyError),
+    /// Its stream was reset before its end, or its connection has failed. In a box to keep results small.
     #[error(transparent)]
-    Http2(#[from] hyper::Error),
-    /// hyper reports no error: it takes this reset for the end of the body.
-    #[error("the client reset its stream with NO_ERROR before the end of the body")]
-    Reset,
+    Http2(Box<h2::Error>),
+}
+
+impl ClientBodyError {
+    fn of_stream(error: h2::Error) -> Self {
+        Self::Http2(Box::new(error))
+    }
+}
+
+/// A body of HTTP/2.
+#[derive(Debug)]
+pub(crate) struct Http2Body {
+    stream: RecvStream,
+    /// Bytes to come, if the client has declared a length.
+    left: Option<u64>,
+    /// Whether only trailers may follow.
+    is_data_read: bool,
+}
+
+impl Http2Body {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
+        if !self.is_data_read {
+            match ready!(self.stream.poll_data(context)) {
+                Some(Ok(data)) => {
+                    // The client may send as much again. An error says that the stream is over.
+                    drop(self.stream.flow_control().release_capacity(data.len()));
+                    self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                // A reset, also one with NO_ERROR, comes before the end of the body.
+                Some(Err(error)) => {
+                    return Poll::Ready(Some(Err(ClientBodyError::of_stream(error))));
+                }
+                None => self.is_data_read = true,
+            }
+        }
+        let trailers = ready!(self.stream.poll_trailers(context)).transpose();
+        let frame = |trailers: Result<_, _>| {
+            trailers.map(Frame::trailers).map_err(ClientBodyError::of_stream)
+        };
+        Poll::Ready(trailers.map(frame))
+    }
 }
 
 /// A body of HTTP/1.1, for whoever reads it.
@@ -184,16 +229,7 @@ impl Body for ClientBody {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Http1(body) => lock(&body.0).poll_frame(context),
-            Self::Http2(body) => {
-                let frame = ready!(Pin::new(&mut *body).poll_frame(context));
-                let is_reset = frame.is_none() && !body.is_end_stream();
-                let frame = if is_reset {
-                    Some(Err(ClientBodyError::Reset))
-                } else {
-                    frame.map(|frame| frame.map_err(ClientBodyError::from))
-                };
-                Poll::Ready(frame)
-            }
+            Self::Http2(body) => body.poll_frame(context),
         }
     }
 
@@ -201,7 +237,7 @@ impl Body for ClientBody {
         match self {
             Self::Empty => true,
             Self::Http1(body) => lock(&body.0).is_end(),
-            Self::Http2(body) => body.is_end_stream(),
+            Self::Http2(body) => body.stream.is_end_stream(),
         }
     }
 
@@ -212,7 +248,7 @@ impl Body for ClientBody {
                 let left = lock(&body.0).left;
                 left.map_or_else(SizeHint::default, SizeHint::with_exact)
             }
-            Self::Http2(body) => body.size_hint(),
+            Self::Http2(body) => body.left.map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }

@@ -2,10 +2,7 @@
 
 use super::{ClientBody, Upload, UploadState, client_body::ClientBodyError, drain};
 use crate::proxy::{
-    connections::{
-        activity::Activity,
-        upload_buffer::{UploadBuffer, UploadPart},
-    },
+    connections::upload_buffer::{UploadBuffer, UploadPart},
     message::{Response, hop_by_hop::RequestTrailers},
     timeouts::{
         body_timeout::{BodyTimeout, Pace},
@@ -68,10 +65,10 @@ pub(crate) struct Streaming {
     /// What was sent in vain, and is sent again first.
     again: VecDeque<Again>,
     /// Where the client waits for 100 before it sends the body, in HTTP/2.
-    expectation: Option<(Arc<Activity>, Arc<Stream>)>,
+    expectation: Option<Arc<Stream>>,
 }
 
-/// A body of HTTP/2 that is being read from hyper, which counts for what its connection holds.
+/// A body of HTTP/2 that is being read from h2, which counts for what its connection holds.
 #[derive(Debug)]
 pub(crate) struct BodyBuffer {
     connection: Arc<UploadBuffer>,
@@ -158,9 +155,9 @@ impl RequestBody {
     }
 
     /// Notes that a client of HTTP/2 waits for 100 before it sends the body.
-    pub(crate) fn expect(&mut self, activity: &Arc<Activity>, stream: &Arc<Stream>) {
+    pub(crate) fn expect(&mut self, stream: &Arc<Stream>) {
         if let Self::Streaming(body) = self {
-            body.expectation = Some((Arc::clone(activity), Arc::clone(stream)));
+            body.expectation = Some(Arc::clone(stream));
         }
     }
 
@@ -192,10 +189,10 @@ impl Streaming {
     /// response, which no 100 may follow.
     #[cold]
     fn ask(&mut self) {
-        if let Some((activity, stream)) = self.expectation.take() {
+        if let Some(stream) = self.expectation.take() {
             let mut response = Response::from_parts(Box::default(), ());
             *response.status_mut() = StatusCode::CONTINUE;
-            activity.send_interim(&stream, response);
+            stream.push_interim(response.into_http());
         }
     }
 

@@ -1,30 +1,24 @@
 //! What a client's connection of HTTP/2 is doing, so that one timer can watch it.
 //!
-//! hyper has no limit on an idle connection, or for a client that does not read. Each part notes when
+//! h2 has no limit on an idle connection, or for a client that does not read. Each part notes when
 //! it began to wait, and the connection's task looks now and then.
 
 use super::{
-    interim_frames::InterimFrames,
     registry::{ConnectionHandle, GRACE},
     upload_buffer::UploadBuffer,
 };
-use crate::proxy::{
-    message::response::Response,
-    timeouts::{
-        streams::{Stream, Streams},
-        timeout::Timeout,
-        timer::AtomicInstant,
-    },
+use crate::proxy::timeouts::{
+    streams::{Stream, Streams},
+    timeout::Timeout,
+    timer::AtomicInstant,
 };
 use crate::{clock::Clock, config::ClientTimeouts, flow::Instant};
 use core::{
-    future::pending,
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     task::{Context, Poll},
     time::Duration,
 };
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tokio::{sync::Notify, task::AbortHandle};
+use std::sync::{Arc, OnceLock};
 
 /// Notes of one connection, shared by its socket, its requests and their bodies.
 #[derive(Debug)]
@@ -35,6 +29,8 @@ pub(crate) struct Activity {
     requests: AtomicU32,
     /// Since when no request is under way.
     idle_since: AtomicInstant,
+    /// When a request was last found to be under way.
+    busy_at: AtomicInstant,
     /// Since when the preface is incomplete.
     preface_since: AtomicInstant,
     /// Since when the client does not take what is sent.
@@ -44,11 +40,8 @@ pub(crate) struct Activity {
     streams: Streams,
     /// What the connection holds of uploads.
     upload_buffer: Arc<UploadBuffer>,
-    /// Interim responses that are to be written.
-    interim: InterimFrames,
-    /// The tunnel that hyper is about to begin a task for, and whether there is one.
-    upgrade: Mutex<Option<Arc<UpgradeTask>>>,
-    is_upgrading: AtomicBool,
+    /// Whether the client has sent anything since the connection was last asked.
+    heard: AtomicBool,
     /// Which limit the connection was cut off for.
     timeout: OnceLock<Timeout>,
 }
@@ -83,33 +76,25 @@ impl Activity {
             clock: clock.clone(),
             requests: AtomicU32::new(0),
             idle_since,
+            busy_at: AtomicInstant::default(),
             preface_since,
             write_since: AtomicInstant::default(),
             congested: AtomicBool::new(false),
             streams: Streams::default(),
             upload_buffer,
-            interim: InterimFrames::default(),
-            upgrade: Mutex::default(),
-            is_upgrading: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
             timeout: OnceLock::new(),
         })
     }
 
-    /// Notes that the request that is served becomes a tunnel: hyper begins a task for it before
-    /// anything else happens on the connection.
-    pub(crate) fn begin_upgrade(&self, task: &Arc<UpgradeTask>) {
-        let task = Some(Arc::clone(task));
-        *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = task;
-        self.is_upgrading.store(true, Relaxed);
+    /// Notes that the client has sent something.
+    pub(crate) fn on_read(&self) {
+        self.heard.store(true, Relaxed);
     }
 
-    /// Takes what [`Self::begin_upgrade`] has noted, if hyper has not begun the task yet.
-    pub(crate) fn take_upgrade(&self) -> Option<Arc<UpgradeTask>> {
-        if !self.is_upgrading.load(Relaxed) {
-            return None;
-        }
-        self.is_upgrading.store(false, Relaxed);
-        self.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Returns whether the client has sent anything since this was last asked.
+    pub(crate) fn was_heard(&self) -> bool {
+        self.heard.swap(false, Relaxed)
     }
 
     /// Notes that HTTP/2's preface is complete.
@@ -161,24 +146,12 @@ impl Activity {
 
     /// Notes a stream whose request has come.
     pub(crate) fn on_stream(&self) -> Arc<Stream> {
-        self.streams.enter(&self.clock, self.interim.next_opened())
+        self.streams.enter(&self.clock)
     }
 
-    /// Returns the interim responses that are to be written.
-    pub(crate) fn interim(&self) -> &InterimFrames {
-        &self.interim
-    }
-
-    /// Has an interim response written on a stream, if that is possible.
-    pub(crate) fn send_interim(&self, stream: &Stream, response: Response<()>) {
-        if self.interim.push(stream.id(), response) {
-            self.handle.wake();
-        }
-    }
-
-    /// Notes the task that serves the newest stream.
-    pub(crate) fn on_task(&self, task: AbortHandle) {
-        self.streams.serve(task);
+    /// Returns the newest stream.
+    pub(crate) fn newest_stream(&self) -> Option<Arc<Stream>> {
+        self.streams.newest()
     }
 
     /// Has the request of `stream` wait for `deadline`, in the stream's task.
@@ -210,7 +183,9 @@ impl Activity {
     /// Returns until when nothing may be under way: in a drain no longer than a client takes to
     /// confirm that it has heard of it.
     fn idle_until(&self, limits: &ClientTimeouts) -> Option<Instant> {
+        // A response may have ended long before the client took the rest of it.
         let idle = self.idle_since.get()?;
+        let idle = self.busy_at.get().map_or(idle, |busy| idle.max(busy));
         let kept = idle + limits.keep_alive;
         let draining = self.handle.draining_since();
         Some(draining.map_or(kept, |since| kept.min(idle.max(since) + GRACE)))
@@ -230,6 +205,7 @@ impl Activity {
             return NextAction::Abort;
         }
         if self.requests.load(Relaxed) > 0 {
+            self.busy_at.set(now);
             // A write may begin to block without this being asked.
             next = next.min(now + limits.write);
             let congested = self.congested.swap(self.write_since.is_set(), Relaxed);
@@ -249,49 +225,6 @@ impl Activity {
             }
         }
         NextAction::LookAgain(next)
-    }
-}
-
-/// The task that writes what a tunnel over HTTP/2 brings its client.
-///
-/// hyper begins it, and gives nobody a handle: it ends the client's stream as if all had come, and a
-/// tunnel sees no difference between a client that ends its direction and one that resets the stream.
-#[derive(Debug, Default)]
-pub(crate) struct UpgradeTask {
-    task: OnceLock<AbortHandle>,
-    ended: Notify,
-    /// Whether the gateway has ended its direction, upon which the task ends.
-    is_shut: AtomicBool,
-}
-
-impl UpgradeTask {
-    /// Notes that the task has begun.
-    pub(crate) fn begin(&self, task: AbortHandle) {
-        self.task.get_or_init(|| task);
-    }
-
-    /// Notes that the task has ended.
-    pub(crate) fn end(&self) {
-        self.ended.notify_one();
-    }
-
-    /// Notes that the gateway ends its direction.
-    pub(crate) fn shut(&self) {
-        self.is_shut.store(true, Relaxed);
-    }
-
-    /// Has the stream reset, once the client's direction is dropped too.
-    pub(crate) fn abort(&self) {
-        self.task.get().into_iter().for_each(AbortHandle::abort);
-    }
-
-    /// Waits until the client has reset the stream, or its connection has ended.
-    pub(crate) async fn client_left(&self) {
-        self.ended.notified().await;
-        if self.is_shut.load(Relaxed) {
-            // What the client still sends shows its end.
-            pending::<()>().await;
-        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Clients' connections: how many there are, what they do, and how they are asked to end.
 
 pub(crate) mod activity;
-pub(crate) mod interim_frames;
 pub(crate) mod limits;
 pub(crate) mod registry;
 pub(crate) mod upload_buffer;

@@ -32,7 +32,7 @@ pub(crate) struct UploadBuffer {
     counters: Arc<Counters>,
     /// What all connections may hold before this one is held back, in bytes.
     limit: u64,
-    /// Received, and not yet read from hyper. Too high by what hyper dropped unread, until no
+    /// Received, and not yet read from h2. Too high by what h2 dropped unread, until no
     /// body is read any more.
     unread: AtomicU64,
     /// Read, and not yet written to an upstream.
@@ -72,7 +72,7 @@ impl UploadBuffer {
         self.all().fetch_add(bytes, Relaxed);
     }
 
-    /// Notes that `bytes` were read from hyper. Returns how many of them are accounted for.
+    /// Notes that `bytes` were read from h2. Returns how many of them are accounted for.
     fn on_read(&self, bytes: u64) -> u64 {
         let bytes = bytes.min(self.unread.load(Relaxed));
         self.unread.fetch_sub(bytes, Relaxed);
@@ -97,7 +97,7 @@ impl UploadBuffer {
         self.bodies.fetch_add(1, Relaxed);
     }
 
-    /// Notes that a body is read no more. Nothing that hyper holds unread is left with the last one.
+    /// Notes that a body is read no more. Nothing that h2 holds unread is left with the last one.
     pub(crate) fn end_body(&self) {
         if self.bodies.fetch_sub(1, Relaxed) == 1 {
             let unread = self.unread.swap(0, Relaxed);

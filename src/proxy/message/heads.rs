@@ -1,11 +1,13 @@
 //! Requests and responses on their way through, whichever version of HTTP their neighbours speak, and the
 //! memory that their heads leave for the next ones.
 
-use crate::{http1::FieldList, traces::TraceContext};
+use crate::{http1::FieldList, proxy::timeouts::streams::Part, traces::TraceContext};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use h2::{RecvStream, SendStream};
 use http::{Method, StatusCode, Uri, Version};
-use hyper::{ext::ReasonPhrase, upgrade::OnUpgrade};
-use std::sync::{Mutex, PoisonError};
+use hyper::ext::ReasonPhrase;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
 
 /// A request with a body. Its head is in a box because it is large, and moved often.
 #[derive(Debug)]
@@ -92,7 +94,32 @@ impl<B> From<http::Request<B>> for Request<B> {
 
 /// The client's side of a request that is to become a tunnel; an extension of the request.
 #[derive(Clone, Debug)]
-pub(crate) struct ExtendedConnect(pub(crate) OnUpgrade);
+pub(crate) struct ExtendedConnect(Arc<Mutex<Option<PendingTunnel>>>);
+
+/// A stream of HTTP/2 that becomes a tunnel once its response has begun.
+#[derive(Debug)]
+struct PendingTunnel {
+    from_client: RecvStream,
+    to_client: oneshot::Receiver<SendStream<Part>>,
+}
+
+impl ExtendedConnect {
+    /// Keeps the client's direction of a stream. Returns also where the other one is sent once the response
+    /// has begun.
+    pub(crate) fn new(from_client: RecvStream) -> (Self, oneshot::Sender<SendStream<Part>>) {
+        let (sender, to_client) = oneshot::channel();
+        let pending = PendingTunnel { from_client, to_client };
+        (Self(Arc::new(Mutex::new(Some(pending)))), sender)
+    }
+
+    /// Waits until the response has begun, and returns both directions of the stream. Returns `None` if
+    /// the client has left before, or the stream was taken already.
+    pub(crate) async fn accepted(self) -> Option<(RecvStream, SendStream<Part>)> {
+        let pending = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let PendingTunnel { from_client, to_client } = pending?;
+        Some((from_client, to_client.await.ok()?))
+    }
+}
 
 /// A response with a body. Its head is in a box because it is large, and moved often.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::proxy::{
     body::{DISCARD_BYTES, RequestBody},
-    connections::activity::UpgradeTask,
     gateway_error::{Failure, GatewayError},
     message::{
         ExtendedConnect, Request, RequestHead, Response,
@@ -19,7 +18,7 @@ use crate::proxy::{
     response::{
         own_response::{error_response, respond_as_configured},
         response_body::ResponseBody,
-        tunnel::{CountedTunnel, Joined, tunnel},
+        tunnel::{Http2Tunnel, Joined, tunnel},
     },
     timeouts::{body_timeout::BodyTimeout, timeout::Timeout},
     upstream::{keep_alive, retry::Retries},
@@ -34,7 +33,6 @@ use bytes::Bytes;
 use core::time::Duration;
 use http::{HeaderValue, StatusCode, Version, header};
 use http_body::Body;
-use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 
 /// An admitted request.
@@ -311,31 +309,27 @@ impl AdmittedRequest {
         let edits = &self.route.options.response_headers;
         placeholders::edit(headers, edits, self.completion.values.as_deref());
         let idle = self.route.options.timeouts.tunnel;
-        if let Some(ExtendedConnect(client)) = self.extended {
+        if let Some(extended) = self.extended {
             headers.remove(&header::SEC_WEBSOCKET_ACCEPT);
             *response.status_mut() = StatusCode::OK;
             self.completion.answered(StatusCode::OK);
             let head = self.completion.of_head_only();
             let peer = Arc::clone(&self.completion.peer);
             let joined = Joined { server, idle, completion: self.completion };
-            let task = Arc::<UpgradeTask>::default();
-            if let Some(activity) = peer.http2.get() {
-                activity.begin_upgrade(&task);
-            }
             head.peer.worker.tasks.spawn(async move {
-                // A client that leaves before the response is there ends the request as cancelled.
-                let Ok(client) = client.await else { return };
+                // A client that leaves before the response has begun ends the request as cancelled.
+                let Some((from_client, to_client)) = extended.accepted().await else { return };
                 let buffer = peer.upload_buffer().cloned();
-                let io = TokioIo::new(client);
-                let mut client = CountedTunnel { io, buffer, task: Arc::clone(&task) };
+                let mut client = Http2Tunnel::new(from_client, to_client, buffer);
+                let reset = client.reset();
                 tokio::select! {
                     is_broken = tunnel(&mut client, joined) => {
                         if is_broken {
-                            task.abort();
+                            reset.send();
                         }
                     }
-                    // It ends as cancelled.
-                    () = task.client_left() => {}
+                    // The request ends as cancelled.
+                    () = reset.client_left() => {}
                 }
             });
             return response.map(|()| ResponseBody::own(Bytes::new(), head));

@@ -272,9 +272,9 @@ impl UpstreamRequest<'_> {
                 headers.trim();
             }
             placeholders::edit(headers, edits, self.values);
-            match (self.peer.http2.get(), self.stream) {
-                (Some(activity), Some(stream)) => activity.send_interim(stream, response),
-                _ => self.peer.interim.push(response),
+            match self.stream {
+                Some(stream) => stream.push_interim(response.into_http()),
+                None => self.peer.interim.push(response),
             }
         }
     }

@@ -229,9 +229,9 @@ impl UpstreamRequest<'_> {
     /// Makes the client's request the upstream's. Returns whether it does no harm to send it again.
     pub(super) fn prepare(&self, request: &mut Request<RequestBody>) -> bool {
         if self.forward.fields.has(FieldKind::Expect)
-            && let (Some(activity), Some(stream)) = (self.peer.http2.get(), self.stream)
+            && let Some(stream) = self.stream
         {
-            request.body_mut().expect(activity, stream);
+            request.body_mut().expect(stream);
         }
 
         let is_repeatable = matches!(request.body(), RequestBody::Empty)

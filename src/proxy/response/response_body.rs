@@ -209,7 +209,7 @@ impl ResponseBody {
         if self.completion.version != Version::HTTP_2 {
             return Poll::Ready(cut.map(Err));
         }
-        // hyper drops what it has not written yet.
+        // A reset drops what h2 has not written yet.
         self.cut = cut;
         context.waker().wake_by_ref();
         Poll::Pending

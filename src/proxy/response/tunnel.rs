@@ -1,19 +1,25 @@
 //! Connections that change their protocol: two byte streams joined.
 
 use crate::proxy::{
-    connections::{activity::UpgradeTask, upload_buffer::UploadBuffer},
+    connections::upload_buffer::UploadBuffer,
     record::completion::Completion,
-    timeouts::timeout::Timeout,
+    timeouts::{streams::Part, timeout::Timeout},
     upstream::error::cause,
 };
 use crate::{clock::Clock, flow::Instant};
+use bytes::{Buf, Bytes};
 use core::{
+    future::poll_fn,
     pin::Pin,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     task::{Context, Poll, ready},
     time::Duration,
 };
-use std::{io, sync::Arc};
+use h2::{Reason, RecvStream, SendStream};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional},
     sync::Notify,
@@ -181,44 +187,114 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedClient<'_, T> {
     }
 }
 
-/// Takes what is read off what the connection's uploads hold.
+/// A stream of HTTP/2 as a stream of bytes. To drop it before both directions have ended resets it.
 #[derive(Debug)]
-pub(crate) struct CountedTunnel<T> {
-    pub(crate) io: T,
-    pub(crate) buffer: Option<Arc<UploadBuffer>>,
-    pub(crate) task: Arc<UpgradeTask>,
+pub(crate) struct Http2Tunnel {
+    from_client: RecvStream,
+    /// Received, and not yet read.
+    unread: Bytes,
+    to_client: Arc<Mutex<SendStream<Part>>>,
+    /// What the connection holds of uploads.
+    buffer: Option<Arc<UploadBuffer>>,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for CountedTunnel<T> {
+/// The direction to the client, to reset it or to see that the client has reset it.
+#[derive(Clone, Debug)]
+pub(crate) struct TunnelReset(Arc<Mutex<SendStream<Part>>>);
+
+impl Http2Tunnel {
+    pub(crate) fn new(
+        from_client: RecvStream,
+        to_client: SendStream<Part>,
+        buffer: Option<Arc<UploadBuffer>>,
+    ) -> Self {
+        let to_client = Arc::new(Mutex::new(to_client));
+        Self { from_client, unread: Bytes::new(), to_client, buffer }
+    }
+
+    /// Returns what resets it.
+    pub(crate) fn reset(&self) -> TunnelReset {
+        TunnelReset(Arc::clone(&self.to_client))
+    }
+
+    fn sender(&self) -> MutexGuard<'_, SendStream<Part>> {
+        lock(&self.to_client)
+    }
+}
+
+impl TunnelReset {
+    /// Resets the stream: its server has broken off.
+    pub(crate) fn send(&self) {
+        lock(&self.0).send_reset(Reason::CANCEL);
+    }
+
+    /// Waits until the client has reset the stream, or its connection has ended.
+    pub(crate) async fn client_left(&self) {
+        poll_fn(|context| lock(&self.0).poll_reset(context).map(drop)).await;
+    }
+}
+
+fn lock(stream: &Mutex<SendStream<Part>>) -> MutexGuard<'_, SendStream<Part>> {
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AsyncRead for Http2Tunnel {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        while self.unread.is_empty() {
+            match ready!(self.from_client.poll_data(context)) {
+                Some(Ok(data)) => self.unread = data,
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let count = self.unread.len().min(buffer.remaining());
+        buffer.put_slice(&self.unread[..count]);
+        self.unread.advance(count);
+
+        // The client may send as much again. An error says that the stream is over.
+        drop(self.from_client.flow_control().release_capacity(count));
         if let Some(held) = &self.buffer {
-            held.on_passed((buffer.filled().len() - before) as u64);
+            held.on_passed(count as u64);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for CountedTunnel<T> {
+impl AsyncWrite for Http2Tunnel {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let mut sender = self.sender();
+        sender.reserve_capacity(bytes.len());
+        while sender.capacity() == 0 {
+            match ready!(sender.poll_capacity(context)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            }
+        }
+        let count = bytes.len().min(sender.capacity());
+        let part = Part::new(Bytes::copy_from_slice(&bytes[..count]), None);
+        sender.send_data(part, false).map_err(io::Error::other)?;
+        Poll::Ready(Ok(count))
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The connection's task writes what it has.
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.task.shut();
-        Pin::new(&mut self.io).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ended = self.sender().send_data(Part::new(Bytes::new(), None), true);
+        Poll::Ready(ended.map_err(io::Error::other))
     }
 }

@@ -255,7 +255,7 @@ async fn an_answer_that_is_not_wholly_taken_keeps_its_connection_awake() {
     let mut upstream = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut upstream).await.expect("a head");
     // All that the pipe holds from the upstream. With the gateway's header it is too much for the
-    // client's, so that its end is left in hyper.
+    // client's, so that its end is left in h2.
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 65490\r\n\r\n{}", "x".repeat(65_490));
     upstream.write_all(answer.as_bytes()).await.expect("sent");
     proxy.pass(A_MOMENT).await;

@@ -179,7 +179,7 @@ async fn a_head_after_a_body_that_nobody_read_is_due_like_any_other() {
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n").await;
     let mut upstream = proxy.upstream.recv().await.expect("a connection");
     read_head(&mut upstream).await.expect("a head");
-    // The answer's end gives the body up, and hyper finds the rest of it there.
+    // The answer's end gives the body up, and h2 finds the rest of it there.
     upstream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("sent");
     client.send("xx").await;
     assert_eq!(client.status().await, Some(204));

@@ -3,9 +3,9 @@
 //!
 //! A client may close the window of a stream and go on with others, or answer pings:
 //! the socket does not show it. So a part of an answer notes when its bytes are put into
-//! frames, and the connection's timer looks for streams on which none were. hyper
-//! waits for a window without asking the body for more; what ends that is to abort the
-//! stream's task, upon which the stream is reset.
+//! frames, and the connection's timer looks for streams on which none were. The task of a
+//! stream waits for a window without asking the body for more; what ends that is to abort it,
+//! upon which the stream is reset.
 //!
 //! Worst case: what HTTP/2 has buffered when the task ends, one part of an answer, is
 //! watched no more. It stays as long as the connection.
@@ -40,8 +40,9 @@ pub(crate) struct Streams {
 /// One of them.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// Its number in frames; 0: it is not known.
-    id: u32,
+    /// Interim responses that its task sends when it has polled the request, and whether there are any.
+    interim: Mutex<Vec<http::Response<()>>>,
+    has_interim: AtomicBool,
     /// There once the request is served.
     task: OnceLock<AbortHandle>,
     /// Its place among those that are open.
@@ -64,20 +65,18 @@ pub(crate) struct Stream {
 
 impl Streams {
     /// Notes a stream whose request has come.
-    pub(crate) fn enter(&self, clock: &Clock, id: u32) -> Arc<Stream> {
+    pub(crate) fn enter(&self, clock: &Clock) -> Arc<Stream> {
         self.new_since.note(true, clock);
         let mut open = self.lock();
-        let stream = Stream { id, place: AtomicUsize::new(open.len()), ..Stream::default() };
+        let stream = Stream { place: AtomicUsize::new(open.len()), ..Stream::default() };
         let stream = Arc::new(stream);
         open.push(Arc::clone(&stream));
         stream
     }
 
-    /// Notes the task that serves the newest stream.
-    pub(crate) fn serve(&self, task: AbortHandle) {
-        if let Some(newest) = self.lock().last() {
-            newest.task.get_or_init(|| task);
-        }
+    /// Returns the newest stream.
+    pub(crate) fn newest(&self) -> Option<Arc<Stream>> {
+        self.lock().last().map(Arc::clone)
     }
 
     /// Forgets a stream: its request has ended.
@@ -143,9 +142,24 @@ impl Streams {
 }
 
 impl Stream {
-    /// Returns its number in frames; 0: it is not known.
-    pub(crate) fn id(&self) -> u32 {
-        self.id
+    /// Has its task send an interim response. To be called in that task.
+    pub(crate) fn push_interim(&self, response: http::Response<()>) {
+        self.interim.lock().unwrap_or_else(PoisonError::into_inner).push(response);
+        self.has_interim.store(true, Relaxed);
+    }
+
+    /// Takes the interim responses that are to be sent.
+    pub(crate) fn take_interim(&self) -> Vec<http::Response<()>> {
+        if !self.has_interim.load(Relaxed) {
+            return Vec::new();
+        }
+        self.has_interim.store(false, Relaxed);
+        core::mem::take(&mut *self.interim.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes the task that serves it.
+    pub(crate) fn serve(&self, task: AbortHandle) {
+        self.task.get_or_init(|| task);
     }
 
     /// Has the request end at `deadline`, however slowly the client takes the answer.

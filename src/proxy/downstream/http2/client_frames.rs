@@ -1,35 +1,19 @@
 //! The frames that a client of HTTP/2 sends, read before the h2 crate reads them: for what that crate
 //! does not report.
 //!
-//! - Trailers with pseudo-header fields are malformed (RFC 9113, 8.1). h2 drops such fields and lets the
-//!   trailers pass (`recv_trailers` of 0.4.20 keeps the other fields only). A field that is named by an
-//!   index of the client's own dynamic table is not seen.
-//! - The ids of the streams that are opened, and whether HPACK's table must be small: interim responses
-//!   need both.
+//! Trailers with pseudo-header fields are malformed (RFC 9113, 8.1). h2 drops such fields and lets the
+//! trailers pass (`recv_trailers` of 0.4.20 keeps the other fields only). A field that is named by an
+//! index of the client's own dynamic table is not seen.
 
 use crate::proxy::message::http2_frame::{
-    CONTINUATION, END_HEADERS, FrameHead, HEADERS, HeadReader, PADDED, PREFACE, PRIORITY, SETTINGS,
+    CONTINUATION, END_HEADERS, FrameHead, HEADERS, HeadReader, PADDED, PREFACE, PRIORITY,
 };
 
 /// The most bytes of trailers that are looked at.
 const BLOCK_MAX: usize = 64 * 1024;
 
-/// The number of `SETTINGS_HEADER_TABLE_SIZE`, and its first value (RFC 9113, 6.5.2).
-const TABLE_SIZE: u16 = 1;
-const TABLE_SIZE_FIRST: u32 = 4096;
-
 /// The last pseudo-header field of HPACK's static table (RFC 7541, appendix A).
 const PSEUDO_LAST: usize = 14;
-
-/// What a client has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClientEvent {
-    /// It has opened this stream with a whole header.
-    Opened(u32),
-    /// It wants a table for HPACK that is smaller than at first, which the next header must confirm
-    /// (RFC 7541, 4.2).
-    SmallTable,
-}
 
 /// Follows what a client of HTTP/2 sends.
 #[derive(Debug, Default)]
@@ -43,10 +27,8 @@ pub(crate) struct ClientFrames {
     left: usize,
     /// The last stream that was opened.
     newest: u32,
-    /// The trailers or the settings that are read.
+    /// The trailers that are read.
     block: Option<Vec<u8>>,
-    /// True if a header opens a stream, and is not trailers.
-    opens: bool,
 }
 
 impl ClientFrames {
@@ -56,11 +38,7 @@ impl ClientFrames {
     }
 
     /// Reads what was received. Returns whether there are malformed trailers in it.
-    pub(crate) fn is_malformed(
-        &mut self,
-        bytes: &[u8],
-        mut happened: impl FnMut(ClientEvent),
-    ) -> bool {
+    pub(crate) fn is_malformed(&mut self, bytes: &[u8]) -> bool {
         let skipped = bytes.len().min(PREFACE.len() - self.preface);
         self.preface += skipped;
         let mut bytes = &bytes[skipped..];
@@ -70,7 +48,7 @@ impl ClientFrames {
                 self.begin(head);
             } else {
                 let (payload, rest) = bytes.split_at(bytes.len().min(self.left));
-                if matches!(self.head.kind, HEADERS | CONTINUATION | SETTINGS)
+                if matches!(self.head.kind, HEADERS | CONTINUATION)
                     && let Some(block) = &mut self.block
                     && block.len() < BLOCK_MAX
                 {
@@ -79,7 +57,7 @@ impl ClientFrames {
                 self.left -= payload.len();
                 bytes = rest;
             }
-            if self.left == 0 && self.end(&mut happened) {
+            if self.left == 0 && self.end() {
                 return true;
             }
         }
@@ -90,26 +68,16 @@ impl ClientFrames {
         self.head = head;
         self.left = head.length;
         let FrameHead { kind, stream, .. } = head;
-        match kind {
-            HEADERS => {
-                self.opens = stream > self.newest;
-                self.block = (!self.opens).then(Vec::new);
-                self.newest = self.newest.max(stream);
-            }
-            SETTINGS => self.block = Some(Vec::new()),
-            _ => {}
+        if kind == HEADERS {
+            // A header of a stream that is open already is trailers.
+            self.block = (stream <= self.newest).then(Vec::new);
+            self.newest = self.newest.max(stream);
         }
     }
 
     /// Ends a frame. Returns whether it ends malformed trailers.
-    fn end(&mut self, happened: &mut impl FnMut(ClientEvent)) -> bool {
+    fn end(&mut self) -> bool {
         let FrameHead { kind, flags, .. } = self.head;
-        if kind == SETTINGS {
-            if self.block.take().is_some_and(|block| has_small_table(&block)) {
-                happened(ClientEvent::SmallTable);
-            }
-            return false;
-        }
         if kind == HEADERS
             && let Some(block) = &mut self.block
         {
@@ -119,20 +87,8 @@ impl ClientFrames {
             *block = block.get(fixed..end).unwrap_or_default().to_vec();
         }
         let is_last = matches!(kind, HEADERS | CONTINUATION) && flags & END_HEADERS != 0;
-        if is_last && core::mem::take(&mut self.opens) {
-            happened(ClientEvent::Opened(self.newest));
-        }
         is_last && self.block.take().is_some_and(|block| has_pseudo(&block) == Some(true))
     }
-}
-
-/// Returns whether settings ask for a table that is smaller than at first.
-fn has_small_table(settings: &[u8]) -> bool {
-    let (settings, _) = settings.as_chunks::<6>();
-    settings.iter().any(|[high, low, value @ ..]| {
-        u16::from_be_bytes([*high, *low]) == TABLE_SIZE
-            && u32::from_be_bytes(*value) < TABLE_SIZE_FIRST
-    })
 }
 
 /// Returns whether a block of HPACK (RFC 7541, 6) has a pseudo-header field; `None` if it is malformed.
@@ -231,12 +187,8 @@ mod tests {
             let all = [&PREFACE[..], &opening, &data, &trailers, &data].concat();
             for size in [1, 2, 7, all.len()] {
                 let mut check = ClientFrames::default();
-                let mut opened = Vec::new();
-                let mut note = |event| opened.push(event);
-                let found = all.chunks(size).any(|part| check.is_malformed(part, &mut note));
-                let second = (trailers[8] == 3).then_some(ClientEvent::Opened(3));
-                let events: Vec<_> = [ClientEvent::Opened(1)].into_iter().chain(second).collect();
-                assert_eq!(opened, events, "{trailers:?}, {size} at once");
+                let found = all.chunks(size).any(|part| check.is_malformed(part));
+                assert_eq!(u8::try_from(check.newest()), Ok(trailers[8]), "{trailers:?}");
                 assert_eq!(found, expected, "{trailers:?}, {size} at once");
             }
         }

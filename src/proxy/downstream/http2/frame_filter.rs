@@ -1,18 +1,17 @@
-//! A client's stream of HTTP/2, between its socket and hyper: what is rejected in frames, and the
-//! interim responses that are written between them.
+//! The bytes of a client's connection of HTTP/2, between its socket and the h2 crate: the requests that h2
+//! rejects in frames.
 //!
 //! The h2 crate rejects a request that it cannot read by itself: it resets its stream with
 //! `PROTOCOL_ERROR`, or sends 431 without a body, and reports nothing. Some clients take such a
 //! reset for a fault of the connection: Go's client opens another one and retries, some thousand
 //! times. So this reads the frames on their way to the client. It counts what h2 rejects, and
-//! replaces the reset of a request that has no response yet by a 400. A reset after the response, as of
+//! puts a 400 before the reset of a request that has no response yet. A reset after the response, as of
 //! an upload that its client breaks off, passes as it is and is not counted. A reset of a stream that
 //! its client has not opened, as for a priority that is not valid, also passes as it is: no request is
 //! there to respond.
 
-use super::client_frames::{ClientEvent, ClientFrames};
+use super::client_frames::ClientFrames;
 use crate::proxy::{
-    connections::{activity::Activity, interim_frames::write_text},
     downstream::unreadable::UnreadableRequest,
     message::http2_frame::{
         CONTINUATION, END_HEADERS, END_STREAM, FrameHead, GOAWAY, HEAD, HEADERS, RST_STREAM,
@@ -70,7 +69,6 @@ const CONNECTION_ENDED: UnreadableRequest =
 #[derive(Debug)]
 pub(crate) struct FrameFilter<T> {
     inner: T,
-    activity: Arc<Activity>,
     peer: Arc<Peer>,
     frames: Frames,
     client_frames: ClientFrames,
@@ -79,29 +77,24 @@ pub(crate) struct FrameFilter<T> {
 }
 
 impl<T> FrameFilter<T> {
-    pub(crate) fn new(inner: T, activity: Arc<Activity>, peer: Arc<Peer>) -> Self {
+    pub(crate) fn new(inner: T, peer: Arc<Peer>) -> Self {
         let frames = Frames::default();
         let client_frames = ClientFrames::default();
-        Self { inner, activity, peer, frames, client_frames, own: Bytes::new() }
+        Self { inner, peer, frames, client_frames, own: Bytes::new() }
     }
 }
 
 impl<T: AsyncWrite + Unpin> FrameFilter<T> {
     /// Writes what comes before anything else.
     fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            while !self.own.is_empty() {
-                let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.own))?;
-                if written == 0 {
-                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-                }
-                drop(self.own.split_to(written));
+        while !self.own.is_empty() {
+            let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.own))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            if !self.activity.interim().is_there() || !self.frames.is_between() {
-                return Poll::Ready(Ok(()));
-            }
-            self.own = self.activity.interim().take().into();
+            drop(self.own.split_to(written));
         }
+        Poll::Ready(Ok(()))
     }
 
     /// Tells the client that the connection ends for its fault, if that can be written at once.
@@ -131,14 +124,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for FrameFilter<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        let Self { activity, client_frames, .. } = &mut *self;
-        let interim = activity.interim();
-        let is_malformed =
-            client_frames.is_malformed(&buffer.filled()[before..], |event| match event {
-                ClientEvent::Opened(stream) => interim.on_opened(stream),
-                ClientEvent::SmallTable => interim.turn_off(),
-            });
-        if is_malformed {
+        if self.client_frames.is_malformed(&buffer.filled()[before..]) {
             TRAILERS.note(&self.peer);
             self.go_away(context);
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
@@ -154,9 +140,6 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for FrameFilter<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_own(context))?;
-        // An interim response that waits comes right behind the frame that is written.
-        let is_awaited = self.activity.interim().is_there();
-        let most = if is_awaited { self.frames.until_end(bytes) } else { bytes.len() };
         match self.frames.reset(bytes, self.client_frames.newest()) {
             Some(0) => {
                 let answer = self.frames.answer(bytes);
@@ -165,7 +148,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for FrameFilter<T> {
                 Poll::Ready(Ok(RESET))
             }
             until => {
-                let bytes = &bytes[..until.unwrap_or(bytes.len()).min(most)];
+                let bytes = &bytes[..until.unwrap_or(bytes.len())];
                 let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
                 self.wrote(bytes, written);
                 Poll::Ready(Ok(written))
@@ -180,8 +163,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for FrameFilter<T> {
     ) -> Poll<io::Result<usize>> {
         // Frames that are looked for are whole in the first slice; what else there is is data.
         let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
-        let is_own = !self.own.is_empty() || self.activity.interim().is_there();
-        if self.frames.reset(first, self.client_frames.newest()).is_some() || is_own {
+        let is_own = !self.own.is_empty();
+        if is_own || self.frames.reset(first, self.client_frames.newest()).is_some() {
             return self.poll_write(context, first);
         }
         let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, slices))?;
@@ -209,7 +192,25 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for FrameFilter<T> {
     }
 }
 
-/// Returns the header of what replaces a reset.
+/// Writes a short text without Huffman's code (RFC 7541, 5.2), behind its length in 7 bits or more
+/// (5.1).
+fn write_text(block: &mut Vec<u8>, text: &[u8]) {
+    const MOST: usize = 0x7f;
+    if text.len() < MOST {
+        block.push(u8::try_from(text.len()).unwrap_or_default());
+    } else {
+        block.push(0x7f);
+        let mut left = text.len() - MOST;
+        while left >= 0x80 {
+            block.push(u8::try_from(left & 0x7f).unwrap_or_default() | 0x80);
+            left >>= 7;
+        }
+        block.push(u8::try_from(left).unwrap_or_default());
+    }
+    block.extend_from_slice(text);
+}
+
+/// Returns the header of what comes before a reset.
 fn rejection() -> Vec<u8> {
     let mut block = vec![STATUS_400, LITERAL];
     write_text(&mut block, b"proxy-status");
@@ -229,14 +230,6 @@ struct Frames {
 }
 
 impl Frames {
-    /// Returns how much of what is written next, which begins with `bytes`, is of one frame.
-    fn until_end(&self, bytes: &[u8]) -> usize {
-        match self.left {
-            0 => FrameHead::read(bytes).map_or(usize::MAX, |head| HEAD + head.length),
-            left => left,
-        }
-    }
-
     /// Returns whether a frame of another stream may be written next.
     fn is_between(&self) -> bool {
         self.left == 0 && !self.is_in_header
@@ -264,8 +257,8 @@ impl Frames {
         }
     }
 
-    /// Returns what is written in place of the reset at the start of `bytes`: that the request is
-    /// rejected, and that the rest of it is not wanted (RFC 9113, 8.1).
+    /// Returns what is written in place of the reset at the start of `bytes`: a response that rejects the
+    /// request, and the reset behind it.
     fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
         let stream = FrameHead::read(bytes).map_or(0, |head| head.stream);
         self.answered = self.answered.max(stream);
@@ -277,7 +270,7 @@ impl Frames {
         answer.extend_from_slice(&block);
         answer.extend_from_slice(&[0, 0, 4, RST_STREAM, 0]);
         answer.extend_from_slice(&stream.to_be_bytes());
-        answer.extend_from_slice(&NO_ERROR.to_be_bytes());
+        answer.extend_from_slice(&PROTOCOL_ERROR.to_be_bytes());
         answer
     }
 
@@ -383,7 +376,7 @@ mod tests {
         assert_eq!(frames.reset(&all[at..], 3), Some(0));
         let expected = [
             frame(HEADERS, END_STREAM | END_HEADERS, 3, &rejection()),
-            frame(RST_STREAM, 0, 3, &NO_ERROR.to_be_bytes()),
+            frame(RST_STREAM, 0, 3, &PROTOCOL_ERROR.to_be_bytes()),
         ]
         .concat();
         assert_eq!(frames.answer(&all[at..]), expected);
@@ -398,10 +391,8 @@ mod tests {
         let mut frames = Frames::default();
         assert!(frames.is_between());
         for (part, is_between) in [(&head, false), (&rest, true), (&data, true)] {
-            assert_eq!(frames.until_end(part), part.len());
             frames.advance(part, 3, |_| panic!("nothing is rejected"));
             assert!(!frames.is_between());
-            assert_eq!(frames.until_end(&part[3..]), part.len() - 3);
             frames.advance(&part[3..], part.len() - 3, |_| panic!("nothing is rejected"));
             assert_eq!(frames.is_between(), is_between);
         }

@@ -1,7 +1,9 @@
-//! Serves a connection of HTTP/2: hyper reads its requests, and one timer watches over it.
+//! Serves a connection of HTTP/2: the h2 crate reads its requests, each gets a task, and one timer
+//! watches over all.
 
 mod client_frames;
 mod frame_filter;
+mod stream;
 
 use super::unreadable::UnreadableRequest;
 use crate::proxy::{
@@ -12,15 +14,13 @@ use crate::proxy::{
         upload_buffer::{Receiver, UploadBuffer},
     },
     io::outgoing,
-    message::{ExtendedConnect, http2_frame::PREFACE},
+    message::http2_frame::PREFACE,
     peer::Peer,
     record::completion::Completion,
     request::decide::begin,
-    response::response_body::ResponseBody,
-    timeouts::timer::ConnectionTimer,
+    timeouts::{streams::Part, timer::ConnectionTimer},
 };
 use crate::{config::ClientTimeouts, flow::Instant};
-use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use core::{
     future::poll_fn,
@@ -29,18 +29,18 @@ use core::{
     time::Duration,
 };
 use frame_filter::FrameFilter;
-use http::{
-    HeaderValue, Method, Request, Response,
-    header::{CONNECTION, DATE, SEC_WEBSOCKET_KEY, UPGRADE},
+use h2::{
+    Ping, PingPong, RecvStream,
+    server::{Builder, Connection, Handshake, SendResponse},
 };
-use hyper::{body::Incoming, ext::Protocol, server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::{HeaderMap, Request, header::CONTENT_LENGTH};
 use std::{io, sync::Arc};
+use stream::{StreamTask, translate};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Streams that one HTTP/2 connection may have open at once.
 const STREAMS_MAX: u32 = 100;
-/// What hyper may buffer of one HTTP/2 response; its default of 400 KiB times a
+/// The most bytes of a response that h2 buffers; its default of 400 KiB times a
 /// hundred streams would let one connection hold 40 MiB.
 const STREAM_SEND_BUFFER: usize = 64 * 1024;
 /// Flow-control windows of HTTP/2: what a client may send before it is read. A stream's is
@@ -49,8 +49,11 @@ const STREAM_SEND_BUFFER: usize = 64 * 1024;
 /// [`UploadBuffer`].
 const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
-/// How often a silent HTTP/2 connection is asked whether it still lives.
+/// How long a client may be silent before it gets a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long it may be silent after that.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// By how much a request's header in HTTP/2 may be larger than the limit to be rejected with an
 /// explanation. h2 rejects a larger one with a status alone.
 const EXPLAINED_BYTES: usize = 16 * 1024;
@@ -64,12 +67,9 @@ where
     let buffer = UploadBuffer::new(&peer.worker.counters, options.limits.upload_buffers);
     let made = Activity::new(&clock, &peer.handle, buffer);
     let activity = Arc::clone(peer.http2.get_or_init(|| made));
-
     let watched = Watched::new(io, ahead, &activity);
-    let io = FrameFilter::new(watched, Arc::clone(&activity), Arc::clone(&peer));
-    let served = Arc::clone(&peer);
-    let service = service_fn(move |request| respond(&served, request));
-    let mut connection = builder(&activity, &options).serve_connection(TokioIo::new(io), service);
+    let io = FrameFilter::new(watched, Arc::clone(&peer));
+    let mut connection = ClientConnection::Handshake(builder(&options).handshake(io));
 
     peer.handle.on_http2();
     let armed = clock.now() + options.timeouts.header_read;
@@ -80,98 +80,161 @@ where
         timer: ConnectionTimer::new(&clock, sleep, armed),
         look_at: armed,
         is_closing: false,
+        liveness: Liveness { pings: None, look_at: armed, is_asked: false },
     };
 
     let unread = poll_fn(|context| {
         peer.handle.wake_on_drain(context);
         loop {
-            // What the connection begins now are tasks of requests.
-            drop(activity.take_upgrade());
-            if Pin::new(&mut connection).poll(context).is_ready() {
+            if connection.poll(&peer, &activity, &mut watch.liveness, context).is_ready() {
                 return Poll::Ready(None);
             }
-            activity.interim().settle();
             // Not before it was polled: a request that has arrived is under way.
             if peer.handle.is_draining() && !watch.is_closing {
                 watch.is_closing = true;
-                Pin::new(&mut connection).graceful_shutdown();
+                if !connection.shut_down() {
+                    return Poll::Ready(None);
+                }
                 continue;
             }
             match watch.poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Look::Ended(unread)) => return Poll::Ready(unread),
-                Poll::Ready(Look::Close) => Pin::new(&mut connection).graceful_shutdown(),
+                Poll::Ready(Look::Close) if connection.shut_down() => {}
+                Poll::Ready(Look::Close) => return Poll::Ready(None),
             }
         }
     })
     .await;
-
     if let Some(unread) = unread {
         unread.note(&peer);
     }
 }
 
-/// Returns what hyper serves the connection with.
-fn builder(activity: &Arc<Activity>, options: &ConnectionOptions) -> http2::Builder<Spawner> {
+/// Returns what makes a connection of a client's socket.
+fn builder(options: &ConnectionOptions) -> Builder {
     let list = options.limits.header_bytes + EXPLAINED_BYTES;
-    let mut builder = http2::Builder::new(Spawner(Arc::clone(activity)));
+    let mut builder = Builder::new();
     builder
-        .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         // A proxy in front may cancel all of its users' requests at once.
         .max_pending_accept_reset_streams(STREAMS_MAX as usize)
-        .max_send_buf_size(STREAM_SEND_BUFFER)
-        .initial_stream_window_size(STREAM_WINDOW)
+        .max_send_buffer_size(STREAM_SEND_BUFFER)
+        .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
-        .keep_alive_interval(PING_INTERVAL)
-        .auto_date_header(false)
         .enable_connect_protocol();
     builder
 }
 
-/// Begins a request. Returns what serves it, in a box, as it is large and hyper moves it several times.
-fn respond(
-    peer: &Arc<Peer>,
-    request: Request<Incoming>,
-) -> Pin<Box<impl Future<Output = Result<Response<ResponseBody>, NoResponse>> + use<>>> {
-    let mut request = request.map(ClientBody::of_stream);
-    translate(&mut request);
-    let peer = Arc::clone(peer);
-    let begun = begin(Completion::new(Arc::clone(&peer)), request.into());
-    Box::pin(async move {
-        let mut response = begun.serve().await;
-        if response.body().is_without_response() {
-            return Err(NoResponse);
-        }
-        if !response.headers().contains_key(&DATE) {
-            response.headers_mut().append(DATE, peer.date());
-        }
-        Ok(response.into_http())
-    })
+/// A client's connection, as far as it has come.
+enum ClientConnection<T> {
+    Handshake(Handshake<T, Part>),
+    Open(Connection<T, Part>),
 }
 
-/// A request that gets no response: hyper resets its stream, with `INTERNAL_ERROR` as nginx does.
-#[derive(Debug, thiserror::Error)]
-#[error("the request gets no response")]
-struct NoResponse;
+impl<T: AsyncRead + AsyncWrite + Unpin> ClientConnection<T> {
+    /// Polls until the connection has ended, and begins the requests that come.
+    fn poll(
+        &mut self,
+        peer: &Arc<Peer>,
+        activity: &Activity,
+        liveness: &mut Liveness,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        if let Self::Handshake(handshake) = self {
+            let Ok(mut open) = ready!(Pin::new(handshake).poll(context)) else {
+                return Poll::Ready(());
+            };
+            liveness.begin(open.ping_pong(), peer.worker.clock.now());
+            *self = Self::Open(open);
+        }
+        let Self::Open(connection) = self else { return Poll::Pending };
 
-/// Runs streams as tasks that their connection knows.
-#[derive(Clone, Debug)]
-struct Spawner(Arc<Activity>);
+        while let Some(Ok((request, reply))) = ready!(connection.poll_accept(context)) {
+            accept(peer, activity, request, reply);
+        }
+        Poll::Ready(())
+    }
 
-impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner {
-    fn execute(&self, stream: F) {
-        let Some(upgrade) = self.0.take_upgrade() else {
-            let task = tokio::spawn(stream);
-            return self.0.on_task(task.abort_handle());
-        };
-        let ends = Arc::clone(&upgrade);
-        let task = tokio::spawn(async move {
-            stream.await;
-            ends.end();
-        });
-        upgrade.begin(task.abort_handle());
+    /// Begins to close the connection in good order. Returns false if there is nothing to wait for.
+    fn shut_down(&mut self) -> bool {
+        match self {
+            Self::Handshake(_) => false,
+            Self::Open(connection) => {
+                connection.graceful_shutdown();
+                true
+            }
+        }
+    }
+}
+
+/// Begins a request, and has a task serve it.
+fn accept(
+    peer: &Arc<Peer>,
+    activity: &Activity,
+    request: Request<RecvStream>,
+    reply: SendResponse<Part>,
+) {
+    let declared = declared_length(request.headers());
+    let (request, tunnel) = translate(request);
+    let request = request.map(|stream| {
+        stream.map_or(ClientBody::Empty, |stream| ClientBody::of_stream(stream, declared))
+    });
+
+    let begun = begin(Completion::new(Arc::clone(peer)), request.into());
+    let stream = activity.newest_stream();
+    let task = StreamTask { begun, peer: Arc::clone(peer), stream: stream.clone(), reply, tunnel };
+    let task = tokio::spawn(task.run());
+    if let Some(stream) = stream {
+        stream.serve(task.abort_handle());
+    }
+}
+
+/// Returns the length of a body, if the client has declared one.
+fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let first = lengths.next()?;
+    let is_one = lengths.all(|other| other == first);
+    first.to_str().ok()?.parse().ok().filter(|_| is_one)
+}
+
+/// Pings a client that is silent, and finds out whether its connection still lives.
+struct Liveness {
+    pings: Option<PingPong>,
+    look_at: Instant,
+    /// Whether the client has got a ping and was silent since.
+    is_asked: bool,
+}
+
+impl Liveness {
+    fn begin(&mut self, pings: Option<PingPong>, now: Instant) {
+        self.pings = pings;
+        self.look_at = now + PING_INTERVAL;
+    }
+
+    /// Looks after the client at `now`. Returns whether it has not answered a ping.
+    fn is_dead(&mut self, activity: &Activity, now: Instant, context: &mut Context<'_>) -> bool {
+        let Some(pings) = self.pings.as_mut().filter(|_| self.look_at <= now) else { return false };
+
+        if activity.was_heard() {
+            self.is_asked = false;
+            self.look_at = now + PING_INTERVAL;
+            return false;
+        }
+        if self.is_asked {
+            return true;
+        }
+        // h2 sends the next one only when the former's answer was taken.
+        drop(pings.poll_pong(context));
+        self.is_asked = pings.send_ping(Ping::opaque()).is_ok();
+        self.look_at = now + PING_TIMEOUT;
+        false
+    }
+
+    /// Returns when to look again.
+    fn look_at(&self) -> Instant {
+        if self.pings.is_some() { self.look_at } else { Instant::FAR_FUTURE }
     }
 }
 
@@ -183,6 +246,7 @@ struct Watch<'a, 't> {
     /// The time when the connection is to be looked at.
     look_at: Instant,
     is_closing: bool,
+    liveness: Liveness,
 }
 
 /// What a look at a connection has come to.
@@ -199,9 +263,12 @@ impl Watch<'_, '_> {
             if let Some(urgent) = self.activity.urgent(self.timeouts) {
                 self.look_at = self.look_at.min(urgent);
             }
-            let Poll::Ready(now) = self.timer.poll(self.look_at, context) else {
-                return Poll::Pending;
-            };
+            let look_at = self.look_at.min(self.liveness.look_at());
+            let now = ready!(self.timer.poll(look_at, context));
+
+            if self.liveness.is_dead(self.activity, now, context) {
+                return Poll::Ready(Look::Ended(None));
+            }
             self.look_at = match self.activity.next_action(now, self.timeouts) {
                 NextAction::PrefaceLate => {
                     return Poll::Ready(Look::Ended(Some(UnreadableRequest::LATE)));
@@ -241,6 +308,7 @@ impl<T> Watched<T> {
     }
 
     fn note_read(&mut self, read: &[u8]) {
+        self.activity.on_read();
         let mut frames = read;
         if self.preface > 0 {
             frames = read.get(self.preface..).unwrap_or_default();
@@ -312,28 +380,4 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         let polled = Pin::new(&mut self.inner).poll_shutdown(context);
         self.noted(polled)
     }
-}
-
-/// Makes a CONNECT that names a protocol the GET that it stands for. Others stay as they are.
-fn translate(request: &mut Request<ClientBody>) {
-    if request.method() != Method::CONNECT {
-        return;
-    }
-    let named = request.extensions_mut().remove::<Protocol>();
-    let Some(token) = named.and_then(|name| HeaderValue::from_str(name.as_str()).ok()) else {
-        return;
-    };
-    let client = hyper::upgrade::on(&mut *request);
-    *request.method_mut() = Method::GET;
-    *request.body_mut() = ClientBody::Empty;
-    let is_websocket = token.as_bytes().eq_ignore_ascii_case(b"websocket");
-    let headers = request.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(UPGRADE, token);
-    // HTTP/2 has none. It protects from responses of caches, and keeps no secret.
-    let key = BASE64_STANDARD.encode(fastrand::u128(..).to_be_bytes());
-    if is_websocket && let Ok(key) = HeaderValue::try_from(key) {
-        headers.insert(SEC_WEBSOCKET_KEY, key);
-    }
-    request.extensions_mut().insert(ExtendedConnect(client));
 }

@@ -1,4 +1,4 @@
-//! How commands find the admin listener in a file that may have errors.
+//! The admin listener as commands find it in a file that may have errors.
 
 use super::{
     decode::Key,

@@ -1,4 +1,4 @@
-//! What to look at for changes of a configuration: files, and names in folders.
+//! The things to watch for changes of a configuration: files, and names in folders.
 
 use std::{
     fs, io,
@@ -11,7 +11,7 @@ use std::{
 pub enum Watched {
     /// A file, which need not exist.
     File(PathBuf),
-    /// Which files of a folder fit a pattern.
+    /// The files of a folder that fit a pattern.
     Names(PathBuf, NamePattern),
 }
 

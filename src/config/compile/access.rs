@@ -1,4 +1,4 @@
-//! Which clients may use a route: by address, and by their credentials.
+//! The clients that may use a route: by address, and by their credentials.
 
 use super::{
     compiler::Compiler,
@@ -120,15 +120,18 @@ impl Compiler {
             (_, None) => TokenSource::Bearer,
             (None, Some(cookie)) => TokenSource::Cookie(cookie.value.0.clone()),
         };
+
         let named = spec.algorithms.plain(|algorithm| algorithm.0);
         let is_public = |kind: &Algorithm| ALGORITHMS[..9].iter().any(|(_, public)| public == kind);
         let public = ALGORITHMS.iter().map(|(_, kind)| *kind).filter(is_public);
         let algorithms = if named.is_empty() { public.collect() } else { named };
+
         let file = spec.jwks.path()?;
         let parse = |text: &str| {
             let help = "write the issuer's public keys as a JSON Web Key Set (RFC 7517)";
             JwtKeys::read(text, &algorithms).map_err(|wrong| (wrong.to_owned(), help))
         };
+
         let (keys, print) = match read(&file, files, "key set", parse) {
             Ok(read) => read,
             Err(problem) => {
@@ -136,6 +139,7 @@ impl Compiler {
                 return None;
             }
         };
+
         let counted = rules.iter().flat_map(|rule| rule.key.claims());
         let rules = JwtRules {
             source,
@@ -145,6 +149,7 @@ impl Compiler {
             leeway: spec.leeway.duration()?.value,
             claims: counted.map(Into::into).collect(),
         };
+
         Some((Arc::new(Jwt { keys, rules, print }), print))
     }
 
@@ -172,6 +177,7 @@ impl Compiler {
             // What it says is not known where other files are not read.
             None => key.is_written(),
         };
+
         for rule in rules.iter().filter(|rule| rule.when.is_none()) {
             let is_claim = rule.key.claims().next().is_some();
             let (lacks, help) = if is_claim && !has_jwt {
@@ -187,6 +193,7 @@ impl Compiler {
             } else {
                 continue;
             };
+
             let message = format!("the rule `{}` counts by `{}`, and {lacks}", rule.name, rule.key);
             self.error(Problem::error(rule.span, message).help(help));
         }

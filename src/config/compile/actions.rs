@@ -33,6 +33,7 @@ impl Compiler {
             ("redirect", spec.redirect.span),
             ("respond", spec.respond.span),
         ];
+
         let mut written = keys.into_iter().filter_map(|(name, span)| Some((name, span?)));
         match (written.next(), written.next()) {
             (None, _) => {
@@ -53,10 +54,12 @@ impl Compiler {
             }
             (Some(_), None) => {}
         }
+
         if spec.upstream.span.is_none() {
             self.without_upstream(spec);
         }
         let upstream = upstream.and_then(|name| self.upstream_of(name, upstreams));
+
         let redirect = spec.redirect.at.as_ref().and_then(|at| {
             let groups = groups_of(spec);
             match &*at.value {
@@ -69,6 +72,7 @@ impl Compiler {
                 }
             }
         });
+
         let respond = spec.respond.value().and_then(|respond| match &**respond {
             Either::Plain(status) => Some(match status.0 {
                 StatusOrClose::Status(status) => {
@@ -78,6 +82,7 @@ impl Compiler {
             }),
             Either::Map(spec) => self.respond(spec),
         });
+
         let redirect = redirect.map(Action::Redirect).or(respond);
         upstream.map(Action::Forward).or(redirect)
     }

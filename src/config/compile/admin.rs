@@ -16,13 +16,16 @@ impl Compiler {
         let tls = spec.tls.value().and_then(|tls| self.admin_tls(tls, files));
         let token = self.admin_token(spec, files);
         let at = spec.listen.address()?;
+
         // What `tls` says is not known where other files are not read.
         let client_ca = match spec.tls.value() {
             Some(tls) => tls.client_ca.is_written(),
             None => spec.tls.is_written(),
         };
+
         let has_token = spec.token.is_written() || spec.token_file.is_written();
         let is_remote = !at.value.ip().is_loopback();
+
         if has_token && is_remote && !spec.tls.is_written() {
             self.token_in_cleartext(&at);
         }
@@ -36,6 +39,7 @@ impl Compiler {
             );
             self.error(Problem::error(at.span, message).help(help));
         }
+
         let edit = spec.edit.is_true();
         let show_keys = spec.show_keys.is_true();
         Some(Admin { listen: at.value, token, tls, edit, show_keys })
@@ -63,9 +67,11 @@ impl Compiler {
             );
             return None;
         }
+
         if let Some(token) = spec.token.value() {
             return Some(token.0.clone());
         }
+
         let file = spec.token_file.path()?;
         let shown = quoted(&file.value.to_string_lossy());
         let text = match files.get(&file.value)? {
@@ -78,6 +84,7 @@ impl Compiler {
                 return None;
             }
         };
+
         match leaf::token(text.trim()) {
             Ok(token) => Some(token),
             Err(wrong) => {

@@ -1,4 +1,4 @@
-//! What a rule counts by, with numbers that can work.
+//! The algorithm of a rule, with numbers that can work.
 
 use super::{
     compiler::Compiler,
@@ -45,17 +45,20 @@ impl Compiler {
             }
             Numbers::Limit { limit, burst } => (limit?, burst),
         };
+
         let word = *rule.algorithm.value()?;
         if word == AlgorithmWord::FixedWindow {
             return self.fixed_window(rule, limit, costs);
         }
         let rate = self.keep(limit.value.steady(), limit.span)?;
+
         if !matches!(
             word,
             AlgorithmWord::TokenBucket | AlgorithmWord::LeakyBucket | AlgorithmWord::Pacing
         ) {
             self.cost(costs, rate.map(Rate::count), "limit");
         }
+
         Some(match word {
             AlgorithmWord::TokenBucket => {
                 let burst = self.bucket(rate, burst, costs);
@@ -218,10 +221,12 @@ impl Compiler {
         let apart = u128::from(rate.value.window_nanos()) * u128::from(cost);
         let apart = (apart / u128::from(rate.value.count())).try_into().unwrap_or(u64::MAX);
         let apart = Duration::from_nanos(apart);
+
         let is_warned_of = self.shortened_waits.contains(&max_wait.span);
         if max_wait.value.is_zero() || apart <= max_wait.value || is_warned_of {
             return;
         }
+
         let shown = spelled(apart).replace(' ', "");
         let longest = spelled(max_wait.value).replace(' ', "");
         let longest_max_wait = Duration::from_nanos(HOUR);
@@ -235,6 +240,7 @@ impl Compiler {
         } else {
             String::new()
         };
+
         let message =
             format!("starts are {shown} apart, and no request waits longer than {longest}");
         self.warn(

@@ -37,7 +37,7 @@ fn takes_all_paths(matcher: &Matcher) -> bool {
     matcher.paths.is_empty() || matcher.paths.contains(&PathPattern::Any)
 }
 
-/// How many routes of hosts are compared with each route that has rules.
+/// The most routes of hosts that are compared with each route that has rules.
 const MOST_COMPARED: usize = 100;
 
 /// Returns a path for each path of a route, but for regular expressions.
@@ -78,6 +78,7 @@ impl Compiler {
                 Some((index, route, upstream, table.matcher(index)?))
             })
         };
+
         let mut open: AHashMap<(usize, Option<&Arc<str>>), Vec<usize>> = AHashMap::new();
         for (index, route, upstream, matcher) in all() {
             if guard(route).is_none() && route.options.rewrite.is_none() && takes_hosts(matcher) {
@@ -87,11 +88,13 @@ impl Compiler {
                 }
             }
         }
+
         for (index, route, upstream, matcher) in all() {
             let is_narrow = matcher.hosts.is_empty() && !takes_all_paths(matcher);
             let Some(guard) = guard(route).filter(|_| is_narrow) else { continue };
             let any = matcher.listeners.is_empty().then_some(None);
             let listeners = matcher.listeners.iter().map(Some).chain(any);
+
             let paths = examples(matcher);
             let method = matcher.methods.first().unwrap_or(&Method::GET);
             let takes = |other: &usize| takes_path(table, *other, &paths, method);

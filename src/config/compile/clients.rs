@@ -23,10 +23,12 @@ impl Compiler {
         if trusted.is_written() {
             return;
         }
+
         let by_address = |route: &RoutePlan| {
             let counts = |rule: &&RulePlan| rule.key.parts().iter().any(is_address);
             route.rules.iter().find(counts).map(|rule| (rule.span, rule.name.clone()))
         };
+
         for at in listeners.items() {
             let spec = &at.value;
             let Some(address) = spec.listen.address().filter(is_private) else { continue };
@@ -34,10 +36,12 @@ impl Compiler {
                 continue;
             }
             let Some(name) = spec.name.value() else { continue };
+
             let is_for = |index: usize| {
                 let of = |names: &[_]| names.is_empty() || names.contains(&name.0);
                 table.matcher(index).is_some_and(|matcher| of(&matcher.listeners))
             };
+
             let mut served = routes.iter().enumerate().filter(|(index, _)| is_for(*index));
             if let Some((span, rule)) = served.find_map(|(_, route)| by_address(route)) {
                 self.warn(behind_proxy(span, &rule, address));
@@ -94,6 +98,7 @@ impl Compiler {
         if !trusted.items().is_empty() || own.any(|at| has_proxy(&at.value)) {
             return;
         }
+
         for route in routes.iter().filter(|route| !knows_clients(route)) {
             let mut rules = route.rules.iter().enumerate().filter(|(_, rule)| !rule.dry_run);
             if let Some((rule, field)) =
@@ -140,7 +145,7 @@ const fn is_address(part: &KeyPart) -> bool {
     matches!(part, KeyPart::ClientIp { .. })
 }
 
-/// Whether a network that is not the Internet leads to the address. Loopback is for trials.
+/// True if a network that is not the Internet leads to the address. Loopback is for trials.
 fn is_private(at: &At<SocketAddr>) -> bool {
     match at.value.ip().to_canonical() {
         IpAddr::V4(ip) => ip.is_private(),
@@ -159,7 +164,7 @@ fn behind_proxy(rule: SourceSpan, name: &str, listener: At<SocketAddr>) -> Probl
         )
 }
 
-/// Whether a client cannot get more of a rule by sending something else.
+/// True if a client cannot get more of a rule by sending something else.
 fn holds_for_all(rule: &RulePlan) -> bool {
     let is_fixed = |part: &KeyPart| match part {
         KeyPart::Route
@@ -176,7 +181,7 @@ fn holds_for_all(rule: &RulePlan) -> bool {
     !rule.dry_run && rule.key.parts().iter().all(is_fixed)
 }
 
-/// Whether a client chooses under which key it counts: each new value has a new count.
+/// True if a client chooses under which key it counts: each new value has a new count.
 fn is_chosen(rule: &RulePlan) -> bool {
     let parts = rule.key.parts();
     let is_sent = |part: &KeyPart| {

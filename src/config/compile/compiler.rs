@@ -30,9 +30,9 @@ pub(super) struct Compiler {
     pub(super) warnings: Problems,
     /// The prefixes behind which an IPv4 address stands.
     pub(super) nat64: Nat64,
-    /// What only `check` prints.
+    /// Notes that only `check` prints.
     pub(super) notes: Vec<Problem>,
-    /// Whether the file has a store.
+    /// True if the file has a store.
     pub(super) has_store: bool,
     /// The names of the listeners, and which have TLS.
     pub(super) listeners: Vec<(Arc<str>, bool)>,
@@ -40,11 +40,11 @@ pub(super) struct Compiler {
     pub(super) certificates: Vec<(Arc<str>, Arc<Certificates>)>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
-    /// Whether none of the upstreams could be read, which has been reported.
+    /// True if none of the upstreams could be read, which has been reported.
     pub(super) are_upstreams_unreadable: bool,
     /// The longest wait that the route's timeout leaves.
     pub(super) longest_wait: Duration,
-    /// Whether the route writes `timeout`, the short form of `timeouts.request`.
+    /// True if the route writes `timeout`, the short form of `timeouts.request`.
     pub(super) has_short_timeout: bool,
     /// The waits of the route that were longer.
     pub(super) shortened_waits: Vec<SourceSpan>,
@@ -54,7 +54,7 @@ pub(super) struct Compiler {
     pub(super) network_files: HashMap<PathBuf, Option<Arc<NetworkFile>>>,
     /// The hash of the files of networks that the route names.
     pub(super) network_print: u64,
-    /// How many networks there are in all lists.
+    /// The number of networks in all lists.
     pub(super) networks_in_all: usize,
     /// Those that were asked for.
     pub(super) calendars: HashMap<(Unit, String), Calendar>,

@@ -17,7 +17,7 @@ use crate::{
 use http::Method;
 use std::sync::Arc;
 
-/// What the conditions of an override or an exception say.
+/// The conditions of an override or an exception.
 #[derive(Default)]
 struct Conditions {
     client_ip: Networks,
@@ -57,6 +57,7 @@ impl Compiler {
     ) -> Option<At<Arc<When>>> {
         let at = key.at.as_ref()?;
         let Entries(entries) = &at.value;
+
         if entries.is_empty() {
             self.error(
                 Problem::error(at.span, "an override needs at least one condition")
@@ -64,11 +65,13 @@ impl Compiler {
             );
             return None;
         }
+
         let mut conditions = Conditions::default();
         for (name, value) in entries {
             self.condition(&mut conditions, name, value);
         }
         let words = self.conceal(conditions.words().join(", ")).into();
+
         let fields = entries.iter().filter_map(|(name, value)| {
             let name = &name.value.0;
             let at = value.at.as_ref().filter(|_| name.contains(':'))?;
@@ -84,9 +87,11 @@ impl Compiler {
             Some((name, written))
         });
         let fields: Vec<_> = fields.collect();
+
         let is_chosen = conditions.client_ip.list.is_empty()
             && fields.iter().all(|(name, written)| self.is_guessable(name, *written));
         let chosen = fields.first().filter(|_| is_chosen).map(|(name, _)| (*name).clone());
+
         let Conditions { client_ip, methods, paths, headers, query } = conditions;
         let matcher = Matcher {
             listeners: Vec::new(),
@@ -102,6 +107,7 @@ impl Compiler {
                 OnDuplicate::Reject => Repeated::Any,
             },
         };
+
         let when = When::new(words, client_ip.list, vec![matcher], chosen);
         Some(at.as_ref().map(|_| Arc::new(when)))
     }
@@ -269,6 +275,7 @@ impl Compiler {
                     .help("write `except: { client_ip: [10.0.0.0/8] }`, or remove it"),
             );
         }
+
         let paths = spec.path_prefix.items().iter();
         let conditions = Conditions {
             client_ip: self.networks(&spec.client_ip),
@@ -277,8 +284,10 @@ impl Compiler {
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: Vec::new(),
         };
+
         let words = self.conceal(conditions.words().join(" or ")).into();
         let Conditions { client_ip, methods, paths, headers, .. } = conditions;
+
         // Each exempts by one condition.
         let any = Matcher { repeated: Repeated::Every, ..Matcher::default() };
         let by_method = (!methods.is_empty()).then(|| Matcher { methods, ..any.clone() });
@@ -287,6 +296,7 @@ impl Compiler {
         let by_header =
             headers.into_iter().map(|field| Matcher { headers: vec![field], ..any.clone() });
         let matchers = by_method.into_iter().chain(by_path).chain(by_header).collect();
+
         let fields = spec.header.value().map_or(&[][..], |Entries(entries)| entries);
         let chosen = fields.iter().find_map(|(name, value)| {
             let at = value.at.as_ref()?;
@@ -297,6 +307,7 @@ impl Compiler {
             let name = name.value.0.as_str();
             self.is_guessable(name, written).then(|| format!("header:{name}"))
         });
+
         Except::new(words, client_ip.list, matchers, chosen).map(Arc::new)
     }
 }

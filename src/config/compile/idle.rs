@@ -13,7 +13,9 @@ pub(super) fn is_stricter(busy: &Algorithm, idle: &Algorithm) -> bool {
         Concurrency, FixedWindow, LeakyBucket, SlidingCounter, SlidingLog, SlidingWindow,
         TokenBucket, WarmUp,
     };
+
     let lower = |a: Rate, b: Rate| a.window() == b.window() && a.count() <= b.count();
+
     match (busy, idle) {
         (WarmUp(a), WarmUp(b)) => {
             lower(a.rate, b.rate) && a.burst <= b.burst && a.warm_up == b.warm_up
@@ -84,6 +86,7 @@ pub(super) fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize
     // A rule that has overrides is not asked by all.
     let is_split =
         |plan: &RulePlan| plans.iter().any(|other| other.when.is_some() && other.name == plan.name);
+
     let is_same_key = |busy: usize, idle: usize| {
         let a = &plans[busy];
         let b = &plans[idle];
@@ -91,6 +94,7 @@ pub(super) fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize
             && a.key.on_duplicate() == b.key.on_duplicate()
             && a.on_missing == b.on_missing
     };
+
     let is_busier = |busy: usize, idle: usize| {
         let a = &plans[busy];
         let b = &plans[idle];
@@ -104,6 +108,7 @@ pub(super) fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize
             // What one gateway rejects, the others may let pass.
             && a.shared.is_some() == b.shared.is_some()
     };
+
     let of = |idle: usize| {
         let busy = |busy: &usize| {
             // Of two equal rules, the second is the idle one.
@@ -111,5 +116,6 @@ pub(super) fn idle_rules(rules: &[flow::Rule], plans: &[RulePlan]) -> Vec<(usize
         };
         (0..rules.len()).find(busy).map(|busy| (idle, busy))
     };
+
     (0..rules.len()).filter_map(of).collect()
 }

@@ -132,7 +132,9 @@ impl Compiler {
         let list = named.iter().filter_map(|named| self.certificate(named, files)).collect();
         let tls = Certificates::new(list).map(Arc::new);
         let name = spec.name.as_ref()?.value.0.clone();
+
         let At { value: address, span, .. } = spec.listen.address()?;
+
         // As they are written.
         let path = |named: &CertificateFiles| {
             let path = &named.cert.value;
@@ -140,9 +142,11 @@ impl Compiler {
         };
         let certificates = named.iter().map(path).collect();
         self.certificates.extend(tls.iter().map(|tls| (Arc::clone(&name), Arc::clone(tls))));
+
         let own = &spec.trusted_proxies;
         let trusted_proxies = own.is_written().then(|| self.trusted_proxies(own));
         let proxy_protocol = spec.proxy_protocol.is_true();
+
         Some(Arc::new(Listener {
             name,
             address,

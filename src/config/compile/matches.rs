@@ -1,4 +1,4 @@
-//! What requests must look like: hosts, paths, methods, header and query fields.
+//! The conditions of a match: hosts, paths, methods, header and query fields.
 
 use super::compiler::{Compiler, suggestion};
 use crate::{
@@ -64,12 +64,14 @@ impl Compiler {
             spec.header.span,
             spec.query.span,
         ];
+
         if paths.iter().chain(&others).all(Option::is_none) {
             self.error(
                 Problem::error(at.span, "a match needs at least one condition")
                     .help("write `match: { path_prefix: / }` for a route that takes every request"),
             );
         }
+
         let mut written = paths.into_iter().flatten();
         if let (Some(first), Some(second)) = (written.next(), written.next()) {
             self.error(
@@ -79,12 +81,14 @@ impl Compiler {
                     .help("write one of `path`, `path_prefix` and `path_regex`, or two routes"),
             );
         }
+
         let mut paths = self.patterns(spec.path.items(), |path| PathPattern::exact(&path.0));
         paths.extend(self.patterns(spec.path_prefix.items(), |path| PathPattern::prefix(&path.0)));
         paths.extend(self.patterns(spec.path_regex.items(), |regex| PathPattern::regex(&regex.0)));
         for at in spec.path_regex.items() {
             self.partial_regex(&at.value.0, at.span);
         }
+
         Matcher {
             listeners: self.listeners_of(spec.listener.items()),
             hosts: self.patterns(spec.host.items(), |host| HostPattern::parse(&host.0)),

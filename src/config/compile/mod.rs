@@ -54,6 +54,7 @@ pub(super) fn compile(
     let substitutions = Arc::clone(&source.substitutions);
     let mut compiler =
         Compiler { text: Arc::clone(&source.text), substitutions, ..Compiler::default() };
+
     let nat64 = compiler.nat64(&spec);
     compiler.network_files(&spec, files, source.folder());
     let trusted_proxies = compiler.trusted_proxies(&spec.trusted_proxies);
@@ -62,29 +63,35 @@ pub(super) fn compile(
     let admin = compiler.admin(&spec.admin, files);
     let own = settings(&spec, cores);
     let settings = Settings { trusted_proxies, nat64, admin, tracing, store, ..own };
+
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
     compiler.are_upstreams_unreadable = spec.upstreams.is_written() && spec.upstreams.at.is_none();
+
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
     compiler.own_listeners(&spec);
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.span);
     let specs = spec.routes.into_items();
     let (routes, table) = compiler.routes(specs, &upstreams, &settings.limits, files);
+
     compiler.unused(&upstreams, &routes);
     compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
     compiler.chosen_keys(&routes);
     compiler.chosen_targets(&routes, &table);
     compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes);
+
     let body_limit = spec.limits.value().and_then(|limits| limits.body.read(|size| size.0));
     let mut limited = routes.iter().enumerate().filter(|(_, route)| route.options.body_limit == 0);
     if limited.any(|(index, _)| table.matcher(index).is_some_and(routes::takes_bodies)) {
         compiler.no_bodies(body_limit);
     }
+
     let unread = source.lost.iter().filter(|problem| problem.severity == Severity::Warning);
     for problem in source.allowed.unknown.iter().chain(unread) {
         compiler.warn(problem.clone());
     }
+
     let deciding_headers = routes::deciding_headers(&table, &routes);
     let plan = Plan {
         path: source.path.to_path_buf(),
@@ -101,6 +108,7 @@ pub(super) fn compile(
         access_log,
         files: watched,
     };
+
     (plan, compiler.errors)
 }
 

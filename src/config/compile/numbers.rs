@@ -1,4 +1,4 @@
-//! What a rule counts: its numbers, by which algorithm, and the keys that only some algorithms
+//! The numbers of a rule, its algorithm, and the keys that only some algorithms
 //! take.
 
 use super::compiler::Compiler;
@@ -23,7 +23,7 @@ pub(super) enum Numbers {
     Concurrency(Option<At<u64>>),
 }
 
-/// How much a request counts.
+/// The cost of a request.
 #[derive(Debug)]
 pub(super) struct Costs {
     pub default: At<u64>,
@@ -112,6 +112,7 @@ impl Compiler {
                 if limit || burst {
                     return None;
                 }
+
                 if !spec.concurrency.is_written() {
                     return self.changes_nothing(at.span, "concurrency: 64");
                 }
@@ -126,9 +127,11 @@ impl Compiler {
                 if (!has_burst && self.misplaced(spec.burst.span, why)) || in_flight {
                     return None;
                 }
+
                 if !spec.limit.is_written() && !spec.burst.is_written() {
                     return self.changes_nothing(at.span, "limit: 100/1s");
                 }
+
                 let limit = if spec.limit.is_written() { self.limit(&spec.limit) } else { limit };
                 let burst =
                     if spec.burst.is_written() { Some(spec.burst.number()?) } else { burst };

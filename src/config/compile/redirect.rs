@@ -12,7 +12,7 @@ use crate::{
 };
 use http::StatusCode;
 
-/// What `https` is short for.
+/// The long form of `https`.
 const HTTPS: &str = "https://{host}{path}";
 
 /// The most groups in a URL.
@@ -114,26 +114,31 @@ impl Compiler {
     ) {
         let mut literal = String::new();
         let mut rest = text;
+
         while let Some((before, after)) = rest.split_once('$') {
             literal.push_str(before);
             let (name, behind) = group_name(after);
             rest = behind;
+
             if let Some(after) = after.strip_prefix('$') {
                 literal.push('$');
                 rest = after;
                 continue;
             }
+
             let group = groups.and_then(|groups| self.group(name, groups, span));
             let Some(group) = group else {
                 literal.push('$');
                 literal.push_str(name);
                 continue;
             };
+
             push_text(&mut literal, made);
             if let Some(place) = url_part(made) {
                 made.push(Piece::Group(GroupPiece { group, place }));
                 continue;
             }
+
             self.group_in_host(name, span);
             // It stays in the text, so that the rest is checked as it is written.
             if let Some(Piece::Text(before)) = made.pop_if(|last| is_text(last)) {
@@ -142,6 +147,7 @@ impl Compiler {
             literal.push('$');
             literal.push_str(name);
         }
+
         literal.push_str(rest);
         push_text(&mut literal, made);
     }

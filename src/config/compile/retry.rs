@@ -8,7 +8,7 @@ use crate::config::{
 };
 use http::Method;
 
-/// What is sent again where the file does not say: gateways' and overload's statuses.
+/// The statuses that are retried by default: gateways' and overload's statuses.
 const STATUSES: [u16; 3] = [502, 503, 504];
 
 /// The methods that are sent again where the file does not say: those that ask for nothing to be
@@ -27,6 +27,7 @@ impl Compiler {
                 );
             }
         }
+
         let on = spec.on.is_written().then(|| spec.on.plain(|cause| cause.0));
         let has = |cause| on.as_ref().is_none_or(|on| on.contains(&cause));
         let statuses = on.as_ref().map_or_else(
@@ -39,6 +40,7 @@ impl Compiler {
                 statuses.collect()
             },
         );
+
         Some(RetryPolicy {
             attempts: u32::try_from(spec.attempts.number()?.value).unwrap_or(u32::MAX),
             connect: has(RetryOn::Connect),

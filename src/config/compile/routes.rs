@@ -39,6 +39,7 @@ impl Compiler {
         self.names("route", specs.iter().filter_map(|at| at.value.1.name.as_ref()));
         let by_name: HashMap<&str, usize> =
             upstreams.iter().enumerate().map(|(index, u)| (&*u.name, index)).collect();
+
         let mut plans = Vec::with_capacity(specs.len());
         let mut matchers = Vec::with_capacity(specs.len());
         let mut spans = Vec::with_capacity(specs.len());
@@ -51,6 +52,7 @@ impl Compiler {
             let matcher = conditions.map(|at| self.matcher(at));
             let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
             let plan = self.route(at, action, words, (limits, files));
+
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 self.circle(&plan, &matcher, span);
                 self.uncovered_host(&matcher, span);
@@ -60,13 +62,16 @@ impl Compiler {
                 spans.push(span);
             }
         }
+
         let table = Table::build(matchers);
         let listeners: Vec<_> = self.listeners.iter().map(|(name, _)| Arc::clone(name)).collect();
+
         for (earlier, later) in table.shadowed(&listeners) {
             let has_listener =
                 |route| table.matcher(route).is_some_and(|matcher| !matcher.listeners.is_empty());
             let by_listeners =
                 earlier.iter().all(|route| has_listener(*route)) && !has_listener(later);
+
             let (label, help) = if by_listeners {
                 (
                     "every listener has a route that takes all requests first",
@@ -78,6 +83,7 @@ impl Compiler {
                     "remove it, or write a more specific `match`",
                 )
             };
+
             let message = format!("the route `{}` can never be reached", plans[later].name);
             let problem = Problem::warning(Lint::UnreachableRoute, spans[later], message);
             let problem = earlier.iter().fold(problem.label(label), |problem, route| {
@@ -85,6 +91,7 @@ impl Compiler {
             });
             self.warn(problem.help(help));
         }
+
         self.bypasses(&plans, &table, &spans);
         (plans, table)
     }
@@ -98,14 +105,17 @@ impl Compiler {
     ) -> Option<RoutePlan> {
         let Printed(print, mut spec) = at.value;
         self.network_print = 0;
+
         let timeouts = self.timeouts(&spec);
         if let Some(timeouts) = timeouts {
             self.shorten_waits(&mut spec, timeouts.request);
         }
+
         let (mut flow, rules, paced) = self.rules(&spec.flow, spec.pacing.at.as_ref());
         flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.span));
         let (auth, auth_print) = self.auth(&spec.auth, &rules, files);
         self.needs_auth(&spec.auth, &rules);
+
         let mut options = RouteOptions {
             access: spec.access.as_ref().map(|at| self.access(at)),
             auth,
@@ -123,12 +133,14 @@ impl Compiler {
             errors: self.error_bodies(spec.errors.items()),
             has_placeholders: action.as_ref().is_some_and(Action::has_placeholders),
         };
+
         let mut fields = options.request_headers.set.iter().chain(&options.response_headers.set);
         let has_fields = fields.any(|(_, text)| text.is_template());
         let rejection = options.reject.as_ref().and_then(Reject::body);
         let mut bodies =
             rejection.into_iter().chain(options.errors.iter().map(|error| &error.body));
         options.has_placeholders |= has_fields || bodies.any(Body::has_placeholders);
+
         let definition = RouteDefinition {
             name: spec.name.value()?.0.clone(),
             matches: matches?.into(),
@@ -218,6 +230,7 @@ impl Compiler {
                         .help("write a status, as in `502`, or remove `status` for all"),
                 );
             }
+
             let has_all = |earlier: &ErrorBody| {
                 let mut these = statuses.iter();
                 earlier.statuses.is_empty()
@@ -228,6 +241,7 @@ impl Compiler {
                 let problem = Problem::warning(Lint::KeyWithoutEffect, *span, message);
                 self.warn(problem.help("remove it, or write it first"));
             }
+
             let Some(body) = spec.body.as_ref() else { continue };
             let content_type = spec.content_type.as_ref();
             let content_type =
@@ -270,6 +284,7 @@ impl Compiler {
                 ),
             );
         }
+
         match slow {
             [Some(span), None] => self.error(
                 Problem::error(span, "`slow_after` without `slow_ratio`")
@@ -281,11 +296,13 @@ impl Compiler {
             ),
             [Some(_), Some(_)] | [None, None] => {}
         }
+
         let slow = spec.slow_after.duration().zip(spec.slow_ratio.value());
         let slow = slow.map(|(after, ratio)| Slow { after: after.value, ratio: ratio.0 });
         let small = |at: At<u64>| u32::try_from(at.value).unwrap_or(u32::MAX);
         let errors_alone = spec.error_ratio.is_none() && slow.is_none();
         let default = if errors_alone { 1 } else { MIN_ANSWERS };
+
         Some(breaker::Config {
             error_ratio: spec.error_ratio.value().map(|ratio| ratio.0),
             slow,

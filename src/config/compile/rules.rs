@@ -31,6 +31,7 @@ impl Compiler {
         let mut spans = Vec::with_capacity(specs.len());
         let mut rules = flow::Rules::default();
         let mut plans: Vec<RulePlan> = Vec::with_capacity(specs.len());
+
         for at in specs {
             for (rule, plan) in self.rule(at).into_iter().flatten() {
                 spans.push(at.span);
@@ -38,6 +39,7 @@ impl Compiler {
                 plans.push(plan);
             }
         }
+
         for (idle, busy) in idle_rules(&rules.flow, &plans) {
             let message = format!("the rule `{}` can never reject anything", plans[idle].name);
             self.warn(
@@ -47,6 +49,7 @@ impl Compiler {
                     .help("remove it, or write a lower limit"),
             );
         }
+
         let pacing = pacing.map(|at| &at.value);
         rules.pacing = pacing.and_then(|spec| self.route_pacing(spec));
         let shared = rules.pacing.as_ref().zip(pacing).and_then(|(config, spec)| {
@@ -59,6 +62,7 @@ impl Compiler {
                     .help("remove one: a loan here cannot wait for the decision of other gateways"),
             );
         }
+
         (rules, plans, shared)
     }
 
@@ -70,11 +74,13 @@ impl Compiler {
         if count <= MAX_RULES {
             return specs;
         }
+
         let of = |count: usize, word: &str| match count {
             1 => format!("1 {word}"),
             count => format!("{count} {word}s"),
         };
         let rules = of(specs.len(), "rule");
+
         let (found, help) = match count - specs.len() {
             0 => (rules, format!("write at most {MAX_RULES} rules in a route")),
             overrides => (
@@ -85,6 +91,7 @@ impl Compiler {
                 ),
             ),
         };
+
         let message = format!("{found} are too many");
         self.error(Problem::error(key.span.unwrap_or_default(), message).help(help));
         &specs[..specs.len().min(MAX_RULES)]
@@ -109,17 +116,20 @@ impl Compiler {
         let key = self.key(at, &overrides);
         let is_keyed = key.as_ref().is_some_and(|key| !key.is_shared());
         let max_keys = spec.max_keys.number();
+
         if let Some(at) = max_keys.filter(|at| at.written && !is_keyed) {
             self.error(
                 Problem::error(at.span, "`max_keys` without a `key`")
                     .help("write `key: client_ip`, or remove it: all requests share one count"),
             );
         }
+
         let costs = costs(&spec.cost, at.span);
         let algorithm = numbers.and_then(|numbers| self.algorithm(spec, numbers, &costs));
         let except = spec.except.as_ref().and_then(|at| self.except(&at.value, at.span));
         let priority = spec.priority.value().and_then(|spec| self.priority(spec)).map(Arc::new);
         let mut versions = self.alternatives(spec, &overrides, &costs);
+
         let named = spec.name.at.as_ref()?;
         let name = named.value.0.clone();
         let key = key?;
@@ -130,10 +140,12 @@ impl Compiler {
         let sync_interval = self.sync_interval(&spec.sync_interval, &spec.scope, &mut versions);
         let cost = Cost::from(costs);
         let dry_run = spec.dry_run.is_true();
+
         let keyed = is_keyed.then(|| Keyed {
             by: key.to_string().into(),
             max_keys: max_keys.map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
         });
+
         let version = |(algorithm, when): (Algorithm, Option<Arc<When>>)| {
             // A name cannot hold blanks, so that no other rule has this one.
             let identity = when.as_ref().map(|when| format!("{name} when {}", when.words()).into());
@@ -153,6 +165,7 @@ impl Compiler {
             let keyed = keyed.clone();
             (flow::Rule { name, algorithm, keyed, dry_run }, plan)
         };
+
         let versions: Vec<_> = versions.into_iter().map(version).collect();
         self.memory(&versions, max_keys.map_or(at.span, |at| at.span));
         Some(versions)
@@ -225,6 +238,7 @@ impl Compiler {
         // Where it could not be read, which has been reported, the stand-in is never used.
         let v6_prefix = ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or_default();
         let words = &spec.key.at.as_ref()?.value.0.0;
+
         let mut parts: Vec<KeyPart> = Vec::with_capacity(words.len());
         for at in words {
             let Some(part) = self.pattern(KeyPart::parse(&at.value.0, v6_prefix), at.span) else {
@@ -243,11 +257,13 @@ impl Compiler {
             }
             parts.push(part);
         }
+
         let has = |test: fn(&KeyPart) -> bool| parts.iter().any(test);
         let from_client = has(|part| matches!(part, KeyPart::ClientIp { .. }));
         let may_repeat =
             has(|part| matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)));
         let may_lack = may_repeat || has(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_)));
+
         if let Some(at) = ipv6_prefix.filter(|at| at.written && !from_client) {
             self.error(
                 Problem::error(at.span, "`ipv6_prefix` without `client_ip` in the key")
@@ -260,6 +276,7 @@ impl Compiler {
                     .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
             );
         }
+
         let mut whens = overrides.iter().map(|(when, _)| when);
         let may_repeat = may_repeat || whens.any(|when| when.value.looks_at_fields());
         if let Some(at) = spec.on_duplicate_key.filter(|at| at.written && !may_repeat) {
@@ -271,6 +288,7 @@ impl Compiler {
                 .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
             );
         }
+
         if parts.len() < words.len() {
             return None;
         }
@@ -283,5 +301,5 @@ impl Compiler {
 /// The most rules of a route: a decision asks each of them, and the answer's headers name them.
 const MAX_RULES: usize = 16;
 
-/// What a rule may take before it is warned of: 1 GiB.
+/// The memory of a rule without a warning: 1 GiB.
 const MUCH_MEMORY: u64 = 1 << 30;

@@ -38,18 +38,22 @@ impl Compiler {
                 );
             }
         }
+
         let kind = self.store_kind(spec)?;
         let RedisUrl { is_tls, user, password, database, .. } = first.value.0.clone();
+
         if kind == StoreKind::Cluster && database != 0 {
             self.error(
                 Problem::error(first.span, "a Redis Cluster has one database")
                     .help("remove the database from the URL"),
             );
         }
+
         self.store_in_cleartext(urls);
         if let Some(Err(problem)) = spec.ca.path().map(|ca| trusted(&ca, is_tls, files)) {
             self.error(problem);
         }
+
         Some(Arc::new(StoreSettings {
             nodes: urls.iter().map(|at| at.value.0.node.clone()).collect(),
             kind,
@@ -98,12 +102,14 @@ impl Compiler {
             (None, Some(_)) => StoreKind::Cluster,
             (None, None) => StoreKind::Single,
         };
+
         if let (StoreKind::Single, Some(second)) = (&kind, spec.redis.items().get(1)) {
             self.error(
                 Problem::error(second.span, "one store has one URL")
                     .help("remove it, or write `sentinel: NAME` or `cluster: true`"),
             );
         }
+
         self.sentinel_login(spec);
         Some(kind)
     }
@@ -143,12 +149,14 @@ impl Compiler {
             }
             return None;
         };
+
         if !self.has_store {
             self.error(
                 Problem::error(span, "`scope: cluster` without a `store`")
                     .help("write `store: { redis: redis://HOST:6379 }` at the top of the file"),
             );
         }
+
         let cannot = stored.into_iter().find_map(Result::err);
         if let Some(why) = cannot {
             self.error(unstorable(why, span));
@@ -166,6 +174,7 @@ impl Compiler {
         versions: &mut [(Algorithm, T)],
     ) -> Option<Duration> {
         let At { value: interval, span, .. } = key.duration()?;
+
         if cluster(scope).is_none() {
             self.error(
                 Problem::error(span, "`sync_interval` without `scope: cluster`")
@@ -173,6 +182,7 @@ impl Compiler {
             );
             return None;
         }
+
         for (algorithm, _) in &mut *versions {
             if let Some(config) = SyncedConfig::new(algorithm.clone(), 1) {
                 self.seldom(&config, interval, span);
@@ -239,7 +249,7 @@ fn unstorable(why: Unstorable, span: SourceSpan) -> Problem {
     Problem::error(span, format!("this rule cannot be shared: {why}")).help(help)
 }
 
-/// Whether two URLs may name nodes of one store.
+/// True if two URLs may name nodes of one store.
 fn belongs(one: &RedisUrl, other: &RedisUrl) -> bool {
     let node = one.node.clone();
     *one == RedisUrl { node, ..other.clone() }

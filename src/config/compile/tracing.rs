@@ -90,10 +90,12 @@ impl Compiler {
             }
             return None;
         }
+
         if let Some((lone, name, other)) = tls.and_then(UpstreamTlsSpec::lone_file) {
             let problem = Problem::error(lone, format!("`{name}` without `{other}`"));
             self.error(problem.help("write both, or remove it"));
         }
+
         let options = tls.map(UpstreamTlsSpec::options).unwrap_or_default();
         let span: SourceSpan = endpoint.span;
         let loaded = UpstreamTls::load(&options, UpstreamProtocol::H1, files, span);
@@ -103,12 +105,14 @@ impl Compiler {
             }
         });
         let loaded = loaded.ok()?;
+
         if loaded.name_of(&endpoint.value.host).is_none() {
             let problem = Problem::error(span, "no certificate can be for this host");
             self.error(
                 problem.help("write `tls: { server_name: NAME }` with the name of its certificate"),
             );
         }
+
         Some(Arc::new(loaded))
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How much of an IPv6 address decides about a server: what one client has.
+/// The bits of an IPv6 address that decide about a server: what one client has.
 const HASHED_V6_PREFIX: u8 = 64;
 
 /// A compiled upstream and what other parts of the file are checked against.
@@ -58,11 +58,13 @@ impl Compiler {
                 Some((endpoint, server.value.weight.number()?.value))
             })
             .collect();
+
         self.unique(
             servers.iter().map(|(at, _)| ((&at.value.host, at.value.port), at.span)),
             |_| "the server is in the list already".to_owned(),
             "write `weight: 2` at the first to send it more",
         );
+
         let protocol = *spec.protocol.value()?;
         let tls = self.tls(spec, protocol, servers.iter().map(|(endpoint, _)| *endpoint), files);
         let weights: Vec<u64> = servers.iter().map(|(_, weight)| *weight).collect();
@@ -72,11 +74,13 @@ impl Compiler {
                     .help("write weights whose sum, divided by what they share, is at most 1000"),
             );
         }
+
         let value = |at: Option<At<Duration>>| at.map(|at| at.value).unwrap_or_default();
         let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let limits = spec.limits.value()?;
         let hash_key = self.hash_key(spec);
         let name = spec.name.as_ref()?;
+
         let plan = UpstreamPlan {
             name: name.value.0.clone(),
             servers: servers
@@ -104,6 +108,7 @@ impl Compiler {
                 tls,
             },
         };
+
         Some(Compiled { name: plan.name.clone(), span: name.span, plan })
     }
 
@@ -146,6 +151,7 @@ impl Compiler {
             }
             return None;
         };
+
         let tls = spec.tls.value();
         if let Some((lone, name, other)) = tls.and_then(UpstreamTlsSpec::lone_file) {
             self.error(
@@ -153,6 +159,7 @@ impl Compiler {
                     .help("write both, or remove it"),
             );
         }
+
         if let Some(at) = tls.and_then(|tls| tls.insecure.filter(|at| at.value)) {
             self.warn(
                 Problem::warning(
@@ -164,6 +171,7 @@ impl Compiler {
                 .help("write `ca: FILE` instead"),
             );
         }
+
         let options = tls.map(UpstreamTlsSpec::options).unwrap_or_default();
         let tls = match UpstreamTls::load(&options, protocol, files, first.span) {
             Ok(tls) => tls,
@@ -174,12 +182,14 @@ impl Compiler {
                 return None;
             }
         };
+
         for nameless in secured.iter().filter(|at| tls.name_of(&at.value.host).is_none()) {
             self.error(
                 Problem::error(nameless.span, "no certificate can be for this host")
                     .help("write `tls: { server_name: NAME }` with the name of its certificate"),
             );
         }
+
         Some(Arc::new(tls))
     }
 

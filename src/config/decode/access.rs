@@ -18,7 +18,7 @@ use std::hash::{Hash, Hasher};
 pub(super) struct Parts<'n, 's, I> {
     numbers: I,
     value: Option<Value<'n, 's>>,
-    /// Whether a value that cannot be read is reported and left out.
+    /// True if a value that cannot be read is reported and left out.
     is_key: bool,
 }
 
@@ -179,6 +179,7 @@ impl<'n, 's> Fields<'n, 's> {
         let section = self.section;
         let title = &section.title;
         let error = |message: String| Problem::error(name.span, message);
+
         let word = in_snake_case(&name.text);
         let other = section.instead.iter().find(|(known, _)| *known == word);
         if let Some((_, help)) = other {
@@ -192,15 +193,18 @@ impl<'n, 's> Fields<'n, 's> {
             let message = format!("{title} {} no `{}`", section.verb("takes", "take"), name.text);
             return self.map.add(error(message).help(help));
         }
+
         if let Some((key, problem)) = self.without_blank(name) {
             self.written[key].get_or_insert((name.span, &UNSET));
             return self.map.add(problem);
         }
+
         let message =
             format!("{title} {} no key {}", section.verb("has", "have"), quoted(&name.text));
         if self.map.reader.problems.borrow().are_many() {
             return self.map.add(error(message).help("remove it"));
         }
+
         let Some(meant) = section.meant(&word) else {
             // A list is no value of a field that the key might name.
             let any = section.instead.iter().find(|(known, _)| known == "*");
@@ -211,6 +215,7 @@ impl<'n, 's> Fields<'n, 's> {
             let help = format!("write one of {}", names.join(", "));
             return self.map.add(error(message).help(help));
         };
+
         let message = format!("{message}; did you mean `{meant}`?");
         self.map.add(error(message).help(format!("write `{meant}`")));
         if let Some(index) = self.index(meant) {

@@ -5,7 +5,7 @@ use crate::config::diagnostics::{HIDDEN, Problem, SourceSpan};
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 
-/// What ends the reading of one value.
+/// The reason that ends the reading of one value.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The text is not the value that is wanted.
@@ -14,7 +14,7 @@ pub(super) enum Stop {
     Bound { found: String, wanted: String },
     /// The value is of another kind.
     Kind { found: &'static str, wanted: String, of: Option<String>, example: String },
-    /// What is wrong has been reported.
+    /// The error has been reported.
     Reported,
 }
 
@@ -75,7 +75,7 @@ impl Stop {
 /// text.
 pub(super) const REPORTED: &str = "";
 
-/// What a number in quotes is.
+/// The description of a number in quotes.
 pub(super) const TEXT: &str = "a text";
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "all others are of plain values")]

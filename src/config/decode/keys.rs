@@ -15,7 +15,7 @@ pub(super) const SEVERAL: &str = "$several";
 pub(super) const MANY: &str = "$many";
 pub(super) const EITHER: &str = "$either";
 
-/// What stands for the span of a key that is not written.
+/// The span of a key that is not written.
 pub(super) const NOWHERE: u128 = u128::MAX;
 
 /// A value and where it stands.
@@ -79,7 +79,7 @@ impl<T> Deref for Key<T> {
     }
 }
 
-/// What a [`Key`] is made of: its span, that of its value, and the value if it can be read.
+/// The parts of a [`Key`]: its span, that of its value, and the value if it can be read.
 #[derive(Deserialize)]
 #[serde(rename = "$key", bound = "T: Deserialize<'de>")]
 struct Parts<T>(u128, u128, #[serde(default)] Option<T>);

@@ -24,7 +24,7 @@ use shape::Shape;
 use std::cell::RefCell;
 use value::{Reader, Value};
 
-/// What was read of a file.
+/// The part of a file that could be read.
 #[derive(Debug)]
 pub(super) struct Decoded<T> {
     /// `None` if the file is no map.

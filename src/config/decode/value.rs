@@ -9,7 +9,7 @@ use crate::config::{
 use serde::de::{Error, Expected, Unexpected};
 use std::cell::RefCell;
 
-/// What is carried along: the text of the file, its words, and the problems found so far.
+/// The context of reading: the text of the file, its words, and the problems found so far.
 pub(super) struct Reader<'r> {
     pub(super) text: &'r str,
     pub(super) substitutions: &'r Substitutions,
@@ -28,7 +28,7 @@ pub(super) struct Value<'n, 's> {
     pub(super) key_span: Option<SourceSpan>,
     /// Its key, or that of the list or the map that it is in.
     pub(super) key: Option<&'n vocabulary::Key>,
-    /// Whether it is one item where a list may stand.
+    /// True if it is one item where a list may stand.
     pub(super) stands_for_list: bool,
     pub(super) reader: &'n Reader<'n>,
 }

@@ -3,7 +3,7 @@
 use super::{Lint, Problem, SourceSpan};
 use std::ops::Range;
 
-/// What the comments `# flowgate: allow(NAME)` of a file silence.
+/// The warnings that the comments `# flowgate: allow(NAME)` of a file silence.
 #[derive(Clone, Debug, Default)]
 pub(in crate::config) struct Allowed {
     pub allows: Vec<Allow>,
@@ -36,7 +36,7 @@ impl Allowed {
     }
 }
 
-/// Whether `at` is in `range`, or at its end, where a file without a last line end has its mark.
+/// True if `at` is in `range`, or at its end, where a file without a last line end has its mark.
 fn holds(range: &Range<usize>, at: usize) -> bool {
     range.start <= at && at <= range.end
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 macro_rules! lints {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
-        /// What a warning or a note is about. `docs/checks.md` explains each.
+        /// The subject of a warning or a note. `docs/checks.md` explains each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Lint {
             $($(#[$doc])* $variant,)+

@@ -1,4 +1,4 @@
-//! What is wrong with a file, all of it, each with its span.
+//! All problems of a file, each with its span.
 
 use super::{
     Lint, Problem, Problems, Severity, Source, SourceSpan, secrets::Secrets, source::File,
@@ -59,9 +59,9 @@ pub struct Diagnostic {
     pub end_line: usize,
     /// The column behind the value's last character.
     pub end_column: usize,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What to write instead.
+    /// The hint.
     pub help: String,
 }
 

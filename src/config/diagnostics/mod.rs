@@ -1,4 +1,4 @@
-//! What is wrong with a file: all of it, each problem with its span, drawn with a hint.
+//! All problems of a file, each with its span, drawn with a hint.
 
 mod allowed;
 mod lint;

@@ -7,10 +7,10 @@ use std::collections::HashSet;
 /// From how many problems on hints that cost much to find are left out.
 const MANY: usize = 500;
 
-/// How many problems are kept at all.
+/// The most problems that are kept.
 const MOST_KEPT: usize = 10_000;
 
-/// How grave a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -34,7 +34,7 @@ pub struct Problem {
     pub(in crate::config) label: String,
     pub(in crate::config) also: Vec<(SourceSpan, String)>,
     pub(in crate::config) help: String,
-    /// Whether it is that a file does not exist.
+    /// True if the problem is a file that does not exist.
     pub(in crate::config) is_missing_file: bool,
 }
 
@@ -144,7 +144,7 @@ impl Problem {
 #[derive(Debug, Default)]
 pub(in crate::config) struct Problems {
     list: Vec<Problem>,
-    /// How many were found beyond those kept.
+    /// The number of problems beyond those kept.
     beyond: usize,
 }
 

@@ -5,7 +5,7 @@ use super::{Problem, literal, secret_value::SecretValue};
 use core::ops::Range;
 use std::borrow::Cow;
 
-/// What stands for a secret in a message.
+/// The text in place of a secret in a message.
 const CONCEALED: &str = "***";
 
 /// Where secrets stand in a text, in the order of the text.

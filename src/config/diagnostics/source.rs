@@ -18,13 +18,13 @@ pub(in crate::config) struct Source {
     pub files: Arc<[File]>,
     /// Files that could not be included, and warnings of files that were not.
     pub lost: Arc<[Problem]>,
-    /// What to look at for changes of these files.
+    /// The things to watch for changes of these files.
     pub watched: Arc<[Watched]>,
-    /// What the variables stand for.
+    /// The values of the variables.
     pub environment: Environment,
     /// The values that variables are in, once these have been read.
     pub substitutions: Arc<Substitutions>,
-    /// Which warnings the file's comments silence, once these have been read.
+    /// The warnings that the file's comments silence, once these have been read.
     pub allowed: Arc<Allowed>,
 }
 
@@ -35,7 +35,7 @@ pub(in crate::config) struct File {
     pub path: Arc<Path>,
     /// Where its text is.
     pub range: Range<usize>,
-    /// What its last line says of `end`, once it has been read.
+    /// The value of `end` in its last line, once it has been read.
     pub end: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What the environment put into values, which must not be shown.
+//! Values from the environment, which must not be shown.
 
 use super::{Problem, SourceSpan};
 use std::{fmt, ops::Range};

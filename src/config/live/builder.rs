@@ -138,6 +138,7 @@ impl<'o> Builder<'o> {
         let mut old: AHashMap<&str, &Arc<Route>> =
             old.iter().map(|route| (&*route.name, route)).collect();
         let mut routes = Vec::with_capacity(plans.len());
+
         for plan in plans {
             let upstream = plan.action.upstream().map(|index| &upstreams[*index]);
             let known = old.remove(&*plan.name);
@@ -146,6 +147,7 @@ impl<'o> Builder<'o> {
                 Some(_) => self.summary.routes_changed += 1,
                 None => self.summary.routes_added += 1,
             }
+
             routes.push(match known {
                 // Nothing that it is made of was edited.
                 Some(known)
@@ -161,6 +163,7 @@ impl<'o> Builder<'o> {
                 known => Arc::new(self.route(plan, upstreams, known)),
             });
         }
+
         self.summary.routes_removed = old.len();
         routes
     }
@@ -177,10 +180,12 @@ impl<'o> Builder<'o> {
             (None, Some(old)) => old.gate.clone(),
             (None, None) => self.gates.remove(&*plan.name).unwrap_or_else(|| self.gate()),
         };
+
         let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
         let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.local_share);
         let installed = gate.install(&here, self.now);
         let tags = [false, true].map(|is_by_key| plan.hash_tag(is_by_key));
+
         let RoutePlan { definition, action, rules, paced } = plan;
         let flow = installed.flow.into_iter().zip(&definition.flow.flow);
         let rules = rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
@@ -196,10 +201,12 @@ impl<'o> Builder<'o> {
             problem: OnceLock::new(),
         });
         let rules: Vec<RouteRule> = rules.collect();
+
         let paced = definition.flow.pacing.as_ref().zip(paced).and_then(|(pacing, on_error)| {
             let stored = Stored::paced(pacing).ok()?;
             Some(shared(&tags[0], &format!("pacing:{}", stored.shape()), stored, on_error, None))
         });
+
         let route = Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
             paced,
@@ -211,6 +218,7 @@ impl<'o> Builder<'o> {
             pacing: installed.pacing,
             meter: known.map_or_else(Arc::default, |old| old.meter.clone()),
         };
+
         self.note(&route, known, &installed.changes);
         route
     }

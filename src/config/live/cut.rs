@@ -1,4 +1,4 @@
-//! Whether a file looks cut short: a copy that broke off, a disk that was full.
+//! Files that look cut short: a copy that broke off, a disk that was full.
 //!
 //! A file without `end: true` does not say where it ends: if it is only the beginning of the file
 //! in force, the operator has to confirm it. Each included file is compared in the same way.

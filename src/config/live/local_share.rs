@@ -6,7 +6,7 @@ use crate::flow::{self, Algorithm};
 pub struct LocalShare {
     /// Those that the store has seen.
     pub gateways: u32,
-    /// Whether the store cannot be reached, so that synced rules are divided too.
+    /// True if the store cannot be reached, so that synced rules are divided too.
     pub is_cut_off: bool,
     /// Counts changes of which rules the store [rejects](crate::config::RuleSync::is_rejected) to
     /// sync; those are divided in any case.

@@ -10,13 +10,13 @@ use crate::{
 };
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
-/// What names a server: its host, its port, and the address that its host was resolved to.
+/// The identity of a server: its host, its port, and the address that its host was resolved to.
 type Address = (Arc<str>, u16, Option<IpAddr>);
 
 /// The longest cycle of turns. Beyond it weights are rounded.
 const MAX_CYCLE: u64 = 1000;
 
-/// How many former servers keep their numbers.
+/// The most former servers that keep their numbers.
 const FORMER_MAX: usize = 1000;
 
 /// The numbers of servers, by which workers keep their connections. A server that comes back has its
@@ -106,11 +106,13 @@ impl<'i> ServerBuilder<'i> {
         let address = (Arc::clone(&endpoint.host), endpoint.port, ip);
         let is_it = |server: &&Arc<Server>| address_of(server) == address;
         let before = old.and_then(|old| old.servers.iter().find(is_it));
+
         if let Some(before) =
             before.filter(|same| same.weight == *weight && same.is_tls == endpoint.is_tls)
         {
             return Arc::clone(before);
         }
+
         let known = self.known.get(&address);
         let server = Arc::new(Server {
             id: self.ids.of(&address),
@@ -124,6 +126,7 @@ impl<'i> ServerBuilder<'i> {
             ip,
             is_tls: endpoint.is_tls,
         });
+
         self.known.insert(address, Arc::clone(&server));
         server
     }

@@ -1,14 +1,14 @@
-//! What a reload did.
+//! The result of a reload.
 
 use crate::config::report::changes::{ConfigChanges, MOVED, RESET};
 use std::fmt;
 
-/// What a reload did, for one line of the log.
+/// The result of a reload, for one line of the log.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// The snapshot's version.
     pub version: u64,
-    /// What differs from the one before.
+    /// The differences from the one before.
     pub changes: ConfigChanges,
     /// Routes that are new.
     pub routes_added: usize,
@@ -28,7 +28,7 @@ pub struct Summary {
     pub moved: Vec<String>,
     /// Keys that were edited and are read at start only.
     pub restart: Vec<&'static str>,
-    /// Whether there is a store in the file and none was at the start, so that none is asked until
+    /// True if there is a store in the file and none was at the start, so that none is asked until
     /// the restart.
     pub lacks_store: bool,
 }

@@ -26,14 +26,14 @@ use std::{
 };
 use tokio::sync::{mpsc, watch};
 
-/// How long no event may come before the files are read: an editor's write, rename and remove take
+/// The time without events before the files are read: an editor's write, rename and remove take
 /// a few milliseconds, `sed -i` on a loaded machine some tens.
 pub const QUIET: Duration = Duration::from_millis(100);
 
 /// After how long the files are read although events still come.
 pub const QUIET_MOST: Duration = Duration::from_millis(400);
 
-/// How often to look by oneself.
+/// The interval of checks without an event.
 pub const POLL: Duration = Duration::from_secs(5);
 
 /// As many links as Linux follows in a path.
@@ -44,7 +44,7 @@ const MOST_LINKS: usize = 40;
 pub struct Watcher {
     inner: RecommendedWatcher,
     folders: BTreeSet<PathBuf>,
-    /// What an event must name to count.
+    /// The name that an event must have to count.
     counting: watch::Sender<Counting>,
     /// Files that were written to and are not closed yet.
     writing: watch::Sender<BTreeSet<PathBuf>>,
@@ -85,6 +85,7 @@ impl Watcher {
     pub fn set(&mut self, files: &[Watched]) -> notify::Result<()> {
         let mut names = BTreeSet::new();
         let mut counted = BTreeSet::new();
+
         for watched in files {
             match watched {
                 Watched::File(file) => counted.extend(entries(file)),
@@ -96,19 +97,23 @@ impl Watcher {
                 }
             }
         }
+
         let mut folders: BTreeSet<PathBuf> =
             counted.iter().filter_map(|entry| entry.parent()).map(Path::to_owned).collect();
         folders.extend(names.iter().map(|(folder, _)| folder.clone()));
         // The folders as well, which may be removed or moved themselves.
         let counting = Counting { entries: &counted | &folders, names };
+
         // No event comes when a file is closed that is no longer watched.
         self.writing.send_modify(|writing| writing.retain(|path| counting.has(path)));
         self.counting.send_replace(counting);
+
         for old in self.folders.difference(&folders) {
             // It fails if the folder is gone, and with it the watch.
             drop(self.inner.unwatch(old));
         }
         self.folders.retain(|folder| folders.contains(folder));
+
         let mut result = Ok(());
         for folder in folders {
             // Watching again is harmless, and renews the watch of a folder that was made anew.
@@ -149,7 +154,7 @@ fn entries(file: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// What an event must name to count.
+/// The name that an event must have to count.
 #[derive(Debug, Default)]
 struct Counting {
     entries: BTreeSet<PathBuf>,
@@ -174,10 +179,12 @@ fn follow(event: &Event, counting: &Counting, writing: &watch::Sender<BTreeSet<P
         writing.send_replace(BTreeSet::new());
         return true;
     }
+
     let mut counted = event.paths.iter().filter(|path| counting.has(path)).peekable();
     if counted.peek().is_none() {
         return false;
     }
+
     match event.kind {
         EventKind::Modify(ModifyKind::Data(_)) => {
             writing.send_modify(|writing| writing.extend(counted.cloned()));

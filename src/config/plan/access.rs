@@ -1,4 +1,4 @@
-//! Which clients may use a route: by their address, and by what they prove to be.
+//! The clients that may use a route: by their address, and by what they prove to be.
 
 use crate::{
     auth::{JwtKeys, JwtRules, TokenSource, Users},
@@ -55,7 +55,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// What a client must prove: either, if there are both.
+/// The proof that a client needs: either, if there are both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
     /// Users with passwords.
@@ -64,12 +64,12 @@ pub struct Auth {
     pub jwt: Option<Arc<Jwt>>,
 }
 
-/// Which tokens are valid.
+/// The tokens that are valid.
 #[derive(Debug)]
 pub struct Jwt {
     /// By which keys they are signed.
     pub keys: JwtKeys,
-    /// What they must say.
+    /// The claims that they need.
     pub rules: JwtRules,
     /// Differs if the file of the keys was edited.
     pub(in crate::config) print: u64,

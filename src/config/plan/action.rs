@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::fmt;
 
-/// What a route does with a request that may pass.
+/// The action of a route for a request that may pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<U> {
     /// Sends it to an upstream.
@@ -28,7 +28,7 @@ pub struct Redirect {
     pub to: Template,
     /// The same as the file has it.
     pub words: Box<str>,
-    /// Whether the query follows.
+    /// True if the query follows.
     pub keeps_query: bool,
     /// Where the groups that it names come from, if it names any.
     pub groups: Option<PathGroups>,
@@ -51,15 +51,15 @@ pub type HeaderText = Text<HeaderValue>;
 /// The body of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// What it is.
+    /// The kind of value.
     pub text: Text<Bytes>,
     /// Its type.
     pub content_type: HeaderText,
-    /// How values are written into it.
+    /// The way in which values are written into it.
     pub syntax: Syntax,
 }
 
-/// How values are written into a body, so that they end nothing that they stand in.
+/// The escapes of values in a body, so that they end nothing that they stand in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     /// As they are.

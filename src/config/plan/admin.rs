@@ -9,13 +9,13 @@ use std::{fmt, net::SocketAddr, path::PathBuf};
 pub struct Admin {
     /// Its address; with port 0 the system picks one.
     pub listen: SocketAddr,
-    /// What clients must send, if they must.
+    /// The secret that clients must send, if they must.
     pub token: Option<Secret>,
     /// Its certificate, and whose clients are known by theirs; `None`: cleartext.
     pub tls: Option<AdminTls>,
-    /// Whether operators may edit the file in the dashboard.
+    /// True if operators may edit the file in the dashboard.
     pub edit: bool,
-    /// Whether clients' keys are shown by name.
+    /// True if clients' keys are shown by name.
     pub show_keys: bool,
 }
 
@@ -43,7 +43,8 @@ impl fmt::Display for Admin {
     }
 }
 
-/// How commands reach the admin listener of a file, whose other files need not be readable.
+/// The address by which commands reach the admin listener of a file whose other files need not be
+/// readable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminAddress {
     /// Where it listens.

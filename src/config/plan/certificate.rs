@@ -99,7 +99,7 @@ impl Certificates {
 }
 
 impl Certificate {
-    /// Whether it has all names of `other`.
+    /// True if it has all names of `other`.
     fn has_names_of(&self, other: &Self) -> bool {
         other.names.iter().all(|name| self.names.contains(name))
     }
@@ -115,10 +115,12 @@ impl Certificate {
     ) -> Result<Self, Vec<Problem>> {
         let chain = chain(&spec.cert, files);
         let key = private_key(&spec.key, files);
+
         let ((chain, names), key) = match (chain, key) {
             (Ok(chain), Ok(key)) => (chain, key),
             (chain, key) => return Err(chain.err().into_iter().chain(key.err()).collect()),
         };
+
         match CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
             Ok(key) => Ok(Self {
                 names,

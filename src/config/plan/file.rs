@@ -1,4 +1,4 @@
-//! What a file means, before it is in force: compiled, checked, and without state.
+//! The plan of a file before it is in force: compiled, checked, and without state.
 
 use super::{Certificate, Certificates, RoutePlan, Settings, UpstreamPlan};
 use crate::{
@@ -24,15 +24,15 @@ pub struct Plan {
     pub path: PathBuf,
     /// 16 hexadecimal digits that stand for its text.
     pub hash: String,
-    /// What holds for the gateway as a whole.
+    /// The settings of the gateway as a whole.
     pub settings: Settings,
     /// Where clients connect; at least one.
     pub listeners: Vec<Arc<Listener>>,
-    /// What is odd, though not wrong, at any time.
+    /// Warnings that hold at any time.
     pub(in crate::config) warnings: Diagnostics,
-    /// What only `check` prints.
+    /// Notes that only `check` prints.
     pub(in crate::config) notes: Vec<Problem>,
-    /// What to look at for changes: this file, those that it includes, certificates and keys.
+    /// The things to watch for changes: this file, those that it includes, certificates and keys.
     pub files: Vec<Watched>,
     /// Where the file has the admin listener's address.
     pub(in crate::config) admin: Option<SourceSpan>,
@@ -144,7 +144,7 @@ pub struct Listener {
     pub tls: Option<Arc<Certificates>>,
     /// Whose `X-Forwarded-For` is believed, if not the file's list.
     pub trusted_proxies: Option<NetworkList>,
-    /// Whether connections begin with a header of the PROXY protocol.
+    /// True if connections begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
     /// The files of its certificates as the configuration names them.
     pub(in crate::config) certificates: Vec<PathBuf>,

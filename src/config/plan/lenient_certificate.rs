@@ -1,4 +1,4 @@
-//! What a certificate says, for those that webpki does not read: of version 1, or with extensions that
+//! The contents of certificates that webpki does not read: of version 1, or with extensions that
 //! it does not know. Nothing is trusted by this: see [`ServerVerifier`](super::ServerVerifier).
 
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ pub(super) struct LenientCertificate<'c> {
     not_after: String,
     /// The last one of its subject.
     common_name: Option<&'c str>,
-    /// Whether it has names beside that, which then count alone.
+    /// True if it has names beside that, which then count alone.
     pub(super) has_alternative_names: bool,
     /// Its public key with the algorithm, as it is encoded.
     pub(super) key: &'c [u8],

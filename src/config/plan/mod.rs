@@ -1,4 +1,4 @@
-//! What a file means: compiled and checked, without state, not yet in force.
+//! The plan of a file: compiled and checked, without state, not yet in force.
 
 mod access;
 mod action;

@@ -1,4 +1,4 @@
-//! What a route and its rules mean, without state.
+//! A route and its rules, without state.
 
 use super::{Access, Action, Auth, Body, Except, HeaderText, Priority, When};
 use crate::counted::counted;
@@ -19,16 +19,16 @@ pub(in crate::config) const BREAKER: &str = "breaker";
 /// Names its pacing there.
 pub(in crate::config) const PACING: &str = "pacing";
 
-/// What the file says about a route, which a plan and a snapshot hold alike.
+/// The definition of a route in the file, which a plan and a snapshot hold alike.
 #[derive(Debug)]
 pub struct RouteDefinition {
     /// Its identity, metric label and word in the log.
     pub name: Arc<str>,
-    /// What it matches, in words.
+    /// Its match in words.
     pub matches: Arc<str>,
-    /// What the file says about its requests, beside its rules.
+    /// The keys about its requests, beside its rules.
     pub options: RouteOptions,
-    /// What the gate runs by.
+    /// The rules of the gate.
     pub flow: flow::Rules,
     /// The value of `RateLimit-Policy`, if there are quotas.
     pub policy: Option<HeaderValue>,
@@ -61,11 +61,11 @@ impl RouteDefinition {
 #[derive(Debug)]
 pub(in crate::config) struct RoutePlan {
     pub definition: RouteDefinition,
-    /// What becomes of what may pass; an upstream is an index into the plan's.
+    /// The action for requests that may pass; an upstream is an index into the plan's.
     pub action: Action<usize>,
     /// Beside `flow.flow`, in its order.
     pub rules: Vec<RulePlan>,
-    /// What holds of pacing while the store fails, if it is shared.
+    /// The behavior of pacing while the store fails, if it is shared.
     pub paced: Option<OnStoreError>,
 }
 
@@ -101,9 +101,9 @@ pub(in crate::config) struct RulePlan {
     /// Where the file names it.
     pub span: SourceSpan,
     pub options: RuleOptions,
-    /// What holds while the store fails, if the rule is shared.
+    /// The behavior while the store fails, if the rule is shared.
     pub shared: Option<OnStoreError>,
-    /// How often gateways sync it, if they do.
+    /// The interval in which gateways sync it, if they do.
     pub sync_interval: Option<Duration>,
 }
 
@@ -115,27 +115,27 @@ impl Deref for RulePlan {
     }
 }
 
-/// What a rule asks of requests.
+/// The conditions that a rule has of requests.
 #[derive(Clone, Debug)]
 pub struct RuleOptions {
     /// Its name in headers, logs and metrics.
     pub name: Arc<str>,
-    /// Which requests it is asked about instead of the rule of that name that follows;
+    /// The requests that it decides instead of the rule of that name that follows;
     /// `None` for the rule itself.
     pub when: Option<Arc<When>>,
-    /// What is counted separately; [`KeySpec::is_shared`] if nothing is.
+    /// The key that is counted separately; [`KeySpec::is_shared`] if nothing is.
     pub key: KeySpec,
-    /// What becomes of a request that lacks a part of the key.
+    /// The treatment of a request that lacks a part of the key.
     pub on_missing: OnMissing,
-    /// How much a request counts.
+    /// The cost of a request.
     pub cost: Cost,
-    /// Which requests are exempt.
+    /// The requests that are exempt.
     pub except: Option<Arc<Except>>,
-    /// Which requests may borrow from the windows to come.
+    /// The requests that may borrow from the windows to come.
     pub priority: Option<Arc<Priority>>,
     /// The quota to publish; `None` for a rule without a rate.
     pub quota: Option<Limit>,
-    /// Whether it only counts what it would reject.
+    /// True if it only counts what it would reject.
     pub dry_run: bool,
 }
 
@@ -167,12 +167,12 @@ fn are_same<T>(
     }
 }
 
-/// What the file says about a route's requests, beside its rules.
+/// The keys of a route about its requests, beside its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteOptions {
-    /// Which clients may use it; `None`: all.
+    /// The clients that may use it; `None`: all.
     pub access: Option<Access>,
-    /// What a client must prove; `None`: nothing.
+    /// The proof that a client needs; `None`: nothing.
     pub auth: Option<Auth>,
     /// Deadlines of the upstream's response.
     pub timeouts: RouteTimeouts,
@@ -182,11 +182,11 @@ pub struct RouteOptions {
     pub min_body_rate: Option<NonZeroU64>,
     /// Protocols that a client may upgrade to, lower-case.
     pub upgrades: Vec<String>,
-    /// Whether paths pass that servers read differently.
+    /// True if paths pass that servers read differently.
     pub relaxed_path: bool,
-    /// Whether the upstream receives the trailers of requests other than gRPC.
+    /// True if the upstream receives the trailers of requests other than gRPC.
     pub request_trailers: bool,
-    /// Which requests are sent again, if the file says so.
+    /// The requests that are sent again, if the file says so.
     pub retry: Option<RetryPolicy>,
     /// Changes to the path and the host that the upstream is asked for.
     pub rewrite: Option<Rewrite>,
@@ -198,7 +198,7 @@ pub struct RouteOptions {
     pub reject: Option<Reject>,
     /// The bodies of flowgate's own errors, if the file has any.
     pub errors: Vec<ErrorBody>,
-    /// Whether any text of the route needs to know of the request.
+    /// True if any text of the route needs to know of the request.
     pub has_placeholders: bool,
 }
 
@@ -207,17 +207,17 @@ pub struct RouteOptions {
 pub struct RouteTimeouts {
     /// From the request's end to the header of the answer.
     pub first_byte: Duration,
-    /// How long a body may stand still, in either direction.
+    /// The longest time that a body may stand still, in either direction.
     pub idle: Duration,
-    /// How long an answer that is a stream of events may stand still.
+    /// The longest time that an answer that is a stream of events may stand still.
     pub event_stream: Duration,
-    /// How long a tunnel may stand still.
+    /// The longest time that a tunnel may stand still.
     pub tunnel: Duration,
     /// From the request to the end of the response, tunnels excepted; `None` if it is off.
     pub request: Option<Duration>,
 }
 
-/// Which requests are sent again after a server failed them.
+/// The requests that are sent again after a server failed them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Attempts for one request, the first one included.
@@ -232,7 +232,7 @@ pub struct RetryPolicy {
     pub statuses: Vec<u16>,
     /// Requests that may be sent again after a server had them.
     pub methods: Vec<Method>,
-    /// How many of those there may be, in percent of the upstream's requests.
+    /// The most of those, in percent of the upstream's requests.
     pub budget_percent: u32,
 }
 
@@ -270,7 +270,7 @@ impl HeaderEdits {
     }
 }
 
-/// What a rejected request gets.
+/// The response to a rejected request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reject {
     /// The end of its connection, or of its stream, without a response.
@@ -307,7 +307,7 @@ impl Reject {
 pub struct ErrorBody {
     /// 400 to 599; if there is none, all.
     pub statuses: Vec<StatusCode>,
-    /// What the client reads.
+    /// The text for the client.
     pub body: Body,
 }
 
@@ -329,7 +329,7 @@ pub struct Limit {
     pub policy: Arc<str>,
 }
 
-/// How much a request counts.
+/// The cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// For methods that are not named; at least 1.

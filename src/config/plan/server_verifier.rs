@@ -1,4 +1,4 @@
-//! Which certificates of servers are trusted: those of upstreams, and those of admin listeners.
+//! The certificates of servers that are trusted: those of upstreams, and those of admin listeners.
 
 use super::lenient_certificate::LenientCertificate;
 use rustls::{
@@ -47,7 +47,7 @@ pub enum ListedNames {
     Any,
 }
 
-/// What a server's certificate has that is not supported, and what to do about it.
+/// The unsupported part of a server's certificate, and a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsupportedCertificate {
     /// It is of version 1, which has no names and no purpose.

@@ -1,4 +1,4 @@
-//! What holds for the gateway as a whole.
+//! The settings of the gateway as a whole.
 
 use super::{Admin, StoreSettings, Tracing};
 use crate::{
@@ -18,7 +18,7 @@ use std::{
 pub struct Settings {
     /// Threads that serve requests; read at start only.
     pub workers: NonZeroUsize,
-    /// How long a stopping gateway waits for requests in flight.
+    /// The time that a stopping gateway waits for requests in flight.
     pub drain_timeout: Duration,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: NetworkList,
@@ -32,23 +32,23 @@ pub struct Settings {
     pub limits: Limits,
     /// Where the access log goes.
     pub access_log: AccessLog,
-    /// Which header fields of requests it has.
+    /// The header fields of requests that it has.
     pub logged_headers: Arc<[HeaderName]>,
     /// The admin listener, if there is one; its address is read at start only.
     pub admin: Option<Admin>,
-    /// Which headers have a client's quota.
+    /// The headers that have a client's quota.
     pub rate_limit_headers: RateLimitHeaders,
-    /// Whether rejections name the rule that decided, and why.
+    /// True if rejections name the rule that decided, and why.
     pub explain_headers: bool,
-    /// What requests and no answers get as `Via`, if they do.
+    /// The value of `Via` that requests get, if they do.
     pub via: Option<Arc<HeaderValue>>,
-    /// Which requests keep their `X-Request-Id`.
+    /// The requests that keep their `X-Request-Id`.
     pub request_ids: RequestIds,
-    /// How header names are written to clients of HTTP/1.1.
+    /// The form of header names as they are written to clients of HTTP/1.1.
     pub header_case: HeaderCase,
-    /// Which requests are recorded as traces; `None`: none is, and `traceparent` is left alone.
+    /// The requests that are recorded as traces; `None`: none is, and `traceparent` is left alone.
     pub tracing: Option<Arc<Tracing>>,
-    /// What gateways share, if they do; read at start only.
+    /// The store that gateways share, if they do; read at start only.
     pub store: Option<Arc<StoreSettings>>,
 }
 
@@ -64,11 +64,11 @@ impl Settings {
 pub struct ClientTimeouts {
     /// From the first byte of a request to the end of its header.
     pub header_read: Duration,
-    /// How long a connection may idle between requests.
+    /// The longest time that a connection may idle between requests.
     pub keep_alive: Duration,
     /// From the connection to the end of the TLS handshake.
     pub tls_handshake: Duration,
-    /// How long a client may take no byte of its answer.
+    /// The longest time that a client may take no byte of its answer.
     pub write: Duration,
 }
 
@@ -77,7 +77,7 @@ pub struct ClientTimeouts {
 pub struct Limits {
     /// The whole header of a request, in bytes.
     pub header_bytes: usize,
-    /// How many header fields.
+    /// The most header fields.
     pub headers: usize,
     /// The body of a request, in bytes, where the route does not say otherwise.
     pub body: u64,
@@ -87,6 +87,6 @@ pub struct Limits {
     pub connections: usize,
     /// Connections of one client at once; `None`: as many as there may be.
     pub connections_per_client: Option<usize>,
-    /// What HTTP/2 connections may hold of uploads, all together, in bytes.
+    /// The most that HTTP/2 connections may hold of uploads, all together, in bytes.
     pub upload_buffers: u64,
 }

@@ -11,9 +11,9 @@ use std::{path::PathBuf, time::Duration};
 pub struct StoreSettings {
     /// Hosts and ports: of the store, of its nodes, or of the sentinels; at least one.
     pub nodes: Vec<(String, u16)>,
-    /// What they are.
+    /// Its kind.
     pub kind: StoreKind,
-    /// Whether connections are TLS.
+    /// True if connections are TLS.
     pub is_tls: bool,
     /// Whose certificates are trusted, PEM; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
@@ -23,19 +23,19 @@ pub struct StoreSettings {
     pub password: Option<Secret>,
     /// The number of the database.
     pub database: i64,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: String,
-    /// How long a connection may take to open.
+    /// The longest time that a connection may take to open.
     pub connect_timeout: Duration,
-    /// How long an answer may take.
+    /// The longest time that an answer may take.
     pub timeout: Duration,
-    /// How long what is in flight stays counted there when its gateway is gone.
+    /// The time that a request in flight stays counted there when its gateway is gone.
     pub lease: Duration,
     /// The fewest gateways among which limits are divided while it fails.
     pub gateways: u32,
 }
 
-/// What kind of store it is.
+/// The kind of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreKind {
     /// One server.

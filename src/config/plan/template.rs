@@ -7,7 +7,7 @@ use crate::route::PathGroup;
 use core::ops::Range;
 use std::fmt;
 
-/// What a word in braces stands for.
+/// The meaning of a word in braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placeholder {
     /// The client's address, by the trusted proxies.
@@ -20,9 +20,9 @@ pub enum Placeholder {
     Path,
     /// The query with its `?`, or nothing.
     Query,
-    /// What `x-request-id` says.
+    /// The value of `x-request-id`.
     RequestId,
-    /// What `Retry-After` says.
+    /// The value of `Retry-After`.
     RetryAfter,
     /// The rule that rejected.
     Rule,
@@ -55,7 +55,7 @@ impl Placeholder {
 pub enum Piece {
     /// Text as it is.
     Text(Box<str>),
-    /// What is known when the text is used.
+    /// The values that are known when the text is used.
     Value(Placeholder),
     /// A part of the path, in a redirect.
     Group(GroupPiece),
@@ -64,7 +64,7 @@ pub enum Piece {
 /// A group of the route's `path_regex` in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupPiece {
-    /// Which one.
+    /// The group itself.
     pub group: PathGroup,
     /// Where it stands.
     pub place: UrlPart,

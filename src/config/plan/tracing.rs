@@ -5,12 +5,12 @@ use crate::config::spec::{CollectorEndpoint, ParentTraces, SampleRatio};
 use http::{HeaderName, HeaderValue};
 use std::{sync::Arc, time::Duration};
 
-/// Which requests are recorded, and where their spans go.
+/// The requests that are recorded, and the collector of their spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracing {
     /// The collector.
     pub collector: Collector,
-    /// How many of the requests are sampled that begin a trace.
+    /// The share of new traces that are sampled.
     pub sample: SampleRatio,
     /// Whose `traceparent` is continued.
     pub parents: ParentTraces,
@@ -25,10 +25,10 @@ pub struct Tracing {
 pub struct Collector {
     /// Where it is.
     pub endpoint: CollectorEndpoint,
-    /// What each export is sent with; not to be shown.
+    /// The header fields of each export; not to be shown.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long an export may take.
+    /// The longest time that an export may take.
     pub timeout: Duration,
-    /// How it is verified; `None` without TLS.
+    /// The verification of its certificate; `None` without TLS.
     pub tls: Option<Arc<UpstreamTls>>,
 }

@@ -11,10 +11,10 @@ use std::{sync::Arc, time::Duration};
 /// An upstream without its servers' state.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UpstreamPlan {
-    /// What routes call it.
+    /// The name by which routes use it.
     pub name: Arc<str>,
     pub(in crate::config) servers: Vec<ServerPlan>,
-    /// What the file says beside its servers.
+    /// The other keys of the file, beside its servers.
     pub options: UpstreamOptions,
 }
 
@@ -25,32 +25,32 @@ pub(in crate::config) struct ServerPlan {
     pub weight: u32,
 }
 
-/// What the file says about an upstream, beside its servers.
+/// The keys of an upstream in the file, beside its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamOptions {
-    /// How a server is picked.
+    /// The way in which a server is picked.
     pub balance: Balance,
-    /// What decides about a request's server, if `balance` is hash.
+    /// The key that decides about a request's server, if `balance` is hash.
     pub hash_key: Option<KeySpec>,
-    /// Which versions of HTTP servers are spoken to in.
+    /// The versions of HTTP that servers get.
     pub protocol: UpstreamProtocol,
-    /// How long a connection may take to open.
+    /// The longest time that a connection may take to open.
     pub connect_timeout: Duration,
-    /// How long an idle connection is kept.
+    /// The time that an idle connection is kept.
     pub idle_timeout: Duration,
     /// Idle connections kept for each server by each worker.
     pub max_idle: usize,
-    /// What the header of an answer may be.
+    /// The bounds of a response's header.
     pub limits: AnswerLimits,
-    /// How its servers are checked, if they are.
+    /// The health checks of its servers, if there are any.
     pub health: Option<Check>,
-    /// When a server that fails requests is ejected.
+    /// The failures after which a server is ejected.
     pub ejection: Ejection,
-    /// When the names of its servers are resolved again.
+    /// The time at which the names of its servers are resolved again.
     pub resolve: Resolve,
-    /// How long a server's share grows after it is asked again.
+    /// The time in which a server's share grows after its return.
     pub slow_start: Duration,
-    /// How connections to those servers are secured that speak TLS.
+    /// The TLS of connections to the servers that speak it.
     pub tls: Option<Arc<UpstreamTls>>,
 }
 
@@ -59,7 +59,7 @@ pub struct UpstreamOptions {
 pub struct AnswerLimits {
     /// The whole header of an answer, in bytes.
     pub header_bytes: usize,
-    /// How many header fields.
+    /// The most header fields.
     pub headers: usize,
 }
 

@@ -22,14 +22,14 @@ use std::{
     sync::Arc,
 };
 
-/// What is offered to servers (ALPN).
+/// The protocols that servers are offered (ALPN).
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// How many servers' sessions an upstream remembers.
+/// The most servers whose sessions an upstream remembers.
 const SESSIONS: usize = 256;
 
-/// How connections to an upstream's servers are secured. Workers share one, so that a session begun
+/// The TLS of connections to an upstream's servers. Workers share one, so that a session begun
 /// by one is resumed by another. It is kept over reloads while nothing of it changes.
 #[derive(Debug)]
 pub struct UpstreamTls {
@@ -38,7 +38,7 @@ pub struct UpstreamTls {
     config_of_http1: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
     may_end_unnoticed: bool,
-    /// What the gateway shows of itself, if it does.
+    /// The certificate that the gateway shows, if it does.
     identity: Option<Certificate>,
     /// Stands for all that it is made of, the contents of the files included.
     print: u64,
@@ -58,17 +58,21 @@ impl UpstreamTls {
     ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let trusted = trusted(options, files, https).map_err(|problem| problems.push(problem));
+
         let identity = options.identity.as_ref().map(|named| Certificate::load(named, files));
         let identity = identity.transpose().map_err(|found| {
             // None of these is made where it is missing.
             problems.extend(found.into_iter().map(|problem| problem.missing_file(false)));
         });
+
         let server_name = options.server_name.as_ref().map(server_name).transpose();
         let server_name = server_name.map_err(|problem| problems.push(problem));
+
         let (Ok(trusted), Ok(identity), Ok(server_name)) = (trusted, identity, server_name) else {
             return Err(problems);
         };
         let print = print(&trusted, identity.as_ref(), options, files);
+
         let mut config = client_config(trusted, identity.as_ref())
             .map_err(|error| vec![Problem::error(https, format!("TLS cannot be used: {error}"))])?;
         config.alpn_protocols = vec![HTTP1.to_vec()];
@@ -78,6 +82,7 @@ impl UpstreamTls {
             UpstreamProtocol::H1 => vec![HTTP1.to_vec()],
             UpstreamProtocol::H2 => vec![HTTP2.to_vec()],
         };
+
         Ok(Self {
             config: Arc::new(config),
             config_of_http1,

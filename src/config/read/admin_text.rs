@@ -6,16 +6,16 @@ const KEY: &str = "admin";
 /// The longest text of the key that is looked at, in bytes.
 const MOST: usize = 16 * 1024;
 
-/// How many times the key may be written, such as by both sides of a conflict.
+/// The most times that the key may be written, such as by both sides of a conflict.
 const MOST_SECTIONS: usize = 4;
 
-/// How many shorter texts are tried if the key's own text breaks off.
+/// The most shorter texts that are tried if the key's own text breaks off.
 const MOST_CUTS: usize = 64;
 
 /// A text that may be YAML, with the key `admin` alone.
 pub(in crate::config) struct AdminText {
     pub text: String,
-    /// Whether it has all that the file has of the key.
+    /// True if it has all that the file has of the key.
     pub is_whole: bool,
 }
 

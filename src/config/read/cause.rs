@@ -73,6 +73,7 @@ impl Scan<'_> {
         let bytes = self.text.as_bytes();
         // Whether a value may begin here, so that a quote opens a text.
         let mut begins = true;
+
         while self.at < bytes.len() && bytes[self.at] != b'\n' {
             let at = self.at;
             let byte = bytes[at];
@@ -80,6 +81,7 @@ impl Scan<'_> {
             let before_blank = bytes.get(at + 1).is_none_or(u8::is_ascii_whitespace);
             let in_flow = !self.brackets.is_empty();
             self.at += 1;
+
             match byte {
                 b'#' if follows_blank => self.at = self.end_of_line(at),
                 b'"' | b'\'' if begins => {
@@ -107,6 +109,7 @@ impl Scan<'_> {
                 _ => begins = false,
             }
         }
+
         self.at = self.next_line(self.at);
         None
     }

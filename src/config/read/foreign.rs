@@ -3,7 +3,7 @@
 use crate::config::diagnostics::{Problem, Source};
 use std::path::Path;
 
-/// How much of a text is looked at, in lines: the words that tell gateways apart come early.
+/// The lines of a text that are read: the words that tell gateways apart come early.
 const LINES: usize = 2000;
 
 /// A gateway, by the text of its configuration.
@@ -78,14 +78,17 @@ fn gateway(text: &str) -> Option<Gateway> {
         .collect();
     let has_key =
         |names: &[&str]| lines.iter().any(|line| key(line).is_some_and(|key| names.contains(&key)));
+
     if has_key(&["_format_version"]) {
         return Some(Gateway::Kong);
     }
+
     if has_key(&["listeners", "upstreams", "routes"])
         || text.contains("\"listeners\"") && has_key(&["end"])
     {
         return None;
     }
+
     let is_json = text.trim_start().starts_with('{') && text.contains('"');
     let has_json = |name: &str| is_json && text.contains(&format!("\"{name}\""));
     let is_envoy = has_key(&["static_resources", "dynamic_resources"])
@@ -95,12 +98,14 @@ fn gateway(text: &str) -> Option<Gateway> {
     if is_envoy {
         return Some(Gateway::Envoy);
     }
+
     if is_traefik(text, &lines) {
         return Some(Gateway::Traefik);
     }
     if has_key(&["apiVersion"]) && has_key(&["kind"]) {
         return Some(Gateway::Kubernetes);
     }
+
     if is_haproxy(&lines) {
         return Some(Gateway::HaProxy);
     }
@@ -139,22 +144,26 @@ fn is_traefik(text: &str, lines: &[&str]) -> bool {
         "[tcp.routers",
         "[[http.services",
     ];
+
     let has_key = |names: &[&str]| {
         lines.iter().any(|line| {
             key(line).is_some_and(|key| names.iter().any(|name| name.eq_ignore_ascii_case(key)))
         })
     };
+
     let is_table = |line: &&str| {
         let line = line.trim_start();
         TABLES.iter().any(|table| {
             line.get(..table.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(table))
         })
     };
+
     // The parts of a dynamic configuration.
     let is_part = |line: &&str| {
         line.starts_with(char::is_whitespace)
             && ["routers:", "services:", "middlewares:"].contains(&line.trim())
     };
+
     has_key(&KEYS)
         || lines.iter().any(is_table)
         || (has_key(&["http", "tcp", "udp"]) && lines.iter().any(is_part))
@@ -246,14 +255,17 @@ fn is_caddy(lines: &[&str]) -> bool {
         "try_files",
         "uri",
     ];
+
     // Enough alone, where a file is one site without braces.
     const OWN: [&str; 5] =
         ["reverse_proxy", "file_server", "php_fastcgi", "handle_path", "respond"];
+
     let is_site = |line: &&str| {
         let line = line.trim_end();
         !line.starts_with(char::is_whitespace) && line.ends_with('{') && !line.contains(": ")
     };
     let has = |names: &[&str]| lines.iter().any(|line| names.contains(&words(line).0));
+
     (lines.iter().any(is_site) && has(&DIRECTIVES)) || has(&OWN)
 }
 

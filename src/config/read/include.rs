@@ -18,7 +18,7 @@ use std::{
 /// The most files that a configuration may have.
 const MAX_FILES: usize = 1000;
 
-/// How deep files may include others.
+/// The depth to which files may include others.
 const MAX_DEPTH: usize = 8;
 
 /// The lists that every file may add to.
@@ -55,7 +55,7 @@ pub(in crate::config) fn gather(main: Source) -> Source {
     }
 }
 
-/// What has been found so far.
+/// The problems and files found so far.
 struct Gathered {
     main: Source,
     text: String,
@@ -106,6 +106,7 @@ impl Gathered {
         } else {
             return self.add(path.to_owned(), span, depth, true);
         };
+
         self.watched.push(Watched::Names(folder.to_owned(), pattern.clone()));
         let folder_name = folder.to_owned();
         self.patterns.push(Included {
@@ -114,6 +115,7 @@ impl Gathered {
             written,
             span,
         });
+
         match pattern.files(folder) {
             Ok(files) => {
                 for file in files {
@@ -163,9 +165,11 @@ impl Gathered {
             }
             return;
         }
+
         self.watched.push(Watched::File(path.clone()));
         let left = MAX_FILE.saturating_sub(self.text.len() as u64);
         let read = source::read_bounded(&path, left);
+
         let text = match read {
             _ if self.files.len() > MAX_FILES => {
                 let message = format!("more than {MAX_FILES} files are included");
@@ -181,12 +185,14 @@ impl Gathered {
                 return self.lose(span, message, "write the file, or remove it from `include`");
             }
         };
+
         let invalid = text.as_ref().err().map(|error| error.utf8_error().valid_up_to());
         let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into());
         self.text.push('\n');
         let start = self.text.len();
         self.text.push_str(text.strip_prefix('\u{feff}').unwrap_or(&text));
         self.files.push(File { path: path.into(), range: start..self.text.len(), end: None });
+
         match invalid {
             Some(at) => self.lost.push(source::no_text(start + at)),
             None => self.follow(self.files.len() - 1, depth),
@@ -298,6 +304,7 @@ fn merge<'m>(main: &mut Tree<'m>, root: Node<'m>, file: &File, is_blank: bool) {
             return problems.add(problem.help("write `routes:` before the list"));
         }
     };
+
     let final_key = entries.last().map(|(name, _)| name.span);
     let mut seen: Vec<Name<'m>> = Vec::new();
     for (name, node) in entries {
@@ -306,6 +313,7 @@ fn merge<'m>(main: &mut Tree<'m>, root: Node<'m>, file: &File, is_blank: bool) {
             continue;
         }
         seen.push(name.clone());
+
         let wrong = match (&*name.text, node.content) {
             (list, Content::List(items)) if LISTS.contains(&list) => {
                 append(&mut main.root, &name, node.span, items);
@@ -333,6 +341,7 @@ fn merge<'m>(main: &mut Tree<'m>, root: Node<'m>, file: &File, is_blank: bool) {
                 Some(Problem::error(name.span, message).help(help))
             }
         };
+
         if let Some(wrong) = wrong {
             problems.add(wrong);
         }

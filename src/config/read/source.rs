@@ -21,7 +21,7 @@ const MAX_PEM: u64 = 1024 * 1024;
 /// The largest file of networks: room for 100,000 with comments.
 const MAX_NETWORKS: u64 = 8 * 1024 * 1024;
 
-/// What to do about a file that cannot be read.
+/// The hints for a file that cannot be read.
 const HELP: &[(io::ErrorKind, &str)] = &[
     (io::ErrorKind::NotFound, "create the file, or write the name of another one"),
     (io::ErrorKind::IsADirectory, "write the name of the file in it, as in `FOLDER/gateway.yaml`"),
@@ -31,7 +31,7 @@ const HELP: &[(io::ErrorKind, &str)] = &[
 
 /// The file of a command that names none.
 pub const DEFAULT_FILE: &str = "gateway.yaml";
-/// What to do if that is not there yet.
+/// The hint if the default file does not exist yet.
 const FIRST: &str = "name another file, or create it: `flowgate init URL` writes one for the service at URL, \
                      and `flowgate demo` an example";
 

@@ -1,4 +1,4 @@
-//! What is wrong with a text that is not YAML, or passes a bound, in words.
+//! The errors of a text that is not YAML, or passes a bound, in words.
 
 use super::{
     cause::{Cause, cause},
@@ -81,6 +81,7 @@ fn no_anchor(text: &str, span: SourceSpan) -> Problem {
 fn scan_problem(text: &str, error: &ScanError) -> Problem {
     let at = byte_of(text, error.marker());
     let span = mark(text, at);
+
     if let Some(blank) = odd_blank(text, at) {
         let is_no_break = text[blank.range()] == *"\u{a0}";
         return Problem::error(blank, "a character only looks like a space")
@@ -91,9 +92,11 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
         let message = "a bracket in the middle of a text ends it here";
         return Problem::error(span, message).help(QUOTE);
     }
+
     if *error.kind() == ErrorKind::RecursionLimitExceeded {
         return bound(span, "it is nested too deeply");
     }
+
     if let Some(cause) = cause(text, at) {
         return slip(text, cause);
     }
@@ -102,6 +105,7 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
     if let Some(problem) = is_key.then(|| spacing::problem(text, at)).flatten() {
         return problem;
     }
+
     // Within braces, the parser expects a `,` here.
     if !is_key && text[at..].starts_with(':') {
         return spacing::split_key(text, at).unwrap_or_else(|| {
@@ -109,6 +113,7 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
                 .help("write a `,` between two keys, and put a value that contains `:` in quotes")
         });
     }
+
     let (message, help) = words(error.kind());
     Problem::error(span, message).help(help)
 }
@@ -196,7 +201,7 @@ fn words(kind: &ErrorKind) -> (String, &'static str) {
 
 const QUOTE: &str = "put the text in quotes, as in `path: \"/users/{id}\"`";
 
-/// What the parser says, what it means, and what to do.
+/// The parser's message, its meaning, and a hint.
 const KNOWN: &[(&[ErrorKind], &str, &str)] = &[
     (
         &[ErrorKind::TabNotAllowed, ErrorKind::TabInBlockIndentation, ErrorKind::TabInIndentation],

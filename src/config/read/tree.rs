@@ -13,14 +13,14 @@ pub(in crate::config) struct Node<'s> {
     pub content: Content<'s>,
 }
 
-/// What a value is, before any key says what it should be.
+/// The content of a value, before any key says what it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) enum Content<'s> {
     /// Nothing after the colon, `~` or `null`.
     Empty,
     /// Text, quoted or block text decoded, everything else as written.
     Scalar(Cow<'s, str>),
-    /// What cannot be read, which has been reported: a scalar with a variable that is not set, or a
+    /// An unreadable value, which has been reported: a scalar with a variable that is not set, or a
     /// value without the blank before it.
     Unset,
     List(Vec<Node<'s>>),

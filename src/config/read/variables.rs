@@ -7,10 +7,10 @@
 use crate::config::diagnostics::{Environment, Problem, SourceSpan, quoted};
 use std::{borrow::Cow, ffi::OsString, ops::Range};
 
-/// What begins a variable.
+/// The beginning of a variable.
 pub(super) const BEGIN: &str = "${";
 
-/// How a variable is written, for hints.
+/// The form of a variable, for hints.
 const FORMS: &str = "write `${NAME}` or `${NAME:-default}`; for a `${` that stays, write `$${`";
 
 /// A text with marks in place of its variables.

@@ -35,7 +35,7 @@ const MAX_DEPTH: usize = 24;
 /// The most bytes that variables may add to a configuration, all together.
 const MAX_SUBSTITUTED: usize = 16 * 1024 * 1024;
 
-/// What the files of a configuration may still hold, all together.
+/// The room that the files of a configuration have left, all together.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::config) struct Budget {
     nodes: usize,

@@ -1,4 +1,4 @@
-//! What a file means, in words: `flowgate check` prints it.
+//! The meaning of a file in words: `flowgate check` prints it.
 
 use super::promise::{breaker_promise, byte_rate, pacing_promise, promise, short};
 use crate::counted::counted;
@@ -22,7 +22,7 @@ use std::{
     net::SocketAddr,
 };
 
-/// How many routes are described one by one.
+/// The most routes that are described one by one.
 const MOST_ROUTES: usize = 200;
 
 /// Describes a plan: listeners, upstreams, the routes in the order in which they match with what
@@ -34,29 +34,29 @@ pub fn describe(plan: &Plan) -> String {
     text
 }
 
-/// What the rules of a route promise, for programs.
+/// The promises of a route's rules, for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RoutePromises {
     /// The route's name.
     pub route: String,
-    /// What it matches, in words.
+    /// Its match in words.
     pub matches: String,
     /// Where its requests go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<String>,
-    /// What it answers itself, as `redirect 308 https://{host}{path}` or `respond 200`.
+    /// The response that it gives itself, as `redirect 308 https://{host}{path}` or `respond 200`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// Its rules, its breaker and its pacing.
     pub rules: Vec<RulePromise>,
 }
 
-/// What a rule promises, for programs.
+/// The promise of a rule, for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RulePromise {
     /// The rule's name, `breaker` or `pacing`.
     pub name: String,
-    /// What it promises, and how it counts, in the words of `flowgate check`.
+    /// Its promise and its algorithm, in the words of `flowgate check`.
     pub promise: String,
 }
 
@@ -97,6 +97,7 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         counted(plan.routes.len(), "route"),
         plan.hash
     )?;
+
     writeln!(out, "\nlisteners")?;
     for listener in &plan.listeners {
         let tls = listener.tls.as_ref().map_or_else(String::new, |certificates| {
@@ -113,17 +114,20 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
             writeln!(out, "    trusted_proxies  {}", networks(proxies))?;
         }
     }
+
     if let Some(admin) = &plan.settings.admin {
         writeln!(out, "  admin  {admin}")?;
         if let Some(tls) = &admin.tls {
             writeln!(out, "    {}", valid(tls.certificate()))?;
         }
     }
+
     if !plan.upstreams.is_empty() {
         writeln!(out, "\nupstreams")?;
     }
     let written = |value| plan.source().substitutions.as_written(value);
     plan.upstreams.iter().try_for_each(|upstream| write_upstream(out, upstream, written))?;
+
     writeln!(out, "\nroutes, in the order in which they match")?;
     let order = plan.table.order();
     for index in order.iter().take(MOST_ROUTES) {
@@ -133,6 +137,7 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         let action = route.action.own_words().or(upstream).unwrap_or_default();
         write_route(out, route, &action, gateways)?;
     }
+
     if order.len() > MOST_ROUTES {
         writeln!(out, "  … and {} more", order.len() - MOST_ROUTES)?;
     }
@@ -160,6 +165,7 @@ fn write_upstream<'p>(
         short(options.idle_timeout),
         options.max_idle
     )?;
+
     if let Some(check) = &options.health {
         let host =
             check.host.as_ref().map_or_else(String::new, |host| format!(" of {}", written(host)));
@@ -170,9 +176,11 @@ fn write_upstream<'p>(
             short(check.interval)
         )?;
     }
+
     if let Some(identity) = options.tls.as_ref().and_then(|tls| tls.identity()) {
         writeln!(out, "    {}", valid(identity))?;
     }
+
     for server in &upstream.servers {
         write!(out, "    {}", server.endpoint)?;
         if server.weight > 1 {
@@ -185,6 +193,7 @@ fn write_upstream<'p>(
 
 fn write_route(out: &mut String, route: &RoutePlan, action: &str, gateways: u32) -> fmt::Result {
     writeln!(out, "  {}  {} → {action}", route.name, route.matches)?;
+
     if let Some(access) = &route.options.access {
         writeln!(out, "    access  {access}")?;
     }
@@ -197,15 +206,18 @@ fn write_route(out: &mut String, route: &RoutePlan, action: &str, gateways: u32)
     if let Some(auth) = &route.options.auth {
         writeln!(out, "    auth  {auth}")?;
     }
+
     for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
         let indent = if plan.when.is_some() { "  " } else { "" };
         writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;
         write_details(out, details(rule, plan, gateways))?;
     }
+
     if let Some(breaker) = &route.flow.breaker {
         writeln!(out, "    breaker  {}", breaker_promise(breaker))?;
         write_details(out, details_of_breaker(breaker))?;
     }
+
     match &route.flow.pacing {
         Some(pacing) => {
             writeln!(out, "    pacing  {}", pacing_promise(pacing))?;
@@ -332,6 +344,7 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     let timeouts = &settings.timeouts;
     let limits = &settings.limits;
     writeln!(out, "\nsettings")?;
+
     writeln!(
         out,
         "  timeouts  header_read {}, keep_alive {}, tls_handshake {}, write {}",
@@ -350,10 +363,12 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         limits.connections,
         ByteSize(limits.upload_buffers)
     )?;
+
     if let Some(most) = limits.connections_per_client {
         writeln!(out, "  connections_per_client {most}")?;
     }
     write_addresses(out, settings)?;
+
     let headers = word(&settings.rate_limit_headers);
     let log = &settings.access_log;
     let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");
@@ -363,6 +378,7 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         settings.explain_headers,
         word(&settings.request_ids)
     )?;
+
     if !settings.logged_headers.is_empty() {
         let names: Vec<_> = settings.logged_headers.iter().map(HeaderName::as_str).collect();
         writeln!(out, "  access_log_headers {}", names.join(", "))?;
@@ -370,6 +386,7 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     if settings.header_case != HeaderCase::default() {
         writeln!(out, "  h1_header_case {}", word(&settings.header_case))?;
     }
+
     if let Some(tracing) = &settings.tracing {
         let Tracing { collector, sample, parents, service_name, .. } = &**tracing;
         writeln!(
@@ -379,6 +396,7 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
             word(parents)
         )?;
     }
+
     if let Some(store) = &settings.store {
         write_store(out, store)?;
     }

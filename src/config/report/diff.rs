@@ -1,6 +1,6 @@
-//! What putting one file in the place of another would do: `flowgate diff OLD NEW`.
+//! The effect of one file in the place of another: `flowgate diff OLD NEW`.
 //!
-//! What becomes of a rule is not worked out here: a gate is given the old rules and then
+//! The change of a rule is not worked out here: a gate is given the old rules and then
 //! the new ones, and says so itself, as it does at a reload.
 
 use super::{
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// How two files differ, for people (`Display`) and for machines.
+/// The differences between two files, for people (`Display`) and for machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Routes with their rules, in the order of the new file, then what is gone.
@@ -27,39 +27,39 @@ pub struct Difference {
     pub listeners: Vec<Named>,
     /// Upstreams that differ.
     pub upstreams: Vec<Named>,
-    /// What differs of the other keys of the file, as `timeouts.write 60s → 30s`.
+    /// The differences of the other keys of the file, as `timeouts.write 60s → 30s`.
     pub settings: Vec<String>,
     /// The keys that only a restart puts in force.
     pub restart: Vec<&'static str>,
 }
 
-/// What becomes of a route.
+/// The change of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RouteChange {
     /// Its name.
     pub name: String,
-    /// What becomes of it.
+    /// Its change.
     pub change: ChangeKind,
-    /// What differs, if it is edited, as `per-client 10/1m → 20/1m`.
+    /// The differences, if it is edited, as `per-client 10/1m → 20/1m`.
     pub differs: Vec<String>,
-    /// What becomes of its rules.
+    /// The changes of its rules.
     pub rules: Vec<RuleChange>,
 }
 
-/// What becomes of a rule and its state.
+/// The change of a rule and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleChange {
     /// Its name.
     pub name: String,
     /// `kept`, `converted`, `reset`, `added` or `removed`.
     pub change: &'static str,
-    /// What it promises now, and how it counts.
+    /// Its promise and its algorithm now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// What it will promise, and how it will count.
+    /// Its promise and its algorithm after the edit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// What is lost by it.
+    /// The loss that it causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<&'static str>,
 }
@@ -115,8 +115,10 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
         }
         _ => Vec::new(),
     };
+
     let old = old.map(|(route, _)| route);
     let new = new.map(|(route, _)| route);
+
     let change = match (old, new) {
         (Some(old), Some(new)) if old.print == new.print && old.options == new.options => {
             ChangeKind::Kept
@@ -125,12 +127,14 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
         (None, _) => ChangeKind::Added,
         (_, None) => ChangeKind::Removed,
     };
+
     let gate = Gate::new(Instant::EPOCH);
     let none = crate::flow::Rules::default();
     let flow =
         |plan: Option<&RoutePlan>| plan.map_or_else(|| none.clone(), |plan| plan.flow.clone());
     gate.install(&flow(old), Instant::EPOCH);
     let installed = gate.install(&flow(new), Instant::EPOCH);
+
     let rule = |(name, change): &(Arc<str>, Change)| {
         let stored = |plan: Option<&RoutePlan>| plan.and_then(|plan| in_store(plan, name));
         let (change, warning) = match change {
@@ -149,6 +153,7 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
             warning,
         }
     };
+
     RouteChange {
         name: name.to_string(),
         change,
@@ -204,11 +209,13 @@ impl fmt::Display for Difference {
                 }
             }
         }
+
         for (what, list) in [("listener", &self.listeners), ("upstream", &self.upstreams)] {
             for named in list {
                 writeln!(f, "{what} {}  {}", named.name, in_words(named.change, &named.differs))?;
             }
         }
+
         if !self.settings.is_empty() {
             writeln!(f, "settings  {}", self.settings.join(", "))?;
         }
@@ -218,6 +225,7 @@ impl fmt::Display for Difference {
         if self.is_empty() {
             writeln!(f, "nothing differs")?;
         }
+
         let routes = |change| self.routes.iter().filter(|route| route.change == change).count();
         write!(
             f,

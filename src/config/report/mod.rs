@@ -1,4 +1,4 @@
-//! What a file means, what could be better about it, and what differs from another one, in words.
+//! The meaning of a file, its possible improvements and its differences from another one, in words.
 
 pub(super) mod changes;
 mod describe;

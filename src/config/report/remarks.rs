@@ -1,4 +1,4 @@
-//! What could be better about a file that can be used: `flowgate check` prints it.
+//! Possible improvements of a file that can be used: `flowgate check` prints it.
 
 use super::promise::{bucket_numbers, short};
 use crate::{
@@ -33,12 +33,14 @@ fn end_note(plan: &Plan) -> Option<Problem> {
 fn bucket_note(plan: &Plan) -> Option<Problem> {
     const LONG: Duration = Duration::from_mins(1);
     const DAY: Duration = Duration::from_hours(24);
+
     let rules = plan.routes.iter().flat_map(|route| route.flow.flow.iter().zip(&route.rules));
     let mut doubled = rules.filter_map(|(rule, plan)| {
         let (rate, burst) = bucket_numbers(&rule.algorithm)?;
         (rate.window() >= LONG && burst >= rate.count()).then_some((plan, rate, burst))
     });
     let (rule, rate, burst) = doubled.next()?;
+
     let limit = rate.count();
     let window = short(rate.window());
     let others = match doubled.count() {
@@ -46,11 +48,13 @@ fn bucket_note(plan: &Plan) -> Option<Problem> {
         1 => " (as may one more rule)".to_owned(),
         others => format!(" (as may {others} more rules)"),
     };
+
     let most = burst.saturating_add(limit);
     let message = format!(
         "`{}` may pass {most} in {window}{others}, because its bucket refills while it empties",
         rule.name
     );
+
     let calendar = match rate.window() {
         window if window == DAY => Some("day"),
         window if window == 7 * DAY => Some("week"),
@@ -62,5 +66,6 @@ fn bucket_note(plan: &Plan) -> Option<Problem> {
     let help = format!(
         "for a hard cap of {limit} write `algorithm: sliding_window` and `strict: true`{calendar}"
     );
+
     Some(Problem::note(Lint::BurstDoublesLimit, message).at(rule.span).help(help))
 }

@@ -49,7 +49,7 @@ pub struct Scenario {
 pub struct Test {
     /// Its name.
     pub name: String,
-    /// What happens to it.
+    /// The steps, in the order of the file.
     pub steps: Vec<Step>,
 }
 
@@ -60,9 +60,9 @@ pub struct Step {
     pub line: usize,
     /// As it is written.
     pub text: String,
-    /// When.
+    /// The time of the step.
     pub when: When,
-    /// What.
+    /// The requests, or the edit, of the step.
     pub what: What,
 }
 
@@ -95,7 +95,7 @@ keys! {
 /// A time and a sentence, parted by a colon: to YAML a map of one entry, or a text in quotes.
 type StepSpec = Either<Sentence, Entries<Sentence, Sentence>>;
 
-/// What another reading is for.
+/// The purpose of another reading.
 #[derive(Debug)]
 pub(in crate::config) struct Unread;
 

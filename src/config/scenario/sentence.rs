@@ -29,18 +29,18 @@ use std::{
 /// The most arrivals of a step.
 const MOST: u64 = 10_000_000;
 
-/// When a step happens.
+/// The time of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
     /// Since the test's beginning; `None`: when the step before ends.
     pub at: Option<Duration>,
     /// Since the end of the step before, or since `at`.
     pub after: Duration,
-    /// How the arrivals are spread.
+    /// The spread of the arrivals.
     pub spread: Spread,
 }
 
-/// How the arrivals of a step are spread.
+/// The spread of a step's arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// All at once.
@@ -51,7 +51,7 @@ pub enum Spread {
     Every(Duration, Duration),
 }
 
-/// What happens.
+/// The requests or the edit of a step.
 #[derive(Clone, Debug)]
 pub enum What {
     /// Requests come.
@@ -63,7 +63,7 @@ pub enum What {
 /// Requests that come, and what is expected of them.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    /// How many at a time.
+    /// The number at a time.
     pub count: u64,
     /// The method.
     pub method: Method,
@@ -81,13 +81,13 @@ pub struct Arrivals {
     pub key: Option<Numbered>,
     /// The cost, in place of what the rules say.
     pub cost: Option<u64>,
-    /// Whether they go before others.
+    /// True if they go before others.
     pub priority: bool,
-    /// How long each takes from its start.
+    /// The time that each takes from its start.
     pub takes: Duration,
-    /// What is answered.
+    /// The response.
     pub status: Option<u16>,
-    /// What is expected.
+    /// The expected outcomes.
     pub expect: Vec<Expect>,
 }
 
@@ -95,7 +95,7 @@ pub struct Arrivals {
 #[derive(Clone, Debug)]
 pub struct Numbered(String);
 
-/// What stands for an arrival's number.
+/// The placeholder of an arrival's number.
 const NUMBER: &str = "{n}";
 
 impl Numbered {
@@ -122,12 +122,12 @@ pub enum Expect {
     Time(Measure, Bound, Duration),
 }
 
-/// How many arrivals fare how.
+/// The number of arrivals with an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// How many.
+    /// The number of arrivals.
     pub count: u64,
-    /// How.
+    /// Their outcome.
     pub word: Word,
     /// The rule that decided.
     pub rule: Option<String>,
@@ -135,7 +135,7 @@ pub struct Count {
     pub reason: Option<ReasonKind>,
 }
 
-/// How an arrival fares.
+/// The outcome of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// It started at once.
@@ -154,16 +154,16 @@ pub enum Word {
     DryRun,
 }
 
-/// What is measured.
+/// The measured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The wait of those that started.
     Wait,
-    /// When those that were rejected may come back.
+    /// The time at which rejected arrivals may come back.
     RetryAfter,
 }
 
-/// How a time is compared.
+/// The comparison of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// No longer.

@@ -7,7 +7,7 @@ use crate::config::{
 use core::ops::Range;
 use std::time::Duration;
 
-/// What is wrong with a sentence, and which of its bytes.
+/// The error of a sentence, and its bytes.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub at: Range<usize>,

@@ -17,7 +17,7 @@ use http::{Method, StatusCode};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What a request claims, in the order of the route's rules, then the breaker, pacing
+/// The claims of a request, in the order of the route's rules, then the breaker, pacing
 /// last.
 pub type Claims = SmallVec<[Claim; 4]>;
 
@@ -26,7 +26,7 @@ pub type Claims = SmallVec<[Claim; 4]>;
 pub struct RequestContext<'a> {
     /// The key of fingerprints.
     pub seed: &'a Seed,
-    /// What it asks for.
+    /// The claim.
     pub target: &'a Target<'a>,
     /// The client's address.
     pub client: IpAddr,
@@ -43,7 +43,7 @@ pub enum KeySource {
     Recorded {
         /// `None`: nothing.
         key: Option<Key>,
-        /// Whether the rule knew it to have priority.
+        /// True if the rule knew it to have priority.
         priority: bool,
     },
 }
@@ -59,6 +59,7 @@ impl Route {
     ) {
         let RequestContext { seed, target, client } = request;
         let mut is_taken = false;
+
         for (rule, identity) in self.rules.iter().zip(&self.flow.flow) {
             let known = known(rule, &identity.name);
             if let KeySource::Recorded { key, priority } = known {
@@ -67,6 +68,7 @@ impl Route {
                 claims.extend(key.map(|key| rule.claim_on(key, target.method, priority)));
                 continue;
             }
+
             // Of a rule and its alternatives, which stand before it, the first that fits is asked,
             // or the first of which servers could disagree whether it fits.
             let is_ambiguous = !is_taken
@@ -79,6 +81,7 @@ impl Route {
                 None => (false, !is_taken),
             };
             is_taken = is_past || (fits && rule.when.is_some());
+
             let fingerprint = || match known {
                 _ if is_ambiguous => Err(NoKey::Duplicate),
                 // Nothing is made of what all requests share.
@@ -88,10 +91,12 @@ impl Route {
                     rule.key.fingerprint(seed, target, client)
                 }
             };
+
             if fits && let Some(claim) = rule.claim(target, client, fingerprint) {
                 claims.push(claim);
             }
         }
+
         for slot in self.breaker.into_iter().chain(self.pacing) {
             claims.push(Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO });
         }
@@ -186,7 +191,7 @@ impl RouteRule {
         Claim { slot: self.slot, key, cost: self.cost.of(method), patience }
     }
 
-    /// Whether a header, a cookie or the query has a part in what a request claims.
+    /// True if a header, a cookie or the query has a part in what a request claims.
     fn looks_at_fields(&self) -> bool {
         self.key.looks_at_fields()
             || self.except.as_ref().is_some_and(|except| except.looks_at_headers())

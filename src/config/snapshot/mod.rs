@@ -1,4 +1,5 @@
-//! What the gateway runs by: immutable, and shared by every request that began under it.
+//! The snapshot that the gateway runs by: immutable, and shared by every request that began under
+//! it.
 
 mod claim;
 mod claim_source;

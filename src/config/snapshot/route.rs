@@ -21,23 +21,23 @@ use std::{
 /// Where requests of one kind go, and how many may.
 #[derive(Debug)]
 pub struct Route {
-    /// What the file says.
+    /// The definition in the file.
     pub(in crate::config) definition: RouteDefinition,
-    /// What becomes of requests that may pass.
+    /// The action for requests that may pass.
     pub action: Action<Arc<Upstream>>,
     /// Decides; kept over reloads by the route's name.
     pub gate: Arc<Gate>,
-    /// What a request must bring for each of the gate's rules, in their order.
+    /// The conditions of a request for each of the gate's rules, in their order.
     pub rules: Vec<RouteRule>,
     /// The slot of the breaker, if there is one.
     pub breaker: Option<SlotId>,
     /// The slot of pacing, if there is one.
     pub pacing: Option<SlotId>,
-    /// How a store decides about pacing, if gateways share it.
+    /// Pacing by a store, if gateways share it.
     pub paced: Option<Shared>,
-    /// Whether gateways share any of its rules.
+    /// True if gateways share any of its rules.
     pub is_shared: bool,
-    /// What was answered; kept over reloads by the route's name.
+    /// The counters of responses; kept over reloads by the route's name.
     pub meter: Arc<meter::RouteMeter>,
 }
 
@@ -49,17 +49,17 @@ impl Deref for Route {
     }
 }
 
-/// What a request must bring for one rule.
+/// The conditions of a request for one rule.
 #[derive(Clone, Debug)]
 pub struct RouteRule {
     /// The rule's slot in the gate.
     pub slot: SlotId,
-    /// What it asks of requests.
+    /// Its conditions of requests.
     pub options: RuleOptions,
-    /// How a store decides about it, if gateways share it.
+    /// The rule in the store, if gateways share it.
     pub shared: Option<Shared>,
-    /// How the body begins that says that the rate of this rule alone has rejected a request, once there
-    /// was one: it depends on the file only.
+    /// The beginning of the body for requests that the rate of this rule alone has rejected, once
+    /// there was one: it depends on the file only.
     pub problem: OnceLock<Box<[u8]>>,
 }
 
@@ -77,23 +77,23 @@ pub struct Shared {
     /// Its name in the store: the route as the hash tag, so that all that one request asks lies on
     /// one node, and what its states mean.
     pub name: Arc<str>,
-    /// How the store decides.
+    /// The decision by the store.
     pub rule: Arc<Stored>,
-    /// What holds while it fails.
+    /// The behavior while it fails.
     pub on_error: OnStoreError,
     /// `None`: every decision is the store's.
     pub sync: Option<Arc<RuleSync>>,
 }
 
-/// How gateways sync a rule.
+/// The sync of a rule between gateways.
 #[derive(Debug, Default)]
 pub struct RuleSync {
-    /// How often.
+    /// The interval.
     pub interval: Duration,
     /// The most that this gateway has lately sent in two syncs of one state, which the others
     /// could not know before.
     pub unseen: AtomicU64,
-    /// Whether the store answers the syncs of this rule with an error: then the rule follows its
+    /// True if the store answers the syncs of this rule with an error: then the rule follows its
     /// `on_store_error`, alone.
     pub is_rejected: AtomicBool,
 }

@@ -34,13 +34,13 @@ pub struct Members {
 /// A service behind the gateway.
 #[derive(Debug)]
 pub struct Upstream {
-    /// What the file says.
+    /// The definition in the file.
     pub(in crate::config) plan: UpstreamPlan,
     /// Replaced when a name has other addresses; everything else stays.
     pub(in crate::config) members: ArcSwap<Members>,
     /// Whose turn it is: counts up, taken modulo the schedule's length.
     pub turn: AtomicUsize,
-    /// How many requests may be sent again; kept over reloads by the upstream's name.
+    /// The number of requests that may be sent again; kept over reloads by the upstream's name.
     pub retries: Arc<RetryBudget>,
     /// Whose turn it is to eject a server; kept likewise.
     pub ejection_state: Arc<EjectionState>,
@@ -107,9 +107,9 @@ pub struct Server {
     pub host: Arc<str>,
     /// Its port; 0 for a Unix socket.
     pub port: u16,
-    /// Which of the host's addresses it is, if the host was resolved.
+    /// Its place among the host's addresses, if the host was resolved.
     pub ip: Option<IpAddr>,
-    /// Whether it speaks TLS.
+    /// True if it speaks TLS.
     pub is_tls: bool,
     /// 1 to 1000.
     pub weight: u32,
@@ -117,9 +117,9 @@ pub struct Server {
     pub hash: u64,
     /// Requests that it works on.
     pub in_flight: Arc<AtomicU32>,
-    /// What it was asked and how it answered.
+    /// The counters of its requests and responses.
     pub meter: Arc<meter::ServerMeter>,
-    /// Whether it gets requests.
+    /// True if it gets requests.
     pub health: Arc<ServerHealth>,
 }
 

@@ -1,4 +1,5 @@
-//! What the gateway runs by: immutable, and shared by every request that began under it.
+//! The snapshot that the gateway runs by: immutable, and shared by every request that began under
+//! it.
 
 use super::{Route, Upstream};
 use crate::{
@@ -22,7 +23,7 @@ pub struct Snapshot {
     pub(in crate::config) text: Arc<str>,
     /// Where each file has its text, and whether it ends with `end: true`, so that the next must.
     pub(in crate::config) texts: Arc<[File]>,
-    /// What holds for the gateway as a whole.
+    /// The settings of the gateway as a whole.
     pub settings: Settings,
     /// Where clients connect.
     pub listeners: Vec<Arc<Listener>>,
@@ -30,14 +31,14 @@ pub struct Snapshot {
     pub upstreams: Vec<Arc<Upstream>>,
     /// In the order of the file; [`Self::table`] gives indexes into it.
     pub routes: Vec<Arc<Route>>,
-    /// Which route a request belongs to.
+    /// The route of a request.
     pub table: route::Table,
     /// The files whose change is a change of the configuration.
     pub files: Vec<Watched>,
     /// The header fields that decide about requests, as [`route::folded_name`] has them, sorted:
     /// those that any match, key, override, priority or exception names.
     pub deciding_headers: Arc<[Box<str>]>,
-    /// Whether the process has begun without a store, and so asks none to its end.
+    /// True if the process has begun without a store, and so asks none to its end.
     pub(in crate::config) is_storeless: bool,
 }
 

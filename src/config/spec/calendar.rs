@@ -77,9 +77,11 @@ fn periods(zone: &TimeZone, days: i64, phase: i64) -> Vec<Run> {
         transitions.map(|turn| (turn.timestamp().as_second(), i64::from(turn.offset().seconds())));
     let mut turns =
         [(0, offset)].into_iter().chain(turns).take_while(|(at, _)| *at < last).peekable();
+
     let mut runs = Vec::new();
     // The latest period that has begun.
     let mut latest = (offset + phase * DAY).div_euclid(length);
+
     while let Some((from, offset)) = turns.next() {
         let until = turns.peek().map_or(i64::MAX, |next| next.0);
         // A date is skipped over: the period begins as clocks are turned.
@@ -88,6 +90,7 @@ fn periods(zone: &TimeZone, days: i64, phase: i64) -> Vec<Run> {
             latest = current;
             push(&mut runs, from, 1, length);
         }
+
         let next = (latest + 1) * length - phase * DAY - offset;
         if next < until {
             let count = (until - next)
@@ -97,6 +100,7 @@ fn periods(zone: &TimeZone, days: i64, phase: i64) -> Vec<Run> {
             push(&mut runs, next, count, length);
         }
     }
+
     runs
 }
 

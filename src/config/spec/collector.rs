@@ -38,18 +38,21 @@ impl CollectorEndpoint {
         const HELP: &str = "write `http://HOST:4318`, or `https://HOST/PATH`";
         // Without the text, which may hold a password or a token.
         let wrong = |why: &str| invalid(format!("the collector's URL {why}"), HELP);
+
         let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
         let is_tls = uri.scheme_str() == Some("https");
         let has_scheme = is_tls || uri.scheme_str() == Some("http");
         let Some(authority) = uri.authority().filter(|_| has_scheme) else {
             return wrong("begins with neither `http://` nor `https://`");
         };
+
         if authority.as_str().contains('@') {
             return invalid(
                 "the collector's URL holds a user name",
                 "write `headers: { authorization: … }` instead",
             );
         }
+
         let scheme = if is_tls { "https" } else { "http" };
         let Endpoint { host, port, .. } = values::url(&format!("{scheme}://{authority}"))?;
         let target = uri.path_and_query().filter(|target| target.as_str() != "/");
@@ -57,6 +60,7 @@ impl CollectorEndpoint {
         let Ok(authority) = HeaderValue::from_str(authority.as_str()) else {
             return wrong("has no host");
         };
+
         Ok(Self { host, port, is_tls, authority, target })
     }
 }

@@ -173,14 +173,17 @@ impl FileSpec {
             certificate.value.cert.resolve(source);
             certificate.value.key.resolve(source);
         }
+
         for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {
             upstream.value.resolve(source);
         }
+
         let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
         let lists = listeners.map(|at| &mut at.value.trusted_proxies);
         for file in lists.chain([&mut self.trusted_proxies]).flat_map(files_of_mut) {
             file.resolve(source);
         }
+
         for route in self.routes.at.iter_mut().flat_map(|at| &mut at.value.0) {
             route.value.1.resolve_networks(source);
         }
@@ -191,6 +194,7 @@ impl FileSpec {
                 jwt.value.jwks.resolve(source);
             }
         }
+
         if let Some(store) = &mut self.store.at {
             store.value.ca.resolve(source);
         }
@@ -203,6 +207,7 @@ impl FileSpec {
         if let Some(At { value: LogTarget(AccessLog::File(file)), .. }) = &mut self.access_log.at {
             *file = source.folder().join(&file);
         }
+
         self
     }
 

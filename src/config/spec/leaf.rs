@@ -299,6 +299,7 @@ fn logged_name(text: &str) -> Result<HeaderName, InvalidValue> {
 fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {
     const EXAMPLE: &str = "write methods, as in `cost: { POST: 5, default: 1 }`";
     let not = |why: &str| invalid(format!("{} is not a method", quoted(text)), why);
+
     match text {
         "default" => return Ok(None),
         "*" | "all" | "any" | "else" | "other" | "others" => {
@@ -311,11 +312,13 @@ fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {
         }
         _ => {}
     }
+
     if text.bytes().all(|b| b.is_ascii_digit()) {
         return not(&format!(
             "{EXAMPLE}: a rule decides before the response, so it cannot know the status"
         ));
     }
+
     let known = values::method(&text.to_ascii_uppercase()).is_ok_and(|method| is_known(&method));
     match values::method(text) {
         Err(wrong) if !known => Err(InvalidValue { help: EXAMPLE.to_owned(), ..wrong }),

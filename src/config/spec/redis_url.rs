@@ -51,6 +51,7 @@ impl RedisUrl {
             "write `redis://HOST:PORT`, as in `redis://10.0.1.9:6379`, or `rediss://…` for TLS";
         // Without the text, which may hold a password.
         let wrong = |why: &str| invalid(format!("the store's URL {why}"), HELP);
+
         // What is behind it would be left out unsaid.
         if text.contains('#') {
             return invalid(
@@ -58,12 +59,14 @@ impl RedisUrl {
                 "write `%23` for one of the user or the password, or remove it and what follows",
             );
         }
+
         let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
         let is_tls = match uri.scheme_str() {
             Some("redis") => false,
             Some("rediss") => true,
             _ => return wrong("begins with neither `redis://` nor `rediss://`"),
         };
+
         let Some(authority) = uri.authority() else { return wrong("has no host") };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let login = authority.as_str().rsplit_once('@').map(|(login, _)| login);
@@ -71,6 +74,7 @@ impl RedisUrl {
         let Some(port) = node.strip_prefix(authority.host()).and_then(port) else {
             return wrong("has an invalid port");
         };
+
         let database = match uri.path().trim_start_matches('/') {
             "" => Some(0),
             digits => digits.parse().ok().filter(|number| (0..=65_535).contains(number)),
@@ -78,6 +82,7 @@ impl RedisUrl {
         let (Some(database), None, false) = (database, uri.query(), host.is_empty()) else {
             return wrong("names no host and database");
         };
+
         let (user, password) = login.map_or((None, None), |login| match login.split_once(':') {
             Some((user, password)) => (Some(user), Some(password)),
             None => (Some(login), None),
@@ -87,12 +92,14 @@ impl RedisUrl {
         let (Some(user), Some(password)) = (decode(user).ok(), decode(password).ok()) else {
             return wrong("has a user or a password with a `%` that is not an escape");
         };
+
         if user.is_some() && password.is_none() {
             return invalid(
                 "the store's URL has a user without a password",
                 "write `redis://:PASSWORD@HOST`, or `redis://USER:PASSWORD@HOST`",
             );
         }
+
         let node = (host.to_owned(), port);
         Ok(Self { node, is_tls, user, password: password.map(Secret::new), database })
     }

@@ -47,7 +47,7 @@ pub(super) struct Section {
     pub instead: Vec<(String, String)>,
     /// Words of other gateways, with the key that is meant.
     pub synonyms: Vec<(String, String)>,
-    /// How one looks, if it is not what it needs.
+    /// An example of one, if it is not what it needs.
     pub example: Option<String>,
 }
 
@@ -57,11 +57,11 @@ pub(super) struct Key {
     pub name: String,
     pub is_required: bool,
     pub default: Default,
-    /// What the type says of it.
+    /// The type's documentation of it.
     pub schema: Value,
 }
 
-/// What holds where a key is not written.
+/// The value of a key that is not written.
 #[derive(Debug)]
 pub(super) enum Default {
     /// Nothing, or what `x-default` says.
@@ -151,6 +151,7 @@ impl Section {
             let list = list.as_array().into_iter().flatten();
             list.filter_map(|word| word.as_str().map(str::to_owned)).collect()
         };
+
         let required = texts(&schema["required"]);
         let properties = schema["properties"].as_object().into_iter().flatten();
         let keys = properties.map(|(name, schema)| Key {
@@ -159,11 +160,13 @@ impl Section {
             default: Default::of(&schema["default"]),
             schema: schema.clone(),
         });
+
         let pairs = |list: &Value| -> Vec<(String, String)> {
             let list = list.as_array().into_iter().flatten().map(texts);
             let pair = |pair| <[String; 2]>::try_from(pair).ok().map(|[word, other]| (word, other));
             list.filter_map(pair).collect()
         };
+
         Self {
             title: text("title"),
             doc: text("description"),

@@ -70,6 +70,7 @@ fn value(vocabulary: &Vocabulary, schema: &Value) -> String {
     if let Some(section) = vocabulary.referenced(schema) {
         return format!("map: {}", section.title);
     }
+
     if let Some([one, other]) = schema["anyOf"].as_array().map(Vec::as_slice) {
         let is_list = other["type"] == "array";
         return format!(
@@ -78,16 +79,19 @@ fn value(vocabulary: &Vocabulary, schema: &Value) -> String {
             if is_list { "a list".to_owned() } else { value(other) }
         );
     }
+
     if schema["items"].is_object() {
         return format!("list, each {}", value(&schema["items"]));
     }
     if schema["additionalProperties"].is_object() {
         return format!("map, each {}", value(&schema["additionalProperties"]));
     }
+
     let list: Vec<_> = words(schema).map(|word| format!("`{word}`")).collect();
     if !list.is_empty() {
         return list.join(", ");
     }
+
     match (schema["title"].as_str(), &schema["minimum"], &schema["maximum"]) {
         (Some("a whole number"), min, max) => format!("{min} to {max}"),
         (Some(title), ..) => title.to_owned(),

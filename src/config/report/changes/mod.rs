@@ -14,22 +14,22 @@ pub(in crate::config) use route::RouteView;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
-/// How many changes a line of the log names.
+/// The most changes that a line of the log names.
 const MOST_NAMED: usize = 8;
 
-/// How many words stand for one change.
+/// The most words that describe one change.
 const MOST_WORDS: usize = 4;
 
-/// What a reset means for users.
+/// The meaning of a reset for users.
 pub(in crate::config) const RESET: &str =
     "counting starts from zero, as the algorithm, the key or the use of `sync_interval` changed";
 
-/// What it means that a rule gets or loses `scope: cluster`, or that its states mean something
+/// The meaning for users if a rule gets or loses `scope: cluster`, or if its states mean something
 /// else, by which they are named in the store.
 pub(in crate::config) const MOVED: &str = "the count that gateways share starts from zero, as `scope: cluster`, the window, the interval of a \
      bucket or the number of buckets changed";
 
-/// What becomes of something that has a name, between two files.
+/// The change of a named thing, between two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
@@ -43,23 +43,23 @@ pub enum ChangeKind {
     Removed,
 }
 
-/// What a reload changed: bounded, for one line.
+/// The changes of a reload: bounded, for one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigChanges {
     /// Up to eight, as `route checkout (per-client 10/1m → 20/1m)`.
     pub named: Vec<String>,
-    /// How many there are beside.
+    /// The number of the others.
     pub more: usize,
 }
 
-/// What becomes of something that has a name.
+/// The change of a named thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Named {
     /// Its name.
     pub name: String,
-    /// What becomes of it.
+    /// Its change.
     pub change: ChangeKind,
-    /// What differs, if it is edited.
+    /// The differences, if it is edited.
     pub differs: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What differs of upstreams, listeners and settings.
+//! The differences of upstreams, listeners and settings.
 
 use super::words::Words;
 use crate::config::{
@@ -23,6 +23,7 @@ use std::{
 pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Option<Vec<String>> {
     let mut words = Words::default();
     servers(&old.servers, &new.servers, &mut words);
+
     // A key that is added to the options does not compile until it is named here.
     let UpstreamOptions {
         balance,
@@ -39,6 +40,7 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
         resolve,
     } = &old.options;
     let to = &new.options;
+
     words.value("balance", *balance, to.balance, word);
     let key =
         |key: &&Option<KeySpec>| key.as_ref().map_or_else(|| "none".to_owned(), KeySpec::to_string);
@@ -54,11 +56,13 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
     words.named("health", *health == to.health);
     words.named("ejection", *ejection == to.ejection);
     words.value("slow_start", *slow_start, to.slow_start, time);
+
     words.value("resolve", *resolve, to.resolve, |resolve| match resolve {
         Resolve::ByTtl => "ttl".to_owned(),
         Resolve::Every(interval) => short(*interval),
         Resolve::OnConnect => "0s".to_owned(),
     });
+
     if words.0.is_empty() && old.servers != new.servers {
         words.add("order of servers".to_owned());
     }

@@ -1,4 +1,4 @@
-//! What differs of a route and its rules.
+//! The differences of a route and its rules.
 
 use super::words::Words;
 use crate::{
@@ -25,7 +25,7 @@ pub(in crate::config) struct RouteView<'r> {
     options: &'r RouteOptions,
     flow: &'r flow::Rules,
     rules: Vec<RuleView<'r>>,
-    /// How pacing decides while the store fails, if gateways share it.
+    /// The decisions of pacing while the store fails, if gateways share it.
     paced: Option<OnStoreError>,
 }
 
@@ -35,10 +35,10 @@ fn words_of<'r, U>(action: &'r Action<U>, name: impl FnOnce(&'r U) -> &'r str) -
     upstream.map_or_else(|| action.own_words().unwrap_or_default().into(), Cow::from)
 }
 
-/// What a rule asks of requests, and whether gateways share it.
+/// The conditions that a rule has of requests, and whether gateways share it.
 struct RuleView<'r> {
     options: &'r RuleOptions,
-    /// How the rule decides while the store fails, if gateways share it.
+    /// The decisions of the rule while the store fails, if gateways share it.
     shared: Option<OnStoreError>,
     sync_interval: Option<Duration>,
 }
@@ -161,9 +161,11 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
         // It follows from the others.
         has_placeholders: _,
     } = old;
+
     let time = |time: &&Duration| short(**time);
     let switch = |is_on: &&bool| is_on.to_string();
     let timeouts = &new.timeouts;
+
     words.named("access", *access == new.access);
     words.named("auth", *auth == new.auth);
     words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
@@ -173,11 +175,13 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.value("timeouts.request", request, &timeouts.request, |request| {
         request.map_or_else(|| "off".to_owned(), short)
     });
+
     words.value("body_limit", body_limit, &new.body_limit, |bytes| ByteSize(**bytes).to_string());
     words.value("min_body_rate", min_body_rate, &new.min_body_rate, |rate| byte_rate(**rate));
     words.value("upgrades", upgrades, &new.upgrades, |list| format!("[{}]", list.join(", ")));
     words.value("relaxed_path", relaxed_path, &new.relaxed_path, switch);
     words.value("request_trailers", request_trailers, &new.request_trailers, switch);
+
     words.named("retry", *retry == new.retry);
     words.named("rewrite", *rewrite == new.rewrite);
     words.named("request_headers", *request_headers == new.request_headers);
@@ -195,6 +199,7 @@ fn compare(
     let at = |key: &str| format!("{name} {key}");
     let before = &old.algorithm;
     let after = &new.algorithm;
+
     words.value(name, before.word(), after.word(), |word| (*word).to_owned());
     words.value(name, limit(before), limit(after), String::clone);
     // A burst that equals the limit's count changes with the limit, which is named already.
@@ -202,6 +207,7 @@ fn compare(
     if before.word() == after.word() && !follows_limit {
         words.value(name, detail(before), detail(after), String::clone);
     }
+
     let key = |rule: &flow::Rule| {
         rule.keyed.as_ref().map_or_else(|| "none".to_owned(), |keyed| keyed.by.to_string())
     };
@@ -210,6 +216,7 @@ fn compare(
         words.value(&at("max_keys"), old.max_keys, new.max_keys, u32::to_string);
     }
     words.value(&at("dry_run"), old.dry_run, new.dry_run, bool::to_string);
+
     let before = from.options;
     let after = to.options;
     words.named(&at("cost"), before.cost == after.cost);
@@ -218,6 +225,7 @@ fn compare(
     words.named(&at("on_missing_key"), before.on_missing == after.on_missing);
     let duplicates = [before, after].map(|options| options.key.on_duplicate());
     words.named(&at("on_duplicate_key"), duplicates[0] == duplicates[1]);
+
     shared(name, from.shared, to.shared, words);
     let interval = |interval: &Option<Duration>| interval.map_or_else(|| "none".to_owned(), short);
     words.value(&at("sync_interval"), from.sync_interval, to.sync_interval, interval);

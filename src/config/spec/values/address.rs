@@ -124,6 +124,7 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
     const HELP: &str = "write `http://HOST:PORT`, as in `http://10.0.1.5:8000`, or `https://HOST:PORT`, or \
                         `unix:/PATH`";
     let wrong = |why: &str| invalid(format!("{} {why}", quoted(text)), HELP);
+
     if let Some(path) = text.strip_prefix("unix:") {
         if !path.starts_with('/') {
             return wrong("has no absolute path");
@@ -137,6 +138,7 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
         let path = format!("unix:{}", path.split(':').next().unwrap_or_default());
         return not(text, "is the form of nginx", format!("write {}", quoted(&path)));
     }
+
     let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
     let is_tls = uri.scheme_str() == Some("https");
     let has_scheme = is_tls || uri.scheme_str() == Some("http");
@@ -144,6 +146,7 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
         let message = format!("{} is not an http:// or https:// URL", quoted(text));
         return invalid(message, scheme_help(text).unwrap_or_else(|| HELP.to_owned()));
     };
+
     if uri.path_and_query().is_some_and(|rest| rest.as_str() != "/") {
         let scheme = if is_tls { "https" } else { "http" };
         let (part, help) = match uri.path() {
@@ -155,9 +158,11 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
             format!("write `{scheme}://{authority}`{help}"),
         );
     }
+
     if authority.as_str().contains('@') {
         return wrong("holds a user name");
     }
+
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let port = authority.as_str().rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
     let port = match (authority.port_u16(), port) {
@@ -169,17 +174,20 @@ pub(in crate::config) fn url(text: &str) -> Result<Endpoint, InvalidValue> {
     if host.is_empty() {
         return wrong("has no host");
     }
+
     if let Some((before, variable)) = text.split_once('$') {
         let end = variable.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let (name, rest) = variable.split_at(end.unwrap_or(variable.len()));
         let help = format!("write braces around a variable, as in `{before}${{{name}}}{rest}`");
         return not(text, "has a host that no server can have", help);
     }
+
     // `%` comes before the zone of an IPv6 address.
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '%');
     if !host.chars().all(fits) {
         return wrong("has a host that no server can have");
     }
+
     Ok(Endpoint { host: host.to_ascii_lowercase().into(), port, is_tls })
 }
 

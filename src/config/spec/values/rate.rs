@@ -52,6 +52,7 @@ fn read_limit(text: &str) -> Result<Limit, InvalidValue> {
     };
     let count = count.trim();
     let window = window.trim();
+
     let help = || match count.split_once('.') {
         Some((whole, zeros)) if zeros.bytes().all(|byte| byte == b'0') => {
             format!("write {}", quoted(&format!("{whole}/{window}")))
@@ -63,11 +64,13 @@ fn read_limit(text: &str) -> Result<Limit, InvalidValue> {
         }
         None => HELP.to_owned(),
     };
+
     let count = integer(count).map_err(|e| InvalidValue { help: help(), ..e })?;
     let unit = Unit::named(window);
     // humantime takes a month for 30.44 days.
     let mut words = window.split(|c: char| !c.is_ascii_alphabetic());
     let is_month = words.any(|word| matches!(word, "month" | "months" | "year" | "years" | "y"));
+
     if let Some(Unit::Month) = unit {
         let longest = Duration::from_hours(31 * 24);
         return Ok(Limit { rate: rate_of(count, longest)?, unit });
@@ -75,6 +78,7 @@ fn read_limit(text: &str) -> Result<Limit, InvalidValue> {
     if is_month && unit.is_none() {
         return invalid(format!("{} has no one length", quoted(window)), MONTH);
     }
+
     let window = if window.starts_with(|c: char| c.is_ascii_digit()) {
         duration(window)
     } else {

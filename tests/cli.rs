@@ -139,6 +139,28 @@ fn check_writes_no_certificate() {
 }
 
 #[test]
+fn check_without_certificates_reads_all_else() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    write(dir.path(), ", tls: { certificates: [{ cert: shop.pem, key: shop.key }] }");
+    let check = || flowgate(dir.path(), &["check", "--without-certificates"]);
+    let output = check();
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("all"), "the routes are printed: {printed}");
+
+    // What is not about files of certificates is an error as ever.
+    write(dir.path(), ", tls: { certificates: [{ cert: shop.pem }] }");
+    assert_eq!(check().status.code(), Some(1), "a certificate needs its key");
+    write(
+        dir.path(),
+        ", no_such_key: 1, tls: { certificates: [{ cert: shop.pem, key: shop.key }] }",
+    );
+    let output = check();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no_such_key"), "{output:?}");
+}
+
+#[test]
 fn check_distinguishes_certificates_whose_names_begin_alike() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let folder = "long".repeat(20);

@@ -75,7 +75,7 @@ fn first_sign(text: &str) -> Option<(char, &str)> {
 }
 
 /// Reports whether there is a `|` outside of all brackets.
-fn has_choice(text: &str) -> bool {
+pub(super) fn has_choice(text: &str) -> bool {
     let mut depth = 0_usize;
     let mut is_in_class = false;
     let mut signs = text.chars();

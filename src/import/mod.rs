@@ -24,6 +24,7 @@ mod limits;
 mod listeners;
 mod literal;
 mod locations;
+mod lookahead;
 mod mapped_keys;
 mod maps;
 mod matched;

@@ -1,6 +1,9 @@
 //! Regular expressions of PCRE as those of flowgate.
 
-use super::literal::{Literal, Overlap};
+use super::{
+    literal::{Literal, Overlap, has_choice},
+    lookahead,
+};
 use crate::route::literal_path;
 use regex::bytes::RegexBuilder;
 
@@ -9,8 +12,11 @@ use regex::bytes::RegexBuilder;
 /// # Errors
 /// Why it may match other paths here.
 pub(super) fn path_regex(text: &str, ignores_case: bool) -> Result<String, String> {
+    let equal = lookahead::without(text);
+    let text = equal.as_deref().unwrap_or(text);
     check(text)?;
-    let whole = if text.contains('|') {
+
+    let whole = if has_choice(text) {
         format!(".*(?:{text}).*")
     } else {
         let (begin, rest) = text.strip_prefix('^').map_or((".*", text), |rest| ("", rest));
@@ -33,7 +39,10 @@ pub(super) fn path_regex_within(
     if prefix == "/" {
         return path_regex(text, ignores_case).map(Some);
     }
+    let equal = lookahead::without(text);
+    let text = equal.as_deref().unwrap_or(text);
     check(text)?;
+
     let literal = Literal::of(text, ignores_case);
     let unclear = || "whether it matches within the prefix around it is not clear".to_owned();
     let rest = if literal.is_anchored {
@@ -62,8 +71,13 @@ pub(super) fn path_regex_within(
 }
 
 /// Returns an expression over whole paths that has all those in which `text` may be found, and
-/// perhaps others. It is made of what every match begins with.
+/// perhaps others. It is the same without what it looks at around, or it is made of what every match
+/// begins with.
 pub(super) fn at_least(text: &str, ignores_case: bool) -> String {
+    if let Ok(found) = path_regex(&lookahead::stripped(text), ignores_case) {
+        return found;
+    }
+
     let literal = Literal::of(text, ignores_case);
     let begin = if literal.is_anchored { "" } else { ".*" };
     let case = if ignores_case { "(?i)" } else { "" };
@@ -73,9 +87,9 @@ pub(super) fn at_least(text: &str, ignores_case: bool) -> String {
 /// Returns an expression over the rest of a path in which a match begins with it.
 fn to_the_end(text: &str) -> String {
     let is_end = text.ends_with('$') && !text.ends_with("\\$");
-    if is_end && !text.contains('|') {
+    if is_end && !has_choice(text) {
         text[..text.len() - 1].to_owned()
-    } else if text.contains('|') {
+    } else if has_choice(text) {
         format!("(?:{text}).*")
     } else {
         format!("{text}.*")
@@ -171,7 +185,7 @@ mod tests {
             ("/", r"\.php$", r".*\.php"),
             ("/a/", r"\.php$", r"/a/.*\.php"),
             ("/a/", "^/a/b$", "/a/b"),
-            ("/a/", "^/a/(b|c)$", "/a/(?:(b|c)$).*"),
+            ("/a/", "^/a/(b|c)$", "/a/(b|c)"),
             ("/a/", r"/\.ht", r"/a/(?:.*/\.ht|\.ht).*"),
             ("/aa", "ab", "/aa(?:.*ab|b).*"),
             ("/a b", "x", "/a%20b.*x.*"),
@@ -185,7 +199,8 @@ mod tests {
         for text in ["^/[a]/", "[^x]y", "x|y", "^/a", "/"] {
             assert!(path_regex_within("/a/", text, false).is_err(), "{text}");
         }
-        assert_eq!(at_least("^/a/(?!b)", false), "/a/.*");
+        assert_eq!(path_regex("^/(?!a|b)", false).as_deref(), Ok("/(?:[^ab].*)?"));
+        assert_eq!(at_least("^/a/(?!b)c+", false), "/a/c+.*");
         assert_eq!(at_least("/b(?!c)", true), "(?i).*/b.*");
     }
 }

@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_redirect_comes_before_the_locations_that_take_its_paths() {
         let (found, _) = routes(
-            "rewrite ^/a /b permanent; rewrite c(?!d) /b permanent;
+            "rewrite ^/a /b permanent; rewrite c(?=d) /b permanent;
             location = /a/x { return 200; } location /a/ { return 201; } location = /e { return 202; }
             location /f/ { rewrite ^/f/g /b permanent; return 203; }
             location = /h { rewrite ^/h /b permanent; }",

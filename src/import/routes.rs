@@ -11,7 +11,7 @@ use super::{
     order::ordered,
     redirects::{Answer, is_by_regex, is_path_test, redirected, redirects},
     report::ImportReport,
-    returns::{answer, answers, redirects_some, respond},
+    returns::{NOT_CONVERTED, answer, answers, redirects_some, respond},
     scope::Scope,
     servers::{Share, host_condition},
     template::ServerVariables,
@@ -139,9 +139,20 @@ impl<'a> Routes<'a, '_> {
         branches: &Branches<'a>,
         report: &mut ImportReport,
     ) {
-        let mut fields = respond(json!({ "status": 404 }));
         let label = "other".to_owned();
         let route = self.name(server, &label);
+
+        // nginx looks for files below the root.
+        let root = scope.find("root");
+        let status = if root.is_some() { NOT_CONVERTED } else { 404 };
+        let mut fields = respond(json!({ "status": status }));
+        if let Some(root) = root {
+            let why = format!(
+                "paths without a location are files, which are not served. Their requests get {NOT_CONVERTED}"
+            );
+            report.block(root, why, Some(&route));
+        }
+
         let mut comments =
             vec![format!("{}: no location takes these paths", self.position(server.block))];
         let (mut more, closings) = self.conditions(scope, scope, &route, &mut fields, report);

@@ -184,17 +184,18 @@ fn a_regular_expression_that_keeps_clients_out_and_does_not_convert_closes_its_p
         "internal;",
         "if ($arg_x) { return 404; } proxy_pass http://h;",
     ] {
-        let (yaml, lines) = import("", &format!("location ~ ^/a/(?!b) {{ {guard} }}"));
+        let (yaml, lines) = import("", &format!("location ~ ^/a/(?=b) {{ {guard} }}"));
         assert!(yaml.contains(&closed("/a/.*")), "{guard}: {yaml}");
         let line = lines.iter().find(|line| line.starts_with("nginx.conf:2: location: "));
         assert!(line.is_some_and(|line| line.ends_with("match `/a/.*` get 403")), "{lines:?}");
     }
-    for (regex, expected) in [(r"/\.(?!b)", r".*/\\..*"), ("(?!x)y", ".*.*"), ("^/a+(?!x)", "/.*")]
+    for (regex, expected) in
+        [(r"/\.(?=b)", r".*/\\..*"), ("(?=x)y", ".*y.*"), ("^/a+(?=x)", "/a+.*")]
     {
         let (yaml, _) = import("", &format!("location ~ {regex} {{ deny all; }}"));
         assert!(yaml.contains(&closed(expected)), "{expected}: {yaml}");
     }
-    let (yaml, _) = import("", "location ~* ^/A/(?!b) { deny all; }");
+    let (yaml, _) = import("", "location ~* ^/A/(?=b) { deny all; }");
     assert!(yaml.contains(&closed("(?i)/A/.*")), "{yaml}");
     // Two prefixes are asked in turn behind the regular expression that is within the shorter one.
     let (yaml, _) = import(
@@ -203,9 +204,9 @@ fn a_regular_expression_that_keeps_clients_out_and_does_not_convert_closes_its_p
     );
     assert!(yaml.contains(&closed("/p/.*")), "{yaml}");
     for (open, inner) in [
-        ("", "location ~ ^/a/(?!b) { proxy_pass http://h; }"),
-        ("deny 10.0.0.1;", "location ~ ^/a/(?!b) { proxy_pass http://h; }"),
-        ("", "location ~ ^/a/(?!b) { return 200; deny all; }"),
+        ("", "location ~ ^/a/(?=b) { proxy_pass http://h; }"),
+        ("deny 10.0.0.1;", "location ~ ^/a/(?=b) { proxy_pass http://h; }"),
+        ("", "location ~ ^/a/(?=b) { return 200; deny all; }"),
         ("", "location /b/ { proxy_pass http://h; location ~ ^/a/ { deny all; } }"),
     ] {
         let (yaml, _) = import(open, inner);

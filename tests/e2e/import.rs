@@ -143,7 +143,9 @@ const SERVERS: &str = r"
         listen 127.0.0.1:PORT; server_name shut.test;
         location / { proxy_pass http://UP; proxy_redirect off; }
         location ~ /\.(?!well-known) { deny all; }
-        location ~ ^/admin/(?!open) { allow 10.0.0.0/8; deny all; proxy_pass http://UP; }
+        location ~ ^/admin/(?!open|free$) { allow 10.0.0.0/8; deny all; proxy_pass http://UP; proxy_redirect off; }
+        location ~ ^((?!keep).)*\.jar$ { return 404; }
+        location ~ ^/closed/(?!a+) { deny all; }
         location ~ (?<=z)\.txt$ { return 200 open; }
         location /p/ { proxy_pass http://UP; proxy_redirect off; location ~ [^x]/secret { return 403; } }
         location ~ \.cgi$ { proxy_pass http://UP; location ~ admin { deny all; } }
@@ -283,6 +285,30 @@ const SHUT_PATHS: &[&str] = &[
     "/b.cgi",
     "/if/?x=1",
     "/%2egit/x",
+    "/closed/b",
+];
+
+/// Paths of the same server whose regular expressions have an equal one without a look-ahead.
+const LOOK_AHEAD_PATHS: &[&str] = &[
+    "/.git/config",
+    "/.well-known",
+    "/.well-known/x",
+    "/.well-know",
+    "/.wellknown/x",
+    "/.well-known/.git",
+    "/.",
+    "/admin/",
+    "/admin/x",
+    "/admin/open",
+    "/admin/opened/x",
+    "/admin/ope",
+    "/admin/free",
+    "/admin/free/x",
+    "/x.jar",
+    "/keep/x.jar",
+    "/x/keep.jar",
+    "/kkeep.jar",
+    "/kekep.jar",
 ];
 
 /// Spellings, whose upstream may see what was written or what is meant.
@@ -434,8 +460,7 @@ fn an_imported_file_decides_as_nginx_does() {
         &[
             "limit_req: rejects as nginx does, but holds nothing back",
             "location: another location than the surrounding one matches its paths",
-            "all paths that match `.*/\\..*` get 403",
-            "all paths that match `/admin/.*` get 403",
+            "all paths that match `/closed/.*` get 403",
             "; there is no route for it",
             "all paths that match `/p/.*` get 403",
             "location: it keeps clients out. The route around it is closed",
@@ -477,6 +502,11 @@ fn shut(pair: &Pair) {
         let [found, expected] =
             [pair.gateway, pair.nginx].map(|address| ask(address, "GET", path, &fields).status);
         assert!(expected != 403 || found == 403, "{path}: {found}");
+    }
+    for path in LOOK_AHEAD_PATHS {
+        let [found, expected] =
+            [pair.gateway, pair.nginx].map(|address| ask(address, "GET", path, &fields).status);
+        assert_eq!(found, expected, "{path}");
     }
     for path in ["/parts/x", "/parts/x/y?z=1", "/parts/"] {
         let [found, expected] =

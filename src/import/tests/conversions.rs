@@ -136,6 +136,21 @@ fn a_named_location_gets_the_requests_without_a_file() {
 }
 
 #[test]
+fn paths_without_a_location_are_files_if_there_is_a_root() {
+    for (server, expected) in [("root /srv;", 501), ("", 404)] {
+        let text = format!(
+            "http {{ server {{ listen 81; {server}\nlocation /api/ {{ proxy_pass http://h; }} }} }}"
+        );
+        let (yaml, lines) = import(&text).unwrap();
+        let other = route(&yaml, "other");
+        assert!(other.contains(&format!("respond: {{ status: {expected} }}")), "{yaml}");
+        let is_said =
+            lines.iter().any(|line| line.starts_with("nginx.conf:1: root: paths without"));
+        assert_eq!(is_said, expected == 501, "{lines:?}");
+    }
+}
+
+#[test]
 fn both_lists_of_a_location_and_its_named_one_hold() {
     let text =
         "http { server { listen 81; location / { allow 10.0.0.0/8; deny all; try_files $uri @app; }

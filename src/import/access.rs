@@ -1,18 +1,16 @@
-//! Who may use a location: `allow` and `deny`, and passwords.
+//! The clients that may use a location: `allow` and `deny`, passwords, and the proxies that name clients.
+//!
+//! A directive that keeps clients out and has no counterpart closes the route.
 
 use super::{
     converted_config::Fields,
     files::Files,
-    guards::{Closing, guarding},
-    networks::{listed, network},
-    real_ip,
     report::ImportReport,
-    scope::Scope,
-    tree::Directive,
+    tree::{Directive, Scope},
 };
 use ipnet::IpNet;
-use serde_json::json;
-use std::fs;
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, fs, net::IpAddr};
 
 /// The keys `access` and `auth` of a route.
 #[derive(Debug, Default)]
@@ -20,7 +18,7 @@ pub(super) struct Access<'a> {
     pub fields: Fields,
     /// No client may use the location.
     pub denies_all: bool,
-    /// What else keeps clients out, and does not convert.
+    /// Other directives that keep clients out, and do not convert.
     pub closings: Vec<Closing<'a>>,
 }
 
@@ -43,9 +41,10 @@ pub(super) fn access<'a>(
     let closing = passwords(scope, files, &mut access.fields, report);
     access.closings.extend(closing);
     access.closings.extend(guarding(scope, report));
+
     if access.fields.0.contains_key("access")
         && !access.denies_all
-        && let Some(why) = real_ip::lost(scope)
+        && let Some(why) = lost(scope)
         && let Some(directive) = scope.all(&["allow", "deny"]).last()
     {
         access.closings.push(Closing { directive, why: why.to_owned() });
@@ -81,6 +80,7 @@ fn addresses<'a>(scope: &Scope<'a>, report: &mut ImportReport) -> Access<'a> {
         }
         report.take(directive);
     }
+
     let mut fields = Fields::default();
     let denies_all = rest == Some(false) && allow.is_empty();
     if denies_all {
@@ -93,6 +93,7 @@ fn addresses<'a>(scope: &Scope<'a>, report: &mut ImportReport) -> Access<'a> {
             fields.set("deny", listed(&deny));
         }
     }
+
     let mut access = Access { denies_all, ..Access::default() };
     if !fields.is_empty() {
         access.fields.set("access", fields);
@@ -116,7 +117,9 @@ fn passwords<'a>(
         let why = "it has no file of users".to_owned();
         return Some(Closing { directive: realm, why });
     };
+
     report.take(file);
+
     match users(file, files) {
         Ok(path) => {
             if realm.arg(0) != REALM {
@@ -137,7 +140,9 @@ fn users(file: &Directive, files: &Files) -> Result<String, String> {
     let path = files.here(file.arg(0));
     let text = fs::read_to_string(&path);
     let text = text.map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+
     let is_bcrypt = |line: &str| {
         let hash = line.split(':').nth(1).unwrap_or_default();
         ["$2y$", "$2a$", "$2b$"].iter().any(|kind| hash.starts_with(kind))
@@ -145,5 +150,154 @@ fn users(file: &Directive, files: &Files) -> Result<String, String> {
     if !lines.all(is_bcrypt) {
         return Err("only hashes of bcrypt are checked, as `htpasswd -B` makes them".into());
     }
+
     Ok(files.named(file.arg(0)))
+}
+
+/// Directives that keep clients out in nginx and have no counterpart here. A route with one of these stays
+/// closed, so that nothing is open that was not.
+const GUARDS: [(&str, &str); 6] = [
+    ("auth_request", "no other service is asked: see `auth`"),
+    ("auth_jwt", "write `auth: { jwt: … }`"),
+    ("auth_delay", "passwords are checked at once"),
+    ("secure_link", "links are not verified"),
+    ("ssl_verify_client", "certificates of clients are not verified"),
+    ("limit_except", "write a route with `method` for each"),
+];
+
+/// A directive that keeps clients out and that no route expresses, and why.
+#[derive(Clone, Debug)]
+pub(super) struct Closing<'a> {
+    pub directive: &'a Directive,
+    pub why: String,
+}
+
+/// Returns the places of all directives that keep clients out of a location: those of two locations
+/// are equal if both keep out the same.
+pub(super) fn guards(scope: &Scope<'_>) -> BTreeSet<usize> {
+    let own = scope.0.last().map(|block| block.inner()).unwrap_or_default();
+    // nginx answers with a `return` before it asks for the rest.
+    if let Some(answer) = own.iter().find(|directive| directive.name == "return") {
+        return rejects(answer).then_some(answer.id).into_iter().collect();
+    }
+
+    let names = GUARDS.map(|(name, _)| name).into_iter();
+    let single = names.chain(["auth_basic", "auth_basic_user_file", "internal"]);
+    let single = single.filter_map(|name| scope.find(name)).filter(|guard| guard.arg(0) != "off");
+
+    let listed = scope.all(&["allow", "deny"]);
+    let all = listed.into_iter().chain(single).chain(rejecting_ifs(scope));
+    all.map(|directive| directive.id).collect()
+}
+
+/// Returns what keeps clients out and does not convert, which closes the route.
+pub(super) fn guarding<'a>(scope: &Scope<'a>, report: &mut ImportReport) -> Vec<Closing<'a>> {
+    let mut all = Vec::new();
+    for (name, why) in GUARDS {
+        let Some(directive) = scope.find(name) else { continue };
+        if directive.arg(0) == "off" {
+            report.take(directive);
+        } else if name == "auth_delay" {
+            report.note(directive, why);
+        } else {
+            report.take_all(directive);
+            all.push(Closing { directive, why: why.to_owned() });
+        }
+    }
+    all
+}
+
+/// Returns those of the server and of the location itself: a location within another does not
+/// inherit them.
+fn rejecting_ifs<'a>(scope: &Scope<'a>) -> Vec<&'a Directive> {
+    let server = scope.0.iter().copied().find(|block| block.name == "server");
+    let own = scope.0.last().copied().filter(|block| block.name != "server");
+    let blocks = server.into_iter().chain(own);
+    let ifs = blocks.flat_map(|block| block.inner().iter().filter(|inner| inner.name == "if"));
+    ifs.filter(|block| block.inner().iter().any(rejects)).collect()
+}
+
+/// Reports whether a directive is a `return` of an error, or of what is not known.
+pub(super) fn rejects(directive: &Directive) -> bool {
+    let is_good = |status: u16| (200..400).contains(&status);
+    let is_url = directive.args.len() == 1 && directive.arg(0).contains('/');
+    directive.name == "return" && !is_url && !directive.arg(0).parse().is_ok_and(is_good)
+}
+
+/// Reads a network, or an address as a network of one.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    let network = text.parse::<IpNet>().map(|network| network.trunc()).ok();
+    network.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// Returns networks as `gateway.yaml` has them.
+pub(super) fn listed(networks: &[IpNet]) -> Value {
+    let text = |network: &IpNet| {
+        let is_one = network.prefix_len() == network.max_prefix_len();
+        if is_one { network.addr().to_string() } else { network.to_string() }
+    };
+    json!(networks.iter().map(text).collect::<Vec<_>>())
+}
+
+/// Returns the networks of a `geo` block with their values; the default has no network.
+pub(super) fn networks_of(geo: &Directive) -> Option<Vec<(Option<IpNet>, &str)>> {
+    let read = |entry: &Directive| match entry.name.as_str() {
+        "default" => Some(None),
+        name => network(name).map(Some),
+    };
+    geo.inner().iter().map(|entry| Some((read(entry)?, entry.arg(0)))).collect()
+}
+
+/// The proxies that a block trusts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RealIp {
+    /// Those that name the client in `X-Forwarded-For`.
+    pub trusted: Vec<IpNet>,
+}
+
+impl RealIp {
+    /// Reads what holds in a block. What flowgate cannot read is left to [`lost`].
+    pub(super) fn read(scope: &Scope<'_>, report: &mut ImportReport) -> Self {
+        let from = scope.all(&["set_real_ip_from"]);
+        if from.is_empty() || lost(scope).is_some() {
+            return Self::default();
+        }
+
+        let header = scope.take("real_ip_header", report);
+        if let Some(header) = header.filter(|_| !scope.is_on("real_ip_recursive", report)) {
+            report.note(header, "flowgate uses the last address that is not a trusted proxy, as with `real_ip_recursive on`");
+        }
+
+        let mut trusted = Vec::new();
+        for directive in from {
+            match network(directive.arg(0)) {
+                Some(network) => {
+                    report.take(directive);
+                    trusted.push(network);
+                }
+                None => report.note(directive, "it is neither an address nor a network"),
+            }
+        }
+        Self { trusted }
+    }
+}
+
+/// Returns why the client's address is another one here than in nginx, if it is.
+pub(super) fn lost(scope: &Scope<'_>) -> Option<&'static str> {
+    if scope.all(&["set_real_ip_from"]).is_empty() {
+        return None;
+    }
+    let header = scope.find("real_ip_header").map_or("X-Real-IP", |directive| directive.arg(0));
+    if !header.eq_ignore_ascii_case("x-forwarded-for") {
+        return Some(
+            "the client's address is lost: flowgate reads it from X-Forwarded-For and from no other field (real_ip_header)",
+        );
+    }
+
+    let is_within = |block: &&Directive| block.name == "location";
+    let own = scope.0.iter().copied().filter(is_within);
+    let has_own = own.flat_map(Directive::inner).any(|inner| inner.name == "set_real_ip_from");
+    has_own.then_some(
+        "the client's address is lost: a location has no trusted proxies of its own here",
+    )
 }

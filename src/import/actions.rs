@@ -1,32 +1,32 @@
-//! What a location does, with its limits, and who may use it.
+//! The action of a location, with its limits and its access.
+//!
+//! flowgate serves no files. So all requests of a location go where nginx sends those without a file.
 
 use super::{
-    access::{Access, access},
+    access::{Access, Closing, access},
     branches::{BranchContext, Branches},
     converted_config::{Fields, Item},
-    fallbacks::{Fallback, fallback, is_pass},
-    guards::Closing,
     headers,
     locations::{Kind, Location, label},
-    matched::Matched,
     numbers::{size, sized},
+    order::Matched,
     proxied::{LocationContext, proxied},
-    redirects::{behind, is_path_test, redirected, redirects},
+    redirects::{
+        NOT_CONVERTED, answer, behind, is_path_test, redirect, redirected, redirects, respond,
+    },
     report::ImportReport,
-    returns::{NOT_CONVERTED, answer, redirect, respond},
     routes::{Routes, Server, Site, USUAL_BODY},
-    scope::Scope,
-    tree::Directive,
+    tree::{Directive, Scope},
 };
 use serde_json::json;
 
-/// Why a `rewrite` in an exact location or a regular expression does not convert.
+/// The reason why a `rewrite` in an exact location or a regular expression does not convert.
 const PARTLY: &str = "which of the location's paths it takes is not clear";
 
 /// Any size at all.
 const NO_LIMIT: &str = "1EiB";
 
-/// What a location does.
+/// The action of a location.
 #[derive(Debug, Default)]
 struct Action<'a> {
     fields: Fields,
@@ -68,6 +68,7 @@ impl<'a> Routes<'a, '_> {
     ) {
         let Location { kind, block, .. } = &matched.location;
         let label = label(*kind);
+
         if let Some(path) = &matched.redirects {
             let comments = vec![format!("{}: adds the slash", self.position(block))];
             let item = Item { comments, fields: redirect("{path}/", 301) };
@@ -75,6 +76,7 @@ impl<'a> Routes<'a, '_> {
             let site = Site { label: format!("{label}-slash"), path, item };
             self.site(server, site, branches, Vec::new(), report);
         }
+
         let mut comments = vec![self.position(block)];
         let path = behind(first, matched.path.clone());
         if matched.is_closed {
@@ -82,6 +84,7 @@ impl<'a> Routes<'a, '_> {
             let site = Site { label, path, item };
             return self.site(server, site, &Branches::default(), Vec::new(), report);
         }
+
         let scope = matched.location.scope(&Scope(vec![self.http, server.block]));
         let mut branches = branches.clone();
         let context = BranchContext { scope: &scope, maps: self.maps, variables: server.variables };
@@ -94,6 +97,7 @@ impl<'a> Routes<'a, '_> {
                 self.answered(server, &scope, first, &branches, report);
             }
         }
+
         let route = self.name(server, &label);
         let place = Place { server, location: &matched.location, scope: &scope, route: &route };
         let Action { mut fields, is_asked, named } = self.action(place, report);
@@ -103,6 +107,7 @@ impl<'a> Routes<'a, '_> {
             let context = BranchContext { scope: &own, ..context };
             branches.read(named, context, |_| true, report);
         }
+
         let mut closings = Vec::new();
         if is_asked {
             let (mut more, more_closings) =
@@ -110,6 +115,7 @@ impl<'a> Routes<'a, '_> {
             comments.append(&mut more);
             closings = more_closings;
         }
+
         self.body_limit(&scope, &mut fields, report);
         let answering = named.map_or(scope, |named| Scope(vec![self.http, server.block, named]));
         headers::to_client(&answering, server.variables, &mut fields, report);
@@ -125,6 +131,7 @@ impl<'a> Routes<'a, '_> {
             unasked.for_each(|directive| report.take(directive));
             return Action::unasked(respond(json!({ "status": 404 })));
         }
+
         let all = redirects(block);
         if let Some(first) = all.first().filter(|_| block.name == "location")
             && !matches!(kind, Kind::Prefix(..))
@@ -133,9 +140,11 @@ impl<'a> Routes<'a, '_> {
             report.block(first, why, Some(route));
             return Action::asked(respond(json!({ "status": NOT_CONVERTED })));
         }
+
         if let Some(fields) = answer(block, scope, server.variables, report) {
             return Action::unasked(fields);
         }
+
         match fallback(block, server.block) {
             Some(Fallback::Own(pass)) => {
                 report.take(pass);
@@ -167,6 +176,7 @@ impl<'a> Routes<'a, '_> {
         report.take(by);
         let why = format!("files are not served: all requests go to {}", named.arg(0));
         report.note(by, why);
+
         if let Some(fields) = answer(named, &scope, place.server.variables, report) {
             return Action { fields, is_asked: true, named: Some(named) };
         }
@@ -176,6 +186,7 @@ impl<'a> Routes<'a, '_> {
             report.block(named, why, Some(place.route));
             return Action::asked(respond(json!({ "status": NOT_CONVERTED })));
         };
+
         report.take(pass);
         let fields = self.pass(place, pass, &scope, report);
         Action { fields, is_asked: true, named: Some(named) }
@@ -196,6 +207,7 @@ impl<'a> Routes<'a, '_> {
             files: self.files,
             maps: self.maps,
         };
+
         match proxied(pass, context, &mut self.upstreams, report) {
             Ok(fields) => fields,
             Err(why) => {
@@ -212,6 +224,7 @@ impl<'a> Routes<'a, '_> {
         if access(scope, self.files, report).denies_all {
             return Action::asked(respond(json!({ "status": 403 })));
         }
+
         let why =
             format!("it serves files or asks another module. Its requests get {NOT_CONVERTED}");
         report.block(location.block, why, Some(route));
@@ -229,6 +242,7 @@ impl<'a> Routes<'a, '_> {
         report: &mut ImportReport,
     ) -> (Vec<String>, Vec<Closing<'a>>) {
         let Access { fields: own, mut closings, .. } = access(scope, self.files, report);
+
         // Both locations are asked in nginx, and one list would replace the other.
         let lists = ["allow", "deny"];
         let is_twofold = scope.0.len() > outer.0.len()
@@ -240,9 +254,11 @@ impl<'a> Routes<'a, '_> {
             let why = "the named location restricts clients too".to_owned();
             closings.push(Closing { directive, why });
         }
+
         fields.append(own);
         let limited =
             if outer.all(&["limit_req", "limit_conn"]).is_empty() { scope } else { outer };
+
         let rules = self.zones.rules(limited, route, report);
         if !rules.flow.is_empty() {
             fields.set("flow", rules.flow);
@@ -264,4 +280,54 @@ impl<'a> Routes<'a, '_> {
             None => report.note(directive, "the size is not clear"),
         }
     }
+}
+
+/// The directives that pass on the requests of a location.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fallback<'a> {
+    /// The location itself passes them on.
+    Own(&'a Directive),
+    /// `if (!-f $request_filename)` passes them on.
+    Missing { test: &'a Directive, pass: &'a Directive },
+    /// A named location does, by a `try_files` or an `error_page`.
+    Named { by: &'a Directive, named: &'a Directive },
+}
+
+/// Returns where the requests of a location go, or `None` if it passes nothing on.
+pub(super) fn fallback<'a>(block: &'a Directive, server: &'a Directive) -> Option<Fallback<'a>> {
+    let own = block.inner().iter().rfind(|directive| is_pass(directive));
+    if let Some(pass) = own {
+        return Some(Fallback::Own(pass));
+    }
+
+    let missing = block.all("if").filter(|test| is_missing_file(test)).find_map(|test| {
+        let pass = test.inner().iter().find(|directive| is_pass(directive))?;
+        Some(Fallback::Missing { test, pass })
+    });
+
+    missing.or_else(|| {
+        // A server's own `try_files` is for paths without a location.
+        let by = block.all("try_files").last();
+        let errors = [block, server].into_iter().flat_map(|block| block.all("error_page"));
+        let errors = errors.filter(|page| page.args.iter().any(|arg| arg == "404"));
+        by.into_iter().chain(errors).find_map(|by| {
+            let name = by.args.last().filter(|name| name.starts_with('@'))?;
+            let named = server.all("location").find(|location| location.args == [name.as_str()])?;
+            Some(Fallback::Named { by, named })
+        })
+    })
+}
+
+/// Reports whether an `if` asks whether there is no file.
+fn is_missing_file(test: &Directive) -> bool {
+    let first = test.arg(0);
+    let second = test.arg(1);
+    let (sign, file) =
+        if first == "(" { (second, test.arg(2)) } else { (&first[1.min(first.len())..], second) };
+    matches!(sign, "!-f" | "!-e" | "!-d") && file.contains("request_filename")
+}
+
+/// Reports whether a directive passes requests to servers that speak HTTP.
+pub(super) fn is_pass(directive: &Directive) -> bool {
+    matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass")
 }

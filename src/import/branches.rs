@@ -1,16 +1,14 @@
 //! The `if` blocks of a server or a location that answer requests: what becomes of each.
 
 use super::{
+    access::{Closing, listed, rejects},
     condition::{Condition, ConditionContext},
     converted_config::Fields,
-    guards::{Closing, rejects},
     headers,
-    networks::listed,
+    redirects::{answer, answers, redirects_some},
     report::ImportReport,
-    returns::{answer, answers, redirects_some},
-    scope::Scope,
     template::ServerVariables,
-    tree::Directive,
+    tree::{Directive, Scope},
 };
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -20,7 +18,7 @@ use serde_json::{Value, json};
 pub(super) struct Branch<'a> {
     pub directive: &'a Directive,
     pub condition: Condition,
-    /// What its route does.
+    /// The action of its route.
     pub fields: Fields,
     /// Its requests get no error.
     pub lets_in: bool,
@@ -78,12 +76,14 @@ impl<'a> Branches<'a> {
             report.note(directive, why);
             return Ok(());
         }
+
         let conditions = ConditionContext { maps: context.maps, variables: context.variables };
         let condition = Condition::read(&directive.args, conditions)?;
         let answer_of = directive.inner().iter().find(|inner| answers(inner));
         let Some(answer_of) = answer_of else {
             return Err("it redirects some paths only".into());
         };
+
         let is_rejection = rejects(answer_of);
         match condition {
             Condition::Always(false) => {
@@ -103,11 +103,13 @@ impl<'a> Branches<'a> {
             }
             Condition::Always(true) | Condition::Request { .. } => {}
         }
+
         if let Condition::Request { test: super::condition::Test::Query(name, _), .. } = &condition
         {
             let why = format!("the case of `{name}` matters here, and its value is decoded");
             report.note(directive, why);
         }
+
         report.take(directive);
         let scope = context.scope.within(directive);
         let mut fields = answer(directive, &scope, context.variables, report).unwrap_or_default();
@@ -137,10 +139,12 @@ impl<'a> Branches<'a> {
         if self.deny.is_empty() && self.allow.is_none() {
             return Ok(());
         }
+
         let mut access = match fields.0.get("access") {
             Some(Value::Object(access)) => Fields(access.clone()),
             _ => Fields::default(),
         };
+
         let mut denied =
             access.0.get("deny").and_then(Value::as_array).cloned().unwrap_or_default();
         if let Value::Array(more) = listed(&self.deny) {
@@ -149,6 +153,7 @@ impl<'a> Branches<'a> {
         if !denied.is_empty() {
             access.set("deny", denied);
         }
+
         let is_twofold = self.allow.is_some() && access.0.contains_key("allow");
         if let Some(allow) = self.allow.as_ref().filter(|_| !is_twofold) {
             // A list without an entry allows nobody.
@@ -158,6 +163,7 @@ impl<'a> Branches<'a> {
                 access.set("allow", listed(allow));
             }
         }
+
         fields.set("access", access);
         if is_twofold {
             return Err("two lists of allowed clients do not join".into());

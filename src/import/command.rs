@@ -1,14 +1,12 @@
 //! `flowgate import`: from `nginx.conf` to `gateway.yaml`.
 
 use super::{
-    converted_config::ConvertedConfig,
+    converted_config::{ConvertedConfig, repair},
     files::Files,
     limits::Zones,
     listeners,
     read::{self, ReadError},
-    reasons::reason,
-    repair::repair,
-    report::{ImportReport, Lines},
+    report::{ImportReport, Lines, reason},
     routes::{Routes, Server},
     servers::{hosts, shares},
     settings::{settings, take_usual},
@@ -23,7 +21,7 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
-/// What to import, and where to.
+/// The files to import from and to.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// The configuration of nginx, or `-`, the standard input.
@@ -38,7 +36,7 @@ pub struct Options {
     pub root: Option<PathBuf>,
 }
 
-/// What came of it.
+/// The result of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportResult {
     /// Every directive is converted exactly.
@@ -47,7 +45,7 @@ pub enum ImportResult {
     Partly,
 }
 
-/// Why nothing was imported.
+/// The reason why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file cannot be read.
@@ -55,7 +53,7 @@ pub enum ImportError {
     Read {
         /// Its name.
         path: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The file is no configuration of nginx.
@@ -72,7 +70,7 @@ pub enum ImportError {
     Output {
         /// Its name.
         path: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The result cannot be printed.
@@ -105,6 +103,7 @@ pub fn run(
         path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
     let root = options.root.as_deref().map(path::absolute).transpose()?;
     let files = Files { folder: folder?, root };
+
     let (config, lines) = convert(&tree, &files, report);
     for line in lines.titled() {
         writeln!(err, "{line}")?;
@@ -112,6 +111,7 @@ pub fn run(
     if config.listeners.is_empty() || config.routes.is_empty() {
         return Err(ImportError::Nothing(options.input.display().to_string()));
     }
+
     let text = config.write();
     let checked = Text::new(Path::new("gateway.yaml"), &text).rules();
     checked.map_err(|problems| ImportError::Invalid(Box::new(problems)))?;
@@ -137,10 +137,12 @@ pub(super) fn convert(
     let mut config = converted(tree, &http, files, &mut report);
     take_usual(&tree.directives, &mut report);
     report.note_the_rest(&tree.directives, reason);
+
     let mut lines = report.lines(tree);
     let repairs = repair(&mut config);
     lines.blocks.extend(repairs.blocks);
     lines.changes.extend(repairs.changes);
+
     let name = tree.files.first().map_or("", String::as_str);
     config.comments.push(format!("{name}, converted by `flowgate import`"));
     config.comments.extend(lines.titled());
@@ -179,6 +181,7 @@ fn converted(
     let maps = maps(http, report);
     let zones = Zones::read(http, &maps, report);
     let upstreams = Upstreams::read(http);
+
     let mut listeners = listeners::read(&servers, report);
     let mut config = ConvertedConfig {
         settings: settings(&tree.directives, http, report),
@@ -190,6 +193,7 @@ fn converted(
         config.listeners.extend(item);
         is_usable
     });
+
     let all_hosts: Vec<_> = servers.iter().map(|server| hosts(server, report)).collect();
     let mut routes = Routes {
         http,
@@ -202,12 +206,14 @@ fn converted(
         servers: servers.len(),
         items: Vec::new(),
     };
+
     for (index, block) in servers.iter().enumerate() {
         report.take(block);
         let shares = shares(index, &all_hosts, &listeners);
         if shares.is_empty() {
             report.note(block, "no request comes to it: it has no address and no name here");
         }
+
         let usual = format!("server-{}", index + 1);
         let name = all_hosts[index].first().map_or(usual, |host| host.replace('*', "any"));
         for share in shares.iter().flat_map(|share| share.by_scheme(block, &listeners)) {
@@ -215,6 +221,7 @@ fn converted(
             let beside = of_share().flat_map(|listener| &listener.servers);
             let others = beside.filter(|other| **other != index);
             let others: Vec<_> = others.flat_map(|other| all_hosts[*other].clone()).collect();
+
             let variables = ServerVariables::new(block, of_share());
             let server = Server {
                 block,
@@ -226,6 +233,7 @@ fn converted(
             routes.add(server, report);
         }
     }
+
     routes.zones.note_shared(report);
     config.routes = routes.items;
     config.upstreams = routes.upstreams.into_items();

@@ -1,15 +1,15 @@
 //! The condition of an `if`, as what a request must have.
 
 use super::{
+    access::{network, networks_of},
     maps::{Map, MapPattern, compiled, found_in, without_option},
-    networks::{network, networks_of},
     template::ServerVariables,
     tree::Directive,
 };
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-/// How many `map` blocks may be asked in turn.
+/// The most `map` blocks that may be asked in turn.
 const LONGEST_CHAIN: usize = 8;
 
 /// The methods that an expression is tried with: the registered ones.
@@ -75,7 +75,7 @@ pub(super) enum Values {
     Match(String),
 }
 
-/// When an `if` is true.
+/// The requests for which an `if` is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     /// For all requests of the server here, or for none.
@@ -86,14 +86,14 @@ pub(super) enum Condition {
     Clients { networks: Vec<IpNet>, is_negated: bool },
 }
 
-/// What conditions are read with.
+/// The variables and blocks that conditions name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConditionContext<'a, 's> {
     pub maps: &'s [&'a Directive],
     pub variables: &'s ServerVariables<'a>,
 }
 
-/// What a value is compared with.
+/// The other side of a comparison.
 #[derive(Clone, Copy, Debug)]
 enum Comparison<'a> {
     /// It is neither empty nor `0`.
@@ -106,7 +106,7 @@ impl Condition {
     /// Reads the words behind `if`.
     ///
     /// # Errors
-    /// Why no match of a route holds for the same requests.
+    /// No match of a route holds for the same requests; the text says why.
     pub(super) fn read(args: &[String], context: ConditionContext<'_, '_>) -> Result<Self, String> {
         let words = unwrapped(args).ok_or("the condition is not clear")?;
         let (variable, sign, value) = match words[..] {
@@ -114,8 +114,10 @@ impl Condition {
             [variable, sign, value] => (variable, sign, value),
             _ => return Err("the condition is not one of a request's fields".into()),
         };
+
         let name = variable.strip_prefix('$').ok_or("the condition is not clear")?;
         let name = name.trim_start_matches('{').trim_end_matches('}');
+
         let (regex, has_option) = without_option(value);
         let (comparison, is_negated) = match sign {
             "" => (Comparison::Set, false),
@@ -127,12 +129,14 @@ impl Condition {
             "!~*" => (Comparison::Regex(regex, true), true),
             _ => return Err("the condition is not clear".into()),
         };
+
         if value.contains('$') && matches!(comparison, Comparison::Equal(_)) {
             return Err("the value has variables".into());
         }
         if let Comparison::Regex(text, ignores_case) = comparison {
             compiled(text, ignores_case)?;
         }
+
         let condition = context.variable(name, &comparison, LONGEST_CHAIN)?;
         Ok(if is_negated { condition.negated() } else { condition })
     }
@@ -196,6 +200,7 @@ impl ConditionContext<'_, '_> {
         if let Some(value) = known {
             return Ok(Condition::Always(comparison.fits(&value)));
         }
+
         if let Some(cookie) = name.strip_prefix("cookie_") {
             return of_cookie(cookie, comparison);
         }
@@ -204,9 +209,11 @@ impl ConditionContext<'_, '_> {
             "remote_addr" => return of_address(comparison),
             _ => {}
         }
+
         if let Some(field) = Field::of(name) {
             return of_field(&field, comparison);
         }
+
         let block = Map::of(name, self.maps).ok_or_else(|| format!("no match asks for ${name}"))?;
         self.mapped(block, &|value| comparison.fits(value), depth)
     }
@@ -235,17 +242,20 @@ impl ConditionContext<'_, '_> {
         if block.name == "geo" {
             return of_networks(block, fits);
         }
+
         let map = Map::read(block)?;
         let name = map.source.strip_prefix('$').ok_or("the `map` joins several variables")?;
         if let Some(value) = self.known(name) {
             return Ok(Condition::Always(fits(map.find(&value))));
         }
+
         if name == "request_method" {
             return Ok(of_method(|method| fits(map.find(method))));
         }
         if let Some(field) = Field::of(name) {
             return of_entries(&map, &field, fits);
         }
+
         let inner = Map::of(name, self.maps).ok_or_else(|| format!("no match asks for ${name}"))?;
         self.mapped(inner, &|value| fits(map.find(value)), depth - 1)
     }
@@ -367,10 +377,12 @@ fn of_entries(
     let Some(last) = map.entries.iter().rposition(|(_, value)| fits(value) != is_usual) else {
         return Ok(Condition::Always(is_usual));
     };
+
     let is_earlier = map.entries[..last].iter().any(|(_, value)| fits(value) == is_usual);
     if is_earlier {
         return Err("the order of the entries of the `map` matters".into());
     }
+
     let condition = if let [(MapPattern::Text(""), _)] = unusual[..] {
         of_field(field, &Comparison::Equal(""))?
     } else {
@@ -387,12 +399,14 @@ fn of_networks(geo: &Directive, fits: &dyn Fn(&str) -> bool) -> Result<Condition
     let all = networks_of(geo).ok_or("the `geo` has more than networks")?;
     let usual = all.iter().find(|(network, _)| network.is_none()).map_or("", |(_, value)| value);
     let is_usual = fits(usual);
+
     let mut networks = Vec::new();
     let mut others = Vec::new();
     for (network, value) in &all {
         let Some(network) = network else { continue };
         if fits(value) == is_usual { others.push(*network) } else { networks.push(*network) }
     }
+
     let is_within = |inner: &IpNet| networks.iter().any(|outer: &IpNet| outer.contains(inner));
     if others.iter().any(is_within) {
         return Err("a network of the `geo` is an exception within another".into());

@@ -4,9 +4,8 @@ use super::{
     converted_config::Fields,
     maps::Map,
     report::ImportReport,
-    scope::Scope,
     template::{ServerVariables, template},
-    tree::Directive,
+    tree::{Directive, Scope},
 };
 use serde_json::{Value, json};
 
@@ -63,7 +62,7 @@ impl Edits {
     }
 }
 
-/// Whether an upstream is asked for by the client's host, and upgrades pass to it.
+/// The `Host` that an upstream receives, and whether upgrades pass to it.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     /// The `Host`; `None` is the client's.
@@ -71,12 +70,12 @@ pub(super) struct Passed {
     pub upgrades: bool,
 }
 
-/// Who receives a request.
+/// The receiver of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receiver<'a, 's> {
     /// The `Host` without a change.
     pub usual: &'s str,
-    /// What the directives begin with: `proxy` or `grpc`.
+    /// The beginning of the directives' names: `proxy` or `grpc`.
     pub module: &'s str,
     /// The `map` and `geo` blocks.
     pub maps: &'s [&'a Directive],
@@ -100,6 +99,7 @@ pub(super) fn to_upstream(
 ) -> Passed {
     let mut passed = Passed { host: Some(receiver.usual.into()), upgrades: false };
     let mut edits = Edits::default();
+
     for directive in scope.all(&[&format!("{}_set_header", receiver.module)]) {
         let name = directive.arg(0).to_ascii_lowercase();
         let value = directive.arg(1);
@@ -134,6 +134,7 @@ pub(super) fn to_upstream(
             }
         }
     }
+
     edits.write("request_headers", fields);
     passed
 }
@@ -181,6 +182,7 @@ pub(super) fn to_client(
             report.note(directive, "flowgate writes this field itself");
         }
     }
+
     for directive in scope.all(&["add_header"]) {
         report.take(directive);
         if let Err(why) = edits.set(directive.arg(0), directive.arg(1), variables) {
@@ -189,6 +191,7 @@ pub(super) fn to_client(
             report.note(directive, "errors get the field too, as with `always`");
         }
     }
+
     edits.write("response_headers", fields);
 }
 

@@ -1,20 +1,18 @@
 //! `limit_req` and `limit_conn` as rules.
 
 use super::{
+    access,
     converted_config::Fields,
-    keys::Key,
-    mapped_keys::read_key,
+    limit_keys::{Key, read_key},
     numbers::{Rate, size, spelled},
-    real_ip,
     report::ImportReport,
-    scope::Scope,
-    tree::Directive,
+    tree::{Directive, Scope},
 };
 use core::time::Duration;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many keys nginx keeps in a byte of a zone, inverted: a state of `limit_req` takes 64.
+/// The bytes of a zone for each key: a state of `limit_req` takes 64 in nginx.
 const BYTES_A_KEY: u64 = 64;
 
 /// The most keys that a rule may keep.
@@ -49,11 +47,11 @@ pub(super) struct Rules {
     route: String,
     pub flow: Vec<Value>,
     pub reject: Option<Value>,
-    /// What to know of them.
+    /// Comments on them.
     pub comments: Vec<String>,
 }
 
-/// Which statuses the rules of a route answer with, and by default would.
+/// The statuses of rejections by the rules of a route.
 #[derive(Debug, Default)]
 struct Statuses {
     wanted: BTreeSet<u16>,
@@ -72,8 +70,10 @@ impl<'a> Zones<'a> {
             if !is_rate && directive.name != "limit_conn_zone" {
                 continue;
             }
+
             let named = directive.named("zone").unwrap_or_default();
             let (name, memory) = named.split_once(':').unwrap_or((named, ""));
+
             let key = read_key(directive.arg(0), maps);
             let rate = directive.named("rate").and_then(Rate::read);
             if let Err(why) = &key {
@@ -83,6 +83,7 @@ impl<'a> Zones<'a> {
             } else if directive.args.iter().any(|arg| arg == "sync") {
                 report.note(directive, "`sync` is `scope: cluster` with a `store`");
             }
+
             let keys = (size(memory).unwrap_or(10 << 20) / BYTES_A_KEY).clamp(1, MOST_KEYS);
             zones.by_name.insert(name, Zone { directive, key, rate, keys });
         }
@@ -104,11 +105,13 @@ impl<'a> Zones<'a> {
                 statuses.add(scope, "limit_req_status", usual, report);
             }
         }
+
         for directive in scope.all(&["limit_conn"]) {
             if self.connection_rule(scope, directive, &mut rules, report) {
                 statuses.add(scope, "limit_conn_status", 503, report);
             }
         }
+
         match (statuses.is_usual, statuses.wanted.iter().copied().collect::<Vec<_>>().as_slice()) {
             (true, _) | (_, []) => {}
             (false, [one]) => rules.reject = Some(json!({ "status": rejecting(*one) })),
@@ -156,11 +159,14 @@ impl<'a> Zones<'a> {
             report.note(directive, "its rate or its burst is not clear");
             return false;
         };
+
         report.take(directive);
         note_key(scope, directive, &key, report);
+
         let mut rule = Fields::default();
         rule.set("name", json!(rule_name(name, rules)));
         rule.set("limit", json!(rate.spelled()));
+
         let wait = rate.spaced(burst).filter(|wait| *wait <= LONGEST_WAIT);
         if let Some(wait) = wait.filter(|_| is_paced(directive)) {
             rule.set("algorithm", json!("pacing"));
@@ -171,17 +177,21 @@ impl<'a> Zones<'a> {
                 report.note(directive, "rejects as nginx does, but holds nothing back: that would take longer than 30 minutes");
             }
         }
+
         if is_split(directive, burst) {
             report.note(directive, "rejects as nginx does, but holds nothing back: no rule lets some pass at once and delays others");
         }
+
         key.write(&mut rule, zone.keys);
         if scope.is_on("limit_req_dry_run", report) {
             rule.set("dry_run", json!(true));
         }
+
         if rate.is_rounded() {
             let rounded = rate.count * 1000 / rate.window.as_secs();
             rules.comments.push(format!("nginx rounds the rate of {name} down to {rounded}/1000s"));
         }
+
         self.add(name, directive, rules, rule);
         true
     }
@@ -199,8 +209,10 @@ impl<'a> Zones<'a> {
             report.note(directive, "its number is not clear");
             return false;
         };
+
         report.take(directive);
         note_key(scope, directive, &key, report);
+
         let mut rule = Fields::default();
         rule.set("name", json!(rule_name(name, rules)));
         rule.set("concurrency", json!(most));
@@ -208,6 +220,7 @@ impl<'a> Zones<'a> {
         if scope.is_on("limit_conn_dry_run", report) {
             rule.set("dry_run", json!(true));
         }
+
         self.add(name, directive, rules, rule);
         true
     }
@@ -231,6 +244,7 @@ impl<'a> Zones<'a> {
                 return Some((zone, key.clone()));
             }
         };
+
         report.note(directive, why);
         None
     }
@@ -250,7 +264,7 @@ fn note_key(scope: &Scope<'_>, directive: &Directive, key: &Key<'_>, report: &mu
         report.note(directive, why.clone());
     }
     if key.is_by_client()
-        && let Some(why) = real_ip::lost(scope)
+        && let Some(why) = access::lost(scope)
     {
         report
             .note(directive, format!("{why}: here all clients behind a proxy are counted as one"));
@@ -298,6 +312,7 @@ fn rule_name(zone: &str, rules: &Rules) -> String {
         "" | "pacing" | "breaker" => format!("zone-{name}"),
         _ => name,
     };
+
     let is_taken = |name: &str| rules.flow.iter().any(|rule| rule["name"] == *name);
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     let mut names = core::iter::once(name.clone()).chain(numbered);

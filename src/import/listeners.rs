@@ -1,13 +1,11 @@
 //! `listen`: the listeners, and which servers each has.
 
 use super::{
+    access::{RealIp, listed},
     converted_config::{Fields, Item},
     files::Files,
-    networks::listed,
-    real_ip::RealIp,
     report::ImportReport,
-    scope::Scope,
-    tree::Directive,
+    tree::{Directive, Scope},
 };
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

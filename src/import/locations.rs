@@ -6,9 +6,13 @@
 //! within a prefix are as good as beside it, but for paths that another location of the outer level
 //! takes first. Regular expressions within a prefix are asked before those of the server.
 
-use super::{guards::guards, report::ImportReport, scope::Scope, tree::Directive};
+use super::{
+    access::guards,
+    report::ImportReport,
+    tree::{Directive, Scope},
+};
 
-/// What decides that a location takes a path.
+/// The paths that a location takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind<'a> {
     /// `location = PATH`
@@ -87,18 +91,22 @@ fn read_level<'a>(
 ) {
     let own: Vec<_> =
         block.all("location").filter_map(|location| Some((kind(location)?, location))).collect();
+
     for (found, block) in &own {
         report.take(block);
+
         if let Some(why) = level.reason_against(*found) {
             // One line for all of it.
             report.take_all(block);
             report.note(block, why);
             continue;
         }
+
         let kind = match (*found, level.prefix) {
             (Kind::Prefix(path, _), Some((_, stops))) => Kind::Prefix(path, stops),
             (kind, _) => kind,
         };
+
         let is_replaced = matches!(kind, Kind::Prefix(path, _) if has_prefix(block, path));
         if is_replaced {
             report.note(block, "the location within it takes all of its paths");
@@ -111,6 +119,7 @@ fn read_level<'a>(
                 is_closed: false,
             });
         }
+
         let others = own.iter().map(|(other, _)| *other).filter(|other| other != found);
         read_level(block, &level.within(kind, block, others), all, report);
     }
@@ -130,12 +139,14 @@ impl<'a> Level<'a> {
             Kind::Exact(_) | Kind::Regex(..) => Some(("", false)),
         };
         let around = self.around.iter().copied().chain([block]).collect();
+
         let length = prefix.map_or(0, |(path, _)| path.len());
         let is_longer = |other: &Kind<'a>| match other {
             Kind::Prefix(path, _) => path.len() > length,
             Kind::Exact(_) => true,
             Kind::Regex(..) => false,
         };
+
         let first = self.first.iter().copied().chain(others.filter(is_longer)).collect();
         Self { around, prefix, first }
     }
@@ -149,9 +160,11 @@ impl<'a> Level<'a> {
                 return is_no_route.then_some(NO_ROUTE);
             }
         };
+
         if !path.starts_with('/') || path.contains(ODD) || path.contains("//") {
             return Some("no request here has such a path");
         }
+
         match self.prefix {
             Some(("", _)) => return Some(NO_ROUTE),
             Some((outer, _)) if !path.starts_with(outer) => {
@@ -161,6 +174,7 @@ impl<'a> Level<'a> {
             }
             _ => {}
         }
+
         let is_taken = self.first.iter().any(|other| match other {
             Kind::Prefix(other, _) => path.starts_with(other),
             other @ (Kind::Exact(_) | Kind::Regex(..)) => *other == kind,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The longest result, in bytes.
 const LONGEST: usize = 4096;
 
-/// What follows a look-ahead when any rest of the path may follow.
+/// The expressions behind a look-ahead that any rest of a path matches.
 const ANY_REST: [&str; 6] = ["", ".*", ".*$", "(.*)", "(.*)$", ".*?$"];
 
 /// Returns an equal expression without its look-ahead; `None` if `text` has none, or no equal one

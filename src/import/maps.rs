@@ -14,7 +14,7 @@ pub(super) struct Map<'a> {
     pub default: &'a str,
 }
 
-/// What a value must be for an entry.
+/// The values that an entry is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MapPattern<'a> {
     /// This text, in any case.

@@ -1,19 +1,17 @@
 //! `proxy_pass`: the upstream of a location, and what it is asked for.
+//! Variables in its address have one value, or the location does not convert.
 
 use super::{
     converted_config::Fields,
     files::Files,
-    headers,
-    headers::Receiver,
+    headers::{self, Receiver},
     locations::Kind,
     numbers::{spelled, time},
     pattern::{encoded, path_regex},
     report::ImportReport,
-    scope::Scope,
-    targets::{Address, Uri},
     template::{Piece, ServerVariables, pieces},
-    tree::Directive,
-    upstreams::Upstreams,
+    tree::{Directive, Scope},
+    upstreams::{ProxyTarget, Upstreams},
 };
 use core::time::Duration;
 use serde_json::json;
@@ -42,7 +40,7 @@ impl<'a> LocationContext<'a, '_> {
 /// Returns what a route does that is this location.
 ///
 /// # Errors
-/// Why no upstream is asked for the same.
+/// No upstream is asked for the same; the text says why.
 pub(super) fn proxied<'a>(
     pass: &'a Directive,
     context: LocationContext<'a, '_>,
@@ -53,6 +51,7 @@ pub(super) fn proxied<'a>(
     let target = address.target()?;
     let scheme = target.scheme;
     let authority = target.authority;
+
     let mut fields = Fields::default();
     let mut rewrite = match &address.uri {
         Uri::Same => changed(context, report),
@@ -68,15 +67,19 @@ pub(super) fn proxied<'a>(
             grouped(context, replacement)?
         }
     };
+
     let upstream = upstreams.name(target, context.scope, context.files, report)?;
     fields.set("upstream", json!(upstream));
+
     let usual = authority.strip_suffix(if scheme == "https" { ":443" } else { ":80" });
     let usual = usual.unwrap_or(authority);
     let usual = if usual.starts_with("unix:") { "localhost" } else { usual };
+
     let module = if target.is_grpc { "grpc" } else { "proxy" };
     let receiver = Receiver { usual, module, maps: context.maps };
     let passed =
         headers::to_upstream(context.scope, receiver, context.variables, &mut fields, report);
+
     note_redirects(context.scope, pass, passed.host.is_some() || !rewrite.is_empty(), report);
     if let Some(host) = passed.host {
         rewrite.set("host", json!(host));
@@ -87,6 +90,7 @@ pub(super) fn proxied<'a>(
     if !passed.upgrades {
         fields.set("upgrades", json!([]));
     }
+
     timeouts(context.scope, module, &mut fields, report);
     always(context.scope, report);
     Ok(fields)
@@ -100,6 +104,7 @@ fn rewritten(context: LocationContext<'_, '_>, path: &str) -> Result<Fields, Str
     let Some(prefix) = context.prefix() else {
         return Err("nginx does not take a path behind a regular expression".into());
     };
+
     let mut rewrite = Fields::default();
     if prefix == path {
         return Ok(rewrite);
@@ -107,12 +112,14 @@ fn rewritten(context: LocationContext<'_, '_>, path: &str) -> Result<Fields, Str
     if matches!(context.kind, Kind::Exact(_)) {
         return whole(path);
     }
+
     let (Some(old), Some(new)) = (prefix.strip_suffix('/'), path.strip_suffix('/')) else {
         return Ok(replaced(
             &format!("^{}", regex::escape(&encoded(prefix))),
             &path.replace('$', "$$"),
         ));
     };
+
     if !old.is_empty() {
         rewrite.set("strip_prefix", json!(old));
     }
@@ -169,6 +176,7 @@ fn changed(context: LocationContext<'_, '_>, report: &mut ImportReport) -> Field
     let Some(location) = context.scope.0.last() else { return Fields::default() };
     let rewrites: Vec<_> = location.all("rewrite").collect();
     let [rewrite] = &rewrites[..] else { return Fields::default() };
+
     let text = rewrite.arg(0);
     let to = rewrite.arg(1);
     let groups = pieces(to).unwrap_or_else(|_| vec![Piece::Variable("")]);
@@ -176,10 +184,12 @@ fn changed(context: LocationContext<'_, '_>, report: &mut ImportReport) -> Field
         Piece::Text(_) => true,
         Piece::Variable(name) => !name.is_empty() && name.chars().all(|sign| sign.is_ascii_digit()),
     });
+
     let is_plain = rewrite.arg(2) == "break" && !to.contains(['?', '#']) && has_groups_only;
     if !is_plain || has_long_group(to) || path_regex(text, false).is_err() {
         return Fields::default();
     }
+
     report.take(rewrite);
     if let Some((old, new)) = prefixes(context, text, to) {
         let mut fields = Fields::default();
@@ -191,6 +201,7 @@ fn changed(context: LocationContext<'_, '_>, report: &mut ImportReport) -> Field
         }
         return fields;
     }
+
     // flowgate adds the slash at the beginning in no case.
     let to = if to.starts_with('/') { to.to_owned() } else { format!("/{to}") };
     replaced(&whole_match(text, false), &to)
@@ -206,11 +217,13 @@ fn prefixes<'t>(
     let pattern = text.strip_prefix('^')?;
     let old = pattern.strip_suffix("/(.*)$").or_else(|| pattern.strip_suffix("/(.*)"))?;
     let new = to.strip_suffix("/$1")?;
+
     let is_plain = |text: &str| {
         text.is_empty()
             || (text.starts_with('/')
                 && text.chars().all(|sign| sign.is_ascii_alphanumeric() || "/-_".contains(sign)))
     };
+
     let is_within = context.prefix().is_some_and(|prefix| prefix.starts_with(&format!("{old}/")));
     (is_within && is_plain(old) && is_plain(new)).then_some((old, new))
 }
@@ -240,6 +253,7 @@ const LONGEST: Duration = Duration::from_hours(30 * 24);
 fn timeouts(scope: &Scope<'_>, module: &str, fields: &mut Fields, report: &mut ImportReport) {
     const USUAL: Duration = Duration::from_mins(1);
     let names = [format!("{module}_read_timeout"), format!("{module}_send_timeout")];
+
     let mut limit = |name: &str| {
         let directive = scope.take(name, report)?;
         let limit = time(directive.arg(0));
@@ -252,7 +266,9 @@ fn timeouts(scope: &Scope<'_>, module: &str, fields: &mut Fields, report: &mut I
         }
         limit.map(|limit| limit.min(LONGEST))
     };
+
     let [read, send] = names.each_ref().map(|name| limit(name));
+
     if send.unwrap_or(USUAL) != read.unwrap_or(USUAL)
         && let Some(directive) = scope.find(&names[1]).or_else(|| scope.find(&names[0]))
     {
@@ -261,6 +277,7 @@ fn timeouts(scope: &Scope<'_>, module: &str, fields: &mut Fields, report: &mut I
             format!("`timeouts.idle` is one limit for both directions: here that of {}", names[0]),
         );
     }
+
     if let Some(read) = read {
         let text = spelled(read);
         let mut all = Fields::default();
@@ -286,9 +303,155 @@ fn always(scope: &Scope<'_>, report: &mut ImportReport) {
         ("proxy_cache", "off"),
         ("proxy_intercept_errors", "off"),
     ];
+
     for (name, value) in ways {
         if let Some(directive) = scope.find(name).filter(|directive| directive.arg(0) == value) {
             report.take(directive);
         }
     }
+}
+
+/// The most variables that may name another one in turn.
+const LONGEST_CHAIN: usize = 8;
+
+/// An address with the path that servers are asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub scheme: String,
+    /// A host with a port or without, `unix:/PATH`, or the name of an `upstream`.
+    pub authority: String,
+    pub uri: Uri,
+}
+
+/// The path and query that servers are asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Uri {
+    /// The client's.
+    Same,
+    /// This path in place of the location's prefix.
+    Path(String),
+    /// This path in place of the whole one.
+    Whole(String),
+    /// The location's regular expression with its groups; the query stays if it says so.
+    Groups { replacement: String, has_query: bool },
+}
+
+impl Address {
+    /// Reads the address of a directive. `set` directives around it give values to its variables.
+    ///
+    /// # Errors
+    /// It has a variable that only a request gives a value to, or is no address.
+    pub(super) fn read(pass: &Directive, scope: &Scope<'_>) -> Result<Self, String> {
+        let has_variables = pass.arg(0).contains('$');
+        let text = substituted(pass.arg(0), scope, LONGEST_CHAIN);
+        let (scheme, rest) = match text.split_once("://") {
+            Some(parts) => parts,
+            None if pass.name == "grpc_pass" => ("grpc", text.as_str()),
+            None => return Err("the address is invalid".into()),
+        };
+
+        let (authority, path) = parted(rest);
+        let path = path.unwrap_or_default();
+        if authority.contains('$') {
+            return Err("a route has one upstream, and no variable".into());
+        }
+
+        let uri = match path {
+            ""
+            | "$request_uri"
+            | "$uri$is_args$args"
+            | "$document_uri$is_args$args"
+            | "$uri$is_args$query_string" => Uri::Same,
+            _ if path.contains('$') => groups(path)?,
+            _ if has_variables => Uri::Whole(path.to_owned()),
+            _ => Uri::Path(path.to_owned()),
+        };
+
+        Ok(Self { scheme: scheme.into(), authority: authority.into(), uri })
+    }
+
+    /// Returns what an upstream is made for.
+    ///
+    /// # Errors
+    /// Its servers speak neither HTTP nor gRPC.
+    pub(super) fn target(&self) -> Result<ProxyTarget<'_>, String> {
+        let (scheme, is_grpc) = match self.scheme.as_str() {
+            "http" => ("http", false),
+            "https" => ("https", false),
+            "grpc" => ("http", true),
+            "grpcs" => ("https", true),
+            _ => return Err("only http, https and grpc are passed to".into()),
+        };
+        Ok(ProxyTarget { scheme, authority: &self.authority, is_grpc })
+    }
+}
+
+/// Splits an address before its path. That of a socket ends with a colon.
+fn parted(rest: &str) -> (&str, Option<&str>) {
+    if let Some(socket) = rest.strip_prefix("unix:") {
+        let end = socket.find(':').map_or(rest.len(), |at| at + 6);
+        return (&rest[..end], Some(&rest[end..]).filter(|path| !path.is_empty()));
+    }
+    let whole = ["$request_uri", "$uri", "$document_uri"].iter().filter_map(|name| rest.find(name));
+    let end = whole.chain(rest.find(['/', '?'])).min().unwrap_or(rest.len());
+    (&rest[..end], Some(&rest[end..]).filter(|path| !path.is_empty()))
+}
+
+/// Reads a path with groups of the location's regular expression.
+fn groups(path: &str) -> Result<Uri, String> {
+    let ends = ["$is_args$args", "$is_args$query_string", "?$args", "?$query_string"];
+    let without = ends.iter().find_map(|end| path.strip_suffix(end));
+    let replacement = without.unwrap_or(path);
+    for piece in pieces(replacement)? {
+        if let Piece::Variable(name) = piece
+            && !name.chars().all(|sign| sign.is_ascii_digit())
+        {
+            return Err(format!("`rewrite` has no value for ${name}"));
+        }
+    }
+
+    if replacement.contains(['?', '#']) || !replacement.starts_with('/') {
+        return Err("the upstream's path has a query".into());
+    }
+    Ok(Uri::Groups { replacement: replacement.to_owned(), has_query: without.is_some() })
+}
+
+/// Returns a text with the values that `set` gives to its variables, for every request the same.
+fn substituted(text: &str, scope: &Scope<'_>, depth: usize) -> String {
+    let Ok(all) = pieces(text) else { return text.to_owned() };
+    if depth == 0 {
+        return text.to_owned();
+    }
+
+    let value = |name: &str| {
+        let variable = format!("${name}");
+        let mut sets = scope.0.iter().rev().flat_map(|block| block.inner().iter().rev());
+        // Another block may set it for a request that a `rewrite` sends here.
+        let server = scope.0.iter().find(|block| block.name == "server");
+        let own = scope.0.iter().map(|block| sets_of(block, &variable)).sum::<usize>();
+        let is_changed = server.is_some_and(|server| {
+            let outer = scope.0.iter().filter(|block| block.name == "http");
+            let outer = outer.map(|block| sets_of(block, &variable)).sum::<usize>();
+            all_sets_of(server, &variable) + outer > own
+        });
+        let set = sets.find(|inner| inner.name == "set" && inner.arg(0) == variable);
+        set.filter(|_| !is_changed).map(|set| substituted(set.arg(1), scope, depth - 1))
+    };
+
+    let written = all.into_iter().map(|piece| match piece {
+        Piece::Text(text) => text.to_owned(),
+        Piece::Variable(name) => value(name).unwrap_or_else(|| format!("${name}")),
+    });
+    written.collect()
+}
+
+/// Returns how often a block itself sets a variable.
+fn sets_of(block: &Directive, variable: &str) -> usize {
+    block.all("set").filter(|set| set.arg(0) == variable).count()
+}
+
+/// Returns how often a block and those within it set a variable.
+fn all_sets_of(block: &Directive, variable: &str) -> usize {
+    let inner = block.inner().iter().map(|inner| all_sets_of(inner, variable)).sum::<usize>();
+    sets_of(block, variable) + inner
 }

@@ -1,21 +1,21 @@
 //! The routes of a server.
 
 use super::{
+    actions::{Fallback, fallback},
     branches::{BranchContext, Branches},
     converted_config::Item,
-    fallbacks::{Fallback, fallback},
     files::Files,
     limits::Zones,
     locations::{self, Kind},
-    matched::Matched,
-    order::ordered,
-    redirects::{Answer, is_by_regex, is_path_test, redirected, redirects},
+    order::{Matched, ordered},
+    redirects::{
+        Answer, NOT_CONVERTED, answer, answers, is_by_regex, is_path_test, redirected, redirects,
+        redirects_some, respond,
+    },
     report::ImportReport,
-    returns::{NOT_CONVERTED, answer, answers, redirects_some, respond},
-    scope::Scope,
     servers::{Share, host_condition},
     template::ServerVariables,
-    tree::{Directive, Tree},
+    tree::{Directive, Scope, Tree},
     upstreams::Upstreams,
 };
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// The largest body of a request without a limit of its own: what nginx allows.
 pub(super) const USUAL_BODY: u64 = 1 << 20;
 
-/// What routes are made of, and those that are made.
+/// The parts of the file that routes are made of, and the routes.
 #[derive(Debug)]
 pub(super) struct Routes<'a, 's> {
     pub http: &'a Directive,
@@ -33,7 +33,7 @@ pub(super) struct Routes<'a, 's> {
     pub maps: &'s [&'a Directive],
     pub zones: Zones<'a>,
     pub upstreams: Upstreams<'a>,
-    /// How many listeners and servers the file has.
+    /// The numbers of listeners and servers in the file.
     pub listeners: usize,
     pub servers: usize,
     pub items: Vec<Item>,
@@ -44,7 +44,7 @@ pub(super) struct Routes<'a, 's> {
 pub(super) struct Server<'a, 's> {
     pub block: &'a Directive,
     pub variables: &'s ServerVariables<'a>,
-    /// What its routes are called by.
+    /// The beginning of its routes' names.
     pub name: &'s str,
     pub share: &'s Share,
     /// The hosts of the other servers at the same listeners.
@@ -54,7 +54,7 @@ pub(super) struct Server<'a, 's> {
 /// The paths of a route, with what becomes of their requests.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// What its route is called by.
+    /// The name of its route.
     pub label: String,
     /// A key of `match` and its value.
     pub path: (&'static str, Value),
@@ -71,14 +71,17 @@ impl<'a> Routes<'a, '_> {
     pub(super) fn add(&mut self, server: Server<'a, '_>, report: &mut ImportReport) {
         let begin = self.items.len();
         let scope = Scope(vec![self.http, server.block]);
+
         let mut branches = Branches::default();
         let context = BranchContext { scope: &scope, maps: self.maps, variables: server.variables };
         let is_meant =
             |directive: &Directive| host_condition(directive).is_none() && !is_path_test(directive);
         branches.read(server.block, context, is_meant, report);
+
         let mut rest = server.share.clone();
         self.hosts(server, &scope, &mut rest, &branches, report);
         self.rest(Server { share: &rest, ..server }, &scope, &branches, report);
+
         self.join_equal(begin);
     }
 
@@ -91,10 +94,12 @@ impl<'a> Routes<'a, '_> {
         report: &mut ImportReport,
     ) {
         let all = redirects(server.block);
+
         if !server.share.is_empty() {
             let first = redirected(&all, "/", scope, server.variables, report);
             self.answered(server, scope, first, branches, report);
         }
+
         if let Some(fields) = answer(server.block, scope, server.variables, report) {
             let name = server.block.inner().iter().find(|directive| answers(directive));
             let name = name.map_or("return", |directive| directive.name.as_str());
@@ -111,19 +116,23 @@ impl<'a> Routes<'a, '_> {
             }
             return;
         }
+
         if server.share.is_empty() {
             server.block.all("location").for_each(|location| report.take_all(location));
             return;
         }
+
         let locations = locations::read(server.block, scope, report);
         for matched in &ordered(&locations, scope, is_by_regex(&all, &locations), report) {
             self.location(server, matched, &all, branches, report);
         }
+
         let has_rest =
             locations.iter().any(|location| matches!(location.kind, Kind::Prefix("/", _)));
         if has_rest {
             return;
         }
+
         if matches!(fallback(server.block, server.block), Some(Fallback::Named { .. })) {
             let whole = Matched::of_server(server.block);
             self.location(server, &whole, &all, branches, report);
@@ -157,6 +166,7 @@ impl<'a> Routes<'a, '_> {
             vec![format!("{}: no location takes these paths", self.position(server.block))];
         let (mut more, closings) = self.conditions(scope, scope, &route, &mut fields, report);
         comments.append(&mut more);
+
         let site = Site { label, path: any_path(), item: Item { comments, fields } };
         self.site(server, site, branches, closings, report);
     }
@@ -175,18 +185,21 @@ impl<'a> Routes<'a, '_> {
             if redirects_some(directive) || is_path_test(directive) {
                 before.push(directive);
             }
+
             let Some(condition) = host_condition(directive) else { continue };
             report.take(directive);
             let inner = scope.within(directive);
             let Some(fields) = answer(directive, &inner, server.variables, report) else {
                 continue;
             };
+
             for (host, share) in rest.split_off(&condition, server.others) {
                 let matching = Value::from(share.matching(any_path(), self.listeners));
                 // A server may get the same host in two shares.
                 if self.items.iter().any(|item| item.fields.0.get("match") == Some(&matching)) {
                     continue;
                 }
+
                 let server = Server { share: &share, ..server };
                 let mut answers = redirected(&before, "/", scope, server.variables, report);
                 let fields = fields.clone();

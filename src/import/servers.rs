@@ -1,7 +1,7 @@
-//! Which requests a server gets: its listeners and its names.
+//! The requests that a server gets: its listeners and its names.
 
 use super::{
-    converted_config::Fields, listeners::Listener, report::ImportReport, returns::answers,
+    converted_config::Fields, listeners::Listener, redirects::answers, report::ImportReport,
     tree::Directive,
 };
 use serde_json::{Value, json};
@@ -56,6 +56,7 @@ pub(super) fn shares(
             None => shares.push(Share { listeners: vec![listener.name.clone()], hosts }),
         }
     };
+
     for listener in listeners.iter().filter(|listener| listener.servers.contains(&index)) {
         let own = &hosts[index];
         let others = listener.servers.iter().filter(|other| **other != index);
@@ -92,14 +93,17 @@ pub(super) fn host_condition(directive: &Directive) -> Option<HostCondition> {
         [variable, sign, text] => (variable, sign, text.strip_suffix(')')?),
         _ => return None,
     };
+
     if !matches!(variable.as_str(), "($host" | "($http_host") {
         return None;
     }
+
     let hosts = match sign.as_str() {
         "=" | "!=" => vec![text.to_owned()],
         "~" | "~*" | "!~" | "!~*" => named_hosts(text)?,
         _ => return None,
     };
+
     // nginx compares with the host in lower case.
     let is_name = |host: &String| is_host(host) && *host == host.to_ascii_lowercase();
     let is_negated = sign.starts_with('!');
@@ -124,6 +128,7 @@ fn asks_scheme(block: &Directive) -> bool {
             name.strip_prefix(known).is_some_and(|rest| rest.trim_matches(['}', ')']).is_empty())
         })
     };
+
     block.inner().iter().any(|inner| {
         (inner.name == "if" && inner.args.first().is_some_and(|arg| arg == "(" || is_asked(arg)))
             || asks_scheme(inner)
@@ -146,8 +151,10 @@ impl Share {
     ) -> Vec<(String, Self)> {
         let own: Vec<_> =
             condition.hosts.iter().filter(|host| self.has(host, others)).cloned().collect();
+
         let listeners = self.listeners.clone();
         let named = |hosts| Self { listeners: listeners.clone(), hosts: Some(hosts) };
+
         if condition.is_negated {
             let is_other = |host: &String| !own.contains(host);
             let hosts = self.hosts.take();
@@ -156,6 +163,7 @@ impl Share {
             let other = Self { listeners, hosts: left };
             return if other.is_empty() { Vec::new() } else { vec![("other-hosts".into(), other)] };
         }
+
         if let Some(hosts) = &mut self.hosts {
             hosts.retain(|name| !own.contains(name));
         }
@@ -181,6 +189,7 @@ impl Share {
         if secure.is_empty() || plain.is_empty() || !asks_scheme(server) {
             return vec![self.clone()];
         }
+
         let share = |listeners| Self { listeners, hosts: self.hosts.clone() };
         vec![share(plain), share(secure)]
     }
@@ -198,6 +207,7 @@ impl Share {
             [one] => json!(one),
             all => json!(all),
         };
+
         if count > 1 {
             fields.set("listener", one_or_all(&self.listeners));
         }

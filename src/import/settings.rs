@@ -1,14 +1,12 @@
-//! What holds for the whole file.
+//! The settings of the whole file.
 
 use super::{
+    access::{RealIp, listed},
     converted_config::Fields,
-    networks::listed,
     numbers::{size, sized, spelled, time},
-    real_ip::RealIp,
     report::ImportReport,
     routes::USUAL_BODY,
-    scope::Scope,
-    tree::Directive,
+    tree::{Directive, Scope},
 };
 use serde_json::json;
 
@@ -30,6 +28,7 @@ const ALWAYS: [(&str, &str); 10] = [
 pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut ImportReport) -> Fields {
     let mut fields = Fields::default();
     let scope = Scope(vec![http]);
+
     let written = scope.take("client_max_body_size", report);
     let body = written.map_or(Some(USUAL_BODY), |directive| size(directive.arg(0)));
     if let Some(directive) = written.filter(|_| body.is_none()) {
@@ -38,6 +37,7 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Import
     let body = body.unwrap_or(USUAL_BODY);
     let body = if body == 0 { "1EiB".to_owned() } else { sized(body) };
     fields.set("limits", json!({ "body": body }));
+
     let mut timeouts = Fields::default();
     for (name, key) in [
         ("client_header_timeout", "header_read"),
@@ -53,13 +53,16 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Import
     if !timeouts.is_empty() {
         fields.set("timeouts", timeouts);
     }
+
     let proxies = RealIp::read(&scope, report).trusted;
     if !proxies.is_empty() {
         fields.set("trusted_proxies", listed(&proxies));
     }
+
     if is_logged(http, report) {
         fields.set("access_log", "stdout");
     }
+
     for directive in main {
         let workers = directive.arg(0).parse::<u64>().ok();
         if directive.name == "worker_processes"
@@ -80,6 +83,7 @@ fn is_logged(http: &Directive, report: &mut ImportReport) -> bool {
         all.extend(block.all("access_log"));
         open.extend(block.inner());
     }
+
     let is_off = |log: &Directive| matches!(log.arg(0), "off" | "/dev/null");
     if all.iter().all(|log| is_off(log)) {
         for log in all {

@@ -1,19 +1,19 @@
 //! Routes as they are written: those of a path with its conditions, and those that are closed.
 
 use super::{
+    access::Closing,
     branches::{Branch, Branches},
     condition::{Condition, Test},
     converted_config::{Fields, Item, inline},
-    guards::Closing,
+    redirects::respond,
     report::ImportReport,
-    returns::respond,
     routes::{Routes, Server, Site},
     tree::Directive,
     variants::variants,
 };
 use serde_json::{Map, Value, json};
 
-/// What a closed route keeps: all but what it does.
+/// The keys that a closed route keeps: all but those of its action.
 const KEPT: [&str; 6] = ["access", "auth", "flow", "reject", "body_limit", "response_headers"];
 
 impl<'a> Routes<'a, '_> {
@@ -29,6 +29,7 @@ impl<'a> Routes<'a, '_> {
     ) {
         let Site { label, path, mut item } = site;
         let mut closings: Vec<_> = branches.closings.iter().cloned().chain(closings).collect();
+
         let conditions: Vec<_> = branches.all.iter().map(|branch| &branch.condition).collect();
         let found = variants(&conditions, |index| branches.all[index].lets_in);
         let found = found.unwrap_or_else(|why| {
@@ -38,16 +39,19 @@ impl<'a> Routes<'a, '_> {
             );
             variants(&[], |_| false).unwrap_or_default()
         });
+
         if let Err(why) = branches.restrict_route(&mut item.fields) {
             let directive = server.block;
             closings.push(Closing { directive, why });
         }
+
         let access = item.fields.0.get("access").cloned();
+
         for variant in found {
             let Some(branch) = variant.rule.map(|index| &branches.all[index]) else {
                 let name = self.name(server, &label);
                 self.close(&mut item, &closings, &name, report);
-                self.push(server, &label, (&path, &variant.tests), item.clone());
+                self.push(server, &label, &path, &variant.tests, item.clone());
                 continue;
             };
             let mut item = self.branch(branch, branches, access.clone());
@@ -56,7 +60,7 @@ impl<'a> Routes<'a, '_> {
                 let name = self.name(server, &label);
                 self.close(&mut item, &branches.closings, &name, report);
             }
-            self.push(server, &label, (&path, &variant.tests), item);
+            self.push(server, &label, &path, &variant.tests, item);
         }
     }
 
@@ -83,6 +87,7 @@ impl<'a> Routes<'a, '_> {
         if closings.is_empty() {
             return;
         }
+
         for Closing { directive, why } in closings {
             if is_closed {
                 report.take_all(directive);
@@ -99,6 +104,7 @@ impl<'a> Routes<'a, '_> {
         if is_closed {
             return;
         }
+
         let (kept, left): (Map<_, _>, Map<_, _>) = core::mem::take(&mut item.fields.0)
             .into_iter()
             .partition(|(key, _)| KEPT.contains(&key.as_str()));
@@ -119,11 +125,13 @@ impl<'a> Routes<'a, '_> {
         &mut self,
         server: Server<'_, '_>,
         label: &str,
-        (path, tests): (&(&'static str, Value), &[Test]),
+        path: &(&'static str, Value),
+        tests: &[Test],
         item: Item,
     ) {
         let name = self.name(server, label);
         let mut matching = server.share.matching(path.clone(), self.listeners);
+
         let mut fields = Fields::default();
         let mut query = Fields::default();
         for test in tests {
@@ -133,11 +141,13 @@ impl<'a> Routes<'a, '_> {
                 Test::Query(name, values) => query.set(name, values.json()),
             }
         }
+
         for (key, fields) in [("header", fields), ("query", query)] {
             if !fields.is_empty() {
                 matching.set(key, fields);
             }
         }
+
         let mut head = Fields::default();
         head.set("match", matching);
         head.append(item.fields);
@@ -160,6 +170,7 @@ impl<'a> Routes<'a, '_> {
                 None => joined.push(item),
             }
         }
+
         self.items.append(&mut joined);
     }
 
@@ -196,6 +207,7 @@ fn is_joinable(one: &Item, other: &Item) -> bool {
         }
         fields
     };
+
     path_key(one) == path_key(other)
         && one.comments == other.comments
         && stripped(one) == stripped(other)
@@ -206,6 +218,7 @@ fn add_path(item: &mut Item, other: &Item) {
     let more = other.fields.0.get("match").and_then(|matching| matching.get(key)).cloned();
     let slot = item.fields.0.get_mut("match").and_then(|matching| matching.get_mut(key));
     let (Some(more), Some(slot)) = (more, slot) else { return };
+
     let listed = |value: Value| value.as_array().cloned().unwrap_or_else(|| vec![value]);
     let mut all = listed(slot.take());
     let new: Vec<_> = listed(more).into_iter().filter(|path| !all.contains(path)).collect();

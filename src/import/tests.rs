@@ -1,4 +1,4 @@
-//! What becomes of whole files.
+//! Conversions of whole files.
 
 mod closed;
 mod conversions;

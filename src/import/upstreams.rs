@@ -5,8 +5,7 @@ use super::{
     files::Files,
     numbers::{spelled, time},
     report::ImportReport,
-    scope::Scope,
-    tree::Directive,
+    tree::{Directive, Scope},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -18,7 +17,7 @@ pub(super) struct Upstreams<'a> {
     items: Vec<Item>,
 }
 
-/// What `proxy_pass` says before the path.
+/// The part of a `proxy_pass` before the path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProxyTarget<'a> {
     pub scheme: &'a str,
@@ -42,7 +41,7 @@ impl<'a> Upstreams<'a> {
     /// Returns the name of the upstream for a target, in a location with its settings.
     ///
     /// # Errors
-    /// Why there is none.
+    /// There is none; the text says why.
     pub(super) fn name(
         &mut self,
         target: ProxyTarget<'_>,

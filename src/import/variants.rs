@@ -38,15 +38,17 @@ struct Rules {
 /// requests get anything but an error.
 ///
 /// # Errors
-/// Why no routes decide the same.
+/// No routes decide the same; the text says why.
 pub(super) fn variants(
     conditions: &[&Condition],
     lets_in: impl Fn(usize) -> bool,
 ) -> Result<Vec<Variant>, String> {
     let rules = Rules::read(conditions)?;
     rules.check(lets_in)?;
+
     let mut sets: Vec<u32> = (0..1_u32 << rules.tests.len()).collect();
     sets.sort_by_key(|set| set.count_ones());
+
     let mut kept: Vec<(u32, Variant)> = Vec::new();
     for set in sets {
         let Some(tests) = rules.joined(set) else { continue };
@@ -58,6 +60,7 @@ pub(super) fn variants(
             kept.push((set, Variant { tests, rule }));
         }
     }
+
     kept.sort_by_key(|(set, variant)| Reverse(order(*set, variant)));
     Ok(kept.into_iter().map(|(_, variant)| variant).collect())
 }
@@ -88,6 +91,7 @@ impl Rules {
                 Condition::Request { test, is_negated } => (test, *is_negated),
                 Condition::Clients { .. } => return Err("no match asks for an address".into()),
             };
+
             let at = all.tests.iter().position(|known| known == test);
             let at = at.unwrap_or_else(|| {
                 all.tests.push(test.clone());
@@ -150,6 +154,7 @@ impl Rules {
             };
             self.tests.iter().enumerate().any(other)
         };
+
         let holds = |rule: &&Rule| {
             if rule.is_negated {
                 !passes(rule.test) && !is_asked_otherwise(rule.test)

@@ -1,13 +1,15 @@
 //! `flowgate suggest`: from traffic to limits.
+//!
+//! The options of `flowgate suggest`.
 
 use super::{
-    options::Options, recording::Recording, study::Study, suggested_config::SuggestedConfig,
+    proposal::Percent, recording::Recording, study::Study, suggested_config::SuggestedConfig,
     traffic::Traffic,
 };
-use crate::counted::counted;
 use crate::{
-    admin_client::{AdminClient, ClientError},
+    admin_client::{AdminClient, AdminOptions, ClientError},
     config::{self, Diagnostics, Text},
+    counted::counted,
     flow::{Instant, time::spelled},
     replay::{Engine, Format, InputError, Inputs, TrafficError, TrafficOptions, Unmatched},
     route::{KeyPart, KeySpec},
@@ -18,7 +20,7 @@ use std::{
     path::Path,
 };
 
-/// What came of it.
+/// The result of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuggestResult {
     /// At least one limit.
@@ -27,7 +29,7 @@ pub enum SuggestResult {
     Nothing,
 }
 
-/// Why nothing could be suggested.
+/// The reason why nothing could be suggested.
 #[derive(Debug, thiserror::Error)]
 pub enum SuggestError {
     /// The configuration has errors.
@@ -144,6 +146,7 @@ fn write_config(
     let first = traffic.requests.first().map_or(Instant::EPOCH, |request| request.at);
     let last = traffic.requests.last().map_or(Instant::EPOCH, |request| request.at);
     let between = last.since(first);
+
     let mut notes = inputs.notes.clone();
     if inputs.bad.count > 0 {
         let lines = counted(inputs.lines, "line");
@@ -151,6 +154,7 @@ fn write_config(
         notes.extend(inputs.bad.shown.iter().map(|line| format!("  {line}")));
     }
     notes.extend(own);
+
     let study = Study {
         options,
         traffic,
@@ -160,11 +164,14 @@ fn write_config(
         middle: first + between / 2,
         has_whole_seconds: inputs.has_whole_seconds,
     };
+
     let routes = study.routes()?;
     let found = routes.iter().any(|route| route.proposal.is_ok());
+
     // Without a request there is neither a first nor a last one.
     let clock = inputs.times().span(first, last).filter(|_| !traffic.requests.is_empty());
     let clock = clock.map_or_else(String::new, |span| format!(", {span}"));
+
     let config = SuggestedConfig {
         inputs: name,
         source: kind,
@@ -175,7 +182,75 @@ fn write_config(
         routes,
         is_for_file,
     };
+
     out.write_all(config.write().as_bytes())?;
     out.flush()?;
     Ok(if found { SuggestResult::Proposed } else { SuggestResult::Nothing })
+}
+
+/// From which traffic, and what for.
+#[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("inputs", |arg| arg.required(false).required_unless_present("live")))]
+pub struct Options {
+    /// The traffic.
+    #[command(flatten)]
+    pub traffic: TrafficOptions,
+    /// The gateway to record.
+    #[command(flatten)]
+    pub live: LiveOptions,
+    /// What to count by: `client_ip`, `header:NAME` or another key of a rule, or several with
+    /// commas between.
+    #[arg(long, value_name = "KEY", default_value = "client_ip")]
+    pub key: String,
+    /// The window of the limit. Without it, the one of 1s, 1m and 1h in which clients differ most.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub window: Option<Duration>,
+    /// How far above the highest peak the limit is, 50% if neither this nor --target is given.
+    #[arg(long, value_name = "PERCENT")]
+    pub margin: Option<Percent>,
+    /// Suggest the lowest limits that would have rejected at most this share of the requests, as
+    /// in `0.1%`.
+    #[arg(long, value_name = "PERCENT")]
+    pub target: Option<Percent>,
+}
+
+/// A running gateway in place of recorded traffic.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct LiveOptions {
+    /// Record the requests of a running gateway, in place of INPUT. Its file must say
+    /// `admin: { show_keys: true }`.
+    #[arg(long, conflicts_with_all = ["inputs", "format"])]
+    pub live: bool,
+    /// How long to record, from 1s to 24h; 10m if this is not given. Ctrl-C ends it early.
+    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub time: Option<Duration>,
+    /// Where the gateway is.
+    #[command(flatten)]
+    pub admin: AdminOptions,
+}
+
+/// The time that is recorded if none is given.
+const USUAL: Duration = Duration::from_mins(10);
+
+/// The shortest and the longest recording.
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_hours(24);
+
+impl Options {
+    /// Returns an error of the command line, if any.
+    pub fn misuse(&self) -> Option<&'static str> {
+        let LiveOptions { live, time, admin } = &self.live;
+        if !live && (time.is_some() || *admin != AdminOptions::default()) {
+            return Some("`--for` and the options of the admin listener are for `--live`");
+        }
+        let is_possible = (LEAST..=MOST).contains(&self.live.time());
+        (!is_possible).then_some("`--for` is from 1s to 24h")
+    }
+}
+
+impl LiveOptions {
+    /// Returns how long to record.
+    pub(super) fn time(&self) -> Duration {
+        self.time.unwrap_or(USUAL)
+    }
 }

@@ -1,18 +1,15 @@
 //! Limits proposed from recorded traffic.
 //!
 //! ```text
-//!  replay::Inputs ──▶ traffic ──▶ peaks ──▶ proposal ──▶ trial ──▶ suggested config
-//!  files, or a        by route    of each   a limit      by the    YAML
-//!  recording          and key     key                    gates
+//!  replay::Inputs ──▶ traffic ──▶ proposal ──▶ study ──▶ suggested config
+//!  files, or a        peaks by    a limit      tried by   YAML
+//!  recording          route, key               the gates
 //! ```
 //!
-//! A proposal is a number from the peaks. What it would have rejected is not computed but tried:
+//! A proposal is a number from the peaks. Its rejections are not computed but tried:
 //! `trial` sends the whole log through the proposed rules with replay's engine.
 
 mod command;
-mod options;
-mod peaks;
-mod percent;
 mod proposal;
 mod recording;
 mod study;
@@ -23,6 +20,5 @@ mod trial;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Files, SuggestError, SuggestResult, run};
-pub use options::{LiveOptions, Options};
-pub use percent::Percent;
+pub use command::{Files, LiveOptions, Options, SuggestError, SuggestResult, run};
+pub use proposal::Percent;

@@ -1,9 +1,9 @@
 //! The requests of a running gateway as they end, read like a file.
 
-use crate::counted::counted;
 use crate::{
     admin_client::{AdminClient, ClientError, Pieces},
     clock::Clock,
+    counted::counted,
     flow::{Instant, time::spelled},
     shutdown::Signals,
 };
@@ -23,7 +23,7 @@ pub(super) const MOST: u64 = 2_000_000;
 /// The longest line, in bytes.
 const LONGEST: usize = 16 << 20;
 
-/// How often the count is written on a terminal.
+/// The time between two counts on a terminal.
 const PROGRESS: Duration = Duration::from_millis(250);
 
 /// The exit code of a process that was ended by Ctrl-C.
@@ -33,13 +33,13 @@ const INTERRUPTED: i32 = 130;
 pub(super) struct Recording {
     /// `None` once it has ended.
     session: Option<Session>,
-    /// What was received: whole lines.
+    /// The lines that were received, each whole.
     lines: Bytes,
     /// The beginning of the next line.
     rest: BytesMut,
     requests: u64,
     progress: Progress,
-    /// Why it ended before its time, if it did.
+    /// The reason why it ended before its time, if it did.
     cut: Rc<RefCell<Option<String>>>,
 }
 

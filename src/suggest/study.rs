@@ -1,16 +1,17 @@
 //! From traffic to a limit for each route.
 
 use super::{
-    options::Options,
-    peaks::{Peaks, WINDOWS},
-    percent::Percent,
-    proposal::{self, Basis, MARGIN, Proposal},
+    command::Options,
+    proposal::{self, Basis, MARGIN, Percent, Proposal},
     suggested_config::{self, RouteResult},
-    traffic::{LEAST_REQUESTS, Request, Traffic},
+    traffic::{LEAST_REQUESTS, Peaks, Request, Traffic, WINDOWS},
     trial::{self, Limits, Tried, words},
 };
-use crate::counted::{counted, inflected};
-use crate::{config::Diagnostics, flow::Instant};
+use crate::{
+    config::Diagnostics,
+    counted::{counted, inflected},
+    flow::Instant,
+};
 use core::time::Duration;
 
 /// The fewest windows that a log must be long.
@@ -23,11 +24,11 @@ const LEAST_REJECTED: u64 = 50;
 pub(super) struct Study<'a> {
     pub options: &'a Options,
     pub traffic: &'a Traffic,
-    /// What it is recorded in: `log` or `recording`.
+    /// The kind of the source: `log` or `recording`.
     pub source: &'static str,
     pub length: Duration,
     pub middle: Instant,
-    /// Whether nothing is known of what happens within a second.
+    /// Times are whole seconds: nothing is known of what happens within one.
     pub has_whole_seconds: bool,
 }
 
@@ -80,7 +81,7 @@ impl Study<'_> {
         windows.into_iter().map(|window| Peaks::of(requests, window, self.middle)).collect()
     }
 
-    /// Whether the log says enough of this window.
+    /// True if the log says enough of this window.
     fn is_known(&self, window: Duration) -> bool {
         let is_seen = !self.has_whole_seconds || window >= Duration::from_secs(10);
         self.length >= window * LEAST_WINDOWS && (is_seen || self.options.window.is_some())
@@ -95,6 +96,7 @@ impl Study<'_> {
                 inflected(requests, "is", "are")
             ));
         }
+
         let known: Vec<_> =
             peaks.iter().filter(|peaks| self.is_known(peaks.window)).cloned().collect();
         let Some(usual) = usual(&known) else {
@@ -107,10 +109,12 @@ impl Study<'_> {
                 words(window * LEAST_WINDOWS)
             ));
         };
+
         if let Some(target) = self.options.target {
             let highest = proposal::above_all(usual, 0.2);
             return Ok(Proposal { basis: Basis::Target(target), ..highest });
         }
+
         let found = proposal::apart(&known, self.margin());
         Ok(found.unwrap_or_else(|| proposal::above_all(usual, self.margin())))
     }
@@ -152,6 +156,7 @@ impl Study<'_> {
             .iter()
             .map(|proposal| [0, proposal.as_ref().map_or(0, |proposal| proposal.limit)])
             .collect();
+
         let is_open = |[low, high]: &[u64; 2]| high - low > (high / 100).max(1);
         while bounds.iter().any(is_open) {
             let middle = |[low, high]: [u64; 2]| (low + (high - low) / 2).max(1);
@@ -160,6 +165,7 @@ impl Study<'_> {
                     proposal.limit = middle(*bounds);
                 }
             }
+
             let tried = self.run(proposals)?;
             for (bounds, tried) in
                 bounds.iter_mut().zip(tried).filter(|(bounds, _)| is_open(bounds))
@@ -169,6 +175,7 @@ impl Study<'_> {
                 bounds[side] = middle;
             }
         }
+
         for (proposal, [_, high]) in proposals.iter_mut().zip(bounds) {
             if let Ok(proposal) = proposal {
                 proposal.limit =

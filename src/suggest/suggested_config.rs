@@ -1,14 +1,14 @@
 //! The result: YAML to paste, with comments that say why.
 
 use super::{
-    peaks::Peaks,
-    percent::Percent,
-    proposal::{Basis, Proposal},
-    traffic::{Group, MOST_KEYS, Traffic},
+    proposal::{Basis, Percent, Proposal},
+    traffic::{Group, MOST_KEYS, Peaks, Traffic},
     trial::{Tried, rate, words},
 };
-use crate::counted::{counted, inflected};
-use crate::terminal_text::printable;
+use crate::{
+    counted::{counted, inflected},
+    terminal_text::printable,
+};
 use core::{cmp::Reverse, fmt::Write};
 
 /// The most clients that are named.
@@ -17,7 +17,7 @@ const MOST_NAMED: usize = 3;
 /// The keys that a rule holds apart if it does not say how many.
 const USUAL_KEYS: usize = 100_000;
 
-/// What is known of one route.
+/// The result for one route.
 #[derive(Debug)]
 pub(super) struct RouteResult {
     pub group: Group,
@@ -36,7 +36,7 @@ pub(super) struct RouteResult {
 pub(super) struct SuggestedConfig<'a> {
     /// The names of the inputs.
     pub inputs: String,
-    /// What they are: a `log` or a `recording`.
+    /// The kind of the inputs: a `log` or a `recording`.
     pub source: &'static str,
     /// From the first request to the last, in words.
     pub span: String,
@@ -44,7 +44,7 @@ pub(super) struct SuggestedConfig<'a> {
     pub traffic: &'a Traffic,
     pub notes: &'a [String],
     pub routes: Vec<RouteResult>,
-    /// Whether routes are those of a configuration, which has listeners and upstreams already.
+    /// Routes are those of a configuration, which has listeners and upstreams already.
     pub is_for_file: bool,
 }
 
@@ -90,15 +90,18 @@ impl SuggestedConfig<'_> {
             )?;
             writeln!(out, "# `flowgate replay -c FILE LOG`.")?;
         }
+
         for note in self.notes {
             writeln!(out, "# note: {}", clean(note))?;
         }
+
         if traffic.without_route > 0 {
             let requests = counted(traffic.without_route, "request");
             let [reach, are] = [("reaches", "reach"), ("is", "are")]
                 .map(|(one, many)| inflected(traffic.without_route, one, many));
             writeln!(out, "# note: {requests} that {reach} no route {are} left out")?;
         }
+
         if traffic.beyond > 0 {
             let beyond = counted(traffic.beyond, "request");
             writeln!(out, "# note: left out: {beyond} of keys beyond the first {MOST_KEYS}")?;
@@ -115,6 +118,7 @@ impl SuggestedConfig<'_> {
             _ => format!(" of {}", counted(clients, "client")),
         };
         writeln!(out, "  # {}: {requests}{of_clients}", clean(name))?;
+
         if route.without_key > 0 {
             writeln!(
                 out,
@@ -123,6 +127,7 @@ impl SuggestedConfig<'_> {
                 self.key
             )?;
         }
+
         for peaks in &route.peaks {
             writeln!(
                 out,
@@ -133,6 +138,7 @@ impl SuggestedConfig<'_> {
                 peaks.quantile(100)
             )?;
         }
+
         match &route.proposal {
             Ok((proposal, tried)) => {
                 self.write_reason(out, proposal)?;
@@ -140,6 +146,7 @@ impl SuggestedConfig<'_> {
             }
             Err(why) => writeln!(out, "  #   no limit is suggested: {why}")?,
         }
+
         if self.is_for_file && route.proposal.is_err() {
             return Ok(());
         }
@@ -150,6 +157,7 @@ impl SuggestedConfig<'_> {
             }
             None => writeln!(out, "    # with the `match` and the `upstream` that it has")?,
         }
+
         let Ok((proposal, _)) = &route.proposal else { return Ok(()) };
         self.write_rule(out, proposal, route.without_key > 0, clients)
     }
@@ -157,6 +165,7 @@ impl SuggestedConfig<'_> {
     fn write_reason(&self, out: &mut String, proposal: &Proposal) -> core::fmt::Result {
         let window = words(proposal.window);
         let limit = proposal.limit;
+
         match &proposal.basis {
             Basis::Apart { highest, outliers, factor } => {
                 let count = outliers.len();
@@ -196,18 +205,21 @@ impl SuggestedConfig<'_> {
         if rejected == 0 {
             return Ok(());
         }
+
         let mut keys: Vec<_> = tried.keys.iter().collect();
         keys.sort_by_key(|(key, count)| (Reverse(**count), **key));
         let named = keys.iter().take(MOST_NAMED);
         let named: Vec<_> =
             named.map(|(key, count)| format!("{} ×{count}", self.key_of(**key))).collect();
         let halves = [0, 1].map(|half| Percent::of(tried.rejected[half], tried.offered[half]));
+
         writeln!(out, "  #   most of them: {}", named.join(", "))?;
         writeln!(
             out,
             "  #   in the first half of the {} {}, in the second {}",
             self.source, halves[0], halves[1]
         )?;
+
         if varies(halves) {
             writeln!(out, "  #   The halves differ: expect another share of other traffic.")?;
         }
@@ -242,7 +254,7 @@ impl SuggestedConfig<'_> {
     }
 }
 
-/// Whether two shares differ by more than a fifth of their mean.
+/// True if two shares differ by more than a fifth of their mean.
 pub(super) fn varies([one, other]: [Percent; 2]) -> bool {
     (one.share() - other.share()).abs() > 0.2 * f64::midpoint(one.share(), other.share())
 }

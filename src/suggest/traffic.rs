@@ -1,10 +1,13 @@
 //! The requests of a log, by route and key.
+//!
+//! The most requests of a key within a window, wherever the window begins.
 
 use crate::{
     flow::Instant,
     replay::{Arrival, Engine, Event, Inputs, Unmatched},
     route::KeySpec,
 };
+use core::time::Duration;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -70,6 +73,7 @@ impl Traffic {
     ) -> Self {
         let mut reader = Reader { traffic: Self::default(), keys: HashMap::new() };
         let mut segments = Segments::default();
+
         while let Some(event) = inputs.next_event() {
             let Event::Arrival(arrival) = event else { continue };
             let found = engine.identify(&arrival, key);
@@ -83,6 +87,7 @@ impl Traffic {
                 }
             });
         }
+
         let mut traffic = reader.traffic;
         if by_path {
             traffic.keep_largest(&segments);
@@ -91,6 +96,7 @@ impl Traffic {
             let named = |name: &Arc<str>| Group { name: name.to_string(), path_prefix: None };
             traffic.groups = routes.iter().map(|route| named(&route.name)).collect();
         }
+
         // A recorded clock may step back.
         traffic.requests.sort_by_key(|request| request.at);
         traffic
@@ -102,20 +108,24 @@ impl Traffic {
         for request in &self.requests {
             counts[request.group as usize] += 1;
         }
+
         let least = (self.requests.len() / LEAST_SHARE).max(LEAST_REQUESTS);
         let is_large = |index: &usize| counts[*index] >= least;
         let mut large: Vec<usize> = (1..counts.len()).filter(is_large).collect();
         large.sort_by_key(|index| (core::cmp::Reverse(counts[*index]), *index));
         large.truncate(MOST_MADE);
+
         let made = large.iter().map(|index| {
             let name = &segments.names[index - 1];
             Group { name: name.clone(), path_prefix: Some(format!("/{name}")) }
         });
         self.groups = made.collect();
+
         let rest = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         let taken = self.groups.iter().any(|group| group.name == "rest");
         let name = if taken { "all-others" } else { "rest" }.to_owned();
         self.groups.push(Group { name, path_prefix: Some("/".to_owned()) });
+
         let mut becomes = vec![rest; counts.len()];
         for (new, old) in (0..).zip(large) {
             becomes[old] = new;
@@ -123,6 +133,7 @@ impl Traffic {
         for request in &mut self.requests {
             request.group = becomes[request.group as usize];
         }
+
         let mut without_key = BTreeMap::new();
         for (group, count) in &self.without_key {
             *without_key.entry(becomes[*group as usize]).or_default() += count;
@@ -210,6 +221,65 @@ impl Segments {
     }
 }
 
+/// The windows that are looked at.
+pub(super) const WINDOWS: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_mins(1), Duration::from_hours(1)];
+
+/// The requests of a key in one window's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peak {
+    pub key: u32,
+    pub most: u64,
+    /// The most in the log's first half, and in its second.
+    pub halves: [u64; 2],
+}
+
+/// The peaks of all keys of a route, the lowest first.
+#[derive(Clone, Debug)]
+pub(super) struct Peaks {
+    pub window: Duration,
+    pub all: Vec<Peak>,
+}
+
+impl Peaks {
+    /// Counts the requests of one route, in the order of keys and then of time. `middle` separates
+    /// the halves of the log.
+    pub(super) fn of(requests: &[Request], window: Duration, middle: Instant) -> Self {
+        let keys = requests.chunk_by(|one, other| one.key == other.key);
+        let mut all: Vec<Peak> = keys
+            .map(|requests| {
+                let after = requests.partition_point(|request| request.at < middle);
+                Peak {
+                    key: requests[0].key,
+                    most: most(requests, window),
+                    halves: [most(&requests[..after], window), most(&requests[after..], window)],
+                }
+            })
+            .collect();
+        all.sort_by_key(|peak| (peak.most, peak.key));
+        Self { window, all }
+    }
+
+    /// Returns the peak that this share of the keys does not exceed.
+    pub(super) fn quantile(&self, percent: usize) -> u64 {
+        let index = (self.all.len() * percent / 100).min(self.all.len().saturating_sub(1));
+        self.all.get(index).map_or(0, |peak| peak.most)
+    }
+}
+
+/// Returns the most requests in any window.
+fn most(requests: &[Request], window: Duration) -> u64 {
+    let mut first = 0;
+    let mut most = 0;
+    for (last, request) in requests.iter().enumerate() {
+        while request.at.since(requests[first].at) >= window {
+            first += 1;
+        }
+        most = most.max(last - first + 1);
+    }
+    most as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,5 +299,26 @@ mod tests {
         ] {
             assert_eq!(segments.of(path), number, "{path}");
         }
+    }
+
+    #[test]
+    fn a_window_may_begin_anywhere_and_holds_no_request_at_its_end() {
+        let at = |seconds: u64, key: u32| Request {
+            at: Instant::EPOCH + Duration::from_secs(seconds),
+            group: 0,
+            key,
+        };
+        let requests: Vec<_> = [0, 30, 59, 60, 61, 200].map(|s| at(s, 7)).into();
+        let minute = Duration::from_mins(1);
+        assert_eq!(most(&requests, minute), 4);
+        assert_eq!(most(&requests, Duration::from_secs(1)), 1);
+        assert_eq!(most(&[], minute), 0);
+        let middle = Instant::EPOCH + Duration::from_mins(1);
+        let both = [requests, vec![at(5, 9)]].concat();
+        let peaks = Peaks::of(&both, minute, middle);
+        let expected =
+            [Peak { key: 9, most: 1, halves: [1, 0] }, Peak { key: 7, most: 4, halves: [3, 2] }];
+        assert_eq!(peaks.all, expected);
+        assert_eq!((peaks.quantile(50), peaks.quantile(100)), (4, 4));
     }
 }

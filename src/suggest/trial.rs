@@ -1,4 +1,4 @@
-//! What proposed limits do to a log: all of it goes through the gateway's own rules.
+//! The effect of proposed limits on a log: all of it goes through the gateway's own rules.
 
 use super::traffic::Traffic;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use core::{fmt::Write, time::Duration};
 use std::{collections::HashMap, path::Path, sync::Arc};
 
-/// What became of a route's requests.
+/// The results of a route's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tried {
     /// In the first half of the log, and in the second.
@@ -35,6 +35,7 @@ pub(super) fn run(
     let plan = Text::new(Path::new("suggested.yaml"), &text).rules()?;
     let mut engine = Engine::new(plan, Instant::EPOCH, None);
     let names: Vec<Arc<str>> = (0..limits.len()).map(|index| name(index).into()).collect();
+
     let mut tried = vec![Tried::default(); limits.len()];
     for (number, request) in (0..).zip(&traffic.requests) {
         let group = request.group as usize;
@@ -43,6 +44,7 @@ pub(super) fn run(
         if limits[group].is_none() {
             continue;
         }
+
         let arrival = Arrival {
             at: request.at,
             id: Id { input: 0, number },
@@ -56,6 +58,7 @@ pub(super) fn run(
             ending: Ending::Responded(Some(200)),
             recorded: None,
         };
+
         if engine.arrive(&arrival).start.is_none() {
             tried[group].rejected[half] += 1;
             *tried[group].keys.entry(request.key).or_default() += 1;

@@ -1,21 +1,142 @@
-//! Keys of limits that `map` and `geo` blocks make: an empty one exempts a request.
+//! The keys of limits. Those that `map` and `geo` blocks make exempt a request by an empty key.
 //!
 //! Each part of a request that the blocks look at has classes of values, such as the networks of a
 //! `geo` or the entries of a `map`. The key of every combination of classes is computed, and what
 //! exempts a request is read from that.
 
 use super::{
+    access::{listed, networks_of},
     converted_config::Fields,
-    keys::Key,
     maps::{Map, MapPattern},
-    networks::{listed, networks_of},
+    report::ImportReport,
     template::{Piece, pieces},
     tree::Directive,
 };
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-/// How many blocks may be asked in turn.
+/// The key of a zone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Key<'a> {
+    /// As a rule's `key` has them; none counts all requests together.
+    pub parts: Vec<String>,
+    /// A field or a parameter, which a request may lack or have twice.
+    is_optional: bool,
+    /// Requests that are not counted, as the `except` of a rule has them.
+    pub except: Fields,
+    /// The only requests that are counted, as the `when` of an override has them.
+    pub only: Option<Fields>,
+    /// The difference between the rule and the zone.
+    pub difference: Option<String>,
+    /// The blocks that say so.
+    pub blocks: Vec<&'a Directive>,
+}
+
+impl Key<'_> {
+    /// Reads what a zone counts by, without the variables of `map` and `geo` blocks.
+    ///
+    /// # Errors
+    /// No key counts the same; the text says why.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        let mut key = Self::default();
+        for piece in pieces(text)? {
+            let Piece::Variable(name) = piece else { continue };
+            let (part, is_optional) = part(name)?;
+            key.parts.extend(part);
+            key.is_optional |= is_optional;
+        }
+        if key.is_optional && key.parts.len() > 1 {
+            return Err("nginx also counts requests that lack a part of this key".into());
+        }
+        Ok(key)
+    }
+
+    /// Writes the key's part of a rule, which counts at most `max_keys` keys.
+    pub(super) fn write(&self, rule: &mut Fields, max_keys: u64) {
+        match &self.parts[..] {
+            [] => {}
+            [one] => rule.set("key", json!(one)),
+            all => rule.set("key", json!(all)),
+        }
+
+        if self.is_by_client() {
+            rule.set("ipv6_prefix", json!(128));
+        }
+        if self.is_optional {
+            rule.set("on_missing_key", json!("skip"));
+            rule.set("on_duplicate_key", json!("first"));
+        }
+
+        if !self.except.is_empty() {
+            rule.set("except", self.except.clone());
+        }
+        if let Some(only) = &self.only {
+            limit_only(rule, only);
+        }
+        if !self.parts.is_empty() {
+            rule.set("max_keys", json!(max_keys));
+        }
+    }
+
+    /// Reports whether it counts by the client's address.
+    pub(super) fn is_by_client(&self) -> bool {
+        self.parts.iter().any(|part| part == "client_ip")
+    }
+
+    /// Takes the blocks that it is read from.
+    pub(super) fn take(&self, report: &mut ImportReport) {
+        for block in &self.blocks {
+            report.take_all(block);
+        }
+    }
+}
+
+/// Limits no requests but some: the rule itself has numbers that no request reaches, and an override
+/// has the limit.
+fn limit_only(rule: &mut Fields, only: &Fields) {
+    const UNREACHED: u64 = 1_000_000_000_000;
+    const MOST_IN_FLIGHT: u64 = 1_000_000_000;
+    let mut limited = Fields::default();
+    limited.set("when", only.clone());
+    for (key, unreached) in [
+        ("limit", json!(format!("{UNREACHED}/1s"))),
+        ("burst", json!(UNREACHED)),
+        ("concurrency", json!(MOST_IN_FLIGHT)),
+    ] {
+        if let Some(own) = rule.0.get(key).cloned() {
+            limited.set(key, own);
+            rule.set(key, unreached);
+        }
+    }
+    rule.set("overrides", json!([Value::from(limited)]));
+}
+
+/// Returns the part of a key that a variable is, and whether a request may lack it.
+fn part(name: &str) -> Result<(Option<String>, bool), String> {
+    let named = |kind: &str, name: &str| Ok((Some(format!("{kind}:{name}")), true));
+    if let Some(name) = name.strip_prefix("http_").filter(|name| *name != "host") {
+        return named("header", &name.replace('_', "-"));
+    }
+    if let Some(name) = name.strip_prefix("arg_") {
+        return named("query", name);
+    }
+    if let Some(name) = name.strip_prefix("cookie_") {
+        return named("cookie", name);
+    }
+
+    let part = match name {
+        "binary_remote_addr" | "remote_addr" => "client_ip",
+        "uri" | "document_uri" => "path",
+        "host" => "host",
+        "request_method" => "method",
+        // The same for all requests of a route.
+        "server_name" => return Ok((None, false)),
+        other => return Err(format!("no key counts by ${other}")),
+    };
+    Ok((Some(part.into()), false))
+}
+
+/// The most blocks that may be asked in turn.
 const LONGEST_CHAIN: usize = 8;
 
 /// The most combinations of classes.
@@ -55,7 +176,7 @@ struct Blocks<'a> {
 /// Reads what a zone counts by. `maps` are the `map` and `geo` blocks.
 ///
 /// # Errors
-/// Why no key counts the same.
+/// No key counts the same; the text says why.
 pub(super) fn read_key<'a>(text: &str, maps: &[&'a Directive]) -> Result<Key<'a>, String> {
     match pieces(text)?[..] {
         [Piece::Variable(name)] => match Map::of(name, maps) {
@@ -69,16 +190,18 @@ pub(super) fn read_key<'a>(text: &str, maps: &[&'a Directive]) -> Result<Key<'a>
 /// Reads a key by way of `map` and `geo`.
 ///
 /// # Errors
-/// Why no rule counts the same requests.
+/// No rule counts the same requests; the text says why.
 fn mapped<'a>(block: &'a Directive, maps: &[&'a Directive]) -> Result<Key<'a>, String> {
     let unclear = || format!("the key is that of `{}`, which no rule expresses", block.words());
     let name = block.args.last().and_then(|name| name.strip_prefix('$')).ok_or_else(unclear)?;
     let mut blocks = Blocks::default();
     blocks.gather(name, maps, LONGEST_CHAIN).map_err(|_| unclear())?;
+
     let count: usize = blocks.sources.iter().map(|source| source.classes.len()).product();
     if blocks.sources.is_empty() || count > MOST_COMBINATIONS {
         return Err(unclear());
     }
+
     let keys: Vec<_> = combinations(&blocks.sources)
         .map(|classes| (blocks.value(name, maps, &classes), classes))
         .collect();
@@ -87,9 +210,11 @@ fn mapped<'a>(block: &'a Directive, maps: &[&'a Directive]) -> Result<Key<'a>, S
     if counted.any(|key| key != text) {
         return Err(unclear());
     }
+
     // The text may be one that the blocks hold only for the time of this call.
     let mut key = Key::read(text)?;
     key.blocks.clone_from(&blocks.used);
+
     if let Some(except) = blocks.exempting(&keys) {
         key.except = except;
     } else if let Some(only) = blocks.limiting(&keys) {
@@ -127,16 +252,19 @@ impl<'a> Blocks<'a> {
         if self.used.iter().any(|known| known.id == block.id) {
             return Ok(());
         }
+
         self.used.push(block);
         if block.name == "geo" {
             self.sources.push(networks(block)?);
             return Ok(());
         }
+
         let map = Map::read(block)?;
         let variables = pieces(map.source)?.into_iter().filter_map(|piece| match piece {
             Piece::Variable(name) => Some(name),
             Piece::Text(_) => None,
         });
+
         for name in variables {
             if Map::of(name, maps).is_some() {
                 self.gather(name, maps, depth - 1)?;
@@ -157,6 +285,7 @@ impl<'a> Blocks<'a> {
         if !is_field && name != "request_method" {
             return Err(format!("no exception is by ${name}"));
         }
+
         let mut classes = vec![Class { sample: "\u{1}".into(), is: None }];
         for (pattern, _) in &map.entries {
             let sample = match pattern {
@@ -175,6 +304,7 @@ impl<'a> Blocks<'a> {
             };
             classes.push(Class { sample, is: Some(is) });
         }
+
         self.sources.push(Source { name, classes });
         Ok(())
     }
@@ -185,6 +315,7 @@ impl<'a> Blocks<'a> {
             let class = classes.get(at).and_then(|class| self.sources[at].classes.get(*class));
             return class.map(|class| class.sample.clone()).unwrap_or_default();
         }
+
         let Some(block) = Map::of(name, maps) else { return format!("${name}") };
         let Ok(map) = Map::read(block) else { return String::new() };
         let parts = pieces(map.source).unwrap_or_default().into_iter().map(|piece| match piece {
@@ -192,10 +323,12 @@ impl<'a> Blocks<'a> {
             Piece::Variable(name) => self.value(name, maps, classes),
         });
         let source = parts.collect::<String>();
+
         let entry = source.strip_prefix('\u{1}').map(|regex| {
             let is_meant = |(pattern, _): &&(MapPattern<'_>, &str)| matches!(pattern, MapPattern::Regex(text, _) if *text == regex);
             map.entries.iter().find(is_meant).map_or(map.default, |(_, value)| *value)
         });
+
         let result = entry.unwrap_or_else(|| map.find(&source));
         match result.strip_prefix('$').filter(|name| Map::of(name, maps).is_some()) {
             Some(name) => self.value(name, maps, classes),
@@ -214,6 +347,7 @@ impl<'a> Blocks<'a> {
         if !is_known {
             return None;
         }
+
         let mut fields = Fields::default();
         for (at, source) in self.sources.iter().enumerate() {
             let (exempt, counted): (Vec<_>, Vec<_>) =
@@ -231,6 +365,7 @@ impl<'a> Blocks<'a> {
         };
         let (counted, exempt): (Vec<_>, Vec<_>) =
             (0..source.classes.len()).partition(|class| is_counted(class));
+
         let mut fields = Fields::default();
         let mut found = Fields::default();
         source.except(&counted, &exempt, &mut found)?;
@@ -284,12 +419,15 @@ impl<'a> Source<'a> {
         if is_hidden || patterns.iter().any(|pattern| pattern.fits("")) {
             return None;
         }
+
         if !networks.is_empty() {
             fields.set("client_ip", listed(&networks));
         }
+
         if !methods.is_empty() {
             fields.set("method", json!(methods));
         }
+
         if !patterns.is_empty() {
             let name = self.name.strip_prefix("http_")?.replace('_', "-").to_ascii_lowercase();
             let all: Vec<_> = patterns.iter().map(|pattern| pattern.whole()).collect();
@@ -310,7 +448,9 @@ fn networks(geo: &Directive) -> Result<Source<'_>, String> {
         geo.args.len() == 1 || matches!(geo.arg(0), "$remote_addr" | "$realip_remote_addr");
     let all = networks_of(geo).filter(|_| is_by_address).ok_or("the geo has more than networks")?;
     let name = geo.args.last().and_then(|name| name.strip_prefix('$')).unwrap_or_default();
+
     let usual = all.iter().find(|(network, _)| network.is_none()).map_or("", |(_, value)| value);
+
     let mut classes = vec![Class { sample: usual.to_owned(), is: None }];
     classes.extend(all.iter().filter_map(|(network, value)| {
         Some(Class { sample: (*value).to_owned(), is: Some(Requests::Network((*network)?)) })

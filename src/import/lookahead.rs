@@ -194,8 +194,8 @@ fn avoiding(text: &[char]) -> String {
     let mut signs: Vec<_> = text.to_vec();
     signs.sort_unstable();
     signs.dedup();
-    for state in 0..count {
-        ways[state][count].0.push(String::new());
+    for (state, way) in ways.iter_mut().enumerate() {
+        way[count].0.push(String::new());
         let mut elsewhere: BTreeMap<usize, Vec<char>> = BTreeMap::new();
         for sign in &signs {
             let next = next_state(text, state, *sign);
@@ -203,9 +203,9 @@ fn avoiding(text: &[char]) -> String {
                 elsewhere.entry(next).or_default().push(*sign);
             }
         }
-        ways[state][0].0.push(class(elsewhere.values().flatten(), true));
+        way[0].0.push(class(elsewhere.values().flatten(), true));
         for (next, signs) in elsewhere.into_iter().filter(|(next, _)| *next < count) {
-            ways[state][next].0.push(match signs[..] {
+            way[next].0.push(match signs[..] {
                 [one] => regex::escape(&one.to_string()),
                 _ => class(signs.iter(), false),
             });

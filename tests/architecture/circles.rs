@@ -43,7 +43,7 @@ fn imports_within<'a>(folder: &Module<'a>, files: &Imports<'a>) -> Imports<'a> {
         let Some(from) = content(module) else { continue };
         let others: BTreeSet<_> =
             named.iter().filter_map(content).filter(|to| *to != from).collect();
-        imports.entry(from).or_insert_with(BTreeSet::new).extend(others);
+        imports.entry(from).or_default().extend(others);
     }
     imports
 }

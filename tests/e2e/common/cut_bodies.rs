@@ -16,7 +16,7 @@ pub(crate) const PART: &[u8] = b"half!";
 pub(crate) enum End {
     /// As it should.
     Whole,
-    /// As it should, and the stream is reset with NO_ERROR (RFC 9113, 8.1).
+    /// As it should, and the stream is reset with `NO_ERROR` (RFC 9113, 8.1).
     WholeAndReset,
     Closed(Close),
     /// With a chunk that is none.
@@ -78,7 +78,7 @@ impl End {
     }
 }
 
-/// Reads the code of RST_STREAM.
+/// Reads the code of `RST_STREAM`.
 pub(crate) fn reset_code(payload: &[u8]) -> u32 {
     payload.first_chunk().copied().map(u32::from_be_bytes).expect("a code")
 }

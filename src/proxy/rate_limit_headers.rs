@@ -158,7 +158,8 @@ impl RateLimitFields {
 /// Returns the quotas of a request that an override is for.
 fn own_policy(route: &Route, report: &Report) -> Option<Box<HeaderValue>> {
     let rules = report.quotas.iter().filter_map(|quota| shown(route, quota));
-    let items: Vec<_> = rules.filter_map(|(_, rule)| Some(&*rule.quota.as_ref()?.policy)).collect();
+    let items: Vec<_> =
+        rules.filter_map(|(_, rule)| rule.quota.as_ref()?.policy.as_deref()).collect();
     HeaderValue::try_from(items.join(", ")).ok().map(Box::new)
 }
 
@@ -188,7 +189,7 @@ fn rule_of(route: &Route, quota: &Quota, expected: usize) -> Option<usize> {
 }
 
 fn is_shown(rule: &RouteRule) -> bool {
-    rule.quota.is_some() && !rule.dry_run
+    rule.quota.as_ref().is_some_and(|quota| quota.policy.is_some()) && !rule.dry_run
 }
 
 #[cfg(test)]

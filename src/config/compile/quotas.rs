@@ -32,7 +32,9 @@ pub(super) fn quota(name: &str, algorithm: &Algorithm) -> Option<Limit> {
         || (rate.to_string(), Some(refill_seconds(*rate, most))),
         |calendar| (format!("{}/{}", rate.count(), calendar.name()), calendar.even().map(whole)),
     );
-    Some(Limit { text: text.into(), policy: item(name, most, seconds).into() })
+    let is_shown = !matches!(algorithm, Algorithm::WarmUp(_));
+    let policy = is_shown.then(|| item(name, most, seconds).into());
+    Some(Limit { text: text.into(), policy })
 }
 
 /// Returns a rule's item in `RateLimit-Policy`: the most that a client can have left, and the time
@@ -62,6 +64,6 @@ fn whole(window: Duration) -> u128 {
 /// their own, which is sent to the clients that they are for.
 pub(super) fn policy(rules: &[RulePlan]) -> Option<HeaderValue> {
     let shown = rules.iter().filter(|rule| !rule.dry_run && rule.when.is_none());
-    let items: Vec<_> = shown.filter_map(|rule| Some(&*rule.quota.as_ref()?.policy)).collect();
+    let items: Vec<_> = shown.filter_map(|rule| rule.quota.as_ref()?.policy.as_deref()).collect();
     (!items.is_empty()).then(|| HeaderValue::try_from(items.join(", ")).ok())?
 }

@@ -325,8 +325,9 @@ impl RouteOptions {
 pub struct Limit {
     /// In words, as in the file: `10/1m`.
     pub text: Arc<str>,
-    /// Its item in `RateLimit-Policy`.
-    pub policy: Arc<str>,
+    /// Its item in `RateLimit-Policy`. `None` if clients do not see it: what a rule with `warm_up` has
+    /// left falls while no request comes, so no field could promise it.
+    pub policy: Option<Arc<str>>,
 }
 
 /// The cost of a request.

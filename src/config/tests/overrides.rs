@@ -110,7 +110,8 @@ fn an_override_changes_numbers_alone() {
     assert!(route.flow.flow[..3].iter().all(|rule| rule.keyed == route.flow.flow[0].keyed));
     let policy = "\"a\";q=2;w=1, \"c\";q=9";
     assert_eq!(route.policy.as_ref().unwrap(), policy);
-    assert_eq!(&*route.rules[0].quota.as_ref().unwrap().policy, "\"a\";q=2;w=1");
+    let quota = route.rules[0].quota.as_ref().unwrap();
+    assert_eq!(quota.policy.as_deref(), Some("\"a\";q=2;w=1"));
     let words = crate::config::describe(&plan);
     assert!(words.contains("a when client_ip=10.0.0.0/8  token_bucket 9/1s, burst 7"), "{words}");
     // Neither the rule nor its override hears of all requests.

@@ -5,7 +5,7 @@
 //! read other responses. After a rejection, it sends one request once `Retry-After` has passed.
 
 use super::{
-    RATELIMIT, RATELIMIT_POLICY, RateLimitFields,
+    RATELIMIT, RATELIMIT_POLICY, RateLimitFields, is_shown,
     tests::{claim, route},
     whole_seconds,
 };
@@ -80,8 +80,6 @@ struct Run {
     route: Arc<Route>,
     /// True if each rule has a key.
     is_keyed: Vec<bool>,
-    /// True if a rule warms a service up.
-    warms: bool,
     clients: Vec<Client>,
     now: Instant,
 }
@@ -113,7 +111,7 @@ impl Run {
             }
             Err(rejection) => {
                 let rule = self.rule(&rejection);
-                let has_quota = self.route.rules[rule].quota.is_some();
+                let has_quota = is_shown(&self.route.rules[rule]);
                 prop_assert!(
                     !(obeys && has_quota),
                     "{now:?}: {rejection:?} of {:?}",
@@ -151,8 +149,7 @@ impl Run {
         let headers = self.written(&fields);
         let (rule, r, t) = limit(&headers).expect("an admitted request has one");
         let (q, w) = policy(&headers)[&rule];
-        // A cold service may have saved up more than the burst, and may get no more before it is warm.
-        let is_counted = self.warms || (r < q && t >= 1);
+        let is_counted = r < q && t >= 1;
         prop_assert!(r <= q && w >= 1 && is_counted, "{rule}: r={r} t={t} q={q} w={w}");
         let cost = self.cost(&rule);
         self.clients[at].read =
@@ -280,7 +277,6 @@ proptest! {
         let mut run = Run {
             route: route(&text),
             is_keyed: rules.iter().map(|(_, is_keyed)| *is_keyed).collect(),
-            warms: text.contains("warm_up"),
             clients: (0..3).map(|_| Client::default()).collect(),
             now: Instant::EPOCH + Duration::from_nanos(start),
         };

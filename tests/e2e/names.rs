@@ -187,6 +187,21 @@ fn a_dns_server_that_does_not_answer_for_ipv6_delays_no_address_of_ipv4() {
     wait_for(&gateway, &[2]);
 }
 
+#[test]
+fn a_dns_server_that_does_not_answer_for_ipv6_delays_no_change_of_ipv4() {
+    let server = everywhere();
+    let dns = DnsServer::start(addresses(1, &[2]));
+    dns.ignore(RecordType::AAAA);
+    let gateway = Gateway::start(&config(&dns, &server, ""));
+    eventually("it is resolved", || (get(gateway.web(), "/").status == 200).then_some(()));
+    for last in 3..6 {
+        let begin = Instant::now();
+        dns.set(addresses(1, &[last]));
+        wait_for(&gateway, &[last]);
+        assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    }
+}
+
 /// What the two servers of a moving name have seen.
 #[derive(Default)]
 struct Seen {

@@ -12,18 +12,22 @@ use crate::{
     flow::Instant,
 };
 use core::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
-use std::{collections::HashMap, io, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::Arc,
+};
 use tokio::{sync::mpsc, task::JoinSet};
 
-/// How often the configuration in force, the files of the system and failed connections are looked
-/// at.
+/// The interval in which the configuration in force, the files of the system and failed connections
+/// are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long a lookup may take.
+/// The most time that a lookup may take.
 const LOOKUP: Duration = Duration::from_secs(10);
 
-/// How many names are resolved at once, and how many of them may have failed before. Each asks DNS for
-/// IPv4 and for IPv6.
+/// Bounds on the lookups that have found no address yet: of all, and of names whose last lookup failed.
+/// Each asks DNS for IPv4 and for IPv6.
 const AT_ONCE: usize = 16;
 const FAILING_AT_ONCE: usize = 8;
 
@@ -33,23 +37,26 @@ pub struct NameWatch {
     live: Arc<Live>,
     resolver: Resolver,
     names: HashMap<Arc<str>, WatchedName>,
-    /// Those of the configuration last looked at, with its version.
+    /// The upstreams of the configuration last looked at, with its version.
     upstreams: (u64, Vec<Arc<Upstream>>),
-    /// How many reloads were requested by then.
+    /// The number of reloads that had been requested by then.
     reloads: u64,
-    under_way: JoinSet<Lookup>,
-    /// How many of those had failed before.
-    failing: usize,
-    /// Where lookups that are under way put the family that came first: once each.
-    early: mpsc::UnboundedSender<(Arc<str>, Found)>,
-    arrived: mpsc::UnboundedReceiver<(Arc<str>, Found)>,
+    in_progress: JoinSet<(Lookup, io::Result<Found>)>,
+    /// The lookups that have found no address yet, and those of them of names that had failed.
+    empty: HashSet<u64>,
+    failing: HashSet<u64>,
+    /// The number of the last lookup.
+    last: u64,
+    /// The channel for the family that came first, to which a lookup sends at most once.
+    early: mpsc::UnboundedSender<(Lookup, Found)>,
+    arrived: mpsc::UnboundedReceiver<(Lookup, Found)>,
 }
 
-/// A lookup that has ended.
+/// One lookup of a name.
+#[derive(Clone)]
 struct Lookup {
     host: Arc<str>,
-    found: io::Result<Found>,
-    was_failing: bool,
+    number: u64,
 }
 
 impl NameWatch {
@@ -63,8 +70,10 @@ impl NameWatch {
             upstreams: (live.load().version, live.load().upstreams.clone()),
             reloads: live.requested_reloads(),
             live,
-            under_way: JoinSet::new(),
-            failing: 0,
+            in_progress: JoinSet::new(),
+            empty: HashSet::new(),
+            failing: HashSet::new(),
+            last: 0,
             early,
             arrived,
         }
@@ -78,21 +87,22 @@ impl NameWatch {
             self.begin_lookups(now);
             self.put_in_force();
 
-            // Those that are due wait for the end of another one.
+            // Names that are due already wait for the end of another lookup.
             let due = self.names.values().filter_map(WatchedName::next);
             let next = due.filter(|next| *next > now).min();
             let wake = next.unwrap_or(Instant::FAR_FUTURE).min(now + TICK);
             tokio::select! {
                 () = self.clock.sleep_until(wake) => {}
-                Some((host, found)) = self.arrived.recv() => {
+                Some((Lookup { host, number }, found)) = self.arrived.recv() => {
+                    self.make_room(number);
                     if let Some(name) = self.names.get_mut(&host) {
-                        name.take(&host, found);
+                        name.note_early(&host, number, found, self.clock.now());
                     }
                 }
-                Some(Ok(lookup)) = self.under_way.join_next() => {
-                    self.failing -= usize::from(lookup.was_failing);
-                    if let Some(name) = self.names.get_mut(&lookup.host) {
-                        name.note(&lookup.host, lookup.found, self.clock.now());
+                Some(Ok((Lookup { host, number }, result))) = self.in_progress.join_next() => {
+                    self.make_room(number);
+                    if let Some(name) = self.names.get_mut(&host) {
+                        name.note(&host, number, result, self.clock.now());
                     }
                 }
             }
@@ -126,40 +136,54 @@ impl NameWatch {
         }
     }
 
-    /// Begins to resolve names that are due, as many as may be at once.
+    /// Lets another lookup begin: the one of this number has found addresses, or has ended.
+    fn make_room(&mut self, lookup: u64) {
+        self.empty.remove(&lookup);
+        self.failing.remove(&lookup);
+    }
+
+    /// Begins to resolve names that are due, as many as may be resolved at once.
     fn begin_lookups(&mut self, now: Instant) {
         let mut due: Vec<_> = self.names.iter_mut().filter(|(_, name)| name.is_due(now)).collect();
         due.sort_by_key(|(_, name)| name.next());
         for (host, name) in due {
             let was_failing = name.is_failing();
-            let is_bounded = was_failing && self.failing >= FAILING_AT_ONCE;
-            if self.under_way.len() >= AT_ONCE || is_bounded {
+            let is_bounded = was_failing && self.failing.len() >= FAILING_AT_ONCE;
+            if self.empty.len() >= AT_ONCE || is_bounded {
                 continue;
             }
-            name.begin(now);
-            self.failing += usize::from(was_failing);
+
+            self.last += 1;
+            let number = self.last;
+            name.begin(number, now);
+            self.empty.insert(number);
+            if was_failing {
+                self.failing.insert(number);
+            }
 
             let clock = self.clock.clone();
             let source = self.resolver.source();
-            let host = Arc::clone(host);
+            let awaited = name.awaited();
+            let lookup = Lookup { host: Arc::clone(host), number };
             let early = self.early.clone();
-            self.under_way.spawn(async move {
+            self.in_progress.spawn(async move {
                 // The receiver lives as long as this task.
-                let first = |found| drop(early.send((Arc::clone(&host), found)));
-                let found = clock.timeout(LOOKUP, source.lookup(&host, &clock, &first)).await;
+                let first = |found| drop(early.send((lookup.clone(), found)));
+                let looking_up = source.lookup(&lookup.host, awaited, &clock, &first);
+                let result = clock.timeout(LOOKUP, looking_up).await;
                 let late = |_| Err(io::ErrorKind::TimedOut.into());
-                Lookup { found: found.unwrap_or_else(late), host, was_failing }
+                (lookup, result.unwrap_or_else(late))
             });
         }
     }
 
-    /// Has requests go to the addresses that names have.
+    /// Makes requests go to the addresses of the names.
     fn put_in_force(&mut self) {
         for (host, name) in &mut self.names {
-            // Also after a reload, which may have begun before the last change.
+            // Even if they have not changed: a reload may have begun before their last change.
             let Some(addresses) = name.addresses() else { continue };
             self.live.resolve(host, addresses);
-            // Only now do requests go there.
+            // Requests go there from here on.
             name.note_in_force(host);
         }
     }
@@ -171,7 +195,7 @@ impl fmt::Debug for NameWatch {
     }
 }
 
-/// Returns what is known of the servers of each name.
+/// Returns the failures of the servers of each name.
 fn failures(snapshot: &Snapshot) -> HashMap<&str, Failures> {
     let mut failures: HashMap<&str, Failures> = HashMap::new();
     for upstream in &snapshot.upstreams {
@@ -189,7 +213,7 @@ fn failures(snapshot: &Snapshot) -> HashMap<&str, Failures> {
     failures
 }
 
-/// Returns the names of the upstreams that are new or other than before.
+/// Returns the names of the upstreams that are new or have changed.
 fn edited(old: &[Arc<Upstream>], new: &[Arc<Upstream>]) -> Vec<Arc<str>> {
     let before: HashMap<&str, &Arc<Upstream>> =
         old.iter().map(|upstream| (&*upstream.name, upstream)).collect();
@@ -200,7 +224,7 @@ fn edited(old: &[Arc<Upstream>], new: &[Arc<Upstream>]) -> Vec<Arc<str>> {
     changed.flat_map(|upstream| upstream.names().cloned()).collect()
 }
 
-/// Adds names that are to be resolved, and forgets those that are not.
+/// Adds names that are to be resolved, and forgets all others.
 fn follow(names: &mut HashMap<Arc<str>, WatchedName>, snapshot: &Snapshot, now: Instant) {
     let mut schedules: HashMap<&Arc<str>, Schedule> = HashMap::new();
     for upstream in &snapshot.upstreams {
@@ -214,6 +238,7 @@ fn follow(names: &mut HashMap<Arc<str>, WatchedName>, snapshot: &Snapshot, now: 
             *all = all.and(schedule);
         }
     }
+
     names.retain(|host, _| schedules.contains_key(host));
     for (host, schedule) in schedules {
         let known =
@@ -260,7 +285,7 @@ mod tests {
         let (clock, live) = live(&file(keys));
         let answers = Answers(Arc::new(Mutex::new((Err(io::ErrorKind::NotFound), 0))));
         let asked = answers.clone();
-        let resolver = Resolver::fake(move |host, _| {
+        let resolver = Resolver::fake(move |host, _, _| {
             assert_eq!(host, "shop");
             let mut state = asked.0.lock().expect("no panic");
             state.1 += 1;
@@ -355,7 +380,7 @@ mod tests {
         let ttl = Some(Duration::from_mins(5));
         let resolver = Resolver::fake({
             let clock = clock.clone();
-            move |_, early| {
+            move |_, _, early| {
                 early(Found { addresses: vec![four], ttl, missing: Some(Family::V6) });
                 let clock = clock.clone();
                 Box::pin(async move {
@@ -369,6 +394,79 @@ mod tests {
         assert_eq!(servers(&live), ["10.0.0.1:80"]);
         pass(&clock, 4).await;
         assert_eq!(servers(&live), ["10.0.0.1:80", "[2001:db8::1]:80"]);
+    }
+
+    /// Returns a resolver that finds IPv4 at once, as `four` says with a time to live of 1 s, and IPv6
+    /// after `delay`, or not in time.
+    fn slow_for_ipv6(
+        clock: &Clock,
+        four: &Arc<Mutex<u8>>,
+        six: Option<IpAddr>,
+        delay: Duration,
+    ) -> Resolver {
+        let clock = clock.clone();
+        let four = Arc::clone(four);
+        let ttl = Some(Duration::from_secs(1));
+        Resolver::fake(move |_, awaited, early| {
+            let four = IpAddr::from([10, 0, 0, *four.lock().expect("no panic")]);
+            let partial = Found { addresses: vec![four], ttl, missing: Some(Family::V6) };
+            if awaited == Some(Family::V6) {
+                return Box::pin(async move { Ok(partial) });
+            }
+            early(partial.clone());
+            let clock = clock.clone();
+            Box::pin(async move {
+                clock.sleep_until(clock.now() + delay).await;
+                let both = |six| Found { addresses: vec![four, six], ttl, missing: None };
+                Ok(six.map_or(partial, both))
+            })
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_family_that_dns_does_not_answer_for_delays_no_change_of_the_other_one() {
+        let (clock, live) = live(&file(""));
+        let four = Arc::new(Mutex::new(1));
+        let resolver = slow_for_ipv6(&clock, &four, None, Duration::from_secs(5));
+        tokio::spawn(NameWatch::new(clock.clone(), Arc::clone(&live), resolver).run());
+        for last in 1..30 {
+            *four.lock().expect("no panic") = last;
+            clock.sleep_until(clock.now() + Duration::from_millis(1_100)).await;
+            assert_eq!(servers(&live), [format!("10.0.0.{last}:80")], "its time to live is 1 s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_family_is_found_while_the_other_one_changes() {
+        let (clock, live) = live(&file(""));
+        let four = Arc::new(Mutex::new(1));
+        let six: IpAddr = "2001:db8::1".parse().expect("an address");
+        let resolver = slow_for_ipv6(&clock, &four, Some(six), Duration::from_secs(4));
+        tokio::spawn(NameWatch::new(clock.clone(), Arc::clone(&live), resolver).run());
+        pass(&clock, 3).await;
+        assert_eq!(servers(&live), ["10.0.0.1:80"]);
+        *four.lock().expect("no panic") = 2;
+        pass(&clock, 2).await;
+        assert_eq!(servers(&live), ["10.0.0.2:80", "[2001:db8::1]:80"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_of_which_dns_answers_for_one_family_keep_no_others_waiting() {
+        const NAMES: usize = 40;
+        let servers: Vec<_> =
+            (0..NAMES).map(|n| format!("{{ url: 'http://shop{n}:80' }}")).collect();
+        let (clock, live) = live(&format!(
+            "listeners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
+             upstreams: [{{ name: up, servers: [{}] }}]\n\
+             routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n",
+            servers.join(", ")
+        ));
+        let resolver =
+            slow_for_ipv6(&clock, &Arc::new(Mutex::new(1)), None, Duration::from_secs(5));
+        tokio::spawn(NameWatch::new(clock.clone(), Arc::clone(&live), resolver).run());
+        pass(&clock, 1).await;
+        let all = self::servers(&live);
+        assert!(all.iter().all(|server| server == "10.0.0.1:80"), "{all:?}");
     }
 
     /// Has connections to the servers of the name fail.
@@ -446,7 +544,7 @@ mod tests {
         ));
         let asked: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
         let counts = Arc::clone(&asked);
-        let resolver = Resolver::fake(move |host, _| {
+        let resolver = Resolver::fake(move |host, _, _| {
             *counts.lock().expect("no panic").entry(host.to_owned()).or_default() += 1;
             if host.starts_with("dead") {
                 return Box::pin(core::future::pending());

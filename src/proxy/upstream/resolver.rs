@@ -1,8 +1,8 @@
-//! Looks up the addresses of a name, and how long they are valid.
+//! The addresses of a name, and how long they are valid.
 //!
 //! DNS servers report a time to live, which the system's resolver does not pass on. Therefore
-//! flowgate asks them itself, by `/etc/resolv.conf`, for names that are not in `/etc/hosts`. The
-//! system's resolver is asked for names that DNS does not have, because `nsswitch.conf` may name other
+//! flowgate asks them itself, by `/etc/resolv.conf`, for names that are not in `/etc/hosts`. For names
+//! that DNS does not have it asks the system's resolver, because `nsswitch.conf` may name other
 //! sources.
 
 use crate::clock::Clock;
@@ -36,23 +36,23 @@ use std::{
 /// The most addresses of a name that are used.
 const ADDRESSES_MAX: usize = 100;
 
-/// How long DNS may take. There is as much time left for the system's resolver.
+/// The most time that DNS may take. It leaves as much to the system's resolver.
 const DNS_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long the addresses of one family wait for those of the other (RFC 8305, 3).
+/// The time that the addresses of one family wait for those of the other (RFC 8305, 3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
-/// What the system's resolver reads, and flowgate too.
+/// The files that the system's resolver reads, and flowgate too.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
 /// The addresses of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// In ascending order. None if each connection has to look up the name itself.
+    /// In ascending order. Empty if each connection has to look up the name itself.
     pub(crate) addresses: Vec<IpAddr>,
-    /// How long they are valid, as DNS says. `None`: by the system's resolver, which does not say.
+    /// Their time to live. `None`: the system's resolver does not report it.
     pub(crate) ttl: Option<Duration>,
-    /// The family whose addresses are not known, as DNS failed.
+    /// The family whose addresses are not known, because DNS failed or has not answered yet.
     pub(crate) missing: Option<Family>,
 }
 
@@ -66,30 +66,45 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// Whether an address is of it.
+    /// True if an address is of this family.
     pub(crate) fn has(self, address: &IpAddr) -> bool {
         address.is_ipv4() == (self == Self::V4)
     }
+
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::V4 => Self::V6,
+            Self::V6 => Self::V4,
+        }
+    }
+
+    /// Returns the type of its records in DNS.
+    const fn record_type(self) -> RecordType {
+        match self {
+            Self::V4 => RecordType::A,
+            Self::V6 => RecordType::AAAA,
+        }
+    }
 }
 
-/// Looks up names by the files and servers of its last `follow`.
+/// Looks up names, by the files and DNS servers that the last [`follow`](Self::follow) found.
 pub struct Resolver {
     source: Source,
     servers: Vec<SocketAddr>,
     /// [`FILES`], unless a test watches others.
     paths: [PathBuf; 2],
-    /// Each one's number and when it was changed; `None` if there is none.
+    /// The number of each, and the time of its last change; `None`: there is no such file.
     files: [Option<(u64, i64, i64)>; 2],
 }
 
 #[cfg(test)]
-type Fake = Arc<dyn Fn(&str, Early<'_>) -> Answer + Send + Sync>;
+type Fake = Arc<dyn Fn(&str, Option<Family>, Early<'_>) -> Answer + Send + Sync>;
 
-/// What a test finds, when it does.
+/// The addresses that a test finds, once it does.
 #[cfg(test)]
 pub(crate) type Answer = core::pin::Pin<Box<dyn Future<Output = io::Result<Found>> + Send>>;
 
-/// Where addresses come from.
+/// A source of addresses.
 #[derive(Clone)]
 pub(crate) enum Source {
     /// Files and DNS servers.
@@ -102,38 +117,41 @@ pub(crate) enum Source {
 /// Takes the addresses of one family, while DNS is asked for the other one.
 pub(crate) type Early<'e> = &'e (dyn Fn(Found) + Send + Sync);
 
-/// What is asked for a name, in this order.
+/// The sources for a name, in the order in which they are asked.
 #[derive(Debug)]
 pub(crate) struct Dns {
     hosts: Hosts,
-    /// `None`: no DNS server can be asked.
+    /// `None`: there is no usable configuration of DNS.
     resolver: Option<TokioResolver>,
     fallback: Fallback,
 }
 
-/// Who is asked for names that DNS does not have.
+/// The source for names that DNS does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fallback {
     /// The system's resolver.
     System,
-    /// The configuration names the DNS servers: no other.
+    /// None: the configuration names the DNS servers.
     Nothing,
 }
 
 impl Resolver {
-    /// Returns a resolver that asks a test.
+    /// Returns a resolver that asks a test. Its arguments are those of [`Source::lookup`].
     #[cfg(test)]
-    pub(crate) fn fake(found: impl Fn(&str, Early<'_>) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn fake(
+        found: impl Fn(&str, Option<Family>, Early<'_>) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         Self { source: Source::Fake(Arc::new(found)), ..Self::default() }
     }
 
-    /// Asks these DNS servers from now on, or the system's if there are none. Reads the system's
-    /// files again if they have changed. Returns whether names may have other addresses now.
+    /// Asks these DNS servers from now on, or those of the system if `servers` is empty. Reads the
+    /// system's files again if they have changed. Returns true if names may have other addresses now.
     pub(crate) fn follow(&mut self, servers: &[SocketAddr]) -> bool {
         #[cfg(test)]
         if matches!(self.source, Source::Fake(_)) {
             return false;
         }
+
         let files = self.paths.each_ref().map(|path| {
             let file = fs::metadata(path).ok()?;
             Some((file.ino(), file.ctime(), file.ctime_nsec()))
@@ -141,6 +159,7 @@ impl Resolver {
         if self.files == files && self.servers == servers {
             return false;
         }
+
         let fallback = if servers.is_empty() { Fallback::System } else { Fallback::Nothing };
         let resolver = resolver(servers);
         let hosts = hosts(&self.paths[1]);
@@ -150,7 +169,7 @@ impl Resolver {
         true
     }
 
-    /// Returns what can be asked while this follows other servers.
+    /// Returns the present source. It stays usable after this resolver follows other servers.
     pub(crate) fn source(&self) -> Source {
         self.source.clone()
     }
@@ -180,47 +199,55 @@ impl fmt::Debug for Source {
 
 impl Source {
     /// Looks up a name. If DNS takes long for one family of addresses, `early` gets the other one.
+    /// DNS is not asked for the `awaited` family: an earlier lookup still waits for it.
     ///
     /// # Errors
     ///
-    /// Nothing knows the name, or it could not be asked. The system's resolver has no deadline.
+    /// No source knows the name, or none could be asked. The system's resolver has no deadline.
     pub(crate) async fn lookup(
         &self,
         host: &str,
+        awaited: Option<Family>,
         clock: &Clock,
         early: Early<'_>,
     ) -> io::Result<Found> {
         let dns = match self {
             Self::Dns(dns) => dns,
             #[cfg(test)]
-            Self::Fake(found) => return found(host, early).await,
+            Self::Fake(found) => return found(host, awaited, early).await,
         };
         if is_this_machine(host) {
             return Ok(Found { addresses: Vec::new(), ttl: Some(Duration::MAX), missing: None });
         }
+
         let Dns { hosts, resolver, fallback } = &**dns;
         let name = Name::from_ascii(host).map_err(io::Error::other);
         let listed = name.as_ref().map(|name| listed(hosts, name)).unwrap_or_default();
         if !listed.is_empty() {
-            // Until the file changes.
+            // They are valid until the file changes.
             let ttl = Some(Duration::MAX);
             return Ok(Found { addresses: usable(listed, has_route), ttl, missing: None });
         }
+
         let found = match (resolver, name) {
-            (Some(resolver), Ok(name)) => ask(resolver, &name, clock, early).await,
+            (Some(resolver), Ok(name)) => match awaited {
+                None => ask_for_both(resolver, &name, clock, early).await,
+                Some(awaited) => ask_for_other(resolver, &name, awaited, clock).await,
+            },
             (Some(_), Err(error)) => Err(error),
             (None, _) => Err(io::Error::other("no DNS server can be asked")),
         };
         if found.is_ok() || *fallback == Fallback::Nothing {
             return found;
         }
+
         let found = tokio::net::lookup_host((host, 0)).await?;
         let addresses = usable(found.map(|address| address.ip()).collect(), has_route);
         Ok(Found { addresses, ttl: None, missing: None })
     }
 }
 
-/// Whether a name always stands for this machine (RFC 6761, 6.3). It is left to its connections: they
+/// True if a name always stands for this machine (RFC 6761, 6.3). It is left to its connections: they
 /// find out which address the server listens on.
 fn is_this_machine(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
@@ -249,7 +276,7 @@ fn addresses(lookup: &Lookup) -> Vec<IpAddr> {
     lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect()
 }
 
-/// Prepares questions to DNS servers, or logs why none can be asked. The search list and the options
+/// Prepares questions to DNS servers, or logs why that is impossible. The search list and the options
 /// are the system's.
 fn resolver(servers: &[SocketAddr]) -> Option<TokioResolver> {
     let (mut config, mut options) = match read_system_conf() {
@@ -260,6 +287,7 @@ fn resolver(servers: &[SocketAddr]) -> Option<TokioResolver> {
         }
         Err(_) => (ResolverConfig::from_name_servers(Vec::new()), ResolverOpts::default()),
     };
+
     let (domain, search, mut asked) = config.into_parts();
     if !servers.is_empty() {
         asked = servers.iter().map(server).collect();
@@ -267,6 +295,7 @@ fn resolver(servers: &[SocketAddr]) -> Option<TokioResolver> {
     // The domain of the machine's name is only searched without `search`, as resolv.conf(5) says.
     let domain = domain.filter(|_| search.is_empty());
     config = ResolverConfig::from_parts(domain, search, asked);
+
     // `NameWatch` asks when an answer has expired, and not before.
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
@@ -292,44 +321,59 @@ fn server(address: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.into())
 }
 
-/// What DNS has of one family: `None` if it has no address.
+/// The answer of DNS about one family: `None` if it has no address.
 type Asked = io::Result<Option<Lookup>>;
 
-/// Asks DNS for the addresses of both families. If it fails for one, the other one's are found. If it
-/// takes long for one, `early` gets the other one's.
-async fn ask(
+/// Asks DNS for the addresses of one family.
+async fn ask(resolver: &TokioResolver, name: &Name, family: Family, clock: &Clock) -> Asked {
+    let asking = resolver.lookup(name.clone(), family.record_type());
+    match clock.timeout(DNS_LIMIT, asking).await {
+        Ok(Ok(lookup)) => Ok(Some(lookup)),
+        Ok(Err(error)) if error.is_no_records_found() => Ok(None),
+        Ok(Err(error)) => Err(io::Error::other(error)),
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Asks DNS for the addresses of both families, and returns those of one if DNS fails for the other.
+/// If DNS takes long for one, `early` gets those of the other.
+async fn ask_for_both(
     resolver: &TokioResolver,
     name: &Name,
     clock: &Clock,
     early: Early<'_>,
 ) -> io::Result<Found> {
-    let ask = |kind| async move {
-        let answer = clock.timeout(DNS_LIMIT, resolver.lookup(name.clone(), kind)).await;
-        match answer {
-            Ok(Ok(lookup)) => Ok(Some(lookup)),
-            Ok(Err(error)) if error.is_no_records_found() => Ok(None),
-            Ok(Err(error)) => Err(io::Error::other(error)),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        }
-    };
-    let mut asking_four = pin!(ask(RecordType::A));
-    let mut asking_six = pin!(ask(RecordType::AAAA));
+    let mut asking_four = pin!(ask(resolver, name, Family::V4, clock));
+    let mut asking_six = pin!(ask(resolver, name, Family::V6, clock));
+
     tokio::select! {
         four = &mut asking_four => {
-            let six = other(asking_six, (&four, Family::V6), clock, early).await;
+            let six = second(asking_six, &four, Family::V6, clock, early).await;
             found(four, six)
         }
         six = &mut asking_six => {
-            let four = other(asking_four, (&six, Family::V4), clock, early).await;
+            let four = second(asking_four, &six, Family::V4, clock, early).await;
             found(four, six)
         }
     }
 }
 
-/// Waits for the answer about a family that is missing after the `first` one came.
-async fn other(
+/// Asks DNS for the addresses of the family that is not `awaited`.
+async fn ask_for_other(
+    resolver: &TokioResolver,
+    name: &Name,
+    awaited: Family,
+    clock: &Clock,
+) -> io::Result<Found> {
+    let lookup = ask(resolver, name, awaited.other(), clock).await?;
+    found_in(&lookup.iter().collect::<Vec<_>>(), Some(awaited))
+}
+
+/// Waits for the second answer, about the family that is `missing` in the `first` one.
+async fn second(
     mut answer: impl Future<Output = Asked> + Unpin,
-    (first, missing): (&Asked, Family),
+    first: &Asked,
+    missing: Family,
     clock: &Clock,
     early: Early<'_>,
 ) -> Asked {
@@ -337,6 +381,7 @@ async fn other(
     if let Ok(answer) = clock.timeout(RESOLUTION_DELAY, &mut answer).await {
         return answer;
     }
+
     if let Ok(found) = found_in(&[first], Some(missing)) {
         early(found);
     }
@@ -359,16 +404,17 @@ fn found_in(lookups: &[&Lookup], missing: Option<Family>) -> io::Result<Found> {
         let why = "DNS has no address for this name";
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
-    // The shortest also counts the aliases (CNAME) on the way.
+
+    // The shortest counts, also that of an alias (CNAME) on the way.
     let records = lookups.iter().flat_map(|lookup| lookup.answers());
     let ttl = records.map(|record| record.ttl).min();
     let ttl = ttl.map(|seconds| Duration::from_secs(seconds.into()));
     Ok(Found { addresses: usable(all, has_route), ttl, missing })
 }
 
-/// Returns the addresses of a name that are servers, in one order. Those without a route from here
-/// are none, unless none has one. A name with the addresses of this machine in both families is left to
-/// its connections.
+/// Returns the addresses that requests use, in ascending order. Addresses without a route from here
+/// are left out, unless none has a route. A name with the addresses of this machine in both families is
+/// left to its connections, and has none.
 fn usable(mut found: Vec<IpAddr>, has_route: impl Fn(&IpAddr) -> bool) -> Vec<IpAddr> {
     found.sort_unstable();
     found.dedup();
@@ -383,7 +429,7 @@ fn usable(mut found: Vec<IpAddr>, has_route: impl Fn(&IpAddr) -> bool) -> Vec<Ip
     found
 }
 
-/// Whether there is a route to an address. Nothing is sent.
+/// True if there is a route to an address. No packet is sent.
 fn has_route(address: &IpAddr) -> bool {
     const NO_ROUTE: [Errno; 4] =
         [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL];
@@ -392,7 +438,7 @@ fn has_route(address: &IpAddr) -> bool {
         IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let connected = UdpSocket::bind(any).and_then(|socket| socket.connect((*address, 9)));
-    // A lack of descriptors, for example, says nothing about it.
+    // Other errors, such as a lack of descriptors, say nothing about the route.
     let code = connected.err().and_then(|error| error.raw_os_error());
     !code.is_some_and(|code| NO_ROUTE.iter().any(|errno| errno.raw_os_error() == code))
 }
@@ -447,7 +493,7 @@ mod tests {
             ("a.localhost", Vec::new()),
         ] {
             let found =
-                resolver.source().lookup(host, &Clock::start(), &drop).await.expect("listed");
+                resolver.source().lookup(host, None, &Clock::start(), &drop).await.expect("listed");
             let ttl = Some(Duration::MAX);
             assert_eq!(found, Found { addresses, ttl, missing: None });
         }
@@ -460,7 +506,7 @@ mod tests {
             let dns = Dns { hosts: Hosts::default(), resolver: None, fallback };
             let source = Source::Dns(Arc::new(dns));
             // The system knows it without DNS.
-            let found = source.lookup("127.0.0.1", &Clock::start(), &drop).await;
+            let found = source.lookup("127.0.0.1", None, &Clock::start(), &drop).await;
             assert_eq!(found.is_ok(), is_found, "{found:?}");
         }
     }

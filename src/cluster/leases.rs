@@ -82,6 +82,8 @@ struct LeaseTable {
     /// The names of ended leases of whose end the store may not know yet, by their keys: some of
     /// `ended`, and of those that are being given back.
     unheard: HashMap<String, HashSet<String>>,
+    /// The names whose renewal has not ended, each with the number of its renewals.
+    renewing: HashMap<String, usize>,
     next: u64,
 }
 
@@ -98,9 +100,10 @@ impl LeaseTable {
         }
     }
 
-    /// Forgets leases whose end the store knows, or cannot learn for now.
+    /// Forgets leases whose end the store knows, or cannot learn for now. A renewal that has not ended may
+    /// reach the store later, and would take the lease again.
     fn forget(&mut self, leases: &[Lease]) {
-        for (key, name) in leases {
+        for (key, name) in leases.iter().filter(|(_, name)| !self.renewing.contains_key(name)) {
             let Some(names) = self.unheard.get_mut(key) else { continue };
             names.remove(name);
             if names.is_empty() {
@@ -161,11 +164,29 @@ impl Renewal {
         self.leases.lock().held.contains_key(&self.number)
     }
 
-    /// Notes that it was renewed, perhaps after it was given back: if its request has ended, it is
-    /// given back again.
+    /// Notes that the renewal has ended.
     pub(super) fn renewed(self) {
-        if !self.is_held() {
-            self.leases.put_back([self.lease]);
+        drop(self);
+    }
+}
+
+impl Drop for Renewal {
+    /// Gives the lease back again if its request has ended: the store may have renewed it after it was
+    /// given back.
+    fn drop(&mut self) {
+        let mut table = self.leases.lock();
+        let name = &self.lease.1;
+        if let Some(renewals) = table.renewing.get_mut(name) {
+            *renewals -= 1;
+            if *renewals == 0 {
+                table.renewing.remove(name);
+            }
+        }
+
+        if !table.held.contains_key(&self.number) {
+            table.end([self.lease.clone()]);
+            drop(table);
+            self.leases.ended.notify_one();
         }
     }
 }
@@ -188,14 +209,19 @@ impl Leases {
         Held { leases: Arc::clone(self), asked: leases.collect(), numbers: Vec::new() }
     }
 
-    /// Returns all that are held.
+    /// Returns a renewal of each lease that is held.
     pub(super) fn held(self: &Arc<Self>) -> Vec<Renewal> {
         let renewal = |(&number, lease): (&u64, &Lease)| Renewal {
             leases: Arc::clone(self),
             number,
             lease: lease.clone(),
         };
-        self.lock().held.iter().map(renewal).collect()
+        let mut table = self.lock();
+        let renewals: Vec<Renewal> = table.held.iter().map(renewal).collect();
+        for renewal in &renewals {
+            *table.renewing.entry(renewal.lease.1.clone()).or_default() += 1;
+        }
+        renewals
     }
 
     /// Takes the ended leases of some hash tags. [`Self::given_back`] must follow.
@@ -214,12 +240,18 @@ impl Leases {
     /// Adds the names of leases at `key` for [`AllLeases::carry`].
     fn carry(&self, key: &str, names: &mut Vec<String>) {
         let mut table = self.lock();
-        let Some(unheard) = table.unheard.get_mut(key) else { return };
-        let room = MOST_CARRIED.saturating_sub(names.len());
-        if unheard.len() <= room {
-            names.extend(table.unheard.remove(key).into_iter().flatten());
-        } else {
-            names.extend(unheard.extract_if(|_| true).take(room));
+        let LeaseTable { unheard, renewing, .. } = &mut *table;
+        let Some(of_key) = unheard.get_mut(key) else { return };
+        let room = |names: &Vec<String>| MOST_CARRIED.saturating_sub(names.len());
+
+        // Later decisions carry them too, as the store may take them again meanwhile.
+        let renewed = of_key.iter().filter(|name| renewing.contains_key(*name));
+        names.extend(renewed.take(room(names)).cloned());
+
+        let left = room(names);
+        names.extend(of_key.extract_if(|name| !renewing.contains_key(name)).take(left));
+        if of_key.is_empty() {
+            unheard.remove(key);
         }
     }
 
@@ -329,7 +361,7 @@ mod tests {
     }
 
     fn held(renewals: Vec<Renewal>) -> Vec<Lease> {
-        sorted(renewals.into_iter().map(|renewal| renewal.lease).collect())
+        sorted(renewals.iter().map(|renewal| renewal.lease.clone()).collect())
     }
 
     #[test]
@@ -441,6 +473,26 @@ mod tests {
         assert!(all.carry("l").is_empty(), "its node cannot be reached");
         one.put_back_kept(|_| true);
         assert_eq!(all.carry("l"), ["a-1:3"]);
+    }
+
+    #[test]
+    fn decisions_carry_an_ended_lease_until_its_renewal_has_ended() {
+        let all = AllLeases::default();
+        let leases = all.add("a-1".to_owned());
+        let named = ("k".to_owned(), "a-1-1:1".to_owned());
+        let request = leases.ask([named.clone()].into_iter()).decided([true]);
+        let renewals = leases.held();
+        drop(request);
+        leases.heard(&take_ended(&leases));
+        for _ in 0..2 {
+            assert_eq!(all.carry("k"), ["a-1-1:1"], "the renewal may take it again");
+        }
+
+        renewals.into_iter().for_each(Renewal::renewed);
+        assert_eq!(all.carry("k"), ["a-1-1:1"], "the renewal has taken it again");
+        assert!(all.carry("k").is_empty(), "one decision is enough");
+        leases.heard(&take_ended(&leases));
+        assert!(leases.lock().renewing.is_empty());
     }
 
     #[test]

@@ -463,3 +463,16 @@ fn a_client_without_a_key_gets_no_quota_of_its_rule() {
     let quota = keyed.header("ratelimit").expect("a client with a key has one");
     assert!(quota.starts_with("\"by-a\";r=4;"), "{quota}");
 }
+
+#[test]
+fn a_place_is_free_when_its_client_sees_the_end_of_the_response() {
+    const REQUESTS: usize = 1000;
+    let upstream = upstream::echo();
+    let route = route("    flow: [{ name: one, concurrency: 1 }]");
+    let gateway = Gateway::start(&yaml(upstream.address, &route));
+    let web = gateway.web();
+    for number in 0..REQUESTS {
+        // Connections lead to different workers.
+        assert_eq!(http::get(web, "/").status, 200, "request {number}");
+    }
+}

@@ -8,8 +8,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What the process has open beside the connections of clients and to upstreams: listeners,
-/// logs, timers. More than a gateway with eight workers and two listeners needs.
+/// The descriptors that the process needs beside the connections of clients and to upstreams: for
+/// listeners, logs and timers. A gateway with eight workers and two listeners needs fewer.
 const OWN: u64 = 128;
 
 /// The limit of open files.
@@ -29,21 +29,21 @@ impl Descriptors {
         self.most
     }
 
-    /// How many may be in use while more clients are accepted. The last quarter is for
-    /// those that are: their requests need connections to upstreams, and the admin listener
-    /// and a reload need some too.
+    /// Returns the number that may be in use while more clients are accepted. The last quarter is for
+    /// the accepted ones: their requests need connections to upstreams. The admin listener and a reload
+    /// need some too.
     pub const fn for_clients(self) -> u64 {
         self.most - self.most / 4
     }
 
-    /// Whether a connection that was just accepted may be kept. The kernel gives each the
-    /// lowest free number (POSIX, `open`), so as many as its number says are in use.
+    /// True if a connection that was just accepted may be kept. The kernel gives each the lowest free
+    /// number (POSIX, `open`), so this number is the count of those in use.
     pub(crate) fn has_room_for(self, accepted: &impl AsRawFd) -> bool {
         u64::try_from(accepted.as_raw_fd()).is_ok_and(|number| number < self.for_clients())
     }
 
-    /// Returns how many would be enough for `clients` with a connection to an upstream
-    /// each, if there are fewer.
+    /// Returns the number that would be enough for `clients` with a connection to an upstream each, if
+    /// there are fewer.
     pub fn missing_for(self, clients: usize) -> Option<u64> {
         let enough = (clients as u64).saturating_mul(2).saturating_add(OWN);
         (self.most < enough).then_some(enough)

@@ -42,13 +42,13 @@ impl ConnectionOptions {
 /// An open client connection, as its worker sees it.
 #[derive(Debug)]
 pub(crate) struct ConnectionHandle {
-    /// Counts it as open for as long as anybody holds on to it.
+    /// Counts the connection as open until it is dropped.
     _open: meter::Connection,
     clock: Clock,
-    /// Whether a request has come.
+    /// True if a request has come.
     is_used: AtomicBool,
     is_http2: AtomicBool,
-    /// Since when it is to end.
+    /// The time since which it is to end.
     draining: AtomicInstant,
     /// The connection's task.
     task: OnceLock<Waker>,
@@ -71,7 +71,7 @@ impl ConnectionHandle {
         self.is_used.store(true, Relaxed);
     }
 
-    /// Whether it has asked for anything yet.
+    /// True if a request has come.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Relaxed)
     }
@@ -85,7 +85,7 @@ impl ConnectionHandle {
         self.is_http2.load(Relaxed)
     }
 
-    /// Asks the connection to end when what is under way has ended.
+    /// Makes the connection end after the requests in progress.
     pub(crate) fn drain(&self) {
         if !self.is_draining() {
             self.draining.set(self.clock.now());
@@ -100,12 +100,12 @@ impl ConnectionHandle {
         }
     }
 
-    /// Whether [`Self::drain`] was called.
+    /// True if [`Self::drain`] was called.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.is_set()
     }
 
-    /// Returns since when the connection is to end.
+    /// Returns the time since which the connection is to end.
     pub(crate) fn draining_since(&self) -> Option<Instant> {
         self.draining.get()
     }
@@ -125,17 +125,17 @@ impl ConnectionHandle {
     }
 }
 
-/// How long a drain waits for what clients may have sent before they learned of it: the first request of
-/// a new connection, or requests of HTTP/2 that cross the GOAWAY.
+/// The time for which a drain waits for requests that clients may have sent before they learned of it:
+/// the first one of a new connection, or requests of HTTP/2 that cross the GOAWAY.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// The connections that are open.
 #[derive(Debug, Default)]
 pub struct Connections {
     state: Mutex<State>,
-    /// Whether the worker ends with what is under way.
+    /// True if the worker ends, and cuts off the requests in progress.
     cut_off: AtomicBool,
-    /// Whether each connection's next answer is its last.
+    /// True if each connection's next response is its last.
     retiring: AtomicBool,
 }
 
@@ -163,16 +163,15 @@ impl Connections {
         self.lock().open.remove(&place);
     }
 
-    /// Asks every connection that has been used to end when what is under way has ended.
-    /// Of a new one the first request may be on its way: see [`GRACE`].
+    /// Makes every connection that has been used end after the requests in progress. The first request of
+    /// a new connection may be on its way: see [`GRACE`].
     pub(crate) fn drain_used(&self) {
         for handle in self.lock().open.values().filter(|handle| handle.is_used()) {
             handle.drain();
         }
     }
 
-    /// Asks every connection, and every later one, to end when what is under way
-    /// has ended.
+    /// Makes every connection, and every later one, end after the requests in progress.
     pub(crate) fn drain(&self) {
         let mut state = self.lock();
         state.draining = true;
@@ -181,9 +180,9 @@ impl Connections {
         }
     }
 
-    /// Makes each connection's next answer its last, as another process accepts connections.
+    /// Makes each connection's next response its last, because another process accepts connections.
     ///
-    /// An idle one stays open, and so does one whose answer has begun: the next request may be on
+    /// An idle connection stays open, and so does one whose response has begun: the next request may be on
     /// its way, and would be lost. In HTTP/2 the client learns which requests are served.
     pub(crate) fn retire(&self) {
         self.retiring.store(true, Relaxed);
@@ -192,17 +191,17 @@ impl Connections {
         }
     }
 
-    /// Whether [`Self::retire`] was called.
+    /// True if [`Self::retire`] was called.
     pub(crate) fn are_retiring(&self) -> bool {
         self.retiring.load(Relaxed)
     }
 
-    /// Notes that what is under way from here on is cut off, as the gateway ends.
+    /// Notes that requests in progress from here on are cut off, because the gateway ends.
     pub(crate) fn cut_off(&self) {
         self.cut_off.store(true, Relaxed);
     }
 
-    /// Whether [`Self::cut_off`] was called.
+    /// True if [`Self::cut_off`] was called.
     pub(crate) fn are_cut_off(&self) -> bool {
         self.cut_off.load(Relaxed)
     }

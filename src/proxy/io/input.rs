@@ -12,15 +12,15 @@ use tokio::{
     task::yield_now,
 };
 
-/// How much is read at once, in bytes: the former at first, and twice as much whenever a read had
-/// no room left, up to the latter.
+/// The bytes that are read at once: the former at first, and twice as many whenever a read had no room
+/// left, up to the latter.
 const READ_MIN: usize = 8 * 1024;
 const READ_MAX: usize = 64 * 1024;
 
 /// Below so many bytes of room it is worth making more.
 const ROOM_MIN: usize = 1024;
 
-/// How many bytes are read before other tasks of the worker have their turn.
+/// The bytes that are read before other tasks of the worker have their turn.
 const TURN_MAX: usize = 64 * 1024;
 
 /// Bytes in the order in which they came.
@@ -46,7 +46,7 @@ impl Input {
         input
     }
 
-    /// Reads more. Returns whether there was more.
+    /// Reads more, and returns false at the end.
     pub(crate) fn poll_read<T: AsyncRead + Unpin>(
         &mut self,
         io: &mut T,
@@ -58,15 +58,18 @@ impl Input {
             let _pending = pin!(yield_now()).poll(context);
             return Poll::Pending;
         }
+
         let mut room = self.bytes.capacity() - self.bytes.len();
         if room < ROOM_MIN || (self.bytes.is_empty() && room < self.read_size / 4) {
             self.bytes.reserve(self.read_size);
             room = self.bytes.capacity() - self.bytes.len();
         }
+
         let polled = pin!(io.read_buf(&mut self.bytes)).poll(context);
         if polled.is_pending() {
             self.turn = 0;
         }
+
         let count = ready!(polled)?;
         self.turn += count;
         if count == room {
@@ -97,7 +100,7 @@ impl Input {
         self.bytes.split_to(length).freeze()
     }
 
-    /// Gives up what an idle connection does not need.
+    /// Frees the memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         if self.read_size > READ_MIN {
             *self = Self::new();
@@ -105,7 +108,7 @@ impl Input {
     }
 }
 
-/// What is read at once, in bytes: most heads are shorter, and cost no second read.
+/// The bytes that are read at once: most heads are shorter, and cost no second read.
 const FIRST_READ: usize = 2048;
 
 /// Reads what has come; nothing at the end. While nothing comes, no memory is held for it.

@@ -21,10 +21,10 @@ const COPY_MAX: usize = 2048;
 /// Most heads have fewer bytes. Memory for them is taken at once, as a head is written in many parts.
 const HEAD_USUAL: usize = 512;
 
-/// How many parts that are not copied are written at once.
+/// The most parts that are not copied and written at once.
 pub(crate) const PARTS_MAX: usize = 16;
 
-/// How many bytes of memory an idle connection keeps for its next message.
+/// The bytes of memory that an idle connection keeps for its next message.
 const KEPT_MAX: usize = 4 * 1024;
 
 /// `bytes` come first, then `parts`.
@@ -32,9 +32,9 @@ const KEPT_MAX: usize = 4 * 1024;
 pub(crate) struct Outgoing<D> {
     bytes: Vec<u8>,
     parts: VecDeque<Part<D>>,
-    /// How many bytes of both were written.
+    /// The number of bytes of both that were written.
     written: usize,
-    /// Whether the stream may hold something back.
+    /// True if the stream may hold something back.
     is_unflushed: bool,
 }
 
@@ -97,22 +97,22 @@ impl<D: Buf + From<Bytes>> Outgoing<D> {
         self.parts.push_back(Part { size: None, data: D::from(Bytes::from(end)), end: b"" });
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes that are to be written.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.parts.iter().map(Part::len).sum::<usize>() - self.written
     }
 
-    /// How many parts are not copied.
+    /// Returns the number of parts that are not copied.
     pub(crate) fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// Whether there is nothing to write.
+    /// True if there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.parts.is_empty()
     }
 
-    /// Writes what there is once. Returns whether all of it has left.
+    /// Writes once, and returns true if all bytes have left.
     pub(crate) fn poll_write<T: AsyncWrite + Unpin>(
         &mut self,
         io: &mut T,
@@ -125,12 +125,14 @@ impl<D: Buf + From<Bytes>> Outgoing<D> {
             }
             return Poll::Ready(Ok(true));
         }
+
         let polled = if self.parts.is_empty() {
             let bytes = self.bytes.get(self.written..).unwrap_or_default();
             Pin::new(&mut *io).poll_write(context, bytes)
         } else {
             poll_write(io, context, &self.slices())
         };
+
         let count = ready!(polled)?;
         if count == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -140,7 +142,7 @@ impl<D: Buf + From<Bytes>> Outgoing<D> {
         Poll::Ready(Ok(false))
     }
 
-    /// Returns what is left to be written.
+    /// Returns the bytes that are left to be written.
     fn slices(&self) -> SmallVec<[IoSlice<'_>; 3 * PARTS_MAX + 4]> {
         let mut written = self.written;
         let parts = self.parts.iter().flat_map(Part::segments);
@@ -168,14 +170,14 @@ impl<D: Buf + From<Bytes>> Outgoing<D> {
         }
     }
 
-    /// Gives up what an idle connection does not need.
+    /// Frees the memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         self.bytes.shrink_to(KEPT_MAX);
         self.parts.shrink_to(0);
     }
 }
 
-/// Up to how much is copied and written at once, in bytes. For a head and a short body `writev` costs
+/// The most bytes that are copied and written at once. For a head and a short body `writev` costs
 /// the kernel some 400 ns more than a copy and `send`.
 const FEW: usize = 2048;
 

@@ -10,19 +10,19 @@ use core::{
 };
 use tokio::time::Sleep;
 
-/// How long to wait for the next part of a body. The timer is made at the first
-/// wait: a body that comes with its head costs none.
+/// A bound on the wait for the next part of a body. The timer is made at the first wait: a body that
+/// comes with its head costs none.
 #[derive(Debug)]
 pub(crate) struct BodyTimeout {
     /// The setting that `idle` comes from.
     setting: Timeout,
     idle: Duration,
-    /// When the whole request must have ended.
+    /// The time by which the whole request must have ended.
     pub(crate) deadline: Instant,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// When the wait under way is too long, if there is one.
+    /// The end of the present wait, if there is one.
     until: Option<Instant>,
-    /// Whether the deadline has passed.
+    /// True if the deadline has passed.
     late: bool,
 }
 
@@ -31,7 +31,7 @@ impl BodyTimeout {
         Self { setting, idle, deadline, waiting: None, until: None, late: false }
     }
 
-    /// Returns which limit the wait that has ended was too long for.
+    /// Returns the limit that the last wait exceeded.
     pub(crate) fn over(&self) -> Timeout {
         if self.late { Timeout::Request } else { self.setting }
     }
@@ -41,7 +41,7 @@ impl BodyTimeout {
         self.until = None;
     }
 
-    /// Waits until it is over with a timer of its own, and returns whether for the deadline.
+    /// Waits with a timer of its own until the wait is too long, and returns true if that is the deadline.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, clock: &Clock) -> Poll<bool> {
         let is_new = self.until.is_none();
         let mut waiting = self.waiting.take();
@@ -56,7 +56,7 @@ impl BodyTimeout {
         polled
     }
 
-    /// Waits until it is over with `poll`, which waits for an instant, and returns whether for the
+    /// Waits with `poll`, which waits for an instant, until the wait is too long. Returns true if that is the
     /// deadline.
     pub(crate) fn poll_with(
         &mut self,
@@ -71,20 +71,20 @@ impl BodyTimeout {
     }
 }
 
-/// How long flowgate may wait for a client beside what its bytes pay for.
+/// The time for which flowgate waits for a client beside the time that its bytes pay for.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The longest wait that bytes can pay for.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// How long flowgate still waits for a client: each byte pays for a part of a second. Only the time
-/// in which nothing is there to be read counts, so that a slow server costs the client nothing.
+/// The time for which flowgate still waits for a client: each byte pays for a part of a second. Only the
+/// time in which nothing can be read counts, so that a slow server costs the client nothing.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// Bytes for each second.
     rate: NonZeroU64,
     left: Duration,
-    /// Since when it waits.
+    /// The time since which it waits.
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }

@@ -1,4 +1,4 @@
-//! Which setting ended a request that took too long, and how the log says so.
+//! The setting that ended a request that took too long, and the line of the log about it.
 
 use crate::{flow::Instant, proxy::request_log::LogLimit};
 use std::sync::{Mutex, PoisonError};
@@ -57,7 +57,7 @@ impl TimeoutLog {
         }
     }
 
-    /// Returns how many requests the next line is about, if it is due at `now`.
+    /// Returns the number of requests that the next line is about, if it is due at `now`.
     fn due(&self, timeout: Timeout, now: Instant) -> Option<u64> {
         let limit = &self.0[timeout as usize];
         limit.lock().unwrap_or_else(PoisonError::into_inner).due(now)

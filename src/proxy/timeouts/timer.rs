@@ -82,7 +82,7 @@ pub(crate) struct ConnectionTimer<'s> {
     clock: Clock,
     sleep: Pin<&'s mut Sleep>,
     armed: Instant,
-    /// Whether the runtime knows what to wake.
+    /// True if the runtime has the waker.
     is_polled: bool,
 }
 
@@ -124,13 +124,13 @@ impl<'s> ConnectionTimer<'s> {
     }
 }
 
-/// The deadlines of a request. Whatever waits in its task names its deadline here each time it is
-/// polled; the connection's timer waits for the earliest one.
+/// The deadlines of a request. Each wait in its task notes its deadline here whenever it is polled. The
+/// connection's timer waits for the earliest one.
 #[derive(Debug)]
 pub(crate) struct RequestTimer {
     /// The earliest deadline, in nanoseconds.
     next: AtomicU64,
-    /// When the connection's timer has fired last.
+    /// The last time at which the connection's timer has fired.
     fired_at: AtomicU64,
 }
 

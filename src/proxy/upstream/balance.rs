@@ -1,4 +1,4 @@
-//! Which of an upstream's servers is asked next.
+//! The choice of an upstream's server for a request.
 
 use super::rendezvous::{Candidate, choose};
 use crate::{
@@ -58,9 +58,8 @@ impl PassedOver {
     }
 }
 
-/// How often another server is picked in place of one that gets no requests now, before the
-/// servers are gone through one by one. Another pick spreads the requests of the one that is
-/// passed over.
+/// The number of picks before the servers are gone through one by one. Another pick, in place of
+/// a server that gets no requests now, spreads the requests of that server.
 const PICKS: usize = 4;
 
 /// A server for a request.
@@ -68,12 +67,12 @@ const PICKS: usize = 4;
 pub(crate) struct Picked {
     pub(crate) place: usize,
     pub(crate) server: Arc<Server>,
-    /// Whether another one is left that was not tried.
+    /// True if another one is left that was not tried.
     pub(crate) is_other_left: bool,
 }
 
-/// Picks a server that was not tried before; `None` if there is none left. One that gets no requests at `now` is picked only if no other is
-/// left.
+/// Picks a server that was not tried before; `None` if there is none left. A server that gets no requests
+/// at `now` is picked only if no other is left.
 ///
 /// `key` decides if the upstream assigns keys to servers. `random` returns a number below its
 /// argument.
@@ -85,55 +84,75 @@ pub(crate) fn pick(
     random: impl FnMut(usize) -> usize,
 ) -> Option<Picked> {
     let members = upstream.members();
-    let place = place(upstream, &members, (tried, now, key), random)?;
+    let choice = Choice { upstream, members: &members, tried, now };
+    let place = choice.place(key, random)?;
     let server = Arc::clone(members.servers.get(place)?);
     let is_other_left = tried.leave_other(place, members.servers.len());
     Some(Picked { place, server, is_other_left })
 }
 
-fn place(
-    upstream: &Upstream,
-    members: &Members,
-    (tried, now, key): (Tried, Instant, Option<u64>),
-    mut random: impl FnMut(usize) -> usize,
-) -> Option<usize> {
-    let servers = &members.servers;
-    if servers.len() == 1 && !tried.has(0) {
-        return Some(0);
-    }
-    let slow_start = upstream.options.slow_start;
-    let mut place = 0;
-    if let Some(key) = key {
-        let mut passed_over = PassedOver::of(tried);
-        while let Some(picked) = by_key(servers, &passed_over, key) {
-            if servers.get(picked)?.health.admits(now, slow_start, &mut random) {
-                return Some(picked);
-            }
-            passed_over.add(picked);
-            place = picked;
+/// The servers among which one is chosen for an attempt at `now`.
+#[derive(Clone, Copy)]
+struct Choice<'a> {
+    upstream: &'a Upstream,
+    members: &'a Members,
+    tried: Tried,
+    now: Instant,
+}
+
+impl Choice<'_> {
+    fn place(self, key: Option<u64>, mut random: impl FnMut(usize) -> usize) -> Option<usize> {
+        let Self { upstream, members, tried, now } = self;
+        let servers = &members.servers;
+        if servers.len() == 1 && !tried.has(0) {
+            return Some(0);
         }
-    } else {
-        for pick in 0..PICKS {
-            let picked = match pick {
-                0 => in_turn(upstream, members, &mut random),
-                _ => by_chance(members, &mut random),
-            };
-            let Some(picked) = picked else { break };
-            let server = servers.get(picked)?;
-            if !tried.has(picked) && server.health.admits(now, slow_start, &mut random) {
-                return Some(picked);
+
+        let slow_start = upstream.options.slow_start;
+        let mut place = 0;
+        if let Some(key) = key {
+            let mut passed_over = PassedOver::of(tried);
+            while let Some(picked) = by_key(servers, &passed_over, key) {
+                if servers.get(picked)?.health.admits(now, slow_start, &mut random) {
+                    return Some(picked);
+                }
+                passed_over.add(picked);
+                place = picked;
             }
-            place = picked;
+        } else {
+            for pick in 0..PICKS {
+                let picked = match pick {
+                    0 => in_turn(upstream, members, &mut random),
+                    _ => by_chance(members, &mut random),
+                };
+                let Some(picked) = picked else { break };
+                let server = servers.get(picked)?;
+                if !tried.has(picked) && server.health.admits(now, slow_start, &mut random) {
+                    return Some(picked);
+                }
+                place = picked;
+            }
         }
+
+        self.first_from(place)
     }
-    // From there on, the first that gets requests; if none does, the first that was not tried.
-    let untried = (0..servers.len())
-        .map(|step| (place + step) % servers.len())
-        .filter(|&place| !tried.has(place));
-    let untried = untried.filter_map(|place| Some((place, servers.get(place)?)));
-    let is_admitted =
-        |(_, server): &(usize, &Arc<Server>)| server.health.admits(now, slow_start, |_| 0);
-    untried.clone().find(is_admitted).or_else(|| untried.clone().next()).map(|(place, _)| place)
+
+    /// Returns the first place from `start` on whose server gets requests. If none does, the first
+    /// that was not tried.
+    fn first_from(self, start: usize) -> Option<usize> {
+        let servers = &self.members.servers;
+        let slow_start = self.upstream.options.slow_start;
+        let untried = (0..servers.len())
+            .map(|step| (start + step) % servers.len())
+            .filter(|&place| !self.tried.has(place));
+
+        let admits = |place: &usize| {
+            servers
+                .get(*place)
+                .is_some_and(|server| server.health.admits(self.now, slow_start, |_| 0))
+        };
+        untried.clone().find(admits).or_else(|| untried.clone().next())
+    }
 }
 
 /// Returns the place of the server that gets the requests with a key, unless all are out.

@@ -1,5 +1,5 @@
-//! Watches the health of all servers, once for the process: asks those that are to be checked, and
-//! looks at how many requests fail.
+//! Watches the health of all servers, once for the process: it sends requests to those with health
+//! checks, and looks at the share of requests that fail.
 
 use super::{
     connect::{Connector, Offer, Opened},
@@ -20,15 +20,16 @@ use http::{Method, header};
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::JoinSet;
 
-/// How often the configuration in force and the failures are looked at.
+/// The interval in which the configuration in force and the failures are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A server of an upstream: the upstream's name and the server's id.
 type Name = (Arc<str>, usize);
 
-/// When a server is to be asked next; `None` while it is being asked.
+/// The health checks of one server.
 struct Schedule {
     server: Arc<Server>,
+    /// The time of the next one; `None` while one is in progress.
     next: Option<Instant>,
 }
 
@@ -54,12 +55,15 @@ impl HealthWatch {
         loop {
             let snapshot = self.live.load_full();
             let now = self.clock.now();
+
             if now.since(looked) >= TICK {
                 looked = now;
                 observe(snapshot.upstreams.iter().map(|upstream| &**upstream), now);
             }
+
             follow(&mut schedules, &snapshot, now);
             self.start_due(&mut schedules, &snapshot, &mut under_way, now);
+
             let due = schedules.values().filter_map(|schedule| schedule.next).min();
             let wake = due.unwrap_or(Instant::FAR_FUTURE).min(looked + TICK);
             drop(snapshot);
@@ -72,7 +76,7 @@ impl HealthWatch {
         }
     }
 
-    /// Asks every server that is due.
+    /// Begins the checks that are due.
     fn start_due(
         &self,
         schedules: &mut HashMap<Name, Schedule>,
@@ -85,24 +89,26 @@ impl HealthWatch {
             for server in &upstream.servers() {
                 let name = (Arc::clone(&upstream.name), server.id);
                 let Some(schedule) = schedules.get_mut(&name) else { continue };
-                if schedule.next.take_if(|next| *next <= now).is_some() {
-                    let clock = self.clock.clone();
-                    let connector = Arc::clone(&self.connector);
-                    let upstream = Arc::clone(upstream);
-                    let server = Arc::clone(server);
-                    let check = check.clone();
-                    under_way.spawn(async move {
-                        let asking = ask(&connector, &clock, &upstream, &server, &check);
-                        let result = clock.timeout(check.timeout, asking).await;
-                        let late = |_| Err("no answer within health.timeout".to_owned());
-                        (name, result.unwrap_or_else(late))
-                    });
+                if schedule.next.take_if(|next| *next <= now).is_none() {
+                    continue;
                 }
+
+                let clock = self.clock.clone();
+                let connector = Arc::clone(&self.connector);
+                let upstream = Arc::clone(upstream);
+                let server = Arc::clone(server);
+                let check = check.clone();
+                under_way.spawn(async move {
+                    let checking = send_check(&connector, &clock, &upstream, &server, &check);
+                    let result = clock.timeout(check.timeout, checking).await;
+                    let late = |_| Err("no answer within health.timeout".to_owned());
+                    (name, result.unwrap_or_else(late))
+                });
             }
         }
     }
 
-    /// Notes what a check found, and when the next one is due.
+    /// Notes the result of a check, and schedules the next one.
     fn finish(
         &self,
         schedules: &mut HashMap<Name, Schedule>,
@@ -117,16 +123,17 @@ impl HealthWatch {
         let (Some((upstream, check)), Some(schedule)) = (check, schedules.get_mut(name)) else {
             return;
         };
+
         let server = &schedule.server;
         if let Some(change) = server.health.checked(now, result.is_ok(), check) {
             log(upstream, server, change, result.err().as_deref().unwrap_or("checks passed"));
         }
-        // A tenth more or less, so that gateways that began together do not ask together.
+        // A tenth more or less, so that gateways that began together do not send checks together.
         schedule.next = Some(now + check.interval.mul_f64(0.9 + fastrand::f64() * 0.2));
     }
 }
 
-/// Adds servers that are to be checked as of now, and forgets those that are not.
+/// Adds the servers that are to be checked from now on, and forgets all others.
 fn follow(schedules: &mut HashMap<Name, Schedule>, snapshot: &Snapshot, now: Instant) {
     let checked = snapshot.upstreams.iter().filter(|upstream| upstream.options.health.is_some());
     let mut before = core::mem::take(schedules);
@@ -146,8 +153,8 @@ fn follow(schedules: &mut HashMap<Name, Schedule>, snapshot: &Snapshot, now: Ins
     }
 }
 
-/// Asks a server once.
-async fn ask(
+/// Sends one check to a server, and returns why it failed.
+async fn send_check(
     connector: &Connector,
     clock: &Clock,
     upstream: &Upstream,
@@ -156,6 +163,7 @@ async fn ask(
 ) -> Result<(), String> {
     let opened = connector.connect(server, upstream, Offer::Any { streams: 1 }, clock).await;
     let opened = opened.map_err(|error| format!("cannot connect: {}", cause(&error)))?;
+
     let host = check.host.as_deref().map_or_else(|| server.host_field(), ToOwned::to_owned);
     let request: Request<RequestBody> = http::Request::builder()
         .method(Method::GET)
@@ -166,6 +174,7 @@ async fn ask(
         .body(RequestBody::Empty)
         .map_err(|error| error.to_string())?
         .into();
+
     let status = match opened {
         Opened::Http1(mut connection) => {
             let response = connection.send(request).await;
@@ -177,6 +186,7 @@ async fn ask(
             response.map_err(|unanswered| unanswered.why.to_string())?.status().as_u16()
         }
     };
+
     if check.expects(status) { Ok(()) } else { Err(format!("status {status}")) }
 }
 

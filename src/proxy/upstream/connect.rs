@@ -12,16 +12,16 @@ use std::{io, sync::Arc};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-/// How new connections are made.
+/// A way to make new connections.
 #[derive(Debug, Default)]
 pub enum Connector {
     /// To the server's address.
     #[default]
     Network,
-    /// To a server in this process: the other ends arrive there.
+    /// To a server in this process, which receives the other ends.
     #[cfg(test)]
     Memory(tokio::sync::mpsc::UnboundedSender<tokio::io::DuplexStream>),
-    /// To one that never answers.
+    /// To a server that never accepts.
     #[cfg(test)]
     Stuck,
     /// To a server in this process, by its port.
@@ -57,12 +57,12 @@ pub(crate) enum Opened {
     Http2(Arc<http2::Connection>),
 }
 
-/// What is offered to a server.
+/// The protocols that flowgate offers to a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Offer {
     /// HTTP/1.1 alone, for a request that changes its protocol.
     Http1,
-    /// What the upstream is set to. HTTP/2 begins with so many requests at once.
+    /// Those that the upstream is set to. HTTP/2 begins with `streams` requests at once.
     Any { streams: usize },
 }
 
@@ -71,7 +71,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// The server is not there, cannot be trusted, or does not speak what it must.
+    /// The server cannot be reached, cannot be trusted, or does not speak the required protocol.
     pub(crate) async fn connect(
         &self,
         server: &Server,
@@ -80,7 +80,7 @@ impl Connector {
         clock: &Clock,
     ) -> io::Result<Opened> {
         let protocol = upstream.options.protocol;
-        let connection_settings = ConnectionSettings::of(server, upstream);
+        let settings = ConnectionSettings::of(server, upstream);
         let streams = match (protocol, offer) {
             (UpstreamProtocol::H2, Offer::Http1) => {
                 return Err(io::Error::other("an upgrade needs HTTP/1.1, and `protocol` is h2"));
@@ -88,64 +88,63 @@ impl Connector {
             (UpstreamProtocol::H2, Offer::Any { streams }) => Some(streams),
             (UpstreamProtocol::H1 | UpstreamProtocol::Auto, _) => None,
         };
+
         match self {
             Self::Network => {
                 if let Some(path) = server.socket() {
                     let stream = UnixStream::connect(path).await?;
-                    return begin(Box::new(stream), connection_settings, streams, clock).await;
+                    return begin(Box::new(stream), settings, streams, clock).await;
                 }
+
                 let stream = match server.ip {
                     Some(ip) => TcpStream::connect((ip, server.port)).await?,
                     None => TcpStream::connect((&*server.host, server.port)).await?,
                 };
                 stream.set_nodelay(true)?;
                 match upstream.tls_of(server) {
-                    None => begin(Box::new(stream), connection_settings, streams, clock).await,
-                    Some(tls) => {
-                        begin_secured(stream, tls, server, connection_settings, (offer, clock))
-                            .await
-                    }
+                    None => begin(Box::new(stream), settings, streams, clock).await,
+                    Some(tls) => begin_secured(stream, tls, server, settings, offer, clock).await,
                 }
             }
             #[cfg(test)]
             Self::Memory(accept) => {
                 let (near, far) = tokio::io::duplex(64 * 1024);
                 accept.send(far).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-                begin(Box::new(near), connection_settings, streams, clock).await
+                begin(Box::new(near), settings, streams, clock).await
             }
             #[cfg(test)]
             Self::Stuck => core::future::pending().await,
             #[cfg(test)]
             Self::Simulated(SimulatedNetwork(connect)) => {
-                begin(Box::new(connect(server.port).await?), connection_settings, streams, clock)
-                    .await
+                begin(Box::new(connect(server.port).await?), settings, streams, clock).await
             }
         }
     }
 }
 
-/// Begins to speak: HTTP/2 with so many requests at once, or HTTP/1.1.
+/// Begins HTTP/2 with `streams` requests at once, or HTTP/1.1 if that is `None`.
 async fn begin(
     stream: BoxedIo,
-    connection_settings: ConnectionSettings,
+    settings: ConnectionSettings,
     streams: Option<usize>,
     clock: &Clock,
 ) -> io::Result<Opened> {
     Ok(match streams {
-        Some(streams) => Opened::Http2(
-            http2::Connection::open(stream, connection_settings, streams, clock).await?,
-        ),
-        None => Opened::Http1(http1::Connection::new(stream, connection_settings)),
+        Some(streams) => {
+            Opened::Http2(http2::Connection::open(stream, settings, streams, clock).await?)
+        }
+        None => Opened::Http1(http1::Connection::new(stream, settings)),
     })
 }
 
-/// Shakes hands with `server`, and begins to speak what it chose.
+/// Makes the TLS handshake with `server`, and begins the protocol that it chose.
 async fn begin_secured(
     stream: TcpStream,
     tls: &UpstreamTls,
     server: &Server,
-    connection_settings: ConnectionSettings,
-    (offer, clock): (Offer, &Clock),
+    settings: ConnectionSettings,
+    offer: Offer,
+    clock: &Clock,
 ) -> io::Result<Opened> {
     let name = tls
         .name_of(&server.host)
@@ -154,15 +153,17 @@ async fn begin_secured(
         Offer::Http1 => (tls.config_of_http1(), None),
         Offer::Any { streams } => (tls.config(), Some(streams)),
     };
+
     let connector = TlsConnector::from(Arc::clone(config));
     let stream = connector.connect(name, stream).await.map_err(|error| {
         let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
         if is_end { io::Error::other("TLS: the server ended the handshake") } else { error }
     });
     let stream = stream?;
+
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    if connection_settings.protocol == UpstreamProtocol::H2 && !is_http2 {
+    if settings.protocol == UpstreamProtocol::H2 && !is_http2 {
         return Err(io::Error::other("TLS: the server does not speak HTTP/2"));
     }
-    begin(Box::new(stream), connection_settings, streams.filter(|_| is_http2), clock).await
+    begin(Box::new(stream), settings, streams.filter(|_| is_http2), clock).await
 }

@@ -1,4 +1,4 @@
-//! What one request is sent over, and its answer comes over.
+//! The connection of one request to its server, or its stream on one.
 
 use super::{
     error::{Unanswered, UpstreamError},
@@ -23,7 +23,7 @@ pub(crate) enum UpstreamConnection {
 }
 
 impl UpstreamConnection {
-    /// Begins a request with `body`. Its answer may use the memory of a head without fields.
+    /// Begins a request with `body`. The head of its response may use the memory of one without fields.
     ///
     /// # Errors
     ///
@@ -32,30 +32,30 @@ impl UpstreamConnection {
         &mut self,
         request: &Request<RequestBody>,
         body: RequestBody,
-        answer: impl FnOnce() -> Box<ResponseHead>,
+        memory: impl FnOnce() -> Box<ResponseHead>,
     ) -> Result<(), Unanswered> {
         match self {
             Self::Http1(connection) => {
-                connection.begin(request, body, answer());
+                connection.begin(request, body, memory());
                 Ok(())
             }
             Self::Http2(stream) => stream.begin(request, body),
         }
     }
 
-    /// Sends the request, and polls for the head of its answer, which may come before all of the
+    /// Sends the request, and polls for the head of its response, which may come before all of the
     /// request has left.
     pub(crate) fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, Unanswered>> {
         match self {
-            Self::Http1(connection) => connection.poll_answer(context).map_err(Unanswered::from),
-            Self::Http2(stream) => stream.poll_answer(context),
+            Self::Http1(connection) => connection.poll_response(context).map_err(Unanswered::from),
+            Self::Http2(stream) => stream.poll_response(context),
         }
     }
 
-    /// Takes the interim answers that have come since the last call, but for 100.
+    /// Takes the interim responses that have come since the last call, except for 100.
     pub(crate) fn take_interim(&mut self) -> Option<Vec<Response<()>>> {
         match self {
             Self::Http1(connection) => connection.take_interim(),
@@ -63,7 +63,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Polls for the next part of the answer's body. A request's body that has not left yet is sent
+    /// Polls for the next part of the response's body, and sends the rest of the request's body
     /// meanwhile.
     pub(crate) fn poll_frame(
         &mut self,
@@ -75,7 +75,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Whether all of the answer has been read.
+    /// True if all of the response has been read.
     pub(crate) fn is_end(&self) -> bool {
         match self {
             Self::Http1(connection) => connection.is_end(),
@@ -83,7 +83,8 @@ impl UpstreamConnection {
         }
     }
 
-    /// Makes it idle, if another request may follow on it. One that is shared never is.
+    /// Makes the connection idle, and returns true if another request may follow on it. A shared one
+    /// stays as it is.
     pub(crate) fn rest(&mut self) -> bool {
         match self {
             Self::Http1(connection) => connection.rest(),
@@ -91,7 +92,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Returns how much of the answer's body is left, as far as that is known.
+    /// Returns the size of the rest of the response's body, as far as it is known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Http1(connection) => connection.size_hint(),

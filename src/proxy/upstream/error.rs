@@ -7,17 +7,17 @@ use core::{error::Error, fmt};
 use std::io;
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, OtherError};
 
-/// Why a request to a server failed.
+/// A failure of a request to a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamError {
-    /// It ended the connection before the header of its answer was whole.
+    /// The server ended the connection before the header of its response was complete.
     #[error("the server closed the connection without an answer")]
     Closed,
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("the answer is malformed: {0}{hint}", hint = head_hint(*.0))]
     Head(HeadError),
-    /// Its body is.
+    /// The body of the response is malformed, or incomplete.
     #[error("{0}")]
     Body(BodyError),
     /// See [`INTERIM_MAX`](super::http1::INTERIM_MAX).
@@ -31,7 +31,7 @@ pub(crate) enum UpstreamError {
 }
 
 impl UpstreamError {
-    /// Whether the server closed the connection before the header of its answer was whole.
+    /// True if the server ended the connection before the header of its response was complete.
     pub(crate) fn is_closed(&self) -> bool {
         match self {
             Self::Closed => true,
@@ -52,8 +52,8 @@ impl From<h2::Error> for UpstreamError {
     }
 }
 
-/// Returns what an operator may do about a malformed answer. The first bytes of HTTP/2 and of TLS are no
-/// version of HTTP/1.1.
+/// Returns a hint for the operator about a malformed response. The first bytes of HTTP/2 and of TLS are
+/// not a version of HTTP/1.1.
 const fn head_hint(error: HeadError) -> &'static str {
     if matches!(error, HeadError::Version) {
         "; does the server speak only HTTP/2 (`protocol: h2`) or TLS (`https://`)?"
@@ -62,8 +62,8 @@ const fn head_hint(error: HeadError) -> &'static str {
     }
 }
 
-/// The same of an error of HTTP/2. The text of an HTTP/1.1 answer, read as a frame, is longer than any
-/// frame may be.
+/// Returns a hint for the operator about an error of HTTP/2. The text of an HTTP/1.1 response, read as a
+/// frame, is longer than any frame may be.
 fn http2_hint(error: &h2::Error) -> &'static str {
     if error.reason() == Some(h2::Reason::FRAME_SIZE_ERROR) {
         "; does the server speak only HTTP/1.1 (`protocol: auto`)?"
@@ -72,26 +72,25 @@ fn http2_hint(error: &h2::Error) -> &'static str {
     }
 }
 
-/// Whether a connection ended, in whatever way.
+/// True if the error says that the connection ended.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), ConnectionReset | BrokenPipe | ConnectionAborted | UnexpectedEof)
 }
 
-/// A request without an answer.
+/// A request without a response.
 pub(crate) struct Unanswered {
     pub(crate) why: NoResponseReason,
-    /// The request's body, if the server has not processed the request and the body can be sent
-    /// again.
+    /// The body of the request, if the server has not processed it and the body can be sent again.
     pub(crate) unprocessed: Option<RequestBody>,
 }
 
-/// Why there is no answer.
+/// The reason for which there is no response.
 pub(crate) enum NoResponseReason {
     Broken(UpstreamError),
     /// The server has rejected the request, and can take others over the same connection.
     Rejected(UpstreamError),
-    /// The header of the answer is larger than the upstream's limits allow.
+    /// The header of the response is larger than the upstream's limits allow.
     TooLarge,
     /// The request has no form in HTTP/2.
     Unsendable,
@@ -121,7 +120,7 @@ impl From<UpstreamError> for Unanswered {
 pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     loop {
-        // What an error of IO wraps is not its source.
+        // An error of IO does not report the error that it wraps as its source.
         let inner = innermost.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let inner = inner.map(|inner| inner as &(dyn Error + 'static));
         match inner.or_else(|| innermost.source()) {
@@ -136,7 +135,7 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns why a handshake failed, with what to do about it where that is not clear.
+/// Returns why a handshake failed, with a hint for the operator if the reason alone is not clear.
 fn tls_cause(error: &rustls::Error) -> String {
     if let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error
         && let Some(unsupported) = other.downcast_ref::<UnsupportedCertificate>()
@@ -149,7 +148,7 @@ fn tls_cause(error: &rustls::Error) -> String {
         | AlertDescription::ProtocolVersion,
     ) = error
     {
-        // What the library has, which leaves out the others for their weaknesses.
+        // rustls leaves out the others for their weaknesses.
         "; flowgate has TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or ChaCha20-Poly1305: a server \
          with CBC suites, RSA or DHE key exchange, or older versions alone needs one of these"
     } else {

@@ -1,4 +1,4 @@
-//! What requests find out about servers: it changes their health, and each change is logged.
+//! The outcomes of requests change the health of their servers, and each change is logged.
 
 pub(crate) use crate::health::ServerFailure;
 use crate::{
@@ -10,7 +10,7 @@ use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use rustix::io::Errno;
 use std::io;
 
-/// Notes that `server` answered.
+/// Notes that `server` responded.
 pub(crate) fn succeeded(upstream: &Upstream, server: &Server, now: impl FnOnce() -> Instant) {
     if server.health.is_suspect()
         && let Some(change) = server.health.succeeded(now())
@@ -19,7 +19,7 @@ pub(crate) fn succeeded(upstream: &Upstream, server: &Server, now: impl FnOnce()
     }
 }
 
-/// Notes that `server` failed a request, for `cause` and not for the client's doing.
+/// Notes that `server` failed a request, because of `cause` and not because of the client.
 pub(crate) fn failed(
     upstream: &Upstream,
     server: &Server,
@@ -36,8 +36,8 @@ pub(crate) fn failed(
     }
 }
 
-/// Looks at the share of failed requests of each server of these upstreams, and logs when no server of
-/// an upstream is healthy. To be called about once a second, by one thread of the process.
+/// Judges each server of these upstreams by its share of failed requests, and logs that no server of an
+/// upstream is healthy. One thread of the process calls it about once a second.
 pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now: Instant) {
     for upstream in upstreams {
         upstream.retries.observe(now);
@@ -46,6 +46,7 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
         if servers.len() <= 1 {
             continue;
         }
+
         for server in &servers {
             let totals = RequestTotals {
                 requests: server.meter.requests.load(Relaxed),
@@ -62,10 +63,10 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
     }
 }
 
-/// Logs when the last server of `upstream` stops being healthy, and when the first one is healthy again.
+/// Logs once that the last healthy server of `upstream` has failed, and once that one is healthy again.
 fn log_if_none_is_healthy(upstream: &Upstream) {
     let servers = &upstream.members().servers;
-    // A name may have no address for a while.
+    // An upstream has no servers while its name has no address.
     let is_none_healthy =
         !servers.is_empty() && !servers.iter().any(|server| server.health.is_healthy());
     if !upstream.ejection_state.note(is_none_healthy) {
@@ -79,7 +80,7 @@ fn log_if_none_is_healthy(upstream: &Upstream) {
     }
 }
 
-/// Returns how many servers get no requests while another is healthy, and how many there are.
+/// Returns the number of servers that get no requests while another is healthy, and of all servers.
 fn out(upstream: &Upstream) -> (usize, usize) {
     let servers = &upstream.members().servers;
     (servers.iter().filter(|server| server.health.is_out()).count(), servers.len())
@@ -95,8 +96,7 @@ pub(crate) fn log(upstream: &Upstream, server: &Server, change: HealthChange, ca
     }
 }
 
-/// Returns whether a connection failed for want of something of our own: descriptors, ports or
-/// memory.
+/// Returns true if a connection failed because flowgate lacks descriptors, ports or memory.
 pub(crate) fn is_own_shortage(error: &io::Error) -> bool {
     const OWN: [Errno; 5] =
         [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
@@ -104,13 +104,13 @@ pub(crate) fn is_own_shortage(error: &io::Error) -> bool {
     code.is_some_and(|code| OWN.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// Lets other requests go elsewhere while a connection takes long to open. Dropped when it is open,
-/// or no longer awaited.
+/// Makes other requests go to other servers while a connection takes long to open. It is dropped when the
+/// connection is open, or no longer awaited.
 pub(crate) struct Connecting<'h> {
     health: &'h ServerHealth,
-    /// After how long it should be given up if another server is left.
+    /// The time after which it should be given up if another server is left.
     pub(crate) patience: Option<Duration>,
-    /// How long it took, once it is open.
+    /// The time that it took, once it is open.
     pub(crate) took: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! How long a server says that it keeps an idle connection.
+//! The time for which a server announces to keep an idle connection.
 
 use crate::http1::{self, FieldList};
 use core::time::Duration;
@@ -6,12 +6,12 @@ use http::HeaderName;
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// How long before the server's own limit a connection is given up: a request that is on its
+/// The time before the server's own limit at which a connection is given up: a request that is on its
 /// way when the server closes is lost, and a POST cannot be sent again.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Returns how long a connection may be kept after an answer with these `headers`, if they
-/// say `Keep-Alive: timeout=SECONDS`. Of several, the shortest counts.
+/// Returns the time for which a connection may be kept after a response with these `headers`, if they
+/// have `Keep-Alive: timeout=SECONDS`. Of several, the shortest counts.
 pub(crate) fn announced(headers: &FieldList) -> Option<Duration> {
     let lines = headers.get_all(&KEEP_ALIVE).filter_map(http1::text);
     let parameters = lines.flat_map(|line| line.split(',')).filter_map(|item| item.split_once('='));

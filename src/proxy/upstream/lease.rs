@@ -29,53 +29,52 @@ pub struct ServerConnections {
     pub connector: Connector,
 }
 
-/// A connection to a server, held by one request. Dropped, it is cut off, unless
-/// it was given back or detached before.
+/// A connection to a server, held by one request. Dropping it cuts the connection off, unless it was
+/// given back or detached before.
 pub(crate) struct Lease {
     connections: Arc<ServerConnections>,
     upstream: Arc<Upstream>,
     server: Arc<Server>,
     connection: Option<UpstreamConnection>,
-    /// Whether an earlier request was served on it, so that the server may have
-    /// closed it in the meantime.
+    /// True if an earlier request was served on it, so that the server may have closed it in the
+    /// meantime.
     pub(crate) reused: bool,
-    /// Since when it is held.
+    /// The time since which it is held.
     pub(crate) since: Instant,
     /// The request's body.
     pub(crate) upload: Option<Arc<Upload>>,
-    /// Whether the answer came before the kernel had taken all of the request. The server
-    /// may mean to read no more of it, and would then find the next request behind the rest.
+    /// True if the response came before the kernel had taken all of the request. The server may read no
+    /// more of it, and would then take the rest for the beginning of the next request.
     is_early: bool,
-    /// Whether the server may have left the request's body unread, which it would then take for the
-    /// next request.
+    /// True if the server may have left the request's body unread, and would take it for the next request.
     may_leave_body: bool,
-    /// How long the server keeps the connection, as it announced.
+    /// The time for which the server keeps the connection, as it announced.
     announced: Option<Duration>,
     sharing: Sharing,
 }
 
-/// What a request needs of a connection.
+/// The needs of a request that decide which connections it can use.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a need of its own")]
 pub(crate) struct ConnectionNeeds {
-    /// That it is a new one, in HTTP/1.1.
+    /// A new connection, in HTTP/1.1.
     pub(crate) fresh: bool,
-    /// That it speaks HTTP/1.1.
+    /// A connection of HTTP/1.1.
     pub(crate) http1: bool,
-    /// That the server has not closed it: the request cannot be sent again.
+    /// One that the server has not closed: the request cannot be sent again.
     pub(crate) once: bool,
-    /// That it comes soon: another server is left, and the request may go there.
+    /// A short wait: another server is left, and the request may go there.
     pub(crate) soon: bool,
-    /// When the whole request must have ended.
+    /// The time by which the whole request must have ended.
     pub(crate) deadline: Instant,
 }
 
-/// Why a request does not wait for a connection, but goes to another server.
+/// A request does not wait for a connection, but goes to another server.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection takes longer than usual")]
 struct GivenUp;
 
-/// Returns whether the request has not waited for a connection for as long as the server may take.
+/// True if the request did not wait for a connection as long as the server may take.
 pub(crate) fn is_given_up(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<GivenUp>)
 }
@@ -85,13 +84,13 @@ pub(crate) fn is_given_up(error: &io::Error) -> bool {
 #[error("the most connections that flowgate opens to it carry as many requests as it allows")]
 struct WithoutRoom;
 
-/// Returns whether flowgate had no connection for the request, which is not the server's fault.
+/// True if flowgate had no connection for the request, which is not the server's fault.
 pub(crate) fn is_without_room(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<WithoutRoom>)
 }
 
 impl ConnectionNeeds {
-    /// Whether a connection of HTTP/2 would do.
+    /// True if the request can use a connection of HTTP/2.
     fn may_share(self, upstream: &Upstream, server: &Server) -> bool {
         !self.http1
             && match upstream.options.protocol {
@@ -127,8 +126,8 @@ impl Lease {
         }
     }
 
-    /// Takes the connection that is reserved for the client's connection, and returns whether there
-    /// is one to the server.
+    /// Takes the connection that is reserved for the client's connection, and returns true if there is one
+    /// to the server.
     #[cold]
     pub(crate) fn resume(&mut self, reservation: &Reservation, needs: ConnectionNeeds) -> bool {
         if needs.fresh {
@@ -142,8 +141,8 @@ impl Lease {
         true
     }
 
-    /// Keeps the connection from other clients: it stays open for this one if `is_kept`, or if it was
-    /// reserved before.
+    /// Reserves the connection for this client if `is_kept`, or if it was reserved before. Otherwise it is
+    /// closed after the request.
     pub(crate) fn keep_from_others(&mut self, is_kept: bool) {
         if is_kept {
             self.sharing = Sharing::OneClient;
@@ -152,15 +151,14 @@ impl Lease {
         }
     }
 
-    /// Takes a connection to the server, or a place on one: an idle one, one of HTTP/2 with room, or
-    /// else a new one.
+    /// Takes a connection to the server: an idle one, a place on one of HTTP/2, or else a new one.
     ///
     /// # Errors
     ///
     /// The server cannot be reached within the upstream's connect timeout, or before the deadline.
     pub(crate) async fn find(&mut self, needs: ConnectionNeeds) -> io::Result<()> {
         let limit = self.upstream.options.connect_timeout.min(needs.deadline.since(self.since));
-        // In boxes because they are rare, and would make every request's future larger.
+        // In boxes, because they are rare and would make every request's future larger.
         if needs.may_share(&self.upstream, &self.server) {
             Box::pin(self.share(needs, limit)).await
         } else if self.reuse(needs) {
@@ -170,7 +168,7 @@ impl Lease {
         }
     }
 
-    /// Takes an idle connection of HTTP/1.1, and returns whether there is one.
+    /// Takes an idle connection of HTTP/1.1, and returns true if there is one.
     fn reuse(&mut self, needs: ConnectionNeeds) -> bool {
         if needs.fresh {
             return false;
@@ -191,7 +189,7 @@ impl Lease {
             Opened::Http1(connection) => {
                 self.connection = Some(UpstreamConnection::Http1(connection));
             }
-            // Nothing else was offered.
+            // HTTP/2 was not offered.
             Opened::Http2(_) => {}
         }
         Ok(())
@@ -205,9 +203,12 @@ impl Lease {
     ) -> io::Result<Opened> {
         let Self { connections, upstream, server, .. } = self;
         server.meter.connects.fetch_add(1, Relaxed);
+
+        // With another server left, later requests go there while this connection takes long to open.
         let mut slow = (upstream.members().servers.len() > 1)
             .then(|| Connecting::begin(&server.health, self.since));
         let patience = slow.as_ref().filter(|_| needs.soon).and_then(|slow| slow.patience);
+
         let clock = &connections.clock;
         let connecting = connections.connector.connect(server, upstream, offer, clock);
         let opened = wait_for(connecting, clock, limit, patience).await;
@@ -225,6 +226,7 @@ impl Lease {
                 }
             }
         }
+
         drop(slow);
         self.reused = false;
         self.since = now;
@@ -239,6 +241,7 @@ impl Lease {
         let room_by = self.since + limit;
         let mut deadline = room_by;
         let mut is_seen = false;
+
         loop {
             let upstream = &self.upstream;
             let server = &self.server;
@@ -246,9 +249,10 @@ impl Lease {
                 .pools
                 .with_http2(server, |pool| pool.offer(server, upstream, self.since));
             let left = deadline.since(clock.now());
+
             match offered {
                 Shared::Stream(stream) if needs.once && stream.was_idle() && !is_seen => {
-                    // The server may have ended the connection, which its task has not read yet.
+                    // Its task may not have read yet that the server has ended the connection.
                     is_seen = true;
                     drop(stream);
                     tokio::task::yield_now().await;
@@ -280,7 +284,7 @@ impl Lease {
         }
     }
 
-    /// Opens a connection of what the server speaks.
+    /// Opens a connection of the protocol that the server chooses.
     async fn begin(
         &mut self,
         opener: Option<Opener>,
@@ -288,7 +292,7 @@ impl Lease {
         limit: Duration,
     ) -> io::Result<()> {
         let streams = opener.as_ref().map_or(STREAMS_MAX, Opener::streams);
-        // Others wait for it too.
+        // Other requests may wait for it too, and not be as impatient.
         let needs = ConnectionNeeds { soon: needs.soon && opener.is_none(), ..needs };
         let result = self.connect(Offer::Any { streams }, needs, limit).await;
         let pools = &self.connections.pools;
@@ -303,13 +307,13 @@ impl Lease {
         Ok(())
     }
 
-    /// Whether its connection carries the requests of others too.
+    /// True if its connection may carry other requests too.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.connection, Some(UpstreamConnection::Http2(_)))
     }
 
-    /// Notes that the server gave no answer in time. Others are better sent over another connection:
-    /// this one may lead nowhere.
+    /// Notes that the server did not respond in time. Other requests use another connection: this one may
+    /// be dead.
     pub(crate) fn on_timeout(&self) {
         if let Some(UpstreamConnection::Http2(stream)) = &self.connection {
             stream.retire();
@@ -321,7 +325,7 @@ impl Lease {
         self.connection.as_ref()
     }
 
-    /// Returns the connection, to send over it.
+    /// Returns the connection for sending.
     pub(crate) fn connection_mut(&mut self) -> Option<&mut UpstreamConnection> {
         self.connection.as_mut()
     }
@@ -334,25 +338,25 @@ impl Lease {
         &self.upstream
     }
 
-    /// Whether the client's upload was cut off for the client's doing.
+    /// True if the upload was cut off because of the client.
     pub(crate) fn is_cut(&self) -> bool {
         self.upload.as_deref().is_some_and(Upload::is_cut)
     }
 
-    /// Returns how far the client's upload is, if there is one.
+    /// Returns the progress of the client's upload, if there is one.
     pub(crate) fn upload_state(&self) -> Option<UploadState> {
         self.upload.as_deref().map(Upload::state)
     }
 
-    /// Counts that its server gave no whole answer, unless the client broke off. The end of a tunnel
-    /// does not count.
+    /// Counts a response that its server did not complete, unless the client broke off. The end of a
+    /// tunnel does not count.
     pub(crate) fn on_failure(&self) {
         if self.connection.is_some() && !self.is_cut() {
             self.server.meter.failures.fetch_add(1, Relaxed);
         }
     }
 
-    /// Notes that the answer's head is there.
+    /// Notes that the response's head has come.
     pub(crate) fn on_answer(&mut self) {
         let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == UploadState::Done);
         let is_sent = match &self.connection {
@@ -363,25 +367,25 @@ impl Lease {
         health::succeeded(&self.upstream, &self.server, || self.connections.clock.now());
     }
 
-    /// Notes that the request has a body where servers may expect none: the connection is closed after
-    /// the response.
+    /// Notes that the request has a body where servers may expect none. The connection is closed after the
+    /// response.
     #[cold]
     pub(crate) fn on_unexpected_body(&mut self) {
         self.may_leave_body = true;
     }
 
-    /// Notes how long the server keeps the connection once it is idle, if it says so.
+    /// Notes for how long the server keeps the idle connection, if it announced that.
     pub(crate) fn keep_for(&mut self, announced: Option<Duration>) {
         self.announced = announced;
     }
 
-    /// Returns the request's body if the answer came before its end.
+    /// Returns the request's body if the response came before its end.
     pub(crate) fn early_upload(mut self) -> Option<Arc<Upload>> {
         self.upload.take().filter(|sent| sent.state() != UploadState::Done)
     }
 
-    /// Gives the connection back at `since`, if its request had been sent whole before the
-    /// answer came. `reservation` is that of the client's connection.
+    /// Gives the connection back at `since`, if all of the request had been sent before the response came.
+    /// `reservation` is that of the client's connection.
     pub(crate) fn give_back(&mut self, since: Instant, reservation: &Reservation) {
         if !self.is_early
             && !self.may_leave_body
@@ -398,9 +402,9 @@ impl Lease {
         }
     }
 
-    /// Returns the connection for the tunnel that it has become, which its server works on for as
-    /// long as the lease lives. There is none while the request's body has not left: the server would
-    /// take what comes through the tunnel for the rest of it.
+    /// Returns the connection for the tunnel that it has become. It counts for its server as long as the
+    /// lease lives. There is none if a part of the request's body has not left: the server would take the
+    /// bytes of the tunnel for the rest of it.
     pub(crate) fn detach(&mut self) -> Option<Box<Connection>> {
         match self.connection.take()? {
             UpstreamConnection::Http1(connection) => {
@@ -417,7 +421,7 @@ impl Drop for Lease {
     }
 }
 
-/// Waits for a connection: for `limit`, or less if the request has less patience.
+/// Waits for a connection: for `limit`, or for the shorter `patience` of the request.
 async fn wait_for<T>(
     connection: impl Future<Output = io::Result<T>>,
     clock: &Clock,
@@ -452,7 +456,7 @@ mod tests {
     #[test]
     fn a_socket_that_is_busy_is_not_taken_for_a_wait_that_was_given_up() {
         assert!(is_given_up(&io::Error::other(GivenUp)));
-        // What a Unix socket says whose server accepts no more connections.
+        // The error of a Unix socket whose server accepts no more connections.
         for error in [io::Error::from(Errno::AGAIN), io::ErrorKind::WouldBlock.into()] {
             assert!(!is_given_up(&error));
         }

@@ -18,12 +18,12 @@ use std::{
 };
 use tokio::sync::{Notify, watch};
 
-/// The longest and the shortest time between two sweeps.
+/// The longest time between two sweeps, and the shortest.
 const SWEEP_LATEST: Duration = Duration::from_secs(5);
 const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections by [`Server::id`]: idle ones of HTTP/1.1, and those of HTTP/2. Another worker never
-/// takes from it; the lock is there for the compiler, and never waited for.
+/// Connections by [`Server::id`]: idle ones of HTTP/1.1, and those of HTTP/2. Only one worker uses them:
+/// no thread ever waits for the lock.
 #[derive(Default)]
 pub struct Pools {
     servers: Mutex<BTreeMap<usize, OfServer>>,
@@ -32,30 +32,31 @@ pub struct Pools {
 #[derive(Default)]
 struct OfServer {
     idle: Vec<Idle>,
-    /// There once HTTP/2 was tried.
+    /// `None` until HTTP/2 was tried.
     http2: Option<Box<Http2Pool>>,
 }
 
+/// An idle connection of HTTP/1.1.
 #[derive(Debug)]
 pub(super) struct Idle {
     pub(super) connection: Box<http1::Connection>,
     pub(super) since: Instant,
-    /// How long its server keeps it, as it announced.
+    /// The time for which its server keeps it, as it announced.
     pub(super) announced: Option<Duration>,
 }
 
 impl Idle {
-    /// Returns until when it can be used, where a connection may be idle for `limit`.
+    /// Returns the time until which it can be used, if a connection may be idle for `limit`.
     fn end(&self, limit: Duration) -> Instant {
         self.since + self.announced.unwrap_or(limit).min(limit)
     }
 
-    /// Whether it can be used at `now`, where a connection may be idle for `limit`.
+    /// True if it can be used at `now`, where a connection may be idle for `limit`.
     fn is_usable(&mut self, now: Instant, limit: Duration) -> bool {
         now < self.end(limit) && self.connection.is_quiet_by_runtime()
     }
 
-    /// Whether it can be used at `now` for a request to `server`.
+    /// True if it can be used at `now` for a request to `server`.
     pub(super) fn fits(&mut self, server: &Server, upstream: &Upstream, now: Instant) -> bool {
         self.is_usable(now, upstream.options.idle_timeout)
             && self.connection.settings().fit(server, upstream)
@@ -99,18 +100,20 @@ impl Pools {
         work(servers.entry(server.id).or_default().http2.get_or_insert_default())
     }
 
-    /// Closes what has been closed or idle for too long; `upstreams` says how long
-    /// that is for each server, and which servers are still configured. Returns by when to do it again,
-    /// so that each is closed in time.
+    /// Closes the connections that their servers have closed, that were idle for too long, or that no
+    /// upstream is configured for any more. Returns the time of the next sweep, so that each connection is
+    /// closed in time.
     pub(crate) fn sweep(&self, upstreams: &[Arc<Upstream>], now: Instant) -> Instant {
-        // One that becomes idle after this is not idle for too long before.
+        // A connection that becomes idle after this sweep is not idle for too long before that time.
         let shortest = upstreams.iter().map(|upstream| upstream.options.idle_timeout).min();
         let mut next = now + shortest.map_or(SWEEP_LATEST, |shortest| shortest.min(SWEEP_LATEST));
+
         let all = upstreams.iter().flat_map(|upstream| {
             upstream.servers().into_iter().map(move |server| (&**upstream, server))
         });
         let mut servers: Vec<_> = all.collect();
         servers.sort_unstable_by_key(|(_, server)| server.id);
+
         self.lock().retain(|id, of_server| {
             let start = servers.partition_point(|(_, server)| server.id < *id);
             let users = servers[start..].iter().take_while(|(_, server)| server.id == *id);
@@ -138,25 +141,25 @@ impl fmt::Debug for Pools {
     }
 }
 
-/// Connections of one worker to one server at most. They are opened one after the other, and only when
+/// The most connections of one worker to one server. They are opened one after the other, and only when
 /// the open ones carry as many requests as the server allows.
 const CONNECTIONS_MAX: usize = 100;
 
-/// The connections to a server.
+/// One worker's connections of HTTP/2 to one server.
 #[derive(Debug, Default)]
 pub(crate) struct Http2Pool {
     connections: Vec<Arc<http2::Connection>>,
-    /// The one that is being opened; requests that find no room wait for it.
+    /// The state of a connection that is being opened; requests that find no room wait for it.
     opening: Option<watch::Receiver<Opening>>,
-    /// Whether the server chose HTTP/1.1 last, so that no request waits for another's connection.
+    /// True if the server chose HTTP/1.1 last, so that no request waits for another's connection.
     is_http1: bool,
-    /// How many requests at once the server allowed last.
+    /// The number of requests at once that the server allowed last.
     streams: Option<usize>,
     /// Notified when there may be room.
     room: Arc<Notify>,
 }
 
-/// What becomes of a connection that is being opened.
+/// The state of a connection that is being opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Opening {
     Pending,
@@ -164,19 +167,19 @@ pub(crate) enum Opening {
     Failed(io::ErrorKind, Arc<str>),
 }
 
-/// What a request gets.
+/// The pool's offer to a request.
 pub(crate) enum Shared {
     /// A place on a connection.
     Stream(Box<Stream>),
     /// The server speaks HTTP/1.1.
     Http1,
-    /// It opens a connection.
+    /// The request opens a connection.
     Open(Opener),
-    /// It waits and asks again.
+    /// The request waits, and then takes another offer.
     Wait(Wait),
 }
 
-/// What a request waits for.
+/// A wait for room on a connection.
 pub(crate) enum Wait {
     Opening(watch::Receiver<Opening>),
     Room(Arc<Notify>),
@@ -190,14 +193,14 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Returns how many requests at once the server is expected to allow.
+    /// Returns the number of requests at once that the server is expected to allow.
     pub(crate) fn streams(&self) -> usize {
         self.streams
     }
 }
 
 impl Wait {
-    /// Waits until it is worth asking again.
+    /// Waits until another offer may be better.
     ///
     /// # Errors
     ///
@@ -219,8 +222,8 @@ impl Wait {
 }
 
 impl Http2Pool {
-    /// Returns what a request to `server` gets at `now`. A connection that has been idle for longer
-    /// than the upstream keeps it is left to [`Self::sweep`].
+    /// Returns the offer to a request to `server` at `now`. A connection that was idle for longer than the
+    /// upstream keeps it is left to [`Self::sweep`].
     pub(crate) fn offer(
         &mut self,
         server: &Arc<Server>,
@@ -234,6 +237,8 @@ impl Http2Pool {
             .iter()
             .filter(|connection| connection.settings().fit(server, upstream))
             .filter(|connection| !connection.is_idle(now, limit));
+
+        // The open connections.
         if let Some(connection) = fitting.clone().find(|connection| connection.has_room()) {
             return Shared::Stream(Stream::on(connection, &self.room, server));
         }
@@ -242,6 +247,8 @@ impl Http2Pool {
         } else if self.is_http1 && upstream.options.protocol == UpstreamProtocol::Auto {
             return Shared::Http1;
         }
+
+        // The one that is being opened.
         if let Some(opening) = self.opening.as_ref().filter(|opening| opening.has_changed().is_ok())
         {
             return Shared::Wait(Wait::Opening(opening.clone()));
@@ -249,14 +256,16 @@ impl Http2Pool {
         if self.connections.len() >= CONNECTIONS_MAX {
             return Shared::Wait(Wait::Room(Arc::clone(&self.room)));
         }
+
+        // A new one.
         let (sender, opening) = watch::channel(Opening::Pending);
         self.opening = Some(opening);
         let streams = self.streams.unwrap_or(STREAMS_MAX).max(1);
         Shared::Open(Opener { opening: sender, streams })
     }
 
-    /// Notes what was opened, and returns a place on it if it is of HTTP/2. `opener` is of the
-    /// request that opened it for others too.
+    /// Notes the result of opening a connection, and returns a place on it if it is of HTTP/2. `opener` is
+    /// that of the request that opened it for others too.
     pub(crate) fn note(
         &mut self,
         server: &Arc<Server>,
@@ -266,6 +275,7 @@ impl Http2Pool {
         if opener.is_some() {
             self.opening = None;
         }
+
         let (ended, stream) = match result {
             Err(error) => (Opening::Failed(error.kind(), error.to_string().into()), None),
             Ok(Opened::Http1(_)) => {
@@ -278,16 +288,17 @@ impl Http2Pool {
                 (Opening::Done, Some(Stream::on(connection, &self.room, server)))
             }
         };
+
         if let Some(opener) = opener {
-            // No request may wait for it.
+            // Perhaps no request waits for it.
             opener.opening.send_replace(ended);
         }
         stream
     }
 
-    /// Lets go of connections that are over, have been idle for `limit`, or that none of the `users`
-    /// would open in the same way with the current configuration. Returns when the next one will have
-    /// been idle for so long.
+    /// Drops connections that are over, that were idle for `limit`, or that none of the `users` would open
+    /// in the same way with the current configuration. Returns the time at which the next one will have
+    /// been idle for that long.
     pub(crate) fn sweep<'u>(
         &mut self,
         users: &(impl Iterator<Item = (&'u Upstream, &'u Server)> + Clone),

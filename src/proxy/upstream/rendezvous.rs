@@ -1,4 +1,4 @@
-//! Which server a key belongs to: rendezvous hashing with bounded loads. Pure.
+//! The server that a key belongs to: rendezvous hashing with bounded loads. Pure.
 //!
 //! Each server has a score for each key, and the lowest one wins. A server that comes or goes
 //! changes nothing between the others: it takes or leaves its own keys only. A server that has more
@@ -8,7 +8,7 @@
 //! weights by −ln(u)/w; Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads"
 //! (2016).
 
-/// How much more than its share of the requests in flight a server may have, in percent.
+/// The percentage by which a server may exceed its share of the requests in flight.
 const BOUND: u64 = 125;
 
 /// A server that may get the request at hand.

@@ -1,8 +1,8 @@
 //! Connections to servers that only one client connection may use.
 //!
 //! Some logins hold for a connection, not for a request: NTLM, and Kerberos as IIS uses it. A server
-//! takes all that comes over such a connection for requests of the client that has logged in. NTLM
-//! also needs one connection for all its steps.
+//! takes all requests on such a connection for those of the client that has logged in. NTLM also needs
+//! one connection for all its steps.
 
 use super::pool::Idle;
 use crate::{
@@ -17,18 +17,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Windows Remote Management, `Kerberos` and `CredSSP`.
 const SCHEMES: [&[u8]; 4] = [b"ntlm", b"nego", b"kerb", b"cred"];
 
-/// Which requests may follow on a connection to a server.
+/// The requests that may follow on a connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// Those of all clients.
     All,
     /// Those of the same client connection.
     OneClient,
-    /// None: it is closed after the answer.
+    /// None: it is closed after the response.
     Closed,
 }
 
-/// The connection to a server that is reserved for a client connection, while no request is under way.
+/// The connection to a server that is reserved for a client connection, while no request uses it.
 #[derive(Debug, Default)]
 pub(crate) struct Reservation(OnceLock<Box<Mutex<Option<Reserved>>>>);
 
@@ -39,7 +39,7 @@ struct Reserved {
 }
 
 impl Reservation {
-    /// Whether there has ever been one.
+    /// True if there has ever been one.
     pub(crate) fn is_used(&self) -> bool {
         self.0.get().is_some()
     }
@@ -52,15 +52,15 @@ impl Reservation {
         }
     }
 
-    /// Reserves a connection to `server`. The one before is closed.
+    /// Reserves a connection to `server`, and closes the one that was reserved before.
     #[cold]
     pub(super) fn put(&self, server: &Arc<Server>, idle: Idle) {
         let reserved = Reserved { server: Arc::clone(server), idle };
         *lock(self.0.get_or_init(Box::default)) = Some(reserved);
     }
 
-    /// Returns the place of its server in `upstream`, if that can have the next request. One that
-    /// cannot be used any more is closed.
+    /// Returns the place of its server in `upstream`, if that server can get the next request. A connection
+    /// that cannot be used any more is closed.
     #[cold]
     pub(crate) fn place(&self, upstream: &Upstream, now: Instant) -> Option<usize> {
         let mut slot = lock(self.0.get()?);
@@ -88,12 +88,12 @@ fn lock(slot: &Mutex<Option<Reserved>>) -> MutexGuard<'_, Option<Reserved>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a field `name` of `headers` belongs to a login that holds for the connection.
+/// True if a field `name` of `headers` belongs to a login that holds for the connection.
 pub(crate) fn binds_login(headers: &FieldList, name: &HeaderName) -> bool {
     headers.contains_key(name) && headers.get_all(name).any(names_scheme)
 }
 
-/// Whether credentials, or one of the challenges in a list, are of such a scheme.
+/// True if credentials, or one of the challenges in a list, are of such a scheme.
 #[inline(never)]
 fn names_scheme(value: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|item| {

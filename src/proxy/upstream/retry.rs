@@ -1,4 +1,4 @@
-//! Which requests are sent again after a failure, and where to. Pure.
+//! The requests that are sent again after a failure, and where to. Pure.
 //!
 //! A request that no server can have acted on may be sent again, whatever it is. Another one only if
 //! it can do no harm: without a body, with a method that the route's `retry` names.
@@ -10,18 +10,18 @@ use core::time::Duration;
 /// a dead upstream is answered for soon.
 const ATTEMPTS: u32 = 4;
 
-/// How often a request is sent again because its connection was used up, beside the attempts that
-/// the route allows: servers close idle connections as they like.
+/// The number of times that a request is sent again because its connection was used up, beside the
+/// attempts that the route allows: servers close idle connections as they like.
 const RENEWALS: u32 = 3;
 
 /// The wait before a server is asked again for the same request. It doubles each time.
 const WAIT: Duration = Duration::from_millis(25);
 
-/// How often a request waits for a server that says it has not processed it, whatever the route
-/// allows: a server that restarts is back within the 775 ms of these waits.
+/// The number of times that a request waits for a server that says it has not processed it, whatever the
+/// route allows: a server that restarts is back within the 775 ms of these waits.
 const UNPROCESSED_WAITS: u32 = 5;
 
-/// How an attempt failed.
+/// A failure of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptFailure {
     /// No connection could be opened: nothing was sent.
@@ -31,13 +31,13 @@ pub(crate) enum AttemptFailure {
     Unprocessed { was_used: bool },
     /// An HTTP/2 server has rejected it, which may have too much to do.
     Rejected,
-    /// The connection was closed before an answer began, after it had served before.
+    /// The connection was closed before a response began, after it had served before.
     Idle,
-    /// A new connection was closed before an answer began.
+    /// A new connection was closed before a response began.
     Reset,
-    /// The answer did not begin in time.
+    /// The response did not begin in time.
     Late,
-    /// An answer came, with this status. Its server may say when to come again.
+    /// A response came, with this status. Its server may say when to come again.
     Status { status: u16, says_when: bool },
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum RetryTarget {
 #[derive(Debug)]
 pub(crate) struct Retries<'p> {
     policy: Option<&'p RetryPolicy>,
-    /// Whether it may be sent again after a server had it.
+    /// True if it may be sent again after a server had it.
     is_repeatable: bool,
     attempts: u32,
     renewals: u32,
@@ -73,7 +73,7 @@ impl<'p> Retries<'p> {
         self.is_repeatable = is_repeatable;
     }
 
-    /// Whether it goes to another server if no connection opens.
+    /// True if it goes to another server if no connection opens.
     pub(crate) fn may_go_elsewhere(&self, is_other_left: bool) -> bool {
         let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
         is_other_left
@@ -93,6 +93,7 @@ impl<'p> Retries<'p> {
             self.renewals += 1;
             return Some(RetryTarget::Same);
         }
+
         let most = self.policy.map_or(ATTEMPTS, |policy| policy.attempts);
         if !self.is_wanted(failed, is_other_left) || self.attempts >= most {
             let waits = matches!(failed, AttemptFailure::Unprocessed { .. })
@@ -100,6 +101,8 @@ impl<'p> Retries<'p> {
                 && self.rounds < UNPROCESSED_WAITS;
             return waits.then(|| self.wait());
         }
+
+        // A server that did not have the request costs nothing of the budget.
         let is_free = matches!(
             failed,
             AttemptFailure::Connect
@@ -110,6 +113,7 @@ impl<'p> Retries<'p> {
         if !is_free && !self.policy.is_none_or(|policy| budget(policy.budget_percent)) {
             return None;
         }
+
         self.attempts += 1;
         if is_other_left {
             return Some(RetryTarget::Other);
@@ -124,7 +128,7 @@ impl<'p> Retries<'p> {
         RetryTarget::Any(wait)
     }
 
-    /// Whether only the connection has failed, and the server is asked over another one.
+    /// True if only the connection has failed, and the server is asked over another one.
     fn is_renewed(&self, failed: AttemptFailure) -> bool {
         match failed {
             AttemptFailure::Unprocessed { was_used } => was_used,
@@ -137,7 +141,7 @@ impl<'p> Retries<'p> {
         }
     }
 
-    /// Whether the route wants such a request to be sent again.
+    /// True if the route wants such a request to be sent again.
     fn is_wanted(&self, failed: AttemptFailure, is_other_left: bool) -> bool {
         let Some(policy) = self.policy else {
             return match failed {

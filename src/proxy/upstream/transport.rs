@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 
-/// What a connection was opened for.
+/// The settings that a connection was opened with.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionSettings {
     pub(crate) limits: AnswerLimits,
@@ -30,7 +30,7 @@ impl ConnectionSettings {
         Self { limits, protocol, tls: upstream.tls_of(server).cloned() }
     }
 
-    /// Whether a connection would be opened in the same way with the current configuration.
+    /// True if a connection would be opened in the same way with the current configuration.
     pub(crate) fn fit(&self, server: &Server, upstream: &Upstream) -> bool {
         let is_secured_so = match (&self.tls, upstream.tls_of(server)) {
             (None, None) => true,
@@ -45,16 +45,16 @@ impl ConnectionSettings {
 
 /// A stream of bytes to a server.
 pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Whether nothing has come, neither bytes nor an end, as far as the runtime has heard. A byte
-    /// that has come may be lost.
+    /// True if neither bytes nor an end have come, as far as the runtime has heard. A byte that has come
+    /// may be lost.
     fn is_quiet_by_runtime(&mut self) -> bool {
         let mut space = [0];
         let mut context = Context::from_waker(Waker::noop());
         Pin::new(self).poll_read(&mut context, &mut ReadBuf::new(&mut space)).is_pending()
     }
 
-    /// Whether nothing has come, neither bytes nor an end. Asks the system, as the runtime may not
-    /// have heard of it yet.
+    /// True if neither bytes nor an end have come, as the system says. The runtime may not have heard of
+    /// them yet.
     fn is_quiet_by_kernel(&self) -> bool;
 }
 
@@ -99,5 +99,5 @@ fn would_block(read: &io::Result<usize>) -> bool {
     read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Any of them.
+/// A stream of bytes of any kind.
 pub(super) type BoxedIo = Box<dyn Io>;

@@ -1,7 +1,7 @@
 //! A connection of HTTP/1.1 to a server.
 //!
 //! The task of the request that has it moves its bytes: there is no task of its own. An idle
-//! connection waits in the pool, where it is looked at now and then, and before it is used.
+//! connection waits in the pool, which checks it now and then, and before it is used.
 
 mod output;
 #[cfg(test)]
@@ -33,7 +33,7 @@ use output::Output;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Interim answers (1xx) before one answer at most, and their bytes.
+/// The most interim responses (1xx) before a response, and their bytes.
 pub(super) const INTERIM_MAX: (usize, usize) = (100, 64 * 1024);
 
 /// A connection of HTTP/1.1 to a server, which serves one request at a time.
@@ -42,14 +42,14 @@ pub(crate) struct Connection {
     settings: ConnectionSettings,
     input: Input,
     output: Output,
-    /// Of the request under way.
+    /// The kind of the request in progress.
     request: RequestKind,
     head: ResponseHead,
-    /// Memory for the answer's head.
-    answer: Option<Box<response::ResponseHead>>,
-    /// Interim answers so far, and their bytes.
+    /// Memory for the response's head.
+    memory: Option<Box<response::ResponseHead>>,
+    /// The number of interim responses so far, and their bytes.
     interim_total: (usize, usize),
-    /// Those that the client may receive.
+    /// The interim responses that the client may receive.
     interim: Vec<Response<()>>,
     body: BodyDecoder,
     /// Whether trailers have been read, and not yet been taken.
@@ -58,7 +58,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Begins to speak over `io`.
+    /// Begins HTTP/1.1 over `io`.
     pub(super) fn new(io: BoxedIo, settings: ConnectionSettings) -> Box<Self> {
         let limits = limits(&settings);
         Box::new(Self {
@@ -68,7 +68,7 @@ impl Connection {
             output: Output::default(),
             request: RequestKind::Other,
             head: ResponseHead::default(),
-            answer: None,
+            memory: None,
             interim_total: (0, 0),
             interim: Vec::new(),
             body: BodyDecoder::new(BodyLength::None, limits),
@@ -77,57 +77,56 @@ impl Connection {
         })
     }
 
-    /// Returns what it was opened for.
+    /// Returns the settings that it was opened with.
     pub(super) fn settings(&self) -> &ConnectionSettings {
         &self.settings
     }
 
-    /// Begins a request with `body`. [`Self::poll_answer`] sends it. The answer's head uses the
-    /// memory of `answer`, which has no fields.
+    /// Begins a request with `body`. [`Self::poll_response`] sends it. The response's head uses
+    /// `memory`, which has no fields.
     pub(crate) fn begin(
         &mut self,
         request: &Request<RequestBody>,
         body: RequestBody,
-        answer: Box<response::ResponseHead>,
+        memory: Box<response::ResponseHead>,
     ) {
         self.input.make_room();
         self.output.begin(request, body);
         self.request = RequestKind::of(request.method().as_str().as_bytes());
-        self.answer = Some(answer);
+        self.memory = Some(memory);
         self.interim_total = (0, 0);
         self.interim.clear();
         self.is_idle = false;
     }
 
-    /// Sends a request, and waits for the head of its answer.
+    /// Sends a request, and waits for the head of its response.
     ///
     /// # Errors
     ///
-    /// See [`Self::poll_answer`].
+    /// See [`Self::poll_response`].
     pub(crate) async fn send(
         &mut self,
         mut request: Request<RequestBody>,
     ) -> Result<Response<()>, UpstreamError> {
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
         self.begin(&request, body, Box::default());
-        poll_fn(|context| self.poll_answer(context)).await
+        poll_fn(|context| self.poll_response(context)).await
     }
 
-    /// Sends the request, and polls for the head of its answer, which may come before all of the
+    /// Sends the request, and polls for the head of its response, which may come before all of the
     /// request has left.
     ///
     /// # Errors
     ///
-    /// There is none: the connection ended, what came is no answer, or the client's body cannot be
-    /// sent.
-    pub(crate) fn poll_answer(
+    /// The connection ended, the response is malformed, or the client's body cannot be sent.
+    pub(crate) fn poll_response(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, UpstreamError>> {
         self.poll_upload(context)?;
         loop {
             if let Some(length) = self.parse_head()? {
-                return Poll::Ready(Ok(self.answer(length)));
+                return Poll::Ready(Ok(self.response(length)));
             }
             if !ready!(self.input.poll_read(&mut self.io, context))? {
                 return Poll::Ready(Err(UpstreamError::Closed));
@@ -135,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// Sends what there is of the request.
+    /// Sends as much of the request as has come.
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), UpstreamError> {
         match self.output.poll(&mut self.io, context) {
             Poll::Ready(Err(cut)) => Err(UpstreamError::Upload(cut)),
@@ -143,8 +142,8 @@ impl Connection {
         }
     }
 
-    /// Returns the length of the answer's head once it is there, behind any interim answers, which
-    /// are left out.
+    /// Returns the length of the response's head once all of it has come. Interim responses before it
+    /// are taken out.
     fn parse_head(&mut self) -> Result<Option<usize>, UpstreamError> {
         let limits = limits(&self.settings);
         while !self.input.bytes.is_empty() {
@@ -167,7 +166,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Returns an interim answer whose head has `length` bytes.
+    /// Returns an interim response whose head has `length` bytes.
     #[cold]
     fn interim_head(&mut self, status: StatusCode, length: usize) -> Response<()> {
         self.head.lower_names(&mut self.input.bytes);
@@ -178,31 +177,33 @@ impl Connection {
         Response::from_parts(Box::new(head), ())
     }
 
-    /// Takes the interim answers that have come since the last call, but for 100.
+    /// Takes the interim responses that have come since the last call, except for 100.
     pub(crate) fn take_interim(&mut self) -> Option<Vec<Response<()>>> {
         (!self.interim.is_empty()).then(|| mem::take(&mut self.interim))
     }
 
-    /// Returns the answer whose head has `length` bytes.
-    fn answer(&mut self, length: usize) -> Response<()> {
+    /// Returns the response whose head has `length` bytes.
+    fn response(&mut self, length: usize) -> Response<()> {
         self.head.lower_names(&mut self.input.bytes);
         let bytes = self.input.take(length);
+
         self.body = BodyDecoder::new(self.head.framing().body, limits(&self.settings));
         if let Some(length) = self.body.left() {
             let left = length.saturating_sub(self.input.bytes.len() as u64);
             self.input.expect(usize::try_from(left).unwrap_or(usize::MAX));
         }
         self.has_trailers = false;
-        let mut answer = self.answer.take().unwrap_or_default();
-        answer.status = self.head.status();
-        let usual = answer.status.canonical_reason().map(str::as_bytes);
+
+        let mut head = self.memory.take().unwrap_or_default();
+        head.status = self.head.status();
+        let usual = head.status.canonical_reason().map(str::as_bytes);
         let reason = Some(self.head.reason(&bytes)).filter(|reason| usual != Some(reason));
-        answer.reason = reason.and_then(|reason| ReasonPhrase::try_from(reason).ok());
-        self.head.move_fields(bytes, &mut answer.headers);
-        Response::from_parts(answer, ())
+        head.reason = reason.and_then(|reason| ReasonPhrase::try_from(reason).ok());
+        self.head.move_fields(bytes, &mut head.headers);
+        Response::from_parts(head, ())
     }
 
-    /// Polls for the next part of the answer's body. What has not left yet of the request's is sent
+    /// Polls for the next part of the response's body, and sends the rest of the request's body
     /// meanwhile.
     ///
     /// # Errors
@@ -231,7 +232,7 @@ impl Connection {
         }
     }
 
-    /// Whether a body may end with this error: that of TLS for a connection that ends without notice.
+    /// True if the body may end with this error: that of TLS for a connection that ends without notice.
     #[cold]
     fn may_end_with(&self, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::UnexpectedEof
@@ -239,7 +240,7 @@ impl Connection {
             && self.settings.tls.as_deref().is_some_and(UpstreamTls::may_end_unnoticed)
     }
 
-    /// Returns the data in what was read, if there is any.
+    /// Returns the data among the bytes that were read, if there is any.
     fn decode(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         if self.input.bytes.is_empty() || self.body.is_end() {
             return Ok(None);
@@ -267,26 +268,26 @@ impl Connection {
         trailers
     }
 
-    /// Whether all of the answer has been read.
+    /// True if all of the response has been read.
     ///
-    /// The end of one in chunks must be read by itself if it is early: what follows may be delayed
-    /// then until the client stops sending.
+    /// The end of a chunked response must be read by itself if the response is early: the caller may
+    /// delay it until the client stops sending.
     pub(crate) fn is_end(&self) -> bool {
         let is_early = self.head.framing().body == BodyLength::Chunked && !self.is_sent();
         self.body.is_end() && !self.has_trailers && !is_early
     }
 
-    /// Returns how much of the answer's body is left, as far as that is known.
+    /// Returns the size of the rest of the response's body, as far as it is known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.body.left().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 
-    /// Whether all of the request has left for the server, as far as the system knows.
+    /// True if all of the request has left for the server, as far as the system knows.
     pub(crate) fn is_sent(&self) -> bool {
         self.output.is_sent()
     }
 
-    /// Makes it idle. Returns whether another request may follow the one that was answered.
+    /// Makes the connection idle, and returns true if another request may follow on it.
     pub(crate) fn rest(&mut self) -> bool {
         let is_reusable = self.is_end()
             && self.is_sent()
@@ -300,13 +301,13 @@ impl Connection {
         is_reusable
     }
 
-    /// Whether the server has neither closed it nor sent anything since it became idle. What is sent
-    /// unasked would be taken for the answer to the next request.
+    /// True if the server has neither closed the connection nor sent anything since it became idle. Bytes
+    /// without a request would be taken for the response to the next one.
     pub(super) fn is_quiet_by_runtime(&mut self) -> bool {
         self.io.is_quiet_by_runtime()
     }
 
-    /// The same, asked of the system: between its news the runtime may be late.
+    /// The same by the system, from which the runtime may not have heard yet.
     pub(super) fn is_quiet_by_kernel(&self) -> bool {
         self.io.is_quiet_by_kernel()
     }
@@ -319,7 +320,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Drop for Connection {
-    /// Ends an idle connection in good order, which means something to TLS.
+    /// Ends an idle connection in good order: TLS sends `close_notify`.
     fn drop(&mut self) {
         if self.is_idle {
             let mut context = Context::from_waker(Waker::noop());
@@ -332,7 +333,7 @@ fn limits(settings: &ConnectionSettings) -> HeadLimits {
     HeadLimits { bytes: settings.limits.header_bytes, fields: settings.limits.headers }
 }
 
-/// As the tunnel that it becomes with a 101.
+/// The tunnel that the connection becomes with a 101.
 impl AsyncRead for Connection {
     fn poll_read(
         mut self: Pin<&mut Self>,

@@ -1,4 +1,4 @@
-//! A request on its way to its server.
+//! The bytes of a request on their way to its server.
 
 use crate::http1::{
     BodyLength, FieldKind, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request,
@@ -23,10 +23,10 @@ use http::{HeaderMap, HeaderName};
 use http_body::{Body, Frame};
 use std::io;
 
-/// How many bytes of a body are gathered before they are written.
+/// The number of bytes of a body that are gathered before they are written.
 const GATHER_MAX: usize = 256 * 1024;
 
-/// A request.
+/// A request that is being written.
 #[derive(Default)]
 pub(super) struct Output {
     outgoing: Outgoing<UploadPart>,
@@ -38,10 +38,10 @@ pub(super) struct Output {
     progress: Progress,
 }
 
-/// How the body is written.
+/// The form in which the body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
-    /// As it is, with so many bytes to come.
+    /// As it is, with this number of bytes to come.
     Sized(u64),
     Chunked,
 }
@@ -66,6 +66,7 @@ impl Output {
     /// Begins a request.
     pub(super) fn begin(&mut self, request: &Request<RequestBody>, body: RequestBody) {
         self.announced.clear();
+
         let method = request.method();
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
         let mut writer = HeadWriter::request(self.outgoing.head(), method, target.as_bytes());
@@ -80,6 +81,7 @@ impl Output {
         if request.headers().set().has(FieldKind::Trailer) {
             self.announced = announced(request.headers());
         }
+
         let length = match body.size_hint().exact() {
             Some(0) if !has_length => BodyLength::None,
             Some(length) => BodyLength::Exactly(length),
@@ -87,6 +89,7 @@ impl Output {
         };
         writer.length(for_request(method, length));
         writer.end();
+
         self.coding = match length {
             BodyLength::Exactly(length) => Coding::Sized(length),
             BodyLength::None => Coding::Sized(0),
@@ -96,7 +99,7 @@ impl Output {
         self.progress = Progress::Sending;
     }
 
-    /// Whether all has left for the server, as far as the system knows.
+    /// True if all has left for the server, as far as the system knows.
     pub(super) fn is_sent(&self) -> bool {
         self.progress == Progress::Left
     }
@@ -115,8 +118,8 @@ impl Output {
         while self.progress == Progress::Sending {
             let is_awaited = self.body.is_some() && self.take_parts(context)?.is_pending();
             match ready!(self.poll_write(io, context)) {
-                // A server that rejects an upload answers, closes, and resets what still comes. Its
-                // answer has arrived then: reading goes on.
+                // A server that rejects an upload sends its response, closes, and resets the connection
+                // when more comes. The response has arrived then: reading goes on.
                 Err(_) => self.give_up(),
                 Ok(()) if self.body.is_none() => self.progress = Progress::Left,
                 Ok(()) if is_awaited => return Poll::Pending,
@@ -154,8 +157,7 @@ impl Output {
     /// Adds a part of the body.
     fn add(&mut self, data: UploadPart) -> Result<(), Cut> {
         if let Coding::Sized(left) = &mut self.coding {
-            // Whoever read the body has checked its length. To be wrong here would be the beginning
-            // of another request.
+            // The reader of the body has checked its length. More bytes would begin another request.
             *left = left.checked_sub(data.remaining() as u64).ok_or(Cut::TooLong)?;
         }
         self.outgoing.data(data, self.coding == Coding::Chunked);
@@ -178,7 +180,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what there is.
+    /// Writes all that is to be written.
     fn poll_write(&mut self, io: &mut BoxedIo, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !ready!(self.outgoing.poll_write(io, context))? {}
         Poll::Ready(Ok(()))
@@ -189,7 +191,7 @@ impl Output {
         *self = Self { progress: Progress::Rejected, ..Self::default() };
     }
 
-    /// Gives up what an idle connection does not need.
+    /// Frees the memory that an idle connection does not need.
     pub(super) fn rest(&mut self) {
         self.outgoing.rest();
     }

@@ -1,4 +1,4 @@
-//! A connection that several requests share.
+//! A connection of HTTP/2 to a server, which several requests share.
 
 use super::sending::{Pings, Total};
 use crate::proxy::{
@@ -17,25 +17,26 @@ use h2::client::{Builder, SendRequest};
 use std::{io, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Requests on one connection at once, if the server allows as many.
+/// The most requests on one connection at once. A server may allow fewer.
 pub(crate) const STREAMS_MAX: usize = 100;
 
-/// What a server may send of one response before its client takes it, in bytes.
+/// The bytes of one response that a server may send before its client takes them.
 pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
 
-/// The same of all responses: room for each, so that a client that takes nothing keeps no other
-/// one waiting.
+/// The same of all responses: room for each of them, so that a client that takes nothing does not make
+/// others wait.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
 
-/// By how much the memory of small DATA frames that no client has taken may exceed their data, in
-/// bytes. h2 counts 256 bytes for a smaller frame, and ends the connection of all requests beyond
-/// this: enough for [`STREAMS_MAX`] clients that take nothing, if frames have 42 bytes or more.
+/// The bytes by which the memory of small DATA frames that no client has taken may exceed their data.
+/// h2 counts 256 bytes for a smaller frame, and ends the connection of all requests beyond this. It is
+/// enough for [`STREAMS_MAX`] clients that take nothing, if frames have 42 bytes or more.
 const SMALL_FRAMES_BUDGET: usize = 128 * 1024 * 1024;
 
-/// What may wait of one request's body for the server to take it, in bytes.
+/// The bytes of one request's body that may wait until the server takes them.
 const STREAM_SEND_BUFFER: usize = 64 * 1024;
 
-/// By how much a header may be larger than the limit to be refused here, with an explanation.
+/// The bytes by which a header may exceed the limit so that flowgate itself refuses it, with an
+/// explanation.
 const EXPLAINED_BYTES: usize = 16 * 1024;
 
 /// A connection of HTTP/2 to a server, which several requests share.
@@ -44,27 +45,28 @@ pub(crate) struct Connection {
     written: Written,
     settings: ConnectionSettings,
     streams: AtomicUsize,
-    /// Whether it takes no more requests.
+    /// True if it takes no more requests.
     is_retired: AtomicBool,
-    /// When the last request that it carried has ended, in nanoseconds.
+    /// The time at which its last request ended, in nanoseconds.
     idle_since: AtomicU64,
     clock: Clock,
-    /// How much is kept of the bodies that it carries.
+    /// The bytes that are kept of the bodies that it carries.
     pub(super) kept: Total,
     pub(super) pings: Arc<Pings>,
 }
 
 impl Connection {
-    /// Begins to speak over `stream`. The server has allowed `streams` requests at once before; it
-    /// says anew how many.
+    /// Begins HTTP/2 over `stream`, with `streams` requests at once until the server announces its own
+    /// number.
     pub(in crate::proxy::upstream) async fn open(
         stream: BoxedIo,
         settings: ConnectionSettings,
         streams: usize,
         clock: &Clock,
     ) -> io::Result<Arc<Self>> {
-        let written = Written::default();
+        // A header that is a little too large is read, and refused with an explanation.
         let list = settings.limits.header_bytes + EXPLAINED_BYTES;
+        let written = Written::default();
         let (sender, mut driver) = Builder::new()
             .enable_push(false)
             .initial_max_send_streams(streams)
@@ -76,12 +78,14 @@ impl Connection {
             .handshake(CountedIo::new(stream, &written))
             .await
             .map_err(io::Error::other)?;
+
         let pings = Arc::new(Pings::new(driver.ping_pong(), clock.clone()));
         tokio::spawn(async move {
-            // Ends with the connection, or when no request and no pool has it any more. Requests
-            // learn of its end.
+            // It ends with the connection, or when no request and no pool has the connection any more.
+            // Requests see the end themselves.
             drop(driver.await);
         });
+
         Ok(Arc::new(Self {
             sender,
             written,
@@ -95,49 +99,50 @@ impl Connection {
         }))
     }
 
-    /// Returns what it was opened for.
+    /// Returns the settings that it was opened with.
     pub(crate) fn settings(&self) -> &ConnectionSettings {
         &self.settings
     }
 
-    /// Returns what sends one request.
+    /// Returns the handle that sends one request.
     pub(super) fn sender(&self) -> SendRequest<UploadPart> {
         self.sender.clone()
     }
 
-    /// Returns how many bytes it has written.
+    /// Returns the number of bytes that it has written.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Relaxed)
     }
 
-    /// Counts a request that it is to carry.
+    /// Counts the beginning of a request.
     pub(super) fn add_stream(&self) {
         self.streams.fetch_add(1, Relaxed);
     }
 
-    /// Counts the end of one.
+    /// Counts the end of a request.
     pub(super) fn remove_stream(&self) {
         if self.streams.fetch_sub(1, Relaxed) == 1 {
             self.idle_since.store(self.clock.now().as_nanos(), Relaxed);
         }
     }
 
-    /// Returns how many requests the server allows at once.
+    /// Returns the number of requests that the server allows at once.
     pub(crate) fn streams_max(&self) -> usize {
         self.sender.current_max_send_streams().min(STREAMS_MAX)
     }
 
-    /// Whether it carries more requests than the server allows, as it may before the server says so.
+    /// True if it carries more requests than the server allows, as it may before the server announces its
+    /// number.
     pub(super) fn is_overloaded(&self) -> bool {
         self.streams.load(Relaxed) > self.streams_max()
     }
 
-    /// Whether another request can begin now.
+    /// True if another request can begin now.
     pub(crate) fn has_room(&self) -> bool {
         self.streams.load(Relaxed) < self.streams_max()
     }
 
-    /// Whether it takes no more requests; those that it carries may go on.
+    /// True if it takes no more requests. Those that it carries may go on.
     pub(crate) fn is_over(&self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         self.is_retired.load(Relaxed)
@@ -149,13 +154,13 @@ impl Connection {
         self.is_retired.store(true, Relaxed);
     }
 
-    /// Returns since when it carries no request; `None` while it does.
+    /// Returns the time since which it carries no request; `None` while it does.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.streams.load(Relaxed) == 0;
         is_idle.then(|| Instant::from_nanos(self.idle_since.load(Relaxed)))
     }
 
-    /// Returns whether it has carried no request for `limit`.
+    /// True if it has carried no request for `limit`.
     pub(crate) fn is_idle(&self, now: Instant, limit: Duration) -> bool {
         self.idle_since().is_some_and(|since| now.since(since) >= limit)
     }
@@ -167,8 +172,8 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// How many bytes a connection has written. A request that has begun since the count last changed was
-/// not sent.
+/// The number of bytes that a connection has written. A request that has begun since the last change of
+/// this number was not sent.
 pub(super) type Written = Arc<AtomicU64>;
 
 /// A stream of bytes that counts those that are written.

@@ -1,9 +1,9 @@
 //! The body of a request on its way, which can be taken back.
 //!
-//! A server may refuse a stream that it has not processed. So what was sent of a body is kept until
-//! the answer begins: [`KEPT_MIN`] of each, and [`KEPT_MAX`] beyond that of all requests of a
-//! connection. A body that needs more waits until the server has acknowledged a ping, if it can be
-//! asked, and is not kept after that: the server has read the request, and has not refused it.
+//! A server may refuse a stream that it has not processed. So the parts that were sent of a body are
+//! kept until the response begins: [`KEPT_MIN`] of each body, and [`KEPT_MAX`] beyond that of all
+//! bodies of a connection. A body that needs more waits until the server has acknowledged a ping, if one
+//! can be sent. It is not kept after that: the server has read the request, and has not refused it.
 
 use crate::clock::Clock;
 use crate::proxy::body::{
@@ -27,43 +27,43 @@ use tokio::{
     task::{AbortHandle, JoinHandle},
 };
 
-/// How much of each body that was sent is kept in any case, to send it again, in bytes.
+/// The bytes of each body that are kept in any case, to send them again.
 const KEPT_MIN: usize = 64 * 1024;
 
-/// How much is kept beyond that of all bodies of a connection.
+/// The bytes that are kept beyond that, of all bodies of a connection.
 const KEPT_MAX: usize = 8 * 1024 * 1024;
 
-/// How much is kept now of a connection's bodies beyond [`KEPT_MIN`].
+/// The bytes that are kept now of a connection's bodies beyond [`KEPT_MIN`].
 pub(super) type Total = Arc<AtomicUsize>;
 
-/// Sends the body of a request on a stream, and keeps what it may have to send again.
+/// Sends the body of a request on a stream, and keeps the parts that it may have to send again.
 #[derive(Debug)]
 pub(super) struct Sending {
     stream: SendStream<UploadPart>,
     body: RequestBody,
-    /// A part that waits for the server to take more, and whether it is the last one.
+    /// A part that waits until the server takes more. The flag is true for the last one.
     waiting: Option<(UploadPart, bool)>,
-    /// Whether no more of it is sent.
+    /// True if no more of it is sent.
     is_over: bool,
-    /// What was sent of it; `None` once it will not be needed.
+    /// The parts that were sent; `None` once they will not be needed.
     kept: Option<Kept>,
     pings: Arc<Pings>,
-    /// Whether the server has acknowledged a ping, once that is known.
+    /// The task that waits for the acknowledgment of a ping, and returns true if it came.
     acknowledged: Option<JoinHandle<bool>>,
 }
 
-/// What was sent of a body.
+/// The parts of a body that were sent.
 #[derive(Debug)]
 struct Kept {
     parts: Vec<Again>,
     bytes: usize,
-    /// How much of it counts in `total`.
+    /// The bytes of it that count in `total`.
     counted: usize,
     total: Total,
 }
 
 impl Sending {
-    /// Returns what sends `body` over `stream`, unless it is empty.
+    /// Returns the sender of `body` over `stream`; `None` if it is empty.
     pub(super) fn new(
         stream: SendStream<UploadPart>,
         body: RequestBody,
@@ -84,8 +84,8 @@ impl Sending {
         })
     }
 
-    /// Polls until all of the body was sent, as fast as the server takes it. If it takes no more, its
-    /// answer says why.
+    /// Polls until all of the body was sent, as fast as the server takes it. If the server takes no more,
+    /// its response says why.
     ///
     /// # Errors
     ///
@@ -95,6 +95,7 @@ impl Sending {
             // An acknowledgment is noted also while no part waits.
             _ = self.poll_kept(context);
         }
+
         loop {
             if let Some((part, is_last)) = self.waiting.take() {
                 if self.poll_kept(context).is_pending() || self.poll_room(context).is_pending() {
@@ -106,6 +107,7 @@ impl Sending {
             if self.is_over {
                 return Poll::Ready(Ok(()));
             }
+
             match ready!(Pin::new(&mut self.body).poll_frame(context)) {
                 Some(Ok(frame)) => self.take(frame),
                 None => self.send(Bytes::new().into(), true),
@@ -119,16 +121,18 @@ impl Sending {
         }
     }
 
-    /// Polls until the part that was kept last may be sent: there is room to keep it, or it is not
-    /// needed.
+    /// Polls until the part that was kept last may be sent, because there is room to keep it, or because
+    /// it need not be kept.
     fn poll_kept(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.needs_much()) else {
             return Poll::Ready(());
         };
+
         if self.acknowledged.is_none() && self.pings.may_ask() {
             let pings = Arc::clone(&self.pings);
             self.acknowledged = Some(tokio::spawn(async move { pings.round_trip().await }));
         }
+
         let mut is_read = false;
         if let Some(acknowledged) = &mut self.acknowledged {
             match Pin::new(acknowledged).poll(context) {
@@ -138,7 +142,8 @@ impl Sending {
             }
             self.acknowledged = None;
         }
-        // What the server said before may have been read together with its acknowledgment.
+
+        // A reset that the server sent before may have been read together with its acknowledgment.
         if self.stream.poll_reset(context).is_ready() {
             self.is_over = true;
         } else if is_read || !kept.fits() {
@@ -147,22 +152,22 @@ impl Sending {
         Poll::Ready(())
     }
 
-    /// Polls until the server takes a part. Room is reserved only for a part that is there: a byte of
-    /// the connection's window that an idle body holds could keep all others waiting.
+    /// Polls until the server takes a part. Room is reserved only for a part that has come: a byte of the
+    /// connection's window that an idle body holds could make all others wait.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.is_over {
             return Poll::Ready(());
         }
         self.stream.reserve_capacity(1);
         while !self.is_over && self.stream.capacity() == 0 {
-            // Without capacity to come the stream is over.
+            // No capacity will come once the stream is over.
             let more = ready!(self.stream.poll_capacity(context));
             self.is_over = !matches!(more, Some(Ok(_)));
         }
         Poll::Ready(())
     }
 
-    /// Takes the next part of the body. What is empty, and trailers, need no room.
+    /// Takes the next part of the body. Empty parts and trailers need no room.
     fn take(&mut self, frame: Frame<UploadPart>) {
         let is_last = self.body.is_end_stream();
         if let Some(kept) = &mut self.kept {
@@ -175,7 +180,7 @@ impl Sending {
             Err(_) if !self.body.sends_trailers_in_http2() => self.send(Bytes::new().into(), true),
             Err(frame) => {
                 self.is_over = true;
-                // An error says that the stream is over.
+                // An error means that the stream is over.
                 drop(self.stream.send_trailers(frame.into_trailers().unwrap_or_default()));
             }
         }
@@ -187,7 +192,7 @@ impl Sending {
         }
     }
 
-    /// Returns the body as it was before any of it was sent, if that can be.
+    /// Returns the body as it was before any of it was sent, if all of it was kept.
     pub(super) fn take_back(mut self) -> Option<RequestBody> {
         let mut kept = self.kept.take()?;
         let mut body = mem::replace(&mut self.body, RequestBody::Empty);
@@ -198,14 +203,14 @@ impl Sending {
     /// Sends the rest in a task of its own, until that is aborted.
     pub(super) fn finish(mut self) -> AbortHandle {
         let sending = tokio::spawn(async move {
-            // The answer tells why no more is sent.
+            // The response says why the server takes no more.
             drop(poll_fn(|context| self.poll(context)).await);
             pending::<()>().await;
         });
         sending.abort_handle()
     }
 
-    /// Notes that the answer has begun, so that the body will not be sent again.
+    /// Notes that the response has begun, so that the body will not be sent again.
     pub(super) fn settle(&mut self) {
         self.kept = None;
         self.acknowledged = None;
@@ -214,7 +219,7 @@ impl Sending {
 }
 
 impl Drop for Sending {
-    /// Resets the stream, if it is not over: also if all was given to h2, and has not left.
+    /// Resets the stream unless it is over: also if all was passed to h2, and has not left.
     fn drop(&mut self) {
         self.stream.send_reset(Reason::CANCEL);
     }
@@ -245,12 +250,12 @@ impl Kept {
         }
     }
 
-    /// Whether a ping is due, so that its acknowledgment comes before the room ends.
+    /// True if a ping is due, so that its acknowledgment comes before the room is used up.
     fn needs_much(&self) -> bool {
         self.counted > 0 && self.total.load(Relaxed) > KEPT_MAX / 2
     }
 
-    /// Whether it may be so much.
+    /// True if there is room for it.
     fn fits(&self) -> bool {
         self.counted == 0 || self.total.load(Relaxed) <= KEPT_MAX
     }
@@ -267,18 +272,19 @@ impl Drop for Kept {
 /// Pings at most until the next response begins: gRPC servers end connections that ping often.
 const PINGS_MAX: u32 = 2;
 
-/// How long a server may take to acknowledge one.
+/// The time that a server may take to acknowledge one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The pings of a connection.
+/// The pings of a connection: they show whether the server has read what was written before. It reads
+/// frames in order, and acknowledges a ping (RFC 9113, 6.7) after all that came before it.
 #[derive(Debug)]
 pub(super) struct Pings {
-    /// How many requests have asked.
+    /// The number of requests that have asked for a ping.
     asked: AtomicU64,
     /// Pings since a response began.
     sent: AtomicU32,
-    /// Whether one was not acknowledged.
-    is_unanswered: AtomicBool,
+    /// True if one was not acknowledged.
+    is_unacknowledged: AtomicBool,
     clock: Clock,
     state: Mutex<State>,
 }
@@ -286,7 +292,7 @@ pub(super) struct Pings {
 #[derive(Debug)]
 struct State {
     ping_pong: Option<PingPong>,
-    /// Those that had asked when the last ping was sent.
+    /// The value of `asked` when the last acknowledged ping was sent.
     acknowledged: u64,
 }
 
@@ -296,7 +302,7 @@ impl Pings {
         Self {
             asked: AtomicU64::new(0),
             sent: AtomicU32::new(0),
-            is_unanswered: AtomicBool::new(false),
+            is_unacknowledged: AtomicBool::new(false),
             clock,
             state,
         }
@@ -307,13 +313,13 @@ impl Pings {
         self.sent.store(0, Relaxed);
     }
 
-    /// Whether the server may be asked now.
+    /// True if a ping may be sent now.
     pub(super) fn may_ask(&self) -> bool {
-        self.sent.load(Relaxed) < PINGS_MAX && !self.is_unanswered.load(Relaxed)
+        self.sent.load(Relaxed) < PINGS_MAX && !self.is_unacknowledged.load(Relaxed)
     }
 
-    /// Waits until the server has read what was written before this call. Returns whether it has. To
-    /// be polled to its end.
+    /// Waits until the server has read what was written before this call, and returns true if it has. The
+    /// caller polls it to its end.
     pub(super) async fn round_trip(&self) -> bool {
         let number = self.asked.fetch_add(1, Relaxed) + 1;
         let mut state = self.state.lock().await;
@@ -330,7 +336,7 @@ impl Pings {
         if is_acknowledged {
             state.acknowledged = asked;
         } else {
-            self.is_unanswered.store(true, Relaxed);
+            self.is_unacknowledged.store(true, Relaxed);
         }
         is_acknowledged
     }

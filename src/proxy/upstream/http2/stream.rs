@@ -1,4 +1,4 @@
-//! One request over a connection.
+//! One request over a connection of HTTP/2.
 
 use super::{connection::Connection, sending::Sending};
 use crate::proxy::{
@@ -34,33 +34,33 @@ use http_body::{Body as _, Frame, SizeHint};
 use std::sync::Arc;
 use tokio::{sync::Notify, task::AbortHandle};
 
-/// A request on a connection of HTTP/2, and its answer. Dropping it ends the request: the stream is
+/// A request on a connection of HTTP/2, and its response. Dropping it ends the request: the stream is
 /// reset unless it is over.
 #[derive(Debug)]
 pub(crate) struct Stream {
     connection: Arc<Connection>,
-    /// Whether the connection carried no other request when this one took its place.
+    /// True if the connection carried no other request when this one took its place.
     was_idle: bool,
-    /// Notified when it is over.
+    /// Notified when the request is over.
     room: Arc<Notify>,
     server: Arc<Server>,
-    /// What the connection had written when the request began.
+    /// The bytes that the connection had written when the request began.
     written: u64,
     /// `None` without a body.
     sending: Option<Sending>,
-    /// The task that sends the rest of the body once the answer has begun: a client may read nothing
-    /// of the answer until it has sent all.
+    /// The task that sends the rest of the body once the response has begun: a client may read nothing
+    /// of the response until it has sent all.
     rest: Option<AbortHandle>,
     response: Option<ResponseFuture>,
-    /// Interim answers so far, and their bytes.
+    /// The number of interim responses so far, and their bytes.
     interim_total: (usize, usize),
-    /// Those that the client may receive.
+    /// The interim responses that the client may receive.
     interim: Vec<Response<()>>,
-    /// The answer's body, once its head was there.
-    answer: Option<RecvStream>,
-    /// How much of it is to come, if the server said.
+    /// The response's body, once its head has come.
+    body: Option<RecvStream>,
+    /// The bytes of it that are still to come, if the server has declared its length.
     left: Option<u64>,
-    /// The kind of the request, which decides whether its answer has a body.
+    /// The kind of the request, which decides whether its response has a body.
     request: RequestKind,
 }
 
@@ -84,23 +84,23 @@ impl Stream {
             response: None,
             interim_total: (0, 0),
             interim: Vec::new(),
-            answer: None,
+            body: None,
             left: None,
             request: RequestKind::Other,
         })
     }
 
-    /// Returns whether the connection carried no other request when this one took its place.
+    /// True if the connection carried no other request when this one took its place.
     pub(crate) fn was_idle(&self) -> bool {
         self.was_idle
     }
 
-    /// Begins a request with `body`, whose head is in the form of HTTP/1.1. [`Self::poll_answer`]
+    /// Begins a request with `body`, whose head is in the form of HTTP/1.1. [`Self::poll_response`]
     /// sends the body.
     ///
     /// # Errors
     ///
-    /// It cannot be sent over this connection. The body is returned if it can over another.
+    /// It cannot be sent over this connection. The body is returned if another connection can take it.
     pub(crate) fn begin(
         &mut self,
         request: &Request<RequestBody>,
@@ -111,6 +111,7 @@ impl Stream {
         };
         self.written = self.connection.written();
         self.request = RequestKind::of(request.method().as_str().as_bytes());
+
         // There is room: since the pool looked, no other task has run.
         match self.connection.sender().send_request(head, body.is_end_stream()) {
             Ok((response, stream)) => {
@@ -130,27 +131,27 @@ impl Stream {
         }
     }
 
-    /// Sends a request, and waits for the head of its answer.
+    /// Sends a request, and waits for the head of its response.
     ///
     /// # Errors
     ///
-    /// See [`Self::poll_answer`].
+    /// See [`Self::poll_response`].
     pub(crate) async fn send(
         &mut self,
         mut request: Request<RequestBody>,
     ) -> Result<Response<()>, Unanswered> {
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
         self.begin(&request, body)?;
-        poll_fn(|context| self.poll_answer(context)).await
+        poll_fn(|context| self.poll_response(context)).await
     }
 
-    /// Sends the request's body, and polls for the head of the answer, which may come before all of
+    /// Sends the request's body, and polls for the head of the response, which may come before all of
     /// the body has left.
     ///
     /// # Errors
     ///
-    /// There is none. The body is returned if the server has not processed the request.
-    pub(crate) fn poll_answer(
+    /// There is no response. The body is returned if the server has not processed the request.
+    pub(crate) fn poll_response(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, Unanswered>> {
@@ -158,33 +159,36 @@ impl Stream {
         if let Some(Poll::Ready(Err(cut))) = sent {
             return Poll::Ready(Err(UpstreamError::Upload(cut).into()));
         }
+
         self.poll_interim(context)?;
         let Some(response) = &mut self.response else { return Poll::Pending };
         let response = match ready!(Pin::new(response).poll(context)) {
             Ok(response) => response,
             Err(error) => return Poll::Ready(Err(self.failed(error))),
         };
+
         if let Some(sending) = &mut self.sending {
             sending.settle();
             if sent.is_some_and(|sent| sent.is_pending()) {
                 self.rest = self.sending.take().map(Sending::finish);
             }
         }
+
         let is_fit = fits(response.headers(), self.connection.settings().limits);
         // Some applications send a body where HTTP has none; it is dropped, which resets the stream.
         let has_body = has_body(response.status(), self.request);
         self.left = declared_length(response.headers()).filter(|_| has_body);
-        let response = response.map(|answer| self.answer = Some(answer).filter(|_| has_body));
+        let response = response.map(|body| self.body = Some(body).filter(|_| has_body));
         let too_large = Unanswered { why: NoResponseReason::TooLarge, unprocessed: None };
         Poll::Ready(if is_fit { Ok(response.into()) } else { Err(too_large) })
     }
 
-    /// Takes the interim answers that have come since the last call, but for 100.
+    /// Takes the interim responses that have come since the last call, except for 100.
     pub(crate) fn take_interim(&mut self) -> Option<Vec<Response<()>>> {
         (!self.interim.is_empty()).then(|| mem::take(&mut self.interim))
     }
 
-    /// Polls for the next part of the answer's body.
+    /// Polls for the next part of the response's body.
     ///
     /// # Errors
     ///
@@ -193,32 +197,32 @@ impl Stream {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
-        let Some(answer) = &mut self.answer else { return Poll::Ready(None) };
-        while let Some(data) = ready!(answer.poll_data(context)) {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        while let Some(data) = ready!(body.poll_data(context)) {
             let data = match data {
                 Ok(data) if data.is_empty() => continue,
                 Ok(data) => data,
                 Err(error) => return Poll::Ready(self.broken_off(error)),
             };
-            // An error would say that the stream is over.
-            drop(answer.flow_control().release_capacity(data.len()));
+            // An error would mean that the stream is over.
+            drop(body.flow_control().release_capacity(data.len()));
             self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        Poll::Ready(match ready!(answer.poll_trailers(context)) {
+        Poll::Ready(match ready!(body.poll_trailers(context)) {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
             Err(error) => self.broken_off(error),
         })
     }
 
-    /// Whether all of the answer has been read.
+    /// True if all of the response has been read.
     pub(crate) fn is_end(&self) -> bool {
-        self.answer.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.body.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
-    /// Returns how much of the answer's body is left, as far as that is known.
+    /// Returns the size of the rest of the response's body, as far as it is known.
     pub(crate) fn size_hint(&self) -> SizeHint {
-        match &self.answer {
+        match &self.body {
             None => SizeHint::with_exact(0),
             Some(_) => self.left.map_or_else(SizeHint::default, SizeHint::with_exact),
         }
@@ -229,7 +233,7 @@ impl Stream {
         self.connection.retire();
     }
 
-    /// Notes the interim answers that have come. An error of the stream is that of the answer, too.
+    /// Notes the interim responses that have come. An error of the stream is that of the response, too.
     fn poll_interim(&mut self, context: &mut Context<'_>) -> Result<(), UpstreamError> {
         let Some(response) = &mut self.response else { return Ok(()) };
         while let Poll::Ready(Some(Ok(interim))) = response.poll_informational(context) {
@@ -254,13 +258,15 @@ impl Stream {
         if is_unprocessed && !is_refused {
             self.connection.retire();
         }
-        // A server that ends a connection may do so before the request is written.
+
+        // A server may end a connection before the request is written.
         let is_unsent = error.is_io() && self.connection.written() == self.written;
         let unprocessed = match self.sending.take() {
             _ if !is_unprocessed && !is_unsent => None,
             None => Some(RequestBody::Empty),
             Some(sending) => sending.take_back(),
         };
+
         let error = error.into();
         let why = if is_refused && !self.connection.is_overloaded() {
             NoResponseReason::Rejected(error)
@@ -270,8 +276,8 @@ impl Stream {
         Unanswered { why, unprocessed }
     }
 
-    /// Ends the answer's body. If all that was declared is there, the server may have ended its
-    /// connection without waiting for the rest of the request.
+    /// Ends the response's body. If its declared length has come, the server may have ended the connection
+    /// without waiting for the rest of the request.
     #[cold]
     fn broken_off<T>(&self, error: h2::Error) -> Option<Result<T, UpstreamError>> {
         (self.left != Some(0)).then(|| Err(error.into()))
@@ -286,7 +292,7 @@ impl Drop for Stream {
     }
 }
 
-/// Returns the head of a request to `server` as HTTP/2 has it.
+/// Returns the head of a request to `server` in the form of HTTP/2.
 fn head(
     request: &Request<RequestBody>,
     body: &RequestBody,
@@ -294,9 +300,9 @@ fn head(
 ) -> Option<http::Request<()>> {
     let fields = request.headers();
     let mut headers = fields.to_map(|kind| match kind {
-        // The target has it.
+        // The target has the host.
         FieldKind::Host => false,
-        // What came of these is left out already, but for `te: trailers`: the route has set them.
+        // The client's own were left out before, except for `te: trailers`: these are set by the route.
         FieldKind::Te | FieldKind::OtherHop => true,
         FieldKind::Trailer => body.sends_trailers_in_http2(),
         FieldKind::ContentLength
@@ -310,6 +316,7 @@ fn head(
         | FieldKind::UnderscoreFraming
         | FieldKind::EndToEnd => !kind.is_hop_by_hop(),
     });
+
     let exact = body.size_hint().exact();
     // Some servers end the connection at a length with leading zeros.
     let has_zeros = |length: &HeaderValue| length.len() > 1 && length.as_bytes().starts_with(b"0");
@@ -318,6 +325,7 @@ fn head(
     {
         headers.insert(CONTENT_LENGTH, length.into());
     }
+
     let length = match exact {
         Some(0) => BodyLength::None,
         Some(length) => BodyLength::Exactly(length),
@@ -331,6 +339,7 @@ fn head(
     if let Some(trace) = &request.head().trace {
         headers.insert(TRACEPARENT, trace.header());
     }
+
     let mut head = http::Request::new(());
     *head.method_mut() = request.method().clone();
     *head.uri_mut() = target(request.uri(), fields.get(&HOST), server)?;
@@ -349,7 +358,7 @@ fn target(uri: &Uri, host: Option<&[u8]>, server: &Server) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// Whether the header of an answer is within `limits`.
+/// True if the header of a response is within `limits`.
 fn fits(headers: &HeaderMap, limits: AnswerLimits) -> bool {
     headers.len() <= limits.headers && size(headers) <= limits.header_bytes
 }
@@ -363,18 +372,18 @@ fn size(headers: &HeaderMap) -> usize {
     headers.iter().map(size).sum()
 }
 
-/// Returns how long the answer's body is, as its header says. h2 has checked that it is one number.
+/// Returns the declared length of the response's body. h2 has checked that it is one number.
 fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Whether the server has refused the stream: it has not processed the request (RFC 9113, 8.7).
+/// True if the server has refused the stream: it has not processed the request (RFC 9113, 8.7).
 fn is_refused(error: &h2::Error) -> bool {
     error.is_remote() && error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
 }
 
-/// Whether the server has ended the connection and not processed the request. h2 reports the end
-/// only of streams above the last one that the server named.
+/// True if the server has ended the connection without processing the request. h2 reports the end only
+/// for streams above the last one that the server named.
 fn is_above_last(error: &h2::Error) -> bool {
     error.is_remote() && error.is_go_away()
 }
@@ -435,7 +444,7 @@ mod tests {
     }
 
     async fn is_unprocessed(stream: &mut Stream) -> bool {
-        let unanswered = poll_fn(|context| stream.poll_answer(context)).await.err();
+        let unanswered = poll_fn(|context| stream.poll_response(context)).await.err();
         unanswered.expect("no answer").unprocessed.is_some()
     }
 
@@ -484,8 +493,8 @@ mod tests {
         }
         far.write_all(&frame(1, 5, 2 * READERS + 1, STATUS_200)).await.expect("no error");
         let last = others.last_mut().expect("a stream");
-        let answer = poll_fn(|context| last.poll_answer(context)).await;
-        assert_eq!(answer.map_err(|_| ()).expect("a response").status(), StatusCode::OK);
+        let response = poll_fn(|context| last.poll_response(context)).await;
+        assert_eq!(response.map_err(|_| ()).expect("a response").status(), StatusCode::OK);
     }
 
     #[tokio::test]
@@ -495,8 +504,8 @@ mod tests {
         assert!(far.read(&mut [0; 1024]).await.expect("no error") > 0);
         far.write_all(&frame(1, 4, 1, STATUS_204)).await.expect("no error");
         far.write_all(&frame(0, 1, 1, b"body")).await.expect("no error");
-        let answer = poll_fn(|context| stream.poll_answer(context)).await;
-        assert_eq!(answer.map_err(|_| ()).expect("a response").status(), StatusCode::NO_CONTENT);
+        let response = poll_fn(|context| stream.poll_response(context)).await;
+        assert_eq!(response.map_err(|_| ()).expect("a response").status(), StatusCode::NO_CONTENT);
         assert!(stream.is_end());
         assert_eq!(stream.size_hint().exact(), Some(0));
     }

@@ -360,7 +360,7 @@ mod tests {
         leases
     }
 
-    fn held(renewals: Vec<Renewal>) -> Vec<Lease> {
+    fn held(renewals: &[Renewal]) -> Vec<Lease> {
         sorted(renewals.iter().map(|renewal| renewal.lease.clone()).collect())
     }
 
@@ -388,7 +388,7 @@ mod tests {
         let leases = Arc::new(Leases::of("a".to_owned()));
         let asked = ["a", "b", "c"].map(lease);
         let granted = leases.ask(asked.into_iter()).decided([true, false, true]);
-        assert_eq!(held(leases.held()), [lease("a"), lease("c")]);
+        assert_eq!(held(&leases.held()), [lease("a"), lease("c")]);
         drop(granted);
         assert_eq!(sorted(take_ended(&leases)), [lease("a"), lease("c")]);
     }
@@ -400,9 +400,9 @@ mod tests {
         let other = all.add("a-2".to_owned());
         let of_one = one.ask([lease("a")].into_iter()).decided([true]);
         let of_other = other.ask([lease("b")].into_iter()).decided([true]);
-        assert_eq!(held(all.held()), [lease("a"), lease("b")]);
+        assert_eq!(held(&all.held()), [lease("a"), lease("b")]);
         drop((of_one, one));
-        assert_eq!(held(all.held()), [lease("b")]);
+        assert_eq!(held(&all.held()), [lease("b")]);
         drop(of_other);
         assert_eq!(take_ended(&other), [lease("b")]);
         other.put_back([lease("b")]);

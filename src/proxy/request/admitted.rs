@@ -323,6 +323,8 @@ impl AdmittedRequest {
                 let mut client = Http2Tunnel::new(from_client, to_client, buffer);
                 let reset = client.reset();
                 tokio::select! {
+                    // What came before a reset is passed on first.
+                    biased;
                     is_broken = tunnel(&mut client, joined) => {
                         if is_broken {
                             reset.send();

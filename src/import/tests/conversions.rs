@@ -324,3 +324,29 @@ fn absolute_names_are_meant_below_the_root() {
     let (config, _) = super::convert(&tree, &files, report);
     assert_eq!(config.listeners.len(), 1, "{tree:?}");
 }
+
+#[test]
+fn long_lists_of_addresses_are_written_whole() {
+    const COUNT: u32 = 1_500;
+    let lines = |before: &str, after: &str| -> String {
+        let networks = (0..COUNT).map(|at| format!("{}.{}.7", at / 250, at % 250));
+        networks.map(|network| format!("{before}10.{network}{after};\n")).collect()
+    };
+    let proxies = lines("set_real_ip_from ", "");
+    let unlimited = lines("", " 0");
+    let denied = lines("deny ", "");
+    let (yaml, _) = import(&format!(
+        "http {{ {proxies} real_ip_header X-Forwarded-For; real_ip_recursive on;
+        geo $limited {{ default 1; {unlimited} }}
+        map $limited $key {{ 0 ''; 1 $binary_remote_addr; }}
+        limit_req_zone $key zone=perip:1m rate=30r/m;
+        server {{ listen 81; {denied} location / {{ limit_req zone=perip; proxy_pass http://h; }} }} }}"
+    ))
+    .unwrap();
+
+    for list in ["trusted_proxies: [", "deny: [", "client_ip: ["] {
+        let (_, values) = yaml.split_once(list).unwrap_or_else(|| panic!("no {list}: {yaml}"));
+        let (values, _) = values.split_once(']').unwrap();
+        assert_eq!(values.split(", ").count(), COUNT as usize, "{list}");
+    }
+}

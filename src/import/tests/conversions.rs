@@ -329,8 +329,8 @@ fn absolute_names_are_meant_below_the_root() {
 fn long_lists_of_addresses_are_written_whole() {
     const COUNT: u32 = 1_500;
     let lines = |before: &str, after: &str| -> String {
-        let networks = (0..COUNT).map(|at| format!("{}.{}.7", at / 250, at % 250));
-        networks.map(|network| format!("{before}10.{network}{after};\n")).collect()
+        let lines = (0..COUNT).map(|at| format!("{before}10.{}.{}.7{after};", at / 250, at % 250));
+        lines.collect::<Vec<_>>().join("\n")
     };
     let proxies = lines("set_real_ip_from ", "");
     let unlimited = lines("", " 0");

@@ -1,6 +1,6 @@
 //! Limits that several gateways share through a store.
 //!
-//! Either the store decides about each request ([`Stored`]), or gateways sync: each decides by its
+//! Either the store decides about each request (`Stored`), or gateways sync: each decides by its
 //! own states, periodically sends its charges to the store ([`Delta`]), and adopts the merged
 //! states ([`RemoteState`]): `Gate::collect` and `Gate::adopt`.
 

@@ -123,7 +123,7 @@ impl RequestHead {
     }
 
     /// Returns the target as received: UTF-8 without blanks and control characters, at most
-    /// [`MAX_TARGET`](super::MAX_TARGET) bytes. Its form is not checked.
+    /// `MAX_TARGET` bytes. Its form is not checked.
     pub fn target<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
         part(buffer, self.line.target.start, self.line.target.length)
     }

@@ -2,7 +2,7 @@
 //!
 //! At most `max_keys` states are kept. When all are taken and a new client comes, a clock hand
 //! looks at a few states, and the one with the least to lose goes to the new client. The evicted
-//! client's usage is kept in a [summary](summary) of bounded size. A client that returns, or is new,
+//! client's usage is kept in a [summary] of bounded size. A client that returns, or is new,
 //! begins with what the summary holds for it, which is never less than it used. So
 //! - no client gains by an eviction: whatever passes would also pass with room for all;
 //! - a new client gets a place however many others come. Its first request is rejected only if it would

@@ -4,8 +4,8 @@
 //! the state's conversion after an edit. A new algorithm takes a file, a line here, and the arms that
 //! the compiler requires.
 //!
-//! Every algorithm implements [`Limiter`] and [`Evictable`]. Few implement one of the other traits,
-//! which a limiter offers by a method such as [`Limiter::lends`].
+//! Every algorithm implements `Limiter` and `Evictable`. Few implement one of the other traits,
+//! which a limiter offers by a method such as `Limiter::lends`.
 
 pub mod breaker;
 pub mod concurrency;

@@ -359,7 +359,7 @@ fn is_event_stream(headers: &FieldList) -> bool {
 /// has, and `completion` its response's, which says whether the connection ends: it stays only if the rest of
 /// the body is small. Who waits for 100 need not send the body.
 ///
-/// In HTTP/2 the stream ends, and nothing else with it: see [`drain`](crate::proxy::body::drain_body::drain).
+/// In HTTP/2 the stream ends, and nothing else with it: see `drain`.
 pub(crate) fn discard<B: Body>(body: &B, fields: FieldSet, completion: &mut Completion) {
     if body.is_end_stream() || completion.version == Version::HTTP_2 {
         return;

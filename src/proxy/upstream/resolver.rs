@@ -87,7 +87,7 @@ impl Family {
     }
 }
 
-/// Looks up names, by the files and DNS servers that the last [`follow`](Self::follow) found.
+/// Looks up names, by the files and DNS servers that the last `follow` found.
 pub struct Resolver {
     source: Source,
     servers: Vec<SocketAddr>,

@@ -76,7 +76,7 @@ pub enum StatePart {
         /// Position and usage.
         used: Vec<(u64, u64)>,
     },
-    /// Where the search of a full table continues.
+    /// The place at which the search of a full table continues.
     Hand(u32),
     /// The clock of the store that syncs the rule: its offset, and the least time.
     StoreClock(i64, Instant),
@@ -270,7 +270,7 @@ impl Journal {
             self.backlog.is_lost.store(true, Relaxed);
             return;
         }
-        // Without a reader nobody needs to know.
+        // Without a reader, nothing needs the change.
         _ = self.changes.send(Late { gate: self.gate, slot, owner, change });
     }
 }

@@ -107,7 +107,7 @@ impl Worker {
     }
 }
 
-/// How much memory is taken at once, in bytes. A body has fewer, unless names are long.
+/// The memory that is taken at once, in bytes. A body is smaller, unless names are long.
 const SIZE: usize = 512;
 
 /// Memory that is used again once nothing needs the bodies in it. Each worker has its own, so that

@@ -70,7 +70,7 @@ impl AddAssign for Churn {
     }
 }
 
-/// Where a charged state is. It stays there while it is held.
+/// The place of a charged state. It stays there while it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeySlot {
     /// The state of all, or of all without a key.
@@ -81,7 +81,7 @@ pub(super) enum KeySlot {
     Overflow(u32),
 }
 
-/// Where the state of a decision is.
+/// The place of the state of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
     /// An existing state.

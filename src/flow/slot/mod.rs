@@ -244,7 +244,7 @@ pub(super) struct Ticket(pub(super) u64);
 pub(super) struct Pending {
     pub(super) ticket: Ticket,
     pub(super) key: Key,
-    /// Where its state was when it was checked.
+    /// The place of its state when it was checked.
     pub(super) lookup: Lookup,
     pub(super) cost: u64,
 }

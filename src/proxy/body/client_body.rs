@@ -60,7 +60,7 @@ pub(crate) struct Http2Body {
     stream: RecvStream,
     /// Bytes to come, if the client has declared a length.
     left: Option<u64>,
-    /// Whether only trailers may follow.
+    /// True once only trailers may follow.
     is_data_read: bool,
 }
 
@@ -259,14 +259,14 @@ pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time that it may be silent meanwhile.
 pub(crate) const DRAIN_SILENCE: Duration = Duration::from_secs(5);
 
-/// How much it may send: what `limits.body` would let pass by default.
+/// The most bytes that it may send: what `limits.body` would let pass by default.
 pub(crate) const DRAIN_BYTES: usize = 1024 * 1024 * 1024;
 
 /// The rest of a request's body that is read to save its connection: what a client sends in less
 /// time than a new connection takes it, or a TLS handshake the gateway.
 pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
 
-/// What a client may still send after its response.
+/// The bytes and the time that a client still has after its response.
 #[derive(Debug)]
 struct DrainLimits {
     /// Ends with the client's silence or with [`DRAIN_TIMEOUT`].

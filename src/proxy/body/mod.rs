@@ -9,8 +9,3 @@ pub(crate) use client_body::{
 };
 pub(crate) use request_body::{BodyBuffer, Cut, RequestBody};
 pub(crate) use upload::{EarlyEnd, Upload, UploadState};
-
-/// The paths that `upstream` names.
-pub(crate) mod upload_buffer {
-    pub(crate) use crate::proxy::connections::upload_buffer::UploadPart;
-}

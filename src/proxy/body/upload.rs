@@ -54,7 +54,7 @@ impl UploadState {
     }
 }
 
-/// How far an upload has come, for the task that waits for the response.
+/// The progress of an upload, for the task that waits for the response.
 #[derive(Debug, Default)]
 pub(crate) struct Upload {
     /// True if its length was declared.

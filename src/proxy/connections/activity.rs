@@ -29,7 +29,7 @@ pub(crate) struct Activity {
     requests: AtomicU32,
     /// Since when no request is under way.
     idle_since: AtomicInstant,
-    /// When a request was last found to be under way.
+    /// The time at which a request was last found to be under way.
     busy_at: AtomicInstant,
     /// Since when the preface is incomplete.
     preface_since: AtomicInstant,
@@ -40,7 +40,7 @@ pub(crate) struct Activity {
     streams: Streams,
     /// What the connection holds of uploads.
     upload_buffer: Arc<UploadBuffer>,
-    /// Whether the client has sent anything since the connection was last asked.
+    /// True if the client has sent anything since [`Self::was_heard`] was last called.
     heard: AtomicBool,
     /// Which limit the connection was cut off for.
     timeout: OnceLock<Timeout>,

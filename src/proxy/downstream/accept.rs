@@ -234,8 +234,8 @@ pub struct Bound {
     pub listener_config: watch::Receiver<ListenerConfig>,
 }
 
-/// What a listener is to its clients. An edit may change it while the socket stays: from then on
-/// all connections that are accepted see the new one, also those that clients opened before.
+/// The properties of a listener that its clients see. An edit may change it while the socket stays. All
+/// connections that are accepted from then on have the new properties, also those that clients opened before.
 #[derive(Clone, Debug)]
 pub struct ListenerConfig {
     /// As configured.

@@ -196,11 +196,11 @@ async fn unless_drained<F: Future>(handle: &ConnectionHandle, future: F) -> Opti
     }
 }
 
-/// What a client began with.
+/// The protocol of a client, and the first bytes that it sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Beginning {
     pub(crate) protocol: Protocol,
-    /// What was read to find out.
+    /// The bytes that were read to find out.
     pub(crate) ahead: Bytes,
     /// The time when the first byte came.
     pub(crate) since: Instant,

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use core::pin::Pin;
 use std::sync::Arc;
 
-/// What has come of a connection by the time that its protocol is known.
+/// The bytes of a connection that came before its protocol was known.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
     pub(crate) ahead: Bytes,
@@ -26,7 +26,7 @@ pub(crate) struct ReadAhead {
     pub(crate) since: Option<Instant>,
 }
 
-/// What serves a connection until it ends, is idle for too long or is drained.
+/// The service of a connection until that ends, is idle for too long or is drained.
 pub(crate) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Returns what serves a connection.

@@ -8,8 +8,6 @@ pub(crate) mod http2_frame;
 pub(crate) mod request_id;
 pub(crate) mod validate;
 
-pub(crate) use heads as request;
-pub(crate) use heads as response;
 pub(crate) use heads::{
     ExtendedConnect, Interim, Request, RequestHead, Response, ResponseHead, SpareHeads,
 };

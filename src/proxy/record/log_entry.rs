@@ -47,7 +47,7 @@ pub(crate) struct LogEntry {
     pub(crate) error: Option<Cow<'static, str>>,
 }
 
-/// How a response ended, as the completion of a request knows it.
+/// The end of a response, as the completion of a request knows it.
 pub(crate) struct End<'a> {
     pub(crate) route: Option<&'a Route>,
     pub(crate) method: &'a str,

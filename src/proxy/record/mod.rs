@@ -1,4 +1,4 @@
-//! What is recorded of a request, while it runs and when it ends.
+//! The record of a request, while it runs and when it ends.
 
 pub(crate) mod completion;
 pub(crate) mod log_entry;

@@ -194,7 +194,7 @@ pub(crate) struct Http2Tunnel {
     /// Received, and not yet read.
     unread: Bytes,
     to_client: Arc<Mutex<SendStream<Part>>>,
-    /// What the connection holds of uploads.
+    /// The bytes of uploads that the connection holds.
     buffer: Option<Arc<UploadBuffer>>,
 }
 

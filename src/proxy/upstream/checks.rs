@@ -8,7 +8,7 @@ use super::{
     http2::Stream,
 };
 use crate::proxy::body::request_body::RequestBody;
-use crate::proxy::message::request::Request;
+use crate::proxy::message::Request;
 use crate::{
     clock::Clock,
     config::{Live, Server, Snapshot, Upstream},

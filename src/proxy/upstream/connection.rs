@@ -7,10 +7,7 @@ use super::{
 };
 use crate::proxy::{
     body::request_body::RequestBody,
-    message::{
-        request::Request,
-        response::{Response, ResponseHead},
-    },
+    message::{Request, Response, ResponseHead},
 };
 use bytes::Bytes;
 use core::task::{Context, Poll};

@@ -11,7 +11,7 @@ use std::{io, net::SocketAddr, path::Path};
 /// The part of a body of ten bytes that is sent before the end.
 pub(crate) const PART: &[u8] = b"half!";
 
-/// How a body ends.
+/// The end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// As it should.

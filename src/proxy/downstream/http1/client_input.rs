@@ -24,13 +24,13 @@ use tokio::{
     task::yield_now,
 };
 
-/// How much is read ahead of a client whose bytes are not wanted yet, in bytes: it shows that the client
-/// has left, unless it has sent more.
+/// The most bytes that are read ahead while none are wanted: an end behind them shows that the client has
+/// left.
 const READ_AHEAD: usize = 16 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// What became of a look at the client.
+/// The result of a look at the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientState {
     /// Whoever reads the body has something to read.

@@ -31,7 +31,7 @@ pub(crate) struct CurrentRequest {
     /// True if it depends on the case of names.
     pub(crate) is_titled: bool,
     decoder: BodyDecoder,
-    /// Who reads the body, if there is one that has not ended.
+    /// The reader of the body, if there is one that has not ended.
     sender: Option<BodySender>,
     expectation: Expectation,
 }

@@ -47,7 +47,7 @@ pub(super) struct Relay {
     is_blocked: bool,
 }
 
-/// How a response ended.
+/// The end of a response.
 pub(super) enum Relayed {
     /// All of it was written.
     Whole,

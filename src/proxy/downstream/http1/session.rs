@@ -127,7 +127,7 @@ impl<'a, 't, T: ClientIo> Session<'a, 't, T> {
     }
 }
 
-/// What follows a request.
+/// The next step after a request.
 enum Next {
     Request,
     Close {
@@ -259,7 +259,7 @@ const REST: Duration = Duration::from_millis(100);
 /// The same for one that has had several requests, and been busy for longer than [`REST`].
 const REST_OF_BUSY: Duration = Duration::from_secs(1);
 
-/// What the wait has come to.
+/// The result of the wait.
 pub(super) enum HeadWait {
     /// It is there, and has this length.
     Whole(usize),
@@ -269,7 +269,7 @@ pub(super) enum HeadWait {
     Over,
     /// The client has left.
     Gone,
-    /// What has come is no head, or it is late.
+    /// The bytes that have come are no head, or they are late.
     Rejected(UnreadableRequest),
 }
 

@@ -49,10 +49,10 @@ const STREAM_SEND_BUFFER: usize = 64 * 1024;
 /// [`UploadBuffer`].
 const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
-/// How long a client may be silent before it gets a ping.
+/// The time for which a client may be silent before it gets a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long it may be silent after that.
+/// The time for which it may be silent after that.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// By how much a request's header in HTTP/2 may be larger than the limit to be rejected with an
 /// explanation. h2 rejects a larger one with a status alone.
@@ -203,7 +203,7 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
 struct Liveness {
     pings: Option<PingPong>,
     look_at: Instant,
-    /// Whether the client has got a ping and was silent since.
+    /// True if the client has got a ping and was silent since.
     is_asked: bool,
 }
 
@@ -249,7 +249,7 @@ struct Watch<'a, 't> {
     liveness: Liveness,
 }
 
-/// What a look at a connection has come to.
+/// The result of a look at a connection.
 enum Look {
     /// It is to end in good order.
     Close,
@@ -292,7 +292,7 @@ impl Watch<'_, '_> {
 #[derive(Debug)]
 pub(crate) struct Watched<T> {
     inner: T,
-    /// What was read already and is to be read once more, before anything else.
+    /// The bytes that were read already, which are read once more before anything else.
     ahead: Bytes,
     activity: Arc<Activity>,
     /// Bytes of the preface that have yet to come.

@@ -13,11 +13,11 @@ use super::{
 };
 use crate::config::UpstreamTls;
 use crate::http1::{BodyDecoder, BodyLength, FieldList, HeadLimits, RequestKind, ResponseHead};
-use crate::proxy::message::{
-    request::Request,
-    response::{self, Response},
+use crate::proxy::{
+    body::RequestBody,
+    io::input::Input,
+    message::{self, Request, Response},
 };
-use crate::proxy::{body::request_body::RequestBody, io::input::Input};
 use bytes::{Buf, Bytes};
 use core::{
     fmt,
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     request: RequestKind,
     head: ResponseHead,
     /// Memory for the response's head.
-    memory: Option<Box<response::ResponseHead>>,
+    memory: Option<Box<message::ResponseHead>>,
     /// The number of interim responses so far, and their bytes.
     interim_total: (usize, usize),
     /// The interim responses that the client may receive.
@@ -88,7 +88,7 @@ impl Connection {
         &mut self,
         request: &Request<RequestBody>,
         body: RequestBody,
-        memory: Box<response::ResponseHead>,
+        memory: Box<message::ResponseHead>,
     ) {
         self.input.make_room();
         self.output.begin(request, body);
@@ -173,7 +173,7 @@ impl Connection {
         let bytes = Bytes::copy_from_slice(&self.input.bytes[..length]);
         let mut headers = FieldList::default();
         self.head.move_fields(bytes, &mut headers);
-        let head = response::ResponseHead { status, reason: None, headers };
+        let head = message::ResponseHead { status, reason: None, headers };
         Response::from_parts(Box::new(head), ())
     }
 

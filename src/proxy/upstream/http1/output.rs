@@ -4,13 +4,11 @@ use crate::http1::{
     BodyLength, FieldKind, Fields, HeadWriter, chunked::LAST_CHUNK, framing::for_request,
     write_trailers,
 };
-use crate::proxy::message::{hop_by_hop::announced, request::Request};
 use crate::proxy::{
-    body::{
-        request_body::{Cut, RequestBody},
-        upload_buffer::UploadPart,
-    },
+    body::{Cut, RequestBody},
+    connections::upload_buffer::UploadPart,
     io::outgoing::{Outgoing, PARTS_MAX},
+    message::{Request, hop_by_hop::announced},
     upstream::transport::BoxedIo,
 };
 use crate::traces::TRACEPARENT;

@@ -2,7 +2,7 @@
 
 use super::sending::{Pings, Total};
 use crate::proxy::{
-    body::upload_buffer::UploadPart,
+    connections::upload_buffer::UploadPart,
     upstream::transport::{BoxedIo, ConnectionSettings},
 };
 use crate::{clock::Clock, flow::Instant};

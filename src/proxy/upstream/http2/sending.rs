@@ -6,9 +6,9 @@
 //! can be sent. It is not kept after that: the server has read the request, and has not refused it.
 
 use crate::clock::Clock;
-use crate::proxy::body::{
-    request_body::{Again, Cut, RequestBody},
-    upload_buffer::UploadPart,
+use crate::proxy::{
+    body::request_body::{Again, Cut, RequestBody},
+    connections::upload_buffer::UploadPart,
 };
 use bytes::Bytes;
 use core::{

@@ -3,7 +3,7 @@
 use super::{connection::Connection, sending::Sending};
 use crate::proxy::{
     body::request_body::RequestBody,
-    message::{request::Request, response::Response},
+    message::{Request, Response},
     upstream::{
         error::{NoResponseReason, Unanswered, UpstreamError},
         http1::INTERIM_MAX,

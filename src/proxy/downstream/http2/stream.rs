@@ -42,13 +42,6 @@ pub(super) struct StreamTask {
 impl StreamTask {
     /// Serves the request and sends its response. To drop the future resets the stream.
     pub(super) async fn run(self) {
-        struct D;
-        impl Drop for D {
-            fn drop(&mut self) {
-                eprintln!("TASK DROPPED");
-            }
-        }
-        let _d = D;
         let Self { begun, peer, stream, mut reply, tunnel } = self;
         let Some(response) = serve(begun, &mut reply, stream.as_deref()).await else { return };
 

@@ -61,3 +61,4 @@ mod terminal_text;
 pub mod top;
 pub mod traces;
 pub mod workers;
+pub mod worst_paths;

@@ -196,6 +196,8 @@ pub struct ServerMeter {
     pub requests: AtomicU64,
     /// Those of the requests that got no complete answer.
     pub failures: AtomicU64,
+    /// Those of the requests that got a response with a status of 500 to 599.
+    pub server_errors: AtomicU64,
     /// Attempts to open a connection.
     pub connects: AtomicU64,
     /// Connections that could not be opened.

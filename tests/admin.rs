@@ -301,6 +301,7 @@ impl Served {
             preview: mpsc::channel(1).0,
             saves: mpsc::channel(1).0,
             rejections: Arc::default(),
+            worst_paths: Arc::default(),
             watching: access_log.watching(),
             seed: flowgate::route::Seed::new([1, 2]),
             key_names: Arc::default(),

@@ -12,6 +12,7 @@ use crate::{
     preview::{Command, Previews},
     rejections::Rejections,
     route::Seed,
+    worst_paths::WorstPaths,
 };
 use std::{net::SocketAddr, sync::Arc};
 use tokio::sync::{Semaphore, mpsc};
@@ -43,6 +44,8 @@ pub struct State {
     pub saves: mpsc::Sender<Save>,
     /// The last rejections.
     pub rejections: Arc<Rejections>,
+    /// The paths whose requests fail or are slow.
+    pub worst_paths: Arc<WorstPaths>,
     /// Follows requests as they end.
     pub watching: Watching,
     /// The key of clients' fingerprints.

@@ -1,6 +1,6 @@
 //! `/routes`: the routes in matching order with their rules and counts, as JSON.
 
-use super::keys::Surveys;
+use super::{context::Admin, keys::Surveys, live::Sampler};
 use crate::{
     config::{Route, Snapshot, Upstream},
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},
@@ -16,9 +16,10 @@ use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration
 /// None: all map keys are strings.
 pub(super) fn write(
     snapshot: &Snapshot,
-    surveys: &Surveys,
+    admin: &Admin,
     now: Instant,
 ) -> serde_json::Result<Vec<u8>> {
+    let Admin { sampler, surveys, .. } = admin;
     let order = snapshot.table.order();
     let seen: Vec<(&Route, Observation)> = order
         .iter()
@@ -29,7 +30,11 @@ pub(super) fn write(
         version: snapshot.version,
         config_hash: &snapshot.hash,
         routes: seen.iter().map(|(route, seen)| RouteView::of(route, seen, surveys)).collect(),
-        upstreams: snapshot.upstreams.iter().map(|upstream| UpstreamView::of(upstream)).collect(),
+        upstreams: snapshot
+            .upstreams
+            .iter()
+            .map(|upstream| UpstreamView::of(upstream, sampler))
+            .collect(),
     };
     let mut json = serde_json::to_vec_pretty(&view)?;
     json.push(b'\n');
@@ -159,10 +164,15 @@ struct ServerView {
     in_flight: u32,
     requests: u64,
     failures: u64,
+    /// Responses with a status of 500 to 599.
+    server_errors: u64,
     /// Requests sent again after it failed them.
     retries: u64,
-    /// `healthy`, `ejected`, `unreachable` or `unhealthy`.
+    /// `healthy`, `not asked yet`, `ejected`, `unreachable` or `unhealthy`.
     health: &'static str,
+    /// The share of its latest requests that failed, if at least half of them did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failing: Option<f64>,
     ejections: u64,
 }
 
@@ -247,7 +257,7 @@ impl SumsView {
 }
 
 impl<'a> UpstreamView<'a> {
-    fn of(upstream: &'a Upstream) -> Self {
+    fn of(upstream: &'a Upstream, sampler: &Sampler) -> Self {
         let servers = upstream.servers().into_iter().map(|server| ServerView {
             address: server.address(),
             name: server.ip.map(|_| server.authority()),
@@ -255,8 +265,10 @@ impl<'a> UpstreamView<'a> {
             in_flight: server.in_flight.load(Relaxed),
             requests: server.meter.requests.load(Relaxed),
             failures: server.meter.failures.load(Relaxed),
+            server_errors: server.meter.server_errors.load(Relaxed),
             retries: Resent::ALL.iter().map(|reason| server.meter.resent(*reason)).sum(),
             health: server.health_word(),
+            failing: sampler.failing(server.id),
             ejections: server.health.ejections(),
         });
         let retries_exhausted = upstream.retries.exhausted();

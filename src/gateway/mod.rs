@@ -36,10 +36,8 @@ use crate::{
     cluster::Store,
     config::{self, Live, Plan, Retired, Watched, watch},
     flow::Instant,
-    key_names::KeyNames,
     meter::Counters,
     proxy::{Connector, Descriptors, HealthWatch, NameWatch, Resolver},
-    rejections::Rejections,
     route::Seed,
     shutdown::{SignalEvent, Signals},
     traces::{self, Exporter},
@@ -57,7 +55,7 @@ use prepare::{open_log, warn_at_start};
 use reading::{Cause, Contents, Reading, RejectedEdit};
 use readings::{Readings, end};
 use resumed::{resume, take_state};
-use start_workers::{Shared, start_workers};
+use start_workers::{Recorded, Shared, start_workers};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -181,8 +179,8 @@ struct Gateway {
     admin: AdminListener,
     preview: preview::Control,
     edit: edit::Control,
-    /// The names of keys that pages may show.
-    key_names: Arc<KeyNames>,
+    /// The parts of requests that the admin pages show.
+    recorded: Recorded,
     /// Its own program, to be started anew.
     program: Program,
     successor: Successor,
@@ -190,8 +188,6 @@ struct Gateway {
     late: Option<JoinHandle<()>>,
     /// The secret of the clients' fingerprints.
     seed: Seed,
-    /// What the workers have rejected last.
-    rejections: Arc<Rejections>,
     notify: Notify,
     pid_file: PidFile,
     /// The files of the last configuration read, applied or rejected.
@@ -248,7 +244,7 @@ impl Gateway {
         let live = Arc::new(resume(plan, &clock, state.as_ref()));
         let sync_thread = share(store.as_ref(), &live, &clock)?;
         let preview = preview::Control::new(secret);
-        let key_names = Arc::<KeyNames>::default();
+        let recorded = Recorded::default();
         let (spans, exporter) = start_exporter(&live, &clock, &counters);
         let shared = Shared {
             clock: &clock,
@@ -256,10 +252,10 @@ impl Gateway {
             counters: &counters,
             descriptors,
             preview: &preview,
-            key_names: &key_names,
+            recorded: &recorded,
             spans,
         };
-        let (workers, rejections) = start_workers(shared, &access_log, store.as_ref())?;
+        let workers = start_workers(shared, &access_log, store.as_ref())?;
         let gateway = Self {
             path,
             started: clock.now(),
@@ -280,12 +276,11 @@ impl Gateway {
             admin: AdminListener::default(),
             preview,
             edit: edit::Control::default(),
-            key_names,
+            recorded,
             program,
             successor,
             late: None,
             seed: secret,
-            rejections,
             notify: Notify::from_env(),
             pid_file,
             seen,
@@ -358,11 +353,12 @@ impl Gateway {
         let previews = Arc::clone(&self.preview.previews);
         let preview = self.preview.sender.clone();
         let saves = self.edit.sender.clone();
-        let rejections = Arc::clone(&self.rejections);
+        let rejections = Arc::clone(&self.recorded.rejections);
+        let worst_paths = Arc::clone(&self.recorded.worst_paths);
         let watching = self.access_log.watching();
         let seed = self.seed;
         let started = self.started;
-        let key_names = Arc::clone(&self.key_names);
+        let key_names = Arc::clone(&self.recorded.key_names);
         move |reload| admin::State {
             live: Arc::clone(&live),
             counters: Arc::clone(&counters),
@@ -375,6 +371,7 @@ impl Gateway {
             preview: preview.clone(),
             saves: saves.clone(),
             rejections: Arc::clone(&rejections),
+            worst_paths: Arc::clone(&worst_paths),
             watching: watching.clone(),
             seed,
             key_names: Arc::clone(&key_names),

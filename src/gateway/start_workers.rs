@@ -18,6 +18,7 @@ use crate::{
     rejections::Rejections,
     traces::{Recorder, SpanQueue},
     workers::WorkerHandle,
+    worst_paths::WorstPaths,
 };
 use std::{io, sync::Arc};
 use tokio_util::task::TaskTracker;
@@ -29,22 +30,33 @@ pub(super) struct Shared<'a> {
     pub(super) counters: &'a Arc<Counters>,
     pub(super) descriptors: Descriptors,
     pub(super) preview: &'a Control,
-    pub(super) key_names: &'a Arc<KeyNames>,
+    pub(super) recorded: &'a Recorded,
     /// Where the spans of sampled requests go.
     pub(super) spans: SpanQueue,
 }
 
-/// Starts the workers without listeners. Returns what they reject, too.
+/// The parts of requests that workers record for the admin pages.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// The names of keys that pages may show.
+    pub(super) key_names: Arc<KeyNames>,
+    /// The last rejections.
+    pub(super) rejections: Arc<Rejections>,
+    /// The paths whose requests fail or are slow.
+    pub(super) worst_paths: Arc<WorstPaths>,
+}
+
+/// Starts the workers without listeners.
 pub(super) fn start_workers(
-    Shared { clock, live, counters, descriptors, preview, key_names, spans }: Shared<'_>,
+    Shared { clock, live, counters, descriptors, preview, recorded, spans }: Shared<'_>,
     log: &access_log::Sink,
     store: Option<&Arc<Store>>,
-) -> Result<(Vec<WorkerHandle>, Arc<Rejections>), StartError> {
+) -> Result<Vec<WorkerHandle>, StartError> {
     let seed = preview.seed;
     let count = live.load().settings.workers;
     let passwords = Arc::new(Passwords::new(count));
     let clients = Arc::<ClientConnections>::default();
-    let rejections = Arc::<Rejections>::default();
+
     let workers = (0..count.get())
         .map(|index| {
             let live = Arc::clone(live);
@@ -54,9 +66,10 @@ pub(super) fn start_workers(
             let passwords = Arc::clone(&passwords);
             let clients = Arc::clone(&clients);
             let preview = preview.previews.handle(index);
-            let rejections = rejections.recorder();
+            let rejections = recorded.rejections.recorder();
+            let worst_paths = recorded.worst_paths.recorder();
             let spans = spans.clone();
-            let key_names = Arc::clone(key_names);
+            let key_names = Arc::clone(&recorded.key_names);
             WorkerHandle::start(index, clock.clone(), move |clock| Worker {
                 live,
                 servers: Arc::new(ServerConnections {
@@ -82,10 +95,10 @@ pub(super) fn start_workers(
                 clients,
                 preview,
                 rejections,
+                worst_paths,
                 key_names,
             })
         })
-        .collect::<io::Result<_>>()
-        .map_err(cannot("start a worker"))?;
-    Ok((workers, rejections))
+        .collect::<io::Result<_>>();
+    workers.map_err(cannot("start a worker"))
 }

@@ -34,6 +34,7 @@ use crate::{
     meter::{Counters, HttpRejection},
     route::{KeyPart, KeySpec, Seed, Target},
     traces,
+    worst_paths::{PathList, WorstPaths},
 };
 use core::{net::IpAddr, num::NonZeroUsize, time::Duration};
 use http::{HeaderMap, Method};
@@ -68,6 +69,7 @@ pub(super) struct TestProxy {
     pub(super) worker: Arc<Worker>,
     upstream: mpsc::UnboundedReceiver<DuplexStream>,
     log: access_log::Sink,
+    worst_paths: WorstPaths,
 }
 
 impl TestProxy {
@@ -96,6 +98,7 @@ impl TestProxy {
         let log = access_log::Output::open(&log).expect("it can be opened");
         let log = access_log::Sink::start(log, NonZeroUsize::MIN, Arc::clone(&counters));
         let log = log.expect("a thread");
+        let worst_paths = WorstPaths::default();
         let worker = Arc::new(Worker {
             store: None,
             live,
@@ -122,9 +125,10 @@ impl TestProxy {
             seed: Seed::new([1, 2]),
             preview: Arc::<crate::preview::Previews>::default().handle(0),
             rejections: crate::rejections::Rejections::default().recorder(),
+            worst_paths: worst_paths.recorder(),
             key_names: Arc::default(),
         });
-        Self { worker, upstream: mpsc::unbounded_channel().1, log }
+        Self { worker, upstream: mpsc::unbounded_channel().1, log, worst_paths }
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -232,6 +236,14 @@ impl TestProxy {
         let counts =
             HttpRejection::ALL.map(|reason| (reason, self.worker.counters.rejections(reason)));
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Returns the paths of failed requests, and those of slow ones, with status and count.
+    fn bad_paths(&self) -> [Vec<(String, u16, u64)>; 2] {
+        let PathList { failed, slow } = self.worst_paths.list(self.now());
+        [failed, slow].map(|list| {
+            list.into_iter().map(|listed| (listed.path, listed.status, listed.count)).collect()
+        })
     }
 
     fn in_flight(&self) -> u64 {
@@ -542,4 +554,66 @@ async fn a_server_that_does_not_read_is_let_go_when_it_has_answered() {
     assert!(upstream.write_all(b"x").await.is_err(), "the connection is cut off");
     flood.abort();
     client.served.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_paths_of_failed_and_slow_requests_are_kept_as_the_client_sent_them() {
+    let mut proxy = TestProxy::new(
+        ", rewrite: { strip_prefix: /api }, timeouts: { first_byte: 60s }, retry: { attempts: 1 }",
+    );
+    let mut client = proxy.client();
+    let mut ask = async |path: &str, wait: Duration, status: &str| {
+        client.send(&format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+        let mut upstream = proxy.upstream.recv().await.expect("a connection");
+        read_head(&mut upstream).await.expect("a head");
+        proxy.pass(wait).await;
+        let response =
+            format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        // One that comes too late finds its connection closed.
+        let _sent = upstream.write_all(response.as_bytes()).await;
+        client.status().await.expect("a response")
+    };
+    assert_eq!(ask("/api/fine", Duration::from_millis(999), "200 OK").await, 200);
+    assert_eq!(ask("/api/gone", Duration::ZERO, "404 Not Found").await, 404);
+    assert_eq!(ask("/api/pay/17?card=1", Duration::ZERO, "500 No").await, 500);
+    assert_eq!(ask("/api/slow", secs(1), "200 OK").await, 200);
+    assert_eq!(ask("/api/dead", secs(61), "200 OK").await, 504);
+
+    let [failed, slow] = proxy.bad_paths();
+    let listed = |path: &str, status| (path.to_owned(), status, 1);
+    assert_eq!(failed, [listed("/api/dead", 504), listed("/api/pay/*", 500)]);
+    assert_eq!(slow, [listed("/api/dead", 504), listed("/api/slow", 200)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_is_slow_if_its_client_leaves_after_a_second() {
+    for (wait, expected) in [(secs(1), 1), (Duration::from_millis(900), 0)] {
+        let mut proxy = TestProxy::new("");
+        let mut client = proxy.client();
+        client.send("GET /hangs HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let _upstream = proxy.upstream.recv().await.expect("a connection");
+        proxy.pass(wait).await;
+        drop(client.stream);
+        client.served.await.expect("no panic");
+        let [failed, slow] = proxy.bad_paths();
+        assert_eq!((failed.len(), slow.len()), (0, expected), "{slow:?}");
+        assert!(slow.iter().all(|(path, status, _)| path == "/hangs" && *status == 499));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_upload_and_a_rejection_with_503_make_no_bad_path() {
+    let mut proxy = TestProxy::new(", flow: [{ name: one, concurrency: 1 }]");
+    let mut client = proxy.client();
+    client.send("POST /upload HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nx").await;
+    let mut upstream = proxy.upstream.recv().await.expect("a connection");
+    read_head(&mut upstream).await.expect("a head");
+    assert_eq!(proxy.client().get().await, 503);
+
+    proxy.pass(secs(5)).await;
+    client.send("y").await;
+    upstream.read_exact(&mut [0; 2]).await.expect("the body");
+    upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("sent");
+    assert_eq!(client.status().await, Some(200));
+    assert_eq!(proxy.bad_paths(), [vec![], vec![]]);
 }

@@ -22,6 +22,7 @@ use crate::{
     rejections,
     route::{Seed, Unread},
     traces,
+    worst_paths::PathRecorder,
 };
 use bytes::{Bytes, BytesMut};
 use core::{net::IpAddr, sync::atomic::Ordering::Relaxed};
@@ -71,6 +72,8 @@ pub struct Worker {
     pub preview: PreviewHandle,
     /// Keeps the last rejections.
     pub rejections: rejections::Recorder,
+    /// Counts the paths whose requests fail or are slow.
+    pub worst_paths: PathRecorder,
     /// The names of keys that pages may show.
     pub key_names: Arc<KeyNames>,
 }

@@ -46,6 +46,7 @@ pub(super) enum Panel {
     Rules,
     Upstreams,
     Configuration,
+    Paths,
 }
 
 /// What a key asks for beyond the model.
@@ -184,6 +185,7 @@ impl Model {
             Key::Char('r') => self.panel = Panel::Rules,
             Key::Char('u') => self.panel = Panel::Upstreams,
             Key::Char('c') => self.panel = Panel::Configuration,
+            Key::Char('f') => self.panel = Panel::Paths,
             Key::Up | Key::Char('k') => self.choose(|at| at.saturating_sub(1)),
             Key::Down | Key::Char('j') => self.choose(|at| at + 1),
             Key::PageUp => self.choose(|at| at.saturating_sub(page)),
@@ -237,7 +239,8 @@ impl Panel {
         match self {
             Self::Rules => Self::Upstreams,
             Self::Upstreams => Self::Configuration,
-            Self::Configuration => Self::Rules,
+            Self::Configuration => Self::Paths,
+            Self::Paths => Self::Rules,
         }
     }
 }

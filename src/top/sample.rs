@@ -1,5 +1,6 @@
 //! The events of `/live`, as far as they are shown. Fields may be added to them at any time.
 
+use crate::worst_paths::PathList;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ pub(super) struct Failing {
     /// Whether so many fail that an operator should look.
     pub many: bool,
     pub routes: Vec<FailingRoute>,
+    pub paths: PathList,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -116,6 +118,7 @@ pub(super) struct Breaker {
 pub(super) struct Upstreams {
     pub total: usize,
     pub out: usize,
+    pub failing: usize,
     pub rows: Vec<Upstream>,
 }
 
@@ -136,6 +139,11 @@ pub(super) struct Server {
     pub in_flight: u64,
     pub requests: u64,
     pub failures: u64,
+    /// Responses with a status of 500 to 599.
+    #[serde(rename = "server_errors")]
+    pub bad_statuses: u64,
+    /// The share of its latest requests that failed, if at least half of them did.
+    pub failing: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -189,7 +189,7 @@ fn while_it_is_paused_nothing_moves_but_the_connection() {
 #[test]
 fn every_size_can_be_drawn_and_narrow_ones_keep_what_matters() {
     let mut model = model();
-    for panel in [Panel::Rules, Panel::Upstreams, Panel::Configuration] {
+    for panel in [Panel::Rules, Panel::Upstreams, Panel::Configuration, Panel::Paths] {
         model.panel = panel;
         for width in [0, 1, 5, 20, 30, 60, 80, 300] {
             for height in [0, 1, 2, 5, 9, 10, 24, 80] {
@@ -233,6 +233,15 @@ fn what_a_gateway_sends_cannot_write_to_the_terminal() {
             rule.quota = Some(evil.clone());
         }
     }
+    let listed = crate::worst_paths::ListedPath {
+        route: evil.clone(),
+        path: evil.clone(),
+        count: 1,
+        overcount: 0,
+        status: 500,
+        longest_ms: 0,
+    };
+    sample.failing.paths.failed.push(listed);
     model.take(Message::Sample(Box::new(sample)));
     model.take(Message::Lost(evil));
     let text = screen::text::page(&model) + &drawn(&model, 80, 24).concat();

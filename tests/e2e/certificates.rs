@@ -57,8 +57,7 @@ fn run(gateway: &Gateway, arguments: &[&str]) -> String {
 #[test]
 fn a_certificate_that_ends_is_seen_everywhere_and_logged_once_at_each_stage() {
     let dir = tempfile::tempdir().expect("a folder");
-    // More than the gateway needs to start, and less than a test may take.
-    let end = write(dir.path(), "site", Duration::from_secs(20));
+    let end = write(dir.path(), "site", DAY * 2);
     // Nine days and 23 hours.
     let later = write(dir.path(), "client", Duration::from_hours(239));
     let gateway = Gateway::start_in(dir, &text(5), &[]);
@@ -92,7 +91,8 @@ fn a_certificate_that_ends_is_seen_everywhere_and_logged_once_at_each_stage() {
         "{shown}"
     );
 
-    // It ends while the gateway runs.
+    // Another one is in force, and ends. Slow machines only see it end at once.
+    write(gateway.dir.path(), "site", Duration::from_secs(2));
     let line = gateway
         .wait_log("the certificate site.pem (listener tls) has expired: it was valid until ");
     assert!(line.contains("WARN") && line.contains("clients reject it"), "{line}");
@@ -107,13 +107,13 @@ fn a_certificate_that_ends_is_seen_everywhere_and_logged_once_at_each_stage() {
     gateway.edit(&text(6));
     gateway.edit(&text(7));
     let log = gateway.log();
-    for part in
-        ["client.pem (upstream shop) is valid", "site.pem (listener tls) is valid", "has expired"]
-    {
+    for part in ["client.pem (upstream shop) is valid", "has expired"] {
         assert_eq!(log.matches(part).count(), 1, "{part}: {log}");
     }
+    // One line for each of the certificates that the file has had.
+    assert!(log.matches("site.pem (listener tls) is valid").count() <= 2, "{log}");
 
-    // Another one is in force, and the notice is gone.
+    // It is renewed, and the notice is gone.
     let seen = gateway.log_len();
     write(gateway.dir.path(), "site", DAY * 90);
     gateway.wait_log_after(seen, "reloaded");

@@ -163,6 +163,10 @@ fn a_service_that_fails_is_seen_before_anything_else() {
     );
     browser.wait("/^login → shop\\s*100 %/.test(document.querySelector('#failing li').innerText)");
     browser.wait("document.querySelector('#rows .num.some.failed') !== null");
+    browser.wait(
+        "/failed, latest 502 \\/login login/.test(document.querySelector('#paths li').innerText)",
+    );
+    browser.wait("document.querySelector('#upstreams').innerText.includes('✕ failing: 100 % of its latest requests') || document.querySelector('#upstreams').innerText.includes('unreachable')");
     browser.wait("document.title.startsWith('✕ 100 % failed')");
     // A click opens the route.
     browser.value("document.querySelector('#failing button.link').click()");

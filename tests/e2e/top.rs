@@ -1,6 +1,12 @@
 //! `flowgate top` in a terminal of its own.
 
-use crate::common::{Gateway, PATIENCE, http::Client, pause};
+use crate::common::{
+    Gateway, PATIENCE, eventually,
+    http::{self, Client},
+    pause,
+    upstream::Script,
+};
+use flowgate::worst_paths;
 use std::{
     collections::BTreeMap,
     io::{Read, Write},
@@ -275,4 +281,78 @@ fn without_a_terminal_one_sample_is_written() {
     let output = top(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("is the gateway running"));
+}
+
+/// A file with a service that is reached at `address`.
+fn service(address: std::net::SocketAddr) -> String {
+    format!(
+        "\
+workers: 2
+listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
+admin: {{ listen: 127.0.0.1:0 }}
+upstreams: [{{ name: shop, servers: [{{ url: http://{address} }}] }}]
+routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: shop, rewrite: {{ strip_prefix: /api }} }}]
+"
+    )
+}
+
+/// Returns what `top --once` prints.
+fn once(gateway: &Gateway) -> String {
+    let admin = gateway.address("admin").to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+    let output = command.args(["top", "--once", "--admin", &admin]).output().expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_paths_that_fail_or_are_slow_and_a_failing_server_are_shown() {
+    let upstream = Script::answering(|request| {
+        if request.line.contains(" /slow") {
+            let came = Instant::now();
+            while came.elapsed() < worst_paths::SLOW {
+                pause();
+            }
+        }
+        let status =
+            if request.line.contains(" /fine") { "200 OK" } else { "500 Internal Server Error" };
+        format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").into_bytes()
+    });
+    let gateway = Gateway::start(&service(upstream.address));
+    let mut client = Client::new(gateway.web());
+    assert_eq!(client.get("/api/fine?q=1").status, 200);
+    for _ in 0..3 {
+        assert_eq!(client.get("/api/pay?card=secret").status, 500);
+    }
+    assert_eq!(client.get(&format!("/api/{}", "x".repeat(300))).status, 500);
+    assert_eq!(client.get("/api/slow").status, 500);
+
+    let paths = http::ask(gateway.address("admin"), "/paths").json();
+    let failed = paths["failed"].as_array().expect("a list");
+    assert_eq!(failed.len(), 3, "{paths}");
+    let first = serde_json::json!(
+        { "route": "all", "path": "/api/pay", "count": 3, "status": 500, "longest_ms": failed[0]["longest_ms"] }
+    );
+    assert_eq!(failed[0], first);
+    let slow = paths["slow"].as_array().expect("a list");
+    assert_eq!((slow.len(), &slow[0]["path"]), (1, &"/api/slow".into()), "{paths}");
+    assert!(slow[0]["longest_ms"].as_u64() >= Some(1000), "{paths}");
+    assert!(!paths.to_string().contains("secret"), "{paths}");
+
+    let shown = eventually("the server is seen to fail", || {
+        let shown = once(&gateway);
+        shown.contains("failing 83 %").then_some(shown)
+    });
+    for part in [
+        "3 failed, latest 500  all  /api/pay\n",
+        "1 slow, up to 1.0s  all  /api/slow\n",
+        "  /api/*\n",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let routes = http::ask(gateway.address("admin"), "/routes").json();
+    let server = &routes["upstreams"][0]["servers"][0];
+    assert_eq!((&server["health"], &server["server_errors"]), (&"healthy".into(), &5.into()));
+    assert!(server["failing"].as_f64() > Some(0.8), "{server}");
+    let ready = http::ask(gateway.address("admin"), "/readyz?verbose").text();
+    assert!(ready.contains("upstream shop: 1 healthy, but at least half of"), "{ready}");
 }

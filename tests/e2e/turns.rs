@@ -53,6 +53,7 @@ where
         Worker {
             preview: Arc::<flowgate::preview::Previews>::default().handle(0),
             rejections: flowgate::rejections::Rejections::default().recorder(),
+            worst_paths: flowgate::worst_paths::WorstPaths::default().recorder(),
             live,
             servers: Arc::new(ServerConnections {
                 clock: clock.clone(),

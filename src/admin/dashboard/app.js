@@ -181,7 +181,17 @@ const openRoute = (route) => {
 
 const percent = (share) => (share > 0 && share < 0.01 ? "under 1 %" : `${Math.round(share * 100)} %`);
 
-const showFailing = ({ share, per_second: rate, many, routes, slowest }) => {
+/** The paths with the most failed requests, then those with the most slow ones. */
+const showPaths = ({ failed, slow }) => {
+  const item = (one, words) => make("li", {},
+    make("span", { class: "chip bad", text: `${one.overcount ? "at most " : ""}${short(one.count)} ${words}` }), " ", make("code", { text: one.path }), " ", routeLink(one.route));
+  const items = [...failed.map((one) => item(one, `failed, latest ${one.status}`)), ...slow.map((one) => item(one, `slow, up to ${millis(one.longest_ms)}`))];
+  $("worst-paths").hidden = !items.length;
+  keepFocus($("paths"), items);
+};
+
+const showFailing = ({ share, per_second: rate, many, routes, slowest, paths }) => {
+  showPaths(paths);
   const items = routes.map((one) => {
     const bar = make("i");
     bar.style.width = `${Math.min(1, one.share) * 100}%`;
@@ -454,17 +464,18 @@ $("after").addEventListener("click", () => { shown.page += 1; connect(); });
 
 // Upstreams.
 const showUpstreams = (upstreams) => {
-  text($("upstreams-count"), upstreams.out ? `${count(upstreams.total, "upstream")}, ✕ ${count(upstreams.out, "server")} out of order` : count(upstreams.total, "upstream"));
+  const troubles = [upstreams.out ? `, ✕ ${count(upstreams.out, "server")} out of order` : "", upstreams.failing ? `, ✕ ${count(upstreams.failing, "server")} failing` : ""];
+  text($("upstreams-count"), count(upstreams.total, "upstream") + troubles.join(""));
   const cards = upstreams.rows.map((upstream) => {
     const servers = upstream.servers.map((server) => make("tr", {},
       make("td", {}, server.address, server.name ? make("small", { class: "soft", text: ` ${server.name}` }) : null),
-      make("td", {}, server.health === "healthy" ? "✓ healthy" : server.health === "not asked yet" ? make("span", { class: "soft", text: "not asked yet" }) : make("span", { class: "chip bad", text: `✕ ${server.health}` })),
-      make("td", { class: "n", text: short(server.in_flight) }), make("td", { class: "n", text: short(server.requests) }), make("td", { class: "n", text: short(server.failures) })));
+      make("td", {}, server.health === "healthy" && server.failing ? make("span", { class: "chip bad", text: `✕ failing: ${percent(server.failing)} of its latest requests` }) : server.health === "healthy" ? "✓ healthy" : server.health === "not asked yet" ? make("span", { class: "soft", text: "not asked yet" }) : make("span", { class: "chip bad", text: `✕ ${server.health}` })),
+      make("td", { class: "n", text: short(server.in_flight) }), make("td", { class: "n", text: short(server.requests) }), make("td", { class: "n", text: short(server.failures) }), make("td", { class: "n", text: short(server.server_errors) })));
     const more = upstream.servers_total - upstream.servers.length;
-    if (more > 0) servers.push(make("tr", {}, make("td", { colspan: 5, class: "soft", text: `and ${more} more` })));
+    if (more > 0) servers.push(make("tr", {}, make("td", { colspan: 6, class: "soft", text: `and ${more} more` })));
     return make("div", { class: "card" }, make("h3", {}, upstream.name, make("span", { class: "chip", text: words(upstream.balance) })),
       make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", text: "Server" }), make("th", { scope: "col", text: "Health" }),
-        make("th", { scope: "col", class: "n", text: "in flight" }), make("th", { scope: "col", class: "n", text: "requests/s" }), make("th", { scope: "col", class: "n", text: "failed/s" }))), make("tbody", {}, ...servers))));
+        make("th", { scope: "col", class: "n", text: "in flight" }), make("th", { scope: "col", class: "n", text: "requests/s" }), make("th", { scope: "col", class: "n", text: "failed/s" }), make("th", { scope: "col", class: "n", text: "5xx/s" }))), make("tbody", {}, ...servers))));
   });
   if (!cards.length) cards.push(make("p", { class: "soft", text: upstreams.total ? "No upstream has these words." : "There are no upstreams." }));
   $("upstream-rows").replaceChildren(...cards);

@@ -10,10 +10,7 @@ use crate::{
     flow::{Instant, ReasonKind},
     meter::Durations,
 };
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{collections::HashMap, sync::Arc};
 
 /// How many routes have a history at once, of 9.4 KiB each; the others show their latest second.
 const MOST_HISTORIES: usize = 4000;
@@ -121,8 +118,7 @@ impl Board {
             .flat_map(|upstream| upstream.servers())
             .map(|server| {
                 let mut track = servers.remove(&server.id).unwrap_or_default();
-                let meter = &server.meter;
-                track.sample(meter.requests.load(Relaxed), meter.failures.load(Relaxed));
+                track.sample(&server.meter);
                 (server.id, track)
             })
             .collect();

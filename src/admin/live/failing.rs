@@ -1,6 +1,7 @@
 //! The routes whose requests fail, and the slowest ones.
 
 use super::{board::Board, history::millis};
+use crate::worst_paths::PathList;
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -21,6 +22,8 @@ pub(super) struct FailingView {
     many: bool,
     routes: Vec<FailingRoute>,
     slowest: Vec<SlowRoute>,
+    /// The paths that fail the most, and those that are slow the most.
+    paths: PathList,
 }
 
 #[derive(Debug, Serialize)]
@@ -43,7 +46,7 @@ struct SlowRoute {
 }
 
 impl FailingView {
-    pub(super) fn of(board: &Board) -> Self {
+    pub(super) fn of(board: &Board, paths: PathList) -> Self {
         let Some((snapshot, tracks)) = board.routes() else { return Self::new(0, 0, Vec::new()) };
         let mut failing = Vec::new();
         let mut all_failed = 0;
@@ -77,14 +80,15 @@ impl FailingView {
             p99: millis(latest.p99),
         });
         let slowest = slowest.collect();
-        Self { slowest, ..Self::new(all_failed, all_admitted, failing) }
+        Self { slowest, paths, ..Self::new(all_failed, all_admitted, failing) }
     }
 
     fn new(failed: u64, admitted: u64, routes: Vec<FailingRoute>) -> Self {
         let share = share(failed, admitted);
         let many = failed > 0 && (share >= MANY || routes.iter().any(is_failing));
         let per_second = per_second(failed);
-        Self { share, per_second, many, routes, slowest: Vec::new() }
+        let paths = PathList::default();
+        Self { share, per_second, many, routes, slowest: Vec::new(), paths }
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    fn push(&mut self, count: u64) {
+    pub(super) fn push(&mut self, count: u64) {
         self.counts[self.at] = narrow(count);
         self.at = (self.at + 1) % SECONDS;
     }

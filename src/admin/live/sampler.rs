@@ -55,6 +55,11 @@ impl Sampler {
         self.board().catch_up(live.load_full(), clock.now());
     }
 
+    /// Returns the share of a server's latest requests that failed, if at least half of them did.
+    pub(crate) fn failing(&self, server: usize) -> Option<f64> {
+        self.board().server(server).failing()
+    }
+
     pub(super) fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -99,6 +99,7 @@ impl Client {
             store: state.store.as_deref(),
             surveys: &admin.surveys,
             names: Names::of(snapshot, &state.key_names),
+            worst_paths: &state.worst_paths,
             started: admin.state.started,
             now: state.clock.now(),
         };

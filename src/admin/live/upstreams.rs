@@ -16,6 +16,8 @@ pub(super) struct UpstreamsView {
     total: usize,
     /// Servers that are not healthy.
     out: usize,
+    /// Servers that get requests, of which at least half fail.
+    failing: usize,
     rows: Vec<UpstreamRow>,
 }
 
@@ -39,6 +41,11 @@ struct ServerRow {
     in_flight: u32,
     requests: u64,
     failures: u64,
+    /// Responses with a status of 500 to 599.
+    server_errors: u64,
+    /// The share of its latest requests that failed, if at least half of them did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failing: Option<f64>,
     ejections: u64,
 }
 
@@ -49,6 +56,11 @@ impl UpstreamsView {
         let out = |servers: &[Arc<Server>]| {
             servers.iter().filter(|server| !server.health.is_healthy()).count()
         };
+        let is_failing = |server: &Arc<Server>| {
+            server.health.is_healthy() && board.server(server.id).failing().is_some()
+        };
+        let failing =
+            |servers: &[Arc<Server>]| servers.iter().filter(|server| is_failing(server)).count();
         let mut found: Vec<_> = servers
             .iter()
             .filter(|(upstream, servers)| {
@@ -57,10 +69,10 @@ impl UpstreamsView {
             })
             .map(|(upstream, servers)| (out(servers), upstream, servers))
             .collect();
-        found.sort_by_key(|(out, _, _)| *out == 0);
+        found.sort_by_key(|(out, _, servers)| (*out == 0, failing(servers) == 0));
         let rows = found.into_iter().take(MOST_UPSTREAMS).map(|(out, upstream, servers)| {
             let mut rows: Vec<_> = servers.iter().collect();
-            rows.sort_by_key(|server| server.health.is_healthy());
+            rows.sort_by_key(|server| (server.health.is_healthy(), !is_failing(server)));
             UpstreamRow {
                 name: upstream.name.to_string(),
                 balance: upstream.options.balance,
@@ -76,6 +88,7 @@ impl UpstreamsView {
         Self {
             total: servers.len(),
             out: servers.iter().map(|(_, servers)| out(servers)).sum(),
+            failing: servers.iter().map(|(_, servers)| failing(servers)).sum(),
             rows: rows.collect(),
         }
     }
@@ -90,8 +103,10 @@ impl ServerRow {
             health: server.health_word(),
             weight: server.weight,
             in_flight: server.in_flight.load(Relaxed),
-            requests: track.requested,
-            failures: track.failed,
+            requests: track.latest.requests,
+            failures: track.latest.failures,
+            server_errors: track.latest.server_errors,
+            failing: track.failing(),
             ejections: server.health.ejections(),
         }
     }

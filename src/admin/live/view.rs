@@ -18,6 +18,7 @@ use crate::{
     cluster::Store,
     config::{Diagnostic, Route, RouteRule, ShownCertificate, Snapshot},
     flow::{Instant, ReasonKind, RuleObservation, rule_of},
+    worst_paths::WorstPaths,
 };
 use serde::Serialize;
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
@@ -44,6 +45,7 @@ pub(super) struct Around<'a> {
     pub store: Option<&'a Store>,
     pub surveys: &'a Surveys,
     pub names: Names<'a>,
+    pub worst_paths: &'a WorstPaths,
     pub started: Instant,
     pub now: Instant,
 }
@@ -328,7 +330,7 @@ impl SampleView {
             all: PointView::of(&board.latest()),
             reasons: reasons.map(|(kind, count)| (kind.word(), count)).collect(),
             rejecting: rejecting(board),
-            failing: FailingView::of(board),
+            failing: FailingView::of(board, around.worst_paths.list(around.now)),
             routes: RoutesView::of(board, snapshot, page, around),
             upstreams: UpstreamsView::of(snapshot, board, query),
             store: around.store.map(StoreView::of),

@@ -19,6 +19,9 @@ const MOST_CERTIFICATES: usize = 30;
 /// How many upstreams are described.
 const MOST_UPSTREAMS: usize = 30;
 
+/// The state of a server that gets requests, of which at least half fail.
+const FAILING: &str = "healthy, but at least half of its latest requests failed";
+
 pub(super) const ENDPOINTS: [Endpoint; 2] = [
     Endpoint::get("/healthz", "200 as long as the process runs", |_, _| {
         plain(StatusCode::OK, "ok\n")
@@ -65,8 +68,13 @@ fn upstreams(admin: &Admin) -> String {
         let mut states: BTreeMap<&str, usize> = BTreeMap::new();
         let mut healthy = 0;
         for server in upstream.servers() {
-            healthy += usize::from(server.health.is_healthy());
-            *states.entry(server.health_word()).or_default() += 1;
+            let is_failing = admin.sampler.failing(server.id).is_some();
+            let word = match server.health_word() {
+                "healthy" if is_failing => FAILING,
+                word => word,
+            };
+            healthy += usize::from(server.health.is_healthy() && word != FAILING);
+            *states.entry(word).or_default() += 1;
         }
         let all: usize = states.values().sum();
         let words = states.iter().map(|(word, count)| format!("{count} {word}"));

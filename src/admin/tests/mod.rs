@@ -225,10 +225,9 @@ async fn a_rule_that_is_reset_is_shown_without_the_old_words_during_a_swap() {
     let summary = fixture.router.admin.state.live.apply(plan, now, &mut config::Retired::default());
     assert_eq!(summary.reset, ["api/total"]);
     let total = |snapshot: &Snapshot| -> Value {
-        let page: Value = serde_json::from_slice(
-            &routes::write(snapshot, &fixture.router.admin.surveys, now).unwrap(),
-        )
-        .unwrap();
+        let page: Value =
+            serde_json::from_slice(&routes::write(snapshot, &fixture.router.admin, now).unwrap())
+                .unwrap();
         page["routes"][0]["rules"][0].clone()
     };
     for rule in [total(&before), total(&fixture.snapshot())] {
@@ -401,6 +400,7 @@ impl Fixture {
             preview: mpsc::channel(1).0,
             saves: mpsc::channel(1).0,
             rejections: Arc::default(),
+            worst_paths: Arc::default(),
             live: Arc::new(Live::start(plan, clock.now())),
             counters,
             watching: access_log.watching(),

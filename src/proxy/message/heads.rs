@@ -4,7 +4,7 @@
 use crate::{http1::FieldList, proxy::timeouts::streams::Part, traces::TraceContext};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use h2::{RecvStream, SendStream};
-use http::{Method, StatusCode, Uri, Version};
+use http::{Method, StatusCode, Uri, Version, uri::PathAndQuery};
 use hyper::ext::ReasonPhrase;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
@@ -20,7 +20,10 @@ pub(crate) struct Request<B> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestHead {
     pub(crate) method: Method,
+    /// The client's.
     pub(crate) uri: Uri,
+    /// The target that is sent, if it is not the client's.
+    pub(crate) sent_target: Option<PathAndQuery>,
     pub(crate) version: Version,
     pub(crate) headers: FieldList,
     /// The client's side of a tunnel over HTTP/2.
@@ -52,6 +55,11 @@ impl<B> Request<B> {
 
     pub(crate) fn uri(&self) -> &Uri {
         &self.head.uri
+    }
+
+    /// Returns the target that is sent to the server.
+    pub(crate) fn target(&self) -> Option<&PathAndQuery> {
+        self.head.sent_target.as_ref().or_else(|| self.head.uri.path_and_query())
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -87,7 +95,8 @@ impl<B> From<http::Request<B>> for Request<B> {
         let uri = head.uri;
         let version = head.version;
         let headers = head.headers.into();
-        let head = RequestHead { method, uri, version, headers, extended, trace: None };
+        let head =
+            RequestHead { method, uri, sent_target: None, version, headers, extended, trace: None };
         Self { head: Box::new(head), body }
     }
 }
@@ -223,6 +232,7 @@ impl SpareHeads {
             head.method = Method::default();
             // It shares the buffer that it was read into.
             head.uri = Uri::default();
+            head.sent_target = None;
             head.extended = None;
             head.trace = None;
             self.request.give(head);
@@ -304,10 +314,12 @@ mod tests {
         let mut head = spare.request();
         head.method = Method::from_bytes(&[b'M'; 5000]).unwrap();
         head.uri = "/a?b".parse().unwrap();
+        head.sent_target = Some(PathAndQuery::from_static("/c"));
         head.headers.append(COOKIE, HeaderValue::from_static("c=d"));
         spare.give_request(head);
         let head = spare.request();
         assert_eq!((&head.method, head.uri.path(), head.uri.query()), (&Method::GET, "/", None));
+        assert_eq!(head.sent_target, None);
         assert!(head.headers.is_empty() && head.headers.capacity() > 0);
         let mut head = spare.response();
         head.headers.append(COOKIE, HeaderValue::from_static("c=d"));

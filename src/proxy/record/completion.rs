@@ -30,6 +30,7 @@ use crate::{
     http1::FieldList,
     meter::{Ended, ExemplarId},
     preview::Trial,
+    worst_paths::{BadEnd, PathShape, SLOW},
 };
 use bytes::Bytes;
 use core::{
@@ -67,6 +68,8 @@ pub(crate) struct Completion {
     pub(crate) held: Option<Box<Held>>,
     pub(crate) method: Method,
     pub(crate) version: Version,
+    /// The client's path, if the request failed or was slow.
+    pub(crate) bad_path: Option<PathShape>,
     pub(crate) started: Instant,
     /// By which logs name it, unless that is off.
     pub(crate) request_id: Option<RequestId>,
@@ -146,6 +149,7 @@ impl Completion {
             held: None,
             method: Method::GET,
             version: Version::HTTP_11,
+            bad_path: None,
             started: Instant::EPOCH,
             request_id: None,
             attempts: 0,
@@ -171,6 +175,29 @@ impl Completion {
         self.version = version;
         self.started = started;
         self.is_begun = true;
+    }
+
+    /// True if the response that has begun is a failure or slow.
+    pub(crate) fn is_bad(&self) -> bool {
+        let is_slow = |begun: Instant| begun.since(self.started) >= SLOW;
+        self.status.is_some_and(|status| status.is_server_error())
+            || self.answered_at.is_some_and(is_slow)
+    }
+
+    /// Counts a path whose response came after `waited`, or whose request ended then without one.
+    #[cold]
+    fn count_path(&self, path: &PathShape, status: StatusCode, waited: Duration, at: Instant) {
+        let Some(route) = &self.route else { return };
+        // A slow upload is the client's.
+        let uploading = |upload: &Arc<Upload>| upload.duration(self.answered_at.unwrap_or(at));
+        let uploading = self.upload.as_ref().map_or(Duration::ZERO, uploading);
+
+        let end = BadEnd {
+            status: status.as_u16(),
+            is_failed: status.is_server_error(),
+            duration: waited.saturating_sub(uploading),
+        };
+        self.peer.worker.worst_paths.record(&route.name, path, &end, at);
     }
 
     /// Ends the request, and returns the memory, without anything of it, for the next one of its
@@ -450,6 +477,9 @@ impl Drop for Completion {
         }
         let duration = at.since(self.started);
         let first_byte = self.answered_at.map(|answered| answered.since(self.started));
+        if let Some(path) = self.bad_path.take() {
+            self.count_path(&path, status, first_byte.unwrap_or(duration), at);
+        }
         let timeout = self.timed_out(at);
         if let Some(route) = &self.route {
             let at = worker.clock.wall(at).since(Instant::EPOCH);

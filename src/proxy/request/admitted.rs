@@ -24,10 +24,11 @@ use crate::proxy::{
     upstream::{keep_alive, retry::Retries},
 };
 use crate::{
-    config::Route,
+    config::{Action, Route},
     flow::Instant,
     http1::{FieldKind, FieldList, FieldSet},
     meter,
+    worst_paths::{PathShape, SLOW},
 };
 use bytes::Bytes;
 use core::time::Duration;
@@ -99,7 +100,14 @@ impl AdmittedRequest {
             entry: self.completion.entry.as_deref_mut(),
             timeout: None,
         };
-        let sent = attempt.send(&mut self.request, &mut self.completion.lease).await;
+        let mut waiting = WaitingRequest {
+            request: &mut self.request,
+            bad_path: &mut self.completion.bad_path,
+            has_ended: false,
+        };
+        let sent = attempt.send(waiting.request, &mut self.completion.lease).await;
+        waiting.has_ended = true;
+        drop(waiting);
         self.completion.timeout = attempt.timeout;
         self.completion.attempts = attempt.attempts;
         if let Some(entry) = &mut self.completion.entry {
@@ -107,13 +115,7 @@ impl AdmittedRequest {
             entry.returned(status, self.completion.peer.worker.clock.now());
         }
         match sent {
-            Ok(answer) => {
-                if let Some(request) = self.request.take() {
-                    let (head, _) = request.into_parts();
-                    self.completion.peer.keep_head(head);
-                }
-                self.answer(answer, (deadline, is_grpc))
-            }
+            Ok(response) => self.answer(response, (deadline, is_grpc)),
             Err(failure) => self.answer_failure(failure, content_type),
         }
     }
@@ -149,6 +151,8 @@ impl AdmittedRequest {
         self.completion.lease = None;
         if failure.is_of_client() {
             self.completion.blame_client();
+        } else {
+            self.keep_path();
         }
         if let Some(unsent) = self.request.take() {
             discard(unsent.body(), self.forward.fields, &mut self.completion);
@@ -160,6 +164,11 @@ impl AdmittedRequest {
     /// Answers as the route says, without an upstream.
     #[inline(never)]
     fn answer_itself(mut self) -> Response<ResponseBody> {
+        let is_failure =
+            matches!(&self.route.action, Action::Respond(own) if own.status.is_server_error());
+        if is_failure || self.start.since(self.completion.started) >= SLOW {
+            self.keep_path();
+        }
         if let Some(request) = self.request.take() {
             discard(request.body(), self.forward.fields, &mut self.completion);
         }
@@ -236,6 +245,8 @@ impl AdmittedRequest {
         let edits = &self.route.options.response_headers;
         placeholders::edit(headers, edits, self.completion.values.as_deref());
         self.completion.answered(status);
+        self.give_head_back();
+
         let timeouts = &self.route.options.timeouts;
         let is_event_stream =
             fields.has(FieldKind::ContentType) && is_event_stream(response.headers());
@@ -246,6 +257,26 @@ impl AdmittedRequest {
         };
         let is_grpc = is_grpc && self.completion.version == Version::HTTP_2;
         response.map(|()| ResponseBody::upstream(body_timeout, is_grpc, self.completion))
+    }
+
+    /// Gives back the request's head, of which nothing is needed once the response has begun but the path
+    /// of a bad one.
+    fn give_head_back(&mut self) {
+        if self.completion.is_bad() {
+            self.keep_path();
+        }
+        if let Some(request) = self.request.take() {
+            let (head, _) = request.into_parts();
+            self.completion.peer.keep_head(head);
+        }
+    }
+
+    /// Keeps the client's path of a request that failed or is slow.
+    #[cold]
+    fn keep_path(&mut self) {
+        if let Some(request) = &self.request {
+            self.completion.bad_path = Some(PathShape::of(request.uri().path()));
+        }
     }
 
     /// Removes and rewrites the fields that the client may not receive as they came.
@@ -277,6 +308,7 @@ impl AdmittedRequest {
     #[cold]
     fn reject_answer(mut self, cause: &str) -> Response<ResponseBody> {
         self.completion.note_bad_answer(cause);
+        self.keep_path();
         if let Some(lease) = self.completion.lease.take() {
             lease.on_failure();
         }
@@ -309,10 +341,11 @@ impl AdmittedRequest {
         let edits = &self.route.options.response_headers;
         placeholders::edit(headers, edits, self.completion.values.as_deref());
         let idle = self.route.options.timeouts.tunnel;
-        if let Some(extended) = self.extended {
+        if let Some(extended) = self.extended.take() {
             headers.remove(&header::SEC_WEBSOCKET_ACCEPT);
             *response.status_mut() = StatusCode::OK;
             self.completion.answered(StatusCode::OK);
+            self.give_head_back();
             let head = self.completion.of_head_only();
             let peer = Arc::clone(&self.completion.peer);
             let joined = Joined { server, idle, completion: self.completion };
@@ -339,7 +372,27 @@ impl AdmittedRequest {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, *token);
         self.completion.answered(StatusCode::SWITCHING_PROTOCOLS);
+        self.give_head_back();
         response.map(|()| ResponseBody::tunnel(server, idle, self.completion))
+    }
+}
+
+/// A request that waits for the head of its response. If its client leaves, dropping it keeps the
+/// client's path, as the response may have been slow.
+struct WaitingRequest<'a> {
+    request: &'a mut Option<Request<RequestBody>>,
+    bad_path: &'a mut Option<PathShape>,
+    /// True once there is a response, or a failure.
+    has_ended: bool,
+}
+
+impl Drop for WaitingRequest<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended
+            && let Some(request) = self.request
+        {
+            *self.bad_path = Some(PathShape::of(request.uri().path()));
+        }
     }
 }
 

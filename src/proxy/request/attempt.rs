@@ -169,6 +169,9 @@ impl UpstreamRequest<'_> {
         match answered {
             Some(Ok(response)) => {
                 lease.on_answer();
+                if response.status().is_server_error() {
+                    lease.server().meter.server_errors.fetch_add(1, Relaxed);
+                }
                 if response.status() == StatusCode::UNAUTHORIZED
                     && binds_login(response.headers(), &header::WWW_AUTHENTICATE)
                 {

@@ -59,7 +59,7 @@ pub(crate) fn prepare<B>(
     let &Forward { ref authority, ref upgrade, trusted, fields, .. } = forward;
     let full = request.uri().authority().is_some();
     let version = request.version();
-    let RequestHead { headers, uri, version: sent_as, .. } = request.head_mut();
+    let RequestHead { headers, uri, sent_target, version: sent_as, .. } = request.head_mut();
     let wants_trailers = !fields.are_plain() && clean(headers, forward, version);
 
     // An authority in the target goes before a Host beside it.
@@ -88,7 +88,7 @@ pub(crate) fn prepare<B>(
     }
 
     if full || forward.target.is_some() || uri.path().is_empty() {
-        *uri = target(uri, forward);
+        *sent_target = Some(target(uri, forward));
     }
     *sent_as = Version::HTTP_11;
 }
@@ -126,9 +126,9 @@ fn clean(headers: &mut FieldList, forward: &Forward, version: Version) -> bool {
 
 /// Returns the target that is sent in place of `uri`.
 #[inline(never)]
-fn target(uri: &Uri, forward: &Forward) -> Uri {
+fn target(uri: &Uri, forward: &Forward) -> PathAndQuery {
     if let Some(target) = &forward.target {
-        return Uri::from(PathAndQuery::clone(target));
+        return PathAndQuery::clone(target);
     }
     // One that was a fragment only says that it is `/`, and is sent as nothing.
     let target = uri.path_and_query().filter(|target| target.as_str() != "/");
@@ -138,7 +138,7 @@ fn target(uri: &Uri, forward: &Forward) -> Uri {
         }
         target => target.cloned(),
     };
-    Uri::from(target.unwrap_or_else(|| PathAndQuery::from_static("/")))
+    target.unwrap_or_else(|| PathAndQuery::from_static("/"))
 }
 
 /// HTTP/2 may send a cookie in pieces; HTTP/1.1 may not (RFC 9113, 8.2.3).
@@ -293,7 +293,7 @@ impl UpstreamRequest<'_> {
         entry.asked(server, self.attempts);
         if let (Some(recording), Some(request)) = (&mut entry.recording, request) {
             let now = self.peer.worker.clock.now();
-            let path = request.uri().path().to_owned();
+            let path = request.target().map_or("/", PathAndQuery::path).to_owned();
             // What the route set in its place is not that of this attempt.
             request.headers_mut().remove(&TRACEPARENT);
             request.head_mut().trace = Some(recording.attempt(server, path, now));

@@ -31,7 +31,7 @@ fn connection(model: &Model) -> Option<String> {
 
 /// Says how many requests fail, and of which routes.
 fn failing(model: &Model) -> Option<String> {
-    let Failing { share, per_second, many, routes } = &model.sample.as_ref()?.failing;
+    let Failing { share, per_second, many, routes, .. } = &model.sample.as_ref()?.failing;
     if !many {
         return None;
     }

@@ -7,8 +7,8 @@ const KEYS: [(&str, &str); 12] = [
     ("↑ ↓  j k", "choose a route; its rules are below"),
     ("PgUp PgDn", "a screen up or down"),
     ("Home End", "the first route, the last one"),
-    ("Tab", "the panel below: rules, upstreams, configuration"),
-    ("r  u  c", "one of them at once"),
+    ("Tab", "the panel below: rules, upstreams, configuration, paths"),
+    ("r  u  c  f", "one of them at once; f: the paths that fail or are slow"),
     ("/", "search routes by name, path, rule or upstream; Enter searches"),
     ("Esc", "ends the search"),
     ("s", "sort: rejected, requests, failed, latency, in flight, name, order"),
@@ -21,7 +21,7 @@ const KEYS: [(&str, &str); 12] = [
 const SIGNS: [(&str, &str); 4] = [
     (
         "✕",
-        "requests are rejected or fail with 5xx, a server is out of order, or an edit was rejected",
+        "requests are rejected or fail with 5xx, a server is out of order or fails, or an edit was rejected",
     ),
     ("~", "a rule in dry run would reject"),
     ("!", "a breaker is open or half open"),

@@ -1,15 +1,19 @@
-//! The panel below the routes: the rules of the chosen route, the upstreams, or the configuration.
+//! The panel below the routes: the rules of the chosen route, the upstreams, the configuration, or the
+//! worst paths.
 
 use super::{
     super::{
         model::{Model, Panel},
-        sample::{Problem, Route, Rule, Server, Upstream},
-        words::{meter, plain, rate, seconds, short},
+        sample::{Problem, Route, Rule, Sample, Server, Upstream, Upstreams},
+        words::{meter, millis, plain, rate, seconds, short},
     },
     certificates::certificate_words,
     look::Look,
 };
-use crate::counted::counted;
+use crate::{
+    counted::counted,
+    worst_paths::{ListedPath, SLOW},
+};
 use ratatui_core::{
     style::Style,
     text::{Line, Span},
@@ -27,12 +31,13 @@ pub(crate) fn title(model: &Model, width: usize, look: Look) -> Line<'static> {
         (Panel::Rules, Some(route)) => format!("rules of {}", plain(&route.name)),
         (Panel::Rules, None) => "rules".to_owned(),
         (Panel::Upstreams, _) => match &model.sample {
-            Some(sample) if sample.upstreams.out > 0 => {
-                format!("upstreams: ✕ {} out of order", counted(sample.upstreams.out, "server"))
+            Some(Sample { upstreams: Upstreams { out, failing, .. }, .. }) if out + failing > 0 => {
+                format!("upstreams: ✕ {}", troubles(*out, *failing))
             }
             Some(_) | None => "upstreams".to_owned(),
         },
         (Panel::Configuration, _) => "configuration".to_owned(),
+        (Panel::Paths, _) => PATHS_TITLE.to_owned(),
     };
     let order = match &model.sample {
         Some(sample) if sample.routes.found > sample.routes.rows.len() => {
@@ -61,7 +66,16 @@ pub(crate) fn lines(model: &Model, width: usize, look: Look) -> Vec<Line<'static
         Panel::Rules => chosen(model).map_or_else(Vec::new, |route| rules(route, look)),
         Panel::Upstreams => upstreams(model, look),
         Panel::Configuration => configuration(model, width, look),
+        Panel::Paths => paths(model, width, look),
     }
+}
+
+/// Counts the servers that get no requests, and those that fail most of theirs.
+fn troubles(out: usize, failing: usize) -> String {
+    let out = (out > 0).then(|| format!("{} out of order", counted(out, "server")));
+    let failing = (failing > 0).then(|| format!("{} failing", counted(failing, "server")));
+    let both: Vec<String> = [out, failing].into_iter().flatten().collect();
+    both.join(", ")
 }
 
 fn chosen(model: &Model) -> Option<&Route> {
@@ -180,7 +194,12 @@ pub(crate) fn upstreams(model: &Model, look: Look) -> Vec<Line<'static>> {
 
 fn server(upstream: &Upstream, server: &Server, look: Look) -> Line<'static> {
     let is_unknown = server.health == NOT_ASKED;
-    let is_healthy = server.health == "healthy" || is_unknown;
+    let failing = server.failing.filter(|_| server.health == "healthy");
+    let is_healthy = (server.health == "healthy" && failing.is_none()) || is_unknown;
+    let health = match failing {
+        Some(share) => format!("failing {share:.0} %", share = share * 100.0),
+        None => plain(&server.health),
+    };
     let name = server.name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
     let address = plain(&format!("{}{name}", server.address));
     let style = match (is_unknown, is_healthy) {
@@ -191,13 +210,64 @@ fn server(upstream: &Upstream, server: &Server, look: Look) -> Line<'static> {
     Line::from(vec![
         Span::styled(if is_healthy { "  " } else { "✕ " }, look.bad()),
         Span::raw(format!("{:<16} {address:<24} ", plain(&upstream.name))),
-        Span::styled(format!("{:<13}", plain(&server.health)), style),
+        Span::styled(format!("{health:<13}"), style),
         Span::raw(format!(
-            " in flight {}  requests {}/s  failed {}/s",
+            " in flight {}  requests {}/s  failed {}/s  5xx {}/s",
             short(server.in_flight),
             short(server.requests),
-            short(server.failures)
+            short(server.failures),
+            short(server.bad_statuses)
         )),
+    ])
+}
+
+/// The title of the worst paths.
+pub(crate) const PATHS_TITLE: &str = "paths that fail or are slow, in the last two minutes";
+
+/// Returns a line for each of the worst paths.
+pub(crate) fn paths(model: &Model, width: usize, look: Look) -> Vec<Line<'static>> {
+    let Some(sample) = &model.sample else { return Vec::new() };
+    let list = &sample.failing.paths;
+    let failed = list.failed.iter().map(|listed| {
+        let about = format!("{} failed, latest {}", number(listed), listed.status);
+        path(listed, &about, width, look.bad())
+    });
+    let slow = list.slow.iter().map(|listed| {
+        let about = format!("{} slow, up to {}", number(listed), longest(listed));
+        path(listed, &about, width, look.odd())
+    });
+    let mut lines: Vec<Line<'static>> = failed.chain(slow).collect();
+    if lines.is_empty() {
+        lines.push(Line::raw(format!("  no request failed or took {} s", SLOW.as_secs())));
+    }
+    lines
+}
+
+/// Returns the number of requests, with a sign if it may be too high.
+fn number(listed: &ListedPath) -> String {
+    let most = if listed.overcount > 0 { "at most " } else { "" };
+    format!("{most}{}", short(listed.count))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds are read, not counted with")]
+fn longest(listed: &ListedPath) -> String {
+    millis(Some(listed.longest_ms as f64))
+}
+
+fn path(listed: &ListedPath, about: &str, width: usize, style: Style) -> Line<'static> {
+    let route = plain(&listed.route);
+    let path = plain(&listed.path);
+    // The numbers stay on a narrow terminal; the path is cut.
+    let used = 2 + about.chars().count() + 2 + route.chars().count() + 2;
+    let room = width.saturating_sub(used).max(8);
+    let shown: String = if path.chars().count() > room {
+        path.chars().take(room - 1).chain(['…']).collect()
+    } else {
+        path
+    };
+    Line::from(vec![
+        Span::styled(format!("  {about}  "), style),
+        Span::raw(format!("{route}  {shown}")),
     ])
 }
 

@@ -28,6 +28,8 @@ pub(crate) fn page(model: &Model) -> String {
     }
     lines.extend([Line::default(), Line::raw("upstreams")]);
     lines.extend(panel::upstreams(model, look));
+    lines.extend([Line::default(), Line::raw(panel::PATHS_TITLE)]);
+    lines.extend(panel::paths(model, WIDTH, look));
     lines.extend([Line::default(), Line::raw("configuration")]);
     lines.extend(panel::configuration(model, WIDTH, look));
     let text = lines.iter().map(|line| format!("{}\n", line.to_string().trim_end()));

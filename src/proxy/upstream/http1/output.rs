@@ -66,7 +66,7 @@ impl Output {
         self.announced.clear();
 
         let method = request.method();
-        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let target = request.target().map_or("/", |target| target.as_str());
         let mut writer = HeadWriter::request(self.outgoing.head(), method, target.as_bytes());
         let mut has_length = false;
         writer.copy_all(request.headers().into(), |kind| {

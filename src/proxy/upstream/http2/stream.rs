@@ -342,19 +342,19 @@ fn head(
 
     let mut head = http::Request::new(());
     *head.method_mut() = request.method().clone();
-    *head.uri_mut() = target(request.uri(), fields.get(&HOST), server)?;
+    *head.uri_mut() = target(request.target(), fields.get(&HOST), server)?;
     *head.version_mut() = Version::HTTP_2;
     *head.headers_mut() = headers;
     Some(head)
 }
 
 /// Returns the target with scheme and authority.
-fn target(uri: &Uri, host: Option<&[u8]>, server: &Server) -> Option<Uri> {
+fn target(path: Option<&PathAndQuery>, host: Option<&[u8]>, server: &Server) -> Option<Uri> {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(if server.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
     parts.authority = Some(Authority::try_from(host?).ok()?);
-    let path = uri.path_and_query().cloned();
-    parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    let path = path.cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    parts.path_and_query = Some(path);
     Uri::from_parts(parts).ok()
 }
 

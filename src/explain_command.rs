@@ -4,13 +4,13 @@
 use crate::{
     admin_client::{AdminClient, ClientError, run},
     cli::{ExplainOptions, Format, RejectionsOptions},
-    explain::{Explanation, Question},
+    explain::{Explanation, Question, TokenClaim},
     rejections::RejectionList,
     terminal_text::{terminal_json, terminal_lines},
 };
 use http::Method;
 use serde::Serialize;
-use std::{fmt::Display, io, io::Write, path::Path};
+use std::{collections::BTreeMap, fmt::Display, io, io::Write, path::Path};
 
 /// Why a command ended without success.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +76,15 @@ fn question(options: &ExplainOptions) -> Result<Question, ExplainError> {
             line.split_once(':').ok_or_else(|| ExplainError::Header(line.clone()))?;
         Ok((name.trim().to_owned(), value.trim().to_owned()))
     });
+    let mut claims: BTreeMap<String, TokenClaim> = BTreeMap::new();
+    for (name, value) in options.claims.iter().cloned() {
+        let claim = match claims.remove(&name) {
+            Some(claim) => claim.and(value),
+            None => TokenClaim::One(value),
+        };
+        claims.insert(name, claim);
+    }
+
     Ok(Question {
         method,
         path,
@@ -85,7 +94,7 @@ fn question(options: &ExplainOptions) -> Result<Question, ExplainError> {
         listener: options.listener.clone(),
         user: options.user.clone(),
         token: options.token.clone(),
-        claims: options.claims.iter().cloned().collect(),
+        claims,
     })
 }
 

@@ -1,6 +1,6 @@
 //! JSON Web Tokens, signed by a key of a file (RFC 7515, 7517, 7519).
 
-use crate::route::Identity;
+use crate::route::{ClaimValue, Identity};
 use core::{fmt, time::Duration};
 use http::HeaderName;
 use jsonwebtoken::{
@@ -55,7 +55,8 @@ pub struct JwtRules {
     pub algorithms: Vec<Algorithm>,
     /// The most by which the clocks of issuer and gateway may differ.
     pub leeway: Duration,
-    /// The claims that are kept, beside `sub`.
+    /// The claims that are kept, beside `sub`: each is a name, or a path of names with dots between
+    /// them.
     pub claims: Vec<Box<str>>,
 }
 
@@ -159,8 +160,8 @@ impl JwtKeys {
         check(&claims, rules, now)?;
 
         let kept =
-            rules.claims.iter().filter_map(|name| Some((name.clone(), text(&claims, name)?)));
-        let user = text(&claims, "sub").map(Into::into);
+            rules.claims.iter().filter_map(|name| Some((name.clone(), value(&claims, name)?)));
+        let user = claims.get("sub").and_then(text).map(Into::into);
         Ok(Identity::of_token(user, kept.collect()))
     }
 }
@@ -241,12 +242,150 @@ fn check(claims: &Map<String, Value>, rules: &JwtRules, now: Duration) -> Result
     Ok(())
 }
 
-/// Returns a claim that is a text, a number or a truth value.
-fn text(claims: &Map<String, Value>, name: &str) -> Option<Box<str>> {
-    match claims.get(name)? {
+/// Returns the value of a claim: that of exactly this name, or else the one to which its dots lead.
+fn value(claims: &Map<String, Value>, name: &str) -> Option<ClaimValue> {
+    let found = claims.get(name).or_else(|| nested(claims, name))?;
+    let Value::Array(values) = found else { return text(found).map(ClaimValue::of_text) };
+    let texts: Option<Vec<_>> = values.iter().map(text).collect();
+    texts.map(ClaimValue::of_list)
+}
+
+/// Returns what the dots of `path` lead to. A name on the way may have dots itself, as in
+/// `https://example.com/claims`: shorter names are tried first.
+///
+/// Each step finds another object of the token, so that the token's size bounds the search.
+fn nested<'c>(claims: &'c Map<String, Value>, path: &str) -> Option<&'c Value> {
+    let inner = path.match_indices('.').find_map(|(dot, _)| {
+        let Value::Object(inner) = claims.get(&path[..dot])? else { return None };
+        nested(inner, &path[dot + 1..])
+    });
+    inner.or_else(|| claims.get(path))
+}
+
+/// Returns a value that is a text, a number or a truth value.
+fn text(value: &Value) -> Option<Box<str>> {
+    match value {
         Value::String(text) => Some(text.as_str().into()),
-        value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string().into()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string().into()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod claim_tests {
+    use super::*;
+    use proptest::{collection::btree_map, prelude::*};
+    use serde_json::json;
+
+    fn key(claims: &Value, name: &str) -> Option<String> {
+        let Value::Object(claims) = claims else { return None };
+        value(claims, name).map(|value| value.key().to_owned())
+    }
+
+    #[test]
+    fn dots_lead_into_a_claim_unless_one_has_exactly_this_name() {
+        let claims = json!({
+            "https://example.com/tenant": "acme",
+            "https://example.com/app": { "plan": "gold" },
+            "realm_access": { "roles": ["viewer", "admin"] },
+            "a.b": 1, "a": { "b": 2, "c": { "d": true }, "e.f": 3 },
+            "x.y": null, "x": { "y": "never" },
+            "p": { "q.r": "late", "q": { "r": "early" } },
+        });
+        for (name, expected) in [
+            ("https://example.com/tenant", Some("acme")),
+            ("https://example.com/app.plan", Some("gold")),
+            ("realm_access.roles", Some("admin,viewer")),
+            ("a.b", Some("1")),
+            ("a.c.d", Some("true")),
+            ("a.e.f", Some("3")),
+            ("p.q.r", Some("early")),
+            ("x.y", None),
+            ("a.c", None),
+            ("a", None),
+            ("a.", None),
+            (".a", None),
+            ("a.b.c", None),
+            ("realm_access.roles.0", None),
+        ] {
+            assert_eq!(key(&claims, name).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_values_of_a_list_are_one_key_whatever_their_order() {
+        for (list, expected) in [
+            (json!(["b", "a"]), Some("a,b")),
+            (json!(["a", "b"]), Some("a,b")),
+            (json!([10, 9, true]), Some("10,9,true")),
+            (json!(["a"]), Some("a")),
+            (json!([]), Some("")),
+            (json!(["a", null]), None),
+            (json!(["a", ["b"]]), None),
+            (json!([{ "a": 1 }]), None),
+        ] {
+            assert_eq!(key(&json!({ "roles": list }), "roles").as_deref(), expected, "{list}");
+        }
+    }
+
+    /// Objects in objects, whose names and paths of names collide often.
+    fn objects() -> impl Strategy<Value = Value> {
+        let name = "[ab](\\.[ab])?";
+        let leaf = prop_oneof![
+            "[xy]".prop_map(Value::from),
+            any::<u8>().prop_map(Value::from),
+            Just(Value::Null),
+        ];
+        leaf.prop_recursive(4, 24, 3, move |inner| {
+            btree_map(name, inner, 0..4).prop_map(|map| map.into_iter().collect::<Value>())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_nested_claim_is_the_one_that_a_walk_finds(
+            claims in btree_map("[ab](\\.[ab])?", objects(), 0..4),
+            name in "[ab](\\.[ab]){0,4}",
+        ) {
+            let claims: Map<String, Value> = claims.into_iter().collect();
+            let walked = name.split('.').try_fold(None, |at: Option<&Value>, step| {
+                let object = at.map_or(Some(&claims), Value::as_object)?;
+                Some(Some(object.get(step)?))
+            });
+            // What stands under the whole name comes first, then what a walk by single names finds.
+            let expected = claims.get(&name).or_else(|| walked.flatten());
+            let found = value(&claims, &name);
+            if let Some(expected) = expected {
+                prop_assert_eq!(found, text(expected).map(ClaimValue::of_text));
+            } else if let Some(found) = found {
+                // A name on the way has dots: some object has the rest of the name as a key.
+                let texts = all(&claims);
+                prop_assert!(texts.contains(&found.key().to_owned()));
+            }
+        }
+
+        #[test]
+        fn a_shuffled_list_is_the_same_key(
+            mut values in proptest::collection::vec("[a-c,]{0,3}", 0..6),
+        ) {
+            let claim = |values: &[String]| {
+                ClaimValue::of_list(values.iter().map(|value| value.as_str().into()).collect())
+            };
+            let one = claim(&values);
+            values.reverse();
+            prop_assert_eq!(&one, &claim(&values));
+            values.sort();
+            prop_assert_eq!(one.key(), values.join(","));
+            prop_assert_eq!(one.values().len(), values.len());
+        }
+    }
+
+    fn all(claims: &Map<String, Value>) -> Vec<String> {
+        let each = claims.values().flat_map(|value| {
+            let inner = value.as_object().map(all).unwrap_or_default();
+            inner.into_iter().chain(text(value).map(String::from))
+        });
+        each.collect()
     }
 }
 
@@ -328,9 +467,10 @@ mod tests {
                 let token = token(algorithm, id, &key, &claims());
                 let identity = keys.verify(token.as_bytes(), &rules(&[algorithm]), NOW).unwrap();
                 assert_eq!(identity.user().map(|user| &**user), Some("alice"));
-                assert_eq!(identity.claim("tenant"), Some("gold"));
-                assert_eq!(identity.claim("level"), Some("3"));
-                assert_eq!(identity.claim("roles"), None);
+                let claim = |name| identity.claim(name).map(ClaimValue::key);
+                assert_eq!(claim("tenant"), Some("gold"));
+                assert_eq!(claim("level"), Some("3"));
+                assert_eq!(claim("roles"), Some("a"));
             }
         }
     }

@@ -97,7 +97,7 @@ pub struct ExplainOptions {
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "claims"])]
     pub token: Option<String>,
     /// A claim of the client's token, as in `tenant=acme`, without a signature. Repeat it for
-    /// several.
+    /// several claims, or for the values of a claim that is a list.
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
     pub claims: Vec<(String, String)>,
     /// Where the gateway is.

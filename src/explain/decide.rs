@@ -2,7 +2,7 @@
 
 use super::{
     answer::{ExpectedDecision, Explanation, RequestView, RouteView, RuleView, RunnerUp, millis},
-    question::{Question, Request},
+    question::{Question, Request, TokenClaim},
     server,
     shared::{Local, Seeds},
 };
@@ -97,9 +97,12 @@ impl Question {
     ) -> Result<Option<Identity>, &'static str> {
         let Some(auth) = &route.options.auth else { return Ok(None) };
         if self.user.is_some() || !self.claims.is_empty() {
-            let user = self.user.as_deref().or_else(|| self.claims.get("sub").map(String::as_str));
+            let user = self.user.as_deref().or_else(|| match self.claims.get("sub")? {
+                TokenClaim::One(user) => Some(user.as_str()),
+                TokenClaim::List(_) => None,
+            });
             let claims = self.claims.iter().filter(|_| auth.jwt.is_some());
-            let claims = claims.map(|(name, value)| (name.as_str().into(), value.as_str().into()));
+            let claims = claims.map(|(name, claim)| (name.as_str().into(), claim.value()));
             return Ok(Some(Identity::of_token(user.map(Arc::from), claims.collect())));
         }
         let named = self.token.as_deref().zip(auth.jwt.as_ref());

@@ -14,7 +14,7 @@ pub use answer::{
     ExpectedDecision, Explanation, RequestView, RouteView, RuleView, RunnerUp, ServerView,
     UpstreamView,
 };
-pub use question::{MAX_HEADERS, Question};
+pub use question::{MAX_HEADERS, Question, TokenClaim};
 pub use shared::{Seeds, StoreState};
 
 #[cfg(test)]

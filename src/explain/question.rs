@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Listener, Snapshot, is_served},
-    route::{canonical_host, parse_method},
+    route::{ClaimValue, canonical_host, parse_method},
 };
 use core::net::{IpAddr, Ipv4Addr};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
@@ -42,7 +42,40 @@ pub struct Question {
     pub token: Option<String>,
     /// The claims of its token, which need no signature.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub claims: BTreeMap<String, String>,
+    pub claims: BTreeMap<String, TokenClaim>,
+}
+
+/// A claim of a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TokenClaim {
+    /// A single value.
+    One(String),
+    /// A list of values.
+    List(Vec<String>),
+}
+
+impl TokenClaim {
+    /// Returns the claim with one more value.
+    #[must_use]
+    pub fn and(self, value: String) -> Self {
+        let mut values = match self {
+            Self::One(first) => vec![first],
+            Self::List(values) => values,
+        };
+        values.push(value);
+        Self::List(values)
+    }
+
+    /// Returns it as the claim of a verified token.
+    pub(super) fn value(&self) -> ClaimValue {
+        match self {
+            Self::One(text) => ClaimValue::of_text(text.as_str().into()),
+            Self::List(values) => {
+                ClaimValue::of_list(values.iter().map(|value| value.as_str().into()).collect())
+            }
+        }
+    }
 }
 
 fn get() -> String {

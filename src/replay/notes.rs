@@ -323,6 +323,7 @@ fn is_absent(rule: &RouteRule, arrival: &Arrival) -> bool {
         KeyPart::Query(_)
         | KeyPart::Route
         | KeyPart::ClientIp { .. }
+        | KeyPart::Listener
         | KeyPart::Host
         | KeyPart::Path
         | KeyPart::Method => false,

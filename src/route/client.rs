@@ -204,11 +204,43 @@ fn embedded_length(prefix: Ipv6Net, length: u8) -> u8 {
     (length - reserved).saturating_sub(prefix.prefix_len()).min(32)
 }
 
+/// The value of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimValue {
+    /// The key under which the client counts.
+    key: Box<str>,
+    /// The values of a list; `None` for a single value.
+    list: Option<Box<[Box<str>]>>,
+}
+
+impl ClaimValue {
+    /// Returns the value of a claim that is a text, a number or a truth value.
+    pub const fn of_text(text: Box<str>) -> Self {
+        Self { key: text, list: None }
+    }
+
+    /// Returns the value of a claim that is a list. Its order makes no difference.
+    pub fn of_list(mut values: Vec<Box<str>>) -> Self {
+        values.sort_unstable();
+        Self { key: values.join(",").into(), list: Some(values.into()) }
+    }
+
+    /// Returns the key: a single value, or those of a list, sorted and joined by commas.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the single value, or each of the list.
+    pub fn values(&self) -> &[Box<str>] {
+        self.list.as_deref().unwrap_or_else(|| core::slice::from_ref(&self.key))
+    }
+}
+
 /// An authenticated client: its user, and the claims of its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     user: Option<Arc<str>>,
-    claims: Vec<(Box<str>, Box<str>)>,
+    claims: Vec<(Box<str>, ClaimValue)>,
 }
 
 impl Identity {
@@ -218,7 +250,7 @@ impl Identity {
     }
 
     /// Returns the identity of a verified token: its `sub`, and other claims by name.
-    pub const fn of_token(user: Option<Arc<str>>, claims: Vec<(Box<str>, Box<str>)>) -> Self {
+    pub const fn of_token(user: Option<Arc<str>>, claims: Vec<(Box<str>, ClaimValue)>) -> Self {
         Self { user, claims }
     }
 
@@ -228,9 +260,9 @@ impl Identity {
     }
 
     /// Returns a claim of its token, if it has it.
-    pub fn claim(&self, name: &str) -> Option<&str> {
+    pub fn claim(&self, name: &str) -> Option<&ClaimValue> {
         let mut claims = self.claims.iter();
-        claims.find(|(known, _)| **known == *name).map(|(_, value)| &**value)
+        claims.find(|(known, _)| **known == *name).map(|(_, value)| value)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Client keys, by which rules count.
 
 use super::{
-    ParseError, Seed, Target, fingerprint::FingerprintHasher, header, key_text::meant_key,
-    spelling::Decoded,
+    ClaimValue, ParseError, Seed, Target, fingerprint::FingerprintHasher, header,
+    key_text::meant_key, spelling::Decoded,
 };
 use crate::http1::Fields;
 use core::{fmt, net::IpAddr};
@@ -27,6 +27,8 @@ pub enum KeyPart {
         /// The significant bits of an IPv4 address, at most 32.
         v4_prefix: u8,
     },
+    /// The name of the listener that the request came by.
+    Listener,
     /// The host.
     Host,
     /// The path in its [`normal_path`](super::normal_path) form, without the query.
@@ -81,8 +83,9 @@ pub enum NoKey {
 }
 
 impl KeyPart {
-    /// Reads `route`, `client_ip`, `host`, `path`, `method`, `user`, `header:NAME`, `cookie:NAME`,
-    /// `query:NAME` or `jwt:NAME`. `v6_prefix` are the significant bits of an IPv6 client's address.
+    /// Reads `route`, `client_ip`, `listener`, `host`, `path`, `method`, `user`, `header:NAME`,
+    /// `cookie:NAME`, `query:NAME` or `jwt:NAME`. `v6_prefix` are the significant bits of an IPv6
+    /// client's address; all those of an IPv4 address are.
     ///
     /// # Errors
     ///
@@ -102,6 +105,7 @@ impl KeyPart {
                 format!("an IPv6 address has no {v6_prefix} bits"),
                 "128 at the most; 64 is usual",
             )),
+            ("listener", None) => Ok(Self::Listener),
             ("host", None) => Ok(Self::Host),
             ("path", None) => Ok(Self::Path),
             ("method", None) => Ok(Self::Method),
@@ -117,8 +121,8 @@ impl KeyPart {
             _ => {
                 let help = meant_key(text).map_or_else(
                     || {
-                        "write one of route, client_ip, host, path, method, user, header:NAME, \
-                         cookie:NAME, query:NAME, jwt:NAME, or a list of them"
+                        "write one of route, client_ip, host, path, method, listener, user, \
+                         header:NAME, cookie:NAME, query:NAME, jwt:NAME, or a list of them"
                             .to_owned()
                     },
                     |meant| format!("did you mean `{meant}`?"),
@@ -126,6 +130,15 @@ impl KeyPart {
                 Err(ParseError::new(format!("`{}` is not a key", text.escape_debug()), help))
             }
         }
+    }
+
+    /// Returns this part with another number of significant bits of an IPv4 client's address.
+    #[must_use]
+    pub fn with_v4_prefix(mut self, bits: u8) -> Self {
+        if let Self::ClientIp { v4_prefix, .. } = &mut self {
+            *v4_prefix = bits;
+        }
+        self
     }
 
     /// Adds this part of a request to `fingerprint`.
@@ -140,6 +153,9 @@ impl KeyPart {
             Self::Route => {}
             Self::ClientIp { v6_prefix, v4_prefix } => {
                 add_client(client, [*v6_prefix, *v4_prefix], fingerprint);
+            }
+            Self::Listener => {
+                fingerprint.add(target.listener.ok_or(NoKey::Missing)?.as_bytes());
             }
             Self::Host => fingerprint.add(target.host.as_bytes()),
             Self::Path => fingerprint.add(target.path.as_bytes()),
@@ -178,6 +194,7 @@ impl KeyPart {
                     _ => client.to_string(),
                 }
             }
+            Self::Listener => target.listener?.to_owned(),
             Self::Host => target.host.to_owned(),
             Self::Path => target.path.to_owned(),
             Self::Method => target.method.to_string(),
@@ -216,7 +233,7 @@ fn user<'a>(target: &Target<'a>) -> Option<&'a str> {
 }
 
 fn claim<'a>(target: &Target<'a>, name: &str) -> Option<&'a str> {
-    target.identity?.claim(name)
+    target.identity?.claim(name).map(ClaimValue::key)
 }
 
 /// Returns the value of the only cookie called `name`.
@@ -299,6 +316,7 @@ impl fmt::Display for KeyPart {
             Self::ClientIp { v6_prefix, v4_prefix } => {
                 write!(f, "client_ip/{v6_prefix}/{v4_prefix}")
             }
+            Self::Listener => f.write_str("listener"),
             Self::Host => f.write_str("host"),
             Self::Path => f.write_str("path"),
             Self::Method => f.write_str("method"),
@@ -370,6 +388,7 @@ impl KeySpec {
             KeyPart::Jwt(name) => Some(format!("the claim {name} in its token")),
             KeyPart::Route
             | KeyPart::ClientIp { .. }
+            | KeyPart::Listener
             | KeyPart::Host
             | KeyPart::Path
             | KeyPart::Method => None,
@@ -496,6 +515,7 @@ mod tests {
         for (text, expected) in [
             ("route", "route"),
             ("client_ip", "client_ip/56"),
+            ("listener", "listener"),
             ("host", "host"),
             ("path", "path"),
             ("method", "method"),
@@ -634,6 +654,49 @@ mod tests {
         }
         let parts = ["header:x-b", "query:a"];
         assert_eq!(fingerprint(&parts, "/?a=1&a=2"), Err(NoKey::Duplicate), "whatever it lacks");
+    }
+
+    #[test]
+    fn the_bits_of_an_ipv4_prefix_are_one_client() {
+        let print = |v4_prefix, client: &str| {
+            let part = KeyPart::parse("client_ip", 64).unwrap().with_v4_prefix(v4_prefix);
+            of_key(&KeySpec::new(vec![part]).unwrap(), &format!("/ @{client}")).unwrap()
+        };
+        for (prefix, one, other, is_same) in [
+            (32, "192.0.2.1", "192.0.2.1", true),
+            (32, "192.0.2.1", "192.0.2.0", false),
+            (24, "192.0.2.1", "192.0.2.255", true),
+            (24, "192.0.2.1", "192.0.3.1", false),
+            (24, "192.0.2.1", "::ffff:192.0.2.9", true),
+            (17, "192.0.127.1", "192.0.0.9", true),
+            (17, "192.0.127.1", "192.0.128.1", false),
+            (1, "127.0.0.1", "1.0.0.1", true),
+            (1, "127.0.0.1", "128.0.0.1", false),
+            (8, "2001:db8::1", "2001:db8::2", true),
+            (8, "2001:db8::1", "2001:db8:0:1::1", false),
+        ] {
+            assert_eq!(print(prefix, one) == print(prefix, other), is_same, "{prefix} {other}");
+        }
+    }
+
+    #[test]
+    fn each_listener_is_a_key() {
+        let print = |listener| {
+            let headers = HeaderMap::new();
+            let target = Target {
+                listener,
+                identity: None,
+                host: "a",
+                path: "/",
+                query: None,
+                method: &Method::GET,
+                headers: Fields::Map(&headers),
+            };
+            key(&["listener"]).fingerprint(&Seed::new([1, 2]), &target, IpAddr::from([0; 4]))
+        };
+        assert_eq!(print(Some("web")), print(Some("web")));
+        assert_ne!(print(Some("web")), print(Some("internal")));
+        assert_eq!(print(None), Err(NoKey::Missing), "a log without the listener");
     }
 
     #[test]

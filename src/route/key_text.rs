@@ -83,7 +83,8 @@ fn add(
         }
         KeyPart::Host => fingerprint.add(value.to_ascii_lowercase().as_bytes()),
         KeyPart::Path => fingerprint.add(normal_path(value).as_bytes()),
-        KeyPart::Method
+        KeyPart::Listener
+        | KeyPart::Method
         | KeyPart::Header(_)
         | KeyPart::Cookie(_)
         | KeyPart::Query(_)
@@ -172,6 +173,7 @@ const WORDS: &[(&str, &[&str])] = &[
             "virtual_host",
         ],
     ),
+    ("listener", &["entry_point", "entrypoint", "frontend", "port", "server_port"]),
     (
         "path",
         &[
@@ -323,7 +325,7 @@ mod tests {
             .collect();
         let identity = Identity::of_user(Some("eve".into()));
         let target = Target {
-            listener: None,
+            listener: Some("web"),
             host: "shop.example",
             path: "/a/b",
             query: Some("q=1%202"),
@@ -339,6 +341,7 @@ mod tests {
                 &["host"],
                 &["path"],
                 &["method"],
+                &["listener"],
                 &["header:x-tenant"],
                 &["cookie:sid"],
                 &["query:q"],

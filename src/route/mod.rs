@@ -31,7 +31,9 @@ mod spelling;
 mod tree;
 
 use crate::http1::Fields;
-pub use client::{FoundClient, Identity, Nat64, Proxies, Unread, WholePrefix, client_network};
+pub use client::{
+    ClaimValue, FoundClient, Identity, Nat64, Proxies, Unread, WholePrefix, client_network,
+};
 pub use fingerprint::{Seed, low_bits};
 pub use header::{FieldPattern, folded_name};
 pub use host::{BadHost, HostPattern, canonical_host};

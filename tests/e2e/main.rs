@@ -35,6 +35,7 @@ mod http2_tunnels;
 mod idle;
 mod import;
 mod interim;
+mod key_parts;
 mod keys;
 mod leases;
 mod lengths;

@@ -52,6 +52,16 @@ const ROUTES: &str = "  - name: all
     flow: [{ name: each, limit: 2/1h, key: 'jwt:sub' }]
 ";
 
+/// Signs a token with these claims in addition to those that every token has.
+fn signed(issuer: &Issuer, more: &Value) -> String {
+    let mut all = claims("ann", 60);
+    for (name, value) in more.as_object().expect("a map") {
+        all[name] = value.clone();
+    }
+    let header = Header { kid: Some(issuer.id.to_owned()), ..Header::new(Algorithm::ES256) };
+    encode(&header, &all, &issuer.key).expect("signed")
+}
+
 fn start(upstream: SocketAddr, routes: &str, keys: &str) -> Gateway {
     let dir = tempfile::tempdir().expect("a temporary directory");
     fs::write(dir.path().join("keys.json"), keys).expect("written");
@@ -163,6 +173,36 @@ fn a_token_may_be_in_a_field_or_a_cookie_or_beside_passwords() {
     let answer = client.get("/either");
     let challenges = answer.headers.iter().filter(|(name, _)| name == "www-authenticate");
     assert_eq!(challenges.count(), 2);
+}
+
+#[test]
+fn a_claim_in_a_claim_is_a_key_and_so_is_a_list_in_any_order() {
+    let issuer = Issuer::new("a");
+    let routes = ROUTES.replace("jwt:sub", "jwt:realm_access.roles");
+    let upstream = upstream::echo();
+    let gateway = start(upstream.address, &routes, &issuer.keys());
+    let roles = |roles: Value| json!({ "realm_access": { "roles": roles } });
+    for (claims, status) in [
+        (roles(json!(["admin", "dev"])), 200),
+        (roles(json!(["dev", "admin"])), 200),
+        (roles(json!(["admin", "dev"])), 429),
+        (roles(json!(["dev"])), 200),
+        // A claim of exactly this name comes first.
+        (
+            json!({ "realm_access.roles": "dev", "realm_access": { "roles": ["admin", "dev"] } }),
+            200,
+        ),
+        (roles(json!("dev")), 429),
+    ] {
+        assert_eq!(ask(&gateway, &signed(&issuer, &claims)).status, status, "{claims}");
+    }
+    let admin = gateway.address("admin").to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+    let claims = ["--claim", "realm_access.roles=dev", "--claim", "realm_access.roles=admin"];
+    command.args(["explain", "GET", "/", "--admin", &admin]).args(claims);
+    let said = command.output().expect("it runs").stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("jwt:realm_access.roles = admin,dev"), "{said}");
 }
 
 #[test]

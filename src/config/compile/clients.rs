@@ -169,6 +169,7 @@ fn holds_for_all(rule: &RulePlan) -> bool {
     let is_fixed = |part: &KeyPart| match part {
         KeyPart::Route
         | KeyPart::ClientIp { .. }
+        | KeyPart::Listener
         | KeyPart::Method
         | KeyPart::User
         | KeyPart::Jwt(_) => true,
@@ -206,6 +207,7 @@ fn chosen_target(rule: &RulePlan, matcher: &Matcher) -> Option<&'static str> {
         KeyPart::Host => Some("host").filter(|_| !has_hosts),
         KeyPart::Route
         | KeyPart::ClientIp { .. }
+        | KeyPart::Listener
         | KeyPart::Method
         | KeyPart::User
         | KeyPart::Header(_)

@@ -69,6 +69,7 @@ fn is_always_there(key: &KeySpec) -> bool {
     key.parts().iter().all(|part| match part {
         KeyPart::Route
         | KeyPart::ClientIp { .. }
+        | KeyPart::Listener
         | KeyPart::Host
         | KeyPart::Path
         | KeyPart::Method => true,

@@ -234,9 +234,10 @@ impl Compiler {
         overrides: &[(At<Arc<When>>, Numbers)],
     ) -> Option<KeySpec> {
         let spec = &at.value;
-        let ipv6_prefix = spec.ipv6_prefix.number();
-        // Where it could not be read, which has been reported, the stand-in is never used.
-        let v6_prefix = ipv6_prefix.and_then(|at| u8::try_from(at.value).ok()).unwrap_or_default();
+        let prefixes = [spec.ipv6_prefix.number(), spec.ipv4_prefix.number()];
+        // Where one could not be read, which has been reported, the stand-in is never used.
+        let [v6_prefix, v4_prefix] =
+            prefixes.map(|at| at.and_then(|at| u8::try_from(at.value).ok()).unwrap_or_default());
         let words = &spec.key.at.as_ref()?.value.0.0;
 
         let mut parts: Vec<KeyPart> = Vec::with_capacity(words.len());
@@ -244,6 +245,7 @@ impl Compiler {
             let Some(part) = self.pattern(KeyPart::parse(&at.value.0, v6_prefix), at.span) else {
                 continue;
             };
+            let part = part.with_v4_prefix(v4_prefix);
             if parts.contains(&part) {
                 let message = format!("{} is in the key twice", quoted(&at.value.0));
                 self.error(Problem::error(at.span, message).help("remove one"));
@@ -264,11 +266,13 @@ impl Compiler {
             has(|part| matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)));
         let may_lack = may_repeat || has(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_)));
 
-        if let Some(at) = ipv6_prefix.filter(|at| at.written && !from_client) {
-            self.error(
-                Problem::error(at.span, "`ipv6_prefix` without `client_ip` in the key")
-                    .help("write `key: client_ip`, or remove it"),
-            );
+        for (name, at) in ["ipv6_prefix", "ipv4_prefix"].iter().zip(prefixes) {
+            if let Some(at) = at.filter(|at| at.written && !from_client) {
+                self.error(
+                    Problem::error(at.span, format!("`{name}` without `client_ip` in the key"))
+                        .help("write `key: client_ip`, or remove it"),
+                );
+            }
         }
         if let Some(at) = spec.on_missing_key.filter(|at| at.written && !may_lack) {
             self.error(

@@ -139,6 +139,18 @@ fn keys_that_mean_nothing_in_a_rule_are_rejected() {
             ],
         ),
         (
+            "limit: 1/1s, key: host, ipv4_prefix: 24",
+            &[
+                "`ipv4_prefix` without `client_ip` in the key | write `key: client_ip`, or remove it",
+            ],
+        ),
+        (
+            "limit: 1/1s, key: listener, on_missing_key: skip",
+            &[
+                "`on_missing_key` with a key that is never missing | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",
+            ],
+        ),
+        (
             "limit: 1/1s, key: host, on_missing_key: skip",
             &[
                 "`on_missing_key` with a key that is never missing | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",

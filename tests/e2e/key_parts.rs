@@ -1,0 +1,60 @@
+//! What rules can count by.
+
+use crate::common::{Gateway, http::Client};
+use std::process::Command;
+
+const NETWORKS: &str = "\
+listeners:
+  - { name: web, listen: 127.0.0.1:0 }
+  - { name: internal, listen: 127.0.0.1:0 }
+trusted_proxies: [127.0.0.1]
+admin: { listen: 127.0.0.1:0, show_keys: true }
+routes:
+  - name: net
+    match: { path: /net }
+    respond: { status: 200 }
+    flow: [{ name: r, limit: 2/6h, key: client_ip, ipv4_prefix: 24 }]
+  - name: door
+    match: { path: /door }
+    respond: { status: 200 }
+    flow: [{ name: r, limit: 1/6h, key: listener }]
+";
+
+/// Runs a command against the gateway, and returns what it prints.
+fn run(gateway: &Gateway, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+    command.args(arguments).args(["--admin", &gateway.address("admin").to_string()]);
+    let output = command.env_remove("FLOWGATE_ADMIN_TOKEN").output().expect("it runs");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn the_clients_of_an_ipv4_network_count_as_one() {
+    let gateway = Gateway::start(NETWORKS);
+    let ask = |client: &str| {
+        let fields = [("X-Forwarded-For", client)];
+        Client::new(gateway.web()).request("GET", "/net", &fields).status
+    };
+    assert_eq!(["192.0.2.1", "192.0.2.200", "192.0.2.7"].map(ask), [200, 200, 429]);
+    assert_eq!(ask("192.0.3.1"), 200, "another network");
+
+    let keys = run(&gateway, &["keys", "net", "r"]);
+    assert!(keys.contains("client_ip (IPv4: /24, IPv6: /64)"), "{keys}");
+    assert!(keys.contains("192.0.2.0/24"), "{keys}");
+    run(&gateway, &["reset", "net", "r", "192.0.2.0/24"]);
+    assert_eq!(ask("192.0.2.9"), 200, "an operator gave the network its limit again");
+
+    gateway.edit(&NETWORKS.replace("ipv4_prefix: 24", "ipv4_prefix: 32"));
+    assert_eq!(["192.0.2.1", "192.0.2.2"].map(ask), [200, 200], "each address for itself");
+}
+
+#[test]
+fn each_listener_has_a_count_of_its_own() {
+    let gateway = Gateway::start(NETWORKS);
+    let ask = |listener: &str| Client::new(gateway.address(listener)).get("/door").status;
+    assert_eq!(["web", "internal", "web", "internal"].map(ask), [200, 200, 429, 429]);
+    let keys = run(&gateway, &["keys", "door", "r"]);
+    assert!(keys.contains("internal") && keys.contains("for each listener"), "{keys}");
+    run(&gateway, &["reset", "door", "r", "internal"]);
+    assert_eq!(["web", "internal"].map(ask), [429, 200]);
+}

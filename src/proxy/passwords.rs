@@ -68,7 +68,8 @@ impl Passwords {
         auth: &Auth,
         headers: Fields<'_>,
         client: IpAddr,
-        (now, wall): (Instant, Instant),
+        now: Instant,
+        wall: Instant,
     ) -> Checked {
         // Of two fields the server could take the other one.
         let field = headers.get_only(AUTHORIZATION.as_str());
@@ -98,7 +99,8 @@ impl Passwords {
         &self,
         auth: &Auth,
         headers: Fields<'_>,
-        (now, wall): (Instant, Instant),
+        now: Instant,
+        wall: Instant,
     ) -> Identified {
         let field = headers.get_only(AUTHORIZATION.as_str());
         if let Some(users) = &auth.basic

@@ -55,15 +55,16 @@ impl Values {
     #[inline(never)]
     pub(super) fn of<B>(
         request: &Request<B>,
-        (peer, id): (&Peer, Option<&RequestId>),
-        is_trusted: bool,
-        (host, client): (&Arc<str>, IpAddr),
+        scheme: &'static str,
+        id: Option<&RequestId>,
+        host: &Arc<str>,
+        client: IpAddr,
     ) -> Self {
         let uri = request.uri();
         Self {
             client,
             host: Arc::clone(host),
-            scheme: scheme(request.headers(), peer, is_trusted),
+            scheme,
             method: request.method().clone(),
             path: if uri.path().starts_with('/') { uri.path() } else { "/" }.into(),
             query: uri.query().map(Box::from),
@@ -154,8 +155,8 @@ impl Values {
     }
 }
 
-/// Returns by which scheme a client came: a trusted proxy knows better.
-fn scheme(headers: &FieldList, peer: &Peer, is_trusted: bool) -> &'static str {
+/// Returns the scheme that a client uses: a trusted proxy knows better.
+pub(super) fn scheme(headers: &FieldList, peer: &Peer, is_trusted: bool) -> &'static str {
     let said = headers.get(&X_FORWARDED_PROTO).filter(|_| is_trusted);
     let scheme = said.unwrap_or(peer.scheme.as_bytes());
     if scheme.eq_ignore_ascii_case(b"https") { "https" } else { "http" }

@@ -118,7 +118,8 @@ impl RequestBody {
         incoming: ClientBody,
         route: &Route,
         pace: Option<NonZeroU64>,
-        (clock, buffer): (&Clock, Option<&Arc<UploadBuffer>>),
+        clock: &Clock,
+        buffer: Option<&Arc<UploadBuffer>>,
         trailers: Option<RequestTrailers>,
     ) -> Self {
         if matches!(incoming, ClientBody::Empty) {

@@ -95,7 +95,7 @@ impl UnreadableRequest {
     }
 
     /// Returns what an HTTP/1.1 client is answered; `None`: nothing.
-    pub(crate) fn answer(self) -> Option<(Response<()>, Bytes)> {
+    pub(crate) fn response(self) -> Option<(Response<()>, Bytes)> {
         self.status.map(|status| explained(Box::default(), status, self.why))
     }
 

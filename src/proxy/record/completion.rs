@@ -1,13 +1,13 @@
-//! The end of a request: what is recorded exactly once, whether the response was delivered, broke off or
-//! was never begun.
+//! The end of a request, which is recorded exactly once, whether the response was delivered, broke off or
+//! never began.
 
 use super::{
-    log_entry::{End, LogEntry},
-    shown_keys::ShownKeys,
+    log_entry::End,
+    observers::{Event, Observers},
 };
 use crate::proxy::{
     body::{EarlyEnd, Upload, UploadState},
-    message::request_id::RequestId,
+    message::{RequestHead, request_id::RequestId},
     peer::Peer,
     placeholders::Values,
     rate_limit_headers::RateLimitFields,
@@ -50,53 +50,76 @@ const CLIENT_GONE: u16 = 499;
 /// that, never sent.
 const CLOSED: u16 = 444;
 
-/// Everything that must be recorded once when a request ends. Dropping it records the end.
+/// The record of one request. Dropping it records the end, exactly once.
 #[derive(Debug)]
 pub(crate) struct Completion {
     pub(crate) peer: Arc<Peer>,
+    pub(crate) arrival: Arrival,
+    /// The route, once it is found.
     pub(crate) route: Option<Arc<Route>>,
-    pub(crate) permit: Option<Permit>,
-    /// The decision of a new file, while there is a preview.
-    pub(crate) trial: Option<Box<Trial>>,
-    /// Its keys, until it is decided, if they may be shown.
-    pub(crate) shown_keys: Option<Box<ShownKeys>>,
-    /// The connection that the upstream's response comes over.
-    pub(crate) lease: Option<Lease>,
-    /// The request's body, once it may be sent, if it has one.
-    pub(crate) upload: Option<Arc<Upload>>,
-    /// What the request holds of rules that gateways share.
-    pub(crate) held: Option<Box<Held>>,
-    pub(crate) method: Method,
-    pub(crate) version: Version,
-    /// The client's path, if the request failed or was slow.
-    pub(crate) bad_path: Option<PathShape>,
-    pub(crate) started: Instant,
-    /// By which logs name it, unless that is off.
-    pub(crate) request_id: Option<RequestId>,
-    /// The number of servers that were tried.
-    pub(crate) attempts: u32,
-    /// What the route's placeholders stand for, if it has any.
+    /// The values of the route's placeholders, if it has any.
     pub(crate) values: Option<Box<Values>>,
-    /// The fields with the client's quotas.
-    pub(crate) quota: Option<RateLimitFields>,
-    /// Of the response that was begun.
-    status: Option<StatusCode>,
-    /// The time when the response was begun.
-    answered_at: Option<Instant>,
-    ending: Ending,
-    bytes_out: u64,
-    /// What the access log wants to know; only if there is one.
-    pub(crate) entry: Option<Box<LogEntry>>,
+    pub(crate) decision: Decision,
+    pub(crate) upstream: UpstreamUse,
+    pub(crate) observers: Observers,
+    response: ResponseProgress,
     /// True if the connection of a response of the gateway's own ends with it, in HTTP/1.
     pub(crate) closes: bool,
-    /// Which limit ended it, as far as the request knows.
-    pub(crate) timeout: Option<Timeout>,
-    /// True if another completion records the request, as a tunnel's does in HTTP/2.
-    silent: bool,
-    /// True if there is a request.
-    is_begun: bool,
+    scope: Scope,
+}
+
+/// The facts about a request that are known when its head is there.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) at: Instant,
+    /// The id that names the request in logs, unless that is off.
+    pub(crate) request_id: Option<RequestId>,
     /// Its stream, in HTTP/2.
     pub(crate) stream: Option<Arc<Stream>>,
+}
+
+/// The results of an admission by the rules.
+#[derive(Debug, Default)]
+pub(crate) struct Decision {
+    pub(crate) permit: Option<Permit>,
+    /// The request's share of rules that gateways share.
+    pub(crate) held: Option<Box<Held>>,
+    /// The fields with the client's quotas.
+    pub(crate) quota: Option<RateLimitFields>,
+}
+
+/// The use that a request makes of its upstream.
+#[derive(Debug, Default)]
+pub(crate) struct UpstreamUse {
+    /// The connection that the response comes over.
+    pub(crate) lease: Option<Lease>,
+    /// The progress of the request's body, if it has one and it may be sent.
+    pub(crate) upload: Option<Arc<Upload>>,
+    /// The number of servers that were tried.
+    pub(crate) attempts: u32,
+    /// The limit that ended the request, as far as the request knows.
+    pub(crate) timeout: Option<Timeout>,
+}
+
+/// The progress of the response to the client.
+#[derive(Debug)]
+struct ResponseProgress {
+    status: Option<StatusCode>,
+    begun_at: Option<Instant>,
+    ending: Ending,
+    bytes: u64,
+}
+
+/// The part of a request that the end of a [`Completion`] records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Nothing: there is no request yet.
+    Nothing,
+    /// The end of the stream alone: another completion records the request, as a tunnel's does.
+    Stream,
+    Request,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +152,7 @@ impl Completion {
     /// Returns the status that is recorded.
     fn final_status(&self) -> StatusCode {
         let gone = StatusCode::from_u16(CLIENT_GONE).unwrap_or(StatusCode::BAD_REQUEST);
-        self.status.unwrap_or(gone)
+        self.response.status.unwrap_or(gone)
     }
 
     /// Returns one for the next request. It is in a box because it is large, and moved often.
@@ -140,48 +163,43 @@ impl Completion {
     fn unused(peer: Arc<Peer>) -> Self {
         Self {
             peer,
+            arrival: Arrival {
+                method: Method::GET,
+                version: Version::HTTP_11,
+                at: Instant::EPOCH,
+                request_id: None,
+                stream: None,
+            },
             route: None,
-            permit: None,
-            trial: None,
-            shown_keys: None,
-            lease: None,
-            upload: None,
-            held: None,
-            method: Method::GET,
-            version: Version::HTTP_11,
-            bad_path: None,
-            started: Instant::EPOCH,
-            request_id: None,
-            attempts: 0,
             values: None,
-            quota: None,
-            status: None,
-            answered_at: None,
-            ending: Ending::Cancelled,
-            bytes_out: 0,
-            entry: None,
+            decision: Decision::default(),
+            upstream: UpstreamUse::default(),
+            observers: Observers::default(),
+            response: ResponseProgress {
+                status: None,
+                begun_at: None,
+                ending: Ending::Cancelled,
+                bytes: 0,
+            },
             closes: false,
-            timeout: None,
-            silent: false,
-            is_begun: false,
-            stream: None,
+            scope: Scope::Nothing,
         }
     }
 
-    /// Begins a request.
-    pub(crate) fn begin(&mut self, method: Method, version: Version, started: Instant) {
+    /// Begins a request with this head, which came at `now`.
+    pub(crate) fn begin(&mut self, head: &RequestHead, snapshot: &Snapshot, now: Instant) {
         self.peer.on_request();
-        self.method = method;
-        self.version = version;
-        self.started = started;
-        self.is_begun = true;
-    }
-
-    /// True if the response that has begun is a failure or slow.
-    pub(crate) fn is_bad(&self) -> bool {
-        let is_slow = |begun: Instant| begun.since(self.started) >= SLOW;
-        self.status.is_some_and(|status| status.is_server_error())
-            || self.answered_at.is_some_and(is_slow)
+        self.scope = Scope::Request;
+        let peer = &self.peer;
+        let setting = snapshot.settings.request_ids;
+        let is_trusted = || peer.is_trusted(snapshot);
+        self.arrival = Arrival {
+            method: head.method.clone(),
+            version: head.version,
+            at: now,
+            request_id: peer.worker.request_ids.identify(&head.headers, setting, is_trusted),
+            stream: peer.on_stream(),
+        };
     }
 
     /// Counts a path whose response came after `waited`, or whose request ended then without one.
@@ -189,8 +207,9 @@ impl Completion {
     fn count_path(&self, path: &PathShape, status: StatusCode, waited: Duration, at: Instant) {
         let Some(route) = &self.route else { return };
         // A slow upload is the client's.
-        let uploading = |upload: &Arc<Upload>| upload.duration(self.answered_at.unwrap_or(at));
-        let uploading = self.upload.as_ref().map_or(Duration::ZERO, uploading);
+        let uploading =
+            |upload: &Arc<Upload>| upload.duration(self.response.begun_at.unwrap_or(at));
+        let uploading = self.upstream.upload.as_ref().map_or(Duration::ZERO, uploading);
 
         let end = BadEnd {
             status: status.as_u16(),
@@ -208,73 +227,71 @@ impl Completion {
         self
     }
 
-    /// Ends a response of HTTP/2 whose request goes on as a tunnel.
+    /// Returns the completion of a response of HTTP/2 whose request goes on as a tunnel.
     pub(crate) fn of_head_only(&mut self) -> Box<Self> {
         let mut completion = Self::new(Arc::clone(&self.peer));
-        completion.begin(self.method.clone(), self.version, self.started);
-        completion.silent = true;
-        completion.stream = self.stream.take();
+        self.peer.on_request();
+        completion.scope = Scope::Stream;
+        completion.arrival.method = self.arrival.method.clone();
+        completion.arrival.version = self.arrival.version;
+        completion.arrival.at = self.arrival.at;
+        completion.arrival.stream = self.arrival.stream.take();
         completion
-    }
-
-    /// Gives the request an id, if the configuration says so.
-    pub(crate) fn assign_id(&mut self, headers: &FieldList, snapshot: &Snapshot) {
-        let peer = &self.peer;
-        let setting = snapshot.settings.request_ids;
-        let is_trusted = || peer.is_trusted(snapshot);
-        self.request_id = peer.worker.request_ids.identify(headers, setting, is_trusted);
     }
 
     /// Writes the request's id into the head of its response.
     pub(crate) fn write_id(&self, headers: &mut FieldList) {
-        if let Some(id) = &self.request_id {
+        if let Some(id) = &self.arrival.request_id {
             id.write(headers);
         }
     }
 
-    /// Notes the response's status.
-    pub(crate) fn answered(&mut self, status: StatusCode) {
-        self.status = Some(status);
-        if self.route.is_none() && self.entry.is_none() {
+    /// Notes that the response begins, with this status.
+    pub(crate) fn begin_response(&mut self, status: StatusCode) {
+        self.response.status = Some(status);
+        if self.route.is_none() && !self.observers.are_logging() {
             return;
         }
         let now = self.peer.read_clock();
-        self.answered_at = Some(now);
-        let upload = self.upload.as_deref();
-        let uploading = || upload.map_or(Duration::ZERO, |upload| upload.duration(now));
-        if let Some(entry) = &mut self.entry {
-            entry.upload_duration = upload.map(|_| uploading());
-        }
-        if let Some(trial) = &mut self.trial {
-            trial.answered(outcome(status, now), uploading());
-        }
-        let permit = self.permit.as_mut().filter(|permit| permit.awaits_answer());
+        self.response.begun_at = Some(now);
+
+        let upload = self.upstream.upload.as_deref();
+        let uploading = upload.map(|upload| upload.duration(now));
+        self.observers.note_response(outcome(status, now), uploading);
+
+        let permit = self.decision.permit.as_mut().filter(|permit| permit.awaits_answer());
         if let Some(permit) = permit {
-            let turn = permit.answered(outcome(status, now), uploading());
+            let turn = permit.answered(outcome(status, now), uploading.unwrap_or(Duration::ZERO));
             self.log(turn);
         }
+    }
+
+    /// Notes that a server's response begins. Of the request's head, nothing but the path of a bad response
+    /// is needed from then on.
+    pub(crate) fn begin_forwarded_response(&mut self, status: StatusCode, head: Box<RequestHead>) {
+        self.begin_response(status);
+        let is_slow = |begun: Instant| begun.since(self.arrival.at) >= SLOW;
+        if status.is_server_error() || self.response.begun_at.is_some_and(is_slow) {
+            self.observers.keep_path(&head.uri);
+        }
+        self.peer.keep_head(head);
     }
 
     /// Notes that the request gets no response.
     #[cold]
     pub(crate) fn close(&mut self) {
-        self.status = StatusCode::from_u16(CLOSED).ok();
-        self.ending = Ending::Closed { at: self.peer.now() };
+        self.response.status = StatusCode::from_u16(CLOSED).ok();
+        self.response.ending = Ending::Closed { at: self.peer.now() };
     }
 
     /// Notes that the client caused the failure, so that it does not count against the service.
     #[cold]
     pub(crate) fn blame_client(&mut self) {
-        if let Some(entry) = &mut self.entry {
-            entry.clear_upstream();
-        }
-        if let Some(permit) = &mut self.permit {
+        if let Some(permit) = &mut self.decision.permit {
             let turn = permit.answered(Outcome::Cancelled, Duration::ZERO);
             self.log(turn);
         }
-        if let Some(trial) = &mut self.trial {
-            trial.answered(Outcome::Cancelled, Duration::ZERO);
-        }
+        self.observers.excuse_upstream();
     }
 
     /// Logs what the breaker turned to, if it did. No lock is held by then.
@@ -301,14 +318,14 @@ impl Completion {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
-        match self.lease.as_mut().and_then(Lease::connection_mut) {
+        match self.upstream.lease.as_mut().and_then(Lease::connection_mut) {
             Some(connection) => connection.poll_frame(context),
             None => Poll::Ready(None),
         }
     }
 
     fn connection(&self) -> Option<&UpstreamConnection> {
-        self.lease.as_ref().and_then(Lease::connection)
+        self.upstream.lease.as_ref().and_then(Lease::connection)
     }
 
     /// Returns whether all of the upstream's response has been read.
@@ -324,10 +341,10 @@ impl Completion {
     /// Notes that the response's last byte was handed over, and gives its connection back.
     pub(crate) fn complete(&mut self) {
         let now = self.peer.now();
-        if self.ending == Ending::Cancelled {
-            self.ending = Ending::Complete { at: now };
+        if self.response.ending == Ending::Cancelled {
+            self.response.ending = Ending::Complete { at: now };
         }
-        if let Some(lease) = &mut self.lease {
+        if let Some(lease) = &mut self.upstream.lease {
             lease.give_back(now, &self.peer.reservation);
         }
     }
@@ -336,48 +353,52 @@ impl Completion {
     /// the upstream does not want. The upstream is let go.
     #[inline(never)]
     pub(crate) fn early_end(&mut self) -> Option<EarlyEnd> {
-        let is_error =
-            self.status.is_some_and(|status| status.is_client_error() || status.is_server_error());
-        if self.version != Version::HTTP_2 || !is_error {
+        let is_error = self
+            .response
+            .status
+            .is_some_and(|status| status.is_client_error() || status.is_server_error());
+        if self.arrival.version != Version::HTTP_2 || !is_error {
             return None;
         }
-        let upload = self.lease.take()?.early_upload().filter(|upload| !upload.is_declared)?;
+        let upload =
+            self.upstream.lease.take()?.early_upload().filter(|upload| !upload.is_declared)?;
         Some(EarlyEnd::of(upload, self.peer.worker.clock.clone()))
     }
 
     /// Logs that the upstream's response broke off, unless it did because the client broke off its upload.
     #[cold]
     pub(crate) fn note_broken_off(&mut self, why: &UpstreamError) {
-        if self.lease.as_ref().is_some_and(Lease::is_cut) {
+        if self.upstream.lease.as_ref().is_some_and(Lease::is_cut) {
             return;
         }
-        self.note_bad_answer(&format!("its answer broke off: {}", cause(why)));
+        self.note_bad_response(&format!("its answer broke off: {}", cause(why)));
     }
 
     /// Logs why the upstream's response is of no use.
     #[cold]
-    pub(crate) fn note_bad_answer(&mut self, cause: &str) {
-        if let (Some(lease), Some(route)) = (&self.lease, &self.route) {
+    pub(crate) fn note_bad_response(&mut self, cause: &str) {
+        if let (Some(lease), Some(route)) = (&self.upstream.lease, &self.route) {
             let worker = &self.peer.worker;
             let server = lease.server();
             let upstream = &lease.upstream().name;
-            let number = self.attempts;
+            let number = self.upstream.attempts;
             let failed = FailedAttempt { route: &route.name, upstream, server, number, cause };
             worker.request_log.attempt_failed(worker.clock.now(), &failed);
-            if let Some(entry) = &mut self.entry {
-                entry.attempt_failed(cause, worker.clock.now());
-            }
+            let at = worker.clock.now();
+            self.observers.note(Event::AttemptFailed { cause, at });
         }
     }
 
     /// Notes that the response broke off. If that is because the client broke its upload off,
     /// it counts as left.
     pub(crate) fn fail(&mut self) {
-        if self.ending == Ending::Failed || self.lease.as_ref().is_some_and(Lease::is_cut) {
+        if self.response.ending == Ending::Failed
+            || self.upstream.lease.as_ref().is_some_and(Lease::is_cut)
+        {
             return;
         }
-        self.ending = Ending::Failed;
-        if let Some(lease) = &self.lease {
+        self.response.ending = Ending::Failed;
+        if let Some(lease) = &self.upstream.lease {
             lease.on_failure();
         }
     }
@@ -387,39 +408,47 @@ impl Completion {
     #[cold]
     pub(crate) fn cut_off(&mut self) {
         self.fail();
-        self.lease = None;
+        self.upstream.lease = None;
     }
 
-    /// Returns which limit ended the request, if one did, and logs it.
+    pub(crate) fn add_bytes(&mut self, bytes: usize) {
+        self.response.bytes += bytes as u64;
+    }
+
+    /// Returns the limit that ended the request, if one did, and logs it.
     fn timed_out(&self, at: Instant) -> Option<Timeout> {
-        let upload = self.lease.as_ref().and_then(Lease::upload_state);
-        let timeout = match self.timeout.or_else(|| upload.and_then(UploadState::timeout)) {
-            None if self.ending == Ending::Cancelled => {
-                let reset = self.stream.as_ref().and_then(|stream| stream.timeout());
+        let upload = self.upstream.lease.as_ref().and_then(Lease::upload_state);
+        let known = self.upstream.timeout.or_else(|| upload.and_then(UploadState::timeout));
+        let timeout = match known {
+            None if self.response.ending == Ending::Cancelled => {
+                let reset = self.arrival.stream.as_ref().and_then(|stream| stream.timeout());
                 reset.or_else(|| self.peer.http2.get()?.timeout())?
             }
             timeout => timeout?,
         };
+
         if let Some(route) = &self.route {
             self.peer.worker.timeout_log.log(timeout, &route.name, at);
         }
         Some(timeout)
     }
 
-    /// Returns what the request is found by: its trace if that is recorded, or its id.
+    /// Returns the name that the request is found by: its trace if that is recorded, or its id.
     fn exemplar_id(&self) -> Option<ExemplarId> {
-        let recorded = self.entry.as_ref().and_then(|entry| entry.recording.as_ref());
-        if let Some(recorded) = recorded {
-            return Some(ExemplarId::Trace(recorded.trace_id()));
-        }
-        self.request_id.as_ref().and_then(RequestId::number).map(ExemplarId::Request)
+        let id = || self.arrival.request_id.as_ref().and_then(RequestId::number);
+        self.observers.exemplar().or_else(|| id().map(ExemplarId::Request))
     }
 
-    /// Ends an admitted request for its rules.
-    fn end(&self, permit: Permit, status: StatusCode, at: Instant) {
-        let ended = match self.ending {
+    /// Ends the request for its rules, and for a new file in preview. Returns whether it was admitted.
+    fn end_decision(&mut self, status: StatusCode, at: Instant) -> bool {
+        let ending = self.response.ending;
+        end_trial(self.observers.trial.take(), ending, status, at);
+
+        let Some(permit) = self.decision.permit.take() else { return false };
+        let ended = match ending {
             // Another request may already have its place in the queue.
             Ending::Cancelled if at < permit.start() => {
+                self.observers.note_left();
                 permit.leave(at);
                 None
             }
@@ -428,10 +457,52 @@ impl Completion {
             Ending::Failed => permit.finish(Outcome::Failure { at }),
         };
         self.log(ended);
+        true
     }
 
-    pub(crate) fn add_bytes(&mut self, bytes: usize) {
-        self.bytes_out += bytes as u64;
+    /// Records a request that ended at `at`: for its rules, in the metrics, and for its observers.
+    fn record(&mut self, at: Instant) {
+        let is_cancelled = self.response.ending == Ending::Cancelled;
+        let is_cut_off = is_cancelled && self.peer.worker.connections.are_cut_off();
+        if is_cut_off {
+            self.peer.worker.counters.cut_off.fetch_add(1, Relaxed);
+        }
+
+        let status = self.final_status();
+        let is_admitted = self.end_decision(status, at);
+
+        let worker = &self.peer.worker;
+        let Arrival { method, version, at: arrival, request_id, .. } = &self.arrival;
+        let duration = at.since(*arrival);
+        let first_byte = self.response.begun_at.map(|begun| begun.since(*arrival));
+        if let Some(path) = &self.observers.bad_path {
+            self.count_path(path, status, first_byte.unwrap_or(duration), at);
+        }
+        let timeout = self.timed_out(at);
+        if let Some(route) = &self.route {
+            let at = worker.clock.wall(at).since(Instant::EPOCH);
+            let ended = Ended { method, status, first_byte, duration, at, is_admitted };
+            route.meter.record(&ended, || self.exemplar_id());
+        }
+
+        if self.observers.are_logging() {
+            let end = End {
+                route: self.route.as_deref(),
+                method: method.as_str(),
+                listener: &self.peer.listener,
+                version: *version,
+                arrival: *arrival,
+                request_id: request_id.as_ref().map(RequestId::as_str),
+                ts: worker.clock.wall(*arrival),
+                status,
+                answered: first_byte,
+                duration,
+                outcome: self.response.ending.outcome(is_cut_off),
+                bytes_out: self.response.bytes,
+                timeout: timeout.map(Timeout::setting),
+            };
+            self.observers.end(&end, worker);
+        }
     }
 }
 
@@ -448,62 +519,19 @@ fn end_trial(trial: Option<Box<Trial>>, ending: Ending, status: StatusCode, at: 
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        if !self.is_begun {
+        if self.scope == Scope::Nothing {
             return;
         }
-        let at = match self.ending {
+        let at = match self.response.ending {
             Ending::Complete { at } | Ending::Closed { at } => at,
             Ending::Cancelled | Ending::Failed => self.peer.worker.clock.now(),
         };
         if let Some(activity) = self.peer.http2.get() {
-            activity.on_answered(self.stream.as_ref(), at);
+            activity.on_answered(self.arrival.stream.as_ref(), at);
         }
-        if self.silent {
-            return;
-        }
-        let worker = &self.peer.worker;
-        let is_cut_off = self.ending == Ending::Cancelled && worker.connections.are_cut_off();
-        if is_cut_off {
-            worker.counters.cut_off.fetch_add(1, Relaxed);
-        }
-        let status = self.final_status();
-        end_trial(self.trial.take(), self.ending, status, at);
-        let is_admitted = self.permit.is_some();
-        if let Some(permit) = self.permit.take() {
-            if let Some(entry) = &mut self.entry {
-                entry.has_left = self.ending == Ending::Cancelled && at < permit.start();
-            }
-            self.end(permit, status, at);
-        }
-        let duration = at.since(self.started);
-        let first_byte = self.answered_at.map(|answered| answered.since(self.started));
-        if let Some(path) = self.bad_path.take() {
-            self.count_path(&path, status, first_byte.unwrap_or(duration), at);
-        }
-        let timeout = self.timed_out(at);
-        if let Some(route) = &self.route {
-            let at = worker.clock.wall(at).since(Instant::EPOCH);
-            let ended =
-                Ended { method: &self.method, status, first_byte, duration, at, is_admitted };
-            route.meter.record(&ended, || self.exemplar_id());
-        }
-        if let Some(entry) = &self.entry {
-            let end = End {
-                route: self.route.as_deref(),
-                method: self.method.as_str(),
-                listener: &self.peer.listener,
-                version: self.version,
-                arrival: self.started,
-                request_id: self.request_id.as_ref().map(RequestId::as_str),
-                ts: worker.clock.wall(self.started),
-                status,
-                answered: first_byte,
-                duration,
-                outcome: self.ending.outcome(is_cut_off),
-                bytes_out: self.bytes_out,
-                timeout: timeout.map(Timeout::setting),
-            };
-            entry.finish(&end, worker);
+
+        if self.scope == Scope::Request {
+            self.record(at);
         }
     }
 }

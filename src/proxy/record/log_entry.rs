@@ -1,5 +1,6 @@
 //! What the access log will say of a request, gathered on its way.
 
+use super::observers::Event;
 use crate::proxy::{body::Upload, message::Request, peer::Peer, worker::Worker};
 use crate::{
     access_log::{AccessRecord, DecisionRecord, FlowRecord, LoggedKey, ResponseOutcome},
@@ -18,33 +19,41 @@ use std::{borrow::Cow, sync::Arc};
 pub(crate) struct LogEntry {
     snapshot: Arc<Snapshot>,
     /// As it came, until routing has read it.
-    pub(crate) host: Arc<str>,
+    host: Arc<str>,
     path: String,
     trace_id: Option<u128>,
     headers: Vec<(HeaderName, String)>,
     /// What its spans say, if its trace is recorded.
-    pub(crate) recording: Option<Box<Recording>>,
-    pub(crate) client: IpAddr,
+    pub(super) recording: Option<Box<Recording>>,
+    pub(super) client: IpAddr,
     /// The authenticated user.
-    pub(crate) user: Option<Arc<str>>,
-    upstream: Option<Arc<Server>>,
-    attempts: u32,
-    sent_at: Option<Instant>,
-    /// The time when the upstream's response began, or was given up.
-    returned_at: Option<Instant>,
-    pub(crate) upload: Option<Arc<Upload>>,
+    user: Option<Arc<str>>,
+    upstream: UpstreamNotes,
+    /// The progress of the request's body.
+    upload: Option<Arc<Upload>>,
     /// The time that the body took until the response's head.
-    pub(crate) upload_duration: Option<Duration>,
+    pub(super) upload_duration: Option<Duration>,
     flow: Option<DecisionRecord>,
     /// True if the client left while the request waited for its start.
-    pub(crate) has_left: bool,
+    pub(super) has_left: bool,
     keys: Vec<LoggedKey>,
     /// The decision of a new file, while there is a preview.
-    pub(crate) preview: Option<Box<TrialRecord>>,
-    /// Why the last failed attempt failed.
-    upstream_error: Option<String>,
+    pub(super) preview: Option<Box<TrialRecord>>,
     /// Why the gateway answered in place of the upstream, if no rule did.
-    pub(crate) error: Option<Cow<'static, str>>,
+    error: Option<Cow<'static, str>>,
+}
+
+/// The attempts at a request.
+#[derive(Debug, Default)]
+struct UpstreamNotes {
+    /// The server that was tried last.
+    server: Option<Arc<Server>>,
+    attempts: u32,
+    sent_at: Option<Instant>,
+    /// The time of the upstream's response, or of the end of the wait for it.
+    returned_at: Option<Instant>,
+    /// The cause of the last failed attempt.
+    error: Option<String>,
 }
 
 /// The end of a response, as the completion of a request knows it.
@@ -87,17 +96,13 @@ impl LogEntry {
             recording: None,
             client,
             user: None,
-            upstream: None,
-            attempts: 0,
-            sent_at: None,
-            returned_at: None,
+            upstream: UpstreamNotes::default(),
             upload: None,
             upload_duration: None,
             flow: None,
             has_left: false,
             keys: Vec::new(),
             preview: None,
-            upstream_error: None,
             error: None,
         }
     }
@@ -128,27 +133,49 @@ impl LogEntry {
         self.flow = Some(DecisionRecord::rejected(rejection));
     }
 
-    pub(crate) fn sent(&mut self, now: Instant) {
-        self.sent_at = Some(now);
+    /// Notes a step of the request.
+    pub(super) fn note(&mut self, event: Event<'_>) {
+        match event {
+            Event::Host(host) => self.host = Arc::clone(host),
+            Event::Client(client) => self.client = client,
+            Event::Identified(identity) => self.user = identity.user().cloned(),
+            Event::Sent { upload, at } => {
+                self.upload = upload;
+                self.upstream.sent_at = Some(at);
+            }
+            Event::AttemptFailed { cause, at } => self.attempt_failed(cause, at),
+            Event::FailedBy(failure) => {
+                if let Some(recording) = &mut self.recording {
+                    recording.failed_by(failure);
+                }
+            }
+            Event::Discarded(status) => {
+                if let Some(recording) = &mut self.recording {
+                    recording.answered(status);
+                }
+            }
+            Event::Returned { status, at } => self.returned(status, at),
+            Event::Error(error) => self.error = Some(error),
+        }
     }
 
     /// Notes that `server` is asked next.
     pub(crate) fn asked(&mut self, server: &Arc<Server>, attempts: u32) {
-        self.upstream = Some(Arc::clone(server));
-        self.attempts = attempts;
+        self.upstream.server = Some(Arc::clone(server));
+        self.upstream.attempts = attempts;
     }
 
     /// Notes that the upstream's response is there, with its status, or that there will be none.
-    pub(crate) fn returned(&mut self, status: Option<StatusCode>, now: Instant) {
-        self.returned_at = Some(now);
+    fn returned(&mut self, status: Option<StatusCode>, now: Instant) {
+        self.upstream.returned_at = Some(now);
         if let (Some(recording), Some(status)) = (&mut self.recording, status) {
             recording.answered(status.as_u16());
         }
     }
 
     /// Notes why the latest attempt failed.
-    pub(crate) fn attempt_failed(&mut self, cause: &str, now: Instant) {
-        self.upstream_error = Some(cause.to_owned());
+    fn attempt_failed(&mut self, cause: &str, now: Instant) {
+        self.upstream.error = Some(cause.to_owned());
         if let Some(recording) = &mut self.recording {
             recording.failed(cause, now);
         }
@@ -157,13 +184,13 @@ impl LogEntry {
     /// Notes that the response says nothing of the upstream: `replay` sees by it which ones
     /// a breaker heard of.
     pub(crate) fn clear_upstream(&mut self) {
-        self.upstream = None;
-        self.returned_at = None;
+        self.upstream.server = None;
+        self.upstream.returned_at = None;
     }
 
     /// Hands the finished record to the access log, and to what records the trace.
     pub(crate) fn finish(&self, end: &End<'_>, worker: &Worker) {
-        let upstream = self.upstream.as_ref().map(|server| server.address());
+        let server = self.upstream.server.as_ref().map(|server| server.address());
         let trace_id = self.trace_id.map(|id| format!("{id:032x}"));
         let record = AccessRecord {
             ts: end.ts,
@@ -184,14 +211,15 @@ impl LogEntry {
             timeout: end.timeout,
             client_ip: self.client,
             user: self.user.as_deref(),
-            upstream: upstream.as_deref(),
+            upstream: server.as_deref(),
             upstream_duration: self
+                .upstream
                 .returned_at
-                .zip(self.sent_at)
+                .zip(self.upstream.sent_at)
                 .map(|(end, start)| end.since(start)),
             upload_duration: self.upload_duration,
-            attempts: self.attempts,
-            upstream_error: self.upstream_error.as_deref(),
+            attempts: self.upstream.attempts,
+            upstream_error: self.upstream.error.as_deref(),
             bytes_in: self.upload.as_ref().map_or(0, |upload| upload.bytes()),
             bytes_out: end.bytes_out,
             error: self.error.as_deref(),

@@ -1,6 +1,10 @@
-//! The record of a request, while it runs and when it ends.
+//! The record of a request: what is noted while it runs, and what is recorded when it ends.
 
-pub(crate) mod completion;
-pub(crate) mod log_entry;
+mod completion;
+mod log_entry;
+mod observers;
 pub(crate) mod preview;
-pub(crate) mod shown_keys;
+mod shown_keys;
+
+pub(crate) use completion::Completion;
+pub(crate) use observers::{Event, Observers};

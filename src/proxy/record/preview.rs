@@ -23,12 +23,22 @@ use std::sync::Arc;
 /// What the file in force knows of a request's client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Client<'a> {
-    /// It is this one, if the route asks for that.
-    Known(Option<&'a Identity>),
+    /// It has this address, and this identity if the route asks for one.
+    Known(IpAddr, Option<&'a Identity>),
     /// The route rejects its credentials, or it has none.
     Rejected,
     /// Not read yet.
     Unasked,
+}
+
+/// A request as the file in force reads it, for a decision of the new file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// The host, as routes know it.
+    pub(crate) host: &'a str,
+    /// The path, as routes know it.
+    pub(crate) path: &'a str,
+    pub(crate) client: Client<'a>,
 }
 
 /// Returns the preview beside the file in force, if there is one.
@@ -38,27 +48,43 @@ pub(crate) fn running(peer: &Peer, snapshot: &Arc<Snapshot>) -> Option<RunningPr
     if handle.is_on() { handle.running(snapshot) } else { None }
 }
 
-/// Returns the request, if the new file needs to know no more about it than the file in force. Then
-/// it is decided about [after](decide_alike) that, and by [`decide`] otherwise.
-#[inline]
-pub(crate) fn alike<'a, B>(
+/// Begins the preview of a request that the file in force is about to decide. A new file that needs to
+/// know no more about it than the file in force is returned: it decides [after](decide_alike) that.
+/// Another one decides now.
+pub(crate) fn begin<'a, B: Body>(
     running: &'a RunningPreview,
     request: &Request<B>,
-    client: IpAddr,
-    completion: &Completion,
+    asked: &Asked<'_>,
+    completion: &mut Completion,
+    now: Instant,
 ) -> Option<Alike<'a>> {
-    running.get()?.alike(completion.route.as_ref()?, written(request), client)
+    let alike = alike(running, request, asked.client, completion);
+    if alike.is_none() {
+        decide(running, request, asked, completion, now);
+    }
+    alike
 }
 
-/// Has the new file decide about a request. `host` and `path` are as routes know them.
-pub(crate) fn decide<B: Body>(
+fn alike<'a, B>(
+    running: &'a RunningPreview,
+    request: &Request<B>,
+    client: Client<'_>,
+    completion: &Completion,
+) -> Option<Alike<'a>> {
+    let Client::Known(address, _) = client else { return None };
+    running.get()?.alike(completion.route.as_ref()?, written(request), address)
+}
+
+/// Has the new file decide about a request.
+fn decide<B: Body>(
     running: &RunningPreview,
     request: &Request<B>,
-    (host, path, client): (&str, &str, Client<'_>),
+    asked: &Asked<'_>,
     completion: &mut Completion,
     now: Instant,
 ) {
     let Some(preview) = running.get() else { return };
+    let &Asked { host, path, client } = asked;
     let peer = &completion.peer;
     let headers = request.headers().into();
     let address = peer.proxies(preview.snapshot()).client(peer.address, headers).address;
@@ -75,7 +101,7 @@ pub(crate) fn decide<B: Body>(
         path: written(request),
         here: completion.route.as_ref(),
         length: request.body().size_hint().exact(),
-        is_logged: completion.entry.is_some(),
+        is_logged: completion.observers.entry.is_some(),
         worker: peer.worker.preview.worker(),
     };
 
@@ -84,7 +110,7 @@ pub(crate) fn decide<B: Body>(
         print.map_or(KeySource::Request, KeySource::Fingerprint)
     };
     let identify =
-        |route: &Route, is_same: bool| identify(route, is_same, client, request, (peer, now));
+        |route: &Route, is_same: bool| identify(route, is_same, client, request, peer, now);
     let trial = preview.decide(&arrival, identify, known, now);
     keep(trial, completion);
 }
@@ -93,19 +119,19 @@ pub(crate) fn decide<B: Body>(
 /// this, and compares.
 pub(crate) fn decide_alike<B>(
     alike: Alike<'_>,
-    (claims, treatment): (&[Claim], Treatment),
-    request: Option<&Request<B>>,
+    claims: &[Claim],
+    treatment: Treatment,
+    request: &Request<B>,
     completion: &mut Completion,
     now: Instant,
 ) {
-    let Some(request) = request else { return };
     let peer = &completion.peer;
     let worker = &peer.worker;
     let live = LiveRequest {
         claims,
         here: here(treatment, request, completion),
-        is_logged: completion.entry.is_some(),
-        wall: worker.clock.wall(completion.started),
+        is_logged: completion.observers.entry.is_some(),
+        wall: worker.clock.wall(completion.arrival.at),
         worker: worker.preview.worker(),
     };
 
@@ -153,15 +179,15 @@ pub(crate) fn decide_alike<B>(
 
 /// Keeps what the new file has decided until the request ends.
 fn keep(mut trial: Option<Box<Trial>>, completion: &mut Completion) {
-    if let (Some(entry), Some(trial)) = (&mut completion.entry, &mut trial) {
+    if let (Some(entry), Some(trial)) = (&mut completion.observers.entry, &mut trial) {
         entry.preview = trial.take_record();
     }
-    completion.trial = trial;
+    completion.observers.trial = trial;
 }
 
 /// Has the new file decide about a request that the file in force rejects before any rule was
 /// asked.
-pub(crate) fn rejected_unasked<B: Body>(
+pub(crate) fn rejected_undecided<B: Body>(
     snapshot: &Arc<Snapshot>,
     request: &Request<B>,
     error: GatewayError,
@@ -190,17 +216,14 @@ pub(crate) fn rejected_unasked<B: Body>(
     };
 
     let path = normal_path(written(request));
-    decide(&running, request, (&authority.host, &path, client), completion, now);
+    let asked = Asked { host: &authority.host, path: &path, client };
+    decide(&running, request, &asked, completion, now);
     compare(Treatment::OwnRejection(why), request, completion);
 }
 
 /// Compares an admission with the decision of the new file, if there is one.
-pub(crate) fn admitted<B>(
-    report: &Report,
-    request: Option<&Request<B>>,
-    completion: &mut Completion,
-) {
-    if let Some(request) = request.filter(|_| is_waiting(completion)) {
+pub(crate) fn admitted<B>(report: &Report, request: &Request<B>, completion: &mut Completion) {
+    if is_waiting(completion) {
         compare(Treatment::admitted(report), request, completion);
     }
 }
@@ -208,25 +231,25 @@ pub(crate) fn admitted<B>(
 /// Compares a rejection with the decision of the new file, if there is one.
 pub(crate) fn rejected<B>(
     rejection: &Rejection,
-    request: Option<&Request<B>>,
+    request: &Request<B>,
     completion: &mut Completion,
 ) {
-    if let Some(request) = request.filter(|_| is_waiting(completion)) {
+    if is_waiting(completion) {
         compare(Treatment::Rejected(rejection.slot, rejection.reason.kind()), request, completion);
     }
 }
 
 /// Returns whether the decision of the new file is still to be compared.
 fn is_waiting(completion: &Completion) -> bool {
-    completion.trial.as_ref().is_some_and(|trial| trial.is_waiting())
+    completion.observers.trial.as_ref().is_some_and(|trial| trial.is_waiting())
 }
 
 fn compare<B>(treatment: Treatment, request: &Request<B>, completion: &mut Completion) {
-    let Some(mut trial) = completion.trial.take() else { return };
+    let Some(mut trial) = completion.observers.trial.take() else { return };
     let here = here(treatment, request, completion);
     let worker = &completion.peer.worker;
-    worker.preview.compare(&mut trial, &here, worker.clock.wall(completion.started));
-    completion.trial = Some(trial);
+    worker.preview.compare(&mut trial, &here, worker.clock.wall(completion.arrival.at));
+    completion.observers.trial = Some(trial);
 }
 
 /// Returns what became of a request by the file in force.
@@ -245,15 +268,16 @@ fn identify<B>(
     is_same: bool,
     client: Client<'_>,
     request: &Request<B>,
-    (peer, now): (&Peer, Instant),
+    peer: &Peer,
+    now: Instant,
 ) -> Identified {
     match (&route.options.auth, client) {
         (None, _) => Identified::As(None),
-        (Some(_), Client::Known(identity)) if is_same => Identified::As(identity.cloned()),
+        (Some(_), Client::Known(_, identity)) if is_same => Identified::As(identity.cloned()),
         (Some(_), Client::Rejected) if is_same => Identified::Rejected,
         (Some(auth), _) => {
             let wall = peer.worker.clock.wall(now);
-            peer.worker.passwords.known(auth, request.headers().into(), (now, wall))
+            peer.worker.passwords.known(auth, request.headers().into(), now, wall)
         }
     }
 }

@@ -25,7 +25,8 @@ impl ShownKeys {
         worker: &Worker,
         route: &Route,
         claims: &Claims,
-        (target, client): (&Target<'_>, IpAddr),
+        target: &Target<'_>,
+        client: IpAddr,
     ) -> Option<Box<Self>> {
         let shown = claims.iter().filter_map(|claim| {
             let Key::Of(key) = claim.key else { return None };

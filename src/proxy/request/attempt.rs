@@ -1,13 +1,13 @@
 //! The attempts at one request, one after another: which server gets it, and how long each wait may take.
 
-use super::forward::Forward;
+use super::{admitted::Deadline, forward::Forward};
 use crate::proxy::{
     body::{RequestBody, Upload, UploadState},
     gateway_error::Failure,
     message::{Request, Response, hop_by_hop::strip_hop_by_hop},
     peer::Peer,
     placeholders::{self, Values},
-    record::log_entry::LogEntry,
+    record::Observers,
     timeouts::{streams::Stream, timeout::Timeout},
     upstream::{
         balance::{Picked, Tried, pick},
@@ -20,7 +20,6 @@ use crate::proxy::{
 use crate::{
     config::{Route, Upstream},
     flow::Instant,
-    traces::Recording,
 };
 use core::{
     future::poll_fn,
@@ -44,10 +43,7 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) forward: &'a Forward,
     /// The time when it began.
     pub(crate) start: Instant,
-    /// The time when the whole request must have ended.
-    pub(crate) deadline: Instant,
-    /// True if the client set that, and not the route.
-    pub(crate) is_clients_deadline: bool,
+    pub(super) deadline: Deadline,
     /// True if it is a call of gRPC, whose client may wait for responses before it sends more.
     pub(crate) is_grpc: bool,
     /// The client's stream, in HTTP/2.
@@ -56,8 +52,7 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) attempts: u32,
     /// Decides what is sent again.
     pub(crate) retries: Retries<'a>,
-    /// What the access log will say of it.
-    pub(crate) entry: Option<&'a mut LogEntry>,
+    pub(super) observers: &'a mut Observers,
     /// Which limit it failed by, if it took too long.
     pub(crate) timeout: Option<Timeout>,
 }
@@ -71,11 +66,11 @@ impl UpstreamRequest<'_> {
     /// See [`Failure`].
     pub(crate) async fn send(
         &mut self,
-        request: &mut Option<Request<RequestBody>>,
+        request: &mut Request<RequestBody>,
         lease: &mut Option<Lease>,
     ) -> Result<Response<()>, Failure> {
-        let sent = request.as_ref().and_then(|request| request.body().upload());
-        let is_repeatable = request.as_mut().is_some_and(|request| self.prepare(request));
+        let sent = request.body().upload();
+        let is_repeatable = self.prepare(request);
         self.retries.allow_repetition(is_repeatable);
 
         let mut tried = Tried::default();
@@ -106,7 +101,7 @@ impl UpstreamRequest<'_> {
             } else {
                 needs.fresh = true;
                 match self.send_once(on, request, sent.as_deref(), is_other_left).await? {
-                    Ok(answer) => return Ok(answer),
+                    Ok(response) => return Ok(response),
                     Err(next) => next,
                 }
             };
@@ -132,7 +127,7 @@ impl UpstreamRequest<'_> {
     fn needs(&self, is_repeatable: bool) -> ConnectionNeeds {
         let http1 = self.forward.upgrade.is_some();
         let once = !is_repeatable;
-        ConnectionNeeds { fresh: false, http1, once, soon: false, deadline: self.deadline }
+        ConnectionNeeds { fresh: false, http1, once, soon: false, deadline: self.deadline.at }
     }
 
     fn pick(&self, tried: Tried, now: Instant) -> Option<Picked> {
@@ -148,17 +143,15 @@ impl UpstreamRequest<'_> {
     async fn send_once(
         &mut self,
         lease: &mut Lease,
-        request: &mut Option<Request<RequestBody>>,
+        request: &mut Request<RequestBody>,
         sent: Option<&Upload>,
         is_other_left: bool,
     ) -> Result<Result<Response<()>, RetryTarget>, Failure> {
         lease.server().meter.requests.fetch_add(1, Relaxed);
-        let headers = request.as_ref().map(Request::headers);
-        if headers.is_some_and(|headers| binds_login(headers, &header::AUTHORIZATION)) {
+        if binds_login(request.headers(), &header::AUTHORIZATION) {
             self.reserve(lease, false);
         }
-        if sent.is_some() && request.as_ref().is_some_and(|request| !expects_body(request.method()))
-        {
+        if sent.is_some() && !expects_body(request.method()) {
             lease.on_unexpected_body();
         }
 
@@ -218,11 +211,6 @@ impl UpstreamRequest<'_> {
         let is_other_left = members.servers.len() > 1;
         Some(Picked { place, server, is_other_left })
     }
-
-    /// Returns what records the request's trace, if that is recorded.
-    pub(super) fn recording(&mut self) -> Option<&mut Recording> {
-        self.entry.as_mut()?.recording.as_deref_mut()
-    }
 }
 
 /// Returns whether servers read the body of a request with this method, as a rule: of others it has no
@@ -239,12 +227,12 @@ impl UpstreamRequest<'_> {
     pub(super) async fn await_response(
         &self,
         lease: &mut Lease,
-        request: &mut Option<Request<RequestBody>>,
+        request: &mut Request<RequestBody>,
         sent: Option<&Upload>,
         answered: &mut Option<Result<Response<()>, Unanswered>>,
     ) {
         let since = lease.since;
-        let (Some(connection), Some(request)) = (lease.connection_mut(), request) else { return };
+        let Some(connection) = lease.connection_mut() else { return };
         let body = mem::replace(request.body_mut(), RequestBody::Empty);
         let begun = connection.begin(request, body, || self.peer.spare_heads.response());
         if let Err(unanswered) = begun {
@@ -252,11 +240,11 @@ impl UpstreamRequest<'_> {
             return;
         }
         let arrival = poll_fn(|context| {
-            let answer = connection.poll_answer(context);
+            let response = connection.poll_answer(context);
             if let Some(interim) = connection.take_interim() {
                 self.forward_interim(interim);
             }
-            answer.map(|answer| *answered = Some(answer))
+            response.map(|response| *answered = Some(response))
         });
         self.wait(pin!(arrival), sent, since).await;
     }
@@ -287,13 +275,13 @@ impl UpstreamRequest<'_> {
     /// server may let it stand still for `idle`.
     async fn wait(
         &self,
-        mut answer: Pin<&mut impl Future<Output = ()>>,
+        mut response: Pin<&mut impl Future<Output = ()>>,
         sent: Option<&Upload>,
         since: Instant,
     ) {
         let mut look = None;
         poll_fn(|context| {
-            if answer.as_mut().poll(context).is_ready() {
+            if response.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
             }
             let mut at = *look.get_or_insert_with(|| self.next_check(sent, since, since));
@@ -330,7 +318,7 @@ impl UpstreamRequest<'_> {
             | UploadState::Broken
             | UploadState::Slow => taken + first_byte,
         };
-        self.deadline.min(look)
+        self.deadline.at.min(look)
     }
 
     /// Waits for `wait` from `now`, before the next attempt. Returns when it may begin.
@@ -344,9 +332,9 @@ impl UpstreamRequest<'_> {
         now: Instant,
     ) -> Result<Instant, Failure> {
         let clock = &self.peer.worker.clock;
-        clock.sleep_until(self.deadline.min(now + wait)).await;
+        clock.sleep_until(self.deadline.at.min(now + wait)).await;
         let now = clock.now();
-        if now >= self.deadline {
+        if now >= self.deadline.at {
             self.timeout = Some(Timeout::Request);
             return Err(Failure::Timeout);
         }

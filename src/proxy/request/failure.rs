@@ -5,6 +5,7 @@ use crate::proxy::{
     body::{RequestBody, Upload, UploadState},
     gateway_error::Failure,
     message::{Request, Response},
+    record::Event,
     request_log::FailedAttempt,
     timeouts::timeout::Timeout,
     upstream::{
@@ -29,10 +30,8 @@ impl UpstreamRequest<'_> {
         is_other_left: bool,
     ) -> Option<RetryTarget> {
         let now = self.peer.worker.clock.now();
-        if let Some(recording) = self.recording() {
-            recording.failed_by(failed.counted().label());
-        }
-        if now >= self.deadline {
+        self.observers.note(Event::FailedBy(failed.counted().label()));
+        if now >= self.deadline.at {
             return None;
         }
         // Its name may have other addresses by now.
@@ -65,9 +64,7 @@ impl UpstreamRequest<'_> {
     ) -> Option<RetryTarget> {
         let status = response.status().as_u16();
         let says_when = response.headers().contains_key(&header::RETRY_AFTER);
-        if let Some(recording) = self.recording() {
-            recording.answered(status);
-        }
+        self.observers.note(Event::Discarded(status));
         let server = lease.server();
         let next =
             self.next(AttemptFailure::Status { status, says_when }, server, is_other_left)?;
@@ -86,10 +83,10 @@ impl UpstreamRequest<'_> {
         unanswered: Unanswered,
         lease: &Lease,
         is_other_left: bool,
-        request: &mut Option<Request<RequestBody>>,
+        request: &mut Request<RequestBody>,
     ) -> Result<RetryTarget, Failure> {
         let server = lease.server();
-        if let (Some(body), Some(request)) = (unanswered.unprocessed, request) {
+        if let Some(body) = unanswered.unprocessed {
             *request.body_mut() = body;
             let failed = match unanswered.why {
                 NoResponseReason::Rejected(_) => AttemptFailure::Rejected,
@@ -154,9 +151,7 @@ impl UpstreamRequest<'_> {
         let number = self.attempts;
         let failed = FailedAttempt { route: &route.name, upstream, server, number, cause };
         worker.request_log.attempt_failed(now, &failed);
-        if let Some(entry) = &mut self.entry {
-            entry.attempt_failed(cause, now);
-        }
+        self.observers.note(Event::AttemptFailed { cause, at: now });
         if let Some(failure) = failure {
             health::failed(self.upstream, server, now, failure, cause);
         }
@@ -182,7 +177,7 @@ impl UpstreamRequest<'_> {
     #[cold]
     pub(super) fn note_late(&mut self, lease: &Lease, sent: Option<&Upload>) -> Failure {
         let server = lease.server();
-        let is_over = self.peer.worker.clock.now() >= self.deadline;
+        let is_over = self.peer.worker.clock.now() >= self.deadline.at;
         let state = sent.map_or(UploadState::Done, Upload::state);
         let timeout = match state {
             _ if is_over => Timeout::Request,
@@ -200,7 +195,7 @@ impl UpstreamRequest<'_> {
         if is_over && is_awaited && !self.is_grpc {
             return Failure::ClientStalled;
         }
-        if is_over && (is_awaited || self.is_clients_deadline) {
+        if is_over && (is_awaited || self.deadline.is_clients) {
             self.note_failure(server, None, "no answer before the deadline of the call");
             return Failure::Timeout;
         }
@@ -225,7 +220,7 @@ impl UpstreamRequest<'_> {
         now: Instant,
     ) -> Result<(), Failure> {
         let is_late = error.kind() == io::ErrorKind::TimedOut;
-        let is_over = now >= self.deadline;
+        let is_over = now >= self.deadline.at;
         let timeout = if is_over { Timeout::Request } else { Timeout::Connect };
         self.timeout = (is_late || is_over).then_some(timeout);
 

@@ -152,7 +152,7 @@ fn join_cookies(headers: &mut FieldList) {
 
 /// Says the length of a response once, and not where there can be none: a client of HTTP/2 takes
 /// either for an error (RFC 9110, 8.6). `fields` is what `headers` has.
-pub(crate) fn frame_answer(status: StatusCode, headers: &mut FieldList, fields: FieldSet) {
+pub(crate) fn frame_response(status: StatusCode, headers: &mut FieldList, fields: FieldSet) {
     if status == StatusCode::NO_CONTENT {
         headers.remove(&CONTENT_LENGTH);
     } else if fields.repeats(FieldKind::ContentLength) {
@@ -261,42 +261,25 @@ impl UpstreamRequest<'_> {
     pub(super) fn begin_attempt(
         &mut self,
         server: &Arc<Server>,
-        request: &mut Option<Request<RequestBody>>,
+        request: &mut Request<RequestBody>,
     ) {
         self.attempts += 1;
         self.timeout = None;
         if self.forward.authority.value.is_empty() {
             self.name_host(server, request);
         }
-        if self.entry.is_some() {
-            self.log_attempt(server, request);
-        }
+        self.observers.note_attempt(&self.peer.worker, server, self.attempts, request);
     }
 
     /// Gives a request of HTTP/1.0 that names no host the server's address as its `Host`, unless the
     /// route sets another.
     #[cold]
-    fn name_host(&self, server: &Server, request: &mut Option<Request<RequestBody>>) {
+    fn name_host(&self, server: &Server, request: &mut Request<RequestBody>) {
         let rewrite = self.route.options.rewrite.as_ref();
         if rewrite.is_none_or(|rewrite| rewrite.host.is_none())
-            && let Some(request) = request
             && let Ok(host) = HeaderValue::try_from(server.host_field())
         {
             request.headers_mut().insert(HOST, host);
-        }
-    }
-
-    /// Notes the server for the access log and the trace.
-    #[inline(never)]
-    fn log_attempt(&mut self, server: &Arc<Server>, request: &mut Option<Request<RequestBody>>) {
-        let Some(entry) = &mut self.entry else { return };
-        entry.asked(server, self.attempts);
-        if let (Some(recording), Some(request)) = (&mut entry.recording, request) {
-            let now = self.peer.worker.clock.now();
-            let path = request.target().map_or("/", PathAndQuery::path).to_owned();
-            // What the route set in its place is not that of this attempt.
-            request.headers_mut().remove(&TRACEPARENT);
-            request.head_mut().trace = Some(recording.attempt(server, path, now));
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::proxy::{
     },
     placeholders::{self, OfRejection},
     rate_limit_headers::{self, RateLimitFields},
-    record::completion::Completion,
+    record::{Completion, Event},
     worker::BodyMemory,
 };
 use crate::{
@@ -101,9 +101,7 @@ pub(crate) fn error_response(
     };
 
     error.write(response.headers_mut());
-    if let Some(entry) = &mut completion.entry {
-        entry.error = Some(detail);
-    }
+    completion.observers.note(Event::Error(detail));
     completion.closes |= error.closes();
     finish(response, body, completion)
 }
@@ -311,7 +309,7 @@ pub(crate) fn finish(
     mut completion: Box<Completion>,
 ) -> Response<ResponseBody> {
     let status = response.status();
-    completion.answered(status);
+    completion.begin_response(status);
     completion.write_id(response.headers_mut());
     if let Some(route) = &completion.route {
         let headers = response.headers_mut();
@@ -319,7 +317,7 @@ pub(crate) fn finish(
         let edits = &route.options.response_headers;
         placeholders::add_to_own(is_error, headers, edits, completion.values.as_deref());
     }
-    if completion.method == Method::HEAD && !body.is_empty() {
+    if completion.arrival.method == Method::HEAD && !body.is_empty() {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         body.clear();
     }
@@ -347,7 +345,7 @@ pub(crate) fn respond_as_configured(
     let Some((mut response, body)) = made else {
         return error_response(GatewayError::Invalid(NO_HOST), None, completion);
     };
-    if let Some(quota) = &completion.quota {
+    if let Some(quota) = &completion.decision.quota {
         quota.write(response.headers_mut(), route);
     }
     finish(response, body, completion)

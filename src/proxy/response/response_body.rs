@@ -9,7 +9,7 @@ use crate::proxy::{
         hop_by_hop::strip_trailers,
     },
     rate_limit_headers::RateLimitFields,
-    record::completion::Completion,
+    record::Completion,
     timeouts::{body_timeout::BodyTimeout, streams::Part, timeout::Timeout},
     upstream::{Http1Connection, error::UpstreamError},
 };
@@ -108,7 +108,7 @@ impl ResponseBody {
         if completion.is_read() {
             completion.complete();
         }
-        if let Some(stream) = &completion.stream {
+        if let Some(stream) = &completion.arrival.stream {
             // What ends it is a reset, and would overtake trailers.
             let grace = if is_grpc { GRPC_GRACE } else { Duration::ZERO };
             stream.end_by(body_timeout.deadline + grace);
@@ -170,7 +170,7 @@ impl ResponseBody {
 
     /// Notes which limit it was cut off for.
     pub(crate) fn time_out(&mut self, timeout: Timeout) {
-        self.completion.timeout = Some(timeout);
+        self.completion.upstream.timeout = Some(timeout);
     }
 }
 
@@ -178,7 +178,7 @@ impl ResponseBody {
 fn strip(trailers: &mut HeaderMap, completion: &Completion) {
     match &completion.route {
         Some(route) => {
-            let quota = completion.quota.as_ref().map_or(&[][..], RateLimitFields::fields);
+            let quota = completion.decision.quota.as_ref().map_or(&[][..], RateLimitFields::fields);
             strip_trailers(trailers, &route.options.response_headers, quota);
         }
         None => trailers.clear(),
@@ -206,7 +206,7 @@ impl ResponseBody {
             self.completion.note_broken_off(why);
         }
         self.completion.fail();
-        if self.completion.version != Version::HTTP_2 {
+        if self.completion.arrival.version != Version::HTTP_2 {
             return Poll::Ready(cut.map(Err));
         }
         // A reset drops what h2 has not written yet.
@@ -248,12 +248,13 @@ impl Body for ResponseBody {
                     frame.map(|frame| frame.map_err(ResponseCut::from))
                 }
                 Poll::Pending => {
-                    let Completion { peer, stream, .. } = &*this.completion;
+                    let peer = &this.completion.peer;
+                    let stream = &this.completion.arrival.stream;
                     let deadline = |until| peer.poll_deadline(stream.as_ref(), until, context);
                     let is_late = ready!(body_timeout.poll_with(&peer.worker.clock, deadline));
                     let cut =
                         if is_late { ResponseCut::Deadline } else { ResponseCut::UpstreamStalled };
-                    this.completion.timeout = Some(body_timeout.over());
+                    this.completion.upstream.timeout = Some(body_timeout.over());
                     let has_trailers = *is_grpc && matches!(cut, ResponseCut::Deadline);
                     Some(if has_trailers { Ok(this.end_late()) } else { Err(cut) })
                 }
@@ -282,7 +283,7 @@ impl Body for ResponseBody {
         if ended {
             this.completion.complete();
         }
-        let part = |bytes| Part::new(bytes, this.completion.stream.as_ref());
+        let part = |bytes| Part::new(bytes, this.completion.arrival.stream.as_ref());
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::proxy::{
     connections::upload_buffer::UploadBuffer,
-    record::completion::Completion,
+    record::Completion,
     timeouts::{streams::Part, timeout::Timeout},
     upstream::error::cause,
 };
@@ -72,7 +72,7 @@ where
         copied = copy_bidirectional(&mut client, &mut server) => copied.map(drop),
         () = silence => {
             let is_set = !activity.is_half_closed.load(Relaxed);
-            client.completion.timeout = is_set.then_some(Timeout::Tunnel);
+            client.completion.upstream.timeout = is_set.then_some(Timeout::Tunnel);
             Ok(())
         }
     };
@@ -84,7 +84,7 @@ where
         Err(_) if left => {}
         Err(error) => {
             completion.fail();
-            completion.note_bad_answer(&format!("its tunnel broke off: {}", cause(&error)));
+            completion.note_bad_response(&format!("its tunnel broke off: {}", cause(&error)));
             return true;
         }
     }

@@ -109,7 +109,7 @@ impl CurrentRequest {
     }
 
     /// Notes that the response has begun.
-    pub(crate) fn answer(&mut self) {
+    pub(crate) fn begin_response(&mut self) {
         if self.expectation == Expectation::Open {
             self.expectation = Expectation::Unmet;
         }

@@ -14,8 +14,8 @@ use crate::proxy::{
     },
     message::ResponseHead,
     peer::Peer,
-    record::completion::Completion,
-    request::decide::begin,
+    record::Completion,
+    request::begin,
     response::{response_body::ResponseBody, tunnel::tunnel},
     timeouts::timer::ConnectionTimer,
 };
@@ -183,7 +183,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
     #[cold]
     fn reject(&mut self, unread: UnreadableRequest) -> Next {
         unread.note(&self.peer);
-        let Some((response, body)) = unread.answer() else { return Next::Gone };
+        let Some((response, body)) = unread.response() else { return Next::Gone };
         let date = self.peer.date();
         let is_titled = self.options.header_case == HeaderCase::Title;
         write_own(self.outgoing.head(), &response, &body, is_titled, &date);
@@ -206,7 +206,7 @@ impl<T: ClientIo> Session<'_, '_, T> {
         };
         let Some(response) = response else { return Next::Gone };
 
-        current.answer();
+        current.begin_response();
         let (head, body) = response.into_parts();
         if body.is_without_response() {
             self.peer.spare_heads.give_response(head);

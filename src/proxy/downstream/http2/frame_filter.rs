@@ -142,9 +142,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for FrameFilter<T> {
         ready!(self.poll_own(context))?;
         match self.frames.reset(bytes, self.client_frames.newest()) {
             Some(0) => {
-                let answer = self.frames.answer(bytes);
+                let response = self.frames.response(bytes);
                 MALFORMED.note(&self.peer);
-                self.own = answer.into();
+                self.own = response.into();
                 Poll::Ready(Ok(RESET))
             }
             until => {
@@ -259,19 +259,19 @@ impl Frames {
 
     /// Returns what is written in place of the reset at the start of `bytes`: a response that rejects the
     /// request, and the reset behind it.
-    fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
+    fn response(&mut self, bytes: &[u8]) -> Vec<u8> {
         let stream = FrameHead::read(bytes).map_or(0, |head| head.stream);
         self.answered = self.answered.max(stream);
         let block = rejection();
         let length = u32::try_from(block.len()).unwrap_or_default().to_be_bytes();
         let flags = END_STREAM | END_HEADERS;
-        let mut answer = vec![length[1], length[2], length[3], HEADERS, flags];
-        answer.extend_from_slice(&stream.to_be_bytes());
-        answer.extend_from_slice(&block);
-        answer.extend_from_slice(&[0, 0, 4, RST_STREAM, 0]);
-        answer.extend_from_slice(&stream.to_be_bytes());
-        answer.extend_from_slice(&PROTOCOL_ERROR.to_be_bytes());
-        answer
+        let mut response = vec![length[1], length[2], length[3], HEADERS, flags];
+        response.extend_from_slice(&stream.to_be_bytes());
+        response.extend_from_slice(&block);
+        response.extend_from_slice(&[0, 0, 4, RST_STREAM, 0]);
+        response.extend_from_slice(&stream.to_be_bytes());
+        response.extend_from_slice(&PROTOCOL_ERROR.to_be_bytes());
+        response
     }
 
     /// Notes that so many of `bytes` were `written`, and what was rejected in them.
@@ -362,11 +362,11 @@ mod tests {
     #[test]
     fn a_reset_of_a_request_that_was_not_answered_is_found_and_replaced() {
         let settings = frame(4, 0, 0, &[0; 6]);
-        let answer = frame(HEADERS, END_HEADERS, 1, &[0x88, 0x61]);
+        let response = frame(HEADERS, END_HEADERS, 1, &[0x88, 0x61]);
         let reset = frame(RST_STREAM, 0, 3, &PROTOCOL_ERROR.to_be_bytes());
-        let all = [&*settings, &answer, &reset].concat();
+        let all = [&*settings, &response, &reset].concat();
         let mut frames = Frames::default();
-        let at = settings.len() + answer.len();
+        let at = settings.len() + response.len();
         assert_eq!(frames.reset(&all, 3), Some(at));
         assert_eq!(frames.reset(&all, 1), None, "the client has not opened the stream");
         frames.advance(&all, 7, |_| panic!("nothing is rejected"));
@@ -379,7 +379,7 @@ mod tests {
             frame(RST_STREAM, 0, 3, &PROTOCOL_ERROR.to_be_bytes()),
         ]
         .concat();
-        assert_eq!(frames.answer(&all[at..]), expected);
+        assert_eq!(frames.response(&all[at..]), expected);
         assert_eq!(frames.reset(&reset, 3), None, "once");
     }
 
@@ -400,10 +400,10 @@ mod tests {
 
     #[test]
     fn a_reset_behind_an_answer_or_for_another_reason_stays() {
-        let answer = frame(HEADERS, END_HEADERS, 5, &[0x88, 0x61]);
+        let response = frame(HEADERS, END_HEADERS, 5, &[0x88, 0x61]);
         let late = frame(RST_STREAM, 0, 5, &PROTOCOL_ERROR.to_be_bytes());
         let cancel = frame(RST_STREAM, 0, 7, &8_u32.to_be_bytes());
-        let all = [&*answer, &late, &cancel].concat();
+        let all = [&*response, &late, &cancel].concat();
         let mut frames = Frames::default();
         assert_eq!(frames.reset(&all, 7), None);
         assert_eq!(rejected(&mut frames, &all), [], "the request has its answer");
@@ -421,9 +421,9 @@ mod tests {
             assert_eq!(rejected(&mut Frames::default(), &head), []);
         }
         let mut frames = Frames::default();
-        let answer = frame(HEADERS, END_HEADERS, 1, &[0x88]);
+        let response = frame(HEADERS, END_HEADERS, 1, &[0x88]);
         let trailers = frame(HEADERS, END_STREAM | END_HEADERS, 1, &[0xbe]);
-        assert_eq!(rejected(&mut frames, &[answer, trailers].concat()), []);
+        assert_eq!(rejected(&mut frames, &[response, trailers].concat()), []);
         let ended = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 11]);
         let drained = frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
         assert_eq!(rejected(&mut frames, &drained), []);

@@ -16,8 +16,8 @@ use crate::proxy::{
     io::outgoing,
     message::http2_frame::PREFACE,
     peer::Peer,
-    record::completion::Completion,
-    request::decide::begin,
+    record::Completion,
+    request::begin,
     timeouts::{streams::Part, timer::ConnectionTimer},
 };
 use crate::{config::ClientTimeouts, flow::Instant};

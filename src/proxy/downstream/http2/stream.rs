@@ -8,7 +8,7 @@
 use crate::proxy::{
     message::{ExtendedConnect, Response, hop_by_hop::strip_hop_by_hop},
     peer::Peer,
-    request::decide::Begun,
+    request::Decided,
     response::response_body::{ResponseBody, ResponseCut},
     timeouts::streams::{Part, Stream},
 };
@@ -31,7 +31,7 @@ use tokio::sync::oneshot;
 
 /// A request whose stream is open.
 pub(super) struct StreamTask {
-    pub(super) begun: Begun,
+    pub(super) begun: Decided,
     pub(super) peer: Arc<Peer>,
     pub(super) stream: Option<Arc<Stream>>,
     pub(super) reply: SendResponse<Part>,
@@ -72,7 +72,7 @@ impl StreamTask {
 /// Polls a request until its response begins, and sends interim responses. Returns `None` if the client
 /// resets the stream meanwhile.
 async fn serve(
-    begun: Begun,
+    begun: Decided,
     reply: &mut SendResponse<Part>,
     stream: Option<&Stream>,
 ) -> Option<Response<ResponseBody>> {

@@ -432,7 +432,7 @@ mod tests {
             let (sender, incoming) = channel(None, &Context::from_waker(Waker::noop()));
             let incoming = ClientBody::Http1(incoming);
             let clock = Clock::start();
-            body = RequestBody::new(incoming, &live.routes[0], None, (&clock, None), None);
+            body = RequestBody::new(incoming, &live.routes[0], None, &clock, None, None);
             body.begin_again(vec![PART; parts].into_iter().map(Again::Data).collect());
             sender.end(None);
         }

@@ -1,0 +1,503 @@
+//! The first stage of a request: its head is there. It becomes a [`Routed`] request, or a response.
+
+use super::{Decided, admitted::discard, forward::Forward, routed::Routed};
+use crate::proxy::{
+    body::{BodyBuffer, ClientBody, RequestBody, drain},
+    gateway_error::{DENIED, GatewayError},
+    message::{
+        Request,
+        grpc::{self, is_grpc},
+        hop_by_hop::RequestTrailers,
+        validate::{Invalid, inspect},
+    },
+    passwords::{Attempt, Checked},
+    peer::{Authority, Peer},
+    placeholders::{self, Values},
+    record::{
+        Completion, Event, Observers,
+        preview::{self, Asked, Client as PreviewClient},
+    },
+    response::own_response::{ReplyOptions, error_response},
+};
+use crate::{
+    config::{Auth, Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted},
+    flow::Instant,
+    http1::FieldKind,
+    meter,
+    preview::{Alike, RunningPreview},
+    route::{Identity, KeySpec, Rewrite, Seed, Target, low_bits, normal_path, sent_path},
+};
+use core::net::IpAddr;
+use http::{Uri, uri::PathAndQuery};
+use http_body::Body as _;
+use std::{borrow::Cow, sync::Arc};
+
+/// A request whose head was read.
+pub(super) struct Received<'s> {
+    snapshot: &'s Arc<Snapshot>,
+    request: Request<ClientBody>,
+    /// The client's identity, if the route needs one and it is known.
+    identity: Option<Identity>,
+    now: Instant,
+    completion: Box<Completion>,
+}
+
+/// A request that waits until its password is checked.
+pub(crate) struct Unverified {
+    attempt: Attempt,
+    snapshot: Arc<Snapshot>,
+    request: Request<ClientBody>,
+    completion: Box<Completion>,
+}
+
+/// The route of a request, and the client that may use it.
+struct Found {
+    route: Arc<Route>,
+    authority: Arc<Authority>,
+    /// The path as routes know it, if the client wrote it differently.
+    normal_path: Option<String>,
+    client: IpAddr,
+    /// True if a trusted proxy sent the request.
+    is_proxied: bool,
+    /// The target, if another one than the client's is sent.
+    target: Option<Box<PathAndQuery>>,
+}
+
+/// The address of a request's client.
+struct ClientAddress {
+    client: IpAddr,
+    /// True if a trusted proxy sent the request.
+    is_proxied: bool,
+}
+
+impl<'s> Received<'s> {
+    /// Notes a request that came at `now`. `completion` is not in use.
+    pub(super) fn new(
+        snapshot: &'s Arc<Snapshot>,
+        mut request: Request<ClientBody>,
+        now: Instant,
+        mut completion: Box<Completion>,
+    ) -> Self {
+        let observers = Observers::begin(&completion.peer, &mut request, snapshot);
+        completion.begin(request.head(), snapshot, now);
+        completion.observers = observers;
+        Self { snapshot, request, identity: None, now, completion }
+    }
+
+    /// Finds the route and the client, and has the route's rules decide.
+    pub(super) fn decide(mut self) -> Decided {
+        let found = match self.find() {
+            Ok(found) => found,
+            Err(error) => return self.respond(error),
+        };
+
+        if let Some(auth) = &found.route.options.auth {
+            match self.authenticate(auth, found.client) {
+                Checked::Passed(identity) => {
+                    self.completion.observers.note(Event::Identified(&identity));
+                    self.identity = Some(identity);
+                }
+                Checked::Rejected(error) => return self.reject_client(found.client, error),
+                Checked::Later(attempt) => return self.await_password(attempt),
+            }
+        }
+
+        let preview = preview::running(&self.completion.peer, self.snapshot);
+        let mut claims = Claims::new();
+        let alike = self.claim(&found, preview.as_ref(), &mut claims);
+        self.route(found).decide(&claims, alike)
+    }
+
+    /// Finds the route of the request and its client's address, and checks whether that client may use
+    /// the route.
+    ///
+    /// # Errors
+    ///
+    /// The request is not valid, no route matches, or the route takes no such client, body or path.
+    fn find(&mut self) -> Result<Found, GatewayError> {
+        let Self { snapshot, request, completion, .. } = self;
+        let authority = asked_authority(snapshot, request, completion)?;
+        let written = written(request);
+        let path = normal_path(written);
+
+        let peer = &completion.peer;
+        let route = match snapshot.find(&target(request, peer, &authority.host, &path), written) {
+            Ok(route) => Arc::clone(route),
+            Err(why) => return Err(unrouted(peer, why)),
+        };
+
+        let ClientAddress { client, is_proxied } = client_address(snapshot, request, peer);
+        completion.observers.note(Event::Client(client));
+        if route.options.has_placeholders {
+            let id = completion.arrival.request_id.as_ref();
+            let scheme = placeholders::scheme(request.headers(), peer, is_proxied);
+            let values = Values::of(request, scheme, id, &authority.host, client);
+            completion.values = Some(Box::new(values));
+        }
+        completion.route = Some(Arc::clone(&route));
+        check_access(&route, peer, client, request.body())?;
+
+        // A path that is its own form has no segment to leave out.
+        let is_own_form = matches!(path, Cow::Borrowed(_)) || route.options.relaxed_path;
+        let target = sent_target(&route, request.uri(), written, is_own_form)
+            .map_err(|why| invalid_request(peer, Invalid::path(why)))?;
+        let normal_path = match path {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(path) => Some(path),
+        };
+        Ok(Found { route, authority, normal_path, client, is_proxied, target })
+    }
+
+    /// Returns the client's identity by its credentials, unless that is known already.
+    #[inline(never)]
+    fn authenticate(&mut self, auth: &Auth, client: IpAddr) -> Checked {
+        if let Some(identity) = self.identity.take() {
+            return Checked::Passed(identity);
+        }
+        let worker = &self.completion.peer.worker;
+        let wall = worker.clock.wall(self.now);
+        worker.passwords.check(auth, self.request.headers().into(), client, self.now, wall)
+    }
+
+    /// Adds to `claims` the values that the route's rules decide by. A new file in preview that takes
+    /// other claims decides now. One that takes the same is returned: it decides after the file in force.
+    fn claim<'p>(
+        &mut self,
+        found: &Found,
+        preview: Option<&'p RunningPreview>,
+        claims: &mut Claims,
+    ) -> Option<Alike<'p>> {
+        let Self { request, identity, completion, .. } = self;
+        let Found { route, authority, client, .. } = found;
+        let path = found.normal_path.as_deref().unwrap_or_else(|| written(request));
+        let alike = preview.and_then(|preview| {
+            let client = PreviewClient::Known(*client, identity.as_ref());
+            let asked = Asked { host: &authority.host, path, client };
+            preview::begin(preview, request, &asked, completion, self.now)
+        });
+
+        let Completion { peer, observers, .. } = &mut **completion;
+        let target =
+            Target { identity: identity.as_ref(), ..target(request, peer, &authority.host, path) };
+        claim(route, peer, &target, *client, claims);
+        if self.snapshot.settings.shows_keys() {
+            observers.note_keys(&peer.worker, route, claims, &target, *client);
+        }
+        observers.note_claims(route, claims);
+        alike
+    }
+
+    /// Goes on with the route and with everything that its server is to receive.
+    fn route(self, found: Found) -> Routed {
+        let key = self.server_key(&found);
+        let Self { snapshot, request, now, completion, .. } = self;
+        let Found { route, authority, is_proxied, target, .. } = found;
+        let trailers = request_trailers(&request, snapshot, &route);
+        let settings = &snapshot.settings;
+
+        let forward = Forward {
+            key,
+            upgrade: None,
+            trusted: is_proxied,
+            fields: request.headers().set(),
+            target,
+            trailers: trailers.is_some(),
+            via: settings.via.clone(),
+            authority,
+        };
+        let options = ReplyOptions {
+            headers: settings.rate_limit_headers,
+            explain: settings.explain_headers,
+        };
+        let request = limit_body(request, &route, trailers, &completion);
+        Routed { request, route, forward, options, now, completion }
+    }
+
+    /// Returns the number by which the upstream's servers share out requests, the same in all gateways.
+    fn server_key(&self, found: &Found) -> Option<u64> {
+        let upstream = found.route.action.upstream()?;
+        self.hash(upstream.options.hash_key.as_ref()?, found)
+    }
+
+    /// Returns a number for the request's `key`, if it has one.
+    #[inline(never)]
+    fn hash(&self, key: &KeySpec, found: &Found) -> Option<u64> {
+        let Self { request, completion, .. } = self;
+        let path = found.normal_path.as_deref().unwrap_or_else(|| written(request));
+        let target = Target {
+            identity: self.identity.as_ref(),
+            ..target(request, &completion.peer, &found.authority.host, path)
+        };
+        key.fingerprint(&Seed::new([0, 0]), &target, found.client).ok().map(low_bits)
+    }
+
+    /// Goes on once a thread has checked the password.
+    #[cold]
+    fn await_password(self, attempt: Attempt) -> Decided {
+        let Self { snapshot, request, completion, .. } = self;
+        let snapshot = Arc::clone(snapshot);
+        Decided::Unverified(Box::new(Unverified { attempt, snapshot, request, completion }))
+    }
+
+    /// Responds to a client that is not authenticated.
+    #[cold]
+    fn reject_client(self, client: IpAddr, error: GatewayError) -> Decided {
+        let worker = &self.completion.peer.worker;
+        worker.rejected(client, meter::HttpRejection::Auth, &error.detail());
+        self.respond(error)
+    }
+
+    /// Responds to a request about which no rule decides, and whose body is not needed.
+    #[cold]
+    fn respond(self, error: GatewayError) -> Decided {
+        let Self { snapshot, request, now, mut completion, .. } = self;
+        preview::rejected_undecided(snapshot, &request, error, &mut completion, now);
+
+        let (head, body) = request.into_parts();
+        completion.closes = error.closes();
+        match completion.peer.upload_buffer() {
+            Some(buffer) => {
+                let buffer = BodyBuffer::new(buffer, &Arc::default());
+                drain(body, buffer, &completion.peer.worker.clock);
+            }
+            None => discard(&body, head.headers.set(), &mut completion),
+        }
+
+        let grpc = grpc::content_type(&head.headers);
+        completion.peer.keep_head(head);
+        Decided::Responded(error_response(error, grpc, completion))
+    }
+}
+
+impl Unverified {
+    /// Has the password checked, and decides.
+    pub(super) async fn verify(self) -> Decided {
+        let Self { attempt, snapshot, request, completion } = self;
+        let peer = Arc::clone(&completion.peer);
+        let worker = &peer.worker;
+        let client = attempt.client;
+        let checked = worker.passwords.finish(attempt, &worker.clock).await;
+
+        let snapshot = &snapshot;
+        let now = worker.clock.now();
+        match checked {
+            Ok(identity) => {
+                let identity = Some(identity);
+                Received { snapshot, request, identity, now, completion }.decide()
+            }
+            Err(error) => Received { snapshot, request, identity: None, now, completion }
+                .reject_client(client, error),
+        }
+    }
+}
+
+/// Returns the path that the client wrote.
+fn written(request: &Request<ClientBody>) -> &str {
+    let path = request.uri().path();
+    // Empty if the target is a fragment only.
+    if path.is_empty() { "/" } else { path }
+}
+
+/// Returns the authority that the request asks for, and notes its host.
+///
+/// # Errors
+///
+/// The request is not valid, or the connection's certificate is not the host's.
+fn asked_authority(
+    snapshot: &Snapshot,
+    request: &Request<ClientBody>,
+    completion: &mut Completion,
+) -> Result<Arc<Authority>, GatewayError> {
+    let peer = &completion.peer;
+    let authority = inspect(request, request.headers().set(), &snapshot.settings.limits)
+        .and_then(|asked| peer.authority(asked))
+        .map_err(|invalid| invalid_request(peer, invalid))?;
+
+    completion.observers.note(Event::Host(&authority.host));
+    if !peer.may_ask_for(&authority.host) {
+        peer.worker.counters.count_rejection(meter::HttpRejection::Host);
+        return Err(GatewayError::Misdirected);
+    }
+    Ok(authority)
+}
+
+/// Returns the client's address.
+fn client_address(
+    snapshot: &Snapshot,
+    request: &Request<ClientBody>,
+    peer: &Peer,
+) -> ClientAddress {
+    let proxies = peer.proxies(snapshot);
+    let found = proxies.client(peer.address, request.headers().into());
+    if let Some(unread) = found.unread {
+        peer.worker.unread_client(peer.address, &unread);
+    }
+    ClientAddress { client: found.address, is_proxied: found.is_proxied }
+}
+
+/// Checks the client's address and the declared length of the body.
+///
+/// # Errors
+///
+/// The client's address may not use the route, or the body is too long.
+fn check_access(
+    route: &Route,
+    peer: &Peer,
+    client: IpAddr,
+    body: &ClientBody,
+) -> Result<(), GatewayError> {
+    if route.options.access.as_ref().is_some_and(|access| !access.allows(client)) {
+        peer.worker.rejected(client, meter::HttpRejection::Access, DENIED);
+        return Err(GatewayError::Denied);
+    }
+    if is_longer(body, route.options.body_limit) {
+        return Err(GatewayError::TooLong);
+    }
+    Ok(())
+}
+
+fn target<'a>(
+    request: &'a Request<ClientBody>,
+    peer: &'a Peer,
+    host: &'a str,
+    path: &'a str,
+) -> Target<'a> {
+    let query = request.uri().query();
+    let method = request.method();
+    let headers = request.headers().into();
+    let listener = Some(&*peer.listener);
+    Target { listener, host, path, query, method, headers, identity: None }
+}
+
+/// Counts and logs a request that is not valid.
+#[cold]
+fn invalid_request(peer: &Peer, invalid: Invalid) -> GatewayError {
+    peer.worker.rejected(peer.address, invalid.kind, &invalid.detail());
+    GatewayError::Invalid(invalid)
+}
+
+/// Counts a request without a route.
+#[cold]
+fn unrouted(peer: &Peer, why: Unrouted) -> GatewayError {
+    match why {
+        Unrouted::Path(why) => invalid_request(peer, Invalid::path(why)),
+        Unrouted::NoRoute => {
+            peer.worker.counters.count_rejection(meter::HttpRejection::NoRoute);
+            GatewayError::NoRoute
+        }
+    }
+}
+
+/// Returns whether a body declares more than `limit` bytes.
+fn is_longer(body: &ClientBody, limit: u64) -> bool {
+    match body {
+        ClientBody::Empty => false,
+        ClientBody::Http1(_) | ClientBody::Http2(_) => {
+            body.size_hint().exact().is_some_and(|length| length > limit)
+        }
+    }
+}
+
+/// Adds to `claims` the request's claims on its route's rules.
+fn claim(route: &Route, peer: &Peer, target: &Target<'_>, client: IpAddr, claims: &mut Claims) {
+    let known = |rule: &RouteRule, _: &str| {
+        let print = match (&rule.shared, &peer.worker.store) {
+            // By the secret that all gateways have.
+            (Some(_), Some(store)) if !rule.key.is_shared() => {
+                rule.key.fingerprint(&store.seed(), target, client).ok()
+            }
+            _ => peer.fingerprint(&rule.key, target, client),
+        };
+        print.map_or(KeySource::Request, KeySource::Fingerprint)
+    };
+    let context = RequestContext { seed: &peer.worker.seed, target, client };
+    route.claim(context, known, claims);
+}
+
+/// Bounds the body of a request: its length, and the time that the client takes.
+fn limit_body(
+    request: Request<ClientBody>,
+    route: &Route,
+    trailers: Option<RequestTrailers>,
+    completion: &Completion,
+) -> Request<RequestBody> {
+    // Calls of gRPC may be silent for long.
+    let is_grpc = || request.headers().first(FieldKind::ContentType).is_some_and(is_grpc);
+    let pace = route.options.min_body_rate.filter(|_| !is_grpc());
+
+    let peer = &completion.peer;
+    request.map(|body| {
+        let clock = &peer.worker.clock;
+        RequestBody::new(body, route, pace, clock, peer.upload_buffer(), trailers)
+    })
+}
+
+/// Returns the filter of the trailers that the request announces.
+fn request_trailers(
+    request: &Request<ClientBody>,
+    snapshot: &Arc<Snapshot>,
+    route: &Arc<Route>,
+) -> Option<RequestTrailers> {
+    let headers = request.headers();
+    if headers.set().has(FieldKind::Trailer) {
+        RequestTrailers::of(headers, snapshot, route)
+    } else {
+        None
+    }
+}
+
+/// Returns the target of the request to the upstream, if it is not the one that the client wrote.
+/// The path that was `written` need not change if it `is_own_form`.
+///
+/// # Errors
+///
+/// Servers may read the path differently.
+fn sent_target(
+    route: &Route,
+    uri: &Uri,
+    written: &str,
+    is_own_form: bool,
+) -> Result<Option<Box<PathAndQuery>>, &'static str> {
+    match &route.options.rewrite {
+        None if is_own_form => Ok(None),
+        rewrite => rewritten(route, rewrite.as_ref(), uri, written, is_own_form),
+    }
+}
+
+/// Returns what the upstream is asked for, if that is not what the client wrote.
+///
+/// # Errors
+///
+/// Why servers may read it differently.
+#[inline(never)]
+fn rewritten(
+    route: &Route,
+    rewrite: Option<&Rewrite>,
+    uri: &Uri,
+    path: &str,
+    is_own_form: bool,
+) -> Result<Option<Box<PathAndQuery>>, &'static str> {
+    let sent = match rewrite {
+        Some(rewrite) if rewrite.changes_path() && path.starts_with('/') => {
+            Some(rewrite.path(path, route.options.relaxed_path)?)
+        }
+        Some(_) | None if is_own_form => None,
+        Some(_) | None => sent_path(path),
+    };
+    sent.map(|path| with_query(path, uri).map(Box::new)).transpose()
+}
+
+/// Returns the target with this path and the query of `uri`.
+///
+/// # Errors
+///
+/// What the path has that no target has.
+fn with_query(mut target: String, uri: &Uri) -> Result<PathAndQuery, &'static str> {
+    if let Some(query) = uri.query() {
+        target.push('?');
+        target.push_str(query);
+    }
+    let length = target.len();
+    let made = PathAndQuery::try_from(target).ok();
+    made.filter(|made| made.as_str().len() == length).ok_or("a character that no path has")
+}

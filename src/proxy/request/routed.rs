@@ -1,0 +1,122 @@
+//! The second stage of a request: its route is known. Its rules admit it, which makes it [`Admitted`], or
+//! they reject it.
+
+use super::{
+    Decided,
+    admitted::{Admitted, discard},
+    forward::Forward,
+    shared::{self, LocalDecision, PendingDecision, StoreQuery},
+};
+use crate::proxy::{
+    body::RequestBody,
+    message::{Request, Response, grpc},
+    rate_limit_headers::RateLimitFields,
+    record::{Completion, preview},
+    response::{
+        own_response::{ReplyOptions, reject},
+        response_body::ResponseBody,
+    },
+};
+use crate::{
+    config::{Claims, Route},
+    flow::{Admission, Instant, Permit, Rejection, Report},
+    preview::{Alike, Treatment},
+};
+use std::sync::Arc;
+
+/// A request with its route.
+pub(super) struct Routed {
+    pub(super) request: Request<RequestBody>,
+    pub(super) route: Arc<Route>,
+    pub(super) forward: Forward,
+    pub(super) options: ReplyOptions,
+    /// The time of the decision.
+    pub(super) now: Instant,
+    pub(super) completion: Box<Completion>,
+}
+
+/// A request that waits for the decision of the store.
+pub(crate) struct Undecided {
+    pending: PendingDecision,
+    routed: Routed,
+}
+
+impl Routed {
+    /// Has the rules decide, here or in the store. `alike` is a new file in preview, which decides by the
+    /// same claims.
+    pub(super) fn decide(mut self, claims: &Claims, alike: Option<Alike<'_>>) -> Decided {
+        if self.route.is_shared {
+            return self.decide_with_store(claims);
+        }
+
+        let mut report = Report::default();
+        let decided = self.route.gate.decide(self.now, claims, &mut report);
+        if let Some(alike) = alike {
+            let treatment = Treatment::of(decided.as_ref().err(), &report);
+            let Self { request, completion, now, .. } = &mut self;
+            preview::decide_alike(alike, claims, treatment, request, completion, *now);
+        }
+
+        match decided {
+            Ok(permit) => Decided::Admitted(self.admit(permit, &report)),
+            Err(rejection) => Decided::Responded(self.reject(&rejection.with(report))),
+        }
+    }
+
+    /// Has the rules of this process decide, and returns what is left for the store.
+    #[inline(never)]
+    fn decide_with_store(self, claims: &Claims) -> Decided {
+        let worker = &self.completion.peer.worker;
+        let query = StoreQuery::of(worker, &self.route, claims);
+        match shared::begin(worker, &self.route, self.now, claims, query) {
+            LocalDecision::Decided(decided) => self.settle(decided),
+            LocalDecision::Ask(pending) => {
+                Decided::Undecided(Box::new(Undecided { pending: *pending, routed: self }))
+            }
+        }
+    }
+
+    fn settle(self, decided: Result<Admission, Rejection>) -> Decided {
+        match decided {
+            Ok(Admission { permit, report }) => Decided::Admitted(self.admit(permit, &report)),
+            Err(rejection) => Decided::Responded(self.reject(&rejection)),
+        }
+    }
+
+    /// Notes the admission.
+    fn admit(self, permit: Permit, report: &Report) -> Admitted {
+        let Self { request, route, forward, options, now, mut completion } = self;
+        // Another thread may have read a later time and come first. That is no wait.
+        let start = if report.wait().is_zero() { now } else { permit.start() };
+
+        completion.observe_admission(&route, report, &request);
+        completion.decision.permit = Some(permit);
+        completion.log(report.transition);
+        completion.decision.quota = RateLimitFields::admitted(&route, report, options.headers);
+        Admitted { request, route, forward, start, completion }
+    }
+
+    /// Responds with the rejection.
+    #[inline(never)]
+    fn reject(self, rejection: &Rejection) -> Response<ResponseBody> {
+        let Self { request, route, forward, options, mut completion, .. } = self;
+        completion.observe_rejection(&route, rejection, &request);
+
+        let (head, body) = request.into_parts();
+        discard(&body, forward.fields, &mut completion);
+        let grpc = grpc::content_type(&head.headers);
+        completion.peer.keep_head(head);
+        reject(rejection, &route, &options, grpc, completion)
+    }
+}
+
+impl Undecided {
+    /// Has the store decide.
+    pub(super) async fn decide(self) -> Decided {
+        let Self { pending, mut routed } = self;
+        let peer = Arc::clone(&routed.completion.peer);
+        let (decided, held) = pending.ask(&peer.worker, &routed.route).await;
+        routed.completion.decision.held = held.map(Box::new);
+        routed.settle(decided)
+    }
+}

@@ -31,7 +31,7 @@ use http::HeaderValue;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// What the requests of one connection share.
+/// The state that the requests of one connection share.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) worker: Arc<Worker>,
@@ -52,15 +52,38 @@ pub(super) struct Peer {
     pub(super) spare_heads: SpareHeads,
     /// The connection to a server that is for its requests alone, in HTTP/1.1.
     pub(super) reservation: Reservation,
-    /// True if nothing that it says about others is believed: `address` is a load balancer's, which
-    /// did not say whose connection it is.
-    is_unknown: bool,
-    /// Counts the connection for as long as anything needs it.
-    _counted: Option<ClientConnection>,
+    client: Client,
     server_name: Option<ServerName>,
-    /// The authority that was asked for last: most connections ask for one only.
-    asked: Mutex<Option<Arc<Authority>>>,
-    /// The fingerprint of `address` by the first key that was that alone: most rules have
+    cache: RequestCache,
+}
+
+/// The client of a connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    address: SocketAddr,
+    /// True if nothing that the peer says about others is believed: `address` is a load balancer's,
+    /// which did not say whose connection it is.
+    is_unknown: bool,
+    /// Counts the connection for as long as anything needs it, if clients have a limit.
+    _counted: Option<ClientConnection>,
+}
+
+impl Client {
+    pub(super) fn new(
+        address: SocketAddr,
+        is_unknown: bool,
+        counted: Option<ClientConnection>,
+    ) -> Self {
+        Self { address, is_unknown, _counted: counted }
+    }
+}
+
+/// Values that most requests of one connection have in common.
+#[derive(Debug, Default)]
+struct RequestCache {
+    /// The authority of the last request: most connections have one only.
+    authority: Mutex<Option<Arc<Authority>>>,
+    /// The fingerprint of the address by the first key that was that alone: most rules have
     /// the same, and it costs four hundred instructions.
     print: OnceLock<Option<(KeyPart, u128)>>,
 }
@@ -88,15 +111,14 @@ impl Peer {
     pub(super) fn new(
         worker: Arc<Worker>,
         handle: Arc<ConnectionHandle>,
-        address: SocketAddr,
+        client: Client,
         server_name: Option<ServerName>,
-        (listener, tls): (Arc<str>, bool),
+        listener: Arc<str>,
+        is_secured: bool,
     ) -> Self {
-        let address = address.ip().to_canonical();
+        let address = client.address.ip().to_canonical();
         let address_value = header_value(address);
-        let scheme = HeaderValue::from_static(if tls { "https" } else { "http" });
-        let asked = Mutex::default();
-        let print = OnceLock::new();
+        let scheme = HeaderValue::from_static(if is_secured { "https" } else { "http" });
 
         Self {
             worker,
@@ -111,11 +133,9 @@ impl Peer {
             interim: Interim::default(),
             spare_heads: SpareHeads::default(),
             reservation: Reservation::default(),
-            is_unknown: false,
-            _counted: None,
+            client,
             server_name,
-            asked,
-            print,
+            cache: RequestCache::default(),
         }
     }
 
@@ -136,7 +156,7 @@ impl Peer {
         self.poll_time.get(&self.worker.clock)
     }
 
-    /// Returns what the field `Date` says.
+    /// Returns the value of the field `Date`.
     pub(super) fn date(&self) -> HeaderValue {
         self.worker.dates.at(self.worker.clock.wall(self.now()))
     }
@@ -173,19 +193,9 @@ impl Peer {
         self.http2.get().map(|activity| activity.upload_buffer())
     }
 
-    /// Keeps `counted` for as long as this peer lives.
-    pub(super) fn counted(self, counted: Option<ClientConnection>) -> Self {
-        Self { _counted: counted, ..self }
-    }
-
-    /// Returns it without trust in what it says about others, if it `is_unknown` whose connection it is.
-    pub(super) fn without_trust(self, is_unknown: bool) -> Self {
-        Self { is_unknown, ..self }
-    }
-
-    /// Returns what requests for an authority share.
+    /// Returns the values that requests for an authority share.
     pub(super) fn authority(&self, asked: &[u8]) -> Result<Arc<Authority>, Invalid> {
-        let mut last = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.cache.authority.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = last.as_ref().filter(|last| last.value.as_bytes() == asked) {
             return Ok(Arc::clone(last));
         }
@@ -216,14 +226,14 @@ impl Peer {
         }
         let make =
             || Some((part.clone(), key.fingerprint(&self.worker.seed, target, client).ok()?));
-        let (of, print) = self.print.get_or_init(make).as_ref()?;
+        let (of, print) = self.cache.print.get_or_init(make).as_ref()?;
         (of == part).then_some(*print)
     }
 
-    /// Forgets what was asked for: what stays for long among buffers that come and go
+    /// Drops the values of earlier requests: memory that stays for long among buffers that come and go
     /// keeps the allocator from using their room again.
     pub(super) fn forget(&self) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.cache.authority.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.spare_heads.forget();
     }
 
@@ -239,7 +249,7 @@ impl Peer {
     /// Returns whose word about clients is believed, and how addresses are read.
     pub(super) fn proxies<'s>(&self, snapshot: &'s Snapshot) -> Proxies<'s> {
         let proxies = snapshot.proxies(Some(&self.listener));
-        if self.is_unknown { Proxies { trusted: &NO_NETWORKS, ..proxies } } else { proxies }
+        if self.client.is_unknown { Proxies { trusted: &NO_NETWORKS, ..proxies } } else { proxies }
     }
 
     /// Returns whether what it says about others is believed.

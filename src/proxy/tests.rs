@@ -19,12 +19,12 @@ mod woken;
 pub(super) use woken::Woken;
 
 use crate::proxy::{
-    BodyMemory, Connections, Connector, DateCache, Descriptors, Pools, RequestIdMaker, RequestLog,
-    ServerConnections, TimeoutLog, Worker,
+    BodyMemory, Connections, Connector, DateCache, Descriptors, Pools, Records, RequestIdMaker,
+    RequestLog, ServerConnections, TimeoutLog, Worker,
     connections::registry::{ConnectionHandle, ConnectionOptions, Protocol},
     downstream::{ReadAhead, begin::detect_and_serve, serve},
     io::ClientIo,
-    peer::Peer,
+    peer::{self, Peer},
 };
 use crate::{
     access_log,
@@ -109,24 +109,26 @@ impl TestProxy {
             }),
             clock,
             tasks: TaskTracker::new(),
-            traces: traces::Recorder::new(traces::queue(Arc::clone(&counters)).0),
+            records: Records {
+                access_log: log.handle(0),
+                traces: traces::Recorder::new(traces::queue(Arc::clone(&counters)).0),
+                request_log: RequestLog::default(),
+                timeout_log: TimeoutLog::default(),
+                preview: Arc::<crate::preview::Previews>::default().handle(0),
+                rejections: crate::rejections::Rejections::default().recorder(),
+                worst_paths: worst_paths.recorder(),
+                key_names: Arc::default(),
+            },
             counters,
-            access_log: log.handle(0),
             descriptors: Descriptors::new(None),
             passwords: Arc::new(crate::proxy::Passwords::new(NonZeroUsize::MIN)),
             clients: Arc::default(),
-            request_log: RequestLog::default(),
             connections: Connections::default(),
-            timeout_log: TimeoutLog::default(),
             dates: DateCache::default(),
             bodies: BodyMemory::default(),
             // Their lengths in HTTP/2 depend on their digits.
             request_ids: RequestIdMaker::seeded([3, 4]),
             seed: Seed::new([1, 2]),
-            preview: Arc::<crate::preview::Previews>::default().handle(0),
-            rejections: crate::rejections::Rejections::default().recorder(),
-            worst_paths: worst_paths.recorder(),
-            key_names: Arc::default(),
         });
         Self { worker, upstream: mpsc::unbounded_channel().1, log, worst_paths }
     }
@@ -172,13 +174,13 @@ impl TestProxy {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let address = "192.0.2.1:4000".parse().expect("an address");
         let open = self.worker.counters.connection(u64::MAX).expect("no limit");
         let handle = ConnectionHandle::new(&self.worker.clock, open);
         let place = self.worker.connections.enter(&handle);
         let worker = Arc::clone(&self.worker);
+        let client = test_client();
         let peer =
-            Arc::new(Peer::new(Arc::clone(&worker), handle, address, None, ("web".into(), false)));
+            Arc::new(Peer::new(Arc::clone(&worker), handle, client, None, "web".into(), false));
         let options = ConnectionOptions::of(&worker.live.load().settings);
         let weak = Arc::downgrade(&peer);
         let serving = serve(peer, options);
@@ -360,13 +362,18 @@ async fn a_silent_upstream_is_a_504_after_the_first_byte_timeout_and_not_before(
     assert_eq!(proxy.in_flight(), 0);
 }
 
+fn test_client() -> peer::Client {
+    let address = "192.0.2.1:4000".parse().expect("an address");
+    peer::Client::new(address, false, None)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let proxy = TestProxy::new("");
     let open = proxy.worker.counters.connection(u64::MAX).expect("no limit");
     let handle = ConnectionHandle::new(&proxy.worker.clock, open);
-    let address = "192.0.2.1:4000".parse().expect("an address");
-    let peer = Peer::new(Arc::clone(&proxy.worker), handle, address, None, ("web".into(), false));
+    let client = test_client();
+    let peer = Peer::new(Arc::clone(&proxy.worker), handle, client, None, "web".into(), false);
     let method = Method::GET;
     let headers = HeaderMap::new();
     let target = Target {

@@ -29,7 +29,7 @@ use core::{net::IpAddr, sync::atomic::Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::task::TaskTracker;
 
-/// What the requests of one worker share.
+/// The state that the requests of one worker share.
 #[derive(Debug)]
 pub struct Worker {
     /// The clock, with timers that wake this worker.
@@ -38,28 +38,20 @@ pub struct Worker {
     pub live: Arc<Live>,
     /// Its connections to servers.
     pub servers: Arc<ServerConnections>,
-    /// What the worker must wait for before it ends.
+    /// The tasks that the worker must wait for before it ends.
     pub tasks: TaskTracker,
     /// The process's counters.
     pub counters: Arc<Counters>,
-    /// Logs requests that cannot be served.
-    pub request_log: RequestLog,
-    /// Where requests are logged.
-    pub access_log: access_log::Handle,
     /// The number of descriptors that the process may have.
     pub descriptors: Descriptors,
     /// Its open client connections.
     pub connections: Connections,
-    /// Says in the log which settings end requests.
-    pub timeout_log: TimeoutLog,
-    /// What the field `Date` says.
+    /// The value of the field `Date`.
     pub dates: DateCache,
     /// Memory for the bodies of rejections.
     pub bodies: BodyMemory,
     /// Makes the ids of requests.
     pub request_ids: RequestIdMaker,
-    /// Says to which traces its requests belong.
-    pub traces: traces::Recorder,
     /// The key of clients' fingerprints: the same for all workers.
     pub seed: Seed,
     /// The way to the store, if there is one.
@@ -68,6 +60,21 @@ pub struct Worker {
     pub passwords: Arc<Passwords>,
     /// The number of connections that each client has: the same for all workers.
     pub clients: Arc<ClientConnections>,
+    /// Everything that observes the requests.
+    pub records: Records,
+}
+
+/// The logs and records that the requests of one worker go to, without effect on them.
+#[derive(Debug)]
+pub struct Records {
+    /// Writes a line for each request.
+    pub access_log: access_log::Handle,
+    /// Records the traces of requests.
+    pub traces: traces::Recorder,
+    /// Logs requests that cannot be served.
+    pub request_log: RequestLog,
+    /// Logs the settings that end requests.
+    pub timeout_log: TimeoutLog,
     /// The new file that decides about all requests without effect, if there is one.
     pub preview: PreviewHandle,
     /// Keeps the last rejections.
@@ -81,7 +88,9 @@ pub struct Worker {
 impl Worker {
     /// Counts and logs a request of `client` that was rejected before any rule was asked.
     pub(super) fn rejected(&self, client: IpAddr, reason: meter::HttpRejection, why: &str) {
-        if let Some(count) = self.request_log.count(&self.counters, self.clock.now(), reason) {
+        if let Some(count) =
+            self.records.request_log.count(&self.counters, self.clock.now(), reason)
+        {
             let reason = reason.label();
             tracing::info!(%client, reason, count, "request rejected: {why}");
         }
@@ -92,7 +101,7 @@ impl Worker {
     #[cold]
     pub(super) fn unread_client(&self, proxy: IpAddr, unread: &Unread<'_>) {
         self.counters.unread_clients.fetch_add(1, Relaxed);
-        if let Some(count) = self.request_log.unread_client(self.clock.now()) {
+        if let Some(count) = self.records.request_log.unread_client(self.clock.now()) {
             tracing::warn!(
                 %proxy,
                 count,
@@ -103,7 +112,9 @@ impl Worker {
 
     /// Counts and logs a connection of `client` that is closed before its first request.
     pub(super) fn closed(&self, client: IpAddr, reason: meter::HttpRejection, why: &str) {
-        if let Some(count) = self.request_log.count(&self.counters, self.clock.now(), reason) {
+        if let Some(count) =
+            self.records.request_log.count(&self.counters, self.clock.now(), reason)
+        {
             let reason = reason.label();
             tracing::info!(%client, reason, count, "connection closed: {why}");
         }

@@ -8,7 +8,7 @@ use regex::Regex;
 use std::{path::Path, sync::LazyLock};
 
 /// The most tuple patterns in parameters of functions. This bound only gets lower.
-const MOST_TUPLES: usize = 41;
+const MOST_TUPLES: usize = 23;
 
 /// The most doc lines among a thousand that begin with a word of [`QUESTIONS`]. This bound only gets
 /// lower.
@@ -18,7 +18,7 @@ const MOST_QUESTIONS: usize = 40;
 const MOST_DENSE: usize = 33;
 
 /// The most times that `src/proxy` has the word "answer". This bound only gets lower.
-const MOST_ANSWERS: usize = 196;
+const MOST_ANSWERS: usize = 130;
 
 /// A function of so many lines is long: it has paragraphs.
 const LONG: usize = 25;

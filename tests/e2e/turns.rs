@@ -17,7 +17,7 @@ use flowgate::{
     meter::Counters,
     proxy::{
         Acceptor, BodyMemory, Bound, Connections, Connector, DateCache, Descriptors,
-        ListenerConfig, Passwords, Pools, RequestIdMaker, RequestLog, ServerConnections,
+        ListenerConfig, Passwords, Pools, Records, RequestIdMaker, RequestLog, ServerConnections,
         TimeoutLog, Worker, bind,
     },
     route::Seed,
@@ -51,9 +51,6 @@ where
     let worker = WorkerHandle::start(0, clock, move |clock| {
         tokio::spawn(watcher(Arc::clone(&counters)));
         Worker {
-            preview: Arc::<flowgate::preview::Previews>::default().handle(0),
-            rejections: flowgate::rejections::Rejections::default().recorder(),
-            worst_paths: flowgate::worst_paths::WorstPaths::default().recorder(),
             live,
             servers: Arc::new(ServerConnections {
                 clock: clock.clone(),
@@ -62,12 +59,19 @@ where
             }),
             clock,
             tasks: TaskTracker::new(),
-            traces: Recorder::new(traces::queue(Arc::clone(&counters)).0),
+            records: Records {
+                access_log,
+                traces: Recorder::new(traces::queue(Arc::clone(&counters)).0),
+                request_log: RequestLog::default(),
+                timeout_log: TimeoutLog::default(),
+                preview: Arc::<flowgate::preview::Previews>::default().handle(0),
+                rejections: flowgate::rejections::Rejections::default().recorder(),
+                worst_paths: flowgate::worst_paths::WorstPaths::default().recorder(),
+                key_names: Arc::default(),
+            },
             counters,
-            access_log,
             descriptors: Descriptors::new(None),
             connections: Connections::default(),
-            timeout_log: TimeoutLog::default(),
             dates: DateCache::default(),
             bodies: BodyMemory::default(),
             request_ids: RequestIdMaker::default(),
@@ -75,8 +79,6 @@ where
             store: None,
             passwords: Arc::new(Passwords::new(NonZeroUsize::MIN)),
             clients: Arc::default(),
-            request_log: RequestLog::default(),
-            key_names: Arc::default(),
         }
     });
     (worker.expect("a thread"), log)

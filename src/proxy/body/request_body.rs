@@ -261,6 +261,7 @@ impl Body for RequestBody {
                 Again::Trailers(trailers) => Frame::trailers(trailers),
             })));
         }
+
         let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
         let polled = match Pin::new(&mut *incoming).poll_frame(context) {
             Poll::Ready(frame) => {
@@ -286,6 +287,7 @@ impl Body for RequestBody {
                 return body.cut(UploadState::Stalled, Cut::ClientStalled);
             }
         };
+
         match polled {
             None => {
                 body.upload.set(UploadState::Done);

@@ -10,13 +10,10 @@ use super::{
     unreadable::UnreadableRequest,
 };
 use crate::proxy::{
-    connections::{
-        limits::ClientConnection,
-        registry::{ConnectionHandle, ConnectionOptions, Protocol},
-    },
+    connections::registry::{ConnectionHandle, ConnectionOptions, Protocol},
     io::{ClientIo, input::poll_first_read},
     message::http2_frame::PREFACE,
-    peer::Peer,
+    peer::{Client, Peer},
     worker::Worker,
 };
 use crate::{clock::Clock, flow::Instant, meter};
@@ -31,14 +28,6 @@ use tokio::{
 const WITHOUT_TLS: UnreadableRequest = UnreadableRequest::malformed(
     "the client speaks HTTP without TLS to a listener with `tls`: use https://",
 );
-
-/// Whose connection it is.
-struct Client {
-    address: SocketAddr,
-    /// True if `address` is a load balancer's that did not say whose connection it is.
-    is_unknown: bool,
-    counted: Option<ClientConnection>,
-}
 
 /// Returns what serves a connection, if it is to be served.
 pub(super) async fn begin_connection(
@@ -80,10 +69,10 @@ async fn admit_client(
     let address = SocketAddr::new(client, address.port());
 
     let Some(limit) = snapshot.settings.limits.connections_per_client else {
-        return Some(Client { address, is_unknown, counted: None });
+        return Some(Client::new(address, is_unknown, None));
     };
     if proxies.is_trusted(client) {
-        return Some(Client { address, is_unknown, counted: None });
+        return Some(Client::new(address, is_unknown, None));
     }
 
     let counted = worker.clients.open(client, limit);
@@ -91,7 +80,7 @@ async fn admit_client(
         let why = "the client has as many connections as `limits.connections_per_client` allows";
         worker.closed(client, meter::HttpRejection::ConnectionsPerClient, why);
     }
-    Some(Client { address, is_unknown, counted: Some(counted?) })
+    Some(Client::new(address, is_unknown, Some(counted?)))
 }
 
 /// Reads the header of the PROXY protocol that a load balancer begins a connection with. Returns the
@@ -133,15 +122,13 @@ async fn handshake(
     client: Client,
     ListenerConfig { name: listener, tls, .. }: ListenerConfig,
 ) -> Option<Serving> {
-    let Client { address, is_unknown, counted } = client;
     // Without it a small response may wait 40 ms for an acknowledgement.
     stream.set_nodelay(true).ok()?;
     let options = ConnectionOptions::of(&worker.live.load().settings);
-    let peer = |name, tls| {
+    let peer = |name, is_secured| {
         let worker = Arc::clone(worker);
         let handle = Arc::clone(handle);
-        let peer = Peer::new(worker, handle, address, name, (listener, tls));
-        Arc::new(peer.counted(counted).without_trust(is_unknown))
+        Arc::new(Peer::new(worker, handle, client, name, listener, is_secured))
     };
 
     let Some(acceptor) = tls else {

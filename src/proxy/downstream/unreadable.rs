@@ -44,13 +44,14 @@ impl UnreadableRequest {
         Self { reason: HttpRejection::TooLarge, status: Some(status), why }
     }
 
-    /// Of a head that is none.
+    /// Returns the rejection of a head that cannot be read.
     pub(crate) fn of_head(error: HeadError) -> Self {
         use FramingError::{
             ContentLength, ContentLengthWithTransferEncoding, ContentLengthsDiffer,
             TooManyConnectionOptions, TransferEncoding, TransferEncodingInHttp10,
             UnknownTransferCoding,
         };
+
         let why = match error {
             HeadError::TooLarge => "the header is larger than `limits.header_bytes` allows",
             HeadError::TooManyFields => "the header has more lines than `limits.headers` allows",
@@ -85,6 +86,7 @@ impl UnreadableRequest {
             | HeadError::FieldValue
             | HeadError::LineEnd => "a header line is malformed: its name, its value or its end",
         };
+
         let status = error.status();
         let is_large = matches!(
             status,
@@ -94,18 +96,21 @@ impl UnreadableRequest {
         Self { reason, status: Some(status), why }
     }
 
-    /// Returns what an HTTP/1.1 client is answered; `None`: nothing.
+    /// Returns the response to an HTTP/1.1 client, if it gets one.
     pub(crate) fn response(self) -> Option<(Response<()>, Bytes)> {
         self.status.map(|status| explained(Box::default(), status, self.why))
     }
 
-    /// Counts it, logs it, also in the access log if it was answered: without
+    /// Counts and logs it. A response also gets a line in the access log, without
     /// method, host and path, which are not known.
     pub(crate) fn note(self, peer: &Peer) {
         let worker = &peer.worker;
         worker.rejected(peer.address, self.reason, self.why);
-        let Some(status) = self.status.filter(|_| worker.access_log.is_on()) else { return };
-        worker.access_log.log(&AccessRecord {
+        let Some(status) = self.status.filter(|_| worker.records.access_log.is_on()) else {
+            return;
+        };
+
+        worker.records.access_log.log(&AccessRecord {
             ts: worker.clock.wall_now(),
             method: "",
             host: "",

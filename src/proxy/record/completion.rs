@@ -216,7 +216,7 @@ impl Completion {
             is_failed: status.is_server_error(),
             duration: waited.saturating_sub(uploading),
         };
-        self.peer.worker.worst_paths.record(&route.name, path, &end, at);
+        self.peer.worker.records.worst_paths.record(&route.name, path, &end, at);
     }
 
     /// Ends the request, and returns the memory, without anything of it, for the next one of its
@@ -383,7 +383,7 @@ impl Completion {
             let upstream = &lease.upstream().name;
             let number = self.upstream.attempts;
             let failed = FailedAttempt { route: &route.name, upstream, server, number, cause };
-            worker.request_log.attempt_failed(worker.clock.now(), &failed);
+            worker.records.request_log.attempt_failed(worker.clock.now(), &failed);
             let at = worker.clock.now();
             self.observers.note(Event::AttemptFailed { cause, at });
         }
@@ -428,7 +428,7 @@ impl Completion {
         };
 
         if let Some(route) = &self.route {
-            self.peer.worker.timeout_log.log(timeout, &route.name, at);
+            self.peer.worker.records.timeout_log.log(timeout, &route.name, at);
         }
         Some(timeout)
     }

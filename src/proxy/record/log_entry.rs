@@ -33,14 +33,20 @@ pub(crate) struct LogEntry {
     upload: Option<Arc<Upload>>,
     /// The time that the body took until the response's head.
     pub(super) upload_duration: Option<Duration>,
+    pub(super) decision: DecisionNotes,
+    /// Why the gateway answered in place of the upstream, if no rule did.
+    error: Option<Cow<'static, str>>,
+}
+
+/// The decisions about a request.
+#[derive(Debug, Default)]
+pub(super) struct DecisionNotes {
     flow: Option<DecisionRecord>,
     /// True if the client left while the request waited for its start.
     pub(super) has_left: bool,
     keys: Vec<LoggedKey>,
     /// The decision of a new file, while there is a preview.
     pub(super) preview: Option<Box<TrialRecord>>,
-    /// Why the gateway answered in place of the upstream, if no rule did.
-    error: Option<Cow<'static, str>>,
 }
 
 /// The attempts at a request.
@@ -99,10 +105,7 @@ impl LogEntry {
             upstream: UpstreamNotes::default(),
             upload: None,
             upload_duration: None,
-            flow: None,
-            has_left: false,
-            keys: Vec::new(),
-            preview: None,
+            decision: DecisionNotes::default(),
             error: None,
         }
     }
@@ -120,17 +123,17 @@ impl LogEntry {
             key: claim.map(|claim| claim.key),
             priority: claim.is_some_and(|claim| !claim.patience.is_zero()),
         });
-        self.keys = keys.collect();
+        self.decision.keys = keys.collect();
     }
 
     /// Notes an admission by `route`: the wait, and the rule that has least left.
     pub(crate) fn admitted(&mut self, report: &Report, route: &Route) {
-        self.flow = Some(DecisionRecord::admitted(report, route));
+        self.decision.flow = Some(DecisionRecord::admitted(report, route));
     }
 
     /// Notes a rejection and the rule that it came from.
     pub(crate) fn rejected(&mut self, rejection: &Rejection) {
-        self.flow = Some(DecisionRecord::rejected(rejection));
+        self.decision.flow = Some(DecisionRecord::rejected(rejection));
     }
 
     /// Notes a step of the request.
@@ -227,15 +230,16 @@ impl LogEntry {
             trace_id: trace_id.as_deref(),
             headers: &self.headers,
             config_hash: &self.snapshot.hash,
-            flow: self.flow.map(|flow| FlowRecord {
-                left: self.has_left,
-                ..flow.record(end.route, &self.keys)
+            flow: self.decision.flow.map(|flow| FlowRecord {
+                left: self.decision.has_left,
+                ..flow.record(end.route, &self.decision.keys)
             }),
-            preview: self.preview.as_ref().map(|preview| preview.record()),
+            preview: self.decision.preview.as_ref().map(|preview| preview.record()),
         };
-        worker.access_log.log(&record);
+
+        worker.records.access_log.log(&record);
         if let Some(recording) = &self.recording {
-            worker.traces.finish(recording, &record, end.arrival);
+            worker.records.traces.finish(recording, &record, end.arrival);
         }
     }
 }
@@ -254,5 +258,5 @@ pub(crate) fn begin_trace<B>(
         version: request.version(),
     };
     let is_trusted = || peer.is_trusted(snapshot);
-    peer.worker.traces.begin(tracing, request.headers().into(), client, is_trusted)
+    peer.worker.records.traces.begin(tracing, request.headers().into(), client, is_trusted)
 }

@@ -71,7 +71,7 @@ impl Observers {
         request: &mut Request<B>,
         snapshot: &Arc<Snapshot>,
     ) -> Self {
-        if snapshot.settings.tracing.is_none() && !peer.worker.access_log.is_on() {
+        if snapshot.settings.tracing.is_none() && !peer.worker.records.access_log.is_on() {
             return Self::default();
         }
         Self { entry: begin_entry(peer, request, snapshot), ..Self::default() }
@@ -154,7 +154,7 @@ impl Observers {
     /// Notes that the client left while the request waited for its start.
     pub(super) fn note_left(&mut self) {
         if let Some(entry) = &mut self.entry {
-            entry.has_left = true;
+            entry.decision.has_left = true;
         }
     }
 
@@ -207,9 +207,15 @@ impl Completion {
 
         // Operators see of the client only what the access log would have.
         let worker = &self.peer.worker;
-        let logged = self.observers.entry.as_ref().filter(|_| worker.access_log.is_written());
+        let logged =
+            self.observers.entry.as_ref().filter(|_| worker.records.access_log.is_written());
         let client = logged.map(|entry| entry.client);
-        worker.rejections.record(route, rejection, client, worker.clock.wall(self.arrival.at));
+        worker.records.rejections.record(
+            route,
+            rejection,
+            client,
+            worker.clock.wall(self.arrival.at),
+        );
 
         self.observers.keep_shown_keys(&self.peer.worker, &rejection.report);
     }
@@ -225,7 +231,7 @@ fn begin_entry<B>(
     let tracing = snapshot.settings.tracing.as_deref();
     let trace = tracing.map(|tracing| begin_trace(peer, tracing, request, snapshot));
     let is_recorded = trace.as_ref().is_some_and(|trace| trace.recording.is_some());
-    let is_logged = is_recorded || peer.worker.access_log.is_on();
+    let is_logged = is_recorded || peer.worker.records.access_log.is_on();
 
     let mut entry = is_logged.then(|| Box::new(LogEntry::new(request, snapshot, peer.address)));
     if let Some(Trace { id, recording, context }) = trace {

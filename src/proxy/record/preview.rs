@@ -44,7 +44,7 @@ pub(crate) struct Asked<'a> {
 /// Returns the preview beside the file in force, if there is one.
 #[inline]
 pub(crate) fn running(peer: &Peer, snapshot: &Arc<Snapshot>) -> Option<RunningPreview> {
-    let handle = &peer.worker.preview;
+    let handle = &peer.worker.records.preview;
     if handle.is_on() { handle.running(snapshot) } else { None }
 }
 
@@ -102,7 +102,7 @@ fn decide<B: Body>(
         here: completion.route.as_ref(),
         length: request.body().size_hint().exact(),
         is_logged: completion.observers.entry.is_some(),
-        worker: peer.worker.preview.worker(),
+        worker: peer.worker.records.preview.worker(),
     };
 
     let known = |rule: &RouteRule, _: &str| {
@@ -132,7 +132,7 @@ pub(crate) fn decide_alike<B>(
         here: here(treatment, request, completion),
         is_logged: completion.observers.entry.is_some(),
         wall: worker.clock.wall(completion.arrival.at),
-        worker: worker.preview.worker(),
+        worker: worker.records.preview.worker(),
     };
 
     let by_client = |rule: &RouteRule| {
@@ -180,7 +180,7 @@ pub(crate) fn decide_alike<B>(
 /// Keeps what the new file has decided until the request ends.
 fn keep(mut trial: Option<Box<Trial>>, completion: &mut Completion) {
     if let (Some(entry), Some(trial)) = (&mut completion.observers.entry, &mut trial) {
-        entry.preview = trial.take_record();
+        entry.decision.preview = trial.take_record();
     }
     completion.observers.trial = trial;
 }
@@ -248,7 +248,7 @@ fn compare<B>(treatment: Treatment, request: &Request<B>, completion: &mut Compl
     let Some(mut trial) = completion.observers.trial.take() else { return };
     let here = here(treatment, request, completion);
     let worker = &completion.peer.worker;
-    worker.preview.compare(&mut trial, &here, worker.clock.wall(completion.arrival.at));
+    worker.records.preview.compare(&mut trial, &here, worker.clock.wall(completion.arrival.at));
     completion.observers.trial = Some(trial);
 }
 

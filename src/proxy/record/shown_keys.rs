@@ -31,7 +31,7 @@ impl ShownKeys {
         let shown = claims.iter().filter_map(|claim| {
             let Key::Of(key) = claim.key else { return None };
             let rule = route.rules.iter().find(|rule| rule.slot == claim.slot)?;
-            let is_new = !worker.key_names.knows(key);
+            let is_new = !worker.records.key_names.knows(key);
             let name = is_new.then(|| rule.key.show(target, client)).flatten()?;
             Some(ShownKey { slot: claim.slot, key, name })
         });
@@ -48,7 +48,7 @@ impl ShownKeys {
                 Verdict::Passed | Verdict::Delayed => quota.used >= quota.limit / 2,
             });
             if is_of_interest {
-                worker.key_names.keep(*key, name);
+                worker.records.key_names.keep(*key, name);
             }
         }
     }

@@ -150,7 +150,7 @@ impl UpstreamRequest<'_> {
         let upstream = &self.upstream.name;
         let number = self.attempts;
         let failed = FailedAttempt { route: &route.name, upstream, server, number, cause };
-        worker.request_log.attempt_failed(now, &failed);
+        worker.records.request_log.attempt_failed(now, &failed);
         self.observers.note(Event::AttemptFailed { cause, at: now });
         if let Some(failure) = failure {
             health::failed(self.upstream, server, now, failure, cause);
@@ -167,7 +167,7 @@ impl UpstreamRequest<'_> {
             self.upstream.name, limits.header_bytes, limits.headers
         );
         let now = worker.clock.now();
-        worker.request_log.answer_rejected(now, &self.route.name, &server.address(), &why);
+        worker.records.request_log.answer_rejected(now, &self.route.name, &server.address(), &why);
         Failure::HeadTooLarge
     }
 

@@ -106,14 +106,17 @@ pub(crate) fn error_response(
     finish(response, body, completion)
 }
 
-/// Returns the type and the bytes of a body that the file has.
-fn written(
-    body: &Body,
-    completion: &Completion,
-    of: Option<OfRejection<'_>>,
-) -> (Option<HeaderValue>, Bytes) {
+/// A body that the file has.
+struct Page {
+    content_type: Option<HeaderValue>,
+    body: Bytes,
+}
+
+/// Returns a body that the file has, with the values of its placeholders.
+fn written(body: &Body, completion: &Completion, of: Option<OfRejection<'_>>) -> Page {
     let values = completion.values.as_deref();
-    (placeholders::header(&body.content_type, values), placeholders::body(body, values, of))
+    let content_type = placeholders::header(&body.content_type, values);
+    Page { content_type, body: placeholders::body(body, values, of) }
 }
 
 /// How a rule's rejection is answered.
@@ -151,7 +154,7 @@ pub(crate) fn reject(
             page(head, status, own)
         } else {
             let memory = &completion.peer.worker.bodies;
-            let body = rejected(rejection, route, (standard, status), &detail, memory);
+            let body = rejected(rejection, route, standard, status, &detail, memory);
             (problem(head, status), body)
         }
     };
@@ -222,14 +225,10 @@ fn retry_after(reason: Reason) -> Option<u64> {
 }
 
 /// Responds with a body of the route's own.
-fn page(
-    mut head: Box<ResponseHead>,
-    status: StatusCode,
-    (content_type, body): (Option<HeaderValue>, Bytes),
-) -> (Response<()>, Bytes) {
+fn page(mut head: Box<ResponseHead>, status: StatusCode, page: Page) -> (Response<()>, Bytes) {
     head.status = status;
-    head.headers.extend(content_type.map(|value| (CONTENT_TYPE, value)));
-    (Response::from_parts(head, ()), body)
+    head.headers.extend(page.content_type.map(|value| (CONTENT_TYPE, value)));
+    (Response::from_parts(head, ()), page.body)
 }
 
 /// Returns the body that says which rules rejected a request, and why. `standard` is the status of
@@ -237,7 +236,8 @@ fn page(
 fn rejected(
     rejection: &Rejection,
     route: &Route,
-    (standard, status): (StatusCode, StatusCode),
+    standard: StatusCode,
+    status: StatusCode,
     detail: &str,
     memory: &BodyMemory,
 ) -> Bytes {
@@ -404,7 +404,7 @@ mod tests {
             let rejection = route.gate.enter(now, &claims).expect_err("it is used up");
             let quota = StatusCode::TOO_MANY_REQUESTS;
             let memory = BodyMemory::default();
-            let written = rejected(&rejection, &route, (quota, quota), "used up", &memory);
+            let written = rejected(&rejection, &route, quota, quota, "used up", &memory);
             serde_json::from_slice(&written).unwrap()
         };
         let expected = |violated: Value, wait: u64| {

@@ -5,6 +5,8 @@
 
 #[path = "laws/breaker.rs"]
 mod breaker;
+#[path = "laws/budgets.rs"]
+mod budgets;
 #[path = "laws/day.rs"]
 mod day;
 #[path = "laws/edges.rs"]

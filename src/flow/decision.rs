@@ -294,10 +294,16 @@ pub enum Outcome {
     Cancelled,
 }
 
-/// Identifies a slot of a gate. An edit that keeps or converts a rule keeps its slot; an added or
-/// reset rule gets a new one, and a reset rule also answers claims on its previous slot.
+/// Identifies a slot among those of all gates that decide about a request together. An edit that
+/// keeps or converts a rule keeps its slot; an added or reset rule gets a new one, and a reset rule
+/// also answers claims on its previous slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SlotId(pub(super) u32);
+pub struct SlotId {
+    /// The number of its gate.
+    pub(super) gate: u32,
+    /// Its number in the gate.
+    pub(super) number: u32,
+}
 
 /// Whose state a claim is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

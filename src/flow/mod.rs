@@ -41,7 +41,9 @@ pub use decision::{
     Claim, Decision, Key, Outcome, Quota, Reason, ReasonKind, RejectedBy, Rejection, Report,
     SlotId, Verdict,
 };
-pub use gate::{Admission, Gate, ImportedSlots, KeyUsage, NotReset, Permit, Reservation};
+pub use gate::{
+    Admission, BudgetGates, Gate, Gates, ImportedSlots, KeyUsage, NotReset, Permit, Reservation,
+};
 pub use grants::{Grant, MOST_GRANTS};
 pub use keyed::{Churn, Fullest, Keyed, Keys};
 pub use limiter::{

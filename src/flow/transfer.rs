@@ -265,13 +265,13 @@ impl Journal {
         self.send(slot, StateOwner::All, LateChange::Lent);
     }
 
-    fn send(&self, SlotId(slot): SlotId, owner: StateOwner, change: LateChange) {
+    fn send(&self, slot: SlotId, owner: StateOwner, change: LateChange) {
         if self.backlog.waiting.fetch_add(1, Relaxed) >= MAX_WAITING {
             self.backlog.is_lost.store(true, Relaxed);
             return;
         }
         // Without a reader, nothing needs the change.
-        _ = self.changes.send(Late { gate: self.gate, slot, owner, change });
+        _ = self.changes.send(Late { gate: self.gate, slot: slot.number, owner, change });
     }
 }
 

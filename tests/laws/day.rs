@@ -58,7 +58,7 @@ pub(crate) struct Live {
 pub(crate) const MORNING: Instant = Instant::from_nanos(1_780_000_000_123_456_789);
 
 /// Clients of a day: few, so that each has a history.
-const CLIENTS: u8 = 3;
+pub(crate) const CLIENTS: u8 = 3;
 
 /// Windows in nanoseconds: round, prime, and so short that most rates have intervals
 /// of parts of a nanosecond.

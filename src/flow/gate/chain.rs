@@ -26,6 +26,8 @@ pub(super) struct Chain {
     pub(super) slots: Vec<ChainSlot>,
     /// Slots that edits removed or reset, until their charges are synced.
     pub(super) unsynced: Vec<ChainSlot>,
+    /// The gate's number.
+    gate: u32,
     next: u32,
     pub(super) tickets: u64,
     /// The latest instant seen. Threads read the clock before they take the lock, so theirs may be
@@ -52,6 +54,13 @@ pub(super) struct Charged {
     pub(super) is_counted: bool,
 }
 
+impl Charged {
+    /// Returns whether a rule depends on the request's end.
+    pub(super) fn has_end(&self) -> bool {
+        !self.held.is_empty() || !self.queues.is_empty()
+    }
+}
+
 /// The slots in which a request waits, if all clients share their queues.
 pub(super) type Queues = SmallVec<[SlotId; 1]>;
 
@@ -74,8 +83,9 @@ impl HeldSlot {
 }
 
 impl Chain {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(gate: u32, now: Instant) -> Self {
         Self {
+            gate,
             statistic: Statistic::default(),
             slots: Vec::new(),
             unsynced: Vec::new(),
@@ -250,7 +260,7 @@ impl Chain {
     }
 
     fn entry(&mut self, rule: SlotRule, previous: Option<SlotId>, counts: Counts) -> ChainSlot {
-        let id = SlotId(self.next);
+        let id = SlotId { gate: self.gate, number: self.next };
         self.next += 1;
         let slot = rule.build(self.wall);
         let pending = Pendings::default();
@@ -288,15 +298,24 @@ impl Chain {
         charged: &Charged,
         outcome: Outcome,
     ) -> Option<breaker::Transition> {
-        let Charged { start, held, is_counted, .. } = charged;
-        let now = self.end(outcome);
-        if *is_counted {
-            self.statistic.on_done(now, *start, outcome);
+        if charged.is_counted {
+            let now = self.end(outcome);
+            self.statistic.on_done(now, charged.start, outcome);
         }
+        self.release_all(charged, outcome)
+    }
 
+    /// Gives back what an admitted request holds of this chain's slots. Returns the breaker's
+    /// transition.
+    pub(super) fn release_all(
+        &mut self,
+        charged: &Charged,
+        outcome: Outcome,
+    ) -> Option<breaker::Transition> {
+        let now = self.end(outcome);
         let mut turn = None;
-        for hold in held {
-            let released = self.release(now, *start, hold, outcome);
+        for hold in &charged.held {
+            let released = self.release(now, charged.start, hold, outcome);
             turn = turn.or(released);
         }
         turn

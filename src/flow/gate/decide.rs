@@ -43,8 +43,8 @@ pub(super) struct SlotResult<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct RejectingResult {
     /// Its index in [`Evaluation::results`].
-    at: usize,
-    reason: Reason,
+    pub(super) at: usize,
+    pub(super) reason: Reason,
 }
 
 impl<'a> Evaluation<'a> {
@@ -208,7 +208,7 @@ impl Chain {
     }
 
     /// Returns a slot's part. `is_passed`: all let the request pass, which then counts.
-    fn quota(
+    pub(super) fn quota(
         &self,
         result: &SlotResult<'_>,
         evaluation: &Evaluation<'_>,
@@ -232,6 +232,20 @@ impl Chain {
     /// This converts and recalls states, which changes no later decision.
     #[inline]
     pub(super) fn check_all<'a>(&mut self, claims: &'a [Claim], evaluation: &mut Evaluation<'a>) {
+        self.check_each(claims, evaluation);
+        if self.has_lent
+            && evaluation.results.len() > 1
+            && let Some(RejectingResult { at, reason }) = evaluation.rejection
+        {
+            let Evaluation { results, now, .. } = &*evaluation;
+            let reason = extended(reason, |wait| self.rejects_for(results, *now + wait));
+            evaluation.rejection = Some(RejectingResult { at, reason });
+        }
+    }
+
+    /// Prepares and checks every slot that has a claim, and leaves `retry_after` as the slots say.
+    #[inline]
+    pub(super) fn check_each<'a>(&mut self, claims: &'a [Claim], evaluation: &mut Evaluation<'a>) {
         // Also after a rejection: the longest one prevails, and the report has all of them.
         for (at, entry) in self.slots.iter_mut().enumerate() {
             if let Some(claim) = entry.claim_in(claims) {
@@ -239,34 +253,23 @@ impl Chain {
                 evaluation.check(at, entry, claim, known);
             }
         }
-        if self.has_lent && evaluation.rejection.is_some() && evaluation.results.len() > 1 {
-            self.extend_retry_after(evaluation);
-        }
     }
 
-    /// Extends `retry_after` until no rule rejects: a rule that would pass the request now may have
-    /// lent what it has later. Clients see whole seconds, so these must fit too.
-    fn extend_retry_after(&self, evaluation: &mut Evaluation<'_>) {
-        let Some(RejectingResult { at, reason }) = evaluation.rejection else { return };
-        let Some(mut wait) = reason.retry_after() else { return };
-        for _ in 0..MAX_ROUNDS {
-            let second = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
-            let later = [wait, second].into_iter().filter_map(|wait| {
-                let others = evaluation.results.iter().filter(|result| !result.is_granted);
-                let longer = others.filter_map(|result| {
-                    let entry = &self.slots[result.index];
-                    let then = evaluation.now + wait;
-                    match entry.slot.check(then, result.claim, None, &entry.pending).decision {
-                        Decision::Reject(it) if !entry.rule.is_dry_run() => it.retry_after(),
-                        Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => None,
-                    }
-                });
-                longer.max().map(|longer| wait + longer)
-            });
-            let Some(later) = later.max() else { break };
-            wait = later;
-        }
-        evaluation.rejection = Some(RejectingResult { at, reason: reason.with_retry_after(wait) });
+    /// Returns for how long the checked slots would reject the request at `then`, if they would.
+    pub(super) fn rejects_for(
+        &self,
+        results: &[SlotResult<'_>],
+        then: Instant,
+    ) -> Option<Duration> {
+        let asked = results.iter().filter(|result| !result.is_granted);
+        let waits = asked.filter_map(|result| {
+            let entry = &self.slots[result.index];
+            match entry.slot.check(then, result.claim, None, &entry.pending).decision {
+                Decision::Reject(reason) if !entry.rule.is_dry_run() => reason.retry_after(),
+                Decision::Reject(_) | Decision::Pass | Decision::Delay(_) => None,
+            }
+        });
+        waits.max()
     }
 
     /// Charges an admitted request to every checked slot.
@@ -354,4 +357,22 @@ impl Chain {
             slot.on_reject(result.lookup);
         }
     }
+}
+
+/// Extends the `retry_after` of `reason` until no rule rejects: a rule that would pass the request
+/// now may have lent what it has later. `rejects_for` says for how long the rules would reject the
+/// request after a wait. Clients see whole seconds, so these must fit too.
+pub(super) fn extended(
+    reason: Reason,
+    rejects_for: impl Fn(Duration) -> Option<Duration>,
+) -> Reason {
+    let Some(mut wait) = reason.retry_after() else { return reason };
+    for _ in 0..MAX_ROUNDS {
+        let second = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+        let later =
+            [wait, second].into_iter().filter_map(|wait| Some(wait + rejects_for(wait)?)).max();
+        let Some(later) = later else { break };
+        wait = later;
+    }
+    reason.with_retry_after(wait)
 }

@@ -2,15 +2,18 @@
 //!
 //! [`Gate`] is what others use; the files after their subject have its methods and the part of the
 //! chain's logic that they need: [`decide`], [`reservation`], [`sync`], [`transfer`], [`operators`].
+//! Several gates decide together as [`Gates`].
 
 mod chain;
 mod chain_slot;
 mod decide;
+mod gates;
 mod operators;
 mod reservation;
 mod sync;
 mod transfer;
 
+pub use gates::{BudgetGates, Gates};
 pub use operators::{KeyUsage, NotReset};
 pub use reservation::Reservation;
 pub use transfer::ImportedSlots;
@@ -27,9 +30,11 @@ use chain_slot::ChainSlot;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A route's chain, shared by its requests and kept over edits.
+/// A route's or a budget's chain, shared by its requests and kept over edits.
 #[derive(Debug)]
 pub struct Gate {
+    /// Distinguishes it from the other gates that decide about a request.
+    number: u32,
     chain: Mutex<Chain>,
 }
 
@@ -47,6 +52,7 @@ pub struct Admission {
 #[derive(Debug)]
 pub struct Permit {
     gate: Arc<Gate>,
+    budgets: Option<Arc<BudgetGates>>,
     charged: Charged,
     ended: bool,
 }
@@ -54,7 +60,19 @@ pub struct Permit {
 impl Gate {
     /// Returns a gate without rules, which admits everything.
     pub fn new(now: Instant) -> Self {
-        Self { chain: Mutex::new(Chain::new(now)) }
+        Self { number: 0, chain: Mutex::new(Chain::new(0, now)) }
+    }
+
+    /// Returns a gate without rules for a budget. Its `number`, above 0, is its own among those of
+    /// all budgets that may decide about a request together, also in another configuration: they
+    /// are locked in the order of their numbers.
+    pub fn of_budget(number: u32, now: Instant) -> Self {
+        Self { number, chain: Mutex::new(Chain::new(number, now)) }
+    }
+
+    /// Returns the number that it was made with; 0 for a route's.
+    pub const fn number(&self) -> u32 {
+        self.number
     }
 
     /// Installs `rules` from the next decision on. Rules that keep their name and algorithm keep
@@ -153,8 +171,7 @@ impl Gate {
         report: &mut Report,
     ) -> Result<Option<Permit>, RejectedBy> {
         let charged = self.lock().enter(now, claims, report, false)?;
-        let has_end = !charged.held.is_empty() || !charged.queues.is_empty();
-        Ok(has_end.then(|| Permit::new(Arc::clone(self), charged)))
+        Ok(charged.has_end().then(|| Permit::new(Arc::clone(self), charged)))
     }
 
     /// Charges a request that every rule lets pass at once, like
@@ -224,7 +241,13 @@ impl Gate {
 
 impl Permit {
     const fn new(gate: Arc<Gate>, charged: Charged) -> Self {
-        Self { gate, charged, ended: false }
+        Self { gate, budgets: None, charged, ended: false }
+    }
+
+    /// Returns the permit of a request that all these gates have admitted.
+    fn of_all(gates: &Gates, charged: Charged) -> Self {
+        let gate = Arc::clone(gates.own());
+        Self { gate, budgets: gates.budgets().cloned(), charged, ended: false }
     }
 
     /// Returns when the request may start: on arrival, unless it must wait.
@@ -265,6 +288,9 @@ impl Permit {
         if self.waits_in_queue(now) {
             let Charged { start, queues, .. } = &self.charged;
             self.gate.lock().free_places(now, *start, queues);
+            if let Some(budgets) = &self.budgets {
+                budgets.free_places(now, &self.charged);
+            }
         }
     }
 
@@ -272,6 +298,13 @@ impl Permit {
     /// breaker's transition.
     pub fn finish(mut self, outcome: Outcome) -> Option<Transition> {
         self.ended = true;
+        self.end(outcome)
+    }
+
+    fn end(&self, outcome: Outcome) -> Option<Transition> {
+        if let Some(budgets) = &self.budgets {
+            budgets.release(&self.charged, outcome);
+        }
         self.gate.lock().on_end(&self.charged, outcome)
     }
 }
@@ -279,7 +312,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if !self.ended {
-            self.gate.lock().on_end(&self.charged, Outcome::Cancelled);
+            self.end(Outcome::Cancelled);
         }
     }
 }
@@ -503,8 +536,12 @@ mod tests {
         let rejection = gate.enter(Instant::EPOCH, &claim(Key::Missing)).expect_err("no key");
         assert_eq!((rejection.slot, rejection.reason), (slot, crate::flow::Reason::MissingKey));
         assert_eq!(rejection.report.quotas[0].used, 1);
-        let unknown =
-            [Claim { slot: SlotId(77), key: Key::Missing, cost: 1, patience: Duration::ZERO }];
+        let unknown = [Claim {
+            slot: SlotId { gate: 0, number: 77 },
+            key: Key::Missing,
+            cost: 1,
+            patience: Duration::ZERO,
+        }];
         assert!(gate.enter(Instant::EPOCH, &unknown).is_ok());
     }
 

@@ -5,6 +5,7 @@ use super::{
     chain::{Chain, Charged},
     chain_slot::ChainSlot,
     decide::{Evaluation, SlotResult},
+    gates::{Evaluations, Gates, LockedGates},
 };
 use crate::flow::{
     decision::{Claim, Key, Quota, Reason, RejectedBy, Rejection, Report, SlotId, Verdict},
@@ -23,11 +24,14 @@ use std::sync::Arc;
 #[must_use = "a reservation that is dropped at once has no effect"]
 #[derive(Debug)]
 pub struct Reservation {
-    gate: Arc<Gate>,
-    reserved: Reserved,
+    gates: Gates,
+    /// The part of each gate, in the order in which they decide; empty once it has ended.
+    parts: Parts,
 }
 
-impl Gate {
+type Parts = SmallVec<[Reserved; 1]>;
+
+impl Gates {
     /// Decides about a request at `now` like [`enter`](Self::enter), but charges it only when the
     /// [`Reservation`] is confirmed.
     ///
@@ -40,33 +44,44 @@ impl Gate {
     ///
     /// The reason of the rejection, whatever the store decides.
     #[expect(clippy::result_large_err, reason = "as that of `enter`")]
+    pub fn reserve(&self, now: Instant, claims: &[Claim]) -> Result<Reservation, Rejection> {
+        let mut report = Report::default();
+        // A statement of its own releases the locks before the rest.
+        let decided = self.lock().reserve(now, claims, &mut report);
+        match decided {
+            Ok(parts) => Ok(Reservation { gates: self.clone(), parts }),
+            Err(rejected) => Err(rejected.with(report)),
+        }
+    }
+}
+
+impl Gate {
+    /// Reserves like [`Gates::reserve`], for requests that meet no other gate.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[expect(clippy::result_large_err, reason = "as that of `enter`")]
     pub fn reserve(
         self: &Arc<Self>,
         now: Instant,
         claims: &[Claim],
     ) -> Result<Reservation, Rejection> {
-        let mut report = Report::default();
-        // A statement of its own releases the lock before the rest.
-        let decided = self.lock().reserve(now, claims, &mut report);
-        match decided {
-            Ok(reserved) => Ok(Reservation { gate: Arc::clone(self), reserved }),
-            Err(rejected) => Err(rejected.with(report)),
-        }
+        Gates::from(Arc::clone(self)).reserve(now, claims)
     }
 }
 
 impl Reservation {
     /// Admits the request after the store let it pass.
     ///
-    /// `elsewhere` are the store's decisions, each under a slot of this gate, which counts but does
+    /// `elsewhere` are the store's decisions, each under a slot of these gates, which count but do
     /// not charge them; the report has them after its own. The request starts at the latest start;
     /// pacing counts from `now`.
     pub fn confirm(mut self, now: Instant, elsewhere: &[Quota]) -> Admission {
-        let gate = Arc::clone(&self.gate);
-        let reserved = take(&mut self.reserved);
+        let parts = take(&mut self.parts);
         let mut report = Report::default();
-        let charged = gate.lock().confirm(now, &reserved, elsewhere, &mut report);
-        Admission { permit: Permit::new(gate, charged), report }
+        let charged = self.gates.lock().confirm(now, &parts, elsewhere, &mut report);
+        Admission { permit: Permit::of_all(&self.gates, charged), report }
     }
 
     /// Rejects the request because the store did, by the rule of `slot` for `reason`. The request's
@@ -80,23 +95,23 @@ impl Reservation {
         reason: Reason,
         elsewhere: &[Quota],
     ) -> Rejection {
-        let reserved = take(&mut self.reserved);
+        let parts = take(&mut self.parts);
         let elsewhere = StoreRejection { slot, key, reason, quotas: elsewhere };
         let mut report = Report::default();
-        let rejected = self.gate.lock().reject_by_store(now, &reserved, &elsewhere, &mut report);
+        let rejected = self.gates.lock().reject_by_store(now, &parts, &elsewhere, &mut report);
         rejected.with(report)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if !self.reserved.is_empty() {
-            self.gate.lock().abandon(&self.reserved);
+        if self.parts.iter().any(|part| !part.is_empty()) {
+            self.gates.lock().each(|at, chain| chain.abandon(&self.parts[at]));
         }
     }
 }
 
-/// A request that passed every slot here and is not charged yet.
+/// A request that passed every slot of a gate and is not charged yet.
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     ticket: Ticket,
@@ -114,7 +129,7 @@ struct ReservedClaim {
 
 /// The rejection of a reserved request by the store.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StoreRejection<'a> {
+struct StoreRejection<'a> {
     slot: SlotId,
     /// `None` if the store fails: then no key has used too much.
     key: Option<Key>,
@@ -122,29 +137,105 @@ pub(super) struct StoreRejection<'a> {
     quotas: &'a [Quota],
 }
 
-impl Chain {
+impl LockedGates<'_> {
     /// Reserves room for a request at `now`: until it is [confirmed](Self::confirm) or
-    /// [abandoned](Self::abandon), others are decided as if it had been charged.
+    /// [abandoned](Chain::abandon), others are decided as if it had been charged.
     ///
     /// # Errors
     ///
     /// The reason of the rejection; nothing is reserved.
-    pub(super) fn reserve(
+    fn reserve(
         &mut self,
         now: Instant,
         claims: &[Claim],
         report: &mut Report,
-    ) -> Result<Reserved, RejectedBy> {
+    ) -> Result<Parts, RejectedBy> {
         // A request that is charged later borrows nothing.
         let claims: SmallVec<[Claim; 4]> =
             claims.iter().map(|claim| Claim { patience: Duration::ZERO, ..*claim }).collect();
 
-        let mut evaluation = Evaluation::new(self.clamp(now));
-        self.check_all(&claims, &mut evaluation);
-        if let Some(rejecting) = evaluation.rejection {
-            return Err(self.reject(&evaluation, rejecting, report));
+        let now = self.clamp(now);
+        let evaluations = self.evaluate(now, &claims, true);
+        if let Some(rejecting) = evaluations.rejecting {
+            return Err(self.reject(&evaluations, rejecting, report));
         }
 
+        let mut parts = Parts::new();
+        self.each(|at, chain| parts.push(chain.reserve(&evaluations.parts[at])));
+        Ok(parts)
+    }
+
+    /// Charges a reserved request. `elsewhere` are the decisions of rules in the store, each under
+    /// its slot here, where it is only counted.
+    fn confirm(
+        &mut self,
+        now: Instant,
+        parts: &[Reserved],
+        elsewhere: &[Quota],
+        report: &mut Report,
+    ) -> Charged {
+        let claims: SmallVec<[_; 1]> = parts.iter().map(Reserved::claims).collect();
+        let mut evaluations = self.reopen(now, parts, &claims);
+
+        for quota in elsewhere {
+            let own = &mut evaluations.parts[0];
+            own.start = own.start.max(own.now + quota.wait);
+            self.each(|_, chain| chain.count(quota.slot, quota.verdict));
+        }
+
+        let charged = self.pass(&mut evaluations, report);
+        report.quotas.extend_from_slice(elsewhere);
+        charged
+    }
+
+    /// Rejects a reserved request because the store did; nothing is charged.
+    fn reject_by_store(
+        &mut self,
+        now: Instant,
+        parts: &[Reserved],
+        elsewhere: &StoreRejection<'_>,
+        report: &mut Report,
+    ) -> RejectedBy {
+        let claims: SmallVec<[_; 1]> = parts.iter().map(Reserved::claims).collect();
+        let evaluations = self.reopen(now, parts, &claims);
+        let StoreRejection { slot, key, reason, quotas } = *elsewhere;
+
+        self.each(|at, chain| {
+            let part = &evaluations.parts[at];
+            chain.record_rejection(part, report);
+            match (chain.current(slot), key) {
+                (Some(entry), Some(key)) => entry.on_reject(reason.kind(), key, part.now),
+                (Some(entry), None) => entry.counts.rejected.add(reason.kind()),
+                (None, _) => {}
+            }
+        });
+        report.quotas.extend_from_slice(quotas);
+        RejectedBy { slot, key, reason }
+    }
+
+    /// Ends the reservation, and returns its results as of `now`.
+    fn reopen<'a>(
+        &mut self,
+        now: Instant,
+        parts: &[Reserved],
+        claims: &'a [SmallVec<[Claim; 4]>],
+    ) -> Evaluations<'a> {
+        let now = self.clamp(now);
+        let mut evaluations = Evaluations { parts: SmallVec::new(), rejecting: None };
+        self.each(|at, chain| {
+            let reserved = &parts[at];
+            chain.abandon(reserved);
+            let mut part = chain.reevaluate(now, reserved, &claims[at]);
+            part.is_counted = at == 0;
+            evaluations.parts.push(part);
+        });
+        evaluations
+    }
+}
+
+impl Chain {
+    /// Reserves room for a request that all gates let pass.
+    fn reserve(&mut self, evaluation: &Evaluation<'_>) -> Reserved {
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
 
@@ -159,10 +250,10 @@ impl Chain {
             }
             granted.push(ReservedClaim { claim, verdict, is_granted });
         }
-        Ok(Reserved { ticket, claims: granted })
+        Reserved { ticket, claims: granted }
     }
 
-    pub(super) fn abandon(&mut self, reserved: &Reserved) {
+    fn abandon(&mut self, reserved: &Reserved) {
         for entry in &mut self.slots {
             if !entry.pending.is_empty() {
                 entry.pending.remove(reserved.ticket);
@@ -176,54 +267,6 @@ impl Chain {
                 entry.grants.give_back(&reserved.claim);
             }
         }
-    }
-
-    /// Charges a reserved request. `elsewhere` are the decisions of rules in the store, each under
-    /// its slot here, where it is only counted.
-    pub(super) fn confirm(
-        &mut self,
-        now: Instant,
-        reserved: &Reserved,
-        elsewhere: &[Quota],
-        report: &mut Report,
-    ) -> Charged {
-        self.abandon(reserved);
-        let claims = reserved.claims();
-        let mut evaluation = self.reevaluate(now, reserved, &claims);
-        let now = evaluation.now;
-
-        for quota in elsewhere {
-            evaluation.start = evaluation.start.max(now + quota.wait);
-            self.count(quota.slot, quota.verdict);
-        }
-
-        let charged = self.pass(&evaluation, report);
-        report.quotas.extend_from_slice(elsewhere);
-        charged
-    }
-
-    /// Rejects a reserved request because the store did; nothing is charged.
-    pub(super) fn reject_by_store(
-        &mut self,
-        now: Instant,
-        reserved: &Reserved,
-        elsewhere: &StoreRejection<'_>,
-        report: &mut Report,
-    ) -> RejectedBy {
-        self.abandon(reserved);
-        let claims = reserved.claims();
-        let evaluation = self.reevaluate(now, reserved, &claims);
-        let now = evaluation.now;
-        self.record_rejection(&evaluation, report);
-
-        let StoreRejection { slot, key, reason, quotas } = *elsewhere;
-        match (self.current(slot), key) {
-            (Some(entry), Some(key)) => entry.on_reject(reason.kind(), key, now),
-            (Some(entry), None) => entry.counts.rejected.add(reason.kind()),
-            (None, _) => {}
-        }
-        report.quotas.extend_from_slice(quotas);
-        RejectedBy { slot, key, reason }
     }
 
     /// Returns the results at the reservation, as of `now`.

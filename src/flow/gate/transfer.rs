@@ -21,7 +21,7 @@ impl Gate {
         let mut chain = self.lock();
         chain.slots.iter_mut().for_each(|entry| entry.slot.end_export());
         chain.journal = Some(journal);
-        let rules = chain.slots.iter().map(|entry| (entry.id.0, entry.rule.clone()));
+        let rules = chain.slots.iter().map(|entry| (entry.id.number, entry.rule.clone()));
         GateExport { rules: rules.collect(), has_lent: chain.has_lent }
     }
 
@@ -29,8 +29,9 @@ impl Gate {
     /// more. It holds the lock for at most 128 states, and fewer if they are large: the parts of one
     /// call have at most 16,384 numbers besides those of the last state.
     pub fn export(&self, slot: u32, into: &mut Vec<StatePart>) -> bool {
+        let slot = SlotId { gate: self.number, number: slot };
         let export =
-            self.with_slot(SlotId(slot), Instant::EPOCH, |entry, now| entry.slot.export(now, into));
+            self.with_slot(slot, Instant::EPOCH, |entry, now| entry.slot.export(now, into));
         export.unwrap_or(false)
     }
 

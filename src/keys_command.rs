@@ -20,6 +20,9 @@ use std::{
 /// Why a command ended without success.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
+    /// The words of the command do not say which key.
+    #[error("{0}")]
+    Words(&'static str),
     /// The gateway is not reached, or does not do it, and says why.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -40,7 +43,8 @@ struct Keys {
 
 #[derive(Debug, Deserialize)]
 struct Rule {
-    route: String,
+    route: Option<String>,
+    budget: Option<String>,
     #[serde(rename = "rule")]
     name: String,
     when: Option<String>,
@@ -101,7 +105,8 @@ struct Done {
 /// See [`KeysError`].
 pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Result<(), KeysError> {
     let mut query = query(&[("top", &options.top.to_string())]);
-    let fields = [("route", &options.route), ("rule", &options.rule)];
+    let KeysOptions { route, rule, budget, .. } = options;
+    let fields = [("route", route), ("rule", rule), ("budget", budget)];
     for (name, value) in fields {
         if let Some(value) = value {
             _ = write!(query, "&{name}={}", encoded(value));
@@ -132,11 +137,14 @@ pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Resul
 ///
 /// See [`KeysError`].
 pub fn reset(config: &Path, options: &ResetOptions, out: &mut impl Write) -> Result<(), KeysError> {
-    let mut query = query(&[("route", &options.route), ("rule", &options.rule)]);
-    match &options.key {
-        Some(key) => _ = write!(query, "&key={}", encoded(key)),
-        None => query.push_str("&all"),
-    }
+    let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
+    let ChangeWords { rule, rest } = ChangeWords::of(options.budget.as_deref(), &words)?;
+    let query = match (rest, options.all) {
+        ([], true) => rule + "&all",
+        ([key], false) => rule + "&" + &query(&[("key", key)]),
+        (_, true) => return Err(KeysError::Words("write no key beside `--all`")),
+        (_, false) => return Err(KeysError::Words("write one key, or `--all` for every key")),
+    };
     change(config, &options.admin, &format!("/keys/reset?{query}"), out)
 }
 
@@ -146,11 +154,15 @@ pub fn reset(config: &Path, options: &ResetOptions, out: &mut impl Write) -> Res
 ///
 /// See [`KeysError`].
 pub fn grant(config: &Path, options: &GrantOptions, out: &mut impl Write) -> Result<(), KeysError> {
-    let GrantOptions { route, rule, key, count, time, admin } = options;
+    let GrantOptions { words, budget, time, admin } = options;
     let time = humantime::format_duration(*time).to_string();
-    let count = count.to_string();
-    let query =
-        query(&[("route", route), ("rule", rule), ("key", key), ("count", &count), ("for", &time)]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ChangeWords { rule, rest } = ChangeWords::of(budget.as_deref(), &words)?;
+    let [key, count] = rest else {
+        return Err(KeysError::Words("write one key, and the count that it gets"));
+    };
+    let wanted = query(&[("key", key), ("count", count), ("for", &time)]);
+    let query = rule + "&" + &wanted;
     change(config, admin, &format!("/keys/grant?{query}"), out)
 }
 
@@ -164,6 +176,26 @@ fn change(
     let done: Done = run(client.ask(Method::POST, path, Bytes::new()))?;
     writeln!(out, "{}", terminal_text(&done.summary))?;
     Ok(out.flush()?)
+}
+
+/// The words of a command that changes a key.
+struct ChangeWords<'w> {
+    /// The part of the query that names the rule.
+    rule: String,
+    /// The words after it.
+    rest: &'w [&'w str],
+}
+
+impl<'w> ChangeWords<'w> {
+    fn of(budget: Option<&str>, words: &'w [&'w str]) -> Result<Self, KeysError> {
+        match (budget, words) {
+            (Some(name), rest) => Ok(Self { rule: query(&[("budget", name)]), rest }),
+            (None, [route, rule, rest @ ..]) => {
+                Ok(Self { rule: query(&[("route", route), ("rule", rule)]), rest })
+            }
+            (None, _) => Err(KeysError::Words("write the route and the rule, or `--budget NAME`")),
+        }
+    }
 }
 
 fn query(fields: &[(&str, &str)]) -> String {
@@ -194,11 +226,17 @@ fn has_fingerprint(rule: &Rule) -> bool {
 }
 
 fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) -> io::Result<()> {
-    let Rule { route, name, algorithm, limit, live, .. } = rule;
+    let Rule { name, algorithm, limit, live, .. } = rule;
+    let owner = match (&rule.route, &rule.budget) {
+        (Some(route), _) => format!("{route}/{name}"),
+        (None, Some(budget)) if budget.contains(' ') => budget.clone(),
+        (None, Some(budget)) => format!("budget {budget}"),
+        (None, None) => name.clone(),
+    };
     let when =
         rule.when.as_ref().map_or_else(String::new, |when| format!(" ({})", terminal_text(when)));
     let dry_run = if rule.dry_run { " in dry run" } else { "" };
-    write!(out, "{route}/{name}{when}  {algorithm}{dry_run}, limit {limit}")?;
+    write!(out, "{owner}{when}  {algorithm}{dry_run}, limit {limit}")?;
     if let Some(key) = &rule.key {
         write!(out, " for each {}", key_words(key))?;
     }

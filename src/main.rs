@@ -160,7 +160,7 @@ impl From<keys_command::KeysError> for Failure {
         use keys_command::KeysError as Error;
         match error {
             Error::Client(error) => error.into(),
-            Error::Io(_) => Self::Error(Box::new(error)),
+            Error::Io(_) | Error::Words(_) => Self::Error(Box::new(error)),
         }
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Metrics {
     started: Instant,
     /// In the order of the snapshot's routes.
     routes: Vec<(Observation, RouteReading)>,
+    /// The rules that routes share, beside the snapshot's groups.
+    shared: Vec<Vec<RuleObservation>>,
     store: Option<StoreReading>,
     process: Process,
 }
@@ -88,7 +90,9 @@ impl Metrics {
             (seen, route.meter.read())
         };
         let routes = snapshot.routes.iter().map(read).collect();
-        Self { snapshot, counters, started, routes, store, process: Process::read() }
+        let shared = snapshot.groups.iter();
+        let shared = shared.map(|group| by_name(group.gate.observe(now).rules)).collect();
+        Self { snapshot, counters, started, routes, shared, store, process: Process::read() }
     }
 
     /// Writes the page in a format. Only OpenMetrics has exemplars.
@@ -123,6 +127,60 @@ impl Metrics {
         self.routes().flat_map(|([route], seen, _)| {
             seen.rules.iter().map(move |rule| ([route, ("rule", &*rule.name)], rule))
         })
+    }
+
+    /// Returns the rules that routes share.
+    fn shared_rules(
+        &self,
+    ) -> impl Iterator<Item = ([(&'static str, String); 1], &RuleObservation)> {
+        let names = self.snapshot.groups.iter().map(|group| match group.owner.budget() {
+            Some(name) => name.to_string(),
+            None => group.owner.to_string(),
+        });
+        let rules = names.zip(&self.shared);
+        rules.flat_map(|(name, seen)| {
+            seen.iter().map(move |rule| ([("budget", name.clone())], rule))
+        })
+    }
+
+    fn budgets(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let started = self.shared_rules().flat_map(|(budget, rule)| {
+            let decisions = [("passed", rule.counts.passed), ("delayed", rule.counts.delayed)];
+            decisions.map(|(decision, count)| {
+                ((budget.clone(), [("decision", decision), ("reason", "")]), count)
+            })
+        });
+        let rejected = self.shared_rules().flat_map(|(budget, rule)| {
+            rejections(rule, &rule.counts.rejected).map(move |(kind, count)| {
+                ((budget.clone(), [("decision", "rejected"), ("reason", kind)]), count)
+            })
+        });
+        let help = "Decisions of budgets, and of rules of the file, a listener or an upstream";
+        counters(encoder, ("flowgate_budget_decisions", help), started.chain(rejected))?;
+
+        let rejected = self.shared_rules().flat_map(|(budget, rule)| {
+            let counts = &rule.counts.dry_run_rejected;
+            let is_shown = rule.dry_run || counts.total() > 0;
+            let each = rejections(rule, counts).filter(move |_| is_shown);
+            each.map(move |(kind, count)| ((budget.clone(), [("reason", kind)]), count))
+        });
+        let help = "Requests that a budget in dry run would have rejected";
+        counters(encoder, ("flowgate_budget_dry_run_rejections", help), rejected)?;
+
+        let shared = self.shared_rules().filter(|(_, rule)| rule.keys.is_none());
+        let used = shared.map(|(budget, rule)| (budget, rule.used));
+        let help =
+            "The used part of a budget without a key: requests in flight, if it limits those";
+        gauges(encoder, ("flowgate_budget_used", help), used)?;
+
+        let keyed =
+            || self.shared_rules().filter_map(|(budget, rule)| Some((budget, rule, rule.keys?)));
+        let live = keyed().map(|(budget, _, keys)| (budget, keys.live.into()));
+        gauges(encoder, ("flowgate_budget_keys", "Clients that a budget counts separately"), live)?;
+        let evicted = keyed().map(|(budget, rule, _)| (budget, rule.counts.churn.evicted));
+        let help =
+            "Keys of a budget that lost their place in a full table before their use was over";
+        counters(encoder, ("flowgate_budget_keys_evicted", help), evicted)
     }
 
     /// Returns each server once, whichever upstreams name it.
@@ -304,14 +362,16 @@ impl Metrics {
     /// Returns how much more than each synced limit this many gateways may pass together, if all
     /// have this one's traffic.
     fn excess_bounds(&self, gateways: u32) -> impl Iterator<Item = ([Label<'_>; 2], u64)> {
-        self.snapshot.routes.iter().flat_map(move |route| {
-            let rules =
-                route.rules.iter().zip(&route.flow.flow).filter(|(rule, _)| rule.when.is_none());
+        let routes = self.snapshot.routes.iter();
+        let routes = routes.map(|route| (&*route.name, &route.flow, route.own_rules()));
+        let groups = self.snapshot.groups.iter().map(|group| ("", &group.flow, &*group.rules));
+        routes.chain(groups).flat_map(move |(route, flow, rules)| {
+            let rules = rules.iter().zip(&flow.flow).filter(|(rule, _)| rule.when.is_none());
             rules.filter_map(move |(rule, flow)| {
                 let Algorithm::Synced(config) = &flow.algorithm else { return None };
                 let sync = rule.sync()?;
                 let each = get(&sync.unseen).min(config.most_unseen(sync.interval));
-                let labels = [("route", &*route.name), ("rule", &*rule.name)];
+                let labels = [("route", route), ("rule", &*rule.name)];
                 Some((labels, u64::from(gateways).saturating_sub(1).saturating_mul(each)))
             })
         })
@@ -430,6 +490,7 @@ impl Metrics {
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.flow(&mut encoder)?;
+        self.budgets(&mut encoder)?;
         self.http(&mut encoder)?;
         self.upstreams(&mut encoder)?;
         self.store(&mut encoder)?;

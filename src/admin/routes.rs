@@ -204,7 +204,7 @@ impl<'a> RuleView<'a> {
         let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
         let by_reason = seen.counts.rejected.each();
-        let fullest = surveys.fullest(route, seen.slot);
+        let fullest = surveys.fullest(route.gate_rules(), seen.slot);
         let fullest = fullest.first().map_or(0, |usage| usage.used);
         Self {
             name: rule_of(&seen.name),

@@ -145,6 +145,9 @@ pub struct KeysOptions {
     pub route: Option<String>,
     /// The rule. Default: every rule of the route.
     pub rule: Option<String>,
+    /// A budget, in place of a route and its rule.
+    #[arg(long, conflicts_with_all = ["route", "rule"])]
+    pub budget: Option<String>,
     /// How many keys of each kind, at most 20.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=20))]
     pub top: u8,
@@ -158,16 +161,19 @@ pub struct KeysOptions {
 
 /// Which key to reset.
 #[derive(Clone, Debug, Args)]
+#[command(
+    override_usage = "flowgate reset [OPTIONS] ROUTE RULE KEY\n       flowgate reset [OPTIONS] --budget NAME KEY"
+)]
 pub struct ResetOptions {
-    /// The route.
-    pub route: String,
-    /// The rule.
-    pub rule: String,
-    /// The key as `flowgate keys` shows it, by name or by fingerprint; `all` for a rule without keys.
-    #[arg(required_unless_present = "all")]
-    pub key: Option<String>,
+    /// The route and the rule, or `--budget`; then the key as `flowgate keys` shows it, by name or by
+    /// fingerprint; `all` for a rule without keys.
+    #[arg(value_names = ["ROUTE", "RULE", "KEY"], num_args = 0..=3)]
+    pub words: Vec<String>,
+    /// A budget, in place of a route and its rule.
+    #[arg(long, value_name = "NAME")]
+    pub budget: Option<String>,
     /// Every key of the rule.
-    #[arg(long, conflicts_with = "key")]
+    #[arg(long)]
     pub all: bool,
     /// Where the gateway is.
     #[command(flatten)]
@@ -176,15 +182,18 @@ pub struct ResetOptions {
 
 /// Which key to give more, how much, and how long.
 #[derive(Clone, Debug, Args)]
+#[command(
+    override_usage = "flowgate grant [OPTIONS] --for DURATION ROUTE RULE KEY COUNT\n       flowgate grant [OPTIONS] --for DURATION --budget NAME KEY COUNT"
+)]
 pub struct GrantOptions {
-    /// The route.
-    pub route: String,
-    /// The rule.
-    pub rule: String,
-    /// The key as `flowgate keys` shows it, by name or by fingerprint; `all` for a rule without keys.
-    pub key: String,
-    /// The cost that the rule admits beyond its limit: requests, if each costs 1.
-    pub count: u64,
+    /// The route and the rule, or `--budget`; then the key as `flowgate keys` shows it, by name or by
+    /// fingerprint; `all` for a rule without keys. At the end, the cost that the rule admits beyond its
+    /// limit: requests, if each costs 1.
+    #[arg(value_names = ["ROUTE", "RULE", "KEY", "COUNT"], num_args = 2..=4)]
+    pub words: Vec<String>,
+    /// A budget, in place of a route and its rule.
+    #[arg(long, value_name = "NAME")]
+    pub budget: Option<String>,
     /// For how long, at most a day.
     #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub time: Duration,

@@ -47,11 +47,12 @@ pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
     Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
-    Certificates, ClientTimeouts, Collector, Cost, Except, GroupPiece, HeaderEdits, HeaderText,
-    Jwt, Limit, Limits, ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond,
-    RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
-    Settings, ShownCertificate, StoreKind, StoreSettings, Syntax, Template, Text as TemplateText,
-    Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart,
+    Certificates, ClientTimeouts, Collector, Cost, Except, GroupDefinition, GroupOwner, GroupPiece,
+    HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener, Piece, Placeholder, Plan,
+    Redirect, Reject, Respond, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts,
+    RuleOptions, ServerVerifier, Settings, ShownCertificate, StoreKind, StoreSettings, Syntax,
+    Template, Text as TemplateText, Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan,
+    UpstreamTls, UrlPart,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{
@@ -63,8 +64,9 @@ pub use scenario::{
     Word, read_scenario,
 };
 pub use snapshot::{
-    ClaimSource, Claims, KeySource, Members, RequestContext, Route, RouteRule, RuleSync, Server,
-    Shared, Snapshot, Unrouted, Upstream, is_served, outcome, rejected_path,
+    ClaimSource, Claims, GateRules, KeySource, Members, RequestContext, Route, RouteRule,
+    RuleGroup, RuleOwner, RuleSync, Server, Shared, Snapshot, Unrouted, Upstream, is_served,
+    outcome, rejected_path,
 };
 pub use spec::{
     AccessLog, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError, ParentTraces,

@@ -204,7 +204,7 @@ impl Explanation {
     ) {
         let claims = claims(route, seeds, target, client);
         let local = Local::of(route, &claims, seeds.store);
-        let report = match route.gate.peek(now, &local.claims) {
+        let report = match route.gates.peek(now, &local.claims) {
             Ok(report) => {
                 self.passes(route, &report, &local);
                 report
@@ -217,10 +217,10 @@ impl Explanation {
                 report
             }
         };
-        for (rule, identity) in route.rules.iter().zip(&route.flow.flow) {
+        for rule in route.rules.iter().filter(|rule| rule.is_asked_at(target.listener)) {
             let claim = claims.iter().find(|claim| claim.slot == rule.slot);
-            let mut view = RuleView::of(identity.algorithm.word(), &rule.name);
-            let condition = identity.name.strip_prefix(&*rule.name);
+            let mut view = RuleView::of(rule.algorithm, &rule.name);
+            let condition = rule.identity.strip_prefix(&*rule.name);
             let condition = condition.and_then(|condition| condition.strip_prefix(" when "));
             view.when = condition.map(str::to_owned);
             view.describe_key(rule, claim, target, client);

@@ -28,8 +28,8 @@ impl Gateway {
     fn job(&mut self) -> io::Result<Job> {
         let mut sockets = self.listeners.sockets()?;
         sockets.extend(self.admin.sockets()?);
-        let routes = &self.live.load().routes;
-        let gates = routes.iter().map(|route| (Arc::clone(&route.name), Arc::clone(&route.gate)));
+        let snapshot = self.live.load();
+        let gates = snapshot.gates().map(|(name, gate)| (name, Arc::clone(gate)));
         let gates = Arc::new(gates.collect());
         let hello = Hello {
             protocol: PROTOCOL,

@@ -34,7 +34,7 @@ pub(super) fn ask(
     permit: &mut Option<Permit>,
 ) -> Asked {
     // Only the access log needs the numbers of a request that passes.
-    if !is_logged && route.gate.pass_uncounted(now, claims, permit) {
+    if !is_logged && route.gates.pass_uncounted(now, claims, permit) {
         return Asked { treatment: Treatment::Passed, wait: Duration::ZERO, record: None };
     }
     ask_in_full(route, claims, is_logged, now, permit)
@@ -54,7 +54,7 @@ fn ask_in_full(
         Box::new(TrialRecord { route, decided: Ok(decided) })
     };
     let mut report = Report::default();
-    match route.gate.decide_uncounted(now, claims, &mut report) {
+    match route.gates.decide_uncounted(now, claims, &mut report) {
         Ok(admitted) => {
             *permit = admitted;
             Asked {

@@ -111,8 +111,8 @@ impl Previews {
     /// Has rules that count by the clock or the calendar follow a step of the wall clock.
     pub fn set_wall(&self, wall: WallOffset, now: Instant) {
         if let Some(preview) = self.running() {
-            for route in &preview.snapshot.routes {
-                route.gate.set_wall(wall, now);
+            for (_, gate) in preview.snapshot.gates() {
+                gate.set_wall(wall, now);
             }
         }
     }

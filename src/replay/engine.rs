@@ -233,7 +233,7 @@ impl Engine {
             Err(reason) => return ArrivalResult::unreached(reason),
         };
 
-        let decision = snapshot.routes[route].gate.enter(arrival.at, &claims);
+        let decision = snapshot.routes[route].gates.enter(arrival.at, &claims);
         match decision {
             Ok(Admission { permit, report }) => {
                 let start = permit.start();

@@ -13,6 +13,7 @@ mod admin_certificates;
 mod admin_listener;
 mod balance;
 mod binary_upgrade;
+mod budgets;
 mod certificates;
 mod cluster;
 mod connection_logins;

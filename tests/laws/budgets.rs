@@ -80,9 +80,8 @@ fn trees(window: u64) -> impl Strategy<Value = Tree> {
             step.map(|step| at + step).filter(|parent| *parent < count)
         };
         let parents = budgets.iter().enumerate().map(parent).collect();
-        let named = |at: usize, algorithm, keyed| rule(100 + at, algorithm, keyed);
         let budgets = budgets.into_iter().enumerate();
-        let budgets = budgets.map(|(at, (algorithm, keyed, _))| named(at, algorithm, keyed));
+        let budgets = budgets.map(|(at, (algorithm, keyed, _))| rule(100 + at, algorithm, keyed));
         let mut number = 0;
         let mut own = |(algorithm, keyed)| {
             number += 1;
@@ -130,10 +129,10 @@ impl Parts {
     fn new(tree: &Tree) -> Self {
         let budgets = 1..=u32::try_from(tree.budgets.len()).expect("few");
         // In another order than they decide in.
-        let budgets = budgets.rev().map(|number| Arc::new(Gate::of_budget(number, MORNING)));
+        let budgets = budgets.rev().map(|number| Arc::new(Gate::with_number(number, MORNING)));
         let routes = tree.routes.iter().map(|_| Arc::new(Gate::new(MORNING)));
-        let (routes, budgets) = (routes.collect(), budgets.collect());
-        let mut parts = Self { routes, budgets, slots: HashMap::new() };
+        let mut parts =
+            Self { routes: routes.collect(), budgets: budgets.collect(), slots: HashMap::new() };
         parts.install(tree, MORNING);
         parts
     }
@@ -149,9 +148,9 @@ impl Parts {
     }
 
     fn gates(&self, tree: &Tree, route: usize) -> Gates {
-        let budgets: Vec<_> =
-            tree.met(route).into_iter().map(|budget| Arc::clone(&self.budgets[budget])).collect();
-        Gates::new(Arc::clone(&self.routes[route]), &budgets)
+        let met = tree.met(route);
+        let budgets = met.iter().map(|budget| &self.budgets[*budget]);
+        Gates::new(Arc::clone(&self.routes[route]), budgets)
     }
 
     /// Exports every gate into a new one.
@@ -161,7 +160,7 @@ impl Parts {
             let export = old.begin_export(journal);
             let new = match old.number() {
                 0 => Gate::new(now),
-                number => Gate::of_budget(number, now),
+                number => Gate::with_number(number, now),
             };
             let slots = new.import(&export, now);
             for (number, _) in &export.rules {
@@ -170,7 +169,9 @@ impl Parts {
                 while has_more {
                     let mut states = Vec::new();
                     has_more = old.export(*number, &mut states);
-                    states.into_iter().for_each(|part| assert!(new.import_part(slot, now, part)));
+                    for part in states {
+                        assert!(new.import_part(slot, now, part));
+                    }
                 }
             }
             Arc::new(new)
@@ -205,8 +206,9 @@ fn decided(
         }
         Err(rejection) => (Err((name(rejection.slot), rejection.reason)), rejection.report),
     };
-    let named = report.quotas.into_iter().map(|quota| (name(quota.slot), Quota { slot, ..quota }));
-    let mut quotas: Vec<_> = named.collect();
+    let by_rule = report.quotas.into_iter();
+    let by_rule = by_rule.map(|quota| (name(quota.slot), Quota { slot, ..quota }));
+    let mut quotas: Vec<_> = by_rule.collect();
     quotas.sort_by(|(one, _), (other, _)| one.cmp(other));
     Decided { verdict, quotas }
 }
@@ -295,16 +297,14 @@ impl Play {
             let peeked = gates.peek(self.now, &claims);
             let outcome = match (is_rejected, claims.first()) {
                 (None, _) | (_, None) => gates.enter(self.now, &claims),
-                (Some(is_rejected), Some(first)) => {
-                    gates.reserve(self.now, &claims).and_then(|reservation| {
-                        if is_rejected {
-                            let reason = Reason::MissingKey;
-                            Err(reservation.reject(self.now, first.slot, None, reason, &[]))
-                        } else {
-                            Ok(reservation.confirm(self.now, &[]))
-                        }
-                    })
-                }
+                (Some(is_rejected), Some(first)) => match gates.reserve(self.now, &claims) {
+                    Ok(reservation) if is_rejected => {
+                        let reason = Reason::MissingKey;
+                        Err(reservation.reject(self.now, first.slot, None, reason, &[]))
+                    }
+                    Ok(reservation) => Ok(reservation.confirm(self.now, &[])),
+                    Err(rejection) => Err(rejection),
+                },
             };
             // A request in two steps borrows nothing, so it is peeked differently.
             if is_rejected.is_none() {
@@ -354,7 +354,7 @@ fn threads_on_many_routes_pass_exactly_the_limit_of_their_budget() {
     };
     // The first budget is every route's. The others are met in orders that differ.
     let open = |number: u32, limit| {
-        let gate = Arc::new(Gate::of_budget(number, MORNING));
+        let gate = Arc::new(Gate::with_number(number, MORNING));
         let slot = gate.install(&place(limit), MORNING).flow[0];
         (gate, slot)
     };
@@ -368,7 +368,7 @@ fn threads_on_many_routes_pass_exactly_the_limit_of_their_budget() {
             let claim = |slot| Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
             let claims = met.iter().map(|(_, slot)| claim(*slot)).collect();
             let gates: Vec<_> = met.into_iter().map(|(gate, _)| gate).collect();
-            (Gates::new(Arc::new(Gate::new(MORNING)), &gates), claims)
+            (Gates::new(Arc::new(Gate::new(MORNING)), gates.iter()), claims)
         })
         .collect();
 
@@ -386,7 +386,10 @@ fn threads_on_many_routes_pass_exactly_the_limit_of_their_budget() {
                     })
                 })
                 .collect();
-            threads.into_iter().flat_map(|it| it.join().expect("it does not panic")).collect()
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("it does not panic"))
+                .collect()
         });
         assert_eq!(passed.len(), 100);
     }

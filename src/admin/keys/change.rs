@@ -4,7 +4,7 @@ use super::names::{Names, rules_of};
 use crate::{
     admin::context::State,
     cluster::{SharedState, StateChange, SyncTerms},
-    config::{Route, RouteRule, Shared, Snapshot},
+    config::{GateRules, RouteRule, Shared, Snapshot},
     flow::{Grant, Key, MOST_GRANTS, NotReset},
     route::{Nat64, fingerprint_text},
     small_http::Client,
@@ -12,7 +12,7 @@ use crate::{
 use core::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// The longest time of a grant.
 const LONGEST: Duration = Duration::from_hours(24);
@@ -26,12 +26,32 @@ const ALL: &str = "all";
 /// Which key of which rule, as the operator wrote it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    pub route: &'a str,
-    pub rule: &'a str,
+    pub rule: WantedRule<'a>,
     /// `None`: every key.
     pub key: Option<&'a str>,
     /// Where the operator asks from.
     pub client: Option<Client>,
+}
+
+/// Which rule, as the operator wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WantedRule<'a> {
+    /// A rule of a route.
+    OfRoute { route: &'a str, rule: &'a str },
+    /// A budget, or another rule that routes share.
+    Shared(&'a str),
+}
+
+/// As in `login/per-address` or `budget site`.
+impl fmt::Display for WantedRule<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OfRoute { route, rule } => write!(f, "{route}/{rule}"),
+            // Other shared rules are named with their place.
+            Self::Shared(name) if name.contains(' ') => f.write_str(name),
+            Self::Shared(name) => write!(f, "budget {name}"),
+        }
+    }
 }
 
 /// What was done.
@@ -52,7 +72,7 @@ pub(crate) struct NotDone {
 
 /// A key of a rule, and of each of its overrides.
 struct Found<'a> {
-    route: &'a Arc<Route>,
+    own: GateRules<'a>,
     /// `None`: every key.
     rules: Vec<(&'a RouteRule, Option<Key>)>,
     /// As the log has it.
@@ -63,8 +83,8 @@ struct Found<'a> {
 pub(crate) async fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, NotDone> {
     let snapshot = state.live.load_full();
     let found = find(state, &snapshot, wanted)?;
-    let Wanted { route, rule, .. } = wanted;
-    let gate = &found.route.gate;
+    let rule = wanted.rule;
+    let gate = found.own.gate;
     for (rule, _) in &found.rules {
         gate.may_reset(rule.slot).map_err(not_reset)?;
     }
@@ -83,10 +103,10 @@ pub(crate) async fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, Not
     let key = &found.key;
     let summary = if had_usage {
         let by = by(wanted);
-        tracing::info!(%by, %route, %rule, %key, "key reset by an operator");
-        format!("{route}/{rule}: {key} has its whole budget again{}", found.reset_scope())
+        log(rule, |route, rule| tracing::info!(%by, route, rule, %key, "key reset by an operator"));
+        format!("{rule}: {key} has its whole budget again{}", found.reset_scope())
     } else {
-        format!("{route}/{rule}: {key} has used nothing, so there is nothing to reset")
+        format!("{rule}: {key} has used nothing, so there is nothing to reset")
     };
     Ok(done(summary, &found))
 }
@@ -109,7 +129,7 @@ pub(crate) async fn grant(
     }
     let snapshot = state.live.load_full();
     let found = find(state, &snapshot, wanted)?;
-    let Wanted { route, rule, .. } = wanted;
+    let rule = wanted.rule;
     let states = found.shared_states(Shared::is_in_store)?;
     if !states.is_empty() {
         _ = in_store(state, &states, StateChange::Grant(count, time)).await?;
@@ -118,16 +138,17 @@ pub(crate) async fn grant(
     for (rule, key) in found.rules.iter().filter(|(rule, _)| rule.in_store().is_none()) {
         let Some(key) = *key else { continue };
         let grant = Grant { key, count, left: count, until: now + time };
-        if !found.route.gate.grant(rule.slot, now, grant) {
+        if !found.own.gate.grant(rule.slot, now, grant) {
             return Err(conflict(&format!("the rule has {MOST_GRANTS} grants in force already")));
         }
     }
     let key = &found.key;
     let lasts = humantime::format_duration(time);
     let by = by(wanted);
-    tracing::info!(%by, %route, %rule, %key, count, %lasts, "grant by an operator");
-    let summary =
-        format!("{route}/{rule}: {key} has {count} more for {lasts}{}", found.grant_scope());
+    log(rule, |route, rule| {
+        tracing::info!(%by, route, rule, %key, count, %lasts, "grant by an operator");
+    });
+    let summary = format!("{rule}: {key} has {count} more for {lasts}{}", found.grant_scope());
     Ok(done(summary, &found))
 }
 
@@ -191,12 +212,23 @@ fn find<'a>(
     snapshot: &'a Snapshot,
     wanted: Wanted<'a>,
 ) -> Result<Found<'a>, NotDone> {
-    let Wanted { route: name, rule, key: text, .. } = wanted;
-    let route = snapshot.routes.iter().find(|route| *route.name == *name);
-    let route = route.ok_or_else(|| missing(format!("there is no route `{name}`")))?;
+    let text = wanted.key;
+    let (own, rule) = match wanted.rule {
+        WantedRule::OfRoute { route: name, rule } => {
+            let route = snapshot.routes.iter().find(|route| *route.name == *name);
+            let route = route.ok_or_else(|| missing(format!("there is no route `{name}`")))?;
+            (route.gate_rules(), rule)
+        }
+        WantedRule::Shared(name) => {
+            let own = snapshot.shared_rule(name);
+            let own = own.ok_or_else(|| missing(format!("there is no budget `{name}`")))?;
+            let rule = own.rules.first().map_or(name, |rule| &rule.name);
+            (own, rule)
+        }
+    };
     let mut rules = Vec::new();
     let mut shown = "every key".to_owned();
-    for known in rules_of(route, rule) {
+    for known in rules_of(own, rule) {
         let key =
             text.map(|text| read(state, &snapshot.settings.nat64, known, text)).transpose()?;
         if let (Some(key), Some(text)) = (key, text) {
@@ -205,9 +237,17 @@ fn find<'a>(
         rules.push((known, key));
     }
     if rules.is_empty() {
-        return Err(missing(format!("the route `{name}` has no rule `{rule}`")));
+        return Err(missing(format!("the route `{}` has no rule `{rule}`", own.owner)));
     }
-    Ok(Found { route, rules, key: shown })
+    Ok(Found { own, rules, key: shown })
+}
+
+/// Has a line of the log written with the names of the route, if there is one, and the rule.
+fn log(wanted: WantedRule<'_>, write: impl FnOnce(&str, &str)) {
+    match wanted {
+        WantedRule::OfRoute { route, rule } => write(route, rule),
+        WantedRule::Shared(name) => write("-", name),
+    }
 }
 
 /// Reads a key as the rule counts it.

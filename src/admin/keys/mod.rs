@@ -6,7 +6,7 @@ mod names;
 mod surveys;
 mod view;
 
-pub(super) use change::{Done, NotDone, Wanted, grant, reset};
+pub(super) use change::{Done, NotDone, Wanted, WantedRule, grant, reset};
 pub(super) use names::Names;
 pub(super) use surveys::Surveys;
 pub(super) use view::{KeyView, RejectedKeysView, list, rejected};

@@ -1,7 +1,7 @@
 //! How keys are shown.
 
 use crate::{
-    config::{Route, RouteRule, Snapshot},
+    config::{GateRules, RouteRule, Snapshot},
     key_names::KeyNames,
     route::fingerprint_text,
 };
@@ -29,11 +29,11 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Returns the rules of a route that have this name: the rule itself and its overrides, each with
+/// Returns the rules of a gate that have this name: the rule itself and its overrides, each with
 /// its identity.
 pub(super) fn rules_of<'a>(
-    route: &'a Route,
+    rules: GateRules<'a>,
     name: &'a str,
 ) -> impl Iterator<Item = &'a RouteRule> + use<'a> {
-    route.rules.iter().filter(move |rule| *rule.name == *name)
+    rules.rules.iter().filter(move |rule| *rule.name == *name)
 }

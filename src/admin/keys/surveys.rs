@@ -6,7 +6,7 @@
 
 use crate::{
     clock::Clock,
-    config::Route,
+    config::{GateRules, RouteRule},
     flow::{Fullest, Instant, KeyUsage, SlotId},
 };
 use core::time::Duration;
@@ -30,7 +30,8 @@ const FORGET: Duration = Duration::from_mins(1);
 /// The results of walks.
 #[derive(Debug, Default)]
 pub(crate) struct Surveys {
-    known: Mutex<HashMap<(Arc<str>, SlotId), Survey>>,
+    /// By the words of the rule's owner, and its slot.
+    known: Mutex<HashMap<(String, SlotId), Survey>>,
     /// Held during a walk: one at a time.
     walk: tokio::sync::Mutex<()>,
 }
@@ -43,55 +44,54 @@ struct Survey {
 }
 
 impl Surveys {
-    /// Brings the fullest keys of a route's rules up to date.
-    pub(crate) async fn refresh(&self, route: &Route, clock: &Clock) {
-        for rule in
-            route.rules.iter().filter(|rule| !rule.key.is_shared() && rule.in_store().is_none())
-        {
-            if self.is_due(route, rule.slot, clock.now()) {
+    /// Brings the fullest keys of a gate's rules up to date.
+    pub(crate) async fn refresh(&self, rules: GateRules<'_>, clock: &Clock) {
+        let counted_here = |rule: &&RouteRule| !rule.key.is_shared() && rule.in_store().is_none();
+        for rule in rules.rules.iter().filter(counted_here) {
+            if self.is_due(rules, rule.slot, clock.now()) {
                 let _walk = self.walk.lock().await;
                 // Another client may have had it done meanwhile.
-                if self.is_due(route, rule.slot, clock.now()) {
-                    self.survey(route, rule.slot, clock).await;
+                if self.is_due(rules, rule.slot, clock.now()) {
+                    self.survey(rules, rule.slot, clock).await;
                 }
             }
         }
     }
 
     /// Returns the fullest keys of a rule, as of the latest walk.
-    pub(crate) fn fullest(&self, route: &Route, slot: SlotId) -> Arc<[KeyUsage]> {
+    pub(crate) fn fullest(&self, rules: GateRules<'_>, slot: SlotId) -> Arc<[KeyUsage]> {
         let known = self.known();
-        let survey = known.get(&(Arc::clone(&route.name), slot));
+        let survey = known.get(&(rules.owner.to_string(), slot));
         survey.map_or_else(Arc::default, |survey| Arc::clone(&survey.fullest))
     }
 
-    fn is_due(&self, route: &Route, slot: SlotId, now: Instant) -> bool {
+    fn is_due(&self, rules: GateRules<'_>, slot: SlotId, now: Instant) -> bool {
         let known = self.known();
-        let survey = known.get(&(Arc::clone(&route.name), slot));
+        let survey = known.get(&(rules.owner.to_string(), slot));
         survey.is_none_or(|survey| now.since(survey.at) >= survey.took * REUSE)
     }
 
-    async fn survey(&self, route: &Route, slot: SlotId, clock: &Clock) {
+    async fn survey(&self, rules: GateRules<'_>, slot: SlotId, clock: &Clock) {
         let began = clock.now();
         let mut fullest = Fullest::new(FOUND);
         let mut next = Some(u32::MAX);
         let mut steps = 0;
         while let Some(before) = next {
-            next = route.gate.find_fullest(slot, began, before, &mut fullest);
+            next = rules.gate.find_fullest(slot, began, before, &mut fullest);
             steps += 1;
             if steps % STEPS == 0 {
                 tokio::task::yield_now().await;
             }
         }
         let at = clock.now();
-        let fullest = route.gate.usages(slot, at, fullest).into();
+        let fullest = rules.gate.usages(slot, at, fullest).into();
         let took = at.since(began);
         let mut known = self.known();
         known.retain(|_, survey| at.since(survey.at) < FORGET);
-        known.insert((Arc::clone(&route.name), slot), Survey { at, took, fullest });
+        known.insert((rules.owner.to_string(), slot), Survey { at, took, fullest });
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<(Arc<str>, SlotId), Survey>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<(String, SlotId), Survey>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{names::Names, surveys::Surveys};
 use crate::{
-    config::{Route, RouteRule},
-    flow::{Grant, Instant, Key, KeyUsage, RejectedKeys, RuleObservation, rule_of},
+    config::{GateRules, RouteRule},
+    flow::{Gate, Grant, Instant, Key, KeyUsage, RejectedKeys, RuleObservation, rule_of},
     route::fingerprint_text,
 };
 use serde::Serialize;
@@ -11,18 +11,22 @@ use std::sync::Arc;
 
 /// The keys of rules.
 #[derive(Debug, Serialize)]
-pub(crate) struct KeysView<'a> {
+pub(crate) struct KeysView {
     /// Whether keys have names.
     shows_keys: bool,
     /// While the store fails: since when and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_failure: Option<String>,
-    rules: Vec<RuleKeys<'a>>,
+    rules: Vec<RuleKeys>,
 }
 
 #[derive(Debug, Serialize)]
-struct RuleKeys<'a> {
-    route: &'a str,
+struct RuleKeys {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<String>,
+    /// The budget; of another shared rule, the place in the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<String>,
     rule: String,
     /// The condition of an override.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,47 +135,48 @@ impl GrantView {
 /// Returns the keys that a rule has rejected most, at most this many; `None` if it has rejected
 /// none lately.
 pub(crate) fn rejected(
-    route: &Route,
+    gate: &Gate,
     seen: &RuleObservation,
     (now, most): (Instant, usize),
     names: Names<'_>,
 ) -> Option<RejectedKeysView> {
-    let seen = route.gate.rejected_keys(seen.slot, now).filter(|seen| seen.total > 0)?;
+    let seen = gate.rejected_keys(seen.slot, now).filter(|seen| seen.total > 0)?;
     Some(RejectedKeysView::of(&seen, now, most, names))
 }
 
-/// Returns the keys of these routes' rules, or of the rules with this name.
-pub(crate) fn list<'a>(
-    routes: &'a [Arc<Route>],
+/// Returns the keys of these rules, or of those with this name.
+pub(crate) fn list(
+    owners: &[GateRules<'_>],
     rule: Option<&str>,
     surveys: &Surveys,
     (now, most): (Instant, usize),
     names: Names<'_>,
-) -> KeysView<'a> {
+) -> KeysView {
     let mut rules = Vec::new();
-    for route in routes {
-        let observed = route.gate.observe(now);
+    for own in owners {
+        let observed = own.gate.observe(now);
         for seen in &observed.rules {
-            let found = route.rules.iter().find(|known| known.slot == seen.slot);
+            let found = own.rules.iter().find(|known| known.slot == seen.slot);
             let found = found.filter(|known| rule.is_none_or(|rule| *known.name == *rule));
             let Some(known) = found else { continue };
-            let fullest = surveys.fullest(route, seen.slot);
+            let fullest = surveys.fullest(*own, seen.slot);
             let fullest = fullest.iter().take(most).map(|usage| KeyView::of(usage, names));
-            let grants = route.gate.grants(seen.slot, now);
+            let grants = own.gate.grants(seen.slot, now);
             let fullest = fullest.collect();
-            let rejected = rejected(route, seen, (now, most), names).unwrap_or_default();
+            let rejected = rejected(own.gate, seen, (now, most), names).unwrap_or_default();
             let grants = grants.iter().map(|grant| GrantView::of(grant, now, names)).collect();
-            rules.push(RuleKeys { fullest, rejected, grants, ..RuleKeys::of(route, known, seen) });
+            rules.push(RuleKeys { fullest, rejected, grants, ..RuleKeys::of(*own, known, seen) });
         }
     }
     KeysView { shows_keys: names.known.is_some(), store_failure: None, rules }
 }
 
-impl<'a> RuleKeys<'a> {
-    fn of(route: &'a Route, rule: &RouteRule, seen: &RuleObservation) -> Self {
+impl RuleKeys {
+    fn of(own: GateRules<'_>, rule: &RouteRule, seen: &RuleObservation) -> Self {
         let is_keyed = !rule.key.is_shared();
         Self {
-            route: &route.name,
+            route: own.owner.route().map(str::to_owned),
+            budget: own.owner.budget(),
             rule: rule_of(&seen.name).to_owned(),
             when: rule.when.as_ref().map(|when| when.words().to_string()),
             key: is_keyed.then(|| rule.key.to_string()),

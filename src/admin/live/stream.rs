@@ -77,7 +77,7 @@ impl Client {
         let Some(snapshot) = known.filter(|known| known.version == self.version) else { return };
         for index in &self.page.indexes {
             if let Some(route) = snapshot.routes.get(*index) {
-                self.admin.surveys.refresh(route, &self.admin.state.clock).await;
+                self.admin.surveys.refresh(route.gate_rules(), &self.admin.state.clock).await;
             }
         }
     }

@@ -403,7 +403,7 @@ impl RouteView {
 impl RuleView {
     fn of(route: &Route, track: &RouteTrack, seen: &RuleObservation, around: Around<'_>) -> Self {
         let Around { now, names, surveys, .. } = around;
-        let fullest = surveys.fullest(route, seen.slot);
+        let fullest = surveys.fullest(route.gate_rules(), seen.slot);
         // Breaker and pacing are not among the route's rules.
         let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
@@ -426,7 +426,7 @@ impl RuleView {
                 .take(MOST_KEYS)
                 .map(|usage| KeyView::of(usage, names))
                 .collect(),
-            rejected_keys: rejected(route, seen, (now, MOST_KEYS), names),
+            rejected_keys: rejected(&route.gate, seen, (now, MOST_KEYS), names),
             keys: seen.keys.map(|keys| KeysView { live: keys.live, max: keys.max }),
             passed: rate(|rates| rates.passed.rate()),
             delayed: rate(|rates| rates.delayed.rate()),

@@ -4,10 +4,10 @@ use crate::{
     admin::{
         context::Admin,
         endpoint::{Access, Answer, Ask, Endpoint, Pending},
-        keys::{self, Done, Names, NotDone, Wanted},
+        keys::{self, Done, Names, NotDone, Wanted, WantedRule},
         reply::{Reply, json, large, plain},
     },
-    config::Route,
+    config::GateRules,
 };
 use http::StatusCode;
 use std::{borrow::Cow, sync::Arc};
@@ -45,25 +45,31 @@ fn show(admin: Arc<Admin>, ask: Ask) -> Pending {
         let field = |name| ask.query(name).next().map(Cow::into_owned);
         let route = field("route");
         let rule = field("rule");
-        let is_wanted =
-            |known: &&Arc<Route>| route.as_ref().is_none_or(|name| *name == *known.name);
-        let routes: Vec<Arc<Route>> =
-            snapshot.routes.iter().filter(is_wanted).map(Arc::clone).collect();
-        if routes.is_empty() && route.is_some() {
-            return plain(StatusCode::NOT_FOUND, "there is no such route\n");
+        let budget = field("budget");
+        let is_route = |known: &GateRules<'_>| match (&route, &budget) {
+            (Some(name), _) => known.owner.route() == Some(name),
+            (None, Some(name)) => known.owner.budget().as_ref() == Some(name),
+            (None, None) => true,
+        };
+        let routes = snapshot.routes.iter().map(|route| route.gate_rules());
+        let owners: Vec<GateRules<'_>> =
+            routes.chain(snapshot.shared_rules()).filter(is_route).collect();
+        if owners.is_empty() && (route.is_some() || budget.is_some()) {
+            let what = if route.is_some() { "route" } else { "budget" };
+            return plain(StatusCode::NOT_FOUND, format!("there is no such {what}\n"));
         }
         let top = field("top").map_or(Some(SHOWN), |top| top.parse().ok());
         let Some(most) = top.filter(|top| (1..=MOST).contains(top)) else {
             return plain(StatusCode::BAD_REQUEST, format!("`top` is from 1 to {MOST}\n"));
         };
-        for route in &routes {
-            admin.surveys.refresh(route, &state.clock).await;
+        for own in &owners {
+            admin.surveys.refresh(*own, &state.clock).await;
         }
         large(&admin, "application/json", || {
             let names = Names::of(&snapshot, &state.key_names);
             let at = (state.clock.now(), most);
             let surveys = &admin.surveys;
-            let mut list = keys::list(&routes, rule.as_deref(), surveys, at, names);
+            let mut list = keys::list(&owners, rule.as_deref(), surveys, at, names);
             let failure = state.store.as_ref().and_then(|store| store.read().failure);
             list.store_failure = failure.map(|failure| failure.to_string());
             serde_json::to_vec_pretty(&list).ok()
@@ -106,27 +112,30 @@ fn grant(admin: Arc<Admin>, ask: Ask) -> Pending {
 struct Fields<'a> {
     route: Option<Cow<'a, str>>,
     rule: Option<Cow<'a, str>>,
+    budget: Option<Cow<'a, str>>,
     key: Option<Cow<'a, str>>,
 }
 
 impl<'a> Fields<'a> {
     fn of(ask: &'a Ask) -> Self {
         let field = |name| ask.query(name).next();
-        Self { route: field("route"), rule: field("rule"), key: field("key") }
+        let budget = field("budget");
+        Self { route: field("route"), rule: field("rule"), budget, key: field("key") }
     }
 
     fn wanted(&self, ask: &Ask) -> Option<Wanted<'_>> {
-        Some(Wanted {
-            route: self.route.as_deref()?,
-            rule: self.rule.as_deref()?,
-            key: self.key.as_deref(),
-            client: ask.head.extensions.get().copied(),
-        })
+        let rule = match &self.budget {
+            Some(name) => WantedRule::Shared(name),
+            None => {
+                WantedRule::OfRoute { route: self.route.as_deref()?, rule: self.rule.as_deref()? }
+            }
+        };
+        Some(Wanted { rule, key: self.key.as_deref(), client: ask.head.extensions.get().copied() })
     }
 }
 
 fn incomplete() -> Reply {
-    plain(StatusCode::BAD_REQUEST, "write `route=ROUTE` and `rule=RULE`\n")
+    plain(StatusCode::BAD_REQUEST, "write `route=ROUTE` and `rule=RULE`, or `budget=NAME`\n")
 }
 
 fn shown(done: Result<Done, NotDone>) -> Reply {

@@ -34,7 +34,7 @@ fn show(admin: Arc<Admin>, _: Ask) -> Pending {
         let state = &admin.state;
         let snapshot = state.live.load_full();
         for route in &snapshot.routes {
-            admin.surveys.refresh(route, &state.clock).await;
+            admin.surveys.refresh(route.gate_rules(), &state.clock).await;
         }
         large(&admin, "application/json", || {
             routes::write(&snapshot, &admin, state.clock.now()).ok()

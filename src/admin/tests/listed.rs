@@ -17,7 +17,7 @@ type Families = BTreeMap<String, (String, Vec<String>)>;
 async fn every_metric_is_in_the_list_and_the_list_has_no_other() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
-    fixture.show_a_certificate();
+    fixture.show_a_certificate_and_budgets();
     let served = served(&fixture);
     let listed = listed();
     let names = |families: &Families| families.keys().cloned().collect::<Vec<_>>();
@@ -27,7 +27,7 @@ async fn every_metric_is_in_the_list_and_the_list_has_no_other() {
 
 impl Fixture {
     /// Has a listener with TLS.
-    fn show_a_certificate(&self) {
+    fn show_a_certificate_and_budgets(&self) {
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
@@ -36,6 +36,12 @@ impl Fixture {
         write("c.key", key.serialize_pem()).unwrap();
         let tls = "tls: { certificates: [{ cert: c.pem, key: c.key }] }";
         let text = CONFIG.replacen("127.0.0.1:0 }", &format!("127.0.0.1:0, {tls} }}"), 1);
+        let budgets = "budgets:
+  - { name: keyed, limit: 9/1s, key: client_ip, dry_run: true }
+  - { name: places, concurrency: 9 }
+flow: [{ budget: keyed }, { budget: places }]
+";
+        let text = text + budgets;
         let plan = self.read(&text).unwrap_or_else(|problems| panic!("{problems}"));
         let state = &self.router.admin.state;
         state.live.apply(plan, state.clock.now(), &mut Retired::default());

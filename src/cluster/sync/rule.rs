@@ -64,13 +64,15 @@ pub(super) struct SyncedSlot {
 
 /// Returns the rules with `sync_interval`, due at `now`.
 pub(super) fn rules(snapshot: &Snapshot, now: Instant) -> impl Iterator<Item = Rule> {
-    snapshot.routes.iter().flat_map(move |route| {
-        route.rules.iter().filter_map(move |rule| {
+    let routes = snapshot.routes.iter().map(|route| (&route.gate, route.own_rules()));
+    let groups = snapshot.groups.iter().map(|group| (&group.gate, &*group.rules));
+    routes.chain(groups).flat_map(move |(gate, rules)| {
+        rules.iter().filter_map(move |rule| {
             Some(Rule {
                 shared: rule.shared.clone()?,
                 sync: Arc::clone(rule.sync()?),
                 source: SyncedSlot {
-                    gate: Arc::clone(&route.gate),
+                    gate: Arc::clone(gate),
                     slot: rule.slot,
                     has_clock: false,
                     from: None,

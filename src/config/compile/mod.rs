@@ -4,6 +4,7 @@ mod access;
 mod actions;
 mod admin;
 mod algorithm;
+mod budgets;
 mod bypasses;
 mod certificates;
 mod clients;
@@ -41,6 +42,7 @@ use crate::{
 };
 use compiler::Compiler;
 use http::HeaderName;
+use routes::Parts;
 use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
 /// Compiles `spec`, whose certificates stand in `files`, and returns the plan beside all problems
@@ -72,8 +74,12 @@ pub(super) fn compile(
     compiler.own_listeners(&spec);
     let watched = watched(source, &spec);
     let access_log = spec.access_log.as_ref().map(|at| at.span);
+    let mut groups = compiler.groups(&spec);
     let specs = spec.routes.into_items();
-    let (routes, table) = compiler.routes(specs, &upstreams, &settings.limits, files);
+    let parts = Parts { upstreams: &upstreams, groups: &groups, limits: &settings.limits, files };
+    let (mut routes, table) = compiler.routes(specs, &parts);
+    compiler.unused_budgets(&groups, &routes);
+    Compiler::store_tags(&mut groups.plans, &mut routes);
 
     compiler.unused(&upstreams, &routes);
     compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
@@ -92,13 +98,14 @@ pub(super) fn compile(
         compiler.warn(problem.clone());
     }
 
-    let deciding_headers = routes::deciding_headers(&table, &routes);
+    let deciding_headers = routes::deciding_headers(&table, &routes, &groups.plans);
     let plan = Plan {
         path: source.path.to_path_buf(),
         hash: source::hash(&source.text),
         settings,
         listeners,
         upstreams: upstreams.into_iter().map(|upstream| upstream.plan).collect(),
+        groups: groups.plans,
         routes,
         table,
         deciding_headers,

@@ -39,8 +39,7 @@ impl From<Costs> for Cost {
 
 impl Compiler {
     /// Returns the numbers of a rule, and reports the keys that another kind of rule takes.
-    pub(super) fn numbers(&mut self, at: &At<RuleSpec>) -> Option<Numbers> {
-        let rule = &at.value;
+    pub(super) fn numbers(&mut self, rule: &RuleSpec, span: SourceSpan) -> Option<Numbers> {
         match (rule.limit.span, rule.concurrency.span) {
             (Some(limit), Some(concurrency)) => {
                 self.error(
@@ -53,7 +52,7 @@ impl Compiler {
             }
             (None, None) => {
                 self.error(
-                    Problem::error(at.span, "a rule needs `limit` or `concurrency`")
+                    Problem::error(span, "a rule needs `limit` or `concurrency`")
                         .help("write `limit: 100/1s`, or `concurrency: 64`"),
                 );
                 None

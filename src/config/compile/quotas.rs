@@ -62,8 +62,8 @@ fn whole(window: Duration) -> u128 {
 
 /// Returns the header that publishes a route's quotas, or `None` if it has none. Overrides have
 /// their own, which is sent to the clients that they are for.
-pub(super) fn policy(rules: &[RulePlan]) -> Option<HeaderValue> {
-    let shown = rules.iter().filter(|rule| !rule.dry_run && rule.when.is_none());
+pub(super) fn policy<'r>(rules: impl Iterator<Item = &'r RulePlan>) -> Option<HeaderValue> {
+    let shown = rules.filter(|rule| !rule.dry_run && rule.when.is_none());
     let items: Vec<_> = shown.filter_map(|rule| rule.quota.as_ref()?.policy.as_deref()).collect();
     (!items.is_empty()).then(|| HeaderValue::try_from(items.join(", ")).ok())?
 }

@@ -1,13 +1,13 @@
 //! Routes: names, upstreams, matchers, and which can never be reached.
 
-use super::{compiler::Compiler, templates::Use, upstreams};
+use super::{budgets::Groups, compiler::Compiler, quotas, templates::Use, upstreams};
 use crate::{
     config::{
         decode::{At, Printed},
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{
             Action, Auth, Body, ErrorBody, Limits, Reject, RouteDefinition, RouteOptions,
-            RoutePlan, RouteTimeouts,
+            RoutePlan, RouteTimeouts, RuleGroupPlan,
         },
         read::source::Files,
         spec::{BreakerSpec, ErrorSpec, RejectSpec, RouteSpec, values::StatusOrClose},
@@ -27,18 +27,25 @@ pub(super) fn takes_bodies(matcher: &Matcher) -> bool {
     matcher.methods.is_empty() || matcher.methods.iter().any(|method| !BODILESS.contains(method))
 }
 
+/// The parts of the file that routes refer to.
+pub(super) struct Parts<'f> {
+    pub(super) upstreams: &'f [upstreams::Compiled],
+    pub(super) groups: &'f Groups,
+    /// The limits of bodies, unless a route says otherwise.
+    pub(super) limits: &'f Limits,
+    pub(super) files: &'f Files,
+}
+
 impl Compiler {
-    /// Compiles the routes, whose bodies keep to `limits` unless they say otherwise.
+    /// Compiles the routes.
     pub(super) fn routes(
         &mut self,
         specs: Vec<At<Printed<RouteSpec>>>,
-        upstreams: &[upstreams::Compiled],
-        limits: &Limits,
-        files: &Files,
+        parts: &Parts<'_>,
     ) -> (Vec<RoutePlan>, Table) {
         self.names("route", specs.iter().filter_map(|at| at.value.1.name.as_ref()));
         let by_name: HashMap<&str, usize> =
-            upstreams.iter().enumerate().map(|(index, u)| (&*u.name, index)).collect();
+            parts.upstreams.iter().enumerate().map(|(index, u)| (&*u.name, index)).collect();
 
         let mut plans = Vec::with_capacity(specs.len());
         let mut matchers = Vec::with_capacity(specs.len());
@@ -51,7 +58,7 @@ impl Compiler {
             let span = conditions.map_or(at.span, |at| at.span);
             let matcher = conditions.map(|at| self.matcher(at));
             let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
-            let plan = self.route(at, action, words, (limits, files));
+            let plan = self.route(at, action, matcher.as_ref().zip(words), parts);
 
             if let (Some(plan), Some(matcher)) = (plan, matcher) {
                 self.circle(&plan, &matcher, span);
@@ -100,9 +107,10 @@ impl Compiler {
         &mut self,
         at: At<Printed<RouteSpec>>,
         action: Option<Action<usize>>,
-        matches: Option<String>,
-        (limits, files): (&Limits, &Files),
+        conditions: Option<(&Matcher, String)>,
+        parts: &Parts<'_>,
     ) -> Option<RoutePlan> {
+        let &Parts { limits, files, .. } = parts;
         let Printed(print, mut spec) = at.value;
         self.network_print = 0;
 
@@ -111,7 +119,9 @@ impl Compiler {
             self.shorten_waits(&mut spec, timeouts.request);
         }
 
-        let (mut flow, rules, paced) = self.rules(&spec.flow, spec.pacing.at.as_ref());
+        let entries = self.flow_entries(spec.flow.items(), spec.flow.span.unwrap_or(at.span));
+        let (mut flow, rules, paced) =
+            self.rules(&entries.rules, entries.span, spec.pacing.at.as_ref());
         flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.span));
         let (auth, auth_print) = self.auth(&spec.auth, &rules, files);
         self.needs_auth(&spec.auth, &rules);
@@ -141,17 +151,22 @@ impl Compiler {
             rejection.into_iter().chain(options.errors.iter().map(|error| &error.body));
         options.has_placeholders |= has_fields || bodies.any(Body::has_placeholders);
 
+        let (matcher, words) = conditions?;
         let definition = RouteDefinition {
             name: spec.name.value()?.0.clone(),
-            matches: matches?.into(),
+            matches: words.into(),
             options,
-            policy: super::quotas::policy(&rules),
+            policy: quotas::policy(rules.iter()),
             flow,
             print: print
                 ^ u128::from(auth_print)
                 ^ u128::from(self.address_print()).rotate_left(64),
         };
-        Some(RoutePlan { definition, action: action?, rules, paced })
+        let action = action?;
+        let groups = Vec::new();
+        let mut plan = RoutePlan { definition, action, rules, paced, groups, store_tag: None };
+        self.meet(&mut plan, &spec.exempt_from, &entries, matcher, parts);
+        Some(plan)
     }
 
     /// Warns of a limit of 0 for bodies, which nginx takes for no limit. Routes for methods without
@@ -255,13 +270,18 @@ impl Compiler {
 
 /// Returns the header fields that decide about requests, on any route: which one a request takes
 /// is decided by them as well.
-pub(super) fn deciding_headers(table: &Table, routes: &[RoutePlan]) -> Arc<[Box<str>]> {
+pub(super) fn deciding_headers(
+    table: &Table,
+    routes: &[RoutePlan],
+    groups: &[RuleGroupPlan],
+) -> Arc<[Box<str>]> {
     let mut names: BTreeSet<Box<str>> = BTreeSet::new();
     let mut add = |name: &str| _ = names.insert(folded_name(name).into());
     table.header_names().for_each(&mut add);
     let auth = routes.iter().filter_map(|route| route.options.auth.as_ref());
     auth.filter_map(Auth::header_name).for_each(&mut add);
-    for rule in routes.iter().flat_map(|route| &route.rules) {
+    let shared = groups.iter().flat_map(|group| &group.rules);
+    for rule in routes.iter().flat_map(|route| &route.rules).chain(shared) {
         rule.key.header_names().for_each(&mut add);
         rule.when.iter().flat_map(|when| when.header_names()).for_each(&mut add);
         rule.except.iter().flat_map(|except| except.header_names()).for_each(&mut add);

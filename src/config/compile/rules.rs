@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     config::{
-        decode::{At, Key, List},
+        decode::At,
         diagnostics::{Lint, Problem, SourceSpan, quoted},
         plan::{BREAKER, Cost, PACING, RuleOptions, RulePlan, When},
         spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
@@ -22,10 +22,11 @@ use std::sync::Arc;
 impl Compiler {
     pub(super) fn rules(
         &mut self,
-        key: &Key<List<RuleSpec>>,
+        specs: &[&At<RuleSpec>],
+        span: SourceSpan,
         pacing: Option<&At<Box<PacingSpec>>>,
     ) -> (flow::Rules, Vec<RulePlan>, Option<OnStoreError>) {
-        let specs = self.at_most_16(key);
+        let specs = self.at_most_16(specs, span);
         self.names("rule", specs.iter().filter_map(|at| at.value.name.as_ref()));
         self.own_names(specs.iter().filter_map(|at| at.value.name.as_ref()));
         let mut spans = Vec::with_capacity(specs.len());
@@ -33,7 +34,7 @@ impl Compiler {
         let mut plans: Vec<RulePlan> = Vec::with_capacity(specs.len());
 
         for at in specs {
-            for (rule, plan) in self.rule(at).into_iter().flatten() {
+            for (rule, plan) in self.rule(&at.value, at.span).into_iter().flatten() {
                 spans.push(at.span);
                 rules.flow.push(rule);
                 plans.push(plan);
@@ -68,8 +69,11 @@ impl Compiler {
 
     /// Returns the rules of a route, and reports more than sixteen. Each override is asked as a rule
     /// of its own.
-    fn at_most_16<'k>(&mut self, key: &'k Key<List<RuleSpec>>) -> &'k [At<RuleSpec>] {
-        let specs = key.items();
+    fn at_most_16<'k, 's>(
+        &mut self,
+        specs: &'k [&'s At<RuleSpec>],
+        span: SourceSpan,
+    ) -> &'k [&'s At<RuleSpec>] {
         let count = specs.iter().map(|at| 1 + at.value.overrides.items().len()).sum::<usize>();
         if count <= MAX_RULES {
             return specs;
@@ -93,12 +97,12 @@ impl Compiler {
         };
 
         let message = format!("{found} are too many");
-        self.error(Problem::error(key.span.unwrap_or_default(), message).help(help));
+        self.error(Problem::error(span, message).help(help));
         &specs[..specs.len().min(MAX_RULES)]
     }
 
     /// Reports names of rules that a route's own slots go by.
-    fn own_names<'n>(&mut self, names: impl Iterator<Item = &'n At<Name>>) {
+    pub(super) fn own_names<'n>(&mut self, names: impl Iterator<Item = &'n At<Name>>) {
         for name in names.filter(|name| [BREAKER, PACING].contains(&&*name.value.0)) {
             self.error(
                 Problem::error(name.span, format!("no rule can be called `{}`", name.value.0))
@@ -109,11 +113,14 @@ impl Compiler {
     }
 
     /// Compiles a rule: first its alternatives, of which a request is asked by the first that fits.
-    fn rule(&mut self, at: &At<RuleSpec>) -> Option<Vec<(flow::Rule, RulePlan)>> {
-        let spec = &at.value;
-        let numbers = self.numbers(at);
+    pub(super) fn rule(
+        &mut self,
+        spec: &RuleSpec,
+        span: SourceSpan,
+    ) -> Option<Vec<(flow::Rule, RulePlan)>> {
+        let numbers = self.numbers(spec, span);
         let overrides = self.overrides(spec, numbers);
-        let key = self.key(at, &overrides);
+        let key = self.key(spec, span, &overrides);
         let is_keyed = key.as_ref().is_some_and(|key| !key.is_shared());
         let max_keys = spec.max_keys.number();
 
@@ -124,7 +131,7 @@ impl Compiler {
             );
         }
 
-        let costs = costs(&spec.cost, at.span);
+        let costs = costs(&spec.cost, span);
         let algorithm = numbers.and_then(|numbers| self.algorithm(spec, numbers, &costs));
         let except = spec.except.as_ref().and_then(|at| self.except(&at.value, at.span));
         let priority = spec.priority.value().and_then(|spec| self.priority(spec)).map(Arc::new);
@@ -167,7 +174,7 @@ impl Compiler {
         };
 
         let versions: Vec<_> = versions.into_iter().map(version).collect();
-        self.memory(&versions, max_keys.map_or(at.span, |at| at.span));
+        self.memory(&versions, max_keys.map_or(span, |at| at.span));
         Some(versions)
     }
 
@@ -230,10 +237,10 @@ impl Compiler {
 
     fn key(
         &mut self,
-        at: &At<RuleSpec>,
+        spec: &RuleSpec,
+        span: SourceSpan,
         overrides: &[(At<Arc<When>>, Numbers)],
     ) -> Option<KeySpec> {
-        let spec = &at.value;
         let prefixes = [spec.ipv6_prefix.number(), spec.ipv4_prefix.number()];
         // Where one could not be read, which has been reported, the stand-in is never used.
         let [v6_prefix, v4_prefix] =
@@ -296,7 +303,7 @@ impl Compiler {
         if parts.len() < words.len() {
             return None;
         }
-        let key = self.pattern(KeySpec::new(parts), spec.key.span.unwrap_or(at.span))?;
+        let key = self.pattern(KeySpec::new(parts), spec.key.span.unwrap_or(span))?;
         let on_duplicate = spec.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
         Some(key.with_duplicates(on_duplicate))
     }

@@ -74,6 +74,10 @@ lints! {
     MuchMemory = "much-memory",
     /// An upstream that no route names.
     UnusedUpstream = "unused-upstream",
+    /// A budget that nothing names.
+    UnusedBudget = "unused-budget",
+    /// A budget that counts by who clients are, beside routes that do not know them.
+    BudgetWithoutKey = "budget-without-key",
     /// A server that is a listener of the same file.
     UpstreamIsListener = "upstream-is-listener",
     /// Servers whose certificates are not verified.

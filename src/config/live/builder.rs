@@ -7,12 +7,15 @@ use super::{
 };
 use crate::{
     config::{
-        plan::{Plan, RoutePlan, UpstreamPlan, name_in_store},
+        plan::{
+            GroupOwner, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan, UpstreamPlan,
+            name_in_store,
+        },
         report::changes::{ConfigChanges, at_start_only},
-        snapshot::{Route, RouteRule, RuleSync, Shared, Snapshot, Upstream},
+        snapshot::{Route, RouteRule, RuleGroup, RuleSync, Shared, Snapshot, Upstream},
         spec::OnStoreError,
     },
-    flow::{Change, Gate, Instant, Stored, WallOffset},
+    flow::{Change, Gate, Gates, Instant, Rule, Rules, SlotId, Stored, WallOffset},
 };
 use ahash::AHashMap;
 use arc_swap::ArcSwap;
@@ -35,7 +38,7 @@ pub(super) struct Builder<'o> {
     now: Instant,
     servers: ServerBuilder<'o>,
     summary: Summary,
-    /// Gates of another process, by route.
+    /// Gates of another process, by the names of [`Snapshot::gates`].
     gates: HashMap<Arc<str>, Arc<Gate>>,
 }
 
@@ -81,7 +84,8 @@ impl<'o> Builder<'o> {
         let text = Arc::clone(&plan.source().text);
         let texts = Arc::clone(&plan.source().files);
         let upstreams = self.upstreams(plan.upstreams);
-        let routes = self.routes(plan.routes, &upstreams);
+        let groups = self.groups(plan.groups);
+        let routes = self.routes(plan.routes, &upstreams, &groups);
         self.summary.version = version;
         let snapshot = Snapshot {
             version,
@@ -91,6 +95,7 @@ impl<'o> Builder<'o> {
             settings: plan.settings,
             listeners: plan.listeners,
             upstreams,
+            groups,
             routes,
             table: plan.table,
             deciding_headers: plan.deciding_headers,
@@ -133,7 +138,65 @@ impl<'o> Builder<'o> {
         Upstream { plan, members, turn: AtomicUsize::new(turn), retries, ejection_state }
     }
 
-    fn routes(&mut self, plans: Vec<RoutePlan>, upstreams: &[Arc<Upstream>]) -> Vec<Arc<Route>> {
+    /// Makes the rules that several routes share.
+    fn groups(&mut self, plans: Vec<RuleGroupPlan>) -> Vec<Arc<RuleGroup>> {
+        let old = self.old.map_or(&[][..], |old| &old.groups);
+        let mut old: HashMap<&GroupOwner, &Arc<RuleGroup>> =
+            old.iter().map(|group| (&group.owner, group)).collect();
+
+        let gates = self.old.iter().flat_map(|old| old.gates()).map(|(_, gate)| gate);
+        let numbers = gates.chain(self.gates.values()).map(|gate| gate.number());
+        let mut number = numbers.max().unwrap_or_default();
+
+        let renewed = |plan: RuleGroupPlan| match old.remove(&plan.owner) {
+            // Nothing that it is made of was edited.
+            Some(known) if known.print == plan.print => {
+                self.summary.rules_kept += known.rules.len();
+                Arc::clone(known)
+            }
+            known => Arc::new(self.group(plan, known, &mut number)),
+        };
+        plans.into_iter().map(renewed).collect()
+    }
+
+    fn group(
+        &mut self,
+        plan: RuleGroupPlan,
+        known: Option<&Arc<RuleGroup>>,
+        number: &mut u32,
+    ) -> RuleGroup {
+        let owner = plan.owner.to_string();
+        let gate = match known {
+            Some(known) => Arc::clone(&known.gate),
+            None => self.gates.remove(&*owner).unwrap_or_else(|| {
+                *number += 1;
+                let gate = Gate::with_number(*number, self.now);
+                gate.set_wall(self.wall, self.now);
+                Arc::new(gate)
+            }),
+        };
+
+        let shared_ones = plan.rules.iter().map(shared_here);
+        let here = divided(&plan.flow, shared_ones, false, self.local_share);
+        let installed = gate.install(&here, self.now);
+        let tags = [RuleGroupPlan::own_tag(&plan.owner), plan.store_tag.to_string()];
+        let rules = in_force(plan.rules, installed.flow, &plan.definition.flow, &tags);
+
+        let is_shared = rules.iter().any(|rule| rule.shared.is_some());
+        let group = RuleGroup { definition: plan.definition, gate, rules, is_shared };
+        let is_moved = |identity: &str| {
+            known.is_some_and(|old| old.in_store(identity) != group.in_store(identity))
+        };
+        self.note(&owner, &installed.changes, is_moved);
+        group
+    }
+
+    fn routes(
+        &mut self,
+        plans: Vec<RoutePlan>,
+        upstreams: &[Arc<Upstream>],
+        groups: &[Arc<RuleGroup>],
+    ) -> Vec<Arc<Route>> {
         let old = self.old.map_or(&[][..], |old| &old.routes);
         let mut old: AHashMap<&str, &Arc<Route>> =
             old.iter().map(|route| (&*route.name, route)).collect();
@@ -153,14 +216,15 @@ impl<'o> Builder<'o> {
                 Some(known)
                     if known.print == plan.print
                         && known.options == plan.options
+                        && known.has_groups(groups, &plan.groups)
                         && known.action.upstream().map(Arc::as_ptr)
                             == upstream.map(Arc::as_ptr) =>
                 {
                     let others = known.breaker.into_iter().chain(known.pacing);
-                    self.summary.rules_kept += known.rules.len() + others.count();
+                    self.summary.rules_kept += known.own_rules().len() + others.count();
                     Arc::clone(known)
                 }
-                known => Arc::new(self.route(plan, upstreams, known)),
+                known => Arc::new(self.route(plan, upstreams, groups, known)),
             });
         }
 
@@ -172,6 +236,7 @@ impl<'o> Builder<'o> {
         &mut self,
         plan: RoutePlan,
         upstreams: &[Arc<Upstream>],
+        groups: &[Arc<RuleGroup>],
         known: Option<&Arc<Route>>,
     ) -> Route {
         let previewed = self.previewed_gate(&plan, known);
@@ -181,27 +246,28 @@ impl<'o> Builder<'o> {
             (None, None) => self.gates.remove(&*plan.name).unwrap_or_else(|| self.gate()),
         };
 
-        let shared_ones = plan.rules.iter().map(|rule| rule.shared.is_some().then_some(false));
-        let here = divided(&plan.flow, shared_ones, plan.paced.is_some(), self.local_share);
+        let here = divided(
+            &plan.flow,
+            plan.rules.iter().map(shared_here),
+            plan.paced.is_some(),
+            self.local_share,
+        );
         let installed = gate.install(&here, self.now);
         let tags = [false, true].map(|is_by_key| plan.hash_tag(is_by_key));
 
-        let RoutePlan { definition, action, rules, paced } = plan;
-        let flow = installed.flow.into_iter().zip(&definition.flow.flow);
-        let rules = rules.into_iter().zip(flow).map(|(rule, (slot, identity))| RouteRule {
-            shared: rule.shared.and_then(|on_error| {
-                let stored = Stored::new(&identity.algorithm).ok()?;
-                let interval = rule.sync_interval;
-                let name = name_in_store(identity, &stored, interval.is_some());
-                let tag = &tags[usize::from(interval.is_none())];
-                Some(shared(tag, &name, stored, on_error, interval))
-            }),
-            slot,
-            options: rule.options,
-            problem: OnceLock::new(),
-        });
-        let rules: Vec<RouteRule> = rules.collect();
+        let mut rules = in_force(plan.rules, installed.flow, &plan.definition.flow, &tags);
+        let mut met = Vec::with_capacity(plan.groups.len());
+        for MetGroup { index, listeners } in plan.groups {
+            let group = &groups[index];
+            met.push(Arc::clone(group));
+            rules.extend(group.rules.iter().map(|rule| RouteRule {
+                group: Some(Arc::clone(group)),
+                listeners: listeners.clone(),
+                ..rule.clone()
+            }));
+        }
 
+        let RoutePlan { definition, action, paced, .. } = plan;
         let paced = definition.flow.pacing.as_ref().zip(paced).and_then(|(pacing, on_error)| {
             let stored = Stored::paced(pacing).ok()?;
             Some(shared(&tags[0], &format!("pacing:{}", stored.shape()), stored, on_error, None))
@@ -212,6 +278,8 @@ impl<'o> Builder<'o> {
             paced,
             definition,
             action: action.map(|index| Arc::clone(&upstreams[index])),
+            gates: Gates::new(Arc::clone(&gate), met.iter().map(|group| &group.gate)),
+            groups: met,
             gate,
             rules,
             breaker: installed.breaker,
@@ -219,7 +287,10 @@ impl<'o> Builder<'o> {
             meter: known.map_or_else(Arc::default, |old| old.meter.clone()),
         };
 
-        self.note(&route, known, &installed.changes);
+        let is_moved = |identity: &str| {
+            known.is_some_and(|old| old.in_store(identity) != route.in_store(identity))
+        };
+        self.note(&route.name, &installed.changes, is_moved);
         route
     }
 
@@ -237,15 +308,20 @@ impl<'o> Builder<'o> {
         Some(Arc::clone(&route.gate))
     }
 
-    /// Counts what became of a route's rules.
-    fn note(&mut self, route: &Route, known: Option<&Arc<Route>>, changes: &[(Arc<str>, Change)]) {
+    /// Counts what became of the rules of a gate; `is_moved` says which have another name in the
+    /// store.
+    fn note(
+        &mut self,
+        owner: &str,
+        changes: &[(Arc<str>, Change)],
+        is_moved: impl Fn(&str) -> bool,
+    ) {
         let summary = &mut self.summary;
         for (rule, change) in changes {
-            let named = || format!("{}/{rule}", route.name);
-            let is_moved = || known.is_some_and(|old| old.in_store(rule) != route.in_store(rule));
+            let named = || format!("{owner}/{rule}");
             match change {
                 // The gate knows only of what is counted here.
-                Change::Kept | Change::Converted if is_moved() => summary.moved.push(named()),
+                Change::Kept | Change::Converted if is_moved(rule) => summary.moved.push(named()),
                 Change::Kept => summary.rules_kept += 1,
                 Change::Converted => summary.rules_converted += 1,
                 Change::Reset => summary.reset.push(named()),
@@ -253,6 +329,39 @@ impl<'o> Builder<'o> {
             }
         }
     }
+}
+
+/// Returns whether gateways share a rule. No store has rejected its syncs yet.
+fn shared_here(rule: &RulePlan) -> Option<bool> {
+    rule.shared.is_some().then_some(false)
+}
+
+/// Returns the rules of a gate as requests meet them. `tags` are the hash tags in the store: of
+/// rules that gateways sync, and of rules about which the store decides.
+fn in_force(
+    plans: Vec<RulePlan>,
+    slots: Vec<SlotId>,
+    flow: &Rules,
+    tags: &[String; 2],
+) -> Vec<RouteRule> {
+    let rules = plans.into_iter().zip(slots).zip(&flow.flow);
+    let rule = |((plan, slot), rule): ((RulePlan, SlotId), &Rule)| RouteRule {
+        shared: plan.shared.and_then(|on_error| {
+            let stored = Stored::new(&rule.algorithm).ok()?;
+            let interval = plan.sync_interval;
+            let name = name_in_store(rule, &stored, interval.is_some());
+            let tag = &tags[usize::from(interval.is_none())];
+            Some(shared(tag, &name, stored, on_error, interval))
+        }),
+        slot,
+        identity: Arc::clone(&rule.name),
+        algorithm: rule.algorithm.word(),
+        group: None,
+        listeners: None,
+        options: plan.options,
+        problem: OnceLock::new(),
+    };
+    rules.map(rule).collect()
 }
 
 fn shared(

@@ -16,7 +16,7 @@ use crate::{
         diagnostics::Diagnostics,
         load,
         plan::Plan,
-        snapshot::{RuleSync, Snapshot, Upstream},
+        snapshot::{RouteRule, RuleSync, Snapshot, Upstream},
         spec::Resolve,
     },
     flow::{Gate, Instant, WallOffset},
@@ -59,8 +59,8 @@ impl Live {
         Self::resume(plan, now, WallOffset::default(), HashMap::new()).0
     }
 
-    /// Puts the first plan in force, with gates that another process had for the routes of these
-    /// names: their states are kept, converted or reset as by an edit. The wall clock is `wall`
+    /// Puts the first plan in force, with gates that another process had for the routes and shared
+    /// rules of these names: their states are kept, converted or reset as by an edit. The wall clock is `wall`
     /// ahead.
     pub fn resume(
         plan: Plan,
@@ -205,13 +205,19 @@ impl Live {
     /// one caller of [`Self::apply`].
     pub fn divide(&self, local_share: LocalShare, now: Instant) {
         if core::mem::replace(&mut *self.local_share(), local_share) != local_share {
-            for route in self.load().routes.iter().filter(|route| route.is_shared) {
+            let snapshot = self.load();
+            let is_rejected = |sync: &Arc<RuleSync>| sync.is_rejected.load(Relaxed);
+            let shared = |rule: &RouteRule| {
+                rule.shared.is_some().then(|| rule.sync().is_some_and(is_rejected))
+            };
+            for route in snapshot.routes.iter().filter(|route| route.is_shared) {
                 let pacing = route.paced.is_some();
-                let shared = route.rules.iter().map(|rule| {
-                    let is_rejected = |sync: &Arc<RuleSync>| sync.is_rejected.load(Relaxed);
-                    rule.shared.is_some().then(|| rule.sync().is_some_and(is_rejected))
-                });
+                let shared = route.own_rules().iter().map(shared);
                 route.gate.install(&divided(&route.flow, shared, pacing, local_share), now);
+            }
+            for group in snapshot.groups.iter().filter(|group| group.is_shared) {
+                let shared = group.rules.iter().map(shared);
+                group.gate.install(&divided(&group.flow, shared, false, local_share), now);
             }
         }
     }
@@ -221,8 +227,8 @@ impl Live {
     /// [catch up](crate::flow::Gate::catch_up) afterwards.
     pub fn set_wall(&self, wall: WallOffset, now: Instant) {
         *self.wall() = wall;
-        for route in &self.load().routes {
-            route.gate.set_wall(wall, now);
+        for (_, gate) in self.load().gates() {
+            gate.set_wall(wall, now);
         }
     }
 

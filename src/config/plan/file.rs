@@ -1,13 +1,15 @@
 //! The plan of a file before it is in force: compiled, checked, and without state.
 
-use super::{Certificate, Certificates, RoutePlan, Settings, UpstreamPlan};
+use super::{
+    Certificate, Certificates, RoutePlan, RuleGroupPlan, RulePlan, Settings, UpstreamPlan,
+};
 use crate::{
     config::{
         diagnostics::{Diagnostics, Problem, Source, SourceSpan, quoted},
         spec::{AccessLog, values::Endpoint},
         watched::Watched,
     },
-    flow::{Instant, calendar::Calendar},
+    flow::{Instant, Rule, calendar::Calendar},
     route::{self, NetworkList},
 };
 use std::{
@@ -39,6 +41,8 @@ pub struct Plan {
     /// Where the file has the access log's.
     pub(in crate::config) access_log: Option<SourceSpan>,
     pub(in crate::config) upstreams: Vec<UpstreamPlan>,
+    /// The rules that several routes share.
+    pub(in crate::config) groups: Vec<RuleGroupPlan>,
     /// In the order of the file; at least one.
     pub(in crate::config) routes: Vec<RoutePlan>,
     pub(in crate::config) table: route::Table,
@@ -49,9 +53,15 @@ pub struct Plan {
 impl Plan {
     /// Returns the calendar of this name, if a rule has it.
     pub fn calendar(&self, name: &str) -> Option<Calendar> {
-        let rules = self.routes.iter().flat_map(|route| &route.flow.flow);
-        let mut calendars = rules.filter_map(|rule| rule.algorithm.calendar());
+        let mut calendars = self.each_rule().filter_map(|(rule, _)| rule.algorithm.calendar());
         calendars.find(|calendar| calendar.name() == name).cloned()
+    }
+
+    /// Returns all rules, of routes first, then those that routes share.
+    pub(in crate::config) fn each_rule(&self) -> impl Iterator<Item = (&Rule, &RulePlan)> {
+        let routes = self.routes.iter().map(|route| (&route.flow, &route.rules));
+        let groups = self.groups.iter().map(|group| (&group.flow, &group.rules));
+        routes.chain(groups).flat_map(|(flow, rules)| flow.flow.iter().zip(rules))
     }
 
     /// Returns the address of the first server, if it is a loopback address.

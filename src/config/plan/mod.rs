@@ -10,6 +10,7 @@ mod file;
 mod lenient_certificate;
 mod requests;
 mod route;
+mod rule_group;
 mod server_verifier;
 mod settings;
 mod store;
@@ -36,6 +37,8 @@ pub use route::{
     Cost, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts,
     RuleOptions,
 };
+pub use rule_group::{GroupDefinition, GroupOwner};
+pub(super) use rule_group::{MetGroup, RuleGroupPlan};
 pub use server_verifier::{ListedNames, ServerVerifier, UnsupportedCertificate};
 pub use settings::{ClientTimeouts, Limits, Settings};
 pub(super) use store::name_in_store;

@@ -1,6 +1,6 @@
 //! A route and its rules, without state.
 
-use super::{Access, Action, Auth, Body, Except, HeaderText, Priority, When};
+use super::{Access, Action, Auth, Body, Except, HeaderText, MetGroup, Priority, When};
 use crate::counted::counted;
 use crate::{
     config::{
@@ -67,6 +67,11 @@ pub(in crate::config) struct RoutePlan {
     pub rules: Vec<RulePlan>,
     /// The behavior of pacing while the store fails, if it is shared.
     pub paced: Option<OnStoreError>,
+    /// The rules that it shares with other routes, in the order in which they decide after its own.
+    pub groups: Vec<MetGroup>,
+    /// The hash tag of the rules about which the store decides, if a request also meets such rules
+    /// of a group.
+    pub store_tag: Option<Arc<str>>,
 }
 
 impl Deref for RoutePlan {
@@ -83,13 +88,21 @@ impl RoutePlan {
     /// the rules' key: if all rules that the store decides use the same one, keys are spread over
     /// nodes.
     pub(in crate::config) fn hash_tag(&self, is_by_key: bool) -> String {
+        if is_by_key && let Some(tag) = &self.store_tag {
+            return tag.to_string();
+        }
         let by_key = if is_by_key && self.uses_one_key() { ":*" } else { "" };
         format!("{{{}{by_key}}}", self.name)
     }
 
+    /// Returns whether the store decides about each request of a rule, or paces.
+    pub(in crate::config) fn is_decided_by_store(&self) -> bool {
+        self.paced.is_some() || self.rules.iter().any(RulePlan::is_decided_by_store)
+    }
+
     fn uses_one_key(&self) -> bool {
-        let decided = |rule: &&RulePlan| rule.shared.is_some() && rule.sync_interval.is_none();
-        let mut keys = self.rules.iter().filter(decided).map(|rule| &rule.key);
+        let decided = self.rules.iter().filter(|rule| rule.is_decided_by_store());
+        let mut keys = decided.map(|rule| &rule.key);
         let Some(first) = keys.next() else { return false };
         self.paced.is_none() && !first.is_shared() && keys.all(|key| key == first)
     }
@@ -105,6 +118,13 @@ pub(in crate::config) struct RulePlan {
     pub shared: Option<OnStoreError>,
     /// The interval in which gateways sync it, if they do.
     pub sync_interval: Option<Duration>,
+}
+
+impl RulePlan {
+    /// Returns whether the store decides about each request.
+    pub(in crate::config) const fn is_decided_by_store(&self) -> bool {
+        self.shared.is_some() && self.sync_interval.is_none()
+    }
 }
 
 impl Deref for RulePlan {

@@ -22,7 +22,7 @@ const MAX_FILES: usize = 1000;
 const MAX_DEPTH: usize = 8;
 
 /// The lists that every file may add to.
-const LISTS: [&str; 3] = ["listeners", "upstreams", "routes"];
+const LISTS: [&str; 4] = ["listeners", "upstreams", "routes", "budgets"];
 
 /// The files of a folder that is included.
 const EVERY_FILE: &str = "*.yaml";
@@ -336,8 +336,8 @@ fn merge<'m>(main: &mut Tree<'m>, root: Node<'m>, file: &File, is_blank: bool) {
             ("end", _) => None,
             (other, _) => {
                 let message = format!("an included file takes no {}", quoted(other));
-                let help = "write `listeners`, `upstreams`, `routes`, `include` or `end` here, \
-                            and all else into the file that includes this one";
+                let help = "write `listeners`, `upstreams`, `routes`, `budgets`, `include` or `end` \
+                            here, and all else into the file that includes this one";
                 Some(Problem::error(name.span, message).help(help))
             }
         };

@@ -6,18 +6,19 @@ use crate::{
     config::HeaderCase,
     config::{
         plan::{
-            BREAKER, Certificate, Cost, FlowPart, PACING, Plan, RoutePlan, RulePlan, Settings,
-            StoreKind, StoreSettings, Tracing, UpstreamPlan,
+            BREAKER, Certificate, Cost, FlowPart, MetGroup, PACING, Plan, RoutePlan, RuleGroupPlan,
+            RulePlan, Settings, StoreKind, StoreSettings, Tracing, UpstreamPlan,
         },
         spec::{OnMissing, OnStoreError, word},
     },
-    flow::{Algorithm, Keyed, Rule, breaker},
+    flow::{Algorithm, Keyed, Rule, Rules, breaker},
     route::{NetworkList, OnDuplicate, key_words},
 };
 use bytesize::ByteSize;
 use http::HeaderName;
 use serde::Serialize;
 use std::{
+    collections::BTreeMap,
     fmt::{self, Write},
     net::SocketAddr,
 };
@@ -128,6 +129,7 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     let written = |value| plan.source().substitutions.as_written(value);
     plan.upstreams.iter().try_for_each(|upstream| write_upstream(out, upstream, written))?;
 
+    write_shared_rules(out, plan)?;
     writeln!(out, "\nroutes, in the order in which they match")?;
     let order = plan.table.order();
     for index in order.iter().take(MOST_ROUTES) {
@@ -135,7 +137,8 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         let gateways = plan.settings.store.as_ref().map_or(1, |store| store.gateways);
         let upstream = route.action.upstream().map(|index| plan.upstreams[*index].name.to_string());
         let action = route.action.own_words().or(upstream).unwrap_or_default();
-        write_route(out, route, &action, gateways)?;
+        let shared = shared_names(plan, route);
+        write_route(out, route, &action, gateways, &shared)?;
     }
 
     if order.len() > MOST_ROUTES {
@@ -191,7 +194,13 @@ fn write_upstream<'p>(
     Ok(())
 }
 
-fn write_route(out: &mut String, route: &RoutePlan, action: &str, gateways: u32) -> fmt::Result {
+fn write_route(
+    out: &mut String,
+    route: &RoutePlan,
+    action: &str,
+    gateways: u32,
+    shared_names: &str,
+) -> fmt::Result {
     writeln!(out, "  {}  {} → {action}", route.name, route.matches)?;
 
     if let Some(access) = &route.options.access {
@@ -207,10 +216,9 @@ fn write_route(out: &mut String, route: &RoutePlan, action: &str, gateways: u32)
         writeln!(out, "    auth  {auth}")?;
     }
 
-    for (rule, plan) in route.flow.flow.iter().zip(&route.rules) {
-        let indent = if plan.when.is_some() { "  " } else { "" };
-        writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;
-        write_details(out, details(rule, plan, gateways))?;
+    write_rules(out, &route.flow, &route.rules, gateways)?;
+    if !shared_names.is_empty() {
+        writeln!(out, "    shared: {shared_names}")?;
     }
 
     if let Some(breaker) = &route.flow.breaker {
@@ -223,9 +231,62 @@ fn write_route(out: &mut String, route: &RoutePlan, action: &str, gateways: u32)
             writeln!(out, "    pacing  {}", pacing_promise(pacing))?;
             write_details(out, route.paced.map(shared))
         }
-        None if route.flow.flow.is_empty() => writeln!(out, "    no limit"),
+        None if route.flow.flow.is_empty() && shared_names.is_empty() => {
+            writeln!(out, "    no limit")
+        }
         None => Ok(()),
     }
+}
+
+fn write_rules(out: &mut String, flow: &Rules, rules: &[RulePlan], gateways: u32) -> fmt::Result {
+    for (rule, plan) in flow.flow.iter().zip(rules) {
+        let indent = if plan.when.is_some() { "  " } else { "" };
+        writeln!(out, "    {indent}{}  {}", rule.name, promise(&rule.algorithm))?;
+        write_details(out, details(rule, plan, gateways))?;
+    }
+    Ok(())
+}
+
+/// Describes the rules that several routes share, and which of them one node of a store decides
+/// about.
+fn write_shared_rules(out: &mut String, plan: &Plan) -> fmt::Result {
+    if plan.groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nrules that routes share")?;
+    let gateways = plan.settings.store.as_ref().map_or(1, |store| store.gateways);
+    for (index, group) in plan.groups.iter().enumerate() {
+        let meets = |route: &&RoutePlan| route.groups.iter().any(|met| met.index == index);
+        let routes = counted(plan.routes.iter().filter(meets).count(), "route");
+        let parent = group.parent.as_ref();
+        let parent = parent.map_or_else(String::new, |parent| format!(", counted in {parent} too"));
+        writeln!(out, "  {}  for {routes}{parent}", group.owner)?;
+        write_rules(out, &group.flow, &group.rules, gateways)?;
+    }
+
+    let mut tags: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for group in plan.groups.iter().filter(|group| group.is_decided_by_store()) {
+        tags.entry(&group.store_tag).or_default().push(group.owner.rule());
+    }
+    for names in tags.into_values() {
+        writeln!(
+            out,
+            "  one node of a Redis Cluster decides about {}: its capacity is their bound",
+            names.join(", ")
+        )?;
+    }
+    Ok(())
+}
+
+/// Returns the names of the shared rules that a route's requests meet.
+fn shared_names(plan: &Plan, route: &RoutePlan) -> String {
+    let name = |met: &MetGroup| {
+        let owner = &plan.groups[met.index].owner;
+        let at = met.listeners.as_ref();
+        let at = at.map_or_else(String::new, |names| format!(" (at {})", names.join(", ")));
+        format!("{owner}{at}")
+    };
+    route.groups.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 fn write_details(out: &mut String, details: impl IntoIterator<Item = String>) -> fmt::Result {
@@ -250,6 +311,14 @@ pub(in crate::config) fn in_words(route: &RoutePlan, name: &str) -> Option<Strin
         }
     };
     Some(std::iter::once(promise).chain(details).collect::<Vec<_>>().join("; "))
+}
+
+/// Says in one line what the rule of this name promises and how it counts, if the group has it.
+pub(in crate::config) fn shared_in_words(group: &RuleGroupPlan, name: &str) -> Option<String> {
+    let mut rules = group.flow.flow.iter().zip(&group.rules);
+    let (rule, plan) = rules.find(|(rule, _)| *rule.name == *name)?;
+    let promise = promise(&rule.algorithm);
+    Some(std::iter::once(promise).chain(details(rule, plan, 1)).collect::<Vec<_>>().join("; "))
 }
 
 const DRY_RUN: &str = "dry run: counts, rejects nothing";

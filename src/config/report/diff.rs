@@ -4,12 +4,15 @@
 //! the new ones, and says so itself, as it does at a reload.
 
 use super::{
-    changes::{self, ChangeKind, MOVED, Named, RESET, RouteView, at_start_only, bounded, changed},
+    changes::{
+        self, ChangeKind, MOVED, Named, RESET, RouteView, RulesView, at_start_only, bounded,
+        changed,
+    },
     describe,
 };
 use crate::{
-    config::plan::{FlowPart, Plan, RoutePlan, name_in_store},
-    flow::{Change, Gate, Instant, Stored},
+    config::plan::{FlowPart, GroupOwner, Plan, RoutePlan, RuleGroupPlan, name_in_store},
+    flow::{Change, Gate, Instant, Rules, Stored},
 };
 use serde::Serialize;
 use std::{
@@ -23,6 +26,9 @@ use std::{
 pub struct Difference {
     /// Routes with their rules, in the order of the new file, then what is gone.
     pub routes: Vec<RouteChange>,
+    /// Rules that routes share, in the same order, with names as `budget site`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared_rules: Vec<RouteChange>,
     /// Listeners that differ.
     pub listeners: Vec<Named>,
     /// Upstreams that differ.
@@ -33,7 +39,7 @@ pub struct Difference {
     pub restart: Vec<&'static str>,
 }
 
-/// The change of a route.
+/// The change of a route, or of a rule that routes share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RouteChange {
     /// Its name.
@@ -83,6 +89,7 @@ pub fn diff(old: &Plan, new: &Plan) -> Difference {
         changed(&old.listeners, &new.listeners, |of| &of.name, |a, b| changes::listener(a, b));
     Difference {
         routes: routes.collect(),
+        shared_rules: shared_changes(old, new),
         listeners,
         upstreams,
         restart: at_start_only(&old.settings, &new.settings),
@@ -93,15 +100,22 @@ pub fn diff(old: &Plan, new: &Plan) -> Difference {
 impl Difference {
     /// Returns whether nothing differs.
     pub fn is_empty(&self) -> bool {
-        self.routes.iter().all(|route| route.change == ChangeKind::Kept)
+        self.edited().next().is_none()
             && self.listeners.is_empty()
             && self.upstreams.is_empty()
             && self.settings.is_empty()
     }
 
     fn count(&self, change: &str) -> usize {
-        let rules = self.routes.iter().flat_map(|route| &route.rules);
-        rules.filter(|rule| rule.change == change).count()
+        let all = self.routes.iter().chain(&self.shared_rules);
+        all.flat_map(|route| &route.rules).filter(|rule| rule.change == change).count()
+    }
+
+    /// Returns the routes and shared rules that differ, each with its kind.
+    fn edited(&self) -> impl Iterator<Item = (&'static str, &RouteChange)> {
+        let routes = self.routes.iter().map(|route| ("route ", route));
+        let shared = self.shared_rules.iter().map(|rule| ("", rule));
+        shared.chain(routes).filter(|(_, route)| route.change != ChangeKind::Kept)
     }
 }
 
@@ -128,18 +142,80 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
         (_, None) => ChangeKind::Removed,
     };
 
+    let side = |route: &RoutePlan, name: &str| Side {
+        words: describe::in_words(route, name),
+        stored: in_store(route, name),
+    };
+    let flows = [old, new].map(|route| route.map(|route| &route.flow));
+    let rules = rule_changes(flows, |name| [old, new].map(|route| Some(side(route?, name))));
+    RouteChange { name: name.to_string(), change, differs, rules }
+}
+
+/// Compares the rules that routes share.
+fn shared_changes(old: &Plan, new: &Plan) -> Vec<RouteChange> {
+    let [before, after] = [old, new].map(|plan| -> HashMap<&GroupOwner, &RuleGroupPlan> {
+        plan.groups.iter().map(|group| (&group.owner, group)).collect()
+    });
+    let gone = old.groups.iter().map(|group| &group.owner);
+    let gone = gone.filter(|owner| !after.contains_key(owner));
+    let owners = new.groups.iter().map(|group| &group.owner).chain(gone);
+    let change = |owner| {
+        let [old, new] = [&before, &after].map(|groups| groups.get(owner).copied());
+        shared_change(old, new, owner)
+    };
+    owners.map(change).collect()
+}
+
+fn shared_change(
+    old: Option<&RuleGroupPlan>,
+    new: Option<&RuleGroupPlan>,
+    owner: &GroupOwner,
+) -> RouteChange {
+    let change = match (old, new) {
+        (Some(old), Some(new)) if old.print == new.print => ChangeKind::Kept,
+        (Some(_), Some(_)) => ChangeKind::Edited,
+        (None, _) => ChangeKind::Added,
+        (_, None) => ChangeKind::Removed,
+    };
+    let differs = old.zip(new).map(|(old, new)| {
+        let [old, new] = [old, new].map(|group| RulesView::new(&group.flow, &group.rules));
+        old.words(&new)
+    });
+
+    let side = |group: &RuleGroupPlan, name: &str| Side {
+        words: describe::shared_in_words(group, name),
+        stored: group.in_store(name),
+    };
+    let flows = [old, new].map(|group| group.map(|group| &group.flow));
+    let rules = rule_changes(flows, |name| [old, new].map(|group| Some(side(group?, name))));
+    RouteChange { name: owner.to_string(), change, differs: differs.unwrap_or_default(), rules }
+}
+
+/// A rule in one of the files.
+struct Side {
+    /// Its promise and its algorithm.
+    words: Option<String>,
+    /// Its name in the store.
+    stored: Option<String>,
+}
+
+/// Returns what becomes of the rules of a gate. `sides` describes a rule before and after.
+fn rule_changes(
+    flows: [Option<&Rules>; 2],
+    sides: impl Fn(&str) -> [Option<Side>; 2],
+) -> Vec<RuleChange> {
     let gate = Gate::new(Instant::EPOCH);
-    let none = crate::flow::Rules::default();
-    let flow =
-        |plan: Option<&RoutePlan>| plan.map_or_else(|| none.clone(), |plan| plan.flow.clone());
-    gate.install(&flow(old), Instant::EPOCH);
-    let installed = gate.install(&flow(new), Instant::EPOCH);
+    let none = Rules::default();
+    let [old, new] = flows.map(|flow| flow.unwrap_or(&none));
+    gate.install(old, Instant::EPOCH);
+    let installed = gate.install(new, Instant::EPOCH);
 
     let rule = |(name, change): &(Arc<str>, Change)| {
-        let stored = |plan: Option<&RoutePlan>| plan.and_then(|plan| in_store(plan, name));
+        let [before, after] = sides(name);
+        let stored = |side: &Option<Side>| side.as_ref().and_then(|side| side.stored.clone());
         let (change, warning) = match change {
             // The gate knows only of what is counted here.
-            Change::Kept | Change::Converted if stored(old) != stored(new) => {
+            Change::Kept | Change::Converted if stored(&before) != stored(&after) => {
                 (Change::Reset, Some(MOVED))
             }
             Change::Reset => (Change::Reset, Some(RESET)),
@@ -148,18 +224,12 @@ fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> Ro
         RuleChange {
             name: name.to_string(),
             change: word(change),
-            before: old.and_then(|plan| describe::in_words(plan, name)),
-            after: new.and_then(|plan| describe::in_words(plan, name)),
+            before: before.and_then(|side| side.words),
+            after: after.and_then(|side| side.words),
             warning,
         }
     };
-
-    RouteChange {
-        name: name.to_string(),
-        change,
-        differs,
-        rules: installed.changes.iter().map(rule).collect(),
-    }
+    installed.changes.iter().map(rule).collect()
 }
 
 /// Returns by which name a store finds the states of a rule again that gateways share; `None` if
@@ -193,8 +263,8 @@ const fn word(change: Change) -> &'static str {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for route in self.routes.iter().filter(|route| route.change != ChangeKind::Kept) {
-            writeln!(f, "route {}  {}", route.name, in_words(route.change, &route.differs))?;
+        for (kind, route) in self.edited() {
+            writeln!(f, "{kind}{}  {}", route.name, in_words(route.change, &route.differs))?;
             for rule in &route.rules {
                 write!(f, "  {}  {}", rule.name, rule.change)?;
                 match (&rule.before, &rule.after) {

@@ -34,8 +34,7 @@ fn bucket_note(plan: &Plan) -> Option<Problem> {
     const LONG: Duration = Duration::from_mins(1);
     const DAY: Duration = Duration::from_hours(24);
 
-    let rules = plan.routes.iter().flat_map(|route| route.flow.flow.iter().zip(&route.rules));
-    let mut doubled = rules.filter_map(|(rule, plan)| {
+    let mut doubled = plan.each_rule().filter_map(|(rule, plan)| {
         let (rate, burst) = bucket_numbers(&rule.algorithm)?;
         (rate.window() >= LONG && burst >= rate.count()).then_some((plan, rate, burst))
     });

@@ -60,8 +60,8 @@ impl Route {
         let RequestContext { seed, target, client } = request;
         let mut is_taken = false;
 
-        for (rule, identity) in self.rules.iter().zip(&self.flow.flow) {
-            let known = known(rule, &identity.name);
+        for rule in self.rules.iter().filter(|rule| rule.is_asked_at(target.listener)) {
+            let known = known(rule, &rule.identity);
             if let KeySource::Recorded { key, priority } = known {
                 is_taken = rule.when.is_some() && (is_taken || key.is_some());
                 let priority = rule.priority.as_deref().filter(|_| priority);
@@ -125,14 +125,11 @@ impl Route {
         &'a self,
         claims: &'a Claims,
     ) -> impl Iterator<Item = (&'a Arc<str>, Option<&'a Claim>)> {
-        let rules = self.rules.iter().zip(&self.flow.flow);
-        let hidden = rules.filter(|(rule, _)| {
+        let hidden = self.rules.iter().filter(|rule| {
             // Of a rule and its alternatives one is asked, so that none is known alone.
             self.rules.iter().any(|other| other.name == rule.name && other.looks_at_fields())
         });
-        hidden.map(|(rule, identity)| {
-            (&identity.name, claims.iter().find(|claim| claim.slot == rule.slot))
-        })
+        hidden.map(|rule| (&rule.identity, claims.iter().find(|claim| claim.slot == rule.slot)))
     }
 
     /// Returns whether the rule behind `slot` is in dry run.

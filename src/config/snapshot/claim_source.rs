@@ -68,13 +68,17 @@ impl RouteRule {
     /// Returns whether a request claims the same of both.
     fn claims_like(&self, other: &Self) -> bool {
         // The store's key makes other fingerprints.
-        self.shared.is_none() && other.shared.is_none() && self.options.claims_like(&other.options)
+        self.shared.is_none()
+            && other.shared.is_none()
+            && self.listeners == other.listeners
+            && self.options.claims_like(&other.options)
     }
 
     /// Returns whether a claim depends on the client's address and the method only.
     fn is_by_client(&self) -> bool {
         let is_client = |part: &KeyPart| matches!(part, KeyPart::ClientIp { .. });
         self.when.is_none()
+            && self.listeners.is_none()
             && self.priority.is_none()
             && self.except.as_ref().is_none_or(|except| except.is_by_client())
             && (self.key.is_shared() || self.key.parts().iter().all(is_client))

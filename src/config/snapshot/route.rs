@@ -1,12 +1,12 @@
 //! A route in force: its gate, and what its requests ask of each rule.
 
-use super::Upstream;
+use super::{RuleGroup, Upstream};
 use crate::{
     config::{
-        plan::{Action, FlowPart, RouteDefinition, RuleOptions},
+        plan::{Action, FlowPart, MetGroup, RouteDefinition, RuleOptions},
         spec::OnStoreError,
     },
-    flow::{Gate, SlotId, Stored},
+    flow::{Gate, Gates, SlotId, Stored},
     meter,
 };
 use std::{
@@ -27,7 +27,13 @@ pub struct Route {
     pub action: Action<Arc<Upstream>>,
     /// Decides; kept over reloads by the route's name.
     pub gate: Arc<Gate>,
-    /// The conditions of a request for each of the gate's rules, in their order.
+    /// The route's gate and those of the rules that it shares with other routes, which decide
+    /// together.
+    pub gates: Gates,
+    /// The rules that it shares with other routes, in the order in which they decide.
+    pub groups: Vec<Arc<RuleGroup>>,
+    /// The conditions of a request for each of the gate's rules, in their order; then for the rules
+    /// that the route shares with others.
     pub rules: Vec<RouteRule>,
     /// The slot of the breaker, if there is one.
     pub breaker: Option<SlotId>,
@@ -52,8 +58,17 @@ impl Deref for Route {
 /// The conditions of a request for one rule.
 #[derive(Clone, Debug)]
 pub struct RouteRule {
-    /// The rule's slot in the gate.
+    /// The rule's slot in its gate.
     pub slot: SlotId,
+    /// Distinguishes it from the other rules that a request meets: its name, and that of an
+    /// override with its condition.
+    pub identity: Arc<str>,
+    /// Its algorithm's word.
+    pub algorithm: &'static str,
+    /// The shared rule that it belongs to; `None` for one of the route's own.
+    pub group: Option<Arc<RuleGroup>>,
+    /// The listeners whose requests it is asked about; `None`: all.
+    pub listeners: Option<Arc<[Arc<str>]>>,
     /// Its conditions of requests.
     pub options: RuleOptions,
     /// The rule in the store, if gateways share it.
@@ -99,6 +114,29 @@ pub struct RuleSync {
 }
 
 impl Route {
+    /// Returns whether its requests meet these of the `groups`.
+    pub(in crate::config) fn has_groups(
+        &self,
+        groups: &[Arc<RuleGroup>],
+        met: &[MetGroup],
+    ) -> bool {
+        let met = met.iter().map(|met| &groups[met.index]);
+        self.groups.iter().map(Arc::as_ptr).eq(met.map(Arc::as_ptr))
+    }
+
+    /// Returns the gate of a rule that its requests meet.
+    pub fn gate_of(&self, slot: SlotId) -> &Arc<Gate> {
+        let rule = self.rules.iter().find(|rule| rule.slot == slot);
+        let group = rule.and_then(|rule| rule.group.as_ref());
+        group.map_or(&self.gate, |group| &group.gate)
+    }
+
+    /// Returns the rules that only this route has.
+    pub fn own_rules(&self) -> &[RouteRule] {
+        let own = self.rules.iter().take_while(|rule| rule.group.is_none()).count();
+        &self.rules[..own]
+    }
+
     /// Returns what gateways share of the rule behind `slot`, if they do, and whether it is a dry
     /// run.
     pub fn shared(&self, slot: SlotId) -> Option<(&Shared, bool)> {
@@ -113,7 +151,7 @@ impl Route {
     /// share it.
     pub fn in_store(&self, identity: &str) -> Option<&Arc<str>> {
         let shared = match self.part(identity)? {
-            FlowPart::Rule(at) => self.rules.get(at)?.shared.as_ref(),
+            FlowPart::Rule(at) => self.own_rules().get(at)?.shared.as_ref(),
             FlowPart::Breaker => None,
             FlowPart::Pacing => self.paced.as_ref(),
         };
@@ -129,6 +167,12 @@ impl Shared {
 }
 
 impl RouteRule {
+    /// Returns whether it is asked about requests of a listener.
+    pub fn is_asked_at(&self, listener: Option<&str>) -> bool {
+        let Some(names) = &self.listeners else { return true };
+        listener.is_some_and(|listener| names.iter().any(|name| **name == *listener))
+    }
+
     /// Returns how the store decides about each request, if it does.
     pub fn in_store(&self) -> Option<&Shared> {
         self.shared.as_ref().filter(|shared| shared.is_in_store())

@@ -1,13 +1,14 @@
 //! The snapshot that the gateway runs by: immutable, and shared by every request that began under
 //! it.
 
-use super::{Route, Upstream};
+use super::{Route, RuleGroup, Upstream};
 use crate::{
     config::{
         diagnostics::File,
         plan::{Listener, Settings, ShownCertificate, shown},
         watched::Watched,
     },
+    flow::Gate,
     route::{self, NO_NETWORKS, NetworkList, Proxies},
 };
 use std::{path::Path, sync::Arc};
@@ -29,6 +30,8 @@ pub struct Snapshot {
     pub listeners: Vec<Arc<Listener>>,
     /// In the order of the file.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// The rules that several routes share.
+    pub groups: Vec<Arc<RuleGroup>>,
     /// In the order of the file; [`Self::table`] gives indexes into it.
     pub routes: Vec<Arc<Route>>,
     /// The route of a request.
@@ -77,13 +80,23 @@ impl Snapshot {
         self.listeners.iter().find(|listener| *listener.name == *name)
     }
 
+    /// Returns the gates of routes and of shared rules, each with a name of its own.
+    pub fn gates(&self) -> impl Iterator<Item = (Arc<str>, &Arc<Gate>)> {
+        let routes = self.routes.iter().map(|route| (Arc::clone(&route.name), &route.gate));
+        let groups = self.groups.iter();
+        routes.chain(groups.map(|group| (group.owner.to_string().into(), &group.gate)))
+    }
+
     /// Returns whether gateways share any rule.
     pub fn is_shared(&self) -> bool {
-        self.routes.iter().any(|route| route.is_shared)
+        let has_group = self.groups.iter().any(|group| group.is_shared);
+        has_group || self.routes.iter().any(|route| route.is_shared)
     }
 
     /// Reports whether gateways sync any rule.
     pub fn has_synced_rules(&self) -> bool {
-        self.routes.iter().flat_map(|route| &*route.rules).any(|rule| rule.sync().is_some())
+        let shared = self.groups.iter().flat_map(|group| &*group.rules);
+        let mut rules = self.routes.iter().flat_map(|route| &*route.rules).chain(shared);
+        rules.any(|rule| rule.sync().is_some())
     }
 }

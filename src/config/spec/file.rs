@@ -6,7 +6,8 @@ use super::other_words::file::{
 };
 use super::{
     AccessLog, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec, NetworksSpec,
-    RateLimitHeaders, RequestIds, RouteSpec, StoreSpec, TracingSpec, UpstreamSpec, UpstreamTlsSpec,
+    RateLimitHeaders, RequestIds, RouteSpec, RuleSpec, StoreSpec, TracingSpec, UpstreamSpec,
+    UpstreamTlsSpec,
     keys::keys,
     leaf::{
         ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, LoggedName,
@@ -33,8 +34,14 @@ keys! {
         /// Which requests go to which upstream, and how many may. The best match wins, not the
         /// first.
         routes: List<Printed<RouteSpec>>;
-        /// Files with more `listeners`, `upstreams` and `routes`: files, folders (every `*.yaml` in
-        /// them), or patterns, as in `conf.d/*.yaml`.
+        /// Rules that several routes share: each is written once, used by its name, and counts the
+        /// requests of all routes that use it together. A budget takes every key of a
+        /// [rule](#routesflow).
+        budgets: List<Printed<RuleSpec>>, else "none";
+        /// Rules and budgets for the requests of all routes, those of included files too.
+        flow: List<Printed<RuleSpec>>, else "no rules";
+        /// Files with more `listeners`, `upstreams`, `routes` and `budgets`: files, folders (every
+        /// `*.yaml` in them), or patterns, as in `conf.d/*.yaml`.
         include: Several<FileName>, else "none";
         /// Health, metrics and pages for operators, on a separate listener.
         admin: AdminSpec, else "–";
@@ -155,8 +162,17 @@ impl FileSpec {
         let listeners = self.listeners.items().iter().map(|at| &at.value.trusted_proxies);
         let lists = listeners.chain([&self.trusted_proxies]);
         let routes = self.routes.items().iter().flat_map(|at| at.value.1.network_files());
-        let files = lists.flat_map(files_of).chain(routes);
+        let shared = self.shared_rules().flat_map(|at| at.value.1.network_files());
+        let files = lists.flat_map(files_of).chain(routes).chain(shared);
         files.filter_map(Key::path).collect()
+    }
+
+    /// Returns the rules that several routes share, wherever the file has them.
+    fn shared_rules(&self) -> impl Iterator<Item = &At<Printed<RuleSpec>>> {
+        let listeners = self.listeners.items().iter().map(|at| &at.value.flow);
+        let upstreams = self.upstreams.items().iter().map(|at| &at.value.flow);
+        let lists = [&self.budgets, &self.flow].into_iter().chain(listeners).chain(upstreams);
+        lists.flat_map(Key::<List<_>>::items)
     }
 
     /// Returns the files of the admin listener.
@@ -186,6 +202,15 @@ impl FileSpec {
 
         for route in self.routes.at.iter_mut().flat_map(|at| &mut at.value.0) {
             route.value.1.resolve_networks(source);
+        }
+        let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
+        let upstreams = self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0);
+        let lists = listeners.map(|at| &mut at.value.flow);
+        let lists = lists.chain(upstreams.map(|at| &mut at.value.flow));
+        for list in lists.chain([&mut self.budgets, &mut self.flow]) {
+            for rule in list.at.iter_mut().flat_map(|at| &mut at.value.0) {
+                rule.value.1.resolve_networks(source);
+            }
         }
         let routes = self.routes.at.iter_mut().flat_map(|at| &mut at.value.0);
         for auth in routes.filter_map(|at| at.value.1.auth.at.as_mut()) {

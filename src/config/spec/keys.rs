@@ -18,7 +18,20 @@ macro_rules! keys {
             $(#[serde(default)] #[cfg_attr(test, schemars(extend("x-default" = $words)))])?
             pub $key: $crate::config::decode::Key<$type>,
         )* }
+
+        impl $crate::config::spec::keys::WrittenKeys for $name {
+            fn written(&self) -> Vec<&'static str> {
+                let keys = [$((stringify!($key), self.$key.is_written())),*];
+                keys.into_iter().filter(|(_, is_written)| *is_written).map(|(key, _)| key).collect()
+            }
+        }
     )* };
+}
+
+/// A map of the file that knows which of its keys are written.
+pub(in crate::config) trait WrittenKeys {
+    /// Returns the names of the keys that the file has, in the order of their declaration.
+    fn written(&self) -> Vec<&'static str>;
 }
 
 pub(in crate::config) use keys;

@@ -3,12 +3,12 @@
 #[cfg(test)]
 use super::other_words::listener::{ADMIN_MEANT, LISTENER_INSTEAD, LISTENER_MEANT, TLS_INSTEAD};
 use super::{
-    NetworksSpec,
+    NetworksSpec, RuleSpec,
     keys::keys,
     leaf::{Address, AdminToken, FileName, Name},
 };
 use crate::config::{
-    decode::{At, List},
+    decode::{At, List, Printed},
     diagnostics::Source,
 };
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ keys! {
         proxy_protocol: bool = false;
         /// Certificates. Without `tls`, the listener speaks cleartext.
         tls: TlsSpec, else "–";
+        /// Rules and budgets for the requests of this listener, whatever their route.
+        flow: List<Printed<RuleSpec>>, else "no rules";
     }
 
     /// The server name that the client sends selects the certificate. If none matches, flowgate

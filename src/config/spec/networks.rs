@@ -96,7 +96,7 @@ impl RouteSpec {
 }
 
 impl RuleSpec {
-    fn network_files(&self) -> Vec<&Key<FileName>> {
+    pub(super) fn network_files(&self) -> Vec<&Key<FileName>> {
         let except = self.except.value().into_iter();
         let except = except.flat_map(|except| files_of(&except.client_ip));
         let whens = self.overrides.items().iter().filter_map(|at| at.value.when.value());
@@ -106,7 +106,7 @@ impl RuleSpec {
         except.chain(conditions.flat_map(|(_, when)| files_of_when(when))).collect()
     }
 
-    fn resolve_networks(&mut self, source: &Source) {
+    pub(super) fn resolve_networks(&mut self, source: &Source) {
         if let Some(except) = &mut self.except.at {
             files_of_mut(&mut except.value.client_ip).for_each(|file| file.resolve(source));
         }

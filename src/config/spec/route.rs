@@ -45,9 +45,11 @@ keys! {
         /// Which passwords or tokens a client needs. Checked after `access` and before the rules.
         #[cfg_attr(test, schemars(extend("x-help" = BASIC)))]
         auth: Box<AuthSpec>, else "–";
-        /// Rules that decide together: all of them admit and count a request, or none counts it. At
-        /// most 16.
+        /// Rules and budgets that decide together: all of them admit and count a request, or none
+        /// counts it. At most 16, with those of the file, the listener and the upstream.
         flow: List<RuleSpec>, else "no rules";
+        /// Budgets, and rules of the file's or a listener's `flow`, that do not hold for this route.
+        exempt_from: Several<Name>, else "none";
         /// Delays admitted requests so that they start evenly.
         pacing: Box<PacingSpec>, else "–";
         /// Sends nothing to a service that fails or is slow, until a few probes succeed.

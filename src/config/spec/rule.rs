@@ -43,8 +43,14 @@ keys! {
     )))]
     struct RuleSpec: "a rule" {
         /// The rule's identity within its route, in headers, logs and metrics. `pacing` and
-        /// `breaker` are reserved for the route's own.
-        name: Name;
+        /// `breaker` are reserved for the route's own. Required, except beside `budget`.
+        name: Name, else "–";
+        /// In a `flow`: the name of one of the `budgets`, which then also decides about these
+        /// requests. Write no other key beside it.
+        budget: Name, else "–";
+        /// In `budgets`: another budget that also decides about each request of this one. Both admit
+        /// and count it, or none counts it.
+        parent: Name, else "–";
         /// How many requests per time, as in `100/1m`. With `fixed_window` also `/day`, `/week`
         /// (from Monday) or `/month` of the calendar; otherwise a day is 24 hours. Write either
         /// this or `concurrency`.

@@ -6,7 +6,7 @@ use super::other_words::upstream::{
     UPSTREAM_TLS_INSTEAD, UPSTREAM_TLS_MEANT,
 };
 use super::{
-    Balance, CertificateFiles, UpstreamProtocol,
+    Balance, CertificateFiles, RuleSpec, UpstreamProtocol,
     keys::keys,
     leaf::{
         Authority, CheckPath, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER, Name, Period,
@@ -14,7 +14,7 @@ use super::{
     },
 };
 use crate::config::{
-    decode::{At, Key, List, Several},
+    decode::{At, Key, List, Printed, Several},
     diagnostics::{Source, SourceSpan},
 };
 use std::path::PathBuf;
@@ -38,6 +38,9 @@ keys! {
         balance: Balance = "round_robin";
         /// With `balance: hash`, the part of a request that selects its server, or several parts.
         hash_key: Several<KeyPart>, else "client_ip";
+        /// Rules and budgets for the requests to this upstream, whatever their route. A request is
+        /// counted once, also if it is sent to several servers.
+        flow: List<Printed<RuleSpec>>, else "no rules";
         /// HTTP/1.1 (`h1`), HTTP/2 (`h2`, which gRPC needs), or what each server chooses in the TLS
         /// handshake (`auto`; HTTP/1.1 in cleartext).
         protocol: UpstreamProtocol = "auto";

@@ -2,6 +2,7 @@
 
 mod access;
 mod admin_address;
+mod budgets;
 mod certificates;
 mod checks;
 mod diagnostics;

@@ -99,6 +99,9 @@ fn value(vocabulary: &Vocabulary, schema: &Value) -> String {
     }
 }
 
+/// A map that several keys take, and the one of them that documents it.
+const DOCUMENTED_AT: (&str, &str) = ("a rule", "routes[].flow[]");
+
 /// Returns every map that can be reached from the root, each once, in the order of reading.
 fn sections(vocabulary: &Vocabulary) -> Vec<(String, &Section)> {
     fn visit<'v>(
@@ -134,7 +137,9 @@ fn sections(vocabulary: &Vocabulary) -> Vec<(String, &Section)> {
         section: &'v Section,
         found: &mut Vec<(String, &'v Section)>,
     ) {
-        if found.iter().any(|(_, known)| std::ptr::eq(*known, section)) {
+        let (title, at) = DOCUMENTED_AT;
+        let is_elsewhere = section.title == title && path != at;
+        if is_elsewhere || found.iter().any(|(_, known)| std::ptr::eq(*known, section)) {
             return;
         }
         found.push((path.to_owned(), section));

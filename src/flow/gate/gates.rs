@@ -45,13 +45,13 @@ impl From<Arc<Gate>> for Gates {
 
 impl Gates {
     /// Returns the gates of a route that meets these `budgets`, at most 255, each of which has
-    /// [a number of its own](Gate::of_budget). They decide in this order.
-    pub fn new(own: Arc<Gate>, budgets: &[Arc<Gate>]) -> Self {
-        let mut gates: Vec<Arc<Gate>> = budgets.to_vec();
+    /// [a number of its own](Gate::with_number). They decide in this order.
+    pub fn new<'g>(own: Arc<Gate>, budgets: impl Iterator<Item = &'g Arc<Gate>> + Clone) -> Self {
+        let mut gates: Vec<Arc<Gate>> = budgets.clone().cloned().collect();
         gates.sort_by_key(|gate| gate.number);
         gates.dedup_by_key(|gate| gate.number);
         let place = |budget: &Arc<Gate>| gates.iter().position(|gate| Arc::ptr_eq(gate, budget));
-        let places = budgets.iter().filter_map(|budget| u8::try_from(place(budget)?).ok());
+        let places = budgets.filter_map(|budget| u8::try_from(place(budget)?).ok());
 
         let mut order: Vec<u8> = Vec::with_capacity(gates.len());
         for place in places {

@@ -63,10 +63,10 @@ impl Gate {
         Self { number: 0, chain: Mutex::new(Chain::new(0, now)) }
     }
 
-    /// Returns a gate without rules for a budget. Its `number`, above 0, is its own among those of
-    /// all budgets that may decide about a request together, also in another configuration: they
-    /// are locked in the order of their numbers.
-    pub fn of_budget(number: u32, now: Instant) -> Self {
+    /// Returns a gate without rules that decides together with others. Its `number`, above 0, is its
+    /// own among those that may decide about a request, and stays over edits: budgets are
+    /// locked in the order of their numbers.
+    pub fn with_number(number: u32, now: Instant) -> Self {
         Self { number, chain: Mutex::new(Chain::new(number, now)) }
     }
 

@@ -58,7 +58,9 @@ impl IncomingState {
             }
         }
         export.resolve(find);
-        let gate = Gate::new(self.now);
+        // A gate that decides together with others needs a number of its own.
+        let number = u32::try_from(self.gates.len() + 1).unwrap_or(u32::MAX);
+        let gate = Gate::with_number(number, self.now);
         gate.set_wall(self.wall, self.now);
         let slots = gate.import(&export, self.now);
         let GateExport { rules, .. } = export;

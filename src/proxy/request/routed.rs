@@ -50,7 +50,7 @@ impl Routed {
         }
 
         let mut report = Report::default();
-        let decided = self.route.gate.decide(self.now, claims, &mut report);
+        let decided = self.route.gates.decide(self.now, claims, &mut report);
         if let Some(alike) = alike {
             let treatment = Treatment::of(decided.as_ref().err(), &report);
             let Self { request, completion, now, .. } = &mut self;

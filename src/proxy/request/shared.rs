@@ -151,7 +151,7 @@ impl PendingDecision {
         let admission = reservation.confirm(now, &quotas);
         for ((claim, _), quota) in query.claims.iter().zip(&quotas) {
             if matches!(quota.verdict, Verdict::DryRunRejected(_)) {
-                route.gate.note_rejected_key(claim.slot, claim.key, now);
+                route.gate_of(claim.slot).note_rejected_key(claim.slot, claim.key, now);
             }
         }
         (Ok(admission), held)
@@ -188,7 +188,7 @@ impl LocalClaims {
 
     #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
     fn reserve(&self, route: &Route, now: Instant) -> Result<Reservation, Rejection> {
-        let reservation = route.gate.reserve(now, &self.claims)?;
+        let reservation = route.gates.reserve(now, &self.claims)?;
         match self.denied {
             None => Ok(reservation),
             Some(slot) => Err(reservation.reject(now, slot, None, UNDECIDED, &[])),
@@ -207,8 +207,8 @@ fn decide_locally(
     let is_lost =
         |shared: &Shared| shared.sync.as_deref().is_none_or(|shared| is_cut_off(worker, shared));
     let local = LocalClaims::of(route, claims.iter().copied(), is_lost);
-    let Some(denied) = local.denied else { return route.gate.enter(now, &local.claims) };
-    Err(route.gate.reserve(now, &local.claims)?.reject(now, denied, None, UNDECIDED, &[]))
+    let Some(denied) = local.denied else { return route.gates.enter(now, &local.claims) };
+    Err(route.gates.reserve(now, &local.claims)?.reject(now, denied, None, UNDECIDED, &[]))
 }
 
 /// Returns whether the states of a rule cannot be synced.

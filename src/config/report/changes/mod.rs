@@ -10,7 +10,7 @@ use crate::config::{plan::Plan, snapshot::Snapshot, spec::word};
 use ahash::AHashMap;
 use rest::renewed;
 pub(in crate::config) use rest::{at_start_only, listener, settings, upstream};
-pub(in crate::config) use route::RouteView;
+pub(in crate::config) use route::{RouteView, RulesView};
 use serde::Serialize;
 use std::fmt::{self, Display};
 
@@ -101,7 +101,8 @@ fn rest(old: &Snapshot, new: &Plan) -> Vec<String> {
     let before: Vec<_> = old.upstreams.iter().map(|upstream| &upstream.plan).collect();
     let after: Vec<_> = new.upstreams.iter().collect();
     let upstreams = changed(&before, &after, |of| &of.name, |old, new| upstream(old, new));
-    let mut rest: Vec<_> = upstreams.iter().map(|changed| changed.in_words("upstream")).collect();
+    let mut rest: Vec<_> = shared_rules(old, new);
+    rest.extend(upstreams.iter().map(|changed| changed.in_words("upstream")));
     let listeners =
         changed(&old.listeners, &new.listeners, |of| &of.name, |old, new| listener(old, new));
     rest.extend(listeners.iter().map(|changed| changed.in_words("listener")));
@@ -111,6 +112,37 @@ fn rest(old: &Snapshot, new: &Plan) -> Vec<String> {
         rest.push(format!("settings ({})", bounded(&settings)));
     }
     rest
+}
+
+/// Compares the rules that several routes share. Their owner is in the name, as in `budget site`.
+fn shared_rules(old: &Snapshot, new: &Plan) -> Vec<String> {
+    let mut before: AHashMap<_, _> =
+        old.groups.iter().map(|group| (group.owner.to_string(), group)).collect();
+    let mut words = Vec::new();
+    for group in &new.groups {
+        let name = group.owner.to_string();
+        let (change, differs) = match before.remove(&name) {
+            None => (ChangeKind::Added, Vec::new()),
+            Some(known) if known.print == group.print => continue,
+            Some(known) => {
+                let before = RulesView::new(&known.flow, &known.rules);
+                let after = RulesView::new(&group.flow, &group.rules);
+                let mut differs = before.words(&after);
+                if known.parent != group.parent {
+                    let parent = group.parent.as_deref().unwrap_or("none");
+                    differs.push(format!("parent {parent}"));
+                }
+                (ChangeKind::Edited, differs)
+            }
+        };
+        words.push(Named { name, change, differs }.words());
+    }
+    let mut gone: Vec<_> = before.into_keys().collect();
+    gone.sort_unstable();
+    words.extend(
+        gone.into_iter().map(|name| Named::new(ChangeKind::Removed, &name, Vec::new()).words()),
+    );
+    words
 }
 
 /// Names up to `most` of the routes that changed, and counts them all. Words are made only for
@@ -174,10 +206,15 @@ impl Named {
 
     /// Writes `route checkout (per-client 10/1m → 20/1m)`, or `route new added`.
     fn in_words(&self, what: &str) -> String {
+        format!("{what} {}", self.words())
+    }
+
+    /// Writes `checkout (per-client 10/1m → 20/1m)`, or `new added`.
+    fn words(&self) -> String {
         if self.change == ChangeKind::Edited && !self.differs.is_empty() {
-            return format!("{what} {} ({})", self.name, bounded(&self.differs));
+            return format!("{} ({})", self.name, bounded(&self.differs));
         }
-        format!("{what} {} {}", self.name, self.change)
+        format!("{} {}", self.name, self.change)
     }
 }
 

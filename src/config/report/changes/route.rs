@@ -24,7 +24,9 @@ pub(in crate::config) struct RouteView<'r> {
     respond: Option<&'r Respond>,
     options: &'r RouteOptions,
     flow: &'r flow::Rules,
-    rules: Vec<RuleView<'r>>,
+    rules: RulesView<'r>,
+    /// The shared rules that its requests meet, by name.
+    shared: Vec<&'r str>,
     /// The decisions of pacing while the store fails, if gateways share it.
     paced: Option<OnStoreError>,
 }
@@ -35,8 +37,51 @@ fn words_of<'r, U>(action: &'r Action<U>, name: impl FnOnce(&'r U) -> &'r str) -
     upstream.map_or_else(|| action.own_words().unwrap_or_default().into(), Cow::from)
 }
 
+/// The rules of one gate without state, of a plan or in force.
+pub(in crate::config) struct RulesView<'r> {
+    flow: &'r flow::Rules,
+    rules: Vec<RuleView<'r>>,
+}
+
+impl<'r> RulesView<'r> {
+    pub(in crate::config) fn new<R>(flow: &'r flow::Rules, rules: &'r [R]) -> Self
+    where
+        RuleView<'r>: From<&'r R>,
+    {
+        Self { flow, rules: rules.iter().map(RuleView::from).collect() }
+    }
+
+    /// Says what differs.
+    pub(in crate::config) fn words(&self, new: &Self) -> Vec<String> {
+        let mut words = Words::default();
+        self.compare(new, &mut words);
+        words.0
+    }
+
+    fn compare(&self, new: &Self, words: &mut Words) {
+        let find =
+            |view: &Self, name: &str| view.flow.flow.iter().position(|rule| *rule.name == *name);
+        for (rule, view) in new.flow.flow.iter().zip(&new.rules) {
+            match find(self, &rule.name) {
+                None => words.add(format!("+rule {} {}", rule.name, limit(&rule.algorithm))),
+                Some(at) => {
+                    compare(
+                        &rule.name,
+                        (&self.flow.flow[at], &self.rules[at]),
+                        (rule, view),
+                        words,
+                    );
+                }
+            }
+        }
+        for rule in self.flow.flow.iter().filter(|rule| find(new, &rule.name).is_none()) {
+            words.add(format!("-rule {}", rule.name));
+        }
+    }
+}
+
 /// The conditions that a rule has of requests, and whether gateways share it.
-struct RuleView<'r> {
+pub(in crate::config) struct RuleView<'r> {
     options: &'r RuleOptions,
     /// The decisions of the rule while the store fails, if gateways share it.
     shared: Option<OnStoreError>,
@@ -52,7 +97,8 @@ impl<'r> From<&'r Route> for RouteView<'r> {
             respond: route.action.respond(),
             options: &route.options,
             flow: &route.flow,
-            rules: route.rules.iter().map(RuleView::from).collect(),
+            rules: RulesView::new(&route.flow, route.own_rules()),
+            shared: route.groups.iter().map(|group| &**group.owner.rule()).collect(),
             paced: route.paced.as_ref().map(|shared| shared.on_error),
         }
     }
@@ -78,6 +124,7 @@ impl<'r> From<&'r RulePlan> for RuleView<'r> {
 impl<'r> RouteView<'r> {
     /// Returns a route of `plan`.
     pub(in crate::config) fn of_plan(route: &'r RoutePlan, plan: &'r Plan) -> Self {
+        let shared = route.groups.iter().map(|met| &plan.groups[met.index]);
         Self {
             matches: &route.matches,
             action: words_of(&route.action, |index| &plan.upstreams[*index].name),
@@ -85,7 +132,8 @@ impl<'r> RouteView<'r> {
             respond: route.action.respond(),
             options: &route.options,
             flow: &route.flow,
-            rules: route.rules.iter().map(RuleView::from).collect(),
+            rules: RulesView::new(&route.flow, &route.rules),
+            shared: shared.map(|group| &**group.owner.rule()).collect(),
             paced: route.paced,
         }
     }
@@ -93,7 +141,10 @@ impl<'r> RouteView<'r> {
     /// Says what differs, the rules first.
     pub(in crate::config) fn words(&self, new: &Self) -> Vec<String> {
         let mut words = Words::default();
-        self.rules(new, &mut words);
+        self.rules.compare(&new.rules, &mut words);
+        words.value("shared rules", &self.shared, &new.shared, |names| {
+            format!("[{}]", names.join(", "))
+        });
         words.named("breaker", self.flow.breaker == new.flow.breaker);
         self.pacing(new, &mut words);
         words.value("match", self.matches, new.matches, |words| (*words).to_owned());
@@ -102,27 +153,6 @@ impl<'r> RouteView<'r> {
         words.named("respond", self.action != new.action || self.respond == new.respond);
         options(self.options, new.options, &mut words);
         words.0
-    }
-
-    fn rules(&self, new: &Self, words: &mut Words) {
-        let find =
-            |route: &Self, name: &str| route.flow.flow.iter().position(|rule| *rule.name == *name);
-        for (rule, view) in new.flow.flow.iter().zip(&new.rules) {
-            match find(self, &rule.name) {
-                None => words.add(format!("+rule {} {}", rule.name, limit(&rule.algorithm))),
-                Some(at) => {
-                    compare(
-                        &rule.name,
-                        (&self.flow.flow[at], &self.rules[at]),
-                        (rule, view),
-                        words,
-                    );
-                }
-            }
-        }
-        for rule in self.flow.flow.iter().filter(|rule| find(new, &rule.name).is_none()) {
-            words.add(format!("-rule {}", rule.name));
-        }
     }
 
     fn pacing(&self, new: &Self, words: &mut Words) {

@@ -324,6 +324,7 @@ fn is_absent(rule: &RouteRule, arrival: &Arrival) -> bool {
         | KeyPart::Route
         | KeyPart::ClientIp { .. }
         | KeyPart::Listener
+        | KeyPart::Segment(_)
         | KeyPart::Host
         | KeyPart::Path
         | KeyPart::Method => false,

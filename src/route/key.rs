@@ -1,8 +1,11 @@
 //! Client keys, by which rules count.
 
 use super::{
-    ClaimValue, ParseError, Seed, Target, fingerprint::FingerprintHasher, header,
-    key_text::meant_key, spelling::Decoded,
+    ClaimValue, NamedSegment, ParseError, PathPattern, Seed, Target,
+    fingerprint::FingerprintHasher,
+    header,
+    key_text::meant_key,
+    spelling::{Decoded, decoded},
 };
 use crate::http1::Fields;
 use core::{fmt, net::IpAddr};
@@ -33,6 +36,8 @@ pub enum KeyPart {
     Host,
     /// The path in its [`normal_path`](super::normal_path) form, without the query.
     Path,
+    /// The segment of the path that a template of the route names, decoded.
+    Segment(NamedSegment),
     /// The method.
     Method,
     /// The value of the header line with this name, without blanks around it.
@@ -83,9 +88,10 @@ pub enum NoKey {
 }
 
 impl KeyPart {
-    /// Reads `route`, `client_ip`, `listener`, `host`, `path`, `method`, `user`, `header:NAME`,
-    /// `cookie:NAME`, `query:NAME` or `jwt:NAME`. `v6_prefix` are the significant bits of an IPv6
-    /// client's address; all those of an IPv4 address are.
+    /// Reads `route`, `client_ip`, `listener`, `host`, `path`, `path:NAME`, `method`, `user`,
+    /// `header:NAME`, `cookie:NAME`, `query:NAME` or `jwt:NAME`. `v6_prefix` are the significant
+    /// bits of an IPv6 client's address; all those of an IPv4 address are. No request has
+    /// `path:NAME` before [`KeySpec::of_paths`].
     ///
     /// # Errors
     ///
@@ -111,6 +117,7 @@ impl KeyPart {
             ("method", None) => Ok(Self::Method),
             ("user", None) => Ok(Self::User),
             ("header", Some(name)) => header::name(name).map(Self::Header),
+            ("path", Some(name)) => NamedSegment::parse(name).map(Self::Segment),
             ("cookie", Some(name)) => part_name(name).map(Self::Cookie),
             ("query", Some(name)) => part_name(name).map(Self::Query),
             ("jwt", Some(name)) => part_name(name).map(Self::Jwt),
@@ -121,8 +128,8 @@ impl KeyPart {
             _ => {
                 let help = meant_key(text).map_or_else(
                     || {
-                        "write one of route, client_ip, host, path, method, listener, user, \
-                         header:NAME, cookie:NAME, query:NAME, jwt:NAME, or a list of them"
+                        "write one of route, client_ip, host, path, path:NAME, method, \
+                         listener, user, header:NAME, cookie:NAME, query:NAME, jwt:NAME, or a list of them"
                             .to_owned()
                     },
                     |meant| format!("did you mean `{meant}`?"),
@@ -159,6 +166,7 @@ impl KeyPart {
             }
             Self::Host => fingerprint.add(target.host.as_bytes()),
             Self::Path => fingerprint.add(target.path.as_bytes()),
+            Self::Segment(segment) => fingerprint.add(&segment_value(target, segment)?),
             Self::Method => fingerprint.add(target.method.as_str().as_bytes()),
             Self::Header(name) => {
                 fingerprint.add(header_value(target, name, on_duplicate)?);
@@ -197,6 +205,7 @@ impl KeyPart {
             Self::Listener => target.listener?.to_owned(),
             Self::Host => target.host.to_owned(),
             Self::Path => target.path.to_owned(),
+            Self::Segment(segment) => text(&segment_value(target, segment).ok()?),
             Self::Method => target.method.to_string(),
             Self::Header(name) => text(header_value(target, name, on_duplicate).ok()?),
             Self::Cookie(name) => text(cookie_value(target, name, on_duplicate).ok()?),
@@ -230,6 +239,11 @@ pub(super) fn add_client(
 
 fn user<'a>(target: &Target<'a>) -> Option<&'a str> {
     target.identity?.user().map(|user| &**user)
+}
+
+fn segment_value(target: &Target<'_>, segment: &NamedSegment) -> Result<Decoded, NoKey> {
+    let found = segment.find(target.path).ok_or(NoKey::Missing)?;
+    some(decoded(found.as_bytes()).collect())
 }
 
 fn claim<'a>(target: &Target<'a>, name: &str) -> Option<&'a str> {
@@ -319,6 +333,7 @@ impl fmt::Display for KeyPart {
             Self::Listener => f.write_str("listener"),
             Self::Host => f.write_str("host"),
             Self::Path => f.write_str("path"),
+            Self::Segment(segment) => write!(f, "path:{}", segment.name()),
             Self::Method => f.write_str("method"),
             Self::User => f.write_str("user"),
             Self::Jwt(name) => write!(f, "jwt:{name}"),
@@ -385,6 +400,9 @@ impl KeySpec {
             KeyPart::Cookie(name) => Some(format!("the cookie {name}")),
             KeyPart::Query(name) => Some(format!("the query parameter {name}")),
             KeyPart::User => Some("a user name".to_owned()),
+            KeyPart::Segment(segment) => {
+                Some(format!("the segment {} in its path", segment.name()))
+            }
             KeyPart::Jwt(name) => Some(format!("the claim {name} in its token")),
             KeyPart::Route
             | KeyPart::ClientIp { .. }
@@ -394,6 +412,32 @@ impl KeySpec {
             | KeyPart::Method => None,
         });
         needed.collect::<Vec<_>>().join(" or ")
+    }
+
+    /// Returns this key for a route with these paths, whose templates say where `path:NAME` is.
+    #[must_use]
+    pub fn of_paths(self, paths: &[PathPattern]) -> Self {
+        let part = |part| {
+            if let KeyPart::Segment(segment) = part {
+                KeyPart::Segment(segment.of_paths(paths))
+            } else {
+                part
+            }
+        };
+        Self { parts: self.parts.into_iter().map(part).collect(), ..self }
+    }
+
+    /// Returns the segments of the path that it counts by.
+    pub fn segments(&self) -> impl Iterator<Item = &NamedSegment> {
+        self.parts.iter().filter_map(|part| {
+            if let KeyPart::Segment(segment) = part { Some(segment) } else { None }
+        })
+    }
+
+    /// Returns whether a request counts under the same key with either path, each in a form of
+    /// [`normal_path`](super::normal_path). Of a whole `path`, every spelling is a key.
+    pub fn takes_alike(&self, one: &str, other: &str) -> bool {
+        self.segments().all(|segment| segment.find(one) == segment.find(other))
     }
 
     /// Returns whether all requests of a route count together.
@@ -429,13 +473,12 @@ impl KeySpec {
         })
     }
 
-    /// True if the request itself has all that [`Self::show`] needs: it needs no client's identity, and
-    /// not the host as routes know it.
+    /// True if the request itself has all that [`Self::show`] needs: it needs no listener, no client's
+    /// identity, and not the host as routes know it.
     pub fn is_shown_by_request(&self) -> bool {
-        !self
-            .parts
-            .iter()
-            .any(|part| matches!(part, KeyPart::Host | KeyPart::User | KeyPart::Jwt(_)))
+        !self.parts.iter().any(|part| {
+            matches!(part, KeyPart::Host | KeyPart::Listener | KeyPart::User | KeyPart::Jwt(_))
+        })
     }
 
     /// Returns whether the client's address by itself is the key.
@@ -518,6 +561,7 @@ mod tests {
             ("listener", "listener"),
             ("host", "host"),
             ("path", "path"),
+            ("path:org", "path:org"),
             ("method", "method"),
             ("user", "user"),
             ("jwt:tenant", "jwt:tenant"),
@@ -539,7 +583,9 @@ mod tests {
         for (text, word) in [
             ("ip", "client_ip"),
             ("", "client_ip"),
-            ("path:x", "header:NAME"),
+            ("path:", "write the name in a template"),
+            ("path:{org}", "write the name in a template"),
+            ("segment:x", "header:NAME"),
             ("header", "write `header:NAME`"),
             ("header:", "x-tenant"),
             ("header:a b", "x-tenant"),

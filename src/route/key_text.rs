@@ -84,6 +84,7 @@ fn add(
         KeyPart::Host => fingerprint.add(value.to_ascii_lowercase().as_bytes()),
         KeyPart::Path => fingerprint.add(normal_path(value).as_bytes()),
         KeyPart::Listener
+        | KeyPart::Segment(_)
         | KeyPart::Method
         | KeyPart::Header(_)
         | KeyPart::Cookie(_)
@@ -233,6 +234,8 @@ const PREFIXES: &[(&str, &str)] = &[
     ("query", "query"),
     ("url_param", "query"),
     ("urlp", "query"),
+    ("path_params", "path"),
+    ("path_param", "path"),
     ("params", "query"),
     ("param", "query"),
     ("args", "query"),

@@ -6,7 +6,7 @@
 //! 0. the request's listener named, then any;
 //! 1. host: exact, then the longest wildcard, then any;
 //! 2. path: exact, then the template with the most literal segments, then the
-//!    longest prefix, then regular expressions in file order, then any, which the prefix `/` is;
+//!    longest prefix (of two of one length, that with more literal segments), then regular expressions in file order, then any, which the prefix `/` is;
 //! 3. a method given, then not; then more headers; then more query parameters;
 //! 4. the order of the file.
 //!
@@ -42,7 +42,7 @@ pub(crate) use key_text::meant_key;
 pub use key_text::{fingerprint_hint, fingerprint_text, key_words};
 pub use matcher::{Matcher, Repeated, parse_method};
 pub use networks::{FoundNetwork, NO_NETWORKS, NetworkFile, NetworkList, NetworkSet};
-pub use path::PathPattern;
+pub use path::{NamedSegment, PathPattern};
 pub use pattern::{FoundGroups, PathGroup, PathGroups};
 pub use rank::Advantage;
 pub use rewrite::Rewrite;

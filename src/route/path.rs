@@ -20,7 +20,8 @@ pub enum PathPattern {
     Exact(Segments),
     /// This path with any non-empty segment in place of each `{parameter}`.
     Template(Segments),
-    /// This path and all below it, by whole segments.
+    /// This path and all below it, by whole segments, with any non-empty segment in place of each
+    /// `{parameter}`.
     Prefix(Segments),
     /// Paths that a regular expression matches.
     Regex(PathRegex),
@@ -37,7 +38,7 @@ pub(super) enum Segment {
     Parameter(Name),
 }
 
-/// A parameter's name, which is only shown.
+/// A parameter's name, by which a key may count. It makes no difference to routing.
 #[derive(Clone, Debug)]
 pub(super) struct Name(Box<str>);
 
@@ -72,21 +73,35 @@ impl PathPattern {
     }
 
     /// Reads a prefix: `/api` and `/api/` match `/api`, `/api/` and `/api/x`, not `/apix`. `/`
-    /// matches every path.
+    /// matches every path, and `/orgs/{org}` the paths below `/orgs` that have another segment.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::exact`], and any `{parameter}`.
+    /// Those of [`Self::exact`].
     pub fn prefix(text: &str) -> Result<Self, ParseError> {
         let mut segments = read(text)?;
-        if segments.iter().any(|segment| matches!(segment, Segment::Parameter(_))) {
-            return Err(ParseError::new(
-                "a prefix cannot have a `{parameter}`",
-                "match the whole path, or use a regular expression",
-            ));
-        }
         segments.pop_if(|last| matches!(last, Segment::Literal(text) if text.is_empty()));
         Ok(if segments.is_empty() { Self::Any } else { Self::Prefix(Segments(segments.into())) })
+    }
+
+    /// Reads a prefix without templates, which can be written as it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::prefix`], and any `{parameter}`.
+    pub fn literal_prefix(text: &str) -> Result<Self, ParseError> {
+        let prefix = Self::prefix(text)?;
+        let has_parameter = matches!(
+            &prefix,
+            Self::Prefix(path) if path.0.iter().any(|part| matches!(part, Segment::Parameter(_)))
+        );
+        if has_parameter {
+            return Err(ParseError::new(
+                "this prefix cannot have a `{parameter}`",
+                "write each segment as it is, or use a regular expression",
+            ));
+        }
+        Ok(prefix)
     }
 
     /// Reads a regular expression that must match the whole path.
@@ -107,6 +122,112 @@ impl Segments {
     /// Returns how many segments are literal.
     pub(super) fn literals(&self) -> usize {
         self.0.iter().filter(|segment| matches!(segment, Segment::Literal(_))).count()
+    }
+
+    /// Returns where a parameter has this name.
+    fn position(&self, name: &str) -> Option<usize> {
+        self.0
+            .iter()
+            .position(|segment| matches!(segment, Segment::Parameter(known) if *known.0 == *name))
+    }
+
+    /// Returns whether the normal `path` begins with the first `count` segments.
+    fn begin(&self, count: usize, path: &str) -> bool {
+        let mut rest = segments(path);
+        self.0.iter().take(count).all(|segment| {
+            rest.next().is_some_and(|text| match segment {
+                Segment::Literal(literal) => **literal == *text,
+                Segment::Parameter(_) => !text.is_empty(),
+            })
+        })
+    }
+}
+
+/// Returns the segments of a normal path, which begins with `/`.
+fn segments(path: &str) -> core::str::Split<'_, char> {
+    path.strip_prefix('/').unwrap_or(path).split('/')
+}
+
+/// The segment of a route's paths that a template names: `org` in `/orgs/{org}`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NamedSegment {
+    name: Box<str>,
+    /// The paths of a route, of which the first that matches a request is the one that routed it.
+    /// They end with the last one that has the segment.
+    places: Box<[Place]>,
+}
+
+/// A path of a route, and where it has the named segment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    path: Segments,
+    is_prefix: bool,
+    index: Option<usize>,
+}
+
+impl Place {
+    fn matches(&self, path: &str) -> bool {
+        let own = self.path.0.len();
+        self.path.begin(own, path) && (self.is_prefix || segments(path).count() == own)
+    }
+}
+
+impl NamedSegment {
+    /// Reads the name of a parameter. No path has the segment until [`Self::of_paths`] says where.
+    ///
+    /// # Errors
+    ///
+    /// Characters that no such name has.
+    pub(super) fn parse(name: &str) -> Result<Self, ParseError> {
+        if !is_parameter_name(name) {
+            return Err(ParseError::new(
+                format!("`{}` is not the name of a segment", name.escape_debug()),
+                "write the name in a template of the route's path: `path:org` for \
+                 `path_prefix: '/orgs/{org}'`",
+            ));
+        }
+        Ok(Self { name: name.into(), places: Box::default() })
+    }
+
+    /// Returns the segment in the paths of a route.
+    pub(super) fn of_paths(&self, paths: &[PathPattern]) -> Self {
+        let ranked = super::rank::by_specificity(paths).into_iter();
+        let places = ranked.filter_map(|path| {
+            let (path, is_prefix) = match path {
+                PathPattern::Exact(path) | PathPattern::Template(path) => (path, false),
+                PathPattern::Prefix(path) => (path, true),
+                // Both come after all that have segments.
+                PathPattern::Regex(_) | PathPattern::Any => return None,
+            };
+            Some(Place { path: path.clone(), is_prefix, index: path.position(&self.name) })
+        });
+        let mut places: Vec<Place> = places.collect();
+        let used = places.iter().rposition(|place| place.index.is_some());
+        places.truncate(used.map_or(0, |last| last + 1));
+        Self { name: self.name.clone(), places: places.into() }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether some path has the segment.
+    pub fn is_known(&self) -> bool {
+        !self.places.is_empty()
+    }
+
+    /// Returns the segment of a normal path, as it stands there.
+    pub(super) fn find<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let index = match self.places.iter().find(|place| place.matches(path)) {
+            Some(place) => place.index?,
+            // An encoded slash, which this route alone takes for text, leads away from its paths.
+            None => self
+                .places
+                .iter()
+                .find_map(|place| place.index.filter(|index| place.path.begin(index + 1, path)))?,
+        };
+        segments(path).nth(index)
     }
 }
 
@@ -176,18 +297,17 @@ fn read_segment(text: &str) -> Result<Segment, ParseError> {
     }
 
     let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let is_word = |name: &&str| {
-        !name.is_empty()
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
-    };
-
-    match name.filter(is_word) {
+    match name.filter(|name| is_parameter_name(name)) {
         Some(name) => Ok(Segment::Parameter(Name(name.into()))),
         None => Err(ParseError::new(
             format!("`{shown}` is not a parameter"),
             "a parameter is a whole segment with a name, `{id}`; for a part of a segment use a regular expression",
         )),
     }
+}
+
+fn is_parameter_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
 /// Writes `/exact/{template}`, `/prefix/*`, `/*` for any, `~regex`.

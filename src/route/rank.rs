@@ -47,15 +47,28 @@ fn key(route: &Ranked) -> impl Ord + use<> {
 
 /// Returns how specific the path is: the lowest wins.
 pub(super) fn path_key(Ranked { index, path, .. }: &Ranked) -> impl Ord + use<> {
-    let (kind, literals, regex) = match path {
+    let regex = if matches!(path, PathPattern::Regex(_)) { *index } else { 0 };
+    (pattern_key(path), regex)
+}
+
+/// Returns how specific a path is, but for the order of regular expressions.
+fn pattern_key(path: &PathPattern) -> impl Ord + use<> {
+    let (kind, length, literals) = match path {
         // No two exact paths match the same request.
         PathPattern::Exact(_) => (0, 0, 0),
-        PathPattern::Template(path) => (1, path.literals(), 0),
-        PathPattern::Prefix(path) => (2, path.literals(), 0),
-        PathPattern::Regex(_) => (3, 0, *index),
+        PathPattern::Template(path) => (1, 0, path.literals()),
+        PathPattern::Prefix(path) => (2, path.as_slice().len(), path.literals()),
+        PathPattern::Regex(_) => (3, 0, 0),
         PathPattern::Any => (4, 0, 0),
     };
-    (kind, Reverse(literals), regex)
+    (kind, Reverse(length), Reverse(literals))
+}
+
+/// Returns the paths of a route, the most specific first.
+pub(super) fn by_specificity(paths: &[PathPattern]) -> Vec<&PathPattern> {
+    let mut paths: Vec<&PathPattern> = paths.iter().collect();
+    paths.sort_by_cached_key(|path| pattern_key(path));
+    paths
 }
 
 /// Returns how many other conditions there are: the lowest wins.

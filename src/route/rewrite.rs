@@ -56,9 +56,9 @@ impl Rewrite {
     ///
     /// # Errors
     ///
-    /// Those of [`PathPattern::prefix`].
+    /// Those of [`PathPattern::literal_prefix`].
     pub fn strip(&mut self, prefix: &str) -> Result<(), ParseError> {
-        self.strip = PathPattern::prefix(prefix)?;
+        self.strip = PathPattern::literal_prefix(prefix)?;
         Ok(())
     }
 
@@ -66,9 +66,9 @@ impl Rewrite {
     ///
     /// # Errors
     ///
-    /// Those of [`PathPattern::prefix`], and characters that a request's target cannot have.
+    /// Those of [`PathPattern::literal_prefix`], and characters that a request's target cannot have.
     pub fn add(&mut self, prefix: &str) -> Result<(), ParseError> {
-        PathPattern::prefix(prefix)?;
+        PathPattern::literal_prefix(prefix)?;
         check(prefix)?;
         self.add = prefix.trim_end_matches('/').into();
         Ok(())

@@ -44,6 +44,9 @@ pub enum SuggestError {
     /// `--key` is no key.
     #[error("`--key`: {0}")]
     Key(crate::route::ParseError),
+    /// The key is a segment, which only the templates of a route name.
+    #[error("no limit can be proposed for `path:{0}`: only the paths of a route say where it is")]
+    Segment(String),
     /// `--host` or `--listener` does not fit.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
@@ -101,6 +104,9 @@ pub fn run(
     let parts: Result<_, _> =
         options.key.split(',').map(|part| KeyPart::parse(part.trim(), 64)).collect();
     let key = parts.and_then(KeySpec::new).map_err(SuggestError::Key)?;
+    if let Some(segment) = key.segments().next() {
+        return Err(SuggestError::Segment(segment.name().to_owned()));
+    }
     let mut source =
         if options.live.live { record(options, files.gateway)? } else { read(options)? };
     let mut unmatched = Unmatched::new(&engine);

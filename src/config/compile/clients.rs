@@ -10,7 +10,10 @@ use crate::{
     },
     route::{HostPattern, KeyPart, Matcher, PathPattern, Table},
 };
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+};
 
 impl Compiler {
     /// Warns of rules by address that see a proxy's only.
@@ -78,7 +81,7 @@ impl Compiler {
             let counts = route.rules.iter().filter(|rule| !rule.dry_run && !is_chosen(rule));
             let mut chosen = counts.filter_map(|rule| Some((rule, chosen_target(rule, matcher)?)));
             if let Some((rule, part)) = chosen.next() {
-                self.notes.push(chosen_by_target(rule, part));
+                self.notes.push(chosen_by_target(rule, &part));
             }
         }
     }
@@ -175,6 +178,7 @@ fn holds_for_all(rule: &RulePlan) -> bool {
         | KeyPart::Jwt(_) => true,
         KeyPart::Host
         | KeyPart::Path
+        | KeyPart::Segment(_)
         | KeyPart::Header(_)
         | KeyPart::Cookie(_)
         | KeyPart::Query(_) => false,
@@ -192,9 +196,9 @@ fn is_chosen(rule: &RulePlan) -> bool {
     parts.iter().any(is_sent) && !parts.iter().any(is_proven)
 }
 
-/// Returns the part of a rule's key, `path` or `host`, of which a client that the rule does not tell
-/// from others may choose among any number of values.
-fn chosen_target(rule: &RulePlan, matcher: &Matcher) -> Option<&'static str> {
+/// Returns the part of a rule's key, `path`, `host` or `{org}`, of which a client that the rule does
+/// not tell from others may choose among any number of values.
+fn chosen_target<'r>(rule: &'r RulePlan, matcher: &Matcher) -> Option<Cow<'r, str>> {
     let is_path = |path: &PathPattern| matches!(path, PathPattern::Exact(_));
     let has_paths = !matcher.paths.is_empty() && matcher.paths.iter().all(is_path);
     let has_hosts = !matcher.hosts.is_empty() && matcher.hosts.iter().all(HostPattern::is_exact);
@@ -203,8 +207,9 @@ fn chosen_target(rule: &RulePlan, matcher: &Matcher) -> Option<&'static str> {
         return None;
     }
     parts.iter().find_map(|part| match part {
-        KeyPart::Path => Some("path").filter(|_| !has_paths),
-        KeyPart::Host => Some("host").filter(|_| !has_hosts),
+        KeyPart::Path => Some("path".into()).filter(|_| !has_paths),
+        KeyPart::Host => Some("host".into()).filter(|_| !has_hosts),
+        KeyPart::Segment(segment) => Some(format!("`{{{}}}`", segment.name()).into()),
         KeyPart::Route
         | KeyPart::ClientIp { .. }
         | KeyPart::Listener
@@ -219,13 +224,20 @@ fn chosen_target(rule: &RulePlan, matcher: &Matcher) -> Option<&'static str> {
 
 fn chosen_by_target(rule: &RulePlan, part: &str) -> Problem {
     let message = format!("a client gets more of `{}` by asking for another {part}", rule.name);
-    let example = if part == "path" { "/login" } else { "shop.example.com" };
+    let example = match part {
+        "path" => Some("/login"),
+        "host" => Some("shop.example.com"),
+        _ => None,
+    };
+    let naming = example.map(|example| {
+        format!("; or name each {part} in the route's `match`, as in `{part}: {example}`")
+    });
     Problem::note(Lint::ClientChosenTarget, message)
         .at(rule.span)
         .label(format!("counts by {}, and the route takes any {part}", rule.key))
         .help(format!(
-            "write a rule with `key: client_ip` beside it, or one without a key; or name each {part} \
-             in the route's `match`, as in `{part}: {example}`"
+            "write a rule with `key: client_ip` beside it, or one without a key{}",
+            naming.unwrap_or_default()
         ))
 }
 

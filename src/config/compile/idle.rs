@@ -73,7 +73,8 @@ fn is_always_there(key: &KeySpec) -> bool {
         | KeyPart::Host
         | KeyPart::Path
         | KeyPart::Method => true,
-        KeyPart::Header(_)
+        KeyPart::Segment(_)
+        | KeyPart::Header(_)
         | KeyPart::Cookie(_)
         | KeyPart::Query(_)
         | KeyPart::User

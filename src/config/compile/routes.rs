@@ -60,7 +60,8 @@ impl Compiler {
             let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
             let plan = self.route(at, action, matcher.as_ref().zip(words), parts);
 
-            if let (Some(plan), Some(matcher)) = (plan, matcher) {
+            if let (Some(mut plan), Some(matcher)) = (plan, matcher) {
+                self.segments(&mut plan.rules, &matcher);
                 self.circle(&plan, &matcher, span);
                 self.uncovered_host(&matcher, span);
                 self.no_bodies(body_limit.filter(|_| takes_bodies(&matcher)));

@@ -14,7 +14,7 @@ use crate::{
         spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
     flow::{self, Algorithm, Keyed, Stored},
-    route::{KeyPart, KeySpec},
+    route::{KeyPart, KeySpec, Matcher},
 };
 use bytesize::ByteSize;
 use std::sync::Arc;
@@ -178,6 +178,26 @@ impl Compiler {
         Some(versions)
     }
 
+    /// Says to the rules of a route where its paths have the segments that their keys name.
+    pub(super) fn segments(&mut self, rules: &mut [RulePlan], matcher: &Matcher) {
+        for rule in rules {
+            let key = rule.options.key.clone().of_paths(&matcher.paths);
+            let unknown = key.segments().find(|segment| !segment.is_known());
+            if let Some(segment) = unknown.filter(|_| rule.when.is_none()) {
+                let name = segment.name();
+                let message = format!(
+                    "the rule `{}` counts by `{key}`, and no path of its route has `{{{name}}}`",
+                    rule.name
+                );
+                self.error(Problem::error(rule.span, message).help(format!(
+                    "write the segment into the route's `path` or `path_prefix`, as in \
+                     `path_prefix: '/{name}s/{{{name}}}'`"
+                )));
+            }
+            rule.options.key = key;
+        }
+    }
+
     fn alternatives(
         &mut self,
         rule: &RuleSpec,
@@ -271,7 +291,8 @@ impl Compiler {
         let from_client = has(|part| matches!(part, KeyPart::ClientIp { .. }));
         let may_repeat =
             has(|part| matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)));
-        let may_lack = may_repeat || has(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_)));
+        let may_lack = may_repeat
+            || has(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Segment(_)));
 
         for (name, at) in ["ipv6_prefix", "ipv4_prefix"].iter().zip(prefixes) {
             if let Some(at) = at.filter(|at| at.written && !from_client) {

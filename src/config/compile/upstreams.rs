@@ -123,7 +123,13 @@ impl Compiler {
         }
         let mut parts = Vec::new();
         for at in spec.hash_key.items() {
-            parts.extend(self.pattern(KeyPart::parse(&at.value.0, HASHED_V6_PREFIX), at.span));
+            let part = self.pattern(KeyPart::parse(&at.value.0, HASHED_V6_PREFIX), at.span);
+            if let Some(KeyPart::Segment(_)) = part {
+                let message = "an upstream does not know the templates of a route's path";
+                self.error(Problem::error(at.span, message).help("write `path`"));
+                continue;
+            }
+            parts.extend(part);
         }
         if !spec.hash_key.is_written() {
             parts.push(KeyPart::ClientIp { v6_prefix: HASHED_V6_PREFIX, v4_prefix: 32 });

@@ -8,7 +8,7 @@ use crate::{
         spec::{OnMissing, OnStoreError},
     },
     flow,
-    route::{KeySpec, Rewrite},
+    route::{KeySpec, Rewrite, Target},
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use std::{fmt, num::NonZeroU64, ops::Deref, sync::Arc, time::Duration};
@@ -160,6 +160,14 @@ pub struct RuleOptions {
 }
 
 impl RuleOptions {
+    /// Returns whether it makes no difference to the rule which of these a request is, but for the
+    /// whole path and query that it counts by. The client need not be known.
+    pub(in crate::config) fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
+        self.when.as_ref().is_none_or(|when| when.takes_alike(one, other))
+            && self.except.as_ref().is_none_or(|except| except.takes_alike(one, other))
+            && self.key.takes_alike(one.path, other.path)
+    }
+
     /// Returns whether both ask the same of requests, and count them alike.
     pub(in crate::config) fn claims_like(&self, other: &Self) -> bool {
         let Self { name: _, when, key, on_missing, cost, except, priority, quota: _, dry_run: _ } =

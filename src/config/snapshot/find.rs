@@ -128,12 +128,9 @@ impl Snapshot {
 
 impl Route {
     /// Reports whether it makes no difference to the route's rules which of these a request is,
-    /// but for what they count by.
+    /// but for the whole path and query that they count by.
     fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
-        self.rules.iter().all(|rule| {
-            rule.when.as_ref().is_none_or(|when| when.takes_alike(one, other))
-                && rule.except.as_ref().is_none_or(|except| except.takes_alike(one, other))
-        })
+        self.rules.iter().all(|rule| rule.options.takes_alike(one, other))
     }
 
     /// Reports whether it may keep a request from an upstream.

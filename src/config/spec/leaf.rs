@@ -190,7 +190,7 @@ leaves! {
         { "type": "string", "pattern": "^ *[0-9_]+ */ *[0-9a-z ]+$" };
     /// A part of a rule's key.
     KeyPart(String), "a part of a key", "client_ip", text,
-        { "type": "string", "pattern": "^(route|client_ip|host|path|method|listener|user|(header|cookie|query|jwt):.+)$" };
+        { "type": "string", "pattern": "^(route|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$" };
     /// How a token may be signed.
     JwtAlgorithm(Algorithm), "an algorithm", "RS256", algorithm,
         { "type": "string", "enum": ALGORITHMS.map(|(name, _)| name) };

@@ -29,7 +29,8 @@ keys! {
         /// `/users/{id}`; in a match that is written in braces, such a path needs quotes.
         path: Several<Path>, else "any";
         /// A prefix of the path, by whole segments: `/api` matches `/api` and `/api/x`, not
-        /// `/apix`. `/` matches all paths. Or any of a list.
+        /// `/apix`. `/` matches all paths. `{…}` matches one segment, as in `/orgs/{org}`. Or any
+        /// of a list.
         path_prefix: Several<Path>, else "any";
         /// A regular expression that the whole path must match, as in `/(de|en)/.*`. It needs no
         /// `^` and `$`. Or any of a list.

@@ -80,16 +80,17 @@ keys! {
         /// The time zone of the calendar's days, weeks or months, as in `Europe/Berlin`
         /// (`fixed_window` only).
         tz: Zone = "UTC";
-        /// What is counted separately: `client_ip`, `host`, `path`, `method`, `listener`, `user`
-        /// (with `auth`), `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, with
-        /// `auth: { jwt }`; dots lead into it, as in `jwt:realm_access.roles`), or a list of them. `route` counts all requests together.
+        /// What is counted separately: `client_ip`, `host`, `path`, `path:NAME` (the segment that a
+        /// template of the route's path names), `method`, `listener`, `user` (with `auth`),
+        /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, with `auth: { jwt }`;
+        /// dots lead into it, as in `jwt:realm_access.roles`), or a list of them. `route` counts all requests together.
         #[cfg_attr(test, schemars(extend("x-help" = "write each part as a text, as in `key: header:x-api-key`")))]
         key: Several<KeyPart> = "route";
         /// How many bits of an IPv6 address are one client.
         ipv6_prefix: Integer<1, 128> = 64;
         /// How many bits of an IPv4 address are one client.
         ipv4_prefix: Integer<1, 32> = 32;
-        /// How requests without the header, cookie or query field of `key` count: they share one
+        /// How requests without a header, cookie, query field, claim or segment of `key` count: they share one
         /// count (`shared`), are not counted (`skip`), or are rejected (`reject`).
         on_missing_key: OnMissing = "shared";
         /// How a request counts that has a header, cookie or query field of `key`, or of an

@@ -180,3 +180,24 @@ fn a_configuration_is_put_in_force_on_the_way() {
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn a_scenario_says_who_the_client_is() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = CONFIG.replace(
+        "      upstream: up\n      flow: [{ name: r, algorithm: fixed_window, limit: 3/1m }]\n",
+        "      upstream: up\n      auth: { jwt: { jwks: keys.json } }\n      flow:\n        - name: r\n          \
+         limit: 1/1m\n          key: jwt:team.id\n          except: { user: root }\n          \
+         overrides: [{ when: { jwt:roles: [admin, ops] }, limit: 2/1m }]\n",
+    );
+    let tests = "  - name: t\n    steps:\n      \
+        - at 0s: 3 x GET /a claim team.id=7 -> 1 passed, 2 rejected by r\n      \
+        - at 0s: GET /a claim team.id=8 user ann -> 1 passed\n      \
+        - at 0s: 4 x GET /a claim team.id=9 claim roles=dev claim roles=ops -> 2 passed, 2 rejected by r\n      \
+        - at 0s: 4 x GET /a user root -> 4 passed\n      \
+        - at 0s: 4 x GET /a claim sub=root -> 4 passed\n";
+    fs::write(folder.path().join("a.yaml"), format!("{config}tests:\n{tests}")).expect("written");
+    let output = test(folder.path(), &["a.yaml"]);
+    let printed = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&printed));
+}

@@ -421,8 +421,9 @@ impl Engine {
         let headers = headers.as_deref().unwrap_or(&self.no_headers).into();
         let normal = normal_path(path);
         let listener = arrival.listener.as_deref().or_else(|| self.assumed_listener());
+        let identity = arrival.identity.as_deref();
         let target =
-            Target { listener, identity: None, host: &host, path: &normal, query, method, headers };
+            Target { listener, identity, host: &host, path: &normal, query, method, headers };
 
         // A log without addresses has one client.
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));

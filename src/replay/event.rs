@@ -1,6 +1,9 @@
 //! Events of the inputs: arrivals, and ends of requests without a duration.
 
-use crate::flow::{Instant, Key};
+use crate::{
+    flow::{Instant, Key},
+    route::Identity,
+};
 use core::{net::IpAddr, time::Duration};
 use http::{HeaderMap, Method};
 use std::sync::Arc;
@@ -27,6 +30,8 @@ pub struct Arrival {
     pub request: Request,
     /// The listener that it came by, if that is known.
     pub listener: Option<Arc<str>>,
+    /// What its client has proved to be, if that is known.
+    pub identity: Option<Arc<Identity>>,
     /// Its route, if the line names one.
     pub route: Option<Arc<str>>,
     /// Its key for every keyed rule.

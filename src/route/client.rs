@@ -1,6 +1,6 @@
 //! The client: its address, also behind NAT64 (RFC 6052), and its identity.
 
-use super::NetworkList;
+use super::{FieldPattern, NetworkList};
 use crate::http1::Fields;
 use core::{
     array, fmt,
@@ -263,6 +263,99 @@ impl Identity {
     pub fn claim(&self, name: &str) -> Option<&ClaimValue> {
         let mut claims = self.claims.iter();
         claims.find(|(known, _)| **known == *name).map(|(_, value)| value)
+    }
+}
+
+/// A condition on what a client has proved to be. A client that has proved nothing meets none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityPattern {
+    /// Its user. The pattern's name stands for nothing.
+    User(FieldPattern),
+    /// The claim with the pattern's name: its key, or a value of its list.
+    Claim(FieldPattern),
+}
+
+impl IdentityPattern {
+    /// Returns whether the client meets it. An empty value is none, as for keys.
+    pub fn holds(&self, identity: Option<&Identity>) -> bool {
+        let Some(identity) = identity else { return false };
+        match self {
+            Self::User(pattern) => {
+                identity.user().is_some_and(|user| pattern.matches_exactly(user))
+            }
+            Self::Claim(pattern) => identity.claim(pattern.name()).is_some_and(|claim| {
+                let mut values = claim.values().iter();
+                !claim.key().is_empty()
+                    && (pattern.matches_exactly(claim.key())
+                        || values.any(|value| pattern.matches_exactly(value)))
+            }),
+        }
+    }
+
+    /// Returns the name of the claim that it looks at.
+    pub fn claim(&self) -> Option<&str> {
+        match self {
+            Self::User(_) => None,
+            Self::Claim(pattern) => Some(pattern.name()),
+        }
+    }
+}
+
+/// Writes `user=ann` or `jwt:plan=gold`.
+impl fmt::Display for IdentityPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(pattern) => pattern.fmt(f),
+            Self::Claim(pattern) => write!(f, "jwt:{pattern}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod identity_tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_holds_for_what_a_client_has_proved_exactly() {
+        let list = |values: &[&str]| {
+            ClaimValue::of_list(values.iter().map(|value| Box::from(*value)).collect())
+        };
+        let claims = vec![
+            ("plan".into(), ClaimValue::of_text("gold".into())),
+            ("name".into(), ClaimValue::of_text("x,admin".into())),
+            ("roles".into(), list(&["dev", "admin"])),
+            ("none".into(), list(&[])),
+        ];
+        let identity = Identity::of_token(Some("ann".into()), claims);
+        let claim = |name, values: &[&str]| {
+            IdentityPattern::Claim(FieldPattern::exactly_one_of(name, values).unwrap())
+        };
+        let user = |values: &[&str]| {
+            IdentityPattern::User(FieldPattern::exactly_one_of("user", values).unwrap())
+        };
+        let present = |name| IdentityPattern::Claim(FieldPattern::present(name).unwrap());
+        for (pattern, expected) in [
+            (claim("plan", &["silver", "gold"]), true),
+            (claim("plan", &["silver"]), false),
+            (claim("plan", &["gold "]), false),
+            (claim("Plan", &["gold"]), false),
+            (claim("roles", &["admin"]), true),
+            (claim("roles", &["admin,dev"]), true),
+            (claim("roles", &["adm"]), false),
+            (claim("name", &["admin"]), false),
+            (claim("other", &["gold"]), false),
+            (present("plan"), true),
+            (present("none"), false),
+            (present("other"), false),
+            (user(&["bob", "ann"]), true),
+            (user(&["Ann"]), false),
+        ] {
+            assert_eq!(pattern.holds(Some(&identity)), expected, "{pattern}");
+            assert!(!pattern.holds(None), "{pattern}");
+            assert!(!pattern.holds(Some(&Identity::default())), "{pattern}");
+        }
+        assert_eq!(claim("plan", &["b", "a"]).to_string(), "jwt:plan=a|b");
+        assert_eq!(user(&["ann"]).to_string(), "user=ann");
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
 use crate::http1::Fields;
 use core::fmt;
 use http::HeaderName;
+use std::borrow::Cow;
 
 /// A field's name and required value. [`Repeated`](super::Repeated) says which of several values
 /// counts.
@@ -21,7 +22,32 @@ pub struct FieldPattern {
 enum Value {
     Present,
     Equals(Box<str>),
+    /// Two or more, sorted.
+    OneOf(Box<[Box<str>]>),
     Regex(Pattern),
+}
+
+impl Value {
+    /// Returns one of these texts, of which there is at least one, whatever their order.
+    fn one_of(mut texts: Vec<Box<str>>) -> Self {
+        texts.sort_unstable();
+        texts.dedup();
+        match <[Box<str>; 1]>::try_from(texts) {
+            Ok([only]) => Self::Equals(only),
+            Err(several) => Self::OneOf(several.into()),
+        }
+    }
+
+    fn matches(&self, value: &[u8]) -> bool {
+        match self {
+            Self::Present => true,
+            Self::Equals(expected) => value == expected.as_bytes(),
+            Self::OneOf(expected) => {
+                expected.binary_search_by(|text| text.as_bytes().cmp(value)).is_ok()
+            }
+            Self::Regex(pattern) => pattern.is_match(value),
+        }
+    }
 }
 
 impl FieldPattern {
@@ -32,6 +58,36 @@ impl FieldPattern {
     /// An empty name.
     pub fn equals(name: &str, value: &str) -> Result<Self, ParseError> {
         Self::new(name, Value::Equals(value.trim_matches([' ', '\t']).into()))
+    }
+
+    /// Matches a field with one of these values, ignoring surrounding blanks.
+    ///
+    /// # Errors
+    ///
+    /// An empty name, or no value.
+    pub fn one_of(name: &str, values: &[&str]) -> Result<Self, ParseError> {
+        let trimmed = values.iter().map(|value| value.trim_matches([' ', '\t']));
+        Self::of_list(name, trimmed)
+    }
+
+    /// Matches one of these values exactly, with [`Self::matches_exactly`].
+    ///
+    /// # Errors
+    ///
+    /// An empty name, or no value.
+    pub fn exactly_one_of(name: &str, values: &[&str]) -> Result<Self, ParseError> {
+        Self::of_list(name, values.iter().copied())
+    }
+
+    fn of_list<'v>(name: &str, values: impl Iterator<Item = &'v str>) -> Result<Self, ParseError> {
+        let values: Vec<Box<str>> = values.map(Into::into).collect();
+        if values.is_empty() {
+            return Err(ParseError::new(
+                format!("`{}` has no value", name.escape_debug()),
+                "write a value, or `{ present: true }` for any",
+            ));
+        }
+        Self::new(name, Value::one_of(values))
     }
 
     /// Matches a present field with any value.
@@ -69,11 +125,12 @@ impl FieldPattern {
 
     /// Returns whether a field with this value matches.
     pub(super) fn matches(&self, value: &[u8]) -> bool {
-        match &self.value {
-            Value::Present => true,
-            Value::Equals(expected) => trimmed(value) == expected.as_bytes(),
-            Value::Regex(pattern) => pattern.is_match(trimmed(value)),
-        }
+        self.value.matches(trimmed(value))
+    }
+
+    /// Returns whether this very value matches: blanks around it count.
+    pub(super) fn matches_exactly(&self, value: &str) -> bool {
+        self.value.matches(value.as_bytes())
     }
 
     /// Returns the pattern with its name in lower case.
@@ -82,15 +139,27 @@ impl FieldPattern {
     }
 }
 
-/// Writes `name`, `name=value` or `name~regex`.
+/// Writes `name`, `name=value`, `name=one|other` or `name~regex`. In a value, `|` is `\|`.
 impl fmt::Display for FieldPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             Value::Present => f.write_str(&self.name),
-            Value::Equals(value) => write!(f, "{}={value}", self.name),
+            Value::Equals(value) => write!(f, "{}={}", self.name, escaped(value)),
+            Value::OneOf(values) => {
+                write!(f, "{}", self.name)?;
+                values.iter().enumerate().try_for_each(|(index, value)| {
+                    let sign = if index == 0 { '=' } else { '|' };
+                    write!(f, "{sign}{}", escaped(value))
+                })
+            }
             Value::Regex(pattern) => write!(f, "{}~{}", self.name, pattern.text()),
         }
     }
+}
+
+/// Returns a value so that no `|` in it parts two values.
+fn escaped(value: &str) -> Cow<'_, str> {
+    if value.contains('|') { value.replace('|', "\\|").into() } else { value.into() }
 }
 
 /// Reads a header's name, in any case.
@@ -184,6 +253,28 @@ mod tests {
             );
         }
         assert_eq!(trimmed(b" \t "), b"");
+    }
+
+    #[test]
+    fn a_list_matches_each_of_its_values_and_its_order_makes_no_difference() {
+        let list = FieldPattern::one_of("x", &["silver", " gold ", "silver", "a|b"]).unwrap();
+        for (value, expected) in [
+            ("gold", true),
+            (" silver\t", true),
+            ("a|b", true),
+            ("a", false),
+            ("gold|silver", false),
+            ("", false),
+        ] {
+            assert_eq!(list.matches(value.as_bytes()), expected, "{value}");
+        }
+        assert_eq!(list, FieldPattern::one_of("x", &["a|b", "gold", "silver"]).unwrap());
+        assert_eq!(list.to_string(), "x=a\\|b|gold|silver");
+        assert_eq!(FieldPattern::one_of("x", &["a"]), FieldPattern::equals("x", "a"));
+        assert!(FieldPattern::one_of("x", &[]).is_err());
+        let exact = FieldPattern::exactly_one_of("x", &["ann", "bob "]).unwrap();
+        let matches = |value| exact.matches_exactly(value);
+        assert_eq!(["ann", "ann ", "bob", "bob "].map(matches), [true, false, false, true]);
     }
 
     #[test]

@@ -32,7 +32,8 @@ mod tree;
 
 use crate::http1::Fields;
 pub use client::{
-    ClaimValue, FoundClient, Identity, Nat64, Proxies, Unread, WholePrefix, client_network,
+    ClaimValue, FoundClient, Identity, IdentityPattern, Nat64, Proxies, Unread, WholePrefix,
+    client_network,
 };
 pub use fingerprint::{Seed, low_bits};
 pub use header::{FieldPattern, folded_name};

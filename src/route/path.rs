@@ -431,6 +431,8 @@ mod tests {
             (PathPattern::prefix("/"), "/*"),
             (PathPattern::prefix("/api"), "/api/*"),
             (PathPattern::prefix("/api/"), "/api/*"),
+            (PathPattern::prefix("/orgs/{org}"), "/orgs/{org}/*"),
+            (PathPattern::prefix("/{org}/"), "/{org}/*"),
             (PathPattern::regex("/v[0-9]+"), "~/v[0-9]+"),
         ] {
             assert_eq!(pattern.unwrap().to_string(), expected);
@@ -454,7 +456,8 @@ mod tests {
             (PathPattern::exact("/{}"), "whole segment"),
             (PathPattern::exact("/{*rest}"), "whole segment"),
             (PathPattern::exact("/{a}{b}"), "whole segment"),
-            (PathPattern::prefix("/a/{id}"), "parameter"),
+            (PathPattern::prefix("/a/{i d}"), "character"),
+            (PathPattern::literal_prefix("/a/{id}"), "parameter"),
             (PathPattern::exact(&"/a".repeat(200)), "longer"),
             (PathPattern::regex("("), "not a regular expression"),
         ] {
@@ -501,6 +504,88 @@ mod path_meant_tests {
         }
         for text in ["", "/api", "api", "/a b", "/a/{id}", "@named", "=", "^~", "/a/{*rest}"] {
             assert_eq!(meant_path(text), None, "{text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod segment_tests {
+    use super::*;
+    use crate::route::{literal_path, normal_path};
+    use proptest::{collection::vec, prelude::*};
+
+    fn segment(name: &str, paths: &[&str]) -> NamedSegment {
+        let pattern = |text: &&str| match text.strip_suffix("/*") {
+            Some(prefix) => PathPattern::prefix(prefix).unwrap(),
+            None if text.starts_with('~') => PathPattern::regex(&text[1..]).unwrap(),
+            None => PathPattern::exact(text).unwrap(),
+        };
+        let paths: Vec<PathPattern> = paths.iter().map(pattern).collect();
+        NamedSegment::parse(name).unwrap().of_paths(&paths)
+    }
+
+    #[test]
+    fn a_segment_is_found_where_the_path_that_matches_has_it() {
+        let paths = ["/orgs/{org}/*", "/v2/{version}/orgs/{org}", "/orgs/health", "~/x/.*"];
+        for (path, expected) in [
+            ("/orgs/acme", Some("acme")),
+            ("/orgs/acme/", Some("acme")),
+            ("/orgs/acme/repos/x", Some("acme")),
+            ("/orgs/health", None),
+            ("/orgs/health/x", Some("health")),
+            ("/v2/7/orgs/acme", Some("acme")),
+            ("/orgs/", None),
+            ("/orgs", None),
+            ("/x/orgs", None),
+            ("/", None),
+            // An encoded slash that this route takes for text, read as a slash.
+            ("/v2/7/orgs/acme/b", Some("acme")),
+        ] {
+            assert_eq!(segment("org", &paths).find(path), expected, "{path}");
+        }
+        assert_eq!(segment("version", &paths).find("/v2/7/orgs/acme"), Some("7"));
+        assert_eq!(segment("version", &paths).find("/orgs/acme"), None);
+        assert!(!segment("team", &paths).is_known() && segment("org", &paths).is_known());
+    }
+
+    proptest! {
+        #[test]
+        fn a_segment_is_the_one_at_the_place_of_its_name(
+            before in vec("[ab]|\\{x\\}", 0..3),
+            after in vec("[ab]", 0..2),
+            path in vec("[abc]{1,2}", 0..7),
+            is_prefix in any::<bool>(),
+        ) {
+            let all = [&before[..], &["{name}".to_owned()], &after[..]].concat();
+            let pattern = format!("/{}{}", all.join("/"), if is_prefix { "/*" } else { "" });
+            let fits = |(own, text): (&String, &String)| own.starts_with('{') || own == text;
+            let is_long = path.len() > before.len();
+            let is_whole = all.len() <= path.len() && (is_prefix || all.len() == path.len());
+            let is_match = is_whole && all.iter().zip(&path).all(fits);
+            let leads = is_long && all[..=before.len()].iter().zip(&path).all(fits);
+            let found = segment("name", &[&pattern]).find(&format!("/{}", path.join("/")))
+                .map(str::to_owned);
+            // Only the table sends requests here, so that a path that does not match is another
+            // spelling of one that does.
+            prop_assert_eq!(found.is_some(), leads);
+            prop_assert!(!is_match || found.as_ref() == Some(&path[before.len()]));
+        }
+
+        #[test]
+        fn both_readings_of_a_path_that_are_alike_have_one_segment(
+            text in "/orgs/(a|%2[fF]|%61|;|/|\\.){0,6}",
+        ) {
+            let segment = segment("org", &["/orgs/{org}/*"]);
+            let [normal, literal] = [normal_path(&text), literal_path(&text)];
+            let [one, other] = [segment.find(&normal), segment.find(&literal)];
+            // A slash that only some servers see is part of the segment for others.
+            let is_alike = !literal[6.min(literal.len())..].split('/').next()
+                .is_some_and(|first| first.contains("%2F"));
+            if is_alike {
+                prop_assert_eq!(one, other);
+            } else {
+                prop_assert_ne!(one, other);
+            }
         }
     }
 }

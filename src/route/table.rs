@@ -367,6 +367,26 @@ mod tests {
     use http::{HeaderMap, Method};
 
     #[test]
+    fn a_prefix_may_have_templates_and_the_longest_one_wins() {
+        let routes =
+            ["* ^/orgs/{org}", "* ^/orgs", "* ^/orgs/{org}/repos", "* ^/orgs/acme", "* ^/{any}"];
+        for (request, expected) in [
+            ("GET a/orgs", Some(1)),
+            ("GET a/orgs/", Some(1)),
+            ("GET a/orgs/b", Some(0)),
+            ("GET a/orgs/b/x", Some(0)),
+            ("GET a/orgs/b/repos/x", Some(2)),
+            ("GET a/orgs/acme", Some(3)),
+            ("GET a/orgs/acme/x", Some(3)),
+            ("GET a/orgs/acme/repos", Some(2)),
+            ("GET a/other/x", Some(4)),
+            ("GET a/", None),
+        ] {
+            check(&routes, request, expected);
+        }
+    }
+
+    #[test]
     fn the_more_specific_host_wins_whatever_the_path() {
         let routes = ["* =/a", "*.example =/a", "*.b.example =/a", "a.b.example ^/", "[::1] ^/"];
         for (request, expected) in [

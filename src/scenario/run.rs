@@ -4,6 +4,7 @@ use crate::{
     config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
     flow::{Instant, Verdict, time::nanos},
     replay::{Arrival, ArrivalResult, DecisionKind, Ending, Engine, Id, Request, Unreached},
+    route::{ClaimValue, Identity},
 };
 use core::{fmt::Write, net::IpAddr, time::Duration};
 use http::{HeaderMap, HeaderValue};
@@ -148,6 +149,7 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
             client: arrivals.client.as_ref().map(|client| address(client.of(nth))).transpose()?,
         },
         listener: arrivals.listener.clone(),
+        identity: identity(arrivals, nth),
         route: None,
         key: arrivals.key.as_ref().map(|key| shared(key.of(nth))),
         recorded: None,
@@ -156,6 +158,34 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
         takes: Some(arrivals.takes),
         ending: Ending::Responded(arrivals.status),
     })
+}
+
+/// Returns what the client of an arrival has proved to be, if it is said.
+fn identity(arrivals: &Arrivals, nth: u64) -> Option<Arc<Identity>> {
+    if arrivals.user.is_none() && arrivals.claims.is_empty() {
+        return None;
+    }
+
+    let mut claims: Vec<(Box<str>, Vec<Box<str>>)> = Vec::new();
+    for (name, value) in &arrivals.claims {
+        let value: Box<str> = value.of(nth).into();
+        match claims.iter_mut().find(|(known, _)| known == name) {
+            Some((_, values)) => values.push(value),
+            None => claims.push((name.clone(), vec![value])),
+        }
+    }
+
+    let claims: Vec<_> = claims
+        .into_iter()
+        .map(|(name, values)| match <[Box<str>; 1]>::try_from(values) {
+            Ok([single]) => (name, ClaimValue::of_text(single)),
+            Err(values) => (name, ClaimValue::of_list(values)),
+        })
+        .collect();
+    let subject = claims.iter().find(|(name, _)| &**name == "sub");
+    let subject = subject.map(|(_, value)| Arc::from(value.key()));
+    let user = arrivals.user.as_ref().map(|user| Arc::from(&*user.of(nth))).or(subject);
+    Some(Arc::new(Identity::of_token(user, claims)))
 }
 
 impl Tally {

@@ -50,6 +50,7 @@ pub(super) fn run(
             id: Id { input: 0, number },
             request: Request::default(),
             listener: None,
+            identity: None,
             route: Some(Arc::clone(&names[group])),
             key: Some(Arc::clone(&traffic.keys[request.key as usize])),
             cost: None,

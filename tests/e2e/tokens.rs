@@ -206,6 +206,54 @@ fn a_claim_in_a_claim_is_a_key_and_so_is_a_list_in_any_order() {
 }
 
 #[test]
+fn a_claim_decides_about_overrides_and_exceptions() {
+    let issuer = Issuer::new("a");
+    let upstream = upstream::echo();
+    let routes = "  - name: all
+    match: { path_prefix: / }
+    upstream: up
+    auth: { jwt: { jwks: keys.json } }
+    flow:
+      - name: each
+        limit: 1/1h
+        key: user
+        except: { jwt: { account.roles: admin }, user: [root, monitor] }
+        overrides:
+          - { when: { jwt:plan: [gold, silver] }, limit: 3/1h }
+          - { when: { jwt:plan: bronze, path_prefix: /cheap }, limit: 2/1h }
+";
+    let gateway = start(upstream.address, routes, &issuer.keys());
+    let passed = |claims: Value, path: &str| {
+        let bearer = format!("Bearer {}", signed(&issuer, &claims));
+        let ask = || {
+            let mut client = Client::new(gateway.web());
+            client.request("GET", path, &[("Authorization", &bearer)]).status
+        };
+        (0..5).filter(|_| ask() == 200).count()
+    };
+    for (claims, path, expected) in [
+        (json!({ "sub": "a" }), "/", 1),
+        (json!({ "sub": "b", "plan": "gold" }), "/", 3),
+        (json!({ "sub": "c", "plan": "silver" }), "/", 3),
+        (json!({ "sub": "d", "plan": "bronze" }), "/", 1),
+        (json!({ "sub": "e", "plan": "bronze" }), "/cheap", 2),
+        (json!({ "sub": "f", "account": { "roles": ["dev", "admin"] } }), "/", 5),
+        (json!({ "sub": "g", "account": { "roles": "x,admin" } }), "/", 1),
+        (json!({ "sub": "root" }), "/", 5),
+    ] {
+        assert_eq!(passed(claims.clone(), path), expected, "{claims}");
+    }
+
+    // Servers would read these paths as another rule's for some clients.
+    let bearer = format!("Bearer {}", signed(&issuer, &json!({ "sub": "h", "plan": "bronze" })));
+    let mut client = Client::new(gateway.web());
+    for path in ["/cheap%2fx", "/x%2f..%2fcheap", "/cheap;x", "/cheap;x/y"] {
+        let status = client.request("GET", path, &[("Authorization", &bearer)]).status;
+        assert_eq!(status, 400, "{path}");
+    }
+}
+
+#[test]
 fn an_explanation_verifies_a_token_or_takes_claims_without_one() {
     let issuer = Issuer::new("a");
     let routes = ROUTES.replace("jwt:sub", "jwt:tenant");

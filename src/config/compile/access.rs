@@ -140,14 +140,17 @@ impl Compiler {
             }
         };
 
-        let counted = rules.iter().flat_map(|rule| rule.key.claims());
+        let mut claims: Vec<Box<str>> =
+            rules.iter().flat_map(|rule| rule.claims()).map(Into::into).collect();
+        claims.sort_unstable();
+        claims.dedup();
         let rules = JwtRules {
             source,
             issuer: spec.issuer.value().map(|issuer| issuer.0.clone()),
             audience: spec.audience.plain(|audience| audience.0.clone()),
             algorithms,
             leeway: spec.leeway.duration()?.value,
-            claims: counted.map(Into::into).collect(),
+            claims,
         };
 
         Some((Arc::new(Jwt { keys, rules, print }), print))
@@ -170,7 +173,7 @@ impl Compiler {
         users
     }
 
-    /// Reports rules that count by what clients of this route need not prove.
+    /// Reports rules that look at what clients of this route need not prove.
     pub(super) fn needs_auth(&mut self, key: &Key<Box<AuthSpec>>, rules: &[RulePlan]) {
         let has_jwt = match key.value() {
             Some(auth) => auth.jwt.is_written(),
@@ -196,6 +199,31 @@ impl Compiler {
 
             let message = format!("the rule `{}` counts by `{}`, and {lacks}", rule.name, rule.key);
             self.error(Problem::error(rule.span, message).help(help));
+        }
+
+        for rule in rules {
+            // All versions of a rule have the same exceptions.
+            let except = rule.except.iter().filter(|_| rule.when.is_none());
+            let except = except.flat_map(|except| except.identity());
+            let when = rule.when.iter().flat_map(|when| when.identity());
+            let mut lacking = when.chain(except).filter(|pattern| match pattern.claim() {
+                Some(_) => !has_jwt,
+                None => !key.is_written(),
+            });
+            let Some(pattern) = lacking.next() else { continue };
+
+            let (part, lacks) = match pattern.claim() {
+                Some(claim) => (format!("jwt:{claim}"), "`auth: { jwt }`: clients could forge it"),
+                None => ("user".to_owned(), "`auth`"),
+            };
+            let of = if rule.when.is_some() { "an override" } else { "an exception" };
+            let message = format!(
+                "{of} of the rule `{}` looks at `{part}`, and its route has no {lacks}",
+                rule.name
+            );
+            self.error(Problem::error(rule.span, message).help(
+                "write `auth: { jwt: { jwks: FILE } }` at the route, or a condition that needs no proof, such as `client_ip`",
+            ));
         }
     }
 }

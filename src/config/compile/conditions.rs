@@ -1,18 +1,20 @@
 //! Some requests of a rule: those of an override, those that are exempt, those with priority.
 
-use super::{compiler::Compiler, networks::Networks};
+use super::{compiler::Compiler, matches::OneOf, networks::Networks};
 use crate::{
     config::{
-        decode::{At, Either, Entries, Key, List, MAX_VALUES, Many},
+        decode::{At, Either, Entries, Key, List, MAX_VALUES, Many, Several},
         diagnostics::{Problem, SourceSpan, has_secret},
         plan::{Except, Priority, When},
         spec::{
-            ConditionSpec, ConditionValue, ExceptSpec, FieldSpec, NetworkFileSpec, PrioritySpec,
-            leaf::{Condition, Text},
+            ConditionValue, ExceptSpec, FieldSpec, NetworkFileSpec, PrioritySpec,
+            leaf::{Condition, Pattern, Text},
             values,
         },
     },
-    route::{self, FieldPattern, Matcher, OnDuplicate, PathPattern, Repeated},
+    route::{
+        self, FieldPattern, IdentityPattern, KeyPart, Matcher, OnDuplicate, PathPattern, Repeated,
+    },
 };
 use http::Method;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ struct Conditions {
     paths: Vec<(String, PathPattern)>,
     headers: Vec<FieldPattern>,
     query: Vec<FieldPattern>,
+    identity: Vec<IdentityPattern>,
 }
 
 /// A value of `when`: texts, or the long form of a field's pattern.
@@ -44,7 +47,8 @@ impl Conditions {
         ];
         let headers = self.headers.iter().map(|field| format!("header:{field}"));
         let query = self.query.iter().map(|field| format!("query:{field}"));
-        lists.into_iter().flatten().chain(headers).chain(query).collect()
+        let identity = self.identity.iter().map(ToString::to_string);
+        lists.into_iter().flatten().chain(headers).chain(query).chain(identity).collect()
     }
 }
 
@@ -74,25 +78,22 @@ impl Compiler {
 
         let fields = entries.iter().filter_map(|(name, value)| {
             let name = &name.value.0;
-            let at = value.at.as_ref().filter(|_| name.contains(':'))?;
+            let is_field = name.starts_with("header:") || name.starts_with("query:");
+            let at = value.at.as_ref().filter(|_| is_field)?;
             let written = match &at.value {
-                // One value that clients can guess is enough.
-                Either::Plain(values) => {
-                    let mut texts = texts_of(values);
-                    let first = texts.clone().next();
-                    texts.find(|text| self.is_guessable(name, Some(*text))).or(first)
-                }
-                Either::Map(spec) => condition_text(spec),
+                Either::Plain(values) => self.easiest(name, texts_of(values)),
+                Either::Map(spec) => self.field_text(name, &spec.equals, &spec.regex),
             };
             Some((name, written))
         });
         let fields: Vec<_> = fields.collect();
 
         let is_chosen = conditions.client_ip.list.is_empty()
+            && conditions.identity.is_empty()
             && fields.iter().all(|(name, written)| self.is_guessable(name, *written));
         let chosen = fields.first().filter(|_| is_chosen).map(|(name, _)| (*name).clone());
 
-        let Conditions { client_ip, methods, paths, headers, query } = conditions;
+        let Conditions { client_ip, methods, paths, headers, query, identity } = conditions;
         let matcher = Matcher {
             listeners: Vec::new(),
             hosts: Vec::new(),
@@ -108,7 +109,7 @@ impl Compiler {
             },
         };
 
-        let when = When::new(words, client_ip.list, vec![matcher], chosen);
+        let when = When::new(words, client_ip.list, vec![matcher], identity, chosen);
         Some(at.as_ref().map(|_| Arc::new(when)))
     }
 
@@ -122,6 +123,28 @@ impl Compiler {
         !has_secret(name) && written.is_none_or(is_open)
     }
 
+    /// Returns the text that clients can guess, if there is one, or else the first: of several values
+    /// one is enough.
+    fn easiest<'t>(
+        &self,
+        name: &str,
+        texts: impl Iterator<Item = (&'t str, SourceSpan)> + Clone,
+    ) -> Option<(&'t str, SourceSpan)> {
+        let mut guessable = texts.clone().filter(|text| self.is_guessable(name, Some(*text)));
+        guessable.next().or_else(|| texts.clone().next())
+    }
+
+    /// Returns the text that a field must equal, or its pattern.
+    fn field_text<'t>(
+        &self,
+        name: &str,
+        equals: &'t Key<Several<Text>>,
+        regex: &'t Key<Pattern>,
+    ) -> Option<(&'t str, SourceSpan)> {
+        let equals = self.easiest(name, equals.items().iter().map(written));
+        equals.or_else(|| regex.at.as_ref().map(|at| (&*at.value.0, at.span)))
+    }
+
     fn condition(&mut self, to: &mut Conditions, name: &At<Condition>, value: &WhenValue) {
         match name.value.0.split_once(':').unwrap_or((&name.value.0, "")) {
             ("client_ip", "") => to.client_ip = self.when_client(value, name.span),
@@ -131,9 +154,20 @@ impl Compiler {
                 to.paths = self.paths(texts);
             }
             ("header", header) => {
-                to.headers.extend(self.when_field(&header.to_ascii_lowercase(), value));
+                let name = header.to_ascii_lowercase();
+                to.headers.extend(self.when_field(&name, value, FieldPattern::one_of));
             }
-            ("query", query) => to.query.extend(self.when_field(query, value)),
+            ("query", query) => {
+                to.query.extend(self.when_field(query, value, FieldPattern::one_of));
+            }
+            ("jwt", claim) => {
+                let pattern = self.when_field(claim, value, FieldPattern::exactly_one_of);
+                to.identity.extend(pattern.map(IdentityPattern::Claim));
+            }
+            ("user", "") => {
+                let pattern = self.when_field("user", value, FieldPattern::exactly_one_of);
+                to.identity.extend(pattern.map(IdentityPattern::User));
+            }
             // The decoder takes no other.
             _ => {}
         }
@@ -208,13 +242,13 @@ impl Compiler {
         }
     }
 
-    fn when_field(&mut self, name: &str, value: &WhenValue) -> Option<FieldPattern> {
-        let At { value, span, .. } = value.at.as_ref()?;
-        match value {
+    fn when_field(&mut self, name: &str, value: &WhenValue, one_of: OneOf) -> Option<FieldPattern> {
+        let At { value: written, span, .. } = value.at.as_ref()?;
+        match written {
             Either::Map(spec) if spec.file.is_written() => {
                 self.error(
                     Problem::error(*span, "only `client_ip` takes a file of networks")
-                        .help("write the value of the field, or `{ regex: 'one|other' }`"),
+                        .help("write the value of the field, or a list of values"),
                 );
                 None
             }
@@ -224,20 +258,17 @@ impl Compiler {
                     regex: spec.regex.clone(),
                     present: spec.present.clone(),
                 };
-                self.field(name, &spec, *span)
+                self.field(name, &spec, *span, one_of)
             }
-            Either::Plain(values) => match &texts_of(values).collect::<Vec<_>>()[..] {
-                [(text, span)] => self.pattern(FieldPattern::equals(name, text), *span),
-                // A value that could not be read has been reported.
-                [] => None,
-                _ => {
-                    self.error(
-                        Problem::error(*span, "a field can equal only one text")
-                            .help("write an override for each, or `{ regex: 'one|other' }`"),
-                    );
-                    None
-                }
-            },
+            Either::Plain(_) => {
+                let texts = self.texts(value);
+                let of_variables =
+                    texts.iter().filter(|(_, span)| self.substitutions.at(*span).is_some());
+                let of_variables: Vec<_> = of_variables.map(|(_, span)| *span).collect();
+                self.patterns.extend(of_variables);
+                let texts: Vec<&str> = texts.iter().map(|(text, _)| *text).collect();
+                self.pattern(one_of(name, &texts), *span)
+            }
         }
     }
 
@@ -268,7 +299,14 @@ impl Compiler {
 
     /// Compiles which requests are exempt, of an exception at `span`.
     pub(super) fn except(&mut self, spec: &ExceptSpec, span: SourceSpan) -> Option<Arc<Except>> {
-        let keys = [spec.client_ip.span, spec.method.span, spec.path_prefix.span, spec.header.span];
+        let keys = [
+            spec.client_ip.span,
+            spec.method.span,
+            spec.path_prefix.span,
+            spec.header.span,
+            spec.user.span,
+            spec.jwt.span,
+        ];
         if keys.iter().all(Option::is_none) {
             self.error(
                 Problem::error(span, "an exception needs at least one condition")
@@ -283,10 +321,11 @@ impl Compiler {
             paths: self.paths(paths.map(|at| (&*at.value.0, at.span))),
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: Vec::new(),
+            identity: self.proven(spec),
         };
 
         let words = self.conceal(conditions.words().join(" or ")).into();
-        let Conditions { client_ip, methods, paths, headers, .. } = conditions;
+        let Conditions { client_ip, methods, paths, headers, query: _, identity } = conditions;
 
         // Each exempts by one condition.
         let any = Matcher { repeated: Repeated::Every, ..Matcher::default() };
@@ -300,15 +339,41 @@ impl Compiler {
         let fields = spec.header.value().map_or(&[][..], |Entries(entries)| entries);
         let chosen = fields.iter().find_map(|(name, value)| {
             let at = value.at.as_ref()?;
-            let written = match &at.value {
-                Either::Plain(text) => Some((&*text.0, at.span)),
-                Either::Map(spec) => field_text(spec),
-            };
             let name = name.value.0.as_str();
+            let written = match &at.value {
+                Either::Plain(Several(List(texts))) => {
+                    self.easiest(name, texts.iter().map(written))
+                }
+                Either::Map(spec) => self.field_text(name, &spec.equals, &spec.regex),
+            };
             self.is_guessable(name, written).then(|| format!("header:{name}"))
         });
 
-        Except::new(words, client_ip.list, matchers, chosen).map(Arc::new)
+        Except::new(words, client_ip.list, matchers, identity, chosen).map(Arc::new)
+    }
+}
+
+impl Compiler {
+    /// Compiles what clients must have proved to be exempt.
+    fn proven(&mut self, spec: &ExceptSpec) -> Vec<IdentityPattern> {
+        let mut patterns = Vec::new();
+        if let Some(at) = spec.user.as_ref() {
+            let user = self.value("user", &at.value, at.span, FieldPattern::exactly_one_of);
+            patterns.extend(user.map(IdentityPattern::User));
+        }
+        let claims = spec.jwt.value().map_or(&[][..], |Entries(entries)| entries);
+        for (name, value) in claims {
+            let Some(at) = value.as_ref() else { continue };
+            let name = &*name.value.0;
+            // The name is one that a key may have.
+            let is_name = KeyPart::parse(&format!("jwt:{name}"), 0);
+            if self.pattern(is_name, at.span).is_none() {
+                continue;
+            }
+            let claim = self.value(name, &at.value, at.span, FieldPattern::exactly_one_of);
+            patterns.extend(claim.map(IdentityPattern::Claim));
+        }
+        patterns
     }
 }
 
@@ -336,16 +401,4 @@ fn texts_of(
         Either::Plain(text) => Some((&*text.0, at.span)),
         Either::Map(_) => None,
     })
-}
-
-/// Returns the text that a field must equal, or its pattern.
-fn condition_text(spec: &ConditionSpec) -> Option<(&str, SourceSpan)> {
-    let equals = spec.equals.at.as_ref().map(written);
-    equals.or_else(|| spec.regex.at.as_ref().map(|at| (&*at.value.0, at.span)))
-}
-
-/// Returns the text that a field must equal, or its pattern.
-fn field_text(spec: &FieldSpec) -> Option<(&str, SourceSpan)> {
-    let equals = spec.equals.at.as_ref().map(written);
-    equals.or_else(|| spec.regex.at.as_ref().map(|at| (&*at.value.0, at.span)))
 }

@@ -3,9 +3,12 @@
 use super::compiler::{Compiler, suggestion};
 use crate::{
     config::{
-        decode::{At, Either, Entries, Key},
+        decode::{At, Either, Entries, Key, List, Several},
         diagnostics::{Lint, Problem, SourceSpan, quoted},
-        spec::{FieldConditions, FieldSpec, MatchSpec, leaf::Name},
+        spec::{
+            FieldConditions, FieldSpec, MatchSpec, ValueSpec,
+            leaf::{Name, Text},
+        },
     },
     route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated},
 };
@@ -52,6 +55,9 @@ fn has_open_alternative(pattern: &str) -> bool {
     let has_text = pattern.contains(['[', '\\']);
     pattern.contains('|') && (has_text || pattern.chars().any(is_open))
 }
+
+/// Makes a pattern of a name and the texts of which a value must equal one.
+pub(super) type OneOf = fn(&str, &[&str]) -> Result<FieldPattern, route::ParseError>;
 
 impl Compiler {
     pub(super) fn matcher(&mut self, at: &At<MatchSpec>) -> Matcher {
@@ -142,12 +148,39 @@ impl Compiler {
         for (field, value) in entries {
             let Some(At { value, span, .. }) = &value.at else { continue };
             let name = name(&field.value);
-            patterns.extend(match value {
-                Either::Plain(text) => self.pattern(FieldPattern::equals(name, &text.0), *span),
-                Either::Map(spec) => self.field(name, spec, *span),
-            });
+            patterns.extend(self.value(name, value, *span, FieldPattern::one_of));
         }
         patterns
+    }
+
+    /// Compiles what a value must look like; `one_of` makes a pattern of its name and its texts.
+    pub(super) fn value(
+        &mut self,
+        name: &str,
+        value: &ValueSpec,
+        span: SourceSpan,
+        one_of: OneOf,
+    ) -> Option<FieldPattern> {
+        match value {
+            Either::Plain(texts) => self.one_of(name, texts, span, one_of),
+            Either::Map(spec) => self.field(name, spec, span, one_of),
+        }
+    }
+
+    /// Compiles a list of texts, of which a value must equal one.
+    pub(super) fn one_of(
+        &mut self,
+        name: &str,
+        Several(List(values)): &Several<Text>,
+        span: SourceSpan,
+        one_of: OneOf,
+    ) -> Option<FieldPattern> {
+        let of_variables = values.iter().map(|at| at.span);
+        let of_variables = of_variables.filter(|span| self.substitutions.at(*span).is_some());
+        let of_variables: Vec<_> = of_variables.collect();
+        self.patterns.extend(of_variables);
+        let texts: Vec<&str> = values.iter().map(|at| &*at.value.0).collect();
+        self.pattern(one_of(name, &texts), span)
     }
 
     /// Compiles the long form of a field's pattern, in which exactly one key says what must hold.
@@ -156,6 +189,7 @@ impl Compiler {
         name: &str,
         spec: &FieldSpec,
         span: SourceSpan,
+        one_of: OneOf,
     ) -> Option<FieldPattern> {
         if let Some(at) = spec.present.filter(|at| !at.value) {
             self.error(
@@ -171,7 +205,8 @@ impl Compiler {
                     .help("write one of `equals`, `regex` and `present: true`"),
             );
         }
-        let equals = self.optional(&spec.equals, |text| FieldPattern::equals(name, &text.0));
+        let equals = spec.equals.as_ref();
+        let equals = equals.and_then(|at| self.one_of(name, &at.value, at.span, one_of));
         let regex = self.optional(&spec.regex, |regex| FieldPattern::regex(name, &regex.0));
         equals.or(regex).or_else(|| {
             let at = spec.present.filter(|at| at.value)?;

@@ -91,7 +91,9 @@ impl Compiler {
                 format!("{rules} and {}", of(overrides, "override")),
                 format!(
                     "write at most {MAX_RULES} rules and overrides together in a route: each \
-                     override counts as a rule"
+                     override counts as a rule. Clients with the same numbers share one override: \
+                     list their values, as in `when: {{ header:x-plan: [gold, silver] }}`, or their \
+                     networks in a file, as in `when: {{ client_ip: {{ file: partners.txt }} }}`"
                 ),
             ),
         };

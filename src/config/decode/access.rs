@@ -199,6 +199,14 @@ impl<'n, 's> Fields<'n, 's> {
             return self.map.add(problem);
         }
 
+        // As in `jwt:plan`, which is a condition elsewhere.
+        let kind = name.text.split_once(':').map(|(kind, _)| in_snake_case(kind));
+        let other = section.instead.iter().find(|(known, _)| Some(known) == kind.as_ref());
+        if let Some((_, help)) = other {
+            let message = format!("{title} {} no `{}`", section.verb("takes", "take"), name.text);
+            return self.map.add(error(message).help(help));
+        }
+
         let message =
             format!("{title} {} no key {}", section.verb("has", "have"), quoted(&name.text));
         if self.map.reader.problems.borrow().are_many() {

@@ -96,11 +96,11 @@ impl<T> From<Parts<T>> for Key<T> {
 }
 
 /// A list of maps.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::config) struct List<T>(pub Vec<At<T>>);
 
 /// A plain value, or a list of them.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename = "$several", bound = "T: Deserialize<'de>")]
 pub(in crate::config) struct Several<T>(pub List<T>);
 

@@ -1,6 +1,6 @@
 //! Some requests of a rule: those that an override, an exception or a priority is for.
 
-use crate::route::{self, FoundNetwork, Matcher, NetworkList, Target};
+use crate::route::{self, FoundNetwork, IdentityPattern, Matcher, NetworkList, Target};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// Requests that may borrow from a rule's windows to come.
@@ -53,6 +53,8 @@ pub struct Except {
     client_ip: NetworkList,
     /// Each exempts by one condition.
     requests: Option<route::Table>,
+    /// Each exempts.
+    identity: Box<[IdentityPattern]>,
     looks_at_headers: bool,
     chosen: Option<String>,
 }
@@ -64,14 +66,16 @@ impl Except {
         words: Arc<str>,
         client_ip: NetworkList,
         requests: Vec<Matcher>,
+        identity: Vec<IdentityPattern>,
         chosen: Option<String>,
     ) -> Option<Self> {
-        if client_ip.is_empty() && requests.is_empty() {
+        if client_ip.is_empty() && requests.is_empty() && identity.is_empty() {
             return None;
         }
         let looks_at_headers = requests.iter().any(|matcher| !matcher.headers.is_empty());
         let requests = (!requests.is_empty()).then(|| route::Table::build(requests));
-        Some(Self { words, client_ip, requests, looks_at_headers, chosen })
+        let identity = identity.into();
+        Some(Self { words, client_ip, requests, identity, looks_at_headers, chosen })
     }
 
     /// Returns a field by which any client can be exempt, because its value is no secret.
@@ -86,7 +90,12 @@ impl Except {
 
     /// Reports whether it exempts by the client's address only.
     pub(in crate::config) const fn is_by_client(&self) -> bool {
-        self.requests.is_none()
+        self.requests.is_none() && self.identity.is_empty()
+    }
+
+    /// Returns the conditions on what clients have proved to be.
+    pub(in crate::config) const fn identity(&self) -> &[IdentityPattern] {
+        &self.identity
     }
 
     /// Reports whether both exempt the same requests.
@@ -96,12 +105,12 @@ impl Except {
             (Some(requests), Some(other)) => requests.is_same(other),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        same_requests && self.client_ip == other.client_ip
+        same_requests && self.client_ip == other.client_ip && self.identity == other.identity
     }
 
-    /// Reports whether some request is exempt by a header.
-    pub const fn looks_at_headers(&self) -> bool {
-        self.looks_at_headers
+    /// Reports whether some request is exempt by a header, or by what its client has proved to be.
+    pub const fn looks_at_fields(&self) -> bool {
+        self.looks_at_headers || !self.identity.is_empty()
     }
 
     /// Returns the names of the header fields that it looks at.
@@ -109,7 +118,8 @@ impl Except {
         self.requests.iter().flat_map(route::Table::header_names)
     }
 
-    /// Reports whether it makes no difference to it which of these a request is.
+    /// Reports whether it makes no difference to it which of these a request is, whoever the client
+    /// is: that is not known yet where paths are compared.
     pub fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
         let takes =
             |target| self.requests.as_ref().is_some_and(|table| table.find(target).is_some());
@@ -125,6 +135,7 @@ impl Except {
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
         self.client_ip.contains(client)
             || self.requests.as_ref().is_some_and(|table| table.find(target).is_some())
+            || self.identity.iter().any(|pattern| pattern.holds(target.identity))
     }
 }
 
@@ -143,6 +154,8 @@ pub struct When {
     client_ip: NetworkList,
     /// One of them must match.
     requests: route::Table,
+    /// All of them must hold.
+    identity: Box<[IdentityPattern]>,
     looks_at_fields: bool,
     chosen: Option<String>,
 }
@@ -153,13 +166,15 @@ impl When {
         words: Arc<str>,
         client_ip: NetworkList,
         requests: Vec<Matcher>,
+        identity: Vec<IdentityPattern>,
         chosen: Option<String>,
     ) -> Self {
         let has_fields =
             |matcher: &Matcher| !(matcher.headers.is_empty() && matcher.query.is_empty());
         let looks_at_fields = requests.iter().any(has_fields);
         let requests = route::Table::build(requests);
-        Self { words, client_ip, requests, looks_at_fields, chosen }
+        let identity = identity.into();
+        Self { words, client_ip, requests, identity, looks_at_fields, chosen }
     }
 
     /// Returns a field by which any client can get these numbers, because no value that it needs is
@@ -170,12 +185,23 @@ impl When {
 
     /// Reports whether both are the same requests.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.client_ip == other.client_ip && self.requests.is_same(&other.requests)
+        self.client_ip == other.client_ip
+            && self.identity == other.identity
+            && self.requests.is_same(&other.requests)
     }
 
     /// Reports whether some request is one of these by a header or by its query.
     pub const fn looks_at_fields(&self) -> bool {
         self.looks_at_fields
+    }
+
+    /// Returns the conditions on what clients have proved to be.
+    pub(in crate::config) const fn identity(&self) -> &[IdentityPattern] {
+        &self.identity
+    }
+
+    fn holds_for(&self, target: &Target<'_>) -> bool {
+        self.identity.iter().all(|pattern| pattern.holds(target.identity))
     }
 
     /// Says when: the identity of an alternative within its rule.
@@ -188,7 +214,8 @@ impl When {
         self.requests.header_names()
     }
 
-    /// Reports whether it makes no difference to it which of these a request is.
+    /// Reports whether it makes no difference to it which of these a request is, whoever the client
+    /// is: that is not known yet where paths are compared.
     pub fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {
         self.requests.find(one).is_some() == self.requests.find(other).is_some()
     }
@@ -198,12 +225,14 @@ impl When {
     pub fn is_ambiguous(&self, target: &Target<'_>, client: IpAddr) -> bool {
         self.looks_at_fields
             && (self.client_ip.is_empty() || self.client_ip.contains(client))
+            && self.holds_for(target)
             && self.requests.looks_at_repeated(target)
     }
 
     /// Reports whether the request is one of these.
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
         (self.client_ip.is_empty() || self.client_ip.contains(client))
+            && self.holds_for(target)
             && self.requests.find(target).is_some()
     }
 }

@@ -8,7 +8,7 @@ use crate::{
         spec::{OnMissing, OnStoreError},
     },
     flow,
-    route::{KeySpec, Rewrite, Target},
+    route::{IdentityPattern, KeySpec, Rewrite, Target},
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use std::{fmt, num::NonZeroU64, ops::Deref, sync::Arc, time::Duration};
@@ -160,6 +160,17 @@ pub struct RuleOptions {
 }
 
 impl RuleOptions {
+    /// Returns what its conditions demand of what clients have proved to be.
+    pub(in crate::config) fn identity(&self) -> impl Iterator<Item = &IdentityPattern> {
+        let when = self.when.iter().flat_map(|when| when.identity());
+        when.chain(self.except.iter().flat_map(|except| except.identity()))
+    }
+
+    /// Returns the names of the claims that it looks at.
+    pub(in crate::config) fn claims(&self) -> impl Iterator<Item = &str> {
+        self.key.claims().chain(self.identity().filter_map(IdentityPattern::claim))
+    }
+
     /// Returns whether it makes no difference to the rule which of these a request is, but for the
     /// whole path and query that it counts by. The client need not be known.
     pub(in crate::config) fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {

@@ -77,6 +77,10 @@ pub struct Arrivals {
     pub client: Option<Numbered>,
     /// The header lines.
     pub headers: Vec<(HeaderName, Numbered)>,
+    /// The user as whom the client has authenticated.
+    pub user: Option<Numbered>,
+    /// The claims of its token. One that is here several times is a list.
+    pub claims: Vec<(Box<str>, Numbered)>,
     /// The key for every keyed rule.
     pub key: Option<Numbered>,
     /// The cost, in place of what the rules say.
@@ -257,6 +261,8 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
         listener: None,
         client: None,
         headers: Vec::new(),
+        user: None,
+        claims: Vec::new(),
         key: None,
         cost: None,
         priority: false,
@@ -266,8 +272,10 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
     })
 }
 
-const CLAUSES: [&str; 9] =
-    ["from", "host", "listener", "header", "key", "cost", "priority", "taking", "status"];
+const CLAUSES: [&str; 11] = [
+    "from", "host", "listener", "header", "user", "claim", "key", "cost", "priority", "taking",
+    "status",
+];
 
 fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
     match word {
@@ -298,6 +306,14 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
                 words.wrong("this is not a header", "write `header x-tenant=gold`")
             })?;
             to.headers.push(field);
+        }
+        "user" => to.user = Some(Numbered::new(words.wanted("the user", "`user ann`")?)),
+        "claim" => {
+            let pair = words.wanted("the claim", "`claim plan=gold`")?;
+            let claim = pair.split_once('=').filter(|(name, _)| !name.is_empty());
+            let (name, value) = claim
+                .ok_or_else(|| words.wrong("this is not a claim", "write `claim plan=gold`"))?;
+            to.claims.push((name.into(), Numbered::new(value)));
         }
         "key" => to.key = Some(Numbered::new(words.wanted("the key", "`key tenant-4`")?)),
         "cost" => to.cost = Some(words.number("the cost", "`cost 5`")?),

@@ -188,12 +188,13 @@ impl RouteRule {
         Claim { slot: self.slot, key, cost: self.cost.of(method), patience }
     }
 
-    /// True if a header, a cookie or the query has a part in what a request claims.
+    /// True if a header, a cookie, the query or what the client has proved to be has a part in what a request claims.
     fn looks_at_fields(&self) -> bool {
         self.key.looks_at_fields()
-            || self.except.as_ref().is_some_and(|except| except.looks_at_headers())
+            || self.except.as_ref().is_some_and(|except| except.looks_at_fields())
             || self.priority.is_some()
             || self.when.as_ref().is_some_and(|when| when.looks_at_fields())
+            || self.identity().next().is_some()
     }
 }
 

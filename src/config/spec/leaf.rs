@@ -12,7 +12,7 @@ use crate::{
         diagnostics::{Source, quoted},
     },
     flow::breaker::Ratio,
-    route::meant_key,
+    route::{self, meant_key},
 };
 use core::ops::RangeInclusive;
 use http::{
@@ -196,7 +196,7 @@ leaves! {
         { "type": "string", "enum": ALGORITHMS.map(|(name, _)| name) };
     /// A condition of an override.
     Condition(String), "a condition", "header:x-tenant", condition,
-        { "type": "string", "pattern": "^(client_ip|method|path_prefix|(header|query):.+)$" };
+        { "type": "string", "pattern": "^(client_ip|method|path_prefix|user|(header|query|jwt):.+)$" };
     /// What requests get as `Via`, if anything.
     Via(Option<HeaderValue>), "`off`, `on`, or a name", "on", via,
         { "type": ["string", "number", "boolean"] };
@@ -253,17 +253,25 @@ fn file(text: &str) -> Result<PathBuf, InvalidValue> {
 
 fn condition(text: &str) -> Result<String, InvalidValue> {
     let help = match text.split_once(':').unwrap_or((text, "")) {
-        ("client_ip" | "method" | "path_prefix", "") => return Ok(text.to_owned()),
+        ("client_ip" | "method" | "path_prefix" | "user", "") => return Ok(text.to_owned()),
         ("header", name) if !name.is_empty() => {
             return values::header_name(name).map(|_| text.to_owned());
         }
         ("query", name) if !name.is_empty() => return Ok(text.to_owned()),
+        ("jwt", name) if !name.is_empty() => {
+            return match route::KeyPart::parse(text, 0) {
+                Ok(_) => Ok(text.to_owned()),
+                Err(wrong) => invalid(wrong.message, wrong.help),
+            };
+        }
+        ("jwt", _) => "write the claim's name behind it, as in `jwt:plan: gold`".to_owned(),
         ("header" | "query", _) => {
             format!("write the field's name behind it, as in `{text}:x-tenant: gold`")
         }
         _ => condition_meant(text).map_or_else(
             || {
-                "write one of `client_ip`, `method`, `path_prefix`, `header:NAME` and `query:NAME`"
+                "write one of `client_ip`, `method`, `path_prefix`, `header:NAME`, `query:NAME`, \
+                 `user` and `jwt:NAME`"
                     .to_owned()
             },
             |meant| format!("did you mean `{meant}`?"),
@@ -279,7 +287,7 @@ fn condition_meant(text: &str) -> Option<String> {
         _ => meant_key(text)?,
     };
     match meant.split_once(':').map_or(&*meant, |(kind, _)| kind) {
-        "client_ip" | "method" | "header" | "query" => Some(meant),
+        "client_ip" | "method" | "header" | "query" | "user" | "jwt" => Some(meant),
         "path" => Some("path_prefix".to_owned()),
         _ => None,
     }

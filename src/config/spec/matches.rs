@@ -8,8 +8,11 @@ use super::{
 };
 use crate::config::decode::{Either, Entries, Several};
 
-/// Fields by name, with what each must look like: a text that must be equal, or a map.
-pub(in crate::config) type FieldConditions<N> = Entries<N, Either<Text, FieldSpec>>;
+/// Fields by name, with what each must look like.
+pub(in crate::config) type FieldConditions<N> = Entries<N, ValueSpec>;
+
+/// What a value must look like: texts of which one must be equal, or a map.
+pub(in crate::config) type ValueSpec = Either<Several<Text>, FieldSpec>;
 
 keys! {
     /// The most specific route wins. flowgate compares in this order: the listener (routes with the
@@ -39,7 +42,8 @@ keys! {
         method: Several<MethodName>, else "any";
         /// The name of the listener that received the request, or any of a list.
         listener: Several<Name>, else "any";
-        /// Header fields that must all match: a text that the value must equal, or a map.
+        /// Header fields that must all match: a text that the value must equal, a list of texts of
+        /// which it must equal one, or a map.
         header: FieldConditions<FieldName>, else "any";
         /// Query fields that must all match, in the same way.
         query: FieldConditions<Text>, else "any";
@@ -47,8 +51,8 @@ keys! {
 
     /// Write exactly one of the three keys.
     struct FieldSpec: "a field's pattern" {
-        /// The whole value.
-        equals: Text, else "–";
+        /// The whole value, or a list of values.
+        equals: Several<Text>, else "–";
         /// A regular expression that the whole value must match.
         regex: Pattern, else "–";
         /// `true`: the field must be present, with any value.

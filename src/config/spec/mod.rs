@@ -32,7 +32,7 @@ pub(super) use breaker::BreakerSpec;
 pub use collector::CollectorEndpoint;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{AdminSpec, AdminTlsSpec, CertificateFiles, ListenerSpec};
-pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec};
+pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec, ValueSpec};
 pub(super) use networks::{ConditionValue, NetworkFileSpec, NetworksSpec};
 pub(super) use redis_url::RedisUrl;
 pub use redis_url::Secret;

@@ -4,7 +4,7 @@
 use super::other_words::rule::{PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT};
 use super::{
     AlgorithmWord, Align, ConditionValue, FieldConditions, NetworksSpec, OnDuplicate, OnMissing,
-    OnStoreError, Scope,
+    OnStoreError, Scope, ValueSpec,
     keys::keys,
     leaf::{
         Condition, FieldName, FileName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault,
@@ -130,9 +130,10 @@ keys! {
 
     /// Numbers of the rule that differ for some requests. For missing numbers, the rule's apply.
     struct OverrideSpec: "an override" {
-        /// Which requests: `client_ip`, `method` and `path_prefix` (a value, or a list of which one
-        /// must match), `header:NAME` and `query:NAME` (a text, or a map). All conditions must
-        /// hold. State survives an edit as long as `when` stays the same.
+        /// Which requests: `client_ip`, `method`, `path_prefix`, `header:NAME`, `query:NAME`, `user`
+        /// (with `auth`) and `jwt:NAME` (a claim, with `auth: { jwt }`): a value, a list of values
+        /// of which one must match, or, but for the first three, a map. All conditions must hold.
+        /// State survives an edit as long as `when` stays the same.
         when: Entries<Condition, ConditionValue>;
         /// How many requests per time, if the rule has a `limit`.
         limit: LimitSpec, else "–";
@@ -144,8 +145,8 @@ keys! {
 
     /// Write exactly one of the keys.
     struct ConditionSpec: "a condition" {
-        /// The whole value of the field.
-        equals: Text, else "–";
+        /// The whole value of the field, or a list of values.
+        equals: Several<Text>, else "–";
         /// A regular expression that the whole value of the field must match.
         regex: Pattern, else "–";
         /// `true`: the field must be present, with any value.
@@ -173,6 +174,12 @@ keys! {
         /// Requests with one of these header fields. Clients can send any field: use this behind a
         /// proxy that removes the field.
         header: FieldConditions<FieldName>, else "none";
+        /// Requests with one of these users, which `auth` has verified: a name, a list of names, or
+        /// a map.
+        user: ValueSpec, else "none";
+        /// Requests whose token has one of these claims, as in `jwt: { plan: [gold, silver] }`. It
+        /// needs `auth: { jwt }`. Of a claim that is a list, one value is enough.
+        jwt: FieldConditions<Text>, else "none";
     }
 
     /// After a pause, a service gets the limit divided by `cold_factor`. The limit grows to its

@@ -200,6 +200,46 @@ fn a_rule_counts_by_a_claim_only_where_it_is_verified() {
 }
 
 #[test]
+fn conditions_look_at_claims_and_users_only_where_they_are_verified() {
+    let help = "write `auth: { jwt: { jwks: FILE } }` at the route, or a condition that needs no proof, such as `client_ip`";
+    for (rule, expected) in [
+        (
+            "except: { jwt: { plan: [gold, silver] } }",
+            "an exception of the rule `each` looks at `jwt:plan`, and its route has no `auth: { jwt }`: clients could forge it",
+        ),
+        (
+            "except: { user: ann }",
+            "an exception of the rule `each` looks at `user`, and its route has no `auth`",
+        ),
+        (
+            "overrides: [{ when: { jwt:plan: gold }, limit: 2/1s }]",
+            "an override of the rule `each` looks at `jwt:plan`, and its route has no `auth: { jwt }`: clients could forge it",
+        ),
+        (
+            "overrides: [{ when: { user: [ann, bob] }, limit: 2/1s }]",
+            "an override of the rule `each` looks at `user`, and its route has no `auth`",
+        ),
+    ] {
+        messages(
+            &format!(
+                "{FRAME}routes: [{{ name: a, match: {{ path: /a }}, upstream: app, flow: [{{ name: each, limit: 1/1s, {rule} }}] }}]"
+            ),
+            &[&format!("{expected} | {help}")],
+        );
+    }
+    for condition in
+        ["jwt: { plan: gold }", "jwt:plan: gold", "user: ann", "claims: { plan: gold }"]
+    {
+        let text = format!(
+            "{FRAME}routes: [{{ name: a, match: {{ path: /a, {condition} }}, upstream: app }}]\nend: true\n"
+        );
+        let said = crate::config::Text::new("gateway.yaml".as_ref(), &text).rules().unwrap_err();
+        let said = said.to_string();
+        assert!(said.contains("the route decides which `auth` applies"), "{said}");
+    }
+}
+
+#[test]
 fn a_key_set_is_checked_against_the_algorithms_and_an_edit_of_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");

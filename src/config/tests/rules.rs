@@ -145,6 +145,22 @@ fn keys_that_mean_nothing_in_a_rule_are_rejected() {
             ],
         ),
         (
+            "limit: 1/1s, key: path:org, on_missing_key: skip",
+            &[
+                "the rule `a` counts by `path:org`, and no path of its route has `{org}` | write the segment into the route's `path` or `path_prefix`, as in `path_prefix: '/orgs/{org}'`",
+            ],
+        ),
+        (
+            "limit: 1/1s, key: 'path:{org}'",
+            &[
+                "`{org}` is not the name of a segment | write the name in a template of the route's path: `path:org` for `path_prefix: '/orgs/{org}'`",
+            ],
+        ),
+        (
+            "limit: 1/1s, except: { header: { x-a: [] } }",
+            &["`x-a` has no value | write a value, or `{ present: true }` for any"],
+        ),
+        (
             "limit: 1/1s, key: listener, on_missing_key: skip",
             &[
                 "`on_missing_key` with a key that is never missing | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",

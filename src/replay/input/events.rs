@@ -120,6 +120,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
             client: line.client_ip,
         },
         listener: shared(line.listener),
+        identity: None,
         route: shared(line.route),
         key: line.key.map(key).transpose()?,
         recorded: None,

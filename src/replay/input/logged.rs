@@ -66,6 +66,7 @@ impl LoggedRequest {
             id,
             request: self.request,
             listener: None,
+            identity: None,
             route: None,
             key: None,
             cost: None,

@@ -5,6 +5,8 @@ pub(in crate::config::spec) const BESIDE: &str =
 
 pub(in crate::config::spec) const ACCESS: &str = "write `access: { allow: [10.0.0.0/8] }` in the column of `match`; `path_prefix: /` takes every path";
 
+pub(in crate::config::spec) const PROVEN: &str = "the route decides which `auth` applies, so that a match comes before any claim: write `when: { jwt:plan: gold }` in an override of a rule, or `except: { jwt: { plan: gold } }`";
+
 /// Keys that `MatchSpec` does not take, with what to write instead.
 pub(in crate::config::spec) const MATCH_INSTEAD: &[[&str; 2]] = &[
     ["upstream", BESIDE],
@@ -20,6 +22,10 @@ pub(in crate::config::spec) const MATCH_INSTEAD: &[[&str; 2]] = &[
     ["client_ip", ACCESS],
     ["remote_addr", ACCESS],
     ["source_ip", ACCESS],
+    ["jwt", PROVEN],
+    ["claim", PROVEN],
+    ["claims", PROVEN],
+    ["user", PROVEN],
 ];
 
 /// Words for keys of `MatchSpec`, with the key that is meant.

@@ -70,7 +70,7 @@ impl FieldPattern {
         Self::of_list(name, trimmed)
     }
 
-    /// Matches one of these values exactly, with [`Self::matches_exactly`].
+    /// Matches one of these values exactly, as claims and users are compared.
     ///
     /// # Errors
     ///

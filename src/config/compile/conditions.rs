@@ -128,10 +128,10 @@ impl Compiler {
     fn easiest<'t>(
         &self,
         name: &str,
-        texts: impl Iterator<Item = (&'t str, SourceSpan)> + Clone,
+        mut texts: impl Iterator<Item = (&'t str, SourceSpan)> + Clone,
     ) -> Option<(&'t str, SourceSpan)> {
-        let mut guessable = texts.clone().filter(|text| self.is_guessable(name, Some(*text)));
-        guessable.next().or_else(|| texts.clone().next())
+        let first = texts.clone().next();
+        texts.find(|text| self.is_guessable(name, Some(*text))).or(first)
     }
 
     /// Returns the text that a field must equal, or its pattern.

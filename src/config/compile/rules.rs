@@ -257,6 +257,18 @@ impl Compiler {
         );
     }
 
+    /// Reports the bits of IPv6 and IPv4 addresses beside a key without an address.
+    fn prefixes_without_address(&mut self, prefixes: [Option<At<u64>>; 2]) {
+        for (name, at) in ["ipv6_prefix", "ipv4_prefix"].iter().zip(prefixes) {
+            if let Some(at) = at.filter(|at| at.written) {
+                self.error(
+                    Problem::error(at.span, format!("`{name}` without `client_ip` in the key"))
+                        .help("write `key: client_ip`, or remove it"),
+                );
+            }
+        }
+    }
+
     fn key(
         &mut self,
         spec: &RuleSpec,
@@ -296,13 +308,8 @@ impl Compiler {
         let may_lack = may_repeat
             || has(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Segment(_)));
 
-        for (name, at) in ["ipv6_prefix", "ipv4_prefix"].iter().zip(prefixes) {
-            if let Some(at) = at.filter(|at| at.written && !from_client) {
-                self.error(
-                    Problem::error(at.span, format!("`{name}` without `client_ip` in the key"))
-                        .help("write `key: client_ip`, or remove it"),
-                );
-            }
+        if !from_client {
+            self.prefixes_without_address(prefixes);
         }
         if let Some(at) = spec.on_missing_key.filter(|at| at.written && !may_lack) {
             self.error(

@@ -336,7 +336,7 @@ fn only_addresses_take_a_file() {
     messages(&rule("method: [GET, { file: a }]"), &[&format!("{only} | write `[some text]`")]);
     messages(
         &rule("'header:x': { file: a }"),
-        &[&format!("{only} | write the value of the field, or `{{ regex: 'one|other' }}`")],
+        &[&format!("{only} | write the value of the field, or a list of values")],
     );
     messages(
         &rule("client_ip: { equals: 10.0.0.1 }"),

@@ -108,7 +108,7 @@ const LAYERS: &[Layer] = &[
         ],
     ),
     io("replay", &["flow", "route", "counted", "terminal_text", "config", "access_log"]),
-    io("scenario", &["flow", "config", "counted", "replay"]),
+    io("scenario", &["flow", "route", "config", "counted", "replay"]),
     io("admin_client", &["terminal_text", "config"]),
     io(
         "suggest",

@@ -576,8 +576,10 @@ mod segment_tests {
             text in "/orgs/(a|%2[fF]|%61|;|/|\\.){0,6}",
         ) {
             let segment = segment("org", &["/orgs/{org}/*"]);
-            let [normal, literal] = [normal_path(&text), literal_path(&text)];
-            let [one, other] = [segment.find(&normal), segment.find(&literal)];
+            let normal = normal_path(&text);
+            let literal = literal_path(&text);
+            let one = segment.find(&normal);
+            let other = segment.find(&literal);
             // A slash that only some servers see is part of the segment for others.
             let is_alike = !literal[6.min(literal.len())..].split('/').next()
                 .is_some_and(|first| first.contains("%2F"));

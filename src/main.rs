@@ -3,11 +3,12 @@
 use clap::error::ErrorKind;
 use flowgate::{
     admin_client::ClientError,
-    check,
-    cli::{self, Cli, Command, Format, Log, Named, manual},
-    clock, config, demo, explain_command, gateway, import, init, keys_command,
+    cli::{
+        self, Cli, Command, Format, Log, Named, check, explain, init, live_keys, manual, preview,
+    },
+    clock, config, demo, gateway, import,
     meter::Counters,
-    preview_command, replay, scenario, shutdown, suggest, top,
+    replay, scenario, shutdown, suggest, top,
 };
 use std::{
     env,
@@ -101,9 +102,9 @@ impl From<ClientError> for Failure {
     }
 }
 
-impl From<explain_command::ExplainError> for Failure {
-    fn from(error: explain_command::ExplainError) -> Self {
-        use explain_command::ExplainError as Error;
+impl From<explain::ExplainError> for Failure {
+    fn from(error: explain::ExplainError) -> Self {
+        use explain::ExplainError as Error;
         match error {
             Error::Client(error) => error.into(),
             Error::Header(_) | Error::Io(_) => Self::Error(Box::new(error)),
@@ -111,9 +112,9 @@ impl From<explain_command::ExplainError> for Failure {
     }
 }
 
-impl From<preview_command::PreviewError> for Failure {
-    fn from(error: preview_command::PreviewError) -> Self {
-        use preview_command::PreviewError as Error;
+impl From<preview::PreviewError> for Failure {
+    fn from(error: preview::PreviewError) -> Self {
+        use preview::PreviewError as Error;
         match error {
             Error::Client(error) => error.into(),
             Error::Declined => Self::Problems(error.to_string()),
@@ -155,9 +156,9 @@ impl From<import::ImportError> for Failure {
     }
 }
 
-impl From<keys_command::KeysError> for Failure {
-    fn from(error: keys_command::KeysError) -> Self {
-        use keys_command::KeysError as Error;
+impl From<live_keys::KeysError> for Failure {
+    fn from(error: live_keys::KeysError) -> Self {
+        use live_keys::KeysError as Error;
         match error {
             Error::Client(error) => error.into(),
             Error::Io(_) | Error::Words(_) => Self::Error(Box::new(error)),
@@ -253,28 +254,28 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Test { file, options } => test(&options, file.config.as_deref()),
         Command::Diff { old, new, output } => diff(&old, &new, output),
         Command::Preview { new, file, options } => {
-            Ok(preview_command::preview(&new, &file.path(), &options, &mut io::stdout())?)
+            Ok(preview::preview(&new, &file.path(), &options, &mut io::stdout())?)
         }
         Command::Apply { file, admin } => {
-            Ok(preview_command::apply(&file.path(), &admin, &mut io::stdout())?)
+            Ok(preview::apply(&file.path(), &admin, &mut io::stdout())?)
         }
         Command::Top { file, admin, options } => {
             Ok(top::run(&file.path(), &admin, &options, &mut io::stdout())?)
         }
         Command::Explain { file, options } => {
-            Ok(explain_command::explain(&file.path(), &options, &mut io::stdout())?)
+            Ok(explain::explain(&file.path(), &options, &mut io::stdout())?)
         }
         Command::Rejections { file, options } => {
-            Ok(explain_command::rejections(&file.path(), &options, &mut io::stdout())?)
+            Ok(explain::rejections(&file.path(), &options, &mut io::stdout())?)
         }
         Command::Keys { file, options } => {
-            Ok(keys_command::keys(&file.path(), &options, &mut io::stdout())?)
+            Ok(live_keys::keys(&file.path(), &options, &mut io::stdout())?)
         }
         Command::Reset { file, options } => {
-            Ok(keys_command::reset(&file.path(), &options, &mut io::stdout())?)
+            Ok(live_keys::reset(&file.path(), &options, &mut io::stdout())?)
         }
         Command::Grant { file, options } => {
-            Ok(keys_command::grant(&file.path(), &options, &mut io::stdout())?)
+            Ok(live_keys::grant(&file.path(), &options, &mut io::stdout())?)
         }
         Command::Schema => Ok(print(config::schema())?),
         Command::Reference => Ok(print(&config::reference())?),

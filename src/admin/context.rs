@@ -1,6 +1,6 @@
 //! What every page of the admin listener may read.
 
-use super::{edit::Save, keys::Surveys, live::Sampler, readiness::Readiness};
+use super::{edit::Save, live::Sampler, live_keys::Surveys, readiness::Readiness};
 use crate::{
     access_log::Watching,
     clock::Clock,

@@ -5,11 +5,8 @@
 //! key. A page takes about 5 KB per route in use, and 2 KB more with
 //! exemplars.
 
-use super::{
-    encode::{Head, Histogram, counter, counters, gauge, gauges, histograms, info},
-    exemplars,
-    exposition::Format,
-    process::Process,
+use super::exposition::{
+    self, Format, Head, Histogram, Process, counter, counters, gauge, gauges, histograms, info,
 };
 use crate::{
     cluster::{ROUND_TRIP_BOUNDS, StoreReading},
@@ -113,7 +110,7 @@ impl Metrics {
             Format::Text => format.of(page),
             Format::OpenMetrics => {
                 let exemplars = used.iter().flat_map(|route| route.meter.exemplars());
-                exemplars::add(&page, &format!("{DURATION}_seconds"), exemplars)
+                exposition::add_exemplars(&page, &format!("{DURATION}_seconds"), exemplars)
             }
         })
     }

@@ -5,20 +5,15 @@
 
 mod context;
 mod edit;
-mod encode;
-mod endpoint;
-mod exemplars;
 mod exposition;
 mod guard;
-mod keys;
 mod live;
+mod live_keys;
 mod metrics;
 mod pages;
 mod preview;
-mod process;
 mod readiness;
 mod reply;
-mod requests;
 mod router;
 mod routes;
 

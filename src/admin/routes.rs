@@ -1,6 +1,6 @@
 //! `/routes`: the routes in matching order with their rules and counts, as JSON.
 
-use super::{context::Admin, keys::Surveys, live::Sampler};
+use super::{context::Admin, live::Sampler, live_keys::Surveys};
 use crate::{
     config::{Route, Snapshot, Upstream},
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},

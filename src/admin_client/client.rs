@@ -1,13 +1,10 @@
 //! Requests to the admin listener: each on a connection of its own.
 
 use super::{
-    endpoint::AdminEndpoint,
+    endpoint::{AdminEndpoint, ClientCertificate, tls_config},
     error::{ClientError, TOKEN_VARIABLE},
-    events::{Received, ServerSentEvents},
-    options::AdminOptions,
-    pieces::Pieces,
-    search::{self, Found, INSTALLED},
-    tls::{self, ClientCertificate},
+    events::{Pieces, Received, ServerSentEvents},
+    search::{self, AdminOptions, Found, INSTALLED},
 };
 use crate::{
     config::{AdminAddress, Secret},
@@ -96,7 +93,7 @@ impl AdminClient {
         options: &AdminOptions,
     ) -> Result<Self, ClientError> {
         let tls = match (endpoint.has_tls, ClientCertificate::of(options)) {
-            (true, identity) => Some(tls::config(ca, identity.as_ref())?),
+            (true, identity) => Some(tls_config(ca, identity.as_ref())?),
             (false, Some(identity)) => return Err(identity.without_tls()),
             (false, None) => None,
         };

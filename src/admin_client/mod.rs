@@ -7,17 +7,13 @@ mod client;
 mod endpoint;
 mod error;
 mod events;
-mod options;
-mod pieces;
 mod search;
-mod tls;
 
 pub use client::AdminClient;
 pub use endpoint::AdminEndpoint;
 pub use error::ClientError;
-pub use events::{ServerSentEvent, ServerSentEvents};
-pub use options::AdminOptions;
-pub use pieces::Pieces;
+pub use events::{Pieces, ServerSentEvent, ServerSentEvents};
+pub use search::AdminOptions;
 
 use std::io;
 

@@ -6,9 +6,7 @@
 mod answer;
 mod decide;
 mod question;
-mod server;
 mod shared;
-mod text;
 
 pub use answer::{
     ExpectedDecision, Explanation, RequestView, RouteView, RuleView, RunnerUp, ServerView,

@@ -8,10 +8,7 @@
 //! Each worker has its own counts. A reader of the report adds them up, which takes an instant.
 
 mod alike;
-mod alike_routes;
-mod ask;
 mod command;
-mod end_cause;
 mod previews;
 mod report;
 mod running;
@@ -21,17 +18,15 @@ mod treatment;
 mod trial;
 
 pub use alike::{Alike, LiveRequest};
-pub use ask::TrialRecord;
 pub use command::{Command, CommandError, Cost};
-pub use end_cause::EndCause;
-pub use previews::{PreviewHandle, Previews, RunningPreview, UNREAD};
+pub use previews::{EndCause, PreviewHandle, Previews, RunningPreview, UNREAD};
 pub use report::{
     ChangeReport, ClientReport, Example, PreviewReport, RequestCounts, RouteReport, RuleReport,
     State,
 };
 pub use running::{Preview, Start};
 pub use treatment::{OwnRejection, Treatment, TreatmentChange};
-pub use trial::{Arrival, Here, Identified, Trial};
+pub use trial::{Arrival, Here, Identified, Trial, TrialRecord};
 
 #[cfg(test)]
 mod tests;

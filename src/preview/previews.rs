@@ -1,7 +1,6 @@
 //! The preview of a process, which workers look at for each request.
 
 use super::{
-    end_cause::EndCause,
     report::PreviewReport,
     running::{Preview, Start},
     trial::{Here, Trial},
@@ -150,6 +149,37 @@ impl PreviewHandle {
     pub fn compare(&self, trial: &mut Trial, here: &Here<'_>, at: Instant) {
         if let Some(preview) = &*self.previews.current.load() {
             preview.compare(trial, here, at, self.worker);
+        }
+    }
+}
+
+/// Why a preview ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndCause {
+    /// Its time is over.
+    Time,
+    /// Nobody read its report.
+    Unread,
+    /// An operator ended it.
+    Stopped,
+    /// The file in force was replaced by another one.
+    Reload,
+    /// The new file is in force.
+    Applied,
+    /// Another one began.
+    Replaced,
+}
+
+impl EndCause {
+    /// Says it in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Time => "its time is over",
+            Self::Unread => "its report was not read",
+            Self::Stopped => "it was stopped",
+            Self::Reload => "the file in force was replaced by another one",
+            Self::Applied => "the new file was applied",
+            Self::Replaced => "another preview began",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The report of a preview, for people and programs.
 
 use super::{
-    end_cause::EndCause,
+    previews::EndCause,
     running::Preview,
     tally::{ChangeCounts, Client, ClientCount, Example as Request, Kind, KindCount, Side, Tally},
     treatment::{Treatment, TreatmentChange},

@@ -1,7 +1,7 @@
 //! A preview: two files, and what was counted of them.
 
 use super::{
-    alike_routes::{AlikeRoute, alike_routes},
+    alike::{AlikeRoute, alike_routes},
     tally::Tally,
 };
 use crate::{

@@ -1,14 +1,17 @@
-//! Receives samples, and connects again when the gateway goes away.
+//! Receives samples: one for `--once`, or all, with a new connection when the gateway goes away.
 
 use super::{
-    model::{Message, Query},
+    TopError,
+    model::{Message, Model, Query},
     sample::{Config, History, Sample},
+    screen,
 };
 use crate::{
     admin_client::{AdminClient, ClientError, ServerSentEvent},
     clock::Clock,
 };
-use core::{fmt::Write, time::Duration};
+use core::{fmt::Write as _, time::Duration};
+use std::io::{self, Write};
 use tokio::sync::{mpsc, watch};
 
 /// The routes that are asked for: more fit on few screens.
@@ -97,4 +100,36 @@ pub(super) fn path(query: &Query) -> String {
         _ = write!(path, "%{byte:02x}");
     }
     path
+}
+
+/// How long the first sample may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Writes the latest sample that the gateway has.
+pub(super) async fn write_one(
+    client: &AdminClient,
+    query: &Query,
+    out: &mut impl Write,
+) -> Result<(), TopError> {
+    let clock = Clock::start();
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the gateway sends no sample");
+    let received = clock.timeout(PATIENCE, receive(client, query)).await;
+    let model = received.map_err(|_| late())??;
+    let model = model.ok_or_else(late)?;
+    out.write_all(screen::page(&model).as_bytes())?;
+    Ok(out.flush()?)
+}
+
+async fn receive(client: &AdminClient, query: &Query) -> Result<Option<Model>, ClientError> {
+    let mut events = client.follow(&path(query)).await?;
+    let mut model = Model::new(query.clone());
+    while let Some(event) = events.next().await? {
+        let Some(message) = read(&event) else { continue };
+        let is_last = matches!(message, Message::Sample(_));
+        model.take(message);
+        if is_last {
+            return Ok(Some(model));
+        }
+    }
+    Ok(None)
 }

@@ -4,22 +4,17 @@
 //! `screen` draws it, `terminal` is the terminal, and `session` joins them.
 
 mod backend;
-mod error;
 mod feed;
-mod keys;
+mod input;
 mod model;
-mod once;
 mod sample;
 mod screen;
 mod session;
-mod signals;
 mod terminal;
 mod words;
 
-pub use error::TopError;
-
 use crate::{
-    admin_client::{self, AdminClient, AdminOptions},
+    admin_client::{self, AdminClient, AdminOptions, ClientError},
     cli::TopOptions,
 };
 use std::{
@@ -27,6 +22,17 @@ use std::{
     io::{self, IsTerminal, Write},
     path::Path,
 };
+
+/// Why the command ended without success.
+#[derive(Debug, thiserror::Error)]
+pub enum TopError {
+    /// The gateway does not answer, or says why not.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The terminal cannot be used.
+    #[error("cannot use the terminal")]
+    Io(#[from] io::Error),
+}
 
 /// Shows a running gateway until a key or a signal ends it. Without a terminal it writes one
 /// sample to `out` and returns.
@@ -44,7 +50,7 @@ pub fn run(
     let query = model::Query::new(options.sort.unwrap_or_default(), options.filter.clone());
     admin_client::run(async {
         if options.once || !is_interactive() {
-            return once::write(&client, &query, out).await;
+            return feed::write_one(&client, &query, out).await;
         }
         session::run(client, query, has_colours()).await
     })

@@ -1,7 +1,7 @@
 //! What is shown: the latest sample, what was chosen, and the state of the connection.
 
 use super::{
-    keys::Key,
+    input::Key,
     sample::{Columns, Config, History, Point, Sample},
 };
 use crate::admin::RouteSort;

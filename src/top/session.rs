@@ -1,14 +1,13 @@
 //! Joins the terminal, the keys, the signals and the samples.
 
 use super::{
+    TopError,
     backend::Screen,
-    error::TopError,
     feed,
-    keys::{self, Key},
+    input::{self, Key},
     model::{Model, Query, Request},
     screen,
-    signals::{SignalEvent, Signals},
-    terminal::{self, Terminal},
+    terminal::{self, SignalEvent, Signals, Terminal},
 };
 use crate::{admin_client::AdminClient, clock::Clock};
 use rustix::process::{Signal, getpid, kill_process};
@@ -77,7 +76,7 @@ fn read_keys() -> io::Result<mpsc::Receiver<Key>> {
             if read == 0 {
                 return;
             }
-            for key in keys::read(&bytes[..read]) {
+            for key in input::read(&bytes[..read]) {
                 if sender.blocking_send(key).is_err() {
                     return;
                 }

@@ -1,10 +1,11 @@
-//! The terminal: taken over, and given back however the program ends.
+//! The terminal: taken over, and given back however the program ends; and the signals that it sends.
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::{
     io::{self, Write},
     panic,
 };
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Another screen, without a cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
@@ -70,5 +71,50 @@ pub(super) fn size() -> (u16, u16) {
     match tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
         Ok(_) | Err(_) => USUAL,
+    }
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SignalEvent {
+    /// The terminal has another size.
+    Resize,
+    /// To stop until the shell continues the program.
+    Suspend,
+    /// To end.
+    End,
+}
+
+/// The signals that are listened to.
+#[derive(Debug)]
+pub(super) struct Signals {
+    resized: Signal,
+    suspended: Signal,
+    hung_up: Signal,
+    interrupted: Signal,
+    terminated: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        let suspended = SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw());
+        Ok(Self {
+            resized: signal(SignalKind::window_change())?,
+            suspended: signal(suspended)?,
+            hung_up: signal(SignalKind::hangup())?,
+            interrupted: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next signal.
+    pub(super) async fn next(&mut self) -> SignalEvent {
+        tokio::select! {
+            _ = self.resized.recv() => SignalEvent::Resize,
+            _ = self.suspended.recv() => SignalEvent::Suspend,
+            _ = self.hung_up.recv() => SignalEvent::End,
+            _ = self.interrupted.recv() => SignalEvent::End,
+            _ = self.terminated.recv() => SignalEvent::End,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     feed,
-    keys::{self, Key},
+    input::{self, Key},
     model::{ConnectionState, Message, Model, Panel, Query, Request},
     sample::Point,
     screen,
@@ -56,7 +56,7 @@ fn drawn(model: &Model, width: u16, height: u16) -> Vec<String> {
 }
 
 fn press(model: &mut Model, keys: &str) -> Request {
-    let keys = keys::read(keys.as_bytes());
+    let keys = input::read(keys.as_bytes());
     keys.into_iter().map(|key| model.press(key, 10)).last().unwrap()
 }
 
@@ -244,15 +244,15 @@ fn what_a_gateway_sends_cannot_write_to_the_terminal() {
     sample.failing.paths.failed.push(listed);
     model.take(Message::Sample(Box::new(sample)));
     model.take(Message::Lost(evil));
-    let text = screen::text::page(&model) + &drawn(&model, 80, 24).concat();
+    let text = screen::page(&model) + &drawn(&model, 80, 24).concat();
     let controls = text.chars().filter(|sign| sign.is_control() && *sign != '\n').count();
     assert_eq!(controls, 0);
-    assert!(!keys::read(b"x").contains(&Key::Escape));
+    assert!(!input::read(b"x").contains(&Key::Escape));
 }
 
 #[test]
 fn the_plain_text_has_all_sections() {
-    let text = screen::text::page(&model());
+    let text = screen::page(&model());
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     has(&lines, &["flowgate 0.1.0"]);
     has(&lines, &["✕ login"]);

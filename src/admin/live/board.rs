@@ -1,16 +1,18 @@
-//! The samples of all routes and servers, under the configuration in force.
+//! The samples of all routes and servers, under the configuration in force, one a second.
 
-use super::{
-    history::{History, Sample},
-    route::{RouteTrack, micros, narrow},
-    server::ServerTrack,
-};
+use super::route::{History, RouteTrack, Sample, Window, micros, narrow};
 use crate::{
-    config::{Route, Snapshot},
+    clock::Clock,
+    config::{Live, Route, Snapshot},
     flow::{Instant, ReasonKind},
-    meter::Durations,
+    meter::{Durations, ServerMeter},
 };
-use std::{collections::HashMap, sync::Arc};
+use core::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::watch;
 
 /// How many routes have a history at once, of 9.4 KiB each; the others show their latest second.
 const MOST_HISTORIES: usize = 4000;
@@ -20,17 +22,17 @@ pub(super) const STEP: usize = 256;
 
 /// What was sampled.
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(crate) struct Board {
     snapshot: Option<Arc<Snapshot>>,
     /// In the order of the snapshot's routes.
     tracks: Vec<RouteTrack>,
     /// By the servers' ids.
     servers: HashMap<usize, ServerTrack>,
-    pub all: History,
+    pub(super) all: History,
     /// Rejections of all routes in the latest second, by reason.
-    pub reasons: [u64; ReasonKind::ALL.len()],
+    pub(super) reasons: [u64; ReasonKind::ALL.len()],
     /// When the latest sample was taken, by the wall clock.
-    pub at: Option<Instant>,
+    pub(super) at: Option<Instant>,
     /// How many routes have a history.
     histories: usize,
     under_way: Sum,
@@ -59,7 +61,7 @@ impl Board {
     }
 
     /// Takes the routes of another snapshot between two samples.
-    pub(super) fn catch_up(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
+    pub(crate) fn catch_up(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
         let is_other =
             self.snapshot.as_ref().is_some_and(|known| known.version != snapshot.version);
         if is_other && !self.is_sampling {
@@ -125,7 +127,7 @@ impl Board {
     }
 
     /// Returns the snapshot that was sampled with the tracks of its routes, in its order.
-    pub(super) fn routes(&self) -> Option<(&Arc<Snapshot>, &[RouteTrack])> {
+    pub(crate) fn routes(&self) -> Option<(&Arc<Snapshot>, &[RouteTrack])> {
         self.snapshot.as_ref().map(|snapshot| (snapshot, &self.tracks[..]))
     }
 
@@ -152,5 +154,183 @@ impl Sum {
             *sum = narrow(u64::from(*sum) + u64::from(more));
         }
         self.durations.add(durations);
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Takes samples, and wakes clients when there is another one.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    board: Mutex<Board>,
+    /// How many samples there are.
+    taken: watch::Sender<u64>,
+}
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Self { board: Mutex::default(), taken: watch::Sender::new(0) }
+    }
+}
+
+impl Sampler {
+    /// Samples the configuration in force once a second, for ever, and calls `each` after it.
+    pub(crate) async fn run(&self, live: &Live, clock: &Clock, each: impl Fn()) {
+        self.sample(live, clock).await;
+        let mut next = clock.now() + SECOND;
+        loop {
+            clock.sleep_until(next).await;
+            self.sample(live, clock).await;
+            each();
+            // After a suspended machine the next one is a second away.
+            next = (next + SECOND).max(clock.now());
+        }
+    }
+
+    /// Takes a sample.
+    pub(crate) async fn sample(&self, live: &Live, clock: &Clock) {
+        let now = clock.now();
+        let count = self.board().begin(live.load_full(), now);
+        for from in (0..count).step_by(STEP) {
+            self.board().sample(from, now);
+            tokio::task::yield_now().await;
+        }
+        self.board().end(clock.wall(now));
+        self.taken.send_modify(|taken| *taken += 1);
+    }
+
+    /// Takes the routes of the configuration in force, if it is another one than that of the latest
+    /// sample, so that a page shows one configuration. While a sample is being taken, it changes
+    /// nothing.
+    pub(crate) fn catch_up(&self, live: &Live, clock: &Clock) {
+        self.board().catch_up(live.load_full(), clock.now());
+    }
+
+    /// Returns the share of a server's latest requests that failed, if at least half of them did.
+    pub(crate) fn failing(&self, server: usize) -> Option<f64> {
+        self.board().server(server).failing()
+    }
+
+    pub(crate) fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what changes with each sample.
+    pub(crate) fn taken(&self) -> watch::Receiver<u64> {
+        self.taken.subscribe()
+    }
+}
+
+/// Returns an instant of the wall clock in seconds since the Unix epoch.
+pub(super) fn unix_seconds(wall: Instant) -> u64 {
+    wall.as_nanos() / 1_000_000_000
+}
+
+/// From this share of failed requests on, a server is shown as failing.
+const FAILING: f64 = 0.5;
+
+/// The requests that a server got, and how many of them failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ServerTrack {
+    is_known: bool,
+    last: ServerCounts,
+    /// In the latest second.
+    pub latest: ServerCounts,
+    /// In the latest seconds that had requests, so that an idle server keeps its remark.
+    requests: Window,
+    bad: Window,
+}
+
+/// The counts of a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ServerCounts {
+    pub requests: u64,
+    /// Requests without a complete response.
+    pub failures: u64,
+    /// Responses with a status of 500 to 599.
+    pub server_errors: u64,
+}
+
+impl ServerTrack {
+    /// Takes the sample of a second.
+    pub(super) fn sample(&mut self, meter: &ServerMeter) {
+        let now = ServerCounts {
+            requests: meter.requests.load(Relaxed),
+            failures: meter.failures.load(Relaxed),
+            server_errors: meter.server_errors.load(Relaxed),
+        };
+        if self.is_known {
+            self.latest = ServerCounts {
+                requests: now.requests.saturating_sub(self.last.requests),
+                failures: now.failures.saturating_sub(self.last.failures),
+                server_errors: now.server_errors.saturating_sub(self.last.server_errors),
+            };
+        } else {
+            // What it did before the first sample is its latest, too.
+            self.latest = ServerCounts::default();
+            self.remember(now);
+        }
+        self.is_known = true;
+        self.last = now;
+        self.remember(self.latest);
+    }
+
+    fn remember(&mut self, counts: ServerCounts) {
+        let ServerCounts { requests, failures, server_errors } = counts;
+        let bad = failures + server_errors;
+        // A request may fail in another second than the one in which it came.
+        if requests + bad > 0 {
+            self.requests.push(requests);
+            self.bad.push(bad);
+        }
+    }
+
+    /// Returns the share of its latest requests that failed, by a status of 500 to 599 or without a
+    /// complete response, if at least half of them did.
+    #[expect(clippy::cast_precision_loss, reason = "a share is read, not counted with")]
+    pub(super) fn failing(&self) -> Option<f64> {
+        let bad = self.bad.sum();
+        let share = bad as f64 / self.requests.sum().max(bad).max(1) as f64;
+        (share >= FAILING).then_some(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts some requests in a second, and returns the share that is shown then.
+    fn second(track: &mut ServerTrack, meter: &ServerMeter, counts: [u64; 3]) -> Option<f64> {
+        let [requests, failures, server_errors] = counts;
+        meter.requests.fetch_add(requests, Relaxed);
+        meter.failures.fetch_add(failures, Relaxed);
+        meter.server_errors.fetch_add(server_errors, Relaxed);
+        track.sample(meter);
+        track.failing()
+    }
+
+    #[test]
+    fn a_server_is_failing_while_half_of_its_latest_requests_fail() {
+        let meter = ServerMeter::default();
+        let mut track = ServerTrack::default();
+        assert_eq!(second(&mut track, &meter, [0, 0, 0]), None);
+        assert_eq!(second(&mut track, &meter, [4, 0, 1]), None);
+        assert_eq!(second(&mut track, &meter, [4, 1, 2]), Some(0.5));
+        // It stays so while there are no requests.
+        for _ in 0..60 {
+            assert_eq!(second(&mut track, &meter, [0, 0, 0]), Some(0.5));
+        }
+        assert_eq!(track.latest.requests, 0);
+        // Ten seconds of good responses end it.
+        for _ in 0..10 {
+            second(&mut track, &meter, [1, 0, 0]);
+        }
+        assert_eq!(track.failing(), None);
+    }
+
+    #[test]
+    fn what_a_server_did_before_the_first_sample_counts() {
+        let meter = ServerMeter::default();
+        assert_eq!(second(&mut ServerTrack::default(), &meter, [3, 0, 3]), Some(1.0));
     }
 }

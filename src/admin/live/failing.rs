@@ -1,6 +1,6 @@
 //! The routes whose requests fail, and the slowest ones.
 
-use super::{board::Board, history::millis};
+use super::{board::Board, route::millis};
 use crate::worst_paths::PathList;
 use serde::Serialize;
 use std::cmp::Reverse;

@@ -1,18 +1,15 @@
 //! What a client gets of a sample, as JSON.
 
 use super::{
-    board::Board,
+    board::{Board, unix_seconds},
     failing::FailingView,
-    history::{Columns, SAMPLES, Sample, millis},
-    query::Query,
-    route::RouteTrack,
-    sampler::unix_seconds,
-    sort::RouteSort,
+    query::{Query, RouteSort},
+    route::{Columns, RouteTrack, SAMPLES, Sample, millis},
     upstreams::UpstreamsView,
 };
 use crate::{
     admin::{
-        keys::{KeyView, Names, RejectedKeysView, Surveys, rejected},
+        live_keys::{KeyView, Names, RejectedKeysView, Surveys, rejected},
         readiness::{Readiness, RejectedReload},
     },
     cluster::Store,
@@ -40,7 +37,7 @@ const LONGEST_DRAWING: usize = 16 * 1024;
 
 /// What a sample is shown with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around<'a> {
+pub(crate) struct Around<'a> {
     pub readiness: &'a Readiness,
     pub store: Option<&'a Store>,
     pub surveys: &'a Surveys,
@@ -52,7 +49,7 @@ pub(super) struct Around<'a> {
 
 /// One sample, as one client asked for it.
 #[derive(Debug, Serialize)]
-pub(super) struct SampleView {
+pub(crate) struct SampleView {
     /// Seconds since the Unix epoch.
     at: u64,
     uptime: u64,
@@ -71,7 +68,7 @@ pub(super) struct SampleView {
 
 /// The five minutes before, of all routes and of those on the page.
 #[derive(Debug, Serialize)]
-pub(super) struct HistoryView {
+pub(crate) struct HistoryView {
     /// The time of the last sample of each column; the others are a second apart.
     at: u64,
     samples: usize,
@@ -193,7 +190,7 @@ struct StoreView {
 
 /// The configuration in force, and the edits before it.
 #[derive(Debug, Serialize)]
-pub(super) struct ConfigView {
+pub(crate) struct ConfigView {
     flowgate: &'static str,
     version: u64,
     hash: String,
@@ -245,7 +242,7 @@ impl PointView {
 
 /// The routes that a client sees, by their indexes in the snapshot.
 #[derive(Debug, Default)]
-pub(super) struct RoutesPage {
+pub(crate) struct RoutesPage {
     found: usize,
     number: usize,
     count: usize,
@@ -254,7 +251,7 @@ pub(super) struct RoutesPage {
 
 impl RoutesPage {
     /// Returns the page that `query` asks for.
-    pub(super) fn of(board: &Board, query: &Query) -> Self {
+    pub(crate) fn of(board: &Board, query: &Query) -> Self {
         let Some((snapshot, tracks)) = board.routes() else { return Self::default() };
         let is_found = |index: &usize| {
             let route = &snapshot.routes[*index];
@@ -293,7 +290,7 @@ impl RoutesPage {
 
 impl HistoryView {
     /// Returns the histories of these routes, by their indexes.
-    pub(super) fn of(board: &Board, indexes: &[usize]) -> Self {
+    pub(crate) fn of(board: &Board, indexes: &[usize]) -> Self {
         let mut routes = BTreeMap::new();
         if let Some((snapshot, tracks)) = board.routes() {
             let shown = indexes.iter().filter_map(|index| {
@@ -312,7 +309,7 @@ impl HistoryView {
 }
 
 impl SampleView {
-    pub(super) fn of(
+    pub(crate) fn of(
         board: &Board,
         snapshot: &Snapshot,
         page: &RoutesPage,
@@ -465,7 +462,7 @@ impl StoreView {
 }
 
 impl ConfigView {
-    pub(super) fn of(snapshot: &Snapshot, around: Around<'_>, wall_of_start: Instant) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, around: Around<'_>, wall_of_start: Instant) -> Self {
         let edits = around.readiness.edits();
         let started = unix_seconds(wall_of_start);
         let applied = edits.applied.as_ref();

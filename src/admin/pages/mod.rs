@@ -1,32 +1,27 @@
-//! The pages of the admin listener, a file each: its endpoints are a line of [`ALL`].
+//! The pages of the admin listener: [`ALL`] lists their endpoints.
 
+mod actions;
 mod dashboard;
 mod edit;
-mod explain;
 mod health;
 mod keys;
-mod live;
-mod metrics;
-mod preview;
-mod rejections;
-mod reload;
+pub(super) mod live;
+mod records;
 mod requests;
-mod routes;
 
-use super::endpoint::Endpoint;
+use super::router::Endpoint;
 
 /// Every page but the index, in the index's order. A page with an empty `about` is not listed.
 pub(super) const ALL: &[&[Endpoint]] = &[
     dashboard::ENDPOINTS,
     &live::ENDPOINTS,
     &health::ENDPOINTS,
-    &metrics::ENDPOINTS,
-    &routes::ENDPOINTS,
-    &explain::ENDPOINTS,
-    &rejections::ENDPOINTS,
+    &records::STATE,
+    &actions::EXPLAIN,
+    &records::REJECTIONS,
     &requests::ENDPOINTS,
     &keys::ENDPOINTS,
-    &preview::ENDPOINTS,
+    &actions::PREVIEW,
     &edit::ENDPOINTS,
-    &reload::ENDPOINTS,
+    &actions::RELOAD,
 ];

@@ -1,7 +1,7 @@
 //! The stream that the dashboard follows.
 
 use super::*;
-use crate::admin::live::{self, Query};
+use crate::admin::{live::Query, pages::live};
 
 /// Returns the events of a stream's next piece by their names.
 async fn next(pieces: &mut mpsc::Receiver<Bytes>) -> Vec<(String, Value)> {

@@ -7,8 +7,8 @@ use super::{
         sample::{Problem, Route, Rule, Sample, Server, Upstream, Upstreams},
         words::{meter, millis, plain, rate, seconds, short},
     },
-    certificates::certificate_words,
-    look::Look,
+    Look,
+    head::certificate_words,
 };
 use crate::{
     counted::counted,

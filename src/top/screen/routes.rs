@@ -6,7 +6,7 @@ use super::{
         sample::{Point, Route},
         words::{bars, millis, plain, short},
     },
-    look::Look,
+    Look,
 };
 use core::fmt::Write;
 use ratatui_core::{

@@ -1,9 +1,9 @@
 //! `flowgate keys`, `reset` and `grant`: they ask a running gateway through its admin listener.
 
-use crate::counted::counted;
+use super::{Format, GrantOptions, KeysOptions, ResetOptions};
 use crate::{
     admin_client::{AdminClient, AdminOptions, ClientError, run},
-    cli::{Format, GrantOptions, KeysOptions, ResetOptions},
+    counted::counted,
     route::{fingerprint_hint, key_words},
     terminal_text::{terminal_json, terminal_text},
 };

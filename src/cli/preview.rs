@@ -1,8 +1,8 @@
 //! `flowgate preview` and `flowgate apply`: they ask a running gateway through its admin listener.
 
+use super::{Format, PreviewOptions};
 use crate::{
     admin_client::{AdminClient, AdminOptions, ClientError, run},
-    cli::{Format, PreviewOptions},
     clock::Clock,
     config,
     preview::{Cost, PreviewReport, State},

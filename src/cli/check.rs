@@ -1,10 +1,9 @@
 //! `flowgate check`: all problems of a configuration, or what its rules promise.
 
+use super::{CheckOptions, Format};
 use crate::{
     access_log::Output,
-    certs,
-    cli::{CheckOptions, Format},
-    clock,
+    certs, clock,
     config::{self, Diagnostic, Diagnostics, Plan, RoutePromises, ShownCertificate},
 };
 use serde::Serialize;

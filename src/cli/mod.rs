@@ -2,8 +2,13 @@
 //!
 //! Shell completions and manual pages are made of it, by [`manual`].
 
+pub mod check;
+pub mod explain;
+pub mod init;
+pub mod live_keys;
 pub mod manual;
 mod options;
+pub mod preview;
 
 pub use options::{
     CheckOptions, ExplainOptions, File, Format, GrantOptions, KeysOptions, Log, Named,

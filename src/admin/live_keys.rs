@@ -1,13 +1,22 @@
-//! Keys as JSON.
+//! The fullest and the most rejected keys of rules, as JSON.
+//!
+//! A [`Surveys`] finds the fullest keys by a walk through all of them.
 
-use super::{names::Names, surveys::Surveys};
 use crate::{
-    config::{GateRules, RouteRule},
-    flow::{Gate, Grant, Instant, Key, KeyUsage, RejectedKeys, RuleObservation, rule_of},
+    clock::Clock,
+    config::{GateRules, RouteRule, Snapshot},
+    flow::{
+        Fullest, Gate, Grant, Instant, Key, KeyUsage, RejectedKeys, RuleObservation, SlotId, rule_of,
+    },
+    key_names::KeyNames,
     route::fingerprint_text,
 };
+use core::time::Duration;
 use serde::Serialize;
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// The keys of rules.
 #[derive(Debug, Serialize)]
@@ -191,4 +200,116 @@ impl RuleKeys {
             grants: Vec::new(),
         }
     }
+}
+
+/// Keys that a walk finds.
+pub(crate) const FOUND: usize = 20;
+
+/// How long a result is used again, in durations of its walk.
+const REUSE: u32 = 50;
+
+/// Steps of a walk before other tasks run: some ten microseconds.
+const STEPS: usize = 16;
+
+/// Results that are not asked for are forgotten after this time.
+const FORGET: Duration = Duration::from_mins(1);
+
+/// The results of walks.
+#[derive(Debug, Default)]
+pub(crate) struct Surveys {
+    /// By the words of the rule's owner, and its slot.
+    known: Mutex<HashMap<(String, SlotId), Survey>>,
+    /// Held during a walk: one at a time.
+    walk: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Survey {
+    at: Instant,
+    took: Duration,
+    fullest: Arc<[KeyUsage]>,
+}
+
+impl Surveys {
+    /// Brings the fullest keys of a gate's rules up to date.
+    pub(crate) async fn refresh(&self, rules: GateRules<'_>, clock: &Clock) {
+        let counted_here = |rule: &&RouteRule| !rule.key.is_shared() && rule.in_store().is_none();
+        for rule in rules.rules.iter().filter(counted_here) {
+            if self.is_due(rules, rule.slot, clock.now()) {
+                let _walk = self.walk.lock().await;
+                // Another client may have had it done meanwhile.
+                if self.is_due(rules, rule.slot, clock.now()) {
+                    self.survey(rules, rule.slot, clock).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the fullest keys of a rule, as of the latest walk.
+    pub(crate) fn fullest(&self, rules: GateRules<'_>, slot: SlotId) -> Arc<[KeyUsage]> {
+        let known = self.known();
+        let survey = known.get(&(rules.owner.to_string(), slot));
+        survey.map_or_else(Arc::default, |survey| Arc::clone(&survey.fullest))
+    }
+
+    fn is_due(&self, rules: GateRules<'_>, slot: SlotId, now: Instant) -> bool {
+        let known = self.known();
+        let survey = known.get(&(rules.owner.to_string(), slot));
+        survey.is_none_or(|survey| now.since(survey.at) >= survey.took * REUSE)
+    }
+
+    async fn survey(&self, rules: GateRules<'_>, slot: SlotId, clock: &Clock) {
+        let began = clock.now();
+        let mut fullest = Fullest::new(FOUND);
+        let mut next = Some(u32::MAX);
+        let mut steps = 0;
+        while let Some(before) = next {
+            next = rules.gate.find_fullest(slot, began, before, &mut fullest);
+            steps += 1;
+            if steps % STEPS == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let at = clock.now();
+        let fullest = rules.gate.usages(slot, at, fullest).into();
+        let took = at.since(began);
+        let mut known = self.known();
+        known.retain(|_, survey| at.since(survey.at) < FORGET);
+        known.insert((rules.owner.to_string(), slot), Survey { at, took, fullest });
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(String, SlotId), Survey>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Names keys, if they may be shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    /// `None`: by fingerprint only.
+    pub known: Option<&'a KeyNames>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn of(snapshot: &Snapshot, known: &'a KeyNames) -> Self {
+        Self { known: Some(known).filter(|_| snapshot.settings.shows_keys()) }
+    }
+
+    pub(super) fn find(self, key: u128) -> Option<Arc<str>> {
+        self.known?.find(key)
+    }
+
+    /// Returns a key as the log has it. `text` is what the operator wrote.
+    pub(super) fn in_log(self, key: u128, text: &str) -> String {
+        if self.known.is_some() { text.to_owned() } else { fingerprint_text(key) }
+    }
+}
+
+/// Returns the rules of a gate that have this name: the rule itself and its overrides, each with
+/// its identity.
+pub(super) fn rules_of<'a>(
+    rules: GateRules<'a>,
+    name: &'a str,
+) -> impl Iterator<Item = &'a RouteRule> + use<'a> {
+    rules.rules.iter().filter(move |rule| *rule.name == *name)
 }

@@ -1,9 +1,9 @@
 //! `flowgate explain` and `flowgate rejections`: they ask a running gateway through its admin
 //! listener.
 
+use super::{ExplainOptions, Format, RejectionsOptions};
 use crate::{
     admin_client::{AdminClient, ClientError, run},
-    cli::{ExplainOptions, Format, RejectionsOptions},
     explain::{Explanation, Question, TokenClaim},
     rejections::RejectionList,
     terminal_text::{terminal_json, terminal_lines},

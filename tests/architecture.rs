@@ -150,7 +150,16 @@ const LAYERS: &[Layer] = &[
     ),
     io(
         "top",
-        &["terminal_text", "worst_paths", "admin", "counted", "admin_client", "cli", "clock"],
+        &[
+            "terminal_text",
+            "config",
+            "worst_paths",
+            "admin",
+            "counted",
+            "admin_client",
+            "cli",
+            "clock",
+        ],
     ),
     io("workers", &["flow", "meter", "config", "clock", "access_log", "proxy"]),
     io("gateway", EVERY_LAYER),

@@ -60,7 +60,7 @@ struct RuleKeys {
 }
 
 /// What a key has used.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct KeyView {
     fingerprint: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub(crate) struct KeyView {
 }
 
 /// The keys that a rule rejects most.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct RejectedKeysView {
     /// Over how many seconds.
     seconds: u64,
@@ -80,7 +80,7 @@ pub(crate) struct RejectedKeysView {
     keys: Vec<RejectedKey>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct RejectedKey {
     fingerprint: String,
     #[serde(skip_serializing_if = "Option::is_none")]

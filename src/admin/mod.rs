@@ -16,6 +16,7 @@ mod readiness;
 mod reply;
 mod router;
 mod routes;
+pub(crate) mod sample;
 
 pub use context::State;
 pub use edit::{Save, SaveError};

@@ -3,10 +3,10 @@
 use super::{
     TopError,
     model::{Message, Model, Query},
-    sample::{Config, History, Sample},
     screen,
 };
 use crate::{
+    admin::sample::{ConfigState, History, Sample},
     admin_client::{AdminClient, ClientError, ServerSentEvent},
     clock::Clock,
 };
@@ -85,7 +85,9 @@ pub(super) fn read(event: &ServerSentEvent) -> Option<Message> {
     let data = &*event.data;
     match &*event.name {
         "sample" => serde_json::from_str::<Sample>(data).ok().map(Box::new).map(Message::Sample),
-        "config" => serde_json::from_str::<Config>(data).ok().map(Box::new).map(Message::Config),
+        "config" => {
+            serde_json::from_str::<ConfigState>(data).ok().map(Box::new).map(Message::Config)
+        }
         "history" => serde_json::from_str::<History>(data).ok().map(Box::new).map(Message::History),
         _ => None,
     }

@@ -7,7 +7,6 @@ mod backend;
 mod feed;
 mod input;
 mod model;
-mod sample;
 mod screen;
 mod session;
 mod terminal;

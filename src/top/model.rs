@@ -1,10 +1,10 @@
 //! What is shown: the latest sample, what was chosen, and the state of the connection.
 
-use super::{
-    input::Key,
-    sample::{Columns, Config, History, Point, Sample},
+use super::input::Key;
+use crate::admin::{
+    RouteSort,
+    sample::{Columns, ConfigState, History, Point, Sample},
 };
-use crate::admin::RouteSort;
 use std::collections::{HashMap, VecDeque};
 
 /// How many seconds of requests are kept for each route.
@@ -24,7 +24,7 @@ pub(super) struct Query {
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Sample(Box<Sample>),
-    Config(Box<Config>),
+    Config(Box<ConfigState>),
     History(Box<History>),
     /// The connection is lost, for this reason.
     Lost(String),
@@ -69,7 +69,7 @@ pub(super) struct Model {
     pub query: Query,
     pub connection: ConnectionState,
     pub sample: Option<Sample>,
-    pub config: Config,
+    pub config: ConfigState,
     pub all: Series,
     series: HashMap<String, Series>,
     /// The route that is chosen, by name, so that it stays chosen when the order changes.
@@ -97,7 +97,9 @@ impl Series {
 
     fn of(columns: &Columns) -> Self {
         let sums = columns.passed.iter().zip(&columns.delayed).zip(&columns.rejected);
-        let sums = sums.map(|((passed, delayed), rejected)| passed + delayed + rejected);
+        let sums = sums.map(|((passed, delayed), rejected)| {
+            u64::from(*passed) + u64::from(*delayed) + u64::from(*rejected)
+        });
         Self(sums.take(SECONDS).collect())
     }
 

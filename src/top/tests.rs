@@ -4,10 +4,12 @@ use super::{
     feed,
     input::{self, Key},
     model::{ConnectionState, Message, Model, Panel, Query, Request},
-    sample::Point,
     screen,
 };
-use crate::{admin::RouteSort, admin_client::ServerSentEvent};
+use crate::{
+    admin::{RouteSort, sample::Point},
+    admin_client::ServerSentEvent,
+};
 use ratatui_core::{backend::TestBackend, style::Color, terminal::Terminal};
 
 /// What a gateway has sent while one route rejected, one had an open breaker, one a rule in dry run,

@@ -1,6 +1,6 @@
 //! The samples of all routes and servers, under the configuration in force, one a second.
 
-use super::route::{History, RouteTrack, Sample, Window, micros, narrow};
+use super::route::{History, RouteTrack, Second, Window, micros, narrow};
 use crate::{
     clock::Clock,
     config::{Live, Route, Snapshot},
@@ -42,7 +42,7 @@ pub(crate) struct Board {
 /// The sums of the sample being taken.
 #[derive(Debug, Default)]
 struct Sum {
-    sample: Sample,
+    sample: Second,
     durations: Durations,
     histories: usize,
 }
@@ -135,13 +135,13 @@ impl Board {
         self.servers.get(&id).copied().unwrap_or_default()
     }
 
-    pub(super) fn latest(&self) -> Sample {
+    pub(super) fn latest(&self) -> Second {
         self.all.latest(1).next().copied().unwrap_or_default()
     }
 }
 
 impl Sum {
-    fn add(&mut self, other: &Sample, durations: &Durations) {
+    fn add(&mut self, other: &Second, durations: &Durations) {
         let sample = &mut self.sample;
         for (sum, more) in [
             (&mut sample.passed, other.passed),

@@ -1,51 +1,19 @@
 //! The routes whose requests fail, and the slowest ones.
 
 use super::{board::Board, route::millis};
-use crate::worst_paths::PathList;
-use serde::Serialize;
+use crate::{
+    admin::sample::{Failing, FailingRoute, SlowRoute},
+    worst_paths::PathList,
+};
 use std::cmp::Reverse;
 
 /// The routes that fail the most, and the slowest ones, of all routes.
 const MOST: usize = 8;
 
-/// From which share of its requests on a failing service is a matter for a banner.
+/// The share of failed requests from which on a banner says so.
 const MANY: f64 = 0.1;
 
-/// What fails, and what is slow.
-#[derive(Debug, Serialize)]
-pub(super) struct FailingView {
-    /// Failed requests of all routes in the last ten seconds, as a share of the admitted ones.
-    share: f64,
-    /// Failed requests per second in this time.
-    per_second: f64,
-    /// Whether so many fail that an operator should look.
-    many: bool,
-    routes: Vec<FailingRoute>,
-    slowest: Vec<SlowRoute>,
-    /// The paths that fail the most, and those that are slow the most.
-    paths: PathList,
-}
-
-#[derive(Debug, Serialize)]
-struct FailingRoute {
-    route: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    upstream: Option<String>,
-    per_second: f64,
-    share: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct SlowRoute {
-    route: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    upstream: Option<String>,
-    /// Milliseconds.
-    p50: Option<f64>,
-    p99: Option<f64>,
-}
-
-impl FailingView {
+impl Failing {
     pub(super) fn of(board: &Board, paths: PathList) -> Self {
         let Some((snapshot, tracks)) = board.routes() else { return Self::new(0, 0, Vec::new()) };
         let mut failing = Vec::new();
@@ -92,7 +60,7 @@ impl FailingView {
     }
 }
 
-/// Reports whether a route fails more often than not.
+/// True if a route fails more often than not.
 fn is_failing(route: &FailingRoute) -> bool {
     route.share >= 0.5
 }

@@ -14,4 +14,4 @@ mod view;
 pub(super) use board::Sampler;
 pub(super) use query::Query;
 pub use query::RouteSort;
-pub(super) use view::{Around, ConfigView, HistoryView, RoutesPage, SampleView};
+pub(super) use view::{Around, RoutesPage};

@@ -1,11 +1,11 @@
 //! One route between two samples: its counts and rates, and its samples of the last five minutes.
 
 use crate::{
+    admin::sample::Columns,
     config::Route,
     flow::{Counts, Instant, ReasonKind, RuleObservation, Totals},
     meter::Durations,
 };
-use serde::Serialize;
 use std::sync::Arc;
 
 /// Over how many seconds the rates of rules are taken, so that a rejection now and then can be read.
@@ -18,7 +18,7 @@ pub(crate) struct RouteTrack {
     failed: u64,
     durations: Durations,
     rejected: Durations,
-    pub(super) latest: Sample,
+    pub(super) latest: Second,
     /// Admitted requests, and those that failed.
     pub(super) admitted_lately: Window,
     pub(super) failed_lately: Window,
@@ -90,7 +90,7 @@ impl RouteTrack {
         let failed = route.meter.failed();
         let (durations, rejected) = route.meter.durations();
         let admitted = durations.since(&self.durations).since(&rejected.since(&self.rejected));
-        self.latest = Sample {
+        self.latest = Second {
             passed: narrow(totals.passed.saturating_sub(self.totals.passed)),
             delayed: narrow(totals.delayed.saturating_sub(self.totals.delayed)),
             rejected: narrow(totals.rejected.saturating_sub(self.totals.rejected)),
@@ -214,7 +214,7 @@ pub(super) const SAMPLES: usize = 300;
 
 /// One second of a route, or of all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sample {
+pub(super) struct Second {
     pub passed: u32,
     pub delayed: u32,
     pub rejected: u32,
@@ -228,28 +228,14 @@ pub(super) struct Sample {
     pub waiting: u32,
 }
 
-/// Samples by column, oldest first, as charts take them.
-#[derive(Debug, Default, Serialize)]
-pub(super) struct Columns {
-    passed: Vec<u32>,
-    delayed: Vec<u32>,
-    rejected: Vec<u32>,
-    failed: Vec<u32>,
-    /// Milliseconds.
-    p50: Vec<Option<f64>>,
-    p99: Vec<Option<f64>>,
-    in_flight: Vec<u32>,
-    waiting: Vec<u32>,
-}
-
 /// The last [`SAMPLES`] samples, oldest first from `next` on.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
-    samples: Box<[Sample; SAMPLES]>,
+    samples: Box<[Second; SAMPLES]>,
     next: usize,
 }
 
-impl Sample {
+impl Second {
     /// Returns whether nothing happened and nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
@@ -267,34 +253,34 @@ pub(super) fn millis(micros: u32) -> Option<f64> {
 
 impl Default for History {
     fn default() -> Self {
-        Self { samples: Box::new([Sample::default(); SAMPLES]), next: 0 }
+        Self { samples: Box::new([Second::default(); SAMPLES]), next: 0 }
     }
 }
 
 impl History {
-    pub(super) fn push(&mut self, sample: Sample) {
+    pub(super) fn push(&mut self, sample: Second) {
         self.samples[self.next] = sample;
         self.next = (self.next + 1) % SAMPLES;
     }
 
     /// Returns all samples, oldest first.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Sample> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Second> {
         let (newer, older) = self.samples.split_at(self.next);
         older.iter().chain(newer)
     }
 
     /// Returns the latest samples, newest first.
-    pub(super) fn latest(&self, count: usize) -> impl Iterator<Item = &Sample> {
+    pub(super) fn latest(&self, count: usize) -> impl Iterator<Item = &Second> {
         self.iter().rev().take(count)
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.samples.iter().all(Sample::is_idle)
+        self.samples.iter().all(Second::is_idle)
     }
 
     pub(super) fn columns(&self) -> Columns {
-        let column = |of: fn(&Sample) -> u32| self.iter().map(of).collect();
-        let latency = |of: fn(&Sample) -> u32| self.iter().map(|at| millis(of(at))).collect();
+        let column = |of: fn(&Second) -> u32| self.iter().map(of).collect();
+        let latency = |of: fn(&Second) -> u32| self.iter().map(|at| millis(of(at))).collect();
         Columns {
             passed: column(|at| at.passed),
             delayed: column(|at| at.delayed),
@@ -312,8 +298,8 @@ impl History {
 mod tests {
     use super::*;
 
-    fn sample(passed: u32) -> Sample {
-        Sample { passed, ..Sample::default() }
+    fn sample(passed: u32) -> Second {
+        Second { passed, ..Second::default() }
     }
 
     #[test]
@@ -333,7 +319,7 @@ mod tests {
     #[test]
     fn a_second_without_answers_has_no_latency() {
         let mut history = History::default();
-        history.push(Sample { p50: 1_500, ..sample(1) });
+        history.push(Second { p50: 1_500, ..sample(1) });
         let columns = history.columns();
         assert_eq!(columns.p50[SAMPLES - 2..], [None, Some(1.5)]);
     }

@@ -1,8 +1,10 @@
 //! Upstreams and their servers.
 
 use super::{board::Board, query::Query};
-use crate::config::{Balance, Server, Snapshot, Upstream};
-use serde::Serialize;
+use crate::{
+    admin::sample::{ServerRow, UpstreamList, UpstreamRow},
+    config::{Server, Snapshot, Upstream},
+};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// How many upstreams are shown, those with servers out of order first.
@@ -11,45 +13,7 @@ const MOST_UPSTREAMS: usize = 30;
 /// How many servers of each.
 const MOST_SERVERS: usize = 30;
 
-#[derive(Debug, Serialize)]
-pub(super) struct UpstreamsView {
-    total: usize,
-    /// Servers that are not healthy.
-    out: usize,
-    /// Servers that get requests, of which at least half fail.
-    failing: usize,
-    rows: Vec<UpstreamRow>,
-}
-
-#[derive(Debug, Serialize)]
-struct UpstreamRow {
-    name: String,
-    balance: Balance,
-    out: usize,
-    servers_total: usize,
-    servers: Vec<ServerRow>,
-}
-
-#[derive(Debug, Serialize)]
-struct ServerRow {
-    address: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    /// `healthy`, `not asked yet`, `ejected`, `unreachable` or `unhealthy`.
-    health: &'static str,
-    weight: u32,
-    in_flight: u32,
-    requests: u64,
-    failures: u64,
-    /// Responses with a status of 500 to 599.
-    server_errors: u64,
-    /// The share of its latest requests that failed, if at least half of them did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failing: Option<f64>,
-    ejections: u64,
-}
-
-impl UpstreamsView {
+impl UpstreamList {
     pub(super) fn of(snapshot: &Snapshot, board: &Board, query: &Query) -> Self {
         let servers: Vec<(&Arc<Upstream>, Vec<Arc<Server>>)> =
             snapshot.upstreams.iter().map(|upstream| (upstream, upstream.servers())).collect();
@@ -75,7 +39,7 @@ impl UpstreamsView {
             rows.sort_by_key(|server| (server.health.is_healthy(), !is_failing(server)));
             UpstreamRow {
                 name: upstream.name.to_string(),
-                balance: upstream.options.balance,
+                balance: Some(upstream.options.balance),
                 out,
                 servers_total: servers.len(),
                 servers: rows
@@ -100,12 +64,12 @@ impl ServerRow {
         Self {
             address: server.address(),
             name: server.ip.map(|_| server.authority()),
-            health: server.health_word(),
+            health: server.health_word().into(),
             weight: server.weight,
-            in_flight: server.in_flight.load(Relaxed),
+            in_flight: server.in_flight.load(Relaxed).into(),
             requests: track.latest.requests,
             failures: track.latest.failures,
-            server_errors: track.latest.server_errors,
+            bad_statuses: track.latest.server_errors,
             failing: track.failing(),
             ejections: server.health.ejections(),
         }

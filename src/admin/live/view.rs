@@ -1,23 +1,24 @@
-//! What a client gets of a sample, as JSON.
+//! Fills the views of [`crate::admin::sample`] for one client.
 
 use super::{
     board::{Board, unix_seconds},
-    failing::FailingView,
     query::{Query, RouteSort},
-    route::{Columns, RouteTrack, SAMPLES, Sample, millis},
-    upstreams::UpstreamsView,
+    route::{RouteTrack, SAMPLES, Second, millis},
 };
 use crate::{
     admin::{
-        live_keys::{KeyView, Names, RejectedKeysView, Surveys, rejected},
+        live_keys::{KeyView, Names, Surveys, rejected},
         readiness::{Readiness, RejectedReload},
+        sample::{
+            BreakerState, ConfigState, Failing, History, KeyCount, Point, RejectedEdit,
+            RejectingRule, RouteList, RouteRow, RuleRow, Sample, StoreState, UpstreamList,
+        },
     },
     cluster::Store,
-    config::{Diagnostic, Route, RouteRule, ShownCertificate, Snapshot},
+    config::{Route, RouteRule, Snapshot},
     flow::{Instant, ReasonKind, RuleObservation, rule_of},
     worst_paths::WorstPaths,
 };
-use serde::Serialize;
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 /// The rules that reject the most, of all routes.
@@ -35,7 +36,7 @@ const MOST_CERTIFICATES: usize = 30;
 /// The longest text of the drawn problems.
 const LONGEST_DRAWING: usize = 16 * 1024;
 
-/// What a sample is shown with.
+/// The state of the gateway that a sample shows beside the board.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around<'a> {
     pub readiness: &'a Readiness,
@@ -47,195 +48,17 @@ pub(crate) struct Around<'a> {
     pub now: Instant,
 }
 
-/// One sample, as one client asked for it.
-#[derive(Debug, Serialize)]
-pub(crate) struct SampleView {
-    /// Seconds since the Unix epoch.
-    at: u64,
-    uptime: u64,
-    ready: bool,
-    all: PointView,
-    reasons: BTreeMap<&'static str, u64>,
-    rejecting: Vec<RejectingView>,
-    failing: FailingView,
-    routes: RoutesView,
-    upstreams: UpstreamsView,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    store: Option<StoreView>,
-    /// A number that changes with what [`ConfigView`] shows.
-    pub edits: u64,
-}
-
-/// The five minutes before, of all routes and of those on the page.
-#[derive(Debug, Serialize)]
-pub(crate) struct HistoryView {
-    /// The time of the last sample of each column; the others are a second apart.
-    at: u64,
-    samples: usize,
-    all: Columns,
-    routes: BTreeMap<String, Columns>,
-}
-
-#[derive(Debug, Serialize)]
-struct PointView {
-    passed: u32,
-    delayed: u32,
-    rejected: u32,
-    failed: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p50: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p99: Option<f64>,
-    in_flight: u32,
-    waiting: u32,
-}
-
-/// A rule that rejects.
-#[derive(Debug, Serialize)]
-struct RejectingView {
-    route: String,
-    rule: String,
-    reason: &'static str,
-    /// Over the last ten seconds.
-    per_second: f64,
-    /// Whether it only counts what it would reject.
-    dry_run: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct RoutesView {
-    total: usize,
-    found: usize,
-    page: usize,
-    pages: usize,
-    rows: Vec<RouteView>,
-}
-
-#[derive(Debug, Serialize)]
-struct RouteView {
-    name: String,
-    matches: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    upstream: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    answer: Option<String>,
-    now: PointView,
-    in_flight_max: u64,
-    rules: Vec<RuleView>,
-    #[serde(skip_serializing_if = "is_zero")]
-    more_rules: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    breaker: Option<&'static str>,
-}
-
-#[derive(Debug, Serialize)]
-struct RuleView {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    when: Option<String>,
-    algorithm: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quota: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    dry_run: bool,
-    shared: bool,
-    limit: u64,
-    /// What the fullest key has used, or all together.
-    used: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    keys: Option<KeysView>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    fullest: Vec<KeyView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rejected_keys: Option<RejectedKeysView>,
-    passed: f64,
-    delayed: f64,
-    rejected: f64,
-    would_reject: f64,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    reasons: BTreeMap<&'static str, f64>,
-    rejected_total: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    breaker: Option<BreakerView>,
-}
-
-#[derive(Debug, Serialize)]
-struct KeysView {
-    live: u32,
-    max: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct BreakerView {
-    state: &'static str,
-    opened: u64,
-    answers: u64,
-    failed: u64,
-    slow: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct StoreView {
-    up: bool,
-    /// While it fails: since when and why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<String>,
-    gateways: u32,
-    divisor: u32,
-    syncing: bool,
-    errors: u64,
-    cached_rejections: u64,
-}
-
-/// The configuration in force, and the edits before it.
-#[derive(Debug, Serialize)]
-pub(crate) struct ConfigView {
-    flowgate: &'static str,
-    version: u64,
-    hash: String,
-    routes: usize,
-    upstreams: usize,
-    listeners: Vec<String>,
-    started: u64,
-    /// When it was applied.
-    applied: u64,
-    /// What changed.
-    changes: String,
-    /// Whether the latest edit was rejected.
-    is_behind: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rejected: Option<RejectedView>,
-    /// Whether the file may be edited here.
-    edit: bool,
-    /// When edits were applied (true) or rejected.
-    edits: Vec<(u64, bool)>,
-    /// Those that end first.
-    certificates: Vec<ShownCertificate>,
-    more_certificates: usize,
-    /// Whether keys are shown by name.
-    shows_keys: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct RejectedView {
-    at: u64,
-    count: usize,
-    problems: Vec<Diagnostic>,
-    drawing: String,
-}
-
-impl PointView {
-    fn of(sample: &Sample) -> Self {
+impl Point {
+    fn of(sample: &Second) -> Self {
         Self {
-            passed: sample.passed,
-            delayed: sample.delayed,
-            rejected: sample.rejected,
-            failed: sample.failed,
+            passed: sample.passed.into(),
+            delayed: sample.delayed.into(),
+            rejected: sample.rejected.into(),
+            failed: sample.failed.into(),
             p50: millis(sample.p50),
             p99: millis(sample.p99),
-            in_flight: sample.in_flight,
-            waiting: sample.waiting,
+            in_flight: sample.in_flight.into(),
+            waiting: sample.waiting.into(),
         }
     }
 }
@@ -288,7 +111,7 @@ impl RoutesPage {
     }
 }
 
-impl HistoryView {
+impl History {
     /// Returns the histories of these routes, by their indexes.
     pub(crate) fn of(board: &Board, indexes: &[usize]) -> Self {
         let mut routes = BTreeMap::new();
@@ -308,7 +131,7 @@ impl HistoryView {
     }
 }
 
-impl SampleView {
+impl Sample {
     pub(crate) fn of(
         board: &Board,
         snapshot: &Snapshot,
@@ -324,28 +147,28 @@ impl SampleView {
             at: board.at.map_or(0, unix_seconds),
             uptime: around.now.since(around.started).as_secs(),
             ready: around.readiness.is_ready(),
-            all: PointView::of(&board.latest()),
-            reasons: reasons.map(|(kind, count)| (kind.word(), count)).collect(),
+            all: Point::of(&board.latest()),
+            reasons: reasons.map(|(kind, count)| (kind.word().into(), count)).collect(),
             rejecting: rejecting(board),
-            failing: FailingView::of(board, around.worst_paths.list(around.now)),
-            routes: RoutesView::of(board, snapshot, page, around),
-            upstreams: UpstreamsView::of(snapshot, board, query),
-            store: around.store.map(StoreView::of),
+            failing: Failing::of(board, around.worst_paths.list(around.now)),
+            routes: RouteList::of(board, snapshot, page, around),
+            upstreams: UpstreamList::of(snapshot, board, query),
+            store: around.store.map(StoreState::of),
             edits,
         }
     }
 }
 
 /// Returns the rules that reject the most.
-fn rejecting(board: &Board) -> Vec<RejectingView> {
+fn rejecting(board: &Board) -> Vec<RejectingRule> {
     let Some((snapshot, tracks)) = board.routes() else { return Vec::new() };
     let mut found = Vec::new();
     for (route, track) in snapshot.routes.iter().zip(tracks) {
         for rule in &track.rules {
-            let named = |reason, per_second, dry_run| RejectingView {
+            let named = |reason: &'static str, per_second, dry_run| RejectingRule {
                 route: route.name.to_string(),
                 rule: rule_of(&rule.name).to_owned(),
-                reason,
+                reason: reason.into(),
                 per_second,
                 dry_run,
             };
@@ -363,11 +186,11 @@ fn rejecting(board: &Board) -> Vec<RejectingView> {
     found
 }
 
-impl RoutesView {
+impl RouteList {
     fn of(board: &Board, snapshot: &Snapshot, page: &RoutesPage, around: Around<'_>) -> Self {
         let tracks = board.routes().map_or(&[][..], |(_, tracks)| tracks);
         let rows = page.indexes.iter().filter_map(|index| {
-            Some(RouteView::of(snapshot.routes.get(*index)?, tracks.get(*index)?, around))
+            Some(RouteRow::of(snapshot.routes.get(*index)?, tracks.get(*index)?, around))
         });
         Self {
             total: snapshot.routes.len(),
@@ -379,7 +202,7 @@ impl RoutesView {
     }
 }
 
-impl RouteView {
+impl RouteRow {
     fn of(route: &Route, track: &RouteTrack, around: Around<'_>) -> Self {
         let seen = route.gate.observe(around.now);
         let rules = seen.rules.iter().take(MOST_RULES);
@@ -388,16 +211,16 @@ impl RouteView {
             matches: route.matches.to_string(),
             upstream: route.action.upstream().map(|upstream| upstream.name.to_string()),
             answer: route.action.own_words(),
-            now: PointView::of(&track.latest),
+            now: Point::of(&track.latest),
             in_flight_max: seen.in_flight_max,
-            rules: rules.map(|rule| RuleView::of(route, track, rule, around)).collect(),
+            rules: rules.map(|rule| RuleRow::of(route, track, rule, around)).collect(),
             more_rules: seen.rules.len().saturating_sub(MOST_RULES),
-            breaker: seen.rules.iter().find_map(|rule| Some(rule.breaker?.phase.word())),
+            breaker: seen.rules.iter().find_map(|rule| Some(rule.breaker?.phase.word().into())),
         }
     }
 }
 
-impl RuleView {
+impl RuleRow {
     fn of(route: &Route, track: &RouteTrack, seen: &RuleObservation, around: Around<'_>) -> Self {
         let Around { now, names, surveys, .. } = around;
         let fullest = surveys.fullest(route.gate_rules(), seen.slot);
@@ -407,11 +230,11 @@ impl RuleView {
         let rates = track.rule(&seen.name);
         let rate = |of: fn(&super::route::RuleTrack) -> f64| rates.map_or(0.0, of);
         let reasons = rates.into_iter().flat_map(|rates| &rates.reasons);
-        let reasons = reasons.map(|(kind, window)| (kind.word(), window.rate()));
+        let reasons = reasons.map(|(kind, window)| (kind.word().into(), window.rate()));
         Self {
             name: rule_of(&seen.name).to_owned(),
             when: rule.and_then(|rule| rule.when.as_ref()).map(|when| when.words().to_string()),
-            algorithm: seen.algorithm,
+            algorithm: seen.algorithm.into(),
             quota: rule.and_then(quota),
             key: keyed.map(|rule| rule.key.to_string()),
             dry_run: seen.dry_run,
@@ -424,15 +247,15 @@ impl RuleView {
                 .map(|usage| KeyView::of(usage, names))
                 .collect(),
             rejected_keys: rejected(&route.gate, seen, (now, MOST_KEYS), names),
-            keys: seen.keys.map(|keys| KeysView { live: keys.live, max: keys.max }),
+            keys: seen.keys.map(|keys| KeyCount { live: keys.live.into(), max: keys.max.into() }),
             passed: rate(|rates| rates.passed.rate()),
             delayed: rate(|rates| rates.delayed.rate()),
             rejected: rate(super::route::RuleTrack::rejected),
             would_reject: rate(|rates| rates.would_reject.rate()),
             reasons: reasons.filter(|(_, rate)| *rate > 0.0).collect(),
             rejected_total: seen.counts.rejected.total(),
-            breaker: seen.breaker.map(|seen| BreakerView {
-                state: seen.phase.word(),
+            breaker: seen.breaker.map(|seen| BreakerState {
+                state: seen.phase.word().into(),
                 opened: seen.opened,
                 answers: seen.answers.all,
                 failed: seen.answers.failed,
@@ -446,13 +269,13 @@ fn quota(rule: &RouteRule) -> Option<String> {
     rule.quota.as_ref().map(|quota| quota.text.to_string())
 }
 
-impl StoreView {
+impl StoreState {
     fn of(store: &Store) -> Self {
         let read = store.read();
         Self {
             up: read.is_up,
             failure: read.failure.map(|failure| failure.to_string()),
-            gateways: read.gateways,
+            gateways: read.gateways.into(),
             divisor: read.divisor,
             syncing: read.is_syncing,
             errors: read.errors.iter().map(|(_, count)| count).sum(),
@@ -461,7 +284,7 @@ impl StoreView {
     }
 }
 
-impl ConfigView {
+impl ConfigState {
     pub(crate) fn of(snapshot: &Snapshot, around: Around<'_>, wall_of_start: Instant) -> Self {
         let edits = around.readiness.edits();
         let started = unix_seconds(wall_of_start);
@@ -470,7 +293,7 @@ impl ConfigView {
         let names = snapshot.listeners.iter();
         let certificates = snapshot.certificates();
         Self {
-            flowgate: env!("CARGO_PKG_VERSION"),
+            flowgate: env!("CARGO_PKG_VERSION").into(),
             version: snapshot.version,
             hash: snapshot.hash.clone(),
             routes: snapshot.routes.len(),
@@ -482,7 +305,7 @@ impl ConfigView {
             applied: applied.map_or(started, |applied| unix_seconds(applied.at)),
             changes: changes.cloned().unwrap_or_default(),
             is_behind: edits.recent.back().is_some_and(|last| last.outcome.is_err()),
-            rejected: edits.rejected.as_ref().map(RejectedView::of),
+            rejected: edits.rejected.as_ref().map(RejectedEdit::of),
             edit: snapshot.settings.admin.as_ref().is_some_and(|admin| admin.edit),
             edits: edits
                 .recent
@@ -496,7 +319,7 @@ impl ConfigView {
     }
 }
 
-impl RejectedView {
+impl RejectedEdit {
     fn of(rejected: &Arc<RejectedReload>) -> Self {
         let drawing: String = rejected.drawing.chars().take(LONGEST_DRAWING).collect();
         Self {
@@ -506,9 +329,4 @@ impl RejectedView {
             drawing,
         }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }

@@ -5,10 +5,11 @@
 
 use crate::admin::{
     context::Admin,
-    live::{Around, ConfigView, HistoryView, Query, RoutesPage, SampleView},
+    live::{Around, Query, RoutesPage},
     live_keys::Names,
     reply::stream,
     router::{Access, Answer, Ask, Endpoint, Pending},
+    sample::{ConfigState, History, Sample},
 };
 use bytes::Bytes;
 use core::time::Duration;
@@ -133,10 +134,10 @@ impl Client {
             started: admin.state.started,
             now: state.clock.now(),
         };
-        let sample = SampleView::of(&board, snapshot, &self.page, &self.query, around);
+        let sample = Sample::of(&board, snapshot, &self.page, &self.query, around);
         if self.edits.replace(sample.edits) != Some(sample.edits) {
             let started = state.clock.wall(admin.state.started);
-            event(&mut text, "config", &ConfigView::of(snapshot, around, started));
+            event(&mut text, "config", &ConfigState::of(snapshot, around, started));
         }
         if !self.query.is_brief {
             let has_history = |index: &&usize| tracks[**index].history.is_some();
@@ -145,7 +146,7 @@ impl Client {
             let is_new = |index: &usize| !self.sent.contains(&name(index));
             let fresh: Vec<usize> = shown.iter().copied().filter(is_new).collect();
             if self.events == 0 || !fresh.is_empty() {
-                event(&mut text, "history", &HistoryView::of(&board, &fresh));
+                event(&mut text, "history", &History::of(&board, &fresh));
             }
             // A route that comes back is sent again: its client has dropped it.
             self.sent = shown.iter().map(name).collect();

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::config::watched::Watched;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     fmt::{self, Write},
     ops::Range,
@@ -41,13 +41,15 @@ struct NamedFiles {
 /// One problem for programs, as `check --output json` prints it.
 ///
 /// Lines and columns count from 1, columns in characters. They are 0 where the problem is about
-/// the file as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// the file as a whole. A reader gets neither severity nor name: another version may have more of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Diagnostic {
     /// `error`, `warning` or `note`.
+    #[serde(skip_deserializing)]
     pub severity: Severity,
     /// The name of a warning or a note, as `docs/checks.md` lists them.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub name: Option<Lint>,
     /// The file as it was named.
     pub file: PathBuf,

@@ -11,10 +11,11 @@ const MANY: usize = 500;
 const MOST_KEPT: usize = 10_000;
 
 /// The severity of a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The file cannot be used.
+    #[default]
     Error,
     /// The file can be used, but probably does not do what it was meant to.
     Warning,

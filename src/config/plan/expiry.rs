@@ -2,7 +2,7 @@
 
 use super::{Admin, AdminTls, Certificate, Listener, Plan, UpstreamTls};
 use crate::flow::Instant;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
@@ -11,7 +11,8 @@ use std::{
 };
 
 /// A certificate that the gateway shows to its peers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ShownCertificate {
     /// Where it is shown, such as `listener web`, `admin` or `upstream shop`.
     pub used_by: String,

@@ -4,11 +4,11 @@
 use super::{
     super::{
         model::{ConnectionState, Model},
-        sample::{Certificate, Failing},
         words::{bars, millis, plain, rate, seconds, short},
     },
     Look, panel, strong,
 };
+use crate::{admin::sample::Failing, config::ShownCertificate};
 use ratatui_core::text::{Line, Span};
 
 /// Returns three lines.
@@ -129,8 +129,8 @@ fn certificate(model: &Model) -> Option<String> {
 pub(super) const DAY: u64 = 24 * 60 * 60;
 
 /// Says how long a certificate is valid.
-pub(super) fn certificate_words(certificate: &Certificate, left: Option<u64>) -> String {
-    let Certificate { used_by, file, valid_until, .. } = certificate;
+pub(super) fn certificate_words(certificate: &ShownCertificate, left: Option<u64>) -> String {
+    let ShownCertificate { used_by, file, valid_until, .. } = certificate;
     let left = match left {
         None => "EXPIRED".to_owned(),
         Some(left) if left < DAY => "less than a day left".to_owned(),

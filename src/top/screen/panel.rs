@@ -4,13 +4,14 @@
 use super::{
     super::{
         model::{Model, Panel},
-        sample::{Problem, Route, Rule, Sample, Server, Upstream, Upstreams},
         words::{meter, millis, plain, rate, seconds, short},
     },
     Look,
     head::certificate_words,
 };
 use crate::{
+    admin::sample::{RouteRow, RuleRow, Sample, ServerRow, UpstreamList, UpstreamRow},
+    config::Diagnostic,
     counted::counted,
     worst_paths::{ListedPath, SLOW},
 };
@@ -31,7 +32,9 @@ pub(crate) fn title(model: &Model, width: usize, look: Look) -> Line<'static> {
         (Panel::Rules, Some(route)) => format!("rules of {}", plain(&route.name)),
         (Panel::Rules, None) => "rules".to_owned(),
         (Panel::Upstreams, _) => match &model.sample {
-            Some(Sample { upstreams: Upstreams { out, failing, .. }, .. }) if out + failing > 0 => {
+            Some(Sample { upstreams: UpstreamList { out, failing, .. }, .. })
+                if out + failing > 0 =>
+            {
                 format!("upstreams: ✕ {}", troubles(*out, *failing))
             }
             Some(_) | None => "upstreams".to_owned(),
@@ -78,12 +81,12 @@ fn troubles(out: usize, failing: usize) -> String {
     both.join(", ")
 }
 
-fn chosen(model: &Model) -> Option<&Route> {
+fn chosen(model: &Model) -> Option<&RouteRow> {
     model.sample.as_ref()?.routes.rows.get(model.chosen())
 }
 
 /// Returns the rules of a route, below what it matches.
-pub(crate) fn rules(route: &Route, look: Look) -> Vec<Line<'static>> {
+pub(crate) fn rules(route: &RouteRow, look: Look) -> Vec<Line<'static>> {
     let to = route.upstream.as_ref().or(route.answer.as_ref());
     let to = to.map_or_else(String::new, |to| format!(" → {to}"));
     let mut lines =
@@ -98,7 +101,7 @@ pub(crate) fn rules(route: &Route, look: Look) -> Vec<Line<'static>> {
     lines
 }
 
-fn rule(rule: &Rule, look: Look) -> Line<'static> {
+fn rule(rule: &RuleRow, look: Look) -> Line<'static> {
     let rejects = if rule.dry_run { rule.would_reject } else { rule.rejected };
     let mark = match (rejects > 0.0, rule.dry_run) {
         (true, false) => "✕ ",
@@ -116,7 +119,7 @@ fn rule(rule: &Rule, look: Look) -> Line<'static> {
     let passed = format!(" passed {}/s delayed {}/s", rate(rule.passed), rate(rule.delayed));
     spans.push(Span::raw(passed));
     let verb = if rule.dry_run { "would reject" } else { "rejected" };
-    let reasons: Vec<&str> = rule.reasons.keys().map(String::as_str).collect();
+    let reasons: Vec<&str> = rule.reasons.keys().map(AsRef::as_ref).collect();
     let reasons =
         if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
     let rejected = plain(&format!(" {verb} {}/s{reasons}", rate(rejects)));
@@ -131,7 +134,7 @@ fn rule(rule: &Rule, look: Look) -> Line<'static> {
 }
 
 /// Says how full a rule is.
-fn fill(rule: &Rule) -> String {
+fn fill(rule: &RuleRow) -> String {
     if let Some(breaker) = &rule.breaker {
         let state = plain(&breaker.state);
         return format!(
@@ -192,7 +195,7 @@ pub(crate) fn upstreams(model: &Model, look: Look) -> Vec<Line<'static>> {
     lines
 }
 
-fn server(upstream: &Upstream, server: &Server, look: Look) -> Line<'static> {
+fn server(upstream: &UpstreamRow, server: &ServerRow, look: Look) -> Line<'static> {
     let is_unknown = server.health == NOT_ASKED;
     let failing = server.failing.filter(|_| server.health == "healthy");
     let is_healthy = (server.health == "healthy" && failing.is_none()) || is_unknown;
@@ -320,11 +323,11 @@ pub(crate) fn configuration(model: &Model, width: usize, look: Look) -> Vec<Line
 }
 
 /// Returns `gateway.yaml:3:7: message`.
-pub(super) fn place_and_message(problem: &Problem) -> String {
-    let Problem { file, line, column, message, .. } = problem;
+pub(super) fn place_and_message(problem: &Diagnostic) -> String {
+    let Diagnostic { file, line, column, message, .. } = problem;
     let text = match line {
         0 => message.clone(),
-        _ => format!("{file}:{line}:{column}: {message}"),
+        _ => format!("{}:{line}:{column}: {message}", file.display()),
     };
     plain(&text)
 }

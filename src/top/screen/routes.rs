@@ -3,11 +3,11 @@
 use super::{
     super::{
         model::Model,
-        sample::{Point, Route},
         words::{bars, millis, plain, short},
     },
     Look,
 };
+use crate::admin::sample::{Point, RouteRow};
 use core::fmt::Write;
 use ratatui_core::{
     style::{Modifier, Style},
@@ -110,7 +110,7 @@ pub(crate) fn lines(model: &Model, width: usize, rows: usize, look: Look) -> Vec
         .collect()
 }
 
-fn line(model: &Model, route: &Route, widths: &Widths, look: Look) -> Line<'static> {
+fn line(model: &Model, route: &RouteRow, widths: &Widths, look: Look) -> Line<'static> {
     let is_open = route.breaker.as_ref().is_some_and(|state| state != "closed");
     let is_bad = route.now.rejected > 0 || route.now.failed > 0;
     let would = route.rules.iter().any(|rule| rule.would_reject > 0.0);

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 /// requests wait for them.
 const POLL_INTERVAL: u32 = 32;
 
-/// How long idle connections stay open after a handover. A client that sends its next request
+/// The time for which idle connections stay open after a handover. A client that sends its next request
 /// meanwhile does not lose it.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
@@ -114,6 +114,7 @@ impl WorkerHandle {
 
 async fn run(worker: Arc<Worker>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     let sweeper = tokio::spawn(sweep(Arc::clone(&worker)));
+
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Listen(bound) => drop(worker.tasks.spawn(accept(Arc::clone(&worker), bound))),

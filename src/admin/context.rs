@@ -1,4 +1,4 @@
-//! What every page of the admin listener may read.
+//! The state that every page of the admin listener may read.
 
 use super::{edit::Save, live::Sampler, live_keys::Surveys, readiness::Readiness};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) const PAGES: usize = 4;
 /// Streams of events that are open.
 const STREAMS: usize = 16;
 
-/// What the pages show, and the sender for reloads.
+/// The state that the pages show, and the sender for reloads.
 #[derive(Debug)]
 pub struct State {
     /// The configuration in force.
@@ -52,7 +52,7 @@ pub struct State {
     pub seed: Seed,
     /// The clock of the process.
     pub clock: Clock,
-    /// When the process started.
+    /// The time when the process started.
     pub started: Instant,
     /// The names of keys, if they may be shown.
     pub key_names: Arc<KeyNames>,

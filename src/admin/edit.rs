@@ -18,13 +18,13 @@ const MOST_PROBLEMS: usize = 50;
 /// The result of a check.
 #[derive(Debug, Serialize)]
 pub(crate) struct Checked {
-    /// Whether it could be saved.
+    /// True if it could be saved.
     pub ok: bool,
-    /// How many problems there are: errors, or warnings and notes.
+    /// The number of problems: errors, or warnings and notes.
     count: usize,
     /// The first ones, in the order of the file.
     problems: Vec<Diagnostic>,
-    /// How it differs from the file in force, as `flowgate diff` prints it.
+    /// Its differences from the file in force, as `flowgate diff` prints them.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<String>,
 }
@@ -72,7 +72,7 @@ fn can_log(plan: &Plan) -> Result<(), Diagnostics> {
 pub(crate) struct Loaded {
     /// Its name.
     file: String,
-    /// What a save names, so that it replaces this text and no other.
+    /// The hash that a save names, so that it replaces this text and no other.
     pub hash: String,
     text: String,
     /// The files that it includes, which are not edited here.
@@ -120,7 +120,7 @@ fn shown(hash: u64) -> String {
 pub struct Save {
     /// The new text.
     pub text: Vec<u8>,
-    /// What [`config::content_hash`](crate::config::content_hash) says of the file that was edited.
+    /// The [`config::content_hash`](crate::config::content_hash) of the file that was edited.
     pub of: u64,
     /// For what that did, in words.
     pub reply: oneshot::Sender<Result<String, SaveError>>,
@@ -143,7 +143,7 @@ pub enum SaveError {
     Failed(String),
 }
 
-/// What completion needs of the schema. Under `properties` and `$defs` the keys are names.
+/// The parts of the schema that completion needs. Under `properties` and `$defs` the keys are names.
 const KEPT: [&str; 12] = [
     "$defs",
     "$ref",

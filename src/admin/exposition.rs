@@ -71,6 +71,7 @@ fn accepted(fields: &HeaderMap, name: &str) -> Option<f32> {
 fn text(page: &str) -> String {
     let mut text = String::with_capacity(page.len() + page.len() / 64);
     let mut help = None;
+
     for line in page.lines() {
         let Some(meta) = line.strip_prefix("# ") else {
             text.extend([line, "\n"]);

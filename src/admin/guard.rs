@@ -1,4 +1,4 @@
-//! Which requests the admin listener answers.
+//! The guard of the admin listener: it decides which requests get a page.
 //!
 //! Three things are checked, in this order: that the client does not ask too often, that no web
 //! page of another site asks through an operator's browser, and that the client is authenticated.
@@ -49,7 +49,7 @@ pub(super) struct Guard {
     seed: Seed,
 }
 
-/// What a request's fields prove.
+/// The proof in a request's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
     None,
@@ -87,15 +87,18 @@ impl Guard {
             Access::Operators => false,
         };
         let client = head.extensions.get::<Client>().copied();
+
         if let Some(wait) =
             client.and_then(|client| self.must_wait(now, client.address.ip(), is_for_all))
         {
             return Some((AdminRejection::Rate, too_often(wait)));
         }
+
         let proof = proof(settings, client, &head.headers);
         let names: &[String] = settings
             .and_then(|settings| settings.tls.as_ref())
             .map_or(&[], |tls| &tls.certificate().names);
+
         if proof != Proof::Token && !is_ours(&head.uri, &head.headers, names) {
             let text = "this name is not the admin listener's: ask by address, by `localhost`, or \
                         with a bearer token\n";
@@ -105,6 +108,7 @@ impl Guard {
             let text = "not from a page of another site\n";
             return Some((AdminRejection::Site, plain(StatusCode::FORBIDDEN, text)));
         }
+
         // The address is that of the start, whatever the file says since.
         let needs_proof = settings.is_some_and(config::Admin::asks_for_proof)
             || !address.ip().to_canonical().is_loopback();

@@ -21,7 +21,7 @@ use std::{
 /// The keys of rules.
 #[derive(Debug, Serialize)]
 pub(crate) struct KeysView {
-    /// Whether keys have names.
+    /// True if keys have names.
     shows_keys: bool,
     /// While the store fails: since when and why.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,14 +43,14 @@ struct RuleKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     algorithm: &'static str,
-    /// Whether it rejects nothing.
+    /// True if it rejects nothing.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     dry_run: bool,
     limit: u64,
     /// By the shared state, if the rule has no key.
     #[serde(skip_serializing_if = "Option::is_none")]
     used: Option<u64>,
-    /// Whether the store counts, which is not asked.
+    /// True if the store counts, which is not asked.
     in_store: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     live: Option<u32>,
@@ -59,7 +59,7 @@ struct RuleKeys {
     grants: Vec<GrantView>,
 }
 
-/// What a key has used.
+/// The usage of a key.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct KeyView {
     fingerprint: String,
@@ -205,7 +205,7 @@ impl RuleKeys {
 /// Keys that a walk finds.
 pub(crate) const FOUND: usize = 20;
 
-/// How long a result is used again, in durations of its walk.
+/// The time for which a result is used again, in durations of its walk.
 const REUSE: u32 = 50;
 
 /// Steps of a walk before other tasks run: some ten microseconds.

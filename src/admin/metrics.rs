@@ -45,7 +45,7 @@ const DURATION: &str = "flowgate_http_request_duration";
 pub(super) struct Metrics {
     snapshot: Arc<Snapshot>,
     counters: Arc<Counters>,
-    /// When the process started.
+    /// The time when the process started.
     started: Instant,
     /// In the order of the snapshot's routes.
     routes: Vec<(Observation, RouteReading)>,
@@ -212,6 +212,7 @@ impl Metrics {
         let keyed = || self.rules().filter_map(|(labels, rule)| Some((labels, rule, rule.keys?)));
         let live = keyed().map(|(labels, _, keys)| (labels, keys.live.into()));
         gauges(encoder, ("flowgate_flow_keys", "Clients that a rule counts separately"), live)?;
+
         let evicted = keyed().map(|(labels, rule, _)| (labels, rule.counts.churn.evicted));
         let help = "Keys that lost their place in a full table before their use was over";
         counters(encoder, ("flowgate_flow_keys_evicted", help), evicted)?;
@@ -253,6 +254,7 @@ impl Metrics {
             };
             ([route], state)
         });
+
         let help = "0 closed, 1 half-open, 2 open";
         gauges(encoder, ("flowgate_breaker_state", help), states)?;
         let turns = breakers().flat_map(|(route, seen)| {
@@ -321,6 +323,7 @@ impl Metrics {
             self.servers().map(|(labels, server)| (labels, server.in_flight.load(Relaxed).into()));
         let help = "Requests that a server works on";
         gauges(encoder, ("flowgate_upstream_in_flight", help), in_flight)?;
+
         let servers = || {
             self.snapshot.upstreams.iter().flat_map(|upstream| {
                 let name = || ("upstream", upstream.name.to_string());
@@ -393,6 +396,7 @@ impl Metrics {
             let help = "Whether states are synced with other gateways";
             gauge(encoder, ("flowgate_store_sync_up", help), &u64::from(store.is_syncing))?;
         }
+
         let kinds = [("what", "sent"), ("what", "taken")].map(|kind| [kind]);
         let states = kinds.into_iter().zip(store.synced_states);
         let help = "States that gateways synced";
@@ -428,6 +432,7 @@ impl Metrics {
         let waiting = get(&counted.upload_buffers);
         let help = "Bytes of uploads over HTTP/2 that no upstream has taken yet";
         gauge(encoder, ("flowgate_upload_buffer_bytes", help), &waiting)?;
+
         let dropped = get(&counted.access_log_dropped);
         let help = "Lines lost because they could not be written in time";
         counter(encoder, ("flowgate_access_log_dropped", help), &dropped)?;

@@ -19,7 +19,7 @@ const MOST_TIME: Duration = Duration::from_hours(24);
 pub(super) const PATH: &str = "/preview";
 pub(super) const APPLY: &str = "/preview/apply";
 
-/// How to ask about previews at `now`.
+/// The access of a client to previews at `now`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control<'a> {
     pub(super) previews: &'a Previews,

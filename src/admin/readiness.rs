@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// How many edits are remembered, and how many problems of a rejected one.
+/// The number of edits that are remembered, and of the problems of a rejected one.
 const EDITS: usize = 10;
 const PROBLEMS: usize = 50;
 
@@ -35,20 +35,20 @@ pub struct Edits {
 /// The result of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reload {
-    /// When it was applied or rejected.
+    /// The time when it was applied or rejected.
     pub at: Instant,
-    /// What changed, or all problems.
+    /// The changes, or all problems.
     pub outcome: Result<String, String>,
 }
 
 /// A rejected edit with its problems at their lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedReload {
-    /// When it was rejected.
+    /// The time when it was rejected.
     pub at: Instant,
     /// The first problems.
     pub problems: Vec<Diagnostic>,
-    /// How many there are.
+    /// Their number.
     pub count: usize,
     /// All of them, drawn.
     pub drawing: String,

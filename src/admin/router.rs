@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::{borrow::Cow, fmt::Write, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may take to send its body.
+/// The time that a client may take to send its body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Every answer has these: no page of another site may show it in a frame, take it as a script, or
@@ -71,14 +71,17 @@ impl Router {
         let settings = admin.settings();
         let now = admin.state.clock.now();
         let listener = (settings.as_ref(), admin.address);
+
         if let Some((reason, reply)) = self.guard.check(now, listener, access, head) {
             admin.state.counters.admin_rejections.count(reason);
             return Err(Box::new(reply));
         }
+
         let Some(endpoint) = endpoint else {
             let text = "no such page; / lists those there are\n";
             return Err(Box::new(plain(StatusCode::NOT_FOUND, text)));
         };
+
         if !endpoint.methods.split(", ").any(|method| method == head.method.as_str()) {
             let text = "this page takes another method\n";
             let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, text);
@@ -160,7 +163,7 @@ pub(super) struct Endpoint {
     pub answer: Answer,
 }
 
-/// Which clients may request a page.
+/// The clients that may request a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// Every client that reaches the listener. For health checks and for files that reveal nothing.
@@ -171,7 +174,7 @@ pub(super) enum Access {
     Operators,
 }
 
-/// How a page answers.
+/// The way in which a page answers.
 pub(super) enum Answer {
     /// At once, on the control thread: in a few milliseconds at most.
     Now(fn(&Admin, &Ask) -> Reply),

@@ -55,17 +55,17 @@ struct RouteView<'a> {
     r#match: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream: Option<&'a str>,
-    /// What it answers itself.
+    /// The response that it gives itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rewrite: Option<&'a str>,
-    /// Which clients may use it, if not all.
+    /// The clients that may use it, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     access: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<String>,
-    /// What a client must prove, if anything.
+    /// The proof that a client must give, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     auth: Option<String>,
     /// In the chain's order: flow rules, breaker, pacing.
@@ -94,7 +94,7 @@ struct RuleView<'a> {
     dry_run: bool,
     /// The most that one client may use.
     most: u64,
-    /// What the fullest key has used, or all together.
+    /// The usage of the fullest key, or of all requests together.
     used: u64,
     passed: u64,
     delayed: u64,
@@ -157,7 +157,7 @@ struct UpstreamView<'a> {
 #[derive(Serialize)]
 struct ServerView {
     address: String,
-    /// What was resolved to this address.
+    /// The name that was resolved to this address.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     weight: u32,
@@ -206,6 +206,7 @@ impl<'a> RuleView<'a> {
         let by_reason = seen.counts.rejected.each();
         let fullest = surveys.fullest(route.gate_rules(), seen.slot);
         let fullest = fullest.first().map_or(0, |usage| usage.used);
+
         Self {
             name: rule_of(&seen.name),
             when: rule.and_then(|rule| rule.when.as_ref()).map(|when| &**when.words()),

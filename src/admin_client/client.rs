@@ -33,10 +33,10 @@ use tokio_rustls::{
     rustls::{ClientConfig, pki_types::ServerName},
 };
 
-/// How long a connection may take, TLS included.
+/// The time that a connection may take, TLS included.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take. Reading a file of ten thousand routes takes a second or two.
+/// The time that an answer may take. Reading a file of ten thousand routes takes a second or two.
 const ANSWER: Duration = Duration::from_mins(1);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -276,7 +276,7 @@ impl AdminClient {
     }
 }
 
-/// What a connection reads and writes.
+/// The stream of a connection.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}

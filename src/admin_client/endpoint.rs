@@ -83,7 +83,7 @@ impl FromStr for AdminEndpoint {
 /// A file that cannot be used, and why.
 type Unusable = Box<dyn std::error::Error>;
 
-/// What a command shows of itself.
+/// The certificate that a command presents.
 pub(super) struct ClientCertificate<'a> {
     cert: &'a Path,
     key: &'a Path,
@@ -144,6 +144,7 @@ pub(super) fn tls_config(
         return Err(unusable(path, &"no certificate is there"));
     }
     let provider = Arc::new(aws_lc_rs::default_provider());
+
     // Certificates that people sign themselves often lack the name.
     let verifier = ServerVerifier::new(Arc::new(roots), listed, ListedNames::Any, &provider)
         .map_err(|error| unusable(path, &error))?;

@@ -83,7 +83,7 @@ pub enum ClientError {
     NoPage {
         /// Where it is.
         endpoint: AdminEndpoint,
-        /// What was asked for.
+        /// The request.
         path: String,
     },
     /// No answer came in time.
@@ -91,15 +91,15 @@ pub enum ClientError {
     TooLate {
         /// Where it is.
         endpoint: AdminEndpoint,
-        /// How long it had.
+        /// The time that it had.
         seconds: u64,
     },
-    /// What came is no answer of an admin listener.
+    /// The answer does not come from an admin listener.
     #[error("cannot read the answer of the admin listener at {endpoint}: {cause}")]
     Unreadable {
         /// Where it is.
         endpoint: AdminEndpoint,
-        /// What is wrong with it.
+        /// The error in it.
         cause: String,
     },
     /// The command itself cannot go on.

@@ -13,7 +13,7 @@ const MOST: usize = 16 << 20;
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSentEvent {
-    /// What kind of event it is; `message` if it does not say.
+    /// The kind of the event; `message` if it names none.
     pub name: String,
     /// Its data, lines joined by `\n`.
     pub data: String,
@@ -45,7 +45,7 @@ impl ServerSentEvents {
     }
 }
 
-/// What was received and is not yet an event.
+/// The received bytes that are not yet an event.
 #[derive(Debug, Default)]
 pub(super) struct Received(BytesMut);
 
@@ -85,7 +85,7 @@ impl ServerSentEvent {
     }
 }
 
-/// How long nothing may come: streams of the gateway say at least every five seconds how they go on.
+/// The longest silence: streams of the gateway send a line at least every five seconds.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// The pieces of an answer. Dropping it ends the request.

@@ -42,6 +42,7 @@ pub(super) fn search(config: &Path, installed: &Path) -> Result<Found, ClientErr
         Err(problems) if is_mistyped(config) => return Err(ClientError::Config(problems)),
         Err(problems) => tried.files.push(problems.summary()),
     }
+
     if installed != config {
         match config::read_admin(installed) {
             Ok(Some(address)) => {

@@ -58,6 +58,7 @@ pub fn run(
 ) -> io::Result<CheckResult> {
     let findings = find(path, options.without_certificates);
     let result = findings.result(options.deny_warnings);
+
     match options.output {
         Format::Json => {
             let report = JsonReport {

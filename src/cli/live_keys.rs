@@ -112,6 +112,7 @@ pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Resul
             _ = write!(query, "&{name}={}", encoded(value));
         }
     }
+
     let client = AdminClient::find(config, &options.admin)?;
     let text = run(client.text(Method::GET, &format!("/keys?{query}"), Bytes::new()))?;
     match options.output {
@@ -252,6 +253,7 @@ fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) ->
         (false, None, Some(live)) => writeln!(out, ", {}", counted(*live, "live key"))?,
         (false, None, None) => writeln!(out)?,
     }
+
     for key in &rule.fullest {
         let name = shown(key.name.as_deref(), Some(&key.fingerprint));
         writeln!(out, "  used {:>12} of {limit}  {name}", key.used)?;

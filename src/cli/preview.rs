@@ -65,6 +65,7 @@ pub fn preview(
 ) -> Result<(), PreviewError> {
     let text = Bytes::from(read(new)?);
     let client = AdminClient::find(config, &options.admin)?;
+
     run(async {
         let cost: Cost = client.ask(Method::POST, "/preview?check", text.clone()).await?;
         say_cost(new, &cost);
@@ -119,6 +120,7 @@ async fn follow(
     let end = options.time.map(|time| clock.now() + time + margin);
     let is_terminal = io::stderr().is_terminal();
     let mut looks = 0;
+
     loop {
         let report: PreviewReport = client.ask(Method::GET, "/preview", "").await?;
         looks += 1;

@@ -1,4 +1,4 @@
-//! What an explanation has, as JSON.
+//! An explanation, as JSON.
 
 use crate::{
     flow::{ReasonKind, Verdict},
@@ -11,7 +11,7 @@ use core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What the gateway would do with a request.
+/// The treatment that a request would get.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Explanation {
     /// The configuration in force.
@@ -23,7 +23,7 @@ pub struct Explanation {
     /// The route that it would take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<RouteView>,
-    /// What would become of it.
+    /// The decision about it.
     pub decision: ExpectedDecision,
     /// Why it would be rejected, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,9 +31,9 @@ pub struct Explanation {
     /// The rule that would reject it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// How long it would be delayed.
+    /// The delay that it would get.
     pub wait_ms: f64,
-    /// When a retry could succeed.
+    /// The wait after which a retry could succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<f64>,
     /// The status that it would be answered with before any rule is asked.
@@ -44,12 +44,12 @@ pub struct Explanation {
     /// The server that it would be sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<UpstreamView>,
-    /// What else to know, for people.
+    /// A note for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What would become of a request, or of its part in a rule.
+/// The decision about a request, or that of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedDecision {
@@ -87,7 +87,7 @@ pub struct RequestView {
 pub struct RouteView {
     /// Its name.
     pub name: String,
-    /// What it matches.
+    /// Its conditions.
     pub r#match: String,
     /// The route that would get the request without this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ pub struct RouteView {
 pub struct RunnerUp {
     /// Its name.
     pub name: String,
-    /// What it matches.
+    /// Its conditions.
     pub r#match: String,
     /// Why the other route comes first.
     pub because: String,
@@ -115,7 +115,7 @@ pub struct RuleView {
     pub when: Option<String>,
     /// Its algorithm.
     pub algorithm: String,
-    /// What it counts separately.
+    /// Its key, if it counts separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The request's own key, in words.
@@ -124,7 +124,7 @@ pub struct RuleView {
     /// The fingerprint of that key, as in the access log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// What it decides.
+    /// Its decision.
     pub decision: ExpectedDecision,
     /// Why it rejects, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,19 +132,19 @@ pub struct RuleView {
     /// The most that may be used; absent for a breaker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What is used, this request included if it passes.
+    /// The usage, this request included if it passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
-    /// What the request costs.
+    /// The cost of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
-    /// How long it delays the request.
+    /// The delay that it gives the request.
     #[serde(default)]
     pub wait_ms: f64,
     /// Time until nothing is used if no request comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_ms: Option<f64>,
-    /// What else to know, for people.
+    /// A note for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -159,7 +159,7 @@ pub struct UpstreamView {
     pub server: Option<String>,
     /// Why that one, or how one is picked.
     pub because: String,
-    /// How many of its servers are healthy; absent from an older gateway.
+    /// The number of its healthy servers; absent from an older gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<usize>,
     /// The first 16 servers.
@@ -238,6 +238,7 @@ impl Explanation {
     fn write_decision(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let rule = self.rule.as_deref();
         let reason = self.reason.as_deref();
+
         match self.decision {
             ExpectedDecision::Rejected | ExpectedDecision::DryRunRejected => {
                 let rule = rule.unwrap_or_default();
@@ -292,6 +293,7 @@ impl Display for RuleView {
         if let Some(reason) = &self.reason {
             write!(f, " ({reason})")?;
         }
+
         if let (Some(limit), Some(used)) = (self.limit, self.used) {
             write!(f, ": {used} of {limit} used")?;
         }

@@ -22,7 +22,7 @@ use core::{net::IpAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use http::header::CONTENT_LENGTH;
 use std::{borrow::Cow, sync::Arc};
 
-/// When a client may try again while the store fails.
+/// The wait after which a client may try again while the store fails.
 const UNDECIDED: Duration = Duration::from_secs(1);
 
 impl Question {
@@ -30,7 +30,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// What is wrong with the question, for people.
+    /// The error in the question, for people.
     pub fn explain(
         &self,
         snapshot: &Snapshot,
@@ -72,11 +72,13 @@ impl Question {
         };
         let target = Target { identity: identity.as_ref(), ..target };
         let takes_tokens = route.options.auth.as_ref().is_some_and(|auth| auth.jwt.is_some());
+
         if !takes_tokens && (self.token.is_some() || !self.claims.is_empty()) {
             said.notes
                 .push("the route takes no tokens, so that no rule sees their claims".to_owned());
         }
         said.ask(route, seeds, (&target, client), now);
+
         match &route.action {
             Action::Forward(upstream) => {
                 said.upstream = Some(next(upstream, &target, client));
@@ -107,6 +109,7 @@ impl Question {
             let claims = claims.map(|(name, claim)| (name.as_str().into(), claim.value()));
             return Ok(Some(Identity::of_token(user.map(Arc::from), claims.collect())));
         }
+
         let named = self.token.as_deref().zip(auth.jwt.as_ref());
         let verified = match named {
             Some((token, jwt)) => {
@@ -115,6 +118,7 @@ impl Question {
             }
             None => by_token(auth, Fields::Map(&request.headers), wall),
         };
+
         match verified {
             Some(verified) => verified.map(Some),
             None if auth.jwt.is_some() => Err(
@@ -232,6 +236,7 @@ impl Explanation {
             }
             self.rules.push(view);
         }
+
         for (slot, word) in [(route.breaker, "breaker"), (route.pacing, "pacing")] {
             let Some(slot) = slot else { continue };
             let mut view = RuleView::of(word, word);
@@ -396,6 +401,7 @@ fn pick(
     if servers.iter().all(|server| server.health.is_out()) {
         return (None, "none gets requests now, so one is tried");
     }
+
     match upstream.options.balance {
         Balance::RoundRobin => {
             let turn = upstream.turn.load(Relaxed) % members.schedule.len().max(1);

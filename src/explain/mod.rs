@@ -1,4 +1,4 @@
-//! What the gateway would do with a request, without doing it.
+//! The explanation of a request: the decisions that it would get, without effect.
 //!
 //! [`Question::explain`] finds the route as the proxy does, makes the same claims, and peeks at the
 //! gate that would decide. Nothing is charged or counted, nothing is sent, and no store is asked.

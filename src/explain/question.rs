@@ -97,7 +97,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, for people.
+    /// The error in it, for people.
     pub(super) fn read(&self, snapshot: &Snapshot) -> Result<Request, String> {
         let method = parse_method(&self.method).map_err(|wrong| wrong.to_string())?;
         if !is_served(&method) {

@@ -1,4 +1,4 @@
-//! Which rules this gateway decides about, and what is said of those that gateways share.
+//! The rules that this gateway decides alone, and the notes about those that gateways share.
 
 use crate::{
     config::{Claims, OnStoreError, Route, Shared},
@@ -16,27 +16,27 @@ pub struct Seeds {
     pub store: Option<StoreState>,
 }
 
-/// What is known of the store without asking it.
+/// The known state of the store. It is not asked.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreState {
     /// The secret that all gateways have.
     pub seed: Seed,
-    /// Whether it answers.
+    /// True if it answers.
     pub is_up: bool,
-    /// Whether the sync fails.
+    /// True if the sync fails.
     pub is_cut_off: bool,
 }
 
-/// What this gateway decides by itself.
+/// The part of the decision that this gateway makes by itself.
 #[derive(Debug, Default)]
 pub(super) struct Local {
-    /// What its gate is asked.
+    /// The claims for its gate.
     pub(super) claims: Claims,
-    /// What is said of shared rules.
+    /// The note about shared rules.
     pub(super) notes: Vec<(SlotId, &'static str)>,
     /// The rule that rejects everything while the store is down.
     pub(super) denied: Option<SlotId>,
-    /// Whether the store would be asked.
+    /// True if the store would be asked.
     pub(super) asks: bool,
 }
 
@@ -73,6 +73,7 @@ impl Local {
                 local.claims.push(*claim);
             }
         }
+
         if local.asks || local.denied.is_some() {
             // Such a request borrows nothing.
             local.claims.iter_mut().for_each(|claim| claim.patience = Duration::ZERO);
@@ -85,7 +86,7 @@ impl Local {
     }
 }
 
-/// How gateways share a rule at the moment.
+/// The way in which gateways share a rule at the moment.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The store decides about each request.

@@ -25,13 +25,13 @@ pub struct Alike<'a> {
 /// The request as the file in force has decided about it.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveRequest<'a> {
-    /// What the request claims there.
+    /// The claims of the request there.
     pub claims: &'a [Claim],
-    /// What became of it.
+    /// Its treatment.
     pub here: Here<'a>,
-    /// Whether the decision is logged.
+    /// True if the decision is logged.
     pub is_logged: bool,
-    /// When it came, by the wall's clock.
+    /// The time when it came, by the wall's clock.
     pub wall: Instant,
     /// The number of the worker that serves it.
     pub worker: usize,
@@ -82,6 +82,7 @@ impl Alike<'_> {
             }
             &own
         };
+
         let mut permit = None;
         let Asked { treatment, wait, record } = ask(route, claims, is_logged, now, &mut permit);
         let index = u32::try_from(index).ok();
@@ -105,7 +106,7 @@ impl Alike<'_> {
 pub(super) struct AlikeRoute {
     /// Where the claims on its rules come from.
     pub(super) sources: Box<[ClaimSource]>,
-    /// Whether they are those on the rules in force.
+    /// True if they are those on the rules in force.
     pub(super) are_same: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What clients of the admin listener ask the control thread to do.
+//! The commands of the admin listener's clients to the control thread.
 
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -11,16 +11,16 @@ pub enum Command {
     Begin {
         /// The new file.
         text: Vec<u8>,
-        /// How long it goes on at most.
+        /// The longest time that it goes on.
         most: Option<Duration>,
-        /// Whether only to say what it would take.
+        /// True if the reply is only what it would take.
         is_check: bool,
         /// For what it takes.
         reply: oneshot::Sender<Result<Cost, CommandError>>,
     },
     /// End the preview, if there is one.
     Stop {
-        /// When that is done.
+        /// Receives the end of that.
         reply: oneshot::Sender<()>,
     },
     /// Put the new file of the preview in force.
@@ -30,16 +30,16 @@ pub enum Command {
     },
 }
 
-/// What a preview takes.
+/// The resources that a preview takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     /// The hash of the new file.
     pub config_hash: String,
-    /// Whether it is the file in force.
+    /// True if it is the file in force.
     pub is_in_force: bool,
     /// The most memory that its rules take, in bytes, beside those in force.
     pub memory_bytes: u64,
-    /// What is odd about the file, though not wrong.
+    /// The warnings and notes about the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warnings: Option<String>,
 }

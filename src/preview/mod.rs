@@ -1,4 +1,4 @@
-//! What a new file would do with live requests.
+//! The preview of a new file: its decisions about live requests.
 //!
 //! While a preview runs, each request is also decided by the new file, with state of its own, and
 //! nobody is rejected or delayed for it. The decisions are compared with those of the file in

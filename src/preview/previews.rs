@@ -16,7 +16,7 @@ use core::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long a preview goes on after its report was read for the last time.
+/// The time for which a preview goes on after its report was read for the last time.
 pub const UNREAD: Duration = Duration::from_secs(30);
 
 /// The preview of a process, if there is one.

@@ -21,15 +21,15 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-/// How many kinds of change, routes and clients are shown.
+/// The number of kinds of change, routes and clients that are shown.
 const MOST_CHANGES: usize = 40;
 const MOST_ROUTES: usize = 200;
 const MOST_CLIENTS: usize = 20;
 
-/// What a preview has found so far.
+/// The findings of a preview so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PreviewReport {
-    /// Whether it runs.
+    /// The state of the preview.
     pub state: State,
     /// Why it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,21 +47,21 @@ pub struct PreviewReport {
     pub memory_bytes: u64,
     /// Requests by how they would fare.
     pub requests: RequestCounts,
-    /// What becomes of requests that would be treated otherwise, the most frequent first.
+    /// The requests that would be treated otherwise, by both treatments, the most frequent first.
     pub changes: Vec<ChangeReport>,
-    /// How many more kinds of change there are.
+    /// The number of further kinds of change.
     pub more_changes: usize,
     /// By route of the new file, with its rules.
     pub routes: Vec<RouteReport>,
-    /// How many more routes have had requests.
+    /// The number of further routes with requests.
     pub more_routes: usize,
     /// The clients that would most often be treated otherwise.
     pub clients: Vec<ClientReport>,
-    /// What the preview does not see.
+    /// The parts of the traffic that the preview does not see.
     pub notes: Vec<String>,
 }
 
-/// Whether a preview runs.
+/// The state of a preview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -93,13 +93,13 @@ pub struct RequestCounts {
 /// Requests with the same decisions by both files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChangeReport {
-    /// How they would fare, as a field of [`RequestCounts`].
+    /// The field of [`RequestCounts`] that counts them.
     pub change: String,
-    /// What becomes of them, as `checkout: passed`.
+    /// Their treatment, as `checkout: passed`.
     pub here: String,
-    /// What would become of them, as `checkout: rejected by per-client (rate)`.
+    /// Their treatment by the new file, as `checkout: rejected by per-client (rate)`.
     pub there: String,
-    /// How many there were.
+    /// Their number.
     pub count: u64,
     /// Their mean and longest wait by the new file, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub struct ChangeReport {
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Example {
-    /// When it came; RFC 3339, in UTC.
+    /// The time when it came; RFC 3339, in UTC.
     pub ts: String,
     /// Its method.
     pub method: String,
@@ -128,7 +128,7 @@ pub struct RouteReport {
     pub route: String,
     /// Its requests.
     pub requests: RequestCounts,
-    /// What its rules said of them.
+    /// The decisions of its rules about them.
     pub rules: Vec<RuleReport>,
 }
 
@@ -137,7 +137,7 @@ pub struct RouteReport {
 pub struct RuleReport {
     /// Its name, or `breaker` or `pacing`.
     pub rule: String,
-    /// Whether it rejects nothing.
+    /// True if it rejects nothing.
     pub dry_run: bool,
     /// Requests that it let pass.
     pub passed: u64,
@@ -147,7 +147,7 @@ pub struct RuleReport {
     pub rejected: BTreeMap<String, u64>,
     /// Requests that it would count as rejected in dry run.
     pub dry_run_rejected: u64,
-    /// How many keys it counts by.
+    /// The number of its keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<u32>,
 }
@@ -163,7 +163,7 @@ pub struct ClientReport {
     /// The rule of that route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// How many of its requests would be treated otherwise.
+    /// The number of its requests that would be treated otherwise.
     pub count: u64,
     /// By how much `count` may be too high.
     pub error: u64,
@@ -180,9 +180,11 @@ impl Preview {
             let tally = take(&mut *self.tally(worker));
             total.merge(tally);
         }
+
         let (changes, more_changes) = self.changes(&total);
         let (routes, more_routes) = self.routes(&total, now);
         let seconds = |until: Instant| until.since(now).as_secs_f64();
+
         PreviewReport {
             state: if cause.is_none() { State::Running } else { State::Ended },
             ended_because: cause.map(|cause| cause.words().to_owned()),
@@ -306,6 +308,7 @@ impl Preview {
         let shared = self.snapshot.routes.iter().filter(|route| route.is_shared);
         let shared: BTreeSet<&str> = shared.map(|route| &*route.name).collect();
         let mut notes = Vec::new();
+
         if let Some(first) = shared.first() {
             let more = match shared.len() - 1 {
                 0 => String::new(),

@@ -13,7 +13,7 @@ use ahash::AHashMap;
 use core::{sync::atomic::AtomicU64, time::Duration};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a preview is made of.
+/// The parts that a preview begins with.
 #[derive(Debug)]
 pub struct Start {
     /// The file in force.
@@ -28,9 +28,9 @@ pub struct Start {
     pub memory: u64,
     /// The secret of the fingerprints of keys.
     pub seed: Seed,
-    /// Whether keys are shown in words.
+    /// True if keys are shown in words.
     pub shows_keys: bool,
-    /// How long it goes on at most.
+    /// The longest time that it goes on.
     pub most: Option<Duration>,
     /// The threads that serve requests.
     pub workers: usize,
@@ -48,13 +48,13 @@ pub struct Preview {
     pub(super) seed: Seed,
     pub(super) shows_keys: bool,
     pub(super) started: Instant,
-    /// When it ends at the latest.
+    /// The time when it ends at the latest.
     pub(super) until: Option<Instant>,
-    /// When its report was read last, in nanoseconds.
+    /// The time when its report was read last, in nanoseconds.
     pub(super) read_at: AtomicU64,
     /// The indexes of the routes in force, by their addresses.
     indexes: AHashMap<usize, u32>,
-    /// Whether both files find the route with the same index for each request with a plain path.
+    /// True if both files find the route with the same index for each request with a plain path.
     routes_alike: bool,
     /// By the indexes of the routes in force. Empty if no route needs less work than others.
     alike: Vec<Option<AlikeRoute>>,
@@ -68,7 +68,7 @@ pub struct Preview {
 #[derive(Clone, Copy, Debug)]
 struct Twin {
     index: u32,
-    /// Whether both send requests to an upstream, or answer alike.
+    /// True if both send requests to an upstream, or answer alike.
     answers_alike: bool,
     has_same_auth: bool,
 }
@@ -100,6 +100,7 @@ impl Preview {
             base.table.is_same(&snapshot.table) && relaxed(&base) == relaxed(&snapshot);
         let alike = || alike_routes(&base, &snapshot, shows_keys);
         let alike = if routes_alike { alike() } else { Vec::new() };
+
         Self {
             id,
             snapshot,

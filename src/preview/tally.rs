@@ -1,4 +1,4 @@
-//! What a worker has counted of a preview.
+//! The counts of a worker for a preview.
 
 use super::treatment::{Treatment, TreatmentChange};
 use crate::flow::{Instant, SlotId, Top};
@@ -37,7 +37,7 @@ pub(super) struct Tally {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChangeCounts([u64; TreatmentChange::ALL.len() + 1]);
 
-/// What becomes of requests by both files.
+/// The treatment of requests by both files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub(super) here: Side,
@@ -45,7 +45,7 @@ pub(super) struct Kind {
     pub(super) change: TreatmentChange,
 }
 
-/// What becomes of requests by one file.
+/// The treatment of requests by one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Side {
     /// The route's index in its snapshot.

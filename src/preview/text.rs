@@ -44,6 +44,7 @@ impl Display for PreviewReport {
             self.routes.iter().try_for_each(|route| route.write(f))?;
             more(f, self.more_routes, "routes")?;
         }
+
         self.notes.iter().try_for_each(|note| writeln!(f, "\nnote: {note}"))
     }
 }

@@ -1,11 +1,11 @@
-//! What becomes of a request by a file, and how that differs from another file.
+//! The treatment of a request by a file, and its difference from that by another file.
 
 use crate::{
     config::Route,
     flow::{ReasonKind, RejectedBy, Report, SlotId, Verdict},
 };
 
-/// What becomes of a request.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Treatment {
     /// It starts at once.
@@ -33,7 +33,7 @@ pub enum OwnRejection {
     TooLong,
 }
 
-/// How a request fares by the new file, beside the file in force.
+/// The change of a request's treatment from the file in force to the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TreatmentChange {
     /// It passes, and would be rejected.

@@ -1,4 +1,4 @@
-//! What the new file decides about one request.
+//! The decision of the new file about one request.
 
 use super::{
     running::Preview,
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// A request that arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// What it is. Nobody is authenticated yet. The client is as the new file sees it.
+    /// The target of the request. Nobody is authenticated yet. The client is as the new file sees it.
     pub request: RequestContext<'a>,
     /// Its path as it was received.
     pub path: &'a str,
@@ -26,13 +26,13 @@ pub struct Arrival<'a> {
     pub here: Option<&'a Arc<Route>>,
     /// The length of its body, if that is known.
     pub length: Option<u64>,
-    /// Whether the decision is logged.
+    /// True if the decision is logged.
     pub is_logged: bool,
     /// The number of the worker that serves it.
     pub worker: usize,
 }
 
-/// Whether a client is authenticated, by a route of the new file.
+/// The authentication of a client by a route of the new file.
 #[derive(Debug)]
 pub enum Identified {
     /// It is, or need not be.
@@ -48,7 +48,7 @@ pub enum Identified {
 pub struct Trial {
     /// The decision, until it is compared.
     pub(super) waiting: Option<Box<Waiting>>,
-    /// What the request holds of the new file's rules until it ends.
+    /// The request's permit by the new file's rules, until it ends.
     pub(super) permit: Option<Permit>,
     pub(super) record: Option<Box<TrialRecord>>,
 }
@@ -64,7 +64,7 @@ pub(super) struct Waiting {
     names: Vec<(SlotId, String)>,
 }
 
-/// What becomes of a request by the new file.
+/// The treatment of a request by the new file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct There {
     /// The index of its route in force.
@@ -76,12 +76,12 @@ pub(super) struct There {
     pub(super) client: IpAddr,
 }
 
-/// What became of a request by the file in force.
+/// The treatment of a request by the file in force.
 #[derive(Clone, Copy, Debug)]
 pub struct Here<'a> {
     /// Its route.
     pub route: Option<&'a Arc<Route>>,
-    /// What the route's rules said.
+    /// The decision of the route's rules.
     pub treatment: Treatment,
     /// Its method.
     pub method: &'a Method,
@@ -112,6 +112,7 @@ impl Preview {
         let route = &self.snapshot.routes[index];
         there.route = u32::try_from(index).ok();
         let identify = || identify(route, self.has_same_auth(here, index));
+
         let proven = match identified(route, arrival, identify) {
             Ok(Identified::As(proven)) => proven,
             Ok(Identified::Rejected) => {
@@ -213,6 +214,7 @@ impl Preview {
         } else {
             self.client(there, here, claims, name)
         };
+
         let compared = Compared {
             kind,
             wait: there.wait,
@@ -351,7 +353,7 @@ pub struct TrialRecord {
     pub(super) decided: Result<DecisionRecord, OwnRejection>,
 }
 
-/// What the rules of a route say about a request.
+/// The decision of a route's rules about a request.
 pub(super) struct Asked {
     pub(super) treatment: Treatment,
     pub(super) wait: Duration,

@@ -15,7 +15,7 @@ use core::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::UNIX_EPOCH};
 
-/// Which rejections to show.
+/// The rejections to show.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Those of this route.
@@ -26,13 +26,13 @@ pub struct Filter {
     pub limit: Option<usize>,
 }
 
-/// How many are shown without a limit.
+/// The number of rejections that are shown without a limit.
 const USUAL: usize = 100;
 
 /// The last rejections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RejectionList {
-    /// How many there were since the process started.
+    /// The number of rejections since the process started.
     pub total: u64,
     /// Those of them that came while the list was read, and are not in it.
     pub missed: u64,
@@ -40,12 +40,12 @@ pub struct RejectionList {
     pub rules: Vec<RuleCount>,
     /// The latest first.
     pub rejections: Vec<RejectedRequest>,
-    /// Whether keys are shown by name, where the name is known.
+    /// True if keys are shown by name, where the name is known.
     #[serde(default)]
     pub shows_keys: bool,
 }
 
-/// How often a rule is among the last rejections.
+/// The number of a rule's rejections among the last ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCount {
     /// The route.
@@ -54,14 +54,14 @@ pub struct RuleCount {
     pub rule: String,
     /// The word of the reason.
     pub reason: String,
-    /// How often.
+    /// The number.
     pub count: u64,
 }
 
 /// One rejected request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RejectedRequest {
-    /// When it came, as RFC 3339.
+    /// The time when it came, as RFC 3339.
     pub ts: String,
     /// Its route.
     pub route: String,
@@ -81,12 +81,12 @@ pub struct RejectedRequest {
     /// The rule's limit; absent for a breaker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What was used of it.
+    /// The usage of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
-    /// What the request would have cost.
+    /// The cost of the request.
     pub cost: u64,
-    /// When a retry could have succeeded.
+    /// The wait after which a retry could have succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<f64>,
 }
@@ -149,6 +149,7 @@ impl RejectedRequest {
         let time = UNIX_EPOCH + Duration::from_nanos(record.at.as_nanos());
         let quota = record.decided.quota;
         let counted = quota.filter(|quota| quota.limit > 0);
+
         Self {
             ts: humantime::format_rfc3339_millis(time).to_string(),
             route: record.route.to_string(),

@@ -11,7 +11,7 @@ use core::{
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many rejections are kept for each worker, and shown of all.
+/// The number of rejections that are kept for each worker, and shown of all.
 pub const KEPT: usize = 1000;
 
 /// The last rejections of a process.
@@ -20,7 +20,7 @@ pub struct Rejections {
     rings: Mutex<Vec<Arc<Ring>>>,
 }
 
-/// What a worker records its rejections with.
+/// The recorder of a worker's rejections.
 #[derive(Debug)]
 pub struct Recorder(Arc<Ring>);
 

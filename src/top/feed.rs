@@ -17,10 +17,10 @@ use tokio::sync::{mpsc, watch};
 /// The routes that are asked for: more fit on few screens.
 const ROUTES: usize = 100;
 
-/// How long no event may come: the gateway sends one a second.
+/// The longest silence: the gateway sends an event a second.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// How long to wait before another connection, by how many have failed.
+/// The waits before another connection, by the number of failures.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
@@ -104,7 +104,7 @@ pub(super) fn path(query: &Query) -> String {
     path
 }
 
-/// How long the first sample may take.
+/// The time that the first sample may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes the latest sample that the gateway has.

@@ -1,4 +1,4 @@
-//! What is shown: the latest sample, what was chosen, and the state of the connection.
+//! The state of the screen: the latest sample, the choices of the user, and the connection.
 
 use super::input::Key;
 use crate::admin::{
@@ -7,20 +7,20 @@ use crate::admin::{
 };
 use std::collections::{HashMap, VecDeque};
 
-/// How many seconds of requests are kept for each route.
+/// The number of seconds of requests that are kept for each route.
 pub(super) const SECONDS: usize = 300;
 
 /// The longest search, in characters.
 const LONGEST_FILTER: usize = 200;
 
-/// Which routes are asked for.
+/// The routes that are requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) sort: RouteSort,
     pub(super) filter: String,
 }
 
-/// What the gateway has sent, or why it has not.
+/// An event of the gateway, or the end of the connection.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Sample(Box<Sample>),
@@ -30,7 +30,7 @@ pub(super) enum Message {
     Lost(String),
 }
 
-/// Whether samples come.
+/// The state of the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     #[default]
@@ -49,7 +49,7 @@ pub(super) enum Panel {
     Paths,
 }
 
-/// What a key asks for beyond the model.
+/// A request of a key that goes beyond the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     None,
@@ -170,6 +170,7 @@ impl Model {
                 Request::None
             };
         }
+
         match key {
             Key::Char('q') | Key::End => return Request::Quit,
             Key::Char('?' | 'h') => self.has_help = true,
@@ -223,6 +224,7 @@ impl Model {
             | Key::Last
             | Key::Suspend => {}
         }
+
         self.typed = Some(typed);
         Request::None
     }

@@ -35,6 +35,7 @@ pub(super) async fn run(
     let mut pressed = read_keys()?;
     let mut drawn = Drawn::new(Screen::new(io::stdout()))?;
     let mut model = Model::new(query);
+
     loop {
         drawn.draw(|frame| screen::draw(&model, has_colours, frame.area(), frame.buffer_mut()))?;
         let request = tokio::select! {

@@ -74,7 +74,7 @@ pub(super) fn size() -> (u16, u16) {
     }
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalEvent {
     /// The terminal has another size.

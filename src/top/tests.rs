@@ -12,7 +12,7 @@ use crate::{
 };
 use ratatui_core::{backend::TestBackend, style::Color, terminal::Terminal};
 
-/// What a gateway has sent while one route rejected, one had an open breaker, one a rule in dry run,
+/// The events of a gateway while one route rejected, one had an open breaker, one a rule in dry run,
 /// and an edit had a mistake.
 const RECORDED: &str = include_str!("tests/live.txt");
 

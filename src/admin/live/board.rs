@@ -14,13 +14,13 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How many routes have a history at once, of 9.4 KiB each; the others show their latest second.
+/// The number of routes that have a history at once, of 9.4 KiB each; the others show their latest second.
 const MOST_HISTORIES: usize = 4000;
 
-/// How many routes are sampled before other tasks of the thread get their turn.
+/// The number of routes that are sampled before other tasks of the thread get their turn.
 pub(super) const STEP: usize = 256;
 
-/// What was sampled.
+/// The samples.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     snapshot: Option<Arc<Snapshot>>,
@@ -31,9 +31,9 @@ pub(crate) struct Board {
     pub(super) all: History,
     /// Rejections of all routes in the latest second, by reason.
     pub(super) reasons: [u64; ReasonKind::ALL.len()],
-    /// When the latest sample was taken, by the wall clock.
+    /// The time when the latest sample was taken, by the wall clock.
     pub(super) at: Option<Instant>,
-    /// How many routes have a history.
+    /// The number of routes that have a history.
     histories: usize,
     under_way: Sum,
     is_sampling: bool,
@@ -114,6 +114,7 @@ impl Board {
         for (kind, window) in reasons.flat_map(|rule| &rule.reasons) {
             self.reasons[*kind as usize] += u64::from(window.latest());
         }
+
         let upstreams = snapshot.upstreams.iter();
         let mut servers = core::mem::take(&mut self.servers);
         self.servers = upstreams
@@ -163,7 +164,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Sampler {
     board: Mutex<Board>,
-    /// How many samples there are.
+    /// The number of samples.
     taken: watch::Sender<u64>,
 }
 

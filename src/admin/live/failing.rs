@@ -20,6 +20,7 @@ impl Failing {
         let mut all_failed = 0;
         let mut all_admitted = 0;
         let mut slow = Vec::new();
+
         for (route, track) in snapshot.routes.iter().zip(tracks) {
             let failed = track.failed_lately.sum();
             let admitted = track.admitted_lately.sum();

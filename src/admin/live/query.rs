@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// Which routes and upstreams a client wants to see.
+/// The routes and upstreams that a client wants to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     /// In lower case.
@@ -10,11 +10,11 @@ pub(crate) struct Query {
     pub(super) sort: RouteSort,
     pub(super) page: usize,
     pub(super) size: usize,
-    /// Whether the five minutes before are left out.
+    /// True if the five minutes before are left out.
     pub(crate) is_brief: bool,
 }
 
-/// How many routes a page has, and how many at most.
+/// The number of routes on a page, by default and at most.
 const ROWS: usize = 20;
 const MOST_ROWS: usize = 100;
 

@@ -107,6 +107,7 @@ impl RouteTrack {
         self.admitted_lately.push(u64::from(self.latest.passed) + u64::from(self.latest.delayed));
         self.failed_lately.push(u64::from(self.latest.failed));
         self.remember(has_room);
+
         if self.latest.requests() > 0 {
             self.follow(&route.gate.observe(now).rules);
         } else {
@@ -209,7 +210,7 @@ impl RuleTrack {
     }
 }
 
-/// How many samples are kept: one a second.
+/// The number of samples that are kept: one a second.
 pub(super) const SAMPLES: usize = 300;
 
 /// One second of a route, or of all together.

@@ -7,10 +7,10 @@ use crate::{
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-/// How many upstreams are shown, those with servers out of order first.
+/// The number of upstreams that are shown, those with servers out of order first.
 const MOST_UPSTREAMS: usize = 30;
 
-/// How many servers of each.
+/// The number of servers of each.
 const MOST_SERVERS: usize = 30;
 
 impl UpstreamList {
@@ -49,6 +49,7 @@ impl UpstreamList {
                     .collect(),
             }
         });
+
         Self {
             total: servers.len(),
             out: servers.iter().map(|(_, servers)| out(servers)).sum(),

@@ -86,6 +86,7 @@ impl RoutesPage {
         };
         let mut indexes: Vec<usize> = snapshot.table.order().into_iter().filter(is_found).collect();
         let latest = |index: &usize| &tracks[*index].latest;
+
         match query.sort {
             RouteSort::Rejected => {
                 indexes.sort_by_cached_key(|index| Reverse(tracks[*index].last_minute()));
@@ -101,6 +102,7 @@ impl RoutesPage {
             RouteSort::Name => indexes.sort_by_key(|index| &snapshot.routes[*index].name),
             RouteSort::Order => {}
         }
+
         // Many names may contain that of one route.
         indexes.sort_by_key(|index| !query.is_name(&snapshot.routes[*index].name));
         let found = indexes.len();
@@ -163,6 +165,7 @@ impl Sample {
 fn rejecting(board: &Board) -> Vec<RejectingRule> {
     let Some((snapshot, tracks)) = board.routes() else { return Vec::new() };
     let mut found = Vec::new();
+
     for (route, track) in snapshot.routes.iter().zip(tracks) {
         for rule in &track.rules {
             let named = |reason: &'static str, per_second, dry_run| RejectingRule {
@@ -231,6 +234,7 @@ impl RuleRow {
         let rate = |of: fn(&super::route::RuleTrack) -> f64| rates.map_or(0.0, of);
         let reasons = rates.into_iter().flat_map(|rates| &rates.reasons);
         let reasons = reasons.map(|(kind, window)| (kind.word().into(), window.rate()));
+
         Self {
             name: rule_of(&seen.name).to_owned(),
             when: rule.and_then(|rule| rule.when.as_ref()).map(|when| when.words().to_string()),
@@ -292,6 +296,7 @@ impl ConfigState {
         let changes = applied.and_then(|applied| applied.outcome.as_ref().ok());
         let names = snapshot.listeners.iter();
         let certificates = snapshot.certificates();
+
         Self {
             flowgate: env!("CARGO_PKG_VERSION").into(),
             version: snapshot.version,

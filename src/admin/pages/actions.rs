@@ -51,10 +51,12 @@ fn explain(admin: &Admin, ask: &Ask) -> Reply {
     // A form of another site cannot send this type.
     let sent = ask.head.headers.get(CONTENT_TYPE).and_then(|sent| sent.to_str().ok());
     let is_json = sent.and_then(|sent| sent.split(';').next()).map(str::trim);
+
     if is_json.is_none_or(|sent| !sent.eq_ignore_ascii_case("application/json")) {
         let text = "send the request to explain as application/json\n";
         return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
     }
+
     let question: Question = match serde_json::from_slice(&ask.body) {
         Ok(question) => question,
         Err(error) => return plain(StatusCode::BAD_REQUEST, format!("{error}\n")),
@@ -70,6 +72,7 @@ fn explain(admin: &Admin, ask: &Ask) -> Reply {
         }),
     };
     let now = state.clock.now();
+
     match question.explain(&snapshot, &seeds, (now, state.clock.wall(now))) {
         Ok(said) => json(StatusCode::OK, &said),
         Err(wrong) => plain(StatusCode::UNPROCESSABLE_ENTITY, format!("{wrong}\n")),

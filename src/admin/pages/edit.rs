@@ -20,7 +20,7 @@ use tokio::{
 /// The largest file that a gateway reads.
 const MOST_BODY: usize = 16 * 1024 * 1024;
 
-/// What the dashboard sends with each request. A page of another site cannot: a browser would ask
+/// The field that the dashboard sends with each request. A page of another site cannot: a browser would ask
 /// this listener first, which answers no such question.
 const OWN: HeaderName = HeaderName::from_static("x-flowgate-edit");
 
@@ -45,7 +45,7 @@ const fn posted(path: &'static str, answer: fn(Arc<Admin>, Ask) -> Pending) -> E
     }
 }
 
-/// What a save did.
+/// The result of a save.
 #[derive(Serialize)]
 struct Saved {
     summary: String,

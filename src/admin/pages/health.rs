@@ -13,10 +13,10 @@ use crate::{
 use http::StatusCode;
 use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::UNIX_EPOCH};
 
-/// How many certificates are described.
+/// The number of certificates that are described.
 const MOST_CERTIFICATES: usize = 30;
 
-/// How many upstreams are described.
+/// The number of upstreams that are described.
 const MOST_UPSTREAMS: usize = 30;
 
 /// The state of a server that gets requests, of which at least half fail.
@@ -84,6 +84,7 @@ fn upstreams(admin: &Admin) -> String {
         snapshot.upstreams.iter().map(|upstream| (upstream, states(upstream))).collect();
     found.sort_by_key(|(_, (is_healthy, _))| *is_healthy);
     let mut page = String::new();
+
     for (upstream, (_, words)) in found.iter().take(MOST_UPSTREAMS) {
         let words = if words.is_empty() { "no address of a server is known" } else { words };
         // Writing to a String cannot fail.

@@ -114,7 +114,7 @@ fn grant_to_key(admin: Arc<Admin>, ask: Ask) -> Pending {
     })
 }
 
-/// What a query says of a key.
+/// The fields of a query that name a key.
 struct Fields<'a> {
     route: Option<Cow<'a, str>>,
     rule: Option<Cow<'a, str>>,
@@ -162,10 +162,10 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// The largest grant: no rule counts more.
 const LARGEST: u64 = 1_000_000_000;
 
-/// What a key of a rule without keys is called.
+/// The name of the one key of a rule without keys.
 const ALL: &str = "all";
 
-/// Which key of which rule, as the operator wrote it.
+/// A key of a rule, as the operator wrote it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub rule: WantedRule<'a>,
@@ -236,12 +236,14 @@ pub(crate) async fn reset(state: &State, wanted: Wanted<'_>) -> Result<Done, Not
         had_usage |= in_store(state, &states, StateChange::Reset).await?;
     }
     let now = state.clock.now();
+
     for (rule, key) in &found.rules {
         had_usage |= match key {
             Some(key) => gate.reset_key(rule.slot, now, *key).map_err(not_reset)?,
             None => gate.reset_all(rule.slot).map(|()| true).map_err(not_reset)?,
         };
     }
+
     let key = &found.key;
     let summary = if had_usage {
         let by = by(wanted);
@@ -277,6 +279,7 @@ pub(crate) async fn grant(
         _ = in_store(state, &states, StateChange::Grant(count, time)).await?;
     }
     let now = state.clock.now();
+
     for (rule, key) in found.rules.iter().filter(|(rule, _)| rule.in_store().is_none()) {
         let Some(key) = *key else { continue };
         let grant = Grant { key, count, left: count, until: now + time };
@@ -284,6 +287,7 @@ pub(crate) async fn grant(
             return Err(conflict(&format!("the rule has {MOST_GRANTS} grants in force already")));
         }
     }
+
     let key = &found.key;
     let lasts = humantime::format_duration(time);
     let by = by(wanted);

@@ -44,13 +44,14 @@ fn follow(admin: Arc<Admin>, ask: Ask) -> Pending {
     })
 }
 
-/// How long a client may take no sample.
+/// The longest time in which a client may take no sample.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How many samples the order of the routes holds for, so that rows do not dance.
+/// The number of samples for which the order of the routes holds, so that rows do not change places all
+/// the time.
 const STEADY: u64 = 5;
 
-/// What one client has been sent.
+/// A client, and the events that it has been sent.
 #[derive(Debug)]
 struct Client {
     admin: Arc<Admin>,
@@ -77,6 +78,7 @@ pub(crate) async fn send(admin: Arc<Admin>, query: Query, events: mpsc::Sender<B
         edits: None,
         events: 0,
     };
+
     loop {
         let Ok(Ok(room)) = clock.timeout(PATIENCE, events.reserve()).await else { return };
         client.turn();
@@ -121,10 +123,12 @@ impl Client {
         admin.sampler.catch_up(&state.live, &state.clock);
         let board = admin.sampler.board();
         let Some((snapshot, tracks)) = board.routes() else { return text + ": no sample yet\n\n" };
+
         if snapshot.version != self.version {
             self.page = RoutesPage::of(&board, &self.query);
             self.version = snapshot.version;
         }
+
         let around = Around {
             readiness: &state.readiness,
             store: state.store.as_deref(),
@@ -135,6 +139,7 @@ impl Client {
             now: state.clock.now(),
         };
         let sample = Sample::of(&board, snapshot, &self.page, &self.query, around);
+
         if self.edits.replace(sample.edits) != Some(sample.edits) {
             let started = state.clock.wall(admin.state.started);
             event(&mut text, "config", &ConfigState::of(snapshot, around, started));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// How long requests are sent if the query does not say, and the least and the most that it may say.
+/// The time for which requests are sent: by default, at least and at most.
 const USUAL: Duration = Duration::from_mins(10);
 const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_hours(24);
@@ -72,25 +72,25 @@ fn time(ask: &Ask) -> Result<Duration, String> {
         .ok_or_else(|| "`for` is a time from 1s to 24h, as in `for=10m`".to_owned())
 }
 
-/// How often lines are looked for.
+/// The time between two looks for lines.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often a line says how the stream goes on.
+/// The time between two lines about the state of the stream.
 const STATE: Duration = Duration::from_secs(5);
 
-/// How long a client may take no lines.
+/// The longest time in which a client may take no lines.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How many bytes are written at once, but for the rest of a line.
+/// The number of bytes that are written at once, but for the rest of a line.
 const PIECE: usize = 256 * 1024;
 
-/// What one client follows.
+/// The requests that one client follows.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub admin: Arc<Admin>,
     pub watch: Watch,
     pub started: Instant,
-    /// When it ends.
+    /// The time when it ends.
     pub until: Instant,
     /// Cancelled when the listener closes.
     pub stopping: CancellationToken,
@@ -102,6 +102,7 @@ impl Stream {
         let clock = self.admin.state.clock.clone();
         let mut next_state = self.started + STATE;
         let mut ended = None;
+
         loop {
             let Ok(Ok(room)) = clock.timeout(PATIENCE, pieces.reserve()).await else { return };
             let now = clock.now();

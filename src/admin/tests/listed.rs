@@ -48,7 +48,7 @@ flow: [{ budget: keyed }, { budget: places }]
     }
 }
 
-/// What the list says.
+/// The list.
 fn listed() -> Families {
     let words = |cell: &str| -> Vec<String> {
         cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
@@ -63,7 +63,7 @@ fn listed() -> Families {
     .collect()
 }
 
-/// What the page has, with a store.
+/// The page, with a store.
 fn served(fixture: &Fixture) -> Families {
     let state = &fixture.router.admin.state;
     let store = StoreReading {

@@ -66,7 +66,7 @@ fn chart(model: &Model, width: usize, look: Look) -> Line<'static> {
     Line::from(vec![look.soft(LABEL.to_owned()), Span::styled(bars, look.chart())])
 }
 
-/// How many failing routes are named.
+/// The number of failing routes that are named.
 const MOST_ROUTES: usize = 3;
 
 /// Returns a line for each.

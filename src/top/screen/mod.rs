@@ -21,7 +21,7 @@ const MOST_PANEL: u16 = 14;
 
 /// Where the parts of the screen are, by their heights.
 struct Heights {
-    /// Whether the gateway as a whole is shown.
+    /// True if the gateway as a whole is shown.
     has_head: bool,
     routes: u16,
     /// Without its title.
@@ -34,6 +34,7 @@ pub(super) fn draw(model: &Model, has_colours: bool, area: Rect, buffer: &mut Bu
     let width = usize::from(area.width);
     let Heights { has_head, routes: rows, panel } = heights(area.height);
     let mut lines = Vec::new();
+
     if model.has_help {
         lines.extend(help());
     } else {
@@ -55,10 +56,12 @@ pub(super) fn draw(model: &Model, has_colours: bool, area: Rect, buffer: &mut Bu
             lines.extend(panel::lines(model, width, look).into_iter().take(panel.into()));
         }
     }
+
     let last = area.height.saturating_sub(1);
     for (y, line) in (0..last).zip(&lines) {
         buffer.set_line(area.x, area.y + y, line, area.width);
     }
+
     if area.height > 0 {
         buffer.set_line(area.x, area.y + last, &footer(model, width, look), area.width);
     }
@@ -88,6 +91,7 @@ fn footer(model: &Model, width: usize, look: Look) -> Line<'static> {
             look.soft("  Enter, Esc".to_owned()),
         ]);
     }
+
     let keys = [
         ("q", "quit"),
         ("?", "help"),
@@ -99,6 +103,7 @@ fn footer(model: &Model, width: usize, look: Look) -> Line<'static> {
     ];
     let mut spans = Vec::new();
     let mut used = 0;
+
     for (key, about) in keys {
         used += key.chars().count() + about.len() + 3;
         if used > width {
@@ -204,7 +209,7 @@ impl Look {
         self.coloured(Color::Cyan)
     }
 
-    /// What matters less. Without colours it looks as all else: many terminals dim by a colour.
+    /// The style of minor texts. Without colours they look like all others: many terminals dim by a colour.
     pub(super) fn soft(self, text: String) -> Span<'static> {
         let style = Style::new();
         Span::styled(text, if self.has_colours { style.add_modifier(Modifier::DIM) } else { style })

@@ -55,6 +55,7 @@ pub(crate) fn title(model: &Model, width: usize, look: Look) -> Line<'static> {
         Some(_) | None => format!(" {} ", model.query.sort.about()),
     };
     let left = width.saturating_sub(words.chars().count() + order.chars().count() + 3);
+
     Line::from(vec![
         look.soft("─ ".to_owned()),
         Span::raw(words),
@@ -116,6 +117,7 @@ fn rule(rule: &RuleRow, look: Look) -> Line<'static> {
     let extra = [(rule.dry_run, " dry run"), (rule.shared, " shared")];
     let extra: String = extra.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
     let about = plain(&format!(" {}{quota}{key}{extra}", rule.algorithm));
+
     let passed = format!(" passed {}/s delayed {}/s", rate(rule.passed), rate(rule.delayed));
     spans.push(Span::raw(passed));
     let verb = if rule.dry_run { "would reject" } else { "rejected" };
@@ -153,6 +155,7 @@ fn fill(rule: &RuleRow) -> String {
         );
     }
     let full = if rule.used >= rule.limit { " full" } else { "" };
+
     format!(
         "{} {} of {}{full}",
         meter(rule.used, rule.limit, METER),
@@ -186,12 +189,14 @@ pub(crate) fn upstreams(model: &Model, look: Look) -> Vec<Line<'static>> {
             )));
         }
     }
+
     let more = sample.upstreams.total.saturating_sub(sample.upstreams.rows.len());
     if sample.upstreams.total == 0 {
         lines.push(Line::raw("  there are no upstreams"));
     } else if more > 0 {
         lines.push(Line::raw(format!("  and {}", counted(more, "more upstream"))));
     }
+
     lines
 }
 
@@ -210,6 +215,7 @@ fn server(upstream: &UpstreamRow, server: &ServerRow, look: Look) -> Line<'stati
         (false, true) => look.good(),
         (false, false) => look.bad(),
     };
+
     Line::from(vec![
         Span::styled(if is_healthy { "  " } else { "✕ " }, look.bad()),
         Span::raw(format!("{:<16} {address:<24} ", plain(&upstream.name))),
@@ -295,6 +301,7 @@ pub(crate) fn configuration(model: &Model, width: usize, look: Look) -> Vec<Line
     ];
     lines.extend(wrapped(&format!("last change: {changes}"), width).into_iter().map(Line::raw));
     lines.push(Line::raw(format!("  listens: {}", plain(&config.listeners.join(", ")))));
+
     for certificate in &config.certificates {
         let left = certificate.not_after.checked_sub(now);
         let words = certificate_words(certificate, left);
@@ -312,6 +319,7 @@ pub(crate) fn configuration(model: &Model, width: usize, look: Look) -> Vec<Line
     let count = counted(rejected.count, "problem");
     let words = format!("; an edit was rejected {} ago, with {count}:", ago(rejected.at));
     lines.push(Line::from(vec![Span::styled(state, style), Span::raw(words)]));
+
     for problem in &rejected.problems {
         lines.extend(wrapped(&place_and_message(problem), width).into_iter().map(Line::raw));
         if !problem.help.is_empty() {
@@ -319,6 +327,7 @@ pub(crate) fn configuration(model: &Model, width: usize, look: Look) -> Vec<Line
             lines.extend(help.into_iter().map(|line| Line::from(look.soft(line))));
         }
     }
+
     lines
 }
 

@@ -25,7 +25,7 @@ const CHART: usize = 12;
 struct Column {
     title: &'static str,
     width: usize,
-    /// Which column a narrow terminal has first.
+    /// The place in the order in which narrow terminals get columns.
     rank: usize,
     show: fn(&Point) -> String,
 }
@@ -127,6 +127,7 @@ fn line(model: &Model, route: &RouteRow, widths: &Widths, look: Look) -> Line<'s
         Span::styled(mark, if is_open || is_bad { look.bad() } else { look.odd() }),
         Span::raw(format!("{cut:<pad$}")),
     ];
+
     for column in &widths.columns {
         let width = column.width;
         let text = format!("{:>width$}", (column.show)(&route.now));

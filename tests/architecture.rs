@@ -631,7 +631,7 @@ fn decisions_have_one_vocabulary() {
         strings(&source).for_each(|(line, text)| search(&file, line, text));
     }
     // What clap prints of the command line is written as comments.
-    let main = root.join("src/cli.rs");
+    let main = root.join("src/cli/mod.rs");
     let source = read(&main);
     let help = (1..).zip(source.lines()).filter(|(_, line)| line.trim_start().starts_with("///"));
     help.for_each(|(line, text)| search(&main, line, text));

@@ -120,7 +120,7 @@ fn shown(hash: u64) -> String {
 pub struct Save {
     /// The new text.
     pub text: Vec<u8>,
-    /// The [`config::content_hash`](crate::config::content_hash) of the file that was edited.
+    /// The [`crate::config::content_hash`] of the file that was edited.
     pub of: u64,
     /// For what that did, in words.
     pub reply: oneshot::Sender<Result<String, SaveError>>,

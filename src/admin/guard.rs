@@ -9,8 +9,8 @@
 //! A client with a bearer token may use any name, since no page of another site knows the token.
 
 use super::{
+    endpoint::Access,
     reply::{Reply, plain},
-    router::Access,
 };
 use crate::{
     config::{self, Secret},

@@ -5,6 +5,7 @@
 
 mod context;
 mod edit;
+mod endpoint;
 mod exposition;
 mod guard;
 mod live;

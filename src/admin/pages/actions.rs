@@ -3,9 +3,9 @@
 use crate::{
     admin::{
         context::{Admin, State},
+        endpoint::{Access, Answer, Ask, Endpoint, Pending},
         preview::{self, Control},
         reply::{Reply, json, page, plain},
-        router::{Access, Answer, Ask, Endpoint, Pending},
     },
     explain::{Question, Seeds, StoreState},
 };

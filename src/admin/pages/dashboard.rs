@@ -2,8 +2,8 @@
 
 use crate::admin::{
     context::Admin,
+    endpoint::{Ask, Endpoint},
     reply::{Reply, page},
-    router::{Ask, Endpoint},
 };
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};

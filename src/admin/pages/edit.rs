@@ -4,8 +4,8 @@ use crate::{
     admin::{
         context::Admin,
         edit::{Checked, LoadError, Loaded, Save, SaveError, completion},
+        endpoint::{Access, Answer, Ask, Endpoint, Pending},
         reply::{Reply, json, page, plain},
-        router::{Access, Answer, Ask, Endpoint, Pending},
     },
     config,
 };

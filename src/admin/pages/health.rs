@@ -3,9 +3,9 @@
 use crate::{
     admin::{
         context::Admin,
+        endpoint::{Access, Ask, Endpoint},
         readiness::Reload,
         reply::{Reply, plain},
-        router::{Access, Ask, Endpoint},
     },
     config::Upstream,
     flow::Instant,

@@ -3,9 +3,9 @@
 use crate::{
     admin::{
         context::{Admin, State},
+        endpoint::{Access, Answer, Ask, Endpoint, Pending},
         live_keys::{self, Names, rules_of},
         reply::{Reply, json, large, plain},
-        router::{Access, Answer, Ask, Endpoint, Pending},
     },
     cluster::{SharedState, StateChange, SyncTerms},
     config::{GateRules, RouteRule, Shared, Snapshot},

@@ -5,10 +5,10 @@
 
 use crate::admin::{
     context::Admin,
+    endpoint::{Access, Answer, Ask, Endpoint, Pending},
     live::{Around, Query, RoutesPage},
     live_keys::Names,
     reply::stream,
-    router::{Access, Answer, Ask, Endpoint, Pending},
     sample::{ConfigState, History, Sample},
 };
 use bytes::Bytes;

@@ -9,7 +9,7 @@ pub(super) mod live;
 mod records;
 mod requests;
 
-use super::router::Endpoint;
+use super::endpoint::Endpoint;
 
 /// Every page but the index, in the index's order. A page with an empty `about` is not listed.
 pub(super) const ALL: &[&[Endpoint]] = &[

@@ -3,11 +3,11 @@
 use crate::{
     admin::{
         context::{Admin, State},
+        endpoint::{Access, Answer, Ask, Endpoint, Pending},
         exposition::Format,
         live_keys::Names,
         metrics::Metrics,
         reply::{Reply, json, large, plain},
-        router::{Access, Answer, Ask, Endpoint, Pending},
         routes::write as json_of_routes,
     },
     rejections::Filter,

@@ -4,8 +4,8 @@ use crate::{
     access_log::{StreamEnd, StreamLine, StreamState, Watch, Watching},
     admin::{
         context::Admin,
+        endpoint::{Access, Answer, Ask, Endpoint, Pending},
         reply::{plain, stream},
-        router::{Access, Answer, Ask, Endpoint, Pending},
     },
     flow::Instant,
 };

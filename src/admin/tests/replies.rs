@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     admin::{
+        endpoint::{Access, Answer, Ask, Endpoint},
         reply::{json, stream},
-        router::{Access, Answer, Ask, Endpoint},
     },
     small_http::{Client, Endless},
 };

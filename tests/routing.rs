@@ -265,11 +265,16 @@ impl Route {
     }
 
     fn rank(&self, index: usize, request: &Request) -> Option<Rank> {
-        let host = self.hosts.iter().filter_map(|host| match host.strip_prefix('*') {
-            Some(suffix) => request.host.ends_with(suffix).then_some((1, Reverse(suffix.len()))),
-            None => (*host == request.host).then_some((0, Reverse(0))),
+        let host = self.hosts.iter().filter_map(|host| {
+            if let Some(suffix) = host.strip_prefix('*') {
+                return request.host.ends_with(suffix).then_some((1, Reverse(suffix.len())));
+            }
+            if let Some(prefix) = host.strip_suffix('*') {
+                return request.host.starts_with(prefix).then_some((2, Reverse(prefix.len())));
+            }
+            (*host == request.host).then_some((0, Reverse(0)))
         });
-        let host = if self.hosts.is_empty() { (2, Reverse(0)) } else { host.min()? };
+        let host = if self.hosts.is_empty() { (3, Reverse(0)) } else { host.min()? };
         let admitted = (self.methods.is_empty() || self.methods.contains(&request.method))
             && self.headers.iter().all(|asked| has(&request.headers, asked))
             && self.query.iter().all(|asked| has(&request.query, asked));
@@ -382,7 +387,7 @@ impl Request {
 }
 
 fn route() -> impl Strategy<Value = Route> {
-    let hosts = subsequence(vec!["a.x", "b.a.x", "x", "*.x", "*.a.x"], 0..3);
+    let hosts = subsequence(vec!["a.x", "b.a.x", "x", "*.x", "*.a.x", "b.*", "b.a.*"], 0..3);
     let methods = subsequence(vec![Method::GET, Method::POST], 0..=2);
     let paths = prop_oneof![2 => vec(path(), 1), 1 => vec(path(), 2..4)];
     (hosts, paths, methods, fields_asked(), fields_asked()).prop_map(

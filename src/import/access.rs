@@ -14,12 +14,12 @@ use std::{collections::BTreeSet, fs, net::IpAddr};
 
 /// The keys `access` and `auth` of a route.
 #[derive(Debug, Default)]
-pub(super) struct Access<'a> {
+pub(super) struct Access {
     pub fields: Fields,
     /// No client may use the location.
     pub denies_all: bool,
     /// Other directives that keep clients out, and do not convert.
-    pub closings: Vec<Closing<'a>>,
+    pub closings: Vec<Closing>,
 }
 
 /// The realm for which flowgate asks passwords, on every route.
@@ -32,11 +32,7 @@ enum Who {
 }
 
 /// Returns which clients may use a location.
-pub(super) fn access<'a>(
-    scope: &Scope<'a>,
-    files: &Files,
-    report: &mut ImportReport,
-) -> Access<'a> {
+pub(super) fn access(scope: &Scope<'_>, files: &Files, report: &mut ImportReport) -> Access {
     let mut access = addresses(scope, report);
     let closing = passwords(scope, files, &mut access.fields, report);
     access.closings.extend(closing);
@@ -47,12 +43,12 @@ pub(super) fn access<'a>(
         && let Some(why) = lost(scope)
         && let Some(directive) = scope.all(&["allow", "deny"]).last()
     {
-        access.closings.push(Closing { directive, why: why.to_owned() });
+        access.closings.push(Closing::new(directive, why));
     }
     access
 }
 
-fn addresses<'a>(scope: &Scope<'a>, report: &mut ImportReport) -> Access<'a> {
+fn addresses(scope: &Scope<'_>, report: &mut ImportReport) -> Access {
     let mut allow: Vec<IpNet> = Vec::new();
     let mut deny: Vec<IpNet> = Vec::new();
     let mut rest = None;
@@ -106,16 +102,15 @@ fn who(text: &str) -> Option<Who> {
 }
 
 /// Adds the users of a location, or returns why their passwords cannot be checked.
-fn passwords<'a>(
-    scope: &Scope<'a>,
+fn passwords(
+    scope: &Scope<'_>,
     files: &Files,
     fields: &mut Fields,
     report: &mut ImportReport,
-) -> Option<Closing<'a>> {
+) -> Option<Closing> {
     let realm = scope.take("auth_basic", report).filter(|realm| realm.arg(0) != "off")?;
     let Some(file) = scope.find("auth_basic_user_file") else {
-        let why = "it has no file of users".to_owned();
-        return Some(Closing { directive: realm, why });
+        return Some(Closing::new(realm, "it has no file of users"));
     };
 
     report.take(file);
@@ -128,7 +123,7 @@ fn passwords<'a>(
             fields.set("auth", json!({ "basic": path }));
             None
         }
-        Err(why) => Some(Closing { directive: file, why }),
+        Err(why) => Some(Closing::new(file, why)),
     }
 }
 
@@ -167,9 +162,15 @@ const GUARDS: [(&str, &str); 6] = [
 
 /// A directive that keeps clients out and that no route expresses, and why.
 #[derive(Clone, Debug)]
-pub(super) struct Closing<'a> {
-    pub directive: &'a Directive,
+pub(super) struct Closing {
+    pub directive: Directive,
     pub why: String,
+}
+
+impl Closing {
+    pub(super) fn new(directive: &Directive, why: impl Into<String>) -> Self {
+        Self { directive: directive.clone(), why: why.into() }
+    }
 }
 
 /// Returns the places of all directives that keep clients out of a location: those of two locations
@@ -191,7 +192,7 @@ pub(super) fn guards(scope: &Scope<'_>) -> BTreeSet<usize> {
 }
 
 /// Returns what keeps clients out and does not convert, which closes the route.
-pub(super) fn guarding<'a>(scope: &Scope<'a>, report: &mut ImportReport) -> Vec<Closing<'a>> {
+pub(super) fn guarding(scope: &Scope<'_>, report: &mut ImportReport) -> Vec<Closing> {
     let mut all = Vec::new();
     for (name, why) in GUARDS {
         let Some(directive) = scope.find(name) else { continue };
@@ -201,7 +202,7 @@ pub(super) fn guarding<'a>(scope: &Scope<'a>, report: &mut ImportReport) -> Vec<
             report.note(directive, why);
         } else {
             report.take_all(directive);
-            all.push(Closing { directive, why: why.to_owned() });
+            all.push(Closing::new(directive, why));
         }
     }
     all

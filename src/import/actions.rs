@@ -10,12 +10,14 @@ use super::{
     locations::{Kind, Location, label},
     numbers::{size, sized},
     order::Matched,
+    program::{State, Used},
     proxied::{LocationContext, proxied},
     redirects::{
         NOT_CONVERTED, answer, behind, is_path_test, redirect, redirected, redirects, respond,
     },
     report::ImportReport,
     routes::{Routes, Server, Site, USUAL_BODY},
+    sites::OwnRoute,
     tree::{Directive, Scope},
 };
 use serde_json::json;
@@ -52,6 +54,8 @@ struct Place<'a, 's> {
     server: Server<'a, 's>,
     location: &'s Location<'a>,
     scope: &'s Scope<'a>,
+    /// The state of the requests that come here.
+    state: &'s State,
     route: &'s str,
 }
 
@@ -74,15 +78,15 @@ impl<'a> Routes<'a, '_> {
             let item = Item { comments, fields: redirect("{path}/", 301) };
             let path = behind(first, ("path", json!(path)));
             let site = Site { label: format!("{label}-slash"), path, item };
-            self.site(server, site, branches, Vec::new(), report);
+            self.site(server, &site, branches, report);
         }
 
-        let mut comments = vec![self.position(block)];
         let path = behind(first, matched.path.clone());
         if matched.is_closed {
+            let comments = vec![self.position(block)];
             let item = Item { comments, fields: respond(json!({ "status": 403 })) };
             let site = Site { label, path, item };
-            return self.site(server, site, &Branches::default(), Vec::new(), report);
+            return self.site(server, &site, &Branches::default(), report);
         }
 
         let scope = matched.location.scope(&Scope(vec![self.http, server.block]));
@@ -91,6 +95,7 @@ impl<'a> Routes<'a, '_> {
         // The server's own are read already.
         let is_location = block.name == "location";
         if is_location && scope.find("internal").is_none() {
+            branches.program.enter();
             branches.read(block, context, |directive| !is_path_test(directive), report);
             if let Kind::Prefix(prefix, _) = kind {
                 let first = redirected(&redirects(block), prefix, &scope, server.variables, report);
@@ -98,33 +103,85 @@ impl<'a> Routes<'a, '_> {
             }
         }
 
-        let route = self.name(server, &label);
-        let place = Place { server, location: &matched.location, scope: &scope, route: &route };
-        let Action { mut fields, is_asked, named } = self.action(place, report);
-        let inner = named.map_or_else(|| scope.clone(), |named| scope.within(named));
+        // Its requests go on to a named location, whose directives come then.
+        let named = match fallback(block, server.block) {
+            Some(Fallback::Named { named, .. }) => Some(named),
+            Some(Fallback::Own(_) | Fallback::Missing { .. }) | None => None,
+        };
         if let Some(named) = named {
             let own = Scope(vec![self.http, server.block, named]);
             let context = BranchContext { scope: &own, ..context };
+            branches.program.enter();
             branches.read(named, context, |_| true, report);
         }
 
+        let blocks = scope.0.iter().copied().chain(named);
+        let used = Used::by(blocks);
+        let site = Site { label, path, item: Item::default() };
+        self.routes(server, &site, &branches, &used, report, |routes, state, route, report| {
+            routes.own_route(server, &matched.location, state, route, report)
+        });
+    }
+
+    /// Returns the route of a location for requests in a state.
+    fn own_route(
+        &mut self,
+        server: Server<'a, '_>,
+        location: &Location<'a>,
+        state: &State,
+        route: &str,
+        report: &mut ImportReport,
+    ) -> OwnRoute {
+        if state.is_plain() {
+            return self.own_route_of(server, location, state, route, report);
+        }
+
+        // The same blocks with the values of this state.
+        let block = state.applied(location.block);
+        let around: Vec<_> = location.around.iter().map(|block| state.applied(block)).collect();
+        let applied = state.applied(server.block);
+        let location =
+            Location { block: &block, around: around.iter().collect(), ..location.clone() };
+        let is_server = location.block.id == applied.id;
+        let server = Server { block: if is_server { &block } else { &applied }, ..server };
+        self.own_route_of(server, &location, state, route, report)
+    }
+
+    fn own_route_of<'b>(
+        &mut self,
+        server: Server<'b, '_>,
+        location: &Location<'b>,
+        state: &State,
+        route: &str,
+        report: &mut ImportReport,
+    ) -> OwnRoute
+    where
+        'a: 'b,
+    {
+        let scope = location.scope(&Scope(vec![self.http, server.block]));
+        let place = Place { server, location, scope: &scope, state, route };
+        let Action { mut fields, is_asked, named } = self.action(place, report);
+        let inner = named.map_or_else(|| scope.clone(), |named| scope.within(named));
+
+        let mut comments = vec![self.position(location.block)];
         let mut closings = Vec::new();
         if is_asked {
-            let (mut more, more_closings) =
-                self.conditions(&inner, &scope, &route, &mut fields, report);
-            comments.append(&mut more);
+            let (more, more_closings) = self.conditions(&inner, &scope, route, &mut fields, report);
+            comments.extend(more);
             closings = more_closings;
         }
 
         self.body_limit(&scope, &mut fields, report);
         let answering = named.map_or(scope, |named| Scope(vec![self.http, server.block, named]));
         headers::to_client(&answering, server.variables, &mut fields, report);
-        let site = Site { label, path, item: Item { comments, fields } };
-        self.site(server, site, &branches, closings, report);
+        OwnRoute { item: Item { comments, fields }, closings }
     }
 
-    fn action(&mut self, place: Place<'a, '_>, report: &mut ImportReport) -> Action<'a> {
-        let Place { server, location, scope, route } = place;
+    fn action<'b>(&mut self, place: Place<'b, '_>, report: &mut ImportReport) -> Action<'b>
+    where
+        'a: 'b,
+    {
+        let Place { server, location, scope, route, .. } = place;
         let Location { kind, block, .. } = location;
         if scope.find("internal").is_some() {
             let unasked = scope.all(&["internal"]).into_iter().chain(block.all("return"));
@@ -164,13 +221,16 @@ impl<'a> Routes<'a, '_> {
     }
 
     /// Returns what a named location does, to which all requests go that nginx serves no file to.
-    fn named(
+    fn named<'b>(
         &mut self,
-        place: Place<'a, '_>,
-        by: &'a Directive,
-        named: &'a Directive,
+        place: Place<'b, '_>,
+        by: &'b Directive,
+        named: &'b Directive,
         report: &mut ImportReport,
-    ) -> Action<'a> {
+    ) -> Action<'b>
+    where
+        'a: 'b,
+    {
         let scope = Scope(vec![self.http, place.server.block, named]);
         report.take(named);
         report.take(by);
@@ -193,17 +253,21 @@ impl<'a> Routes<'a, '_> {
     }
 
     /// Returns what a route does that passes requests on, or rejects them if that does not convert.
-    fn pass(
+    fn pass<'b>(
         &mut self,
-        place: Place<'a, '_>,
-        pass: &'a Directive,
-        scope: &Scope<'a>,
+        place: Place<'b, '_>,
+        pass: &'b Directive,
+        scope: &Scope<'b>,
         report: &mut ImportReport,
-    ) -> Fields {
+    ) -> Fields
+    where
+        'a: 'b,
+    {
         let context = LocationContext {
             scope,
             variables: place.server.variables,
             kind: place.location.kind,
+            values: &place.state.values,
             files: self.files,
             maps: self.maps,
         };
@@ -219,7 +283,7 @@ impl<'a> Routes<'a, '_> {
     }
 
     /// Returns what becomes of a location that passes nothing on.
-    fn unserved(&self, place: Place<'a, '_>, report: &mut ImportReport) -> Action<'a> {
+    fn unserved<'b>(&self, place: Place<'b, '_>, report: &mut ImportReport) -> Action<'b> {
         let Place { location, scope, route, .. } = place;
         if access(scope, self.files, report).denies_all {
             return Action::asked(respond(json!({ "status": 403 })));
@@ -235,12 +299,12 @@ impl<'a> Routes<'a, '_> {
     /// what closes the route. `outer` is the location that limits ask first, if it is not the same.
     pub(super) fn conditions(
         &mut self,
-        scope: &Scope<'a>,
-        outer: &Scope<'a>,
+        scope: &Scope<'_>,
+        outer: &Scope<'_>,
         route: &str,
         fields: &mut Fields,
         report: &mut ImportReport,
-    ) -> (Vec<String>, Vec<Closing<'a>>) {
+    ) -> (Vec<String>, Vec<Closing>) {
         let Access { fields: own, mut closings, .. } = access(scope, self.files, report);
 
         // Both locations are asked in nginx, and one list would replace the other.
@@ -251,8 +315,7 @@ impl<'a> Routes<'a, '_> {
             })
             && scope.0.last().is_some_and(|block| !Scope(vec![*block]).all(&lists).is_empty());
         if is_twofold && let Some(directive) = outer.find("deny").or_else(|| outer.find("allow")) {
-            let why = "the named location restricts clients too".to_owned();
-            closings.push(Closing { directive, why });
+            closings.push(Closing::new(directive, "the named location restricts clients too"));
         }
 
         fields.append(own);
@@ -319,7 +382,7 @@ pub(super) fn fallback<'a>(block: &'a Directive, server: &'a Directive) -> Optio
 }
 
 /// Reports whether an `if` asks whether there is no file.
-fn is_missing_file(test: &Directive) -> bool {
+pub(super) fn is_missing_file(test: &Directive) -> bool {
     let first = test.arg(0);
     let second = test.arg(1);
     let (sign, file) =

@@ -3,6 +3,7 @@
 use super::{
     access::{network, networks_of},
     maps::{Map, MapPattern, compiled, found_in, without_option},
+    pattern::has_choice,
     template::ServerVariables,
     tree::Directive,
 };
@@ -65,6 +66,8 @@ pub(super) enum Test {
     Header(String, Values),
     /// A field of the query, by its name.
     Query(String, Values),
+    /// The whole query matches an expression.
+    WholeQuery(String),
 }
 
 /// Values of a field.
@@ -102,12 +105,21 @@ enum Comparison<'a> {
     Regex(&'a str, bool),
 }
 
-impl Condition {
+/// The condition of an `if`: a variable, and what its value is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question<'a> {
+    /// The variable without its `$`.
+    pub name: &'a str,
+    comparison: Comparison<'a>,
+    is_negated: bool,
+}
+
+impl<'a> Question<'a> {
     /// Reads the words behind `if`.
     ///
     /// # Errors
-    /// No match of a route holds for the same requests; the text says why.
-    pub(super) fn read(args: &[String], context: ConditionContext<'_, '_>) -> Result<Self, String> {
+    /// They compare no variable, or it is compared here in another way than in nginx.
+    pub(super) fn read(args: &'a [String]) -> Result<Self, String> {
         let words = unwrapped(args).ok_or("the condition is not clear")?;
         let (variable, sign, value) = match words[..] {
             [variable] => (variable, "", ""),
@@ -136,11 +148,21 @@ impl Condition {
         if let Comparison::Regex(text, ignores_case) = comparison {
             compiled(text, ignores_case)?;
         }
-
-        let condition = context.variable(name, &comparison, LONGEST_CHAIN)?;
-        Ok(if is_negated { condition.negated() } else { condition })
+        Ok(Self { name, comparison, is_negated })
     }
 
+    /// Reports whether it is true for a value of its variable.
+    pub(super) fn holds(&self, value: &str) -> bool {
+        self.comparison.fits(value) != self.is_negated
+    }
+
+    /// Asks the same of another variable.
+    pub(super) const fn about(self, name: &'a str) -> Self {
+        Self { name, ..self }
+    }
+}
+
+impl Condition {
     fn negated(self) -> Self {
         match self {
             Self::Always(value) => Self::Always(!value),
@@ -151,11 +173,43 @@ impl Condition {
         }
     }
 
+    /// Returns the requests for which this or another condition of the same field holds, if one test
+    /// asks for both.
+    pub(super) fn either(&self, other: &Self) -> Option<Self> {
+        let (
+            Self::Request { test: one, is_negated: false },
+            Self::Request { test: other, is_negated: false },
+        ) = (self, other)
+        else {
+            return None;
+        };
+
+        let test = match (one, other) {
+            (Test::Header(name, one), Test::Header(same, other)) if name == same => {
+                Test::Header(name.clone(), Values::Match(either(&one.regex(), &other.regex())?))
+            }
+            (Test::Query(name, one), Test::Query(same, other)) if name == same => {
+                Test::Query(name.clone(), Values::Match(either(&one.regex(), &other.regex())?))
+            }
+            (Test::WholeQuery(one), Test::WholeQuery(other)) => {
+                Test::WholeQuery(either(one, other)?)
+            }
+            (Test::Method(_) | Test::Header(..) | Test::Query(..) | Test::WholeQuery(_), _) => {
+                return None;
+            }
+        };
+        Some(Self::Request { test, is_negated: false })
+    }
+
     /// Requests with this field, or without it.
     fn of(name: &Field<'_>, values: Values) -> Self {
         let test = match name {
             Field::Header(name) => Test::Header(name.clone(), values),
             Field::Query(name) => Test::Query((*name).to_owned(), values),
+            Field::WholeQuery => Test::WholeQuery(match values {
+                Values::Equal(text) => regex::escape(&text),
+                Values::Match(regex) => regex,
+            }),
         };
         Self::Request { test, is_negated: false }
     }
@@ -166,6 +220,7 @@ impl Condition {
 enum Field<'a> {
     Header(String),
     Query(&'a str),
+    WholeQuery,
 }
 
 impl<'a> Field<'a> {
@@ -173,7 +228,11 @@ impl<'a> Field<'a> {
         if let Some(name) = name.strip_prefix("http_").filter(|name| *name != "host") {
             return Some(Self::Header(name.replace('_', "-").to_ascii_lowercase()));
         }
-        name.strip_prefix("arg_").map(Self::Query)
+        match name {
+            "content_type" => Some(Self::Header("content-type".into())),
+            "args" | "query_string" => Some(Self::WholeQuery),
+            _ => name.strip_prefix("arg_").map(Self::Query),
+        }
     }
 }
 
@@ -190,6 +249,15 @@ impl Comparison<'_> {
 }
 
 impl ConditionContext<'_, '_> {
+    /// Returns the requests for which the answer to a question is yes.
+    ///
+    /// # Errors
+    /// No match of a route holds for the same requests; the text says why.
+    pub(super) fn condition(self, question: &Question<'_>) -> Result<Condition, String> {
+        let condition = self.variable(question.name, &question.comparison, LONGEST_CHAIN)?;
+        Ok(if question.is_negated { condition.negated() } else { condition })
+    }
+
     fn variable(
         self,
         name: &str,
@@ -342,7 +410,8 @@ fn of_field(field: &Field<'_>, comparison: &Comparison<'_>) -> Result<Condition,
         Comparison::Equal(text) => Condition::of(field, Values::Equal(text.to_owned())),
         Comparison::Regex("." | ".+" | "^.+$", _) => any(),
         Comparison::Regex(text, ignores_case) => {
-            if compiled(text, ignores_case)?.is_match(b"") {
+            let is_missing = compiled(text, ignores_case)?.is_match(b"");
+            if is_missing && !matches!(field, Field::WholeQuery) {
                 return Err("the expression also matches where the field is missing".into());
             }
             Condition::of(field, Values::Match(found_in(text, ignores_case)))
@@ -358,11 +427,31 @@ fn of_cookie(name: &str, comparison: &Comparison<'_>) -> Result<Condition, Strin
         }
         Comparison::Equal(text) => regex::escape(text),
         Comparison::Regex("." | ".+", _) => "[^;]+".to_owned(),
-        Comparison::Regex(..) => return Err("an expression over a cookie is no match".into()),
+        Comparison::Regex(text, ignores_case) => found_in_cookie(text, ignores_case)?,
     };
     let name = regex::escape(name);
     let whole = format!("(?:.*[; ])?(?i:{name})={value}(?:;.*)?");
     Ok(Condition::of(&Field::Header("cookie".into()), Values::Match(whole)))
+}
+
+/// Returns an expression for the whole value of a cookie in which `text` is found.
+///
+/// # Errors
+/// It may also be found beyond the value, or where the cookie is missing.
+fn found_in_cookie(text: &str, ignores_case: bool) -> Result<String, String> {
+    let (begin, rest) = text.strip_prefix('^').map_or(("[^;]*", text), |rest| ("", rest));
+    let (rest, end) = rest.strip_suffix('$').map_or((rest, "[^;]*"), |rest| (rest, ""));
+    let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "-_|()".contains(sign);
+    let is_split = has_choice(text) && rest != text;
+    if is_split
+        || rest.is_empty()
+        || !rest.chars().all(is_plain)
+        || compiled(rest, false)?.is_match(b"")
+    {
+        return Err("an expression over a cookie is no match".into());
+    }
+    let case = if ignores_case { "i" } else { "" };
+    Ok(format!("{begin}(?{case}:{rest}){end}"))
 }
 
 /// Returns when a field's value is one that a `map` makes a fitting value of.
@@ -414,7 +503,24 @@ fn of_networks(geo: &Directive, fits: &dyn Fn(&str) -> bool) -> Result<Condition
     Ok(Condition::Clients { networks, is_negated: is_usual })
 }
 
+/// The longest expression of a match, in bytes.
+const LONGEST_REGEX: usize = 2048;
+
+/// Returns an expression for what one or the other matches, unless it is too long.
+fn either(one: &str, other: &str) -> Option<String> {
+    let both = format!("{one}|{other}");
+    (both.len() <= LONGEST_REGEX).then_some(both)
+}
+
 impl Values {
+    /// Returns an expression for the whole value.
+    fn regex(&self) -> String {
+        match self {
+            Self::Equal(text) => regex::escape(text),
+            Self::Match(regex) => regex.clone(),
+        }
+    }
+
     pub(super) fn json(&self) -> Value {
         match self {
             Self::Equal(text) => json!(text),

@@ -126,7 +126,9 @@ pub(super) fn to_upstream(
                 "flowgate appends the client's address only if the request comes from one of the \
                  `trusted_proxies`; it replaces the field of all other clients",
             ),
-            (_, "") if is_field(&name) => edits.remove.push(json!(name)),
+            // Clients send no early data here, so nginx would send none of these fields.
+            (_, "" | "$ssl_early_data") if is_field(&name) => edits.remove.push(json!(name)),
+            (_, value) if is_own(&name, value) => {}
             _ => {
                 if let Err(why) = edits.set(&name, value, variables) {
                     report.note(directive, why);
@@ -137,6 +139,11 @@ pub(super) fn to_upstream(
 
     edits.write("request_headers", fields);
     passed
+}
+
+/// Reports whether a value is that of the client's field of the same name, which passes anyway.
+fn is_own(name: &str, value: &str) -> bool {
+    value.strip_prefix("$http_").is_some_and(|field| field == name.replace('-', "_"))
 }
 
 fn host(

@@ -38,7 +38,8 @@ struct Zone<'a> {
 pub(super) struct Zones<'a> {
     by_name: BTreeMap<&'a str, Zone<'a>>,
     uses: BTreeMap<&'a str, BTreeSet<String>>,
-    users: Vec<(&'a str, &'a Directive)>,
+    /// The `limit_req` and `limit_conn` of each zone.
+    users: Vec<(&'a str, Directive)>,
 }
 
 /// The rules of a route.
@@ -93,7 +94,7 @@ impl<'a> Zones<'a> {
     /// Returns the rules that hold in a location, which is the route `route`.
     pub(super) fn rules(
         &mut self,
-        scope: &Scope<'a>,
+        scope: &Scope<'_>,
         route: &str,
         report: &mut ImportReport,
     ) -> Rules {
@@ -147,8 +148,8 @@ impl<'a> Zones<'a> {
 
     fn rate_rule(
         &mut self,
-        scope: &Scope<'a>,
-        directive: &'a Directive,
+        scope: &Scope<'_>,
+        directive: &Directive,
         rules: &mut Rules,
         report: &mut ImportReport,
     ) -> bool {
@@ -198,8 +199,8 @@ impl<'a> Zones<'a> {
 
     fn connection_rule(
         &mut self,
-        scope: &Scope<'a>,
-        directive: &'a Directive,
+        scope: &Scope<'_>,
+        directive: &Directive,
         rules: &mut Rules,
         report: &mut ImportReport,
     ) -> bool {
@@ -249,11 +250,11 @@ impl<'a> Zones<'a> {
         None
     }
 
-    fn add(&mut self, name: &str, directive: &'a Directive, rules: &mut Rules, rule: Fields) {
+    fn add(&mut self, name: &str, directive: &Directive, rules: &mut Rules, rule: Fields) {
         rules.flow.push(rule.into());
         if let Some((name, _)) = self.by_name.get_key_value(name) {
             self.uses.entry(name).or_default().insert(rules.route.clone());
-            self.users.push((name, directive));
+            self.users.push((name, directive.clone()));
         }
     }
 }

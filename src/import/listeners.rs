@@ -42,6 +42,7 @@ pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut ImportReport) -> 
         }
     }
     merge(&mut all, report);
+
     for listener in &mut all {
         let ip = listener.address.ip();
         let port = listener.address.port();
@@ -75,14 +76,18 @@ fn add<'a>(
         });
         all.len() - 1
     });
+
     let listener = &mut all[at];
     if !listener.servers.contains(&index) {
         listener.servers.push(index);
     }
+
     report.take(directive);
+    // A server without `listen` has the usual address.
     if directive.name != "listen" {
         return;
     }
+
     listener.directives.push(directive);
     for parameter in directive.args.iter().skip(1) {
         match parameter.as_str() {
@@ -127,6 +132,7 @@ fn merge(all: &mut Vec<Listener<'_>>, report: &mut ImportReport) {
         if six.address.ip() != Ipv6Addr::UNSPECIFIED || six.is_dual {
             continue;
         }
+
         let four = (Ipv4Addr::UNSPECIFIED, six.address.port()).into();
         let Some(four) = all.iter_mut().find(|listener| listener.address == four) else {
             for directive in &six.directives {
@@ -134,6 +140,7 @@ fn merge(all: &mut Vec<Listener<'_>>, report: &mut ImportReport) {
             }
             continue;
         };
+
         if four.servers == six.servers && four.default == six.default && four.has_tls == six.has_tls
         {
             four.is_dual = true;
@@ -162,6 +169,8 @@ impl Listener<'_> {
         let port = self.address.port();
         let listen = if self.is_dual { format!(":{port}") } else { self.address.to_string() };
         fields.set("listen", json!(listen));
+
+        // The default server's certificate is the first.
         if self.has_tls {
             let others = self.servers.iter().filter(|index| **index != self.default);
             let mut all = Vec::new();
@@ -173,6 +182,7 @@ impl Listener<'_> {
                     }
                 }
             }
+
             if all.is_empty() {
                 for directive in &self.directives {
                     report.block(directive, "it has no certificate, and is left out", None);
@@ -181,6 +191,7 @@ impl Listener<'_> {
             }
             fields.set("tls", json!({ "certificates": all }));
         }
+
         self.trust(http, servers, &mut fields, report);
         Some(Item { comments: Vec::new(), fields })
     }
@@ -199,7 +210,9 @@ impl Listener<'_> {
             let own = RealIp::read(&Scope(vec![http, servers[*index]]), report);
             all.push((servers[*index], own.trusted));
         }
+
         let Some((_, first)) = all.first() else { return };
+
         let mut trusted = first.clone();
         for (server, own) in &all {
             if own != first {
@@ -208,6 +221,7 @@ impl Listener<'_> {
             }
             trusted.extend(own.iter().filter(|network| !first.contains(network)).copied());
         }
+
         if trusted != usual {
             fields.set("trusted_proxies", listed(&trusted));
         }

@@ -25,6 +25,7 @@ mod maps;
 mod numbers;
 mod order;
 mod pattern;
+mod program;
 mod proxied;
 mod read;
 mod redirects;

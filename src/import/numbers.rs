@@ -11,6 +11,7 @@ fn read_time(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
+
     let mut rest = text;
     let mut total = 0_u64;
     while !rest.is_empty() {
@@ -27,9 +28,11 @@ fn read_time(text: &str) -> Option<Duration> {
             "w" => 604_800_000,
             _ => return None,
         };
+
         total = total.checked_add(count.checked_mul(milliseconds)?)?;
         rest = &unit[end..];
     }
+
     (!text.is_empty()).then(|| Duration::from_millis(total))
 }
 

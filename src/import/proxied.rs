@@ -8,6 +8,7 @@ use super::{
     locations::Kind,
     numbers::{spelled, time},
     pattern::{encoded, path_regex},
+    program::substituted,
     report::ImportReport,
     template::{Piece, ServerVariables, pieces},
     tree::{Directive, Scope},
@@ -15,6 +16,7 @@ use super::{
 };
 use core::time::Duration;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// A location that passes requests on.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,8 @@ pub(super) struct LocationContext<'a, 's> {
     pub scope: &'s Scope<'a>,
     pub variables: &'s ServerVariables<'a>,
     pub kind: Kind<'a>,
+    /// The values of the variables that `set` gives one.
+    pub values: &'s BTreeMap<String, String>,
     pub files: &'s Files,
     /// The `map` and `geo` blocks.
     pub maps: &'s [&'a Directive],
@@ -47,7 +51,7 @@ pub(super) fn proxied<'a>(
     upstreams: &mut Upstreams<'_>,
     report: &mut ImportReport,
 ) -> Result<Fields, String> {
-    let address = Address::read(pass, context.scope)?;
+    let address = Address::read(pass, context.values)?;
     let target = address.target()?;
     let scheme = target.scheme;
     let authority = target.authority;
@@ -56,14 +60,12 @@ pub(super) fn proxied<'a>(
     let mut rewrite = match &address.uri {
         Uri::Same => changed(context, report),
         Uri::Path(path) => rewritten(context, path)?,
-        Uri::Whole(path) => {
-            report.note(pass, "the query also passes: nginx drops it behind a variable");
-            whole(path)?
+        Uri::Whole { target, has_query } => {
+            note_query(pass, *has_query, report);
+            whole(target)
         }
         Uri::Groups { replacement, has_query } => {
-            if !has_query {
-                report.note(pass, "the query also passes: nginx drops it behind a variable");
-            }
+            note_query(pass, *has_query, report);
             grouped(context, replacement)?
         }
     };
@@ -96,6 +98,13 @@ pub(super) fn proxied<'a>(
     Ok(fields)
 }
 
+/// Notes that the client's query also passes, unless it does in nginx.
+fn note_query(pass: &Directive, has_query: bool, report: &mut ImportReport) {
+    if !has_query {
+        report.note(pass, "the query also passes: nginx drops it behind a variable");
+    }
+}
+
 /// Returns how the path changes if `proxy_pass` has one.
 fn rewritten(context: LocationContext<'_, '_>, path: &str) -> Result<Fields, String> {
     if path.contains(['?', '#']) || !path.starts_with('/') {
@@ -110,7 +119,7 @@ fn rewritten(context: LocationContext<'_, '_>, path: &str) -> Result<Fields, Str
         return Ok(rewrite);
     }
     if matches!(context.kind, Kind::Exact(_)) {
-        return whole(path);
+        return Ok(whole(path));
     }
 
     let (Some(old), Some(new)) = (prefix.strip_suffix('/'), path.strip_suffix('/')) else {
@@ -137,11 +146,8 @@ fn replaced(found: &str, replacement: &str) -> Fields {
 }
 
 /// Returns a rewrite of the whole path.
-fn whole(path: &str) -> Result<Fields, String> {
-    if path.contains(['?', '#']) || !path.starts_with('/') {
-        return Err("the upstream's path has a query".into());
-    }
-    Ok(replaced("^.*$", &path.replace('$', "$$")))
+fn whole(path: &str) -> Fields {
+    replaced("^.*$", &path.replace('$', "$$"))
 }
 
 /// Returns a rewrite to groups of the location's regular expression.
@@ -185,7 +191,7 @@ fn changed(context: LocationContext<'_, '_>, report: &mut ImportReport) -> Field
         Piece::Variable(name) => !name.is_empty() && name.chars().all(|sign| sign.is_ascii_digit()),
     });
 
-    let is_plain = rewrite.arg(2) == "break" && !to.contains(['?', '#']) && has_groups_only;
+    let is_plain = rewrite.arg(2) == "break" && !to.ends_with('?') && has_groups_only;
     if !is_plain || has_long_group(to) || path_regex(text, false).is_err() {
         return Fields::default();
     }
@@ -311,9 +317,6 @@ fn always(scope: &Scope<'_>, report: &mut ImportReport) {
     }
 }
 
-/// The most variables that may name another one in turn.
-const LONGEST_CHAIN: usize = 8;
-
 /// An address with the path that servers are asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
@@ -330,20 +333,24 @@ pub(super) enum Uri {
     Same,
     /// This path in place of the location's prefix.
     Path(String),
-    /// This path in place of the whole one.
-    Whole(String),
-    /// The location's regular expression with its groups; the query stays if it says so.
+    /// This path in place of the whole one, perhaps with a query. The client's query stays behind it if
+    /// it says so.
+    Whole { target: String, has_query: bool },
+    /// The same with groups of the location's regular expression.
     Groups { replacement: String, has_query: bool },
 }
 
 impl Address {
-    /// Reads the address of a directive. `set` directives around it give values to its variables.
+    /// Reads the address of a directive with the values of variables.
     ///
     /// # Errors
     /// It has a variable that only a request gives a value to, or is no address.
-    pub(super) fn read(pass: &Directive, scope: &Scope<'_>) -> Result<Self, String> {
+    pub(super) fn read(
+        pass: &Directive,
+        values: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
         let has_variables = pass.arg(0).contains('$');
-        let text = substituted(pass.arg(0), scope, LONGEST_CHAIN);
+        let text = substituted(pass.arg(0), values);
         let (scheme, rest) = match text.split_once("://") {
             Some(parts) => parts,
             None if pass.name == "grpc_pass" => ("grpc", text.as_str()),
@@ -362,8 +369,7 @@ impl Address {
             | "$uri$is_args$args"
             | "$document_uri$is_args$args"
             | "$uri$is_args$query_string" => Uri::Same,
-            _ if path.contains('$') => groups(path)?,
-            _ if has_variables => Uri::Whole(path.to_owned()),
+            _ if has_variables => groups(path)?,
             _ => Uri::Path(path.to_owned()),
         };
 
@@ -399,8 +405,16 @@ fn parted(rest: &str) -> (&str, Option<&str>) {
 
 /// Reads a path with groups of the location's regular expression.
 fn groups(path: &str) -> Result<Uri, String> {
-    let ends = ["$is_args$args", "$is_args$query_string", "?$args", "?$query_string"];
+    let ends = [
+        "$is_args$args",
+        "$is_args$query_string",
+        "?$args",
+        "?$query_string",
+        "&$args",
+        "&$query_string",
+    ];
     let without = ends.iter().find_map(|end| path.strip_suffix(end));
+    let has_query = without.is_some();
     let replacement = without.unwrap_or(path);
     for piece in pieces(replacement)? {
         if let Piece::Variable(name) = piece
@@ -410,48 +424,13 @@ fn groups(path: &str) -> Result<Uri, String> {
         }
     }
 
-    if replacement.contains(['?', '#']) || !replacement.starts_with('/') {
-        return Err("the upstream's path has a query".into());
+    if replacement.contains('#') || !replacement.starts_with('/') {
+        return Err("the upstream's path is not clear".into());
     }
-    Ok(Uri::Groups { replacement: replacement.to_owned(), has_query: without.is_some() })
-}
-
-/// Returns a text with the values that `set` gives to its variables, for every request the same.
-fn substituted(text: &str, scope: &Scope<'_>, depth: usize) -> String {
-    let Ok(all) = pieces(text) else { return text.to_owned() };
-    if depth == 0 {
-        return text.to_owned();
-    }
-
-    let value = |name: &str| {
-        let variable = format!("${name}");
-        let mut sets = scope.0.iter().rev().flat_map(|block| block.inner().iter().rev());
-        // Another block may set it for a request that a `rewrite` sends here.
-        let server = scope.0.iter().find(|block| block.name == "server");
-        let own = scope.0.iter().map(|block| sets_of(block, &variable)).sum::<usize>();
-        let is_changed = server.is_some_and(|server| {
-            let outer = scope.0.iter().filter(|block| block.name == "http");
-            let outer = outer.map(|block| sets_of(block, &variable)).sum::<usize>();
-            all_sets_of(server, &variable) + outer > own
-        });
-        let set = sets.find(|inner| inner.name == "set" && inner.arg(0) == variable);
-        set.filter(|_| !is_changed).map(|set| substituted(set.arg(1), scope, depth - 1))
-    };
-
-    let written = all.into_iter().map(|piece| match piece {
-        Piece::Text(text) => text.to_owned(),
-        Piece::Variable(name) => value(name).unwrap_or_else(|| format!("${name}")),
-    });
-    written.collect()
-}
-
-/// Returns how often a block itself sets a variable.
-fn sets_of(block: &Directive, variable: &str) -> usize {
-    block.all("set").filter(|set| set.arg(0) == variable).count()
-}
-
-/// Returns how often a block and those within it set a variable.
-fn all_sets_of(block: &Directive, variable: &str) -> usize {
-    let inner = block.inner().iter().map(|inner| all_sets_of(inner, variable)).sum::<usize>();
-    sets_of(block, variable) + inner
+    let target = replacement.to_owned();
+    Ok(if target.contains('$') {
+        Uri::Groups { replacement: target, has_query }
+    } else {
+        Uri::Whole { target, has_query }
+    })
 }

@@ -259,7 +259,7 @@ fn is_whole_url(text: &str) -> bool {
 
 /// Returns what stands for the whole path in the replacement of a `rewrite` that takes every path,
 /// or an empty text if nothing does.
-fn whole_path(regex: &str) -> Option<&'static str> {
+pub(super) fn whole_path(regex: &str) -> Option<&'static str> {
     match regex {
         "^" | ".*" | "^.*" | "^.*$" => Some(""),
         "^(.*)$" | "^(.*)" | "(.*)" => Some("$1"),
@@ -416,7 +416,8 @@ mod tests {
             "{ path_regex: \"/a/.*\" } respond: { status: 201 }",
             "{ path_regex: \"/f/g.*\" } redirect: { to: /b, status: 301 }",
             "{ path_regex: \"/f/.*\" } respond: { status: 203 }",
-            "{ path_prefix: / } respond: { status: 404 }",
+            "{ path_prefix: /, method: [GET, HEAD, POST] } respond: { status: 404 }",
+            "{ path_prefix: / } respond: { status: 405 }",
         ];
         assert_eq!(found, expected);
     }

@@ -283,7 +283,7 @@ const REASONS: &[(&str, &str)] = &[
     ("satisfy", "`access` and `auth` must both hold"),
     ("scgi*", "flowgate speaks HTTP to its servers"),
     ("send_timeout", "it holds for the whole file: write it in `http`"),
-    ("set", "there are no variables of requests"),
+    ("set", "nginx uses this variable itself"),
     ("set_real_ip_from", "write `trusted_proxies`: the field is X-Forwarded-For"),
     ("split_clients", "there are no variables of requests"),
     ("ssl_*", "TLS is 1.2 and 1.3 with the ciphers of rustls"),
@@ -346,8 +346,26 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("worker_*", "it is of the processes of nginx"),
 ];
 
+/// Reports whether a directive does nothing but give variables a value.
+fn is_idle_variable(directive: &Directive) -> bool {
+    // These are of nginx, which uses them itself.
+    let is_own = |set: &Directive| !matches!(set.arg(0), "$args" | "$limit_rate");
+    match directive.name.as_str() {
+        "set" => is_own(directive),
+        "if" => {
+            let inner = directive.inner();
+            !inner.is_empty() && inner.iter().all(|set| set.name == "set" && is_own(set))
+        }
+        _ => false,
+    }
+}
+
 /// Returns why nothing took a directive, and whether that changes anything.
 pub(super) fn reason(directive: &Directive) -> (&'static str, Effect) {
+    if is_idle_variable(directive) {
+        return ("no converted directive uses its variable", Effect::None);
+    }
+
     let name = directive.name.as_str();
     let is_meant = |known: &str| match known.strip_suffix('*') {
         Some(begin) => name.starts_with(begin),

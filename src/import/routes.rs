@@ -8,12 +8,14 @@ use super::{
     limits::Zones,
     locations::{self, Kind},
     order::{Matched, ordered},
+    program::Used,
     redirects::{
         Answer, NOT_CONVERTED, answer, answers, is_by_regex, is_path_test, redirected, redirects,
         redirects_some, respond,
     },
     report::ImportReport,
     servers::{Share, host_condition},
+    sites::OwnRoute,
     template::ServerVariables,
     tree::{Directive, Scope, Tree},
     upstreams::Upstreams,
@@ -66,13 +68,27 @@ fn any_path() -> (&'static str, Value) {
     ("path_prefix", json!("/"))
 }
 
+/// Returns the directive for the methods by which nginx serves no files, as if it were in a block.
+fn other_methods(server: &Directive) -> Directive {
+    let directive = |name: &str, args: &[&str], block| Directive {
+        name: name.to_owned(),
+        args: args.iter().copied().map(str::to_owned).collect(),
+        block,
+        ..server.without_block()
+    };
+    let condition = ["($request_method", "!~", "^(GET|HEAD|POST)$)"];
+    let answer = directive("return", &["405"], None);
+    let test = directive("if", &condition, Some(vec![answer]));
+    directive("server", &[], Some(vec![test]))
+}
+
 impl<'a> Routes<'a, '_> {
     /// Adds the routes of a server for one share of its requests.
     pub(super) fn add(&mut self, server: Server<'a, '_>, report: &mut ImportReport) {
         let begin = self.items.len();
         let scope = Scope(vec![self.http, server.block]);
 
-        let mut branches = Branches::default();
+        let mut branches = Branches::of(server.block);
         let context = BranchContext { scope: &scope, maps: self.maps, variables: server.variables };
         let is_meant =
             |directive: &Directive| host_condition(directive).is_none() && !is_path_test(directive);
@@ -149,26 +165,31 @@ impl<'a> Routes<'a, '_> {
         report: &mut ImportReport,
     ) {
         let label = "other".to_owned();
-        let route = self.name(server, &label);
+        let origin = format!("{}: no location takes these paths", self.position(server.block));
 
         // nginx looks for files below the root.
         let root = scope.find("root");
         let status = if root.is_some() { NOT_CONVERTED } else { 404 };
-        let mut fields = respond(json!({ "status": status }));
-        if let Some(root) = root {
-            let why = format!(
-                "paths without a location are files, which are not served. Their requests get {NOT_CONVERTED}"
-            );
-            report.block(root, why, Some(&route));
-        }
+        let site = Site { label, path: any_path(), item: Item::default() };
 
-        let mut comments =
-            vec![format!("{}: no location takes these paths", self.position(server.block))];
-        let (mut more, closings) = self.conditions(scope, scope, &route, &mut fields, report);
-        comments.append(&mut more);
+        // nginx serves files by these methods alone.
+        let other = other_methods(server.block);
+        let mut branches = branches.clone();
+        let context = BranchContext { scope, maps: self.maps, variables: server.variables };
+        branches.read(&other, context, |_| true, report);
 
-        let site = Site { label, path: any_path(), item: Item { comments, fields } };
-        self.site(server, site, branches, closings, report);
+        self.routes(server, &site, &branches, &Used::default(), report, |routes, _, name, report| {
+            if let Some(root) = root {
+                let why = format!(
+                    "paths without a location are files, which are not served. Their requests get {NOT_CONVERTED}"
+                );
+                report.block(root, why, Some(name));
+            }
+            let mut fields = respond(json!({ "status": status }));
+            let (more, closings) = routes.conditions(scope, scope, name, &mut fields, report);
+            let comments = [origin.clone()].into_iter().chain(more).collect();
+            OwnRoute { item: Item { comments, fields }, closings }
+        });
     }
 
     /// Adds a route for each host that has its own answer, and takes these hosts out of `rest`.
@@ -222,7 +243,7 @@ impl<'a> Routes<'a, '_> {
             super::headers::to_client(scope, server.variables, &mut fields, report);
             let comments = vec![self.position(directive)];
             let site = Site { label, path, item: Item { comments, fields } };
-            self.site(server, site, branches, Vec::new(), report);
+            self.site(server, &site, branches, report);
         }
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn hosts(server: &Directive, report: &mut ImportReport) -> Vec<String
                 // No request has such a host.
                 "_" | "" | "--" | "!@#" => {}
                 _ if is_host(name.strip_prefix("*.").unwrap_or(&name)) => all.push(name),
+                _ if name.strip_suffix(".*").is_some_and(is_host) => all.push(name),
                 _ if name.starts_with('.') && is_host(&name[1..]) => {
                     all.extend([name[1..].to_owned(), format!("*{name}")]);
                 }
@@ -61,7 +62,7 @@ pub(super) fn shares(
         let own = &hosts[index];
         let others = listener.servers.iter().filter(|other| **other != index);
         // A wildcard of another server would come before every host.
-        let is_covered = others.flat_map(|other| &hosts[*other]).any(|host| host.starts_with('*'));
+        let is_covered = others.flat_map(|other| &hosts[*other]).any(|host| host.contains('*'));
         let is_default = listener.default == index;
         if !own.is_empty() && (!is_default || is_covered) {
             add(listener, Some(own.clone()));
@@ -138,7 +139,10 @@ fn asks_scheme(block: &Directive) -> bool {
 /// Reports whether a name of a server is this host, or a wildcard for it.
 fn covers(name: &str, host: &str) -> bool {
     let is_below = |end: &str| host.len() > end.len() && host.ends_with(end);
-    name == host || name.strip_prefix('*').is_some_and(is_below)
+    let goes_on = |begin: &str| host.len() > begin.len() && host.starts_with(begin);
+    name == host
+        || name.strip_prefix('*').is_some_and(is_below)
+        || name.strip_suffix('*').is_some_and(goes_on)
 }
 
 impl Share {

@@ -2,86 +2,99 @@
 
 use super::{
     access::Closing,
-    branches::{Branch, Branches},
-    condition::{Condition, Test},
+    branches::Branches,
+    condition::{ConditionContext, Test},
     converted_config::{Fields, Item, inline},
+    program::{State, Used},
     redirects::respond,
     report::ImportReport,
     routes::{Routes, Server, Site},
     tree::Directive,
-    variants::variants,
 };
 use serde_json::{Map, Value, json};
 
 /// The keys that a closed route keeps: all but those of its action.
 const KEPT: [&str; 6] = ["access", "auth", "flow", "reject", "body_limit", "response_headers"];
 
+/// The route of a path's own action, and what closes it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnRoute {
+    pub item: Item,
+    pub closings: Vec<Closing>,
+}
+
 impl<'a> Routes<'a, '_> {
-    /// Adds the routes of some paths: one for each condition that decides otherwise, and the paths'
-    /// own. With `closings` the latter is closed.
+    /// Adds the routes of some paths whose own action is the same for all requests.
     pub(super) fn site(
         &mut self,
         server: Server<'a, '_>,
-        site: Site,
+        site: &Site,
         branches: &Branches<'a>,
-        closings: Vec<Closing<'a>>,
         report: &mut ImportReport,
     ) {
-        let Site { label, path, mut item } = site;
-        let mut closings: Vec<_> = branches.closings.iter().cloned().chain(closings).collect();
-
-        let conditions: Vec<_> = branches.all.iter().map(|branch| &branch.condition).collect();
-        let found = variants(&conditions, |index| branches.all[index].lets_in);
-        let found = found.unwrap_or_else(|why| {
-            let all = branches.all.iter();
-            closings.extend(
-                all.map(|branch| Closing { directive: branch.directive, why: why.clone() }),
-            );
-            variants(&[], |_| false).unwrap_or_default()
-        });
-
-        if let Err(why) = branches.restrict_route(&mut item.fields) {
-            let directive = server.block;
-            closings.push(Closing { directive, why });
-        }
-
-        let access = item.fields.0.get("access").cloned();
-
-        for variant in found {
-            let Some(branch) = variant.rule.map(|index| &branches.all[index]) else {
-                let name = self.name(server, &label);
-                self.close(&mut item, &closings, &name, report);
-                self.push(server, &label, &path, &variant.tests, item.clone());
-                continue;
-            };
-            let mut item = self.branch(branch, branches, access.clone());
-            let label = format!("{label}-{}", branch_label(branch));
-            if branch.is_closed && branch.lets_in {
-                let name = self.name(server, &label);
-                self.close(&mut item, &branches.closings, &name, report);
-            }
-            self.push(server, &label, &path, &variant.tests, item);
-        }
+        let own = OwnRoute { item: site.item.clone(), closings: Vec::new() };
+        self.routes(server, site, branches, &Used::default(), report, |_, _, _, _| own.clone());
     }
 
-    /// Returns the route of an `if`.
-    fn branch(&self, branch: &Branch<'a>, branches: &Branches<'a>, access: Option<Value>) -> Item {
-        let mut fields = branch.fields.clone();
-        let restricts = !branches.deny.is_empty() || branches.allow.is_some();
-        if let Some(access) = access.filter(|_| restricts) {
-            fields.set("access", access);
+    /// Adds the routes of some paths: one for each condition that decides otherwise, and the paths'
+    /// own. With closings the latter is closed. `own` makes the route of a name for requests in a
+    /// state, of which it uses the variables in `used`.
+    pub(super) fn routes(
+        &mut self,
+        server: Server<'_, '_>,
+        site: &Site,
+        branches: &Branches<'_>,
+        used: &Used,
+        report: &mut ImportReport,
+        own: impl Fn(&mut Self, &State, &str, &mut ImportReport) -> OwnRoute,
+    ) {
+        let Site { label, path, .. } = site;
+        let conditions = ConditionContext { maps: self.maps, variables: server.variables };
+        let (cases, closings) = branches.cases(used, conditions, report);
+
+        // nginx answers for an `if` before it asks for `allow` and `deny`.
+        let mut restriction = Fields::default();
+        drop(branches.restrict_route(&mut restriction));
+
+        for case in cases {
+            let state = &case.decision.state;
+            if let Some(index) = case.decision.answer {
+                let branch = &branches.all[index];
+                let mut fields = branches.answer(index, state, server.variables, report);
+                fields.append(restriction.clone());
+                let origin = self.position(branch.directive);
+                // The server's own methods are in no line of the file.
+                let origin = if branch.directive.id == server.block.id {
+                    format!(
+                        "{}: by other methods, nginx serves no files",
+                        self.position(server.block)
+                    )
+                } else {
+                    origin
+                };
+                let mut item = Item { comments: vec![origin], fields };
+                let label = format!("{label}-{}", branch.label);
+                if branch.is_closed && branch.lets_in {
+                    let name = self.name(server, &label);
+                    self.close(&mut item, &branches.closings, &name, report);
+                }
+                self.push(server, &label, path, &case.tests, item);
+                continue;
+            }
+
+            let name = self.name(server, label);
+            let OwnRoute { mut item, closings: more } = own(self, state, &name, report);
+            let mut closings: Vec<_> = closings.iter().cloned().chain(more).collect();
+            if let Err(why) = branches.restrict_route(&mut item.fields) {
+                closings.push(Closing::new(server.block, why));
+            }
+            self.close(&mut item, &closings, &name, report);
+            self.push(server, label, path, &case.tests, item);
         }
-        Item { comments: vec![self.position(branch.directive)], fields }
     }
 
     /// Closes a route: its requests get 403, and comments say what it would do.
-    fn close(
-        &self,
-        item: &mut Item,
-        closings: &[Closing<'a>],
-        name: &str,
-        report: &mut ImportReport,
-    ) {
+    fn close(&self, item: &mut Item, closings: &[Closing], name: &str, report: &mut ImportReport) {
         let status = item.fields.0.get("respond").and_then(|respond| respond["status"].as_u64());
         let is_closed = status.is_some_and(|status| status >= 400);
         if closings.is_empty() {
@@ -139,6 +152,7 @@ impl<'a> Routes<'a, '_> {
                 Test::Method(methods) => matching.set("method", one_or_all(methods)),
                 Test::Header(name, values) => fields.set(name, values.json()),
                 Test::Query(name, values) => query.set(name, values.json()),
+                Test::WholeQuery(regex) => matching.set("query_regex", json!(regex)),
             }
         }
 
@@ -160,7 +174,9 @@ impl<'a> Routes<'a, '_> {
         let mut joined: Vec<Item> = Vec::new();
         for item in self.items.split_off(begin.min(self.items.len())) {
             let has_tests = item.fields.0.get("match").is_some_and(|matching| {
-                ["method", "header", "query"].iter().any(|key| matching.get(key).is_some())
+                ["method", "header", "query", "query_regex"]
+                    .iter()
+                    .any(|key| matching.get(key).is_some())
             });
             let is_own =
                 item.fields.0.contains_key("upstream") || item.fields.0.contains_key("flow");
@@ -230,22 +246,5 @@ fn one_or_all(all: &[String]) -> Value {
     match all {
         [one] => json!(one),
         all => json!(all),
-    }
-}
-
-/// Returns a word for the requests of an `if`.
-fn branch_label(branch: &Branch<'_>) -> String {
-    match &branch.condition {
-        Condition::Request { test: Test::Method(methods), is_negated: false }
-            if methods.len() == 1 =>
-        {
-            methods[0].to_ascii_lowercase()
-        }
-        Condition::Request { test: Test::Method(_), .. } => "method".into(),
-        Condition::Request { test: Test::Header(name, _) | Test::Query(name, _), .. } => {
-            let fits = |sign: char| sign.is_ascii_alphanumeric() || "-_.".contains(sign);
-            name.chars().filter(|sign| fits(*sign)).collect()
-        }
-        Condition::Always(_) | Condition::Clients { .. } => "if".into(),
     }
 }

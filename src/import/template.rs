@@ -68,6 +68,24 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
+/// Returns the text that has these pieces, as files usually write it.
+pub(super) fn joined(all: &[Piece<'_>]) -> String {
+    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
+    let mut text = String::new();
+    for (at, piece) in all.iter().enumerate() {
+        match piece {
+            Piece::Text(part) => text += part,
+            Piece::Variable(name) => {
+                let goes_on =
+                    matches!(all.get(at + 1), Some(Piece::Text(next)) if next.starts_with(is_sign));
+                let name = if goes_on { format!("${{{name}}}") } else { format!("${name}") };
+                text += &name;
+            }
+        }
+    }
+    text
+}
+
 /// Returns a text with placeholders in place of variables.
 ///
 /// # Errors

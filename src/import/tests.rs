@@ -3,6 +3,7 @@
 mod closed;
 mod conversions;
 mod limits;
+mod variables;
 
 use super::{command::convert, files::Files, read::read};
 use crate::config::Text;
@@ -146,7 +147,7 @@ fn what_keeps_clients_out_and_does_not_convert_closes_the_route() {
         "auth_basic x;",
         "auth_basic x; auth_basic_user_file /nowhere;",
         "limit_except GET { deny all; }",
-        "if ($query_string ~ x) { return 403; }",
+        "if ($ssl_client_cert ~ x) { return 403; }",
         "secure_link $arg_x;",
     ] {
         let text = format!(

@@ -44,6 +44,18 @@ impl Directive {
         self.args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
     }
 
+    /// Returns it without the directives of its block.
+    pub(super) fn without_block(&self) -> Self {
+        Self {
+            id: self.id,
+            file: self.file,
+            line: self.line,
+            name: self.name.clone(),
+            args: self.args.clone(),
+            block: None,
+        }
+    }
+
     /// Returns its name with its first arguments, as in `location /api/`.
     pub(super) fn words(&self) -> String {
         let words: Vec<_> =

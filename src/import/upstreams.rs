@@ -61,6 +61,7 @@ impl<'a> Upstreams<'a> {
         if servers.is_empty() {
             return Err("its upstream has no server left".into());
         }
+
         let count = servers.len();
         fields.set("servers", servers);
         if let Some(block) = block {
@@ -69,6 +70,7 @@ impl<'a> Upstreams<'a> {
         if target.is_grpc {
             fields.set("protocol", "h2");
         }
+
         let module = if target.is_grpc { "grpc" } else { "proxy" };
         if let Some(limit) = scope.take(&format!("{module}_connect_timeout"), report) {
             match time(limit.arg(0)) {
@@ -79,11 +81,14 @@ impl<'a> Upstreams<'a> {
         if target.scheme == "https" {
             tls(target, scope, files, &mut fields, report);
         }
+
+        // Locations with the same servers and settings share an upstream.
         let same =
             self.items.iter().find(|item| item.fields == fields.clone().named(item.text("name")));
         if let Some(same) = same {
             return Ok(same.text("name").to_owned());
         }
+
         let name = self.free_name(target.authority);
         self.items.push(Item { comments: Vec::new(), fields: fields.named(&name) });
         Ok(name)
@@ -192,6 +197,7 @@ fn settings(block: &Directive, count: usize, fields: &mut Fields, report: &mut I
     for directive in block.inner().iter().filter(|directive| directive.name != "server") {
         let first = directive.arg(0);
         report.take(directive);
+
         let mut balance = |word: &str| fields.set("balance", json!(word));
         match (directive.name.as_str(), first) {
             ("zone", _) => {}
@@ -253,6 +259,7 @@ fn tls(
             tls.set(key, json!(files.named(file)));
         }
     }
+
     let is_verified = scope.is_on("proxy_ssl_verify", report);
     _ = scope.is_on("proxy_ssl_server_name", report);
     if !is_verified && let Some(pass) = scope.find("proxy_pass") {
@@ -261,11 +268,13 @@ fn tls(
             "nginx does not verify the servers, flowgate does: see `tls` of the upstream",
         );
     }
+
     let host = target.authority.split(':').next().unwrap_or_default();
     let name = scope.word("proxy_ssl_name", report).or_else(|| is_verified.then_some(host));
     if let Some(name) = name.filter(|name| !name.contains('$') && !name.is_empty()) {
         tls.set("server_name", json!(name));
     }
+
     if !tls.is_empty() {
         fields.set("tls", tls);
     }

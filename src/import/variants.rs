@@ -1,73 +1,219 @@
-//! The routes of one path whose conditions nginx asks in turn: the first that holds decides.
+//! The routes of one path, whose requests are decided by the tests that they pass.
 //!
 //! A route holds for requests that pass all of its tests, and the one with more tests comes first. So
 //! a set of tests is a route, and what decides for a request that passes these and no other is what
 //! the route does. Sets that other routes decide equally for are left out.
 
-use super::condition::{Condition, Test};
+use super::{
+    condition::{Test, Values},
+    maps::compiled,
+};
 use core::cmp::Reverse;
 
 /// The most different tests of a path.
-const MOST_TESTS: usize = 6;
+pub(super) const MOST_TESTS: usize = 8;
 
-/// Tests, and the index of the rule that decides for requests that pass them; `None` is the path's
-/// own action.
+/// Tests, and what decides for requests that pass them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Variant {
+pub(super) struct Variant<D> {
     pub tests: Vec<Test>,
-    pub rule: Option<usize>,
+    pub decision: D,
 }
 
-/// A rule's condition as a test of the list.
-#[derive(Clone, Copy, Debug)]
-struct Rule {
-    test: usize,
-    is_negated: bool,
-    index: usize,
+/// A set of tests with its route.
+#[derive(Clone, Debug)]
+struct Kept<D> {
+    set: u32,
+    variant: Variant<D>,
 }
 
-/// The rules of a path, of which the last one always holds, if any does.
-#[derive(Debug, Default)]
-struct Rules {
-    tests: Vec<Test>,
-    asked: Vec<Rule>,
-    last: Option<usize>,
-}
-
-/// Returns the routes for `conditions`, in the order of the file. `lets_in` says of each whether its
-/// requests get anything but an error.
+/// Returns the routes of a path in the order of the file. `decide` says what happens to requests that
+/// pass the tests of a set, a bit for each, and no others. Of two routes with as many tests, the one
+/// whose decision is `early` comes first.
 ///
 /// # Errors
 /// No routes decide the same; the text says why.
-pub(super) fn variants(
-    conditions: &[&Condition],
-    lets_in: impl Fn(usize) -> bool,
-) -> Result<Vec<Variant>, String> {
-    let rules = Rules::read(conditions)?;
-    rules.check(lets_in)?;
+pub(super) fn variants<D: Clone + PartialEq>(
+    tests: &[Test],
+    decide: impl Fn(u32) -> D,
+    early: impl Fn(&D) -> usize,
+) -> Result<Vec<Variant<D>>, String> {
+    if tests.len() > MOST_TESTS {
+        return Err(format!("a path has more than {MOST_TESTS} conditions"));
+    }
 
-    let mut sets: Vec<u32> = (0..1_u32 << rules.tests.len()).collect();
+    // A route that another one decides equally for may still come before a third one.
+    let ways = [false, true].into_iter().flat_map(|is_whole| {
+        [Order::FirstIf, Order::LastTest].into_iter().map(move |order| (is_whole, order))
+    });
+    let place = |kept: &Kept<D>, order| match order {
+        Order::FirstIf => early(&kept.variant.decision),
+        Order::LastTest => tests.len() - last_of(kept.set),
+    };
+    let found =
+        ways.map(|(is_whole, order)| in_order(tests, &decide, |kept| place(kept, order), is_whole));
+    let mut right = found.filter(|kept| is_right(tests, kept, &decide));
+    let kept = right.next().ok_or("two conditions ask for the same field")?;
+    let kept = without_needless(tests, kept, &decide);
+    Ok(kept.into_iter().map(|kept| kept.variant).collect())
+}
+
+/// The order of routes with as many tests. Of two tests of one field, both may hold.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// The first `if` decides, as if each one answers.
+    FirstIf,
+    /// The last one decides, as if each one sets a variable.
+    LastTest,
+}
+
+/// The most routes of which needless ones are looked for.
+const MOST_COMPARED: usize = 32;
+
+/// Leaves out the routes without which each request gets the same decision.
+fn without_needless<D: Clone + PartialEq>(
+    tests: &[Test],
+    mut all: Vec<Kept<D>>,
+    decide: &impl Fn(u32) -> D,
+) -> Vec<Kept<D>> {
+    if all.len() > MOST_COMPARED {
+        return all;
+    }
+
+    let mut at = 0;
+    while at < all.len() {
+        let mut fewer = all.clone();
+        fewer.remove(at);
+        if is_right(tests, &fewer, decide) {
+            all = fewer;
+        } else {
+            at += 1;
+        }
+    }
+    all
+}
+
+/// Returns the number of the last test of a set, or 0.
+fn last_of(set: u32) -> usize {
+    usize::try_from(u32::BITS - set.leading_zeros()).unwrap_or(0)
+}
+
+fn in_order<D: Clone + PartialEq>(
+    tests: &[Test],
+    decide: &impl Fn(u32) -> D,
+    place: impl Fn(&Kept<D>) -> usize,
+    is_whole: bool,
+) -> Vec<Kept<D>> {
+    let order = |kept: &Kept<D>| (kept.set.count_ones(), Reverse(place(kept)));
+    let mut sets = possible_sets(tests);
     sets.sort_by_key(|set| set.count_ones());
 
-    let mut kept: Vec<(u32, Variant)> = Vec::new();
+    let mut all: Vec<Kept<D>> = Vec::new();
     for set in sets {
-        let Some(tests) = rules.joined(set) else { continue };
-        let rule = rules.decide(set);
-        let below = kept.iter().filter(|(other, _)| other & set == *other);
-        let known =
-            below.max_by_key(|(other, variant)| (rank(&variant.tests), order(*other, variant)));
-        if known.is_none_or(|(_, known)| known.rule != rule) {
-            kept.push((set, Variant { tests, rule }));
+        let Some(joined) = joined(tests, set) else { continue };
+        let decision = decide(set);
+        let below = all.iter().filter(|other| other.set & set == other.set);
+        let known = below.max_by_key(|other| (rank(&other.variant.tests), order(other)));
+        if is_whole || known.is_none_or(|known| known.variant.decision != decision) {
+            all.push(Kept { set, variant: Variant { tests: joined, decision } });
         }
     }
 
-    kept.sort_by_key(|(set, variant)| Reverse(order(*set, variant)));
-    Ok(kept.into_iter().map(|(_, variant)| variant).collect())
+    all.sort_by_key(|kept| Reverse(order(kept)));
+    all
 }
 
-/// Returns how early a route stands in the file.
-fn order(set: u32, variant: &Variant) -> (u32, Reverse<usize>) {
-    (set.count_ones(), Reverse(variant.rule.unwrap_or(usize::MAX)))
+/// Reports whether each request gets the route with its decision.
+fn is_right<D: PartialEq>(tests: &[Test], all: &[Kept<D>], decide: &impl Fn(u32) -> D) -> bool {
+    possible_sets(tests).into_iter().all(|set| {
+        let fitting = all.iter().filter(|kept| kept.set & set == kept.set);
+        // Of several equal ones, the last is taken: so the file is read from its end.
+        let fitting: Vec<_> = fitting.collect();
+        let chosen = fitting.into_iter().rev().max_by_key(|kept| rank(&kept.variant.tests));
+        chosen.is_some_and(|kept| kept.variant.decision == decide(set))
+    })
+}
+
+/// Returns the sets of tests that some request passes while it passes no other.
+pub(super) fn possible_sets(tests: &[Test]) -> Vec<u32> {
+    (0..1_u32 << tests.len()).filter(|set| is_possible(tests, *set)).collect()
+}
+
+fn is_possible(tests: &[Test], set: u32) -> bool {
+    let passes = |at: usize| set >> at & 1 == 1;
+    let fits = |is_right: &dyn Fn(&Test) -> Option<bool>| {
+        tests.iter().enumerate().all(|(at, test)| is_right(test).is_none_or(|is| is == passes(at)))
+    };
+
+    let methods = tests.iter().filter_map(|test| match test {
+        Test::Method(methods) => Some(methods.iter().map(String::as_str)),
+        Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) => None,
+    });
+    // A method that no test names is as good as any other.
+    let mut methods = methods.flatten().chain([""]);
+    let has_method = methods.any(|method| {
+        fits(&|test| match test {
+            Test::Method(all) => Some(all.iter().any(|one| one == method)),
+            Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) => None,
+        })
+    });
+
+    // A field that has the one value that is asked for decides all tests of this field.
+    let mut known = tests.iter().enumerate().filter(|(at, _)| passes(*at)).map(|(_, test)| test);
+    has_method
+        && known.all(|known| match known {
+            Test::Header(_, Values::Equal(value)) | Test::Query(_, Values::Equal(value)) => {
+                fits(&|test| is_of_one_field(known, test).then(|| holds(test, value)).flatten())
+            }
+            Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) => {
+                fits(&|test| implies(known, test).then_some(true))
+            }
+            Test::Method(_) => true,
+        })
+}
+
+/// Reports whether each value of a field that passes one test also passes another, as far as that is
+/// clear.
+fn implies(one: &Test, other: &Test) -> bool {
+    if !is_of_one_field(one, other) {
+        return false;
+    }
+    match one {
+        Test::Header(_, Values::Equal(value)) | Test::Query(_, Values::Equal(value)) => {
+            holds(other, value) == Some(true)
+        }
+        Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) => {
+            is_any(other) && holds(one, "") == Some(false)
+        }
+        Test::Method(_) => false,
+    }
+}
+
+/// Reports whether all values pass a test but an empty one.
+fn is_any(test: &Test) -> bool {
+    match test {
+        Test::Header(_, Values::Match(regex))
+        | Test::Query(_, Values::Match(regex))
+        | Test::WholeQuery(regex) => regex == ".+",
+        Test::Header(_, Values::Equal(_)) | Test::Query(_, Values::Equal(_)) | Test::Method(_) => {
+            false
+        }
+    }
+}
+
+/// Reports whether a value of its field passes a test, if that is known.
+fn holds(test: &Test, value: &str) -> Option<bool> {
+    let regex = match test {
+        Test::Header(_, Values::Equal(wanted)) | Test::Query(_, Values::Equal(wanted)) => {
+            return Some(wanted == value);
+        }
+        Test::Header(_, Values::Match(regex))
+        | Test::Query(_, Values::Match(regex))
+        | Test::WholeQuery(regex) => regex,
+        Test::Method(_) => return None,
+    };
+    let whole = compiled(&format!("^(?:{regex})$"), false).ok()?;
+    Some(whole.is_match(value.as_bytes()))
 }
 
 /// Returns how specific tests are, as flowgate compares routes.
@@ -75,195 +221,165 @@ fn rank(tests: &[Test]) -> (bool, usize, usize) {
     let count = |is_meant: fn(&Test) -> bool| tests.iter().filter(|test| is_meant(test)).count();
     let has_method = count(|test| matches!(test, Test::Method(_))) > 0;
     let headers = count(|test| matches!(test, Test::Header(..)));
-    (has_method, headers, count(|test| matches!(test, Test::Query(..))))
+    let query = count(|test| matches!(test, Test::Query(..) | Test::WholeQuery(_)));
+    (has_method, headers, query)
 }
 
-impl Rules {
-    fn read(conditions: &[&Condition]) -> Result<Self, String> {
-        let mut all = Self::default();
-        for (index, condition) in conditions.iter().enumerate() {
-            let (test, is_negated) = match condition {
-                Condition::Always(false) => continue,
-                Condition::Always(true) => {
-                    all.last = Some(index);
-                    return Ok(all);
-                }
-                Condition::Request { test, is_negated } => (test, *is_negated),
-                Condition::Clients { .. } => return Err("no match asks for an address".into()),
-            };
-
-            let at = all.tests.iter().position(|known| known == test);
-            let at = at.unwrap_or_else(|| {
-                all.tests.push(test.clone());
-                all.tests.len() - 1
-            });
-            if at == MOST_TESTS {
-                return Err(format!("a path has more than {MOST_TESTS} conditions"));
-            }
-            all.asked.push(Rule { test: at, is_negated, index });
-        }
-        Ok(all)
-    }
-
-    /// Rejects conditions of one field that no set of tests tells apart.
-    fn check(&self, lets_in: impl Fn(usize) -> bool) -> Result<(), String> {
-        for (at, rule) in self.asked.iter().enumerate() {
-            for later in &self.asked[at + 1..] {
-                let test = &self.tests[rule.test];
-                let other = &self.tests[later.test];
-                // Lists of methods have those in common.
-                let is_same_field = rule.test != later.test
-                    && !matches!(test, Test::Method(_))
-                    && is_of_one_field(test, other);
-                // Where both hold, the one that is not negated decides here.
-                let is_unclear = rule.is_negated && (later.is_negated || lets_in(later.index));
-                if is_same_field && is_unclear {
-                    return Err("two conditions ask for the same field".into());
+/// Returns the tests of a set as one route has them, or `None` if no request passes all, or no match
+/// has them.
+fn joined(tests: &[Test], set: u32) -> Option<Vec<Test>> {
+    let mut joined: Vec<Test> = Vec::new();
+    for (_, test) in tests.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1) {
+        match (test, joined.iter_mut().find(|other| is_of_one_field(other, test))) {
+            (_, None) => joined.push(test.clone()),
+            (Test::Method(methods), Some(Test::Method(known))) => {
+                known.retain(|method| methods.contains(method));
+                if known.is_empty() {
+                    return None;
                 }
             }
+            (_, Some(known)) if implies(known, test) => {}
+            (_, Some(known)) if implies(test, known) => *known = test.clone(),
+            (_, Some(_)) => return None,
         }
-        Ok(())
     }
-
-    /// Returns the tests of a set as one route has them, or `None` if no request passes all, or no
-    /// match has them.
-    fn joined(&self, set: u32) -> Option<Vec<Test>> {
-        let mut joined: Vec<Test> = Vec::new();
-        for (_, test) in self.tests.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1) {
-            match (test, joined.iter_mut().find(|other| is_of_one_field(other, test))) {
-                (_, None) => joined.push(test.clone()),
-                (Test::Method(methods), Some(Test::Method(known))) => {
-                    known.retain(|method| methods.contains(method));
-                    if known.is_empty() {
-                        return None;
-                    }
-                }
-                (_, Some(_)) => return None,
-            }
-        }
-        Some(joined)
-    }
-
-    /// Returns the rule for requests that pass the tests of a set and no other.
-    fn decide(&self, set: u32) -> Option<usize> {
-        let passes = |test: usize| set >> test & 1 == 1;
-        let is_asked_otherwise = |test: usize| {
-            let other = |(at, other): (usize, &Test)| {
-                let is_field = matches!(other, Test::Header(..) | Test::Query(..));
-                at != test && passes(at) && is_field && is_of_one_field(other, &self.tests[test])
-            };
-            self.tests.iter().enumerate().any(other)
-        };
-
-        let holds = |rule: &&Rule| {
-            if rule.is_negated {
-                !passes(rule.test) && !is_asked_otherwise(rule.test)
-            } else {
-                passes(rule.test)
-            }
-        };
-        self.asked.iter().find(holds).map(|rule| rule.index).or(self.last)
-    }
+    Some(joined)
 }
 
 /// Reports whether a match has at most one of two tests.
 fn is_of_one_field(one: &Test, other: &Test) -> bool {
     match (one, other) {
-        (Test::Method(_), Test::Method(_)) => true,
+        (Test::Method(_), Test::Method(_)) | (Test::WholeQuery(_), Test::WholeQuery(_)) => true,
         (Test::Header(one, _), Test::Header(other, _))
         | (Test::Query(one, _), Test::Query(other, _)) => one == other,
-        (Test::Method(_) | Test::Header(..) | Test::Query(..), _) => false,
+        (Test::Method(_) | Test::Header(..) | Test::Query(..) | Test::WholeQuery(_), _) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::condition::Values;
     use proptest::prelude::*;
 
     const METHODS: [&str; 3] = ["GET", "POST", "PUT"];
 
-    /// A request: a method, and which of two fields have the value that is asked for.
-    type Request = (usize, [bool; 2], bool);
+    /// A request: a method, and the values of two header fields and a field of the query.
+    #[derive(Clone, Copy, Debug)]
+    struct Request {
+        method: usize,
+        headers: [&'static str; 2],
+        query: &'static str,
+    }
 
-    fn holds(test: &Test, request: &Request) -> bool {
+    const VALUES: [&str; 3] = ["", "x", "y"];
+
+    fn passes(test: &Test, request: &Request) -> bool {
         match test {
-            Test::Method(methods) => methods.iter().any(|method| method == METHODS[request.0]),
-            Test::Header(name, _) => request.1[usize::from(name == "b")],
-            Test::Query(..) => request.2,
+            Test::Method(methods) => methods.iter().any(|method| method == METHODS[request.method]),
+            Test::Header(name, _) => {
+                holds(test, request.headers[usize::from(name == "b")]) == Some(true)
+            }
+            Test::Query(..) => holds(test, request.query) == Some(true),
+            Test::WholeQuery(_) => false,
         }
     }
 
+    fn values() -> impl Strategy<Value = Values> {
+        prop_oneof![
+            2 => prop::sample::select(&VALUES[1..]).prop_map(|text| Values::Equal(text.into())),
+            1 => Just(Values::Match(".+".into())),
+        ]
+    }
+
     fn test() -> impl Strategy<Value = Test> {
-        let value = || Values::Equal("x".into());
         prop_oneof![
             prop::collection::btree_set(0..METHODS.len(), 1..3).prop_map(|methods| Test::Method(
                 methods.into_iter().map(|at| METHODS[at].to_owned()).collect()
             )),
-            Just(Test::Header("a".into(), value())),
-            Just(Test::Header("b".into(), value())),
-            Just(Test::Query("q".into(), value())),
+            values().prop_map(|values| Test::Header("a".into(), values)),
+            values().prop_map(|values| Test::Header("b".into(), values)),
+            values().prop_map(|values| Test::Query("q".into(), values)),
         ]
     }
 
-    fn condition() -> impl Strategy<Value = Condition> {
-        prop_oneof![
-            8 => (test(), any::<bool>())
-                .prop_map(|(test, is_negated)| Condition::Request { test, is_negated }),
-            1 => any::<bool>().prop_map(Condition::Always),
-        ]
-    }
-
-    /// Returns what the first condition that holds decides.
-    fn expected(conditions: &[Condition], request: &Request) -> Option<usize> {
-        conditions.iter().position(|condition| match condition {
-            Condition::Always(value) => *value,
-            Condition::Request { test, is_negated } => holds(test, request) != *is_negated,
-            Condition::Clients { .. } => false,
-        })
+    fn all_requests() -> Vec<Request> {
+        let mut all = Vec::new();
+        for number in 0..81 {
+            all.push(Request {
+                method: number % 3,
+                headers: [VALUES[number / 3 % 3], VALUES[number / 9 % 3]],
+                query: VALUES[number / 27],
+            });
+        }
+        all
     }
 
     proptest! {
+        /// Any table of decisions becomes routes that decide so, or none.
         #[test]
-        fn the_first_condition_that_holds_decides(
-            conditions in prop::collection::vec(condition(), 0..5),
+        fn each_request_gets_the_route_with_its_decision(
+            tests in prop::collection::vec(test(), 0..4),
+            decisions in prop::collection::vec(0..3_usize, 16),
         ) {
-            let all: Vec<_> = conditions.iter().collect();
-            let found = variants(&all, |_| true).unwrap();
-            for number in 0..24 {
-                let request = (number % 3, [number & 8 == 0, number & 16 == 0], number % 2 == 0);
-                let fitting = found.iter().filter(|variant| variant.tests.iter().all(|test| holds(test, &request)));
-                // Of several equal ones, the last is taken: so the file is read from its end.
+            let mut different: Vec<Test> = Vec::new();
+            for test in tests {
+                if !different.contains(&test) {
+                    different.push(test);
+                }
+            }
+            let decide = |set: u32| decisions[usize::try_from(set).unwrap()];
+            let Ok(found) = variants(&different, decide, |decision| *decision) else {
+                // Two tests of one field cannot both be written.
+                return Ok(());
+            };
+            for request in all_requests() {
+                let set = different.iter().enumerate().filter(|(_, test)| passes(test, &request));
+                let set = set.fold(0, |set, (at, _)| set | 1 << at);
+                let fitting = found.iter().filter(|variant| variant.tests.iter().all(|test| passes(test, &request)));
                 let all: Vec<_> = fitting.collect();
                 let chosen = all.into_iter().rev().max_by_key(|variant| rank(&variant.tests));
-                let chosen = chosen.map(|variant| variant.rule);
-                prop_assert_eq!(chosen, Some(expected(&conditions, &request)), "{:?}", found);
+                let chosen = chosen.map(|variant| variant.decision);
+                prop_assert_eq!(chosen, Some(decide(set)), "{:?} {:?}", request, found);
             }
         }
     }
 
     #[test]
     fn a_path_without_conditions_is_one_route() {
-        assert_eq!(variants(&[], |_| true), Ok(vec![Variant { tests: Vec::new(), rule: None }]));
+        let expected = vec![Variant { tests: Vec::new(), decision: 7 }];
+        assert_eq!(variants(&[], |_| 7, |_| 0), Ok(expected));
     }
 
     #[test]
     fn conditions_of_one_field_are_distinguished_or_rejected() {
-        let of = |value: &str, is_negated| Condition::Request {
-            test: Test::Header("a".into(), Values::Equal(value.into())),
-            is_negated,
+        let of = |values| Test::Header("a".into(), values);
+        let equal = |value: &str| of(Values::Equal(value.into()));
+        let found = |tests: &[Test], decide: &dyn Fn(u32) -> usize| {
+            let found = variants(tests, decide, |decision| *decision);
+            found.map(|all| all.iter().map(|one| one.decision).collect::<Vec<_>>())
         };
-        let rules = |all: &[&Condition], lets_in| {
-            variants(all, |_| lets_in).map(|all| all.iter().map(|one| one.rule).collect::<Vec<_>>())
-        };
-        let one = of("x", false);
-        let two = of("y", false);
-        assert_eq!(rules(&[&one, &two], true), Ok(vec![Some(0), Some(1), None]));
-        let filled = of("z", true);
-        let other = of("q", true);
-        assert_eq!(rules(&[&filled, &one], false), Ok(vec![Some(1), None, Some(0)]));
-        assert!(rules(&[&filled, &one], true).is_err());
-        assert!(rules(&[&filled, &other], false).is_err());
+
+        // No request has both values.
+        let values = [equal("x"), equal("y")];
+        let by_value = |set: u32| usize::try_from(set).unwrap();
+        assert_eq!(found(&values, &by_value), Ok(vec![1, 2, 0]));
+
+        // Of two expressions, the first decides, or the last, but not a third decision.
+        let both = [of(Values::Match("x.*".into())), of(Values::Match(".*y".into()))];
+        assert_eq!(
+            found(&both, &|set| [3, 1, 2, 1][usize::try_from(set).unwrap()]),
+            Ok(vec![1, 2, 3])
+        );
+        assert_eq!(
+            found(&both, &|set| [3, 1, 2, 2][usize::try_from(set).unwrap()]),
+            Ok(vec![2, 1, 3])
+        );
+        // The first one decides as a request without both, but comes before the second one.
+        let first = [of(Values::Match("x.*".into())), of(Values::Match(".+".into()))];
+        assert_eq!(
+            found(&first, &|set| [1, 1, 2, 1][usize::try_from(set).unwrap()]),
+            Ok(vec![1, 2, 1])
+        );
+        assert!(found(&both, &|set| [3, 1, 2, 0][usize::try_from(set).unwrap()]).is_err());
     }
 }

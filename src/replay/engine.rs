@@ -299,8 +299,9 @@ impl Engine {
         let names = self.snapshot.routes.iter().enumerate();
         self.by_name = names.map(|(index, route)| (Arc::clone(&route.name), index)).collect();
         let needs_fields = |matcher: &Matcher| {
-            let Matcher { listeners, headers, query, .. } = matcher;
-            !(listeners.is_empty() && headers.is_empty() && query.is_empty())
+            let Matcher { listeners, headers, query, whole_query, .. } = matcher;
+            let has_query = !query.is_empty() || whole_query.is_some();
+            !listeners.is_empty() || !headers.is_empty() || has_query
         };
         let is_needed = self.matchers().any(needs_fields);
         self.needs_fields = is_needed;

@@ -103,12 +103,14 @@ pub(super) enum Kind {
     Exact(Box<str>),
     /// One or more labels before this suffix, which has no leading dot.
     Wildcard(Box<str>),
+    /// One or more labels behind this name, which has no dot at its end.
+    Below(Box<str>),
 }
 
 impl HostPattern {
-    /// Reads `shop.example.com`, `*.example.com` or `[2001:db8::1]`.
+    /// Reads `shop.example.com`, `*.example.com`, `shop.*` or `[2001:db8::1]`.
     ///
-    /// The wildcard stands for one or more labels, as in the Kubernetes Gateway API and Envoy:
+    /// The wildcard stands for one or more labels, as in the Kubernetes Gateway API, Envoy and nginx:
     /// `*.example.com` matches `a.example.com` and `a.b.example.com`, not `example.com`.
     ///
     /// # Errors
@@ -132,14 +134,24 @@ impl HostPattern {
             return Err(ParseError::new(format!("`{shown}` is a URL, not a host"), help));
         }
 
-        let (wildcard, name) = match text.strip_prefix("*.") {
-            Some(name) => (true, name),
-            None => (false, text),
-        };
+        let kind: fn(Box<str>) -> Kind;
+        let name;
+        if let Some(rest) = text.strip_prefix("*.") {
+            kind = Kind::Wildcard;
+            name = rest;
+        } else if let Some(rest) = text.strip_suffix(".*") {
+            kind = Kind::Below;
+            name = rest;
+        } else {
+            kind = Kind::Exact;
+            name = text;
+        }
         if name.contains('*') {
             return Err(ParseError::new(
-                format!("`{shown}` has a `*` that is not its whole first label"),
-                "a wildcard must come first: `*.example.com`",
+                format!(
+                    "`{shown}` has a `*` that is neither its whole first label nor its last one"
+                ),
+                "a wildcard must come first, `*.example.com`, or last, `shop.*`",
             ));
         }
 
@@ -159,15 +171,13 @@ impl HostPattern {
             ParseError::new(format!("`{shown}` is not a host: {bad}"), help)
         })?;
 
-        if wildcard && host.starts_with('[') {
+        if text.contains('*') && host.starts_with('[') {
             return Err(ParseError::new(
-                format!("`{shown}` has a wildcard before an address"),
-                "leave the `*.` out",
+                format!("`{shown}` has a wildcard beside an address"),
+                "leave the `*` and its dot out",
             ));
         }
-
-        let host = host.into();
-        Ok(Self(if wildcard { Kind::Wildcard(host) } else { Kind::Exact(host) }))
+        Ok(Self(kind(host.into())))
     }
 
     pub(super) fn kind(&self) -> &Kind {
@@ -180,7 +190,7 @@ impl HostPattern {
     pub const fn is_exact(&self) -> bool {
         match &self.0 {
             Kind::Exact(_) => true,
-            Kind::Wildcard(_) => false,
+            Kind::Wildcard(_) | Kind::Below(_) => false,
         }
     }
 }
@@ -190,6 +200,7 @@ impl fmt::Display for HostPattern {
         match &self.0 {
             Kind::Exact(host) => f.write_str(host),
             Kind::Wildcard(suffix) => write!(f, "*.{suffix}"),
+            Kind::Below(name) => write!(f, "{name}.*"),
         }
     }
 }
@@ -254,9 +265,16 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_hosts_or_one_leading_wildcard() {
-        for text in ["shop.example.com", "*.example.com", "[2001:db8::1]", "10.0.0.1", "localhost"]
-        {
+    fn patterns_are_hosts_or_one_wildcard_at_an_end() {
+        for text in [
+            "shop.example.com",
+            "*.example.com",
+            "shop.*",
+            "shop.example.*",
+            "[2001:db8::1]",
+            "10.0.0.1",
+            "localhost",
+        ] {
             assert_eq!(HostPattern::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(HostPattern::parse("*.Example.COM.").unwrap().to_string(), "*.example.com");
@@ -267,7 +285,11 @@ mod tests {
             ("a.example:80", "listeners"),
             ("[::1]:80", "listeners"),
             ("::1", "brackets"),
-            ("*.[::1]", "leave the `*.` out"),
+            ("*.[::1]", "leave the `*` and"),
+            ("[::1].*", "brackets"),
+            ("*.a.*", "come first"),
+            ("a.*.b", "come first"),
+            (".*", "a name such as"),
             ("*.", "a name such as"),
             ("", "a name such as"),
             ("bücher.example", "xn--"),

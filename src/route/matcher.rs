@@ -1,6 +1,6 @@
 //! The conditions of a route.
 
-use super::{FieldPattern, HostPattern, ParseError, PathPattern, Target, header};
+use super::{FieldPattern, HostPattern, ParseError, PathPattern, Target, header, pattern::Pattern};
 use core::fmt;
 use http::Method;
 use std::sync::Arc;
@@ -21,8 +21,30 @@ pub struct Matcher {
     pub headers: Vec<FieldPattern>,
     /// All of these query parameters, decoded like HTML forms.
     pub query: Vec<FieldPattern>,
+    /// The whole query.
+    pub whole_query: Option<QueryPattern>,
     /// The value of a repeated field that counts.
     pub repeated: Repeated,
+}
+
+/// A regular expression that a whole query matches, as it was received and without its `?`. A request
+/// without a query has an empty one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct QueryPattern(Pattern);
+
+impl QueryPattern {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    ///
+    /// It does not parse, or is too large.
+    pub fn regex(text: &str) -> Result<Self, ParseError> {
+        Pattern::new(text).map(Self)
+    }
+
+    fn matches(&self, query: Option<&str>) -> bool {
+        self.0.is_match(query.unwrap_or_default().as_bytes())
+    }
 }
 
 /// The value that a condition looks at if a request repeats a header or query parameter. Servers
@@ -65,6 +87,7 @@ impl Matcher {
                     self.repeated.holds(values, |value| pattern.matches(&value))
                 })
             })
+            && self.whole_query.as_ref().is_none_or(|pattern| pattern.matches(target.query))
     }
 
     /// Returns whether `target` repeats a field that this looks at, or has one that servers read
@@ -96,6 +119,9 @@ impl fmt::Display for Matcher {
         }
         for parameter in &self.query {
             write!(f, " query {parameter}")?;
+        }
+        if let Some(QueryPattern(pattern)) = &self.whole_query {
+            write!(f, " query_regex {}", pattern.text())?;
         }
         if !self.listeners.is_empty() {
             f.write_str(" listener ")?;
@@ -154,12 +180,42 @@ mod tests {
                 FieldPattern::present("x-b").unwrap(),
             ],
             query: vec![FieldPattern::regex("c", "d+").unwrap()],
+            whole_query: Some(QueryPattern::regex("c=.*").unwrap()),
             listeners: vec!["web".into()],
             ..Matcher::default()
         };
-        let line = "POST|PUT shop.example.com|*.shop/checkout/{id}|/cart header x-a=b header x-b query c~d+ listener web";
+        let line = "POST|PUT shop.example.com|*.shop/checkout/{id}|/cart header x-a=b header x-b query c~d+ query_regex c=.* listener web";
         assert_eq!(matcher.to_string(), line);
         assert_eq!(Matcher::default().to_string(), "/*");
+    }
+
+    #[test]
+    fn a_whole_query_is_compared_as_it_was_received() {
+        let headers = HeaderMap::new();
+        let matches = |text: &str, query| {
+            let whole_query = Some(QueryPattern::regex(text).unwrap());
+            Matcher { whole_query, ..Matcher::default() }.matches(&Target {
+                listener: None,
+                identity: None,
+                host: "a",
+                path: "/",
+                query,
+                method: &Method::GET,
+                headers: (&headers).into(),
+            })
+        };
+        for (text, query, expected) in [
+            ("a=1", Some("a=1"), true),
+            ("a=1", Some("a=1&b"), false),
+            ("a=1", Some("a=%31"), false),
+            (".*(?i:UNION).*", Some("x=union+select"), true),
+            (".+", None, false),
+            ("", None, true),
+            ("", Some(""), true),
+        ] {
+            assert_eq!(matches(text, query), expected, "{text} {query:?}");
+        }
+        assert!(QueryPattern::regex("a(").is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! best match wins:
 //!
 //! 0. the request's listener named, then any;
-//! 1. host: exact, then the longest wildcard, then any;
+//! 1. host: exact, then the longest wildcard at the beginning, then at the end, then any;
 //! 2. path: exact, then the template with the most literal segments, then the
 //!    longest prefix (of two of one length, that with more literal segments), then regular expressions in file order, then any, which the prefix `/` is;
 //! 3. a method given, then not; then more headers; then more query parameters;
@@ -41,7 +41,7 @@ pub use host::{BadHost, HostPattern, canonical_host};
 pub use key::{KeyPart, KeySpec, NoKey, OnDuplicate, cookie};
 pub(crate) use key_text::meant_key;
 pub use key_text::{fingerprint_hint, fingerprint_text, key_words};
-pub use matcher::{Matcher, Repeated, parse_method};
+pub use matcher::{Matcher, QueryPattern, Repeated, parse_method};
 pub use networks::{FoundNetwork, NO_NETWORKS, NetworkFile, NetworkList, NetworkSet};
 pub use path::{NamedSegment, PathPattern};
 pub use pattern::{FoundGroups, PathGroup, PathGroups};

@@ -73,7 +73,8 @@ pub(super) fn by_specificity(paths: &[PathPattern]) -> Vec<&PathPattern> {
 
 /// Returns how many other conditions there are: the lowest wins.
 pub(super) fn conditions_key(matcher: &Matcher) -> impl Ord + use<> {
-    (matcher.methods.is_empty(), Reverse(matcher.headers.len()), Reverse(matcher.query.len()))
+    let query = matcher.query.len() + usize::from(matcher.whole_query.is_some());
+    (matcher.methods.is_empty(), Reverse(matcher.headers.len()), Reverse(query))
 }
 
 /// A search with its best route so far.
@@ -139,7 +140,7 @@ impl Advantage {
             let patterns = route.matcher.hosts.iter();
             patterns.filter_map(|pattern| host_key(pattern, host)).min()
         };
-        let any = (2, Reverse(0));
+        let any = (3, Reverse(0));
         if names(winner) != names(other) {
             Self::Listener
         } else if of_host(winner).unwrap_or(any) != of_host(other).unwrap_or(any) {
@@ -167,6 +168,10 @@ fn host_key(pattern: &HostPattern, host: &str) -> Option<(u8, Reverse<usize>)> {
         Kind::Wildcard(suffix) => {
             let matches = host.strip_suffix(&**suffix).is_some_and(|rest| rest.ends_with('.'));
             matches.then_some((1, Reverse(suffix.len())))
+        }
+        Kind::Below(name) => {
+            let matches = host.strip_prefix(&**name).is_some_and(|rest| rest.starts_with('.'));
+            matches.then_some((2, Reverse(name.len())))
         }
     }
 }

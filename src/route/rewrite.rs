@@ -69,7 +69,7 @@ impl Rewrite {
     /// Those of [`PathPattern::literal_prefix`], and characters that a request's target cannot have.
     pub fn add(&mut self, prefix: &str) -> Result<(), ParseError> {
         PathPattern::literal_prefix(prefix)?;
-        check(prefix)?;
+        check(prefix, &['?', '#', '\\'])?;
         self.add = prefix.trim_end_matches('/').into();
         Ok(())
     }
@@ -84,13 +84,14 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Replaces them by this: `$1` and `$name` are groups of the expression, `$$` is a `$`.
+    /// Replaces them by this: `$1` and `$name` are groups of the expression, `$$` is a `$`. A `?`
+    /// begins a query.
     ///
     /// # Errors
     ///
     /// A group that the expression does not have, or characters that a path cannot have.
     pub fn by(&mut self, text: &str) -> Result<(), ParseError> {
-        check(text)?;
+        check(text, &['#', '\\'])?;
 
         let mut parts = Vec::new();
         let mut rest = text;
@@ -141,7 +142,8 @@ impl Rewrite {
         self.strip != PathPattern::Any || self.regex.is_some() || !self.add.is_empty()
     }
 
-    /// Returns what is sent in place of `path`, which begins with `/`. It has no segments `.`.
+    /// Returns what is sent in place of `path`, which begins with `/`. It has no segments `.`. A query
+    /// behind it comes before the request's own.
     ///
     /// # Errors
     ///
@@ -152,14 +154,18 @@ impl Rewrite {
             Some(regex) => self.replaced(regex, path)?,
             None => None,
         };
-        let path = replaced.as_deref().unwrap_or(path);
+        let target = replaced.as_deref().unwrap_or(path);
+        let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
         let slash = if path.starts_with('/') { "" } else { "/" };
         let path = [&*self.add, slash, path].concat();
         let path = sent_path(&path).unwrap_or(path);
-        if path.len() > MAX_PATH {
+        if path.len() + query.len() > MAX_PATH {
             return Err(TOO_LONG);
         }
-        dangerous_path(&path).filter(|_| !is_relaxed).map_or(Ok(path), Err)
+        match dangerous_path(&path).filter(|_| !is_relaxed) {
+            Some(why) => Err(why),
+            None => Ok(path + query),
+        }
     }
 
     fn prefix(&self) -> Option<&Segments> {
@@ -221,9 +227,9 @@ fn strip<'p>(path: &'p str, prefix: &[Segment]) -> Option<&'p str> {
     Some(if rest.is_empty() { "/" } else { rest })
 }
 
-/// Checks that a target may have these characters in its path.
-fn check(text: &str) -> Result<(), ParseError> {
-    let odd = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#' | '\\'));
+/// Checks that a target may have the characters of a text. It has none of `others`.
+fn check(text: &str, others: &[char]) -> Result<(), ParseError> {
+    let odd = text.chars().find(|c| !c.is_ascii_graphic() || others.contains(c));
     match odd {
         None => Ok(()),
         Some(odd) => Err(ParseError::new(
@@ -312,6 +318,14 @@ mod tests {
             let made = rewrite("/", Some((regex, by)), "/v/").path(path, false);
             assert_eq!(made.as_deref(), Ok(expected), "{regex} {path}");
         }
+        for (by, path, expected) in [
+            ("/x?id=$1", "/u/7", "/v/x?id=7"),
+            ("/x?id=../$1", "/u/7", "/v/x?id=../7"),
+            ("/./x?", "/u/7", "/v/x?"),
+        ] {
+            let made = rewrite("/", Some(("^/u/(.*)$", by)), "/v").path(path, false);
+            assert_eq!(made.as_deref(), Ok(expected), "{by}");
+        }
         assert_eq!(
             rewrite("/api", Some(("^/x", "/y")), "/v1").path("/api/x", false).as_deref(),
             Ok("/v1/y")
@@ -333,7 +347,7 @@ mod tests {
     fn what_no_path_has_is_rejected() {
         let mut made = Rewrite::default();
         made.replace("(a)(?<b>b)?").unwrap();
-        for text in ["$3", "$c", "$", "${b}", "a b", "/x?y=1", "/x#y", "é", "\\", "a\nb"] {
+        for text in ["$3", "$c", "$", "${b}", "a b", "/x#y", "é", "\\", "a\nb"] {
             assert!(made.by(text).is_err(), "{text}");
         }
         for text in ["", "$0$1$2$b", "$1st", "$$x"] {

@@ -1,7 +1,7 @@
 //! The table of all routes.
 
 use super::{
-    Advantage, FieldPattern, HostPattern, Matcher, PathPattern, Target,
+    Advantage, FieldPattern, HostPattern, Matcher, PathPattern, QueryPattern, Target,
     host::Kind,
     pattern::Pattern,
     rank::{Ranked, Ranking, Search},
@@ -131,7 +131,7 @@ impl Table {
         // The sort is stable: the rank decides among equal hosts.
         routes.sort_by_key(|route| {
             let Matcher { listeners, hosts, .. } = &*route.matcher;
-            let host = hosts.iter().map(host_key).min().unwrap_or((2, Reverse(0)));
+            let host = hosts.iter().map(host_key).min().unwrap_or((3, Reverse(0)));
             (listeners.is_empty(), host)
         });
         routes.into_iter().map(|route| route.index).collect()
@@ -173,7 +173,8 @@ impl Table {
             let takes_all = *path == PathPattern::Any
                 && matcher.methods.is_empty()
                 && matcher.headers.is_empty()
-                && matcher.query.is_empty();
+                && matcher.query.is_empty()
+                && matcher.whole_query.is_none();
             for listener in matcher.listeners.iter().filter(|_| takes_all) {
                 for host in hosts_of(matcher) {
                     owners.entry((&**listener, host)).or_insert(*index);
@@ -215,6 +216,7 @@ fn host_key(host: &HostPattern) -> (u8, Reverse<usize>) {
     match host.kind() {
         Kind::Exact(_) => (0, Reverse(0)),
         Kind::Wildcard(suffix) => (1, Reverse(suffix.len())),
+        Kind::Below(name) => (2, Reverse(name.len())),
     }
 }
 
@@ -228,6 +230,7 @@ struct Conditions<'a> {
     methods: Vec<&'a str>,
     headers: Vec<FieldPattern>,
     query: Vec<FieldPattern>,
+    whole_query: Option<&'a QueryPattern>,
 }
 
 fn conditions(matcher: &Matcher) -> impl Iterator<Item = Conditions<'_>> {
@@ -244,7 +247,8 @@ fn conditions(matcher: &Matcher) -> impl Iterator<Item = Conditions<'_>> {
         methods.dedup();
         let headers = sorted(matcher.headers.iter().map(FieldPattern::without_case));
         let query = sorted(matcher.query.iter().cloned());
-        Conditions { listener, host, path, methods, headers, query }
+        let whole_query = matcher.whole_query.as_ref();
+        Conditions { listener, host, path, methods, headers, query, whole_query }
     })
 }
 
@@ -260,6 +264,8 @@ pub(super) struct RoutesByHost {
     all: Vec<HostRoutes>,
     exact: Names,
     wildcards: Names,
+    /// What hosts begin with.
+    beginnings: Names,
     any: Option<usize>,
 }
 
@@ -304,6 +310,9 @@ impl RoutesByHost {
                 Some(Kind::Wildcard(suffix)) => {
                     hosts.wildcards.number(suffix, number);
                 }
+                Some(Kind::Below(name)) => {
+                    hosts.beginnings.number(name, number);
+                }
                 None => hosts.any = Some(number),
             }
         }
@@ -315,13 +324,22 @@ impl RoutesByHost {
         let name = (!self.wildcards.is_empty()).then_some(host);
         let suffixes = core::iter::successors(name.and_then(parent), |name| parent(name));
         let wildcards = suffixes.filter_map(|suffix| self.wildcards.get(suffix));
+        let name = (!self.beginnings.is_empty()).then_some(host);
+        let names = core::iter::successors(name.and_then(shorter), |name| shorter(name));
+        let beginnings = names.filter_map(|name| self.beginnings.get(name));
         self.exact
             .get(host)
             .into_iter()
             .chain(wildcards)
+            .chain(beginnings)
             .chain(self.any)
             .map(|number| &self.all[number])
     }
+}
+
+/// Returns `name` without its last label.
+fn shorter(name: &str) -> Option<&str> {
+    name.rsplit_once('.').map(|(shorter, _)| shorter)
 }
 
 /// Returns `name` without its first label.
@@ -388,8 +406,23 @@ mod tests {
 
     #[test]
     fn the_more_specific_host_wins_whatever_the_path() {
-        let routes = ["* =/a", "*.example =/a", "*.b.example =/a", "a.b.example ^/", "[::1] ^/"];
+        let routes = [
+            "* =/a",
+            "*.example =/a",
+            "*.b.example =/a",
+            "a.b.example ^/",
+            "[::1] ^/",
+            "c.* =/a",
+            "c.d.* =/a",
+        ];
         for (request, expected) in [
+            ("GET c.example/a", Some(1)),
+            ("GET c.test/a", Some(5)),
+            ("GET c.x.test/a", Some(5)),
+            ("GET c.d.test/a", Some(6)),
+            ("GET c.d/a", Some(5)),
+            ("GET c/a", Some(0)),
+            ("GET xc.test/a", Some(0)),
             ("GET a.b.example/a", Some(3)),
             ("GET c.b.example/a", Some(2)),
             ("GET d.c.b.example/a", Some(2)),

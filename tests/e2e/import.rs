@@ -38,7 +38,7 @@ const COMMON: &str = r#"
     limit_conn_zone $http_x_held zone=held:1m;
     limit_req_status 429;"#;
 
-const SERVERS: &str = r"
+const SERVERS: &str = r#"
     server {
         listen 127.0.0.1:PORT;
         location / { proxy_pass http://UP; proxy_redirect off; }
@@ -171,7 +171,63 @@ const SERVERS: &str = r"
         location /a/ { rewrite ^/a/b/ /b permanent; return 200 a; rewrite ^/a/x /never permanent; }
         location ^~ /static { return 200 static; }
         location ~ \.jpg$ { return 200 image; }
-    }";
+    }
+    server { listen 127.0.0.1:PORT; server_name tail.* tail.name.*; return 200 tail; }
+    server {
+        listen 127.0.0.1:PORT; server_name vars.test;
+        proxy_redirect off;
+        location /flag/ {
+            set $flag A;
+            if ($http_x_one = on) { set $flag "${flag}B"; }
+            if ($http_x_two ~ ^b) { set $flag "${flag}C"; }
+            if ($request_method = POST) { set $flag "${flag}D"; }
+            if ($flag = AB) { return 403; }
+            if ($flag ~ ^AB?C) { return 410; }
+            proxy_pass http://UP;
+        }
+        location /bots/ {
+            set $bot 0;
+            if ($http_user_agent ~* crawler) { set $bot 1; }
+            if ($http_user_agent ~* spider) { set $bot 1; }
+            if ($http_user_agent = "") { set $bot 1; }
+            if ($http_x_key = secret) { set $bot 0; }
+            if ($bot) { return 403; }
+            proxy_pass http://UP;
+        }
+        location /up/ {
+            set $up UP;
+            set $own here.test;
+            if ($http_accept = text/x) { set $own x.test; }
+            if ($request_method = DELETE) { set $own deleted.test; }
+            proxy_set_header Host $own;
+            proxy_pass http://$up;
+        }
+        location /within/ {
+            proxy_set_header Host usual.test;
+            if ($cookie_old ~ ^y) { return 302 /old; }
+            if ($arg_comp = core) { proxy_pass http://UP; rewrite ^/within/(.*)$ /core/$1 break; }
+            if ($http_x_id) { rewrite ^/within/(.*)$ /id?of=$1 break; }
+            proxy_pass http://UP;
+        }
+        location = /added { set $more 7; proxy_pass http://UP/added?a=$more&$args; }
+        location /cors/ {
+            if ($request_method = OPTIONS) {
+                add_header Access-Control-Allow-Methods "GET, OPTIONS"; return 204;
+            }
+            if ($http_origin ~ ^https://.*\.vars\.test$) { add_header Access-Control-Allow-Origin $http_origin; }
+            proxy_pass http://UP;
+        }
+        location /query/ {
+            set $block 0;
+            if ($query_string ~ "union.*select") { set $block 1; }
+            if ($query_string ~* "proc/self|<script") { set $block 1; }
+            if ($args ~ "^$") { set $block 2; }
+            if ($block = 1) { return 403; }
+            if ($block = 2) { return 410; }
+            proxy_pass http://UP;
+        }
+        location /break/ { proxy_pass http://UP; if ($http_x_key = secret) { break; } return 403; }
+    }"#;
 
 /// Paths, of which each server has a location for some.
 const PATHS: &[&str] = &[
@@ -337,6 +393,11 @@ const HOSTS: &[&str] = &[
     "moved.test",
     "www.moved.test",
     "127.0.0.1",
+    "tail.test",
+    "tail.x.test",
+    "tail.name.test",
+    "tail",
+    "vars.test",
 ];
 
 struct Nginx(Child);
@@ -471,6 +532,7 @@ fn an_imported_file_decides_as_nginx_does() {
     );
     locations_and_servers(&pair);
     shut(&pair);
+    variables(&pair);
     clients(&pair);
     bodies(&pair);
     keys(&pair);
@@ -515,6 +577,59 @@ fn shut(pair: &Pair) {
     }
     for path in ["/", "/a/b", "/zz.txt", "/administration"] {
         assert_eq!(ask(pair.gateway, "GET", path, &fields).status, 200, "{path}");
+    }
+}
+
+/// Requests to the server whose locations have variables: a path, and header fields.
+const VARIABLES: &[(&str, &[(&str, &str)])] = &[
+    ("/flag/", &[]),
+    ("/flag/", &[("X-One", "on")]),
+    ("/flag/", &[("X-Two", "b")]),
+    ("/flag/", &[("X-One", "on"), ("X-Two", "bb")]),
+    ("/flag/", &[("X-One", "off"), ("X-Two", "a")]),
+    ("/bots/", &[("User-Agent", "a crawler")]),
+    ("/bots/", &[("User-Agent", "a Spider, a Crawler")]),
+    ("/bots/", &[("User-Agent", "a browser")]),
+    ("/bots/", &[("User-Agent", "")]),
+    ("/bots/", &[]),
+    ("/bots/", &[("User-Agent", "spider"), ("X-Key", "secret")]),
+    ("/bots/", &[("User-Agent", "browser"), ("X-Key", "secret")]),
+    ("/up/", &[]),
+    ("/up/x", &[("Accept", "text/x")]),
+    ("/up/x", &[("Accept", "text/y")]),
+    ("/within/x", &[]),
+    ("/within/x?comp=core", &[]),
+    ("/within/x?comp=core&y=1", &[("Cookie", "old=yes")]),
+    ("/within/x", &[("Cookie", "a=1; old=y; b=2")]),
+    ("/within/x", &[("Cookie", "old=no; new=y")]),
+    ("/within/a/b", &[("X-Id", "1")]),
+    ("/within/a?b=c", &[("X-Id", "1")]),
+    ("/added?b=c", &[]),
+    ("/cors/", &[("Origin", "https://a.vars.test")]),
+    ("/cors/", &[("Origin", "https://vars.other.test")]),
+    ("/query/", &[]),
+    ("/query/?", &[]),
+    ("/query/?a=union+all+select", &[]),
+    ("/query/?a=%75nion+select", &[]),
+    ("/query/?a=/Proc/self/x", &[]),
+    ("/query/?b=c&d", &[]),
+    ("/break/", &[]),
+    ("/break/", &[("X-Key", "secret")]),
+    ("/other", &[]),
+];
+
+fn variables(pair: &Pair) {
+    for (path, fields) in VARIABLES {
+        for method in ["GET", "POST", "OPTIONS", "DELETE"] {
+            let own = [("Host", "vars.test"), ("Content-Length", "0")];
+            let fields: Vec<_> = own.iter().chain(*fields).copied().collect();
+            let [found, expected] = [pair.gateway, pair.nginx].map(|address| {
+                let answer = ask(address, method, path, &fields);
+                let methods = answer.header("access-control-allow-methods").map(str::to_owned);
+                (essence(&answer), methods)
+            });
+            assert_eq!(found, expected, "{method} {path} {fields:?}");
+        }
     }
 }
 

@@ -31,6 +31,7 @@ fn takes_hosts(matcher: &Matcher) -> bool {
         && matcher.methods.is_empty()
         && matcher.headers.is_empty()
         && matcher.query.is_empty()
+        && matcher.whole_query.is_none()
 }
 
 fn takes_all_paths(matcher: &Matcher) -> bool {

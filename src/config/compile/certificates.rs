@@ -41,9 +41,11 @@ fn has_names(certificates: &Certificates) -> bool {
     names.any(|name| name != "localhost")
 }
 
-/// Reports whether a host is an address, which certificates name in another way, or this machine.
+/// Reports whether a host is an address, which certificates name in another way, or this machine, or
+/// stands for names that no certificate has as one.
 fn is_exempt(host: &str) -> bool {
     host.starts_with('[')
+        || host.ends_with(".*")
         || host.parse::<IpAddr>().is_ok()
         || host == "localhost"
         || host.ends_with(".localhost")

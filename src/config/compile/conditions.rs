@@ -107,6 +107,7 @@ impl Compiler {
                 // Such requests are rejected.
                 OnDuplicate::Reject => Repeated::Any,
             },
+            whole_query: None,
         };
 
         let when = When::new(words, client_ip.list, vec![matcher], identity, chosen);

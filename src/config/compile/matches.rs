@@ -10,7 +10,7 @@ use crate::{
             leaf::{Name, Text},
         },
     },
-    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, Repeated},
+    route::{self, FieldPattern, HostPattern, Matcher, PathPattern, QueryPattern, Repeated},
 };
 use std::sync::Arc;
 
@@ -69,6 +69,7 @@ impl Compiler {
             spec.listener.span,
             spec.header.span,
             spec.query.span,
+            spec.query_regex.span,
         ];
 
         if paths.iter().chain(&others).all(Option::is_none) {
@@ -102,6 +103,7 @@ impl Compiler {
             methods: spec.method.plain(|method| method.0.clone()),
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: self.fields(&spec.query, |name| &name.0),
+            whole_query: self.optional(&spec.query_regex, |regex| QueryPattern::regex(&regex.0)),
             // A client gets past no route by sending a field twice.
             repeated: Repeated::Any,
         }

@@ -58,7 +58,8 @@ keys! {
         /// A regular expression; `^` and `$` are the path's ends.
         #[serde(rename = "match")]
         pattern: Pattern;
-        /// The replacement: `$1` or `$name` is a group, `$$` a dollar sign.
+        /// The replacement: `$1` or `$name` is a group, `$$` a dollar sign. A `?` begins a query, behind
+        /// which the request's own comes: `/users?id=$1`.
         replace: Text;
     }
 }

@@ -26,7 +26,8 @@ keys! {
         "x-meant" = MATCH_MEANT
     )))]
     struct MatchSpec: "a match" {
-        /// `shop.example.com`, or `*.example.com` for all names below it; any of a list.
+        /// `shop.example.com`, `*.example.com` for all names below it, or `shop.*` for all that go
+        /// on so; any of a list.
         host: Several<Host>, else "any";
         /// The whole path, as in `/health`, or any of a list. `{…}` matches one segment, as in
         /// `/users/{id}`; in a match that is written in braces, such a path needs quotes.
@@ -47,6 +48,9 @@ keys! {
         header: FieldConditions<FieldName>, else "any";
         /// Query fields that must all match, in the same way.
         query: FieldConditions<Text>, else "any";
+        /// A regular expression that the whole query must match, as the client wrote it, without the
+        /// `?`: `.*[.][.]/.*`. A request without a query has an empty one.
+        query_regex: Pattern, else "any";
     }
 
     /// Write exactly one of the three keys.

@@ -32,7 +32,7 @@ fn a_closed_route_keeps_who_may_use_it() {
     std::fs::write(&users, "a:$2y$05$abc\n").unwrap();
     let text = format!(
         "http {{ limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s; server {{ listen 81;
-        if ($query_string ~ evil) {{ return 403; }}
+        if ($ssl_client_verify = NONE) {{ return 403; }}
         location / {{ proxy_pass http://h; }}
         location /admin/ {{ proxy_pass http://h; allow 10.0.0.0/8; deny all; limit_req zone=z;
             auth_basic restricted; auth_basic_user_file {}; }}
@@ -47,7 +47,7 @@ fn a_closed_route_keeps_who_may_use_it() {
         "auth: { basic: ",
         "flow:",
         "#   upstream: h",
-        "because `nginx.conf:2 if ($query_string ~ evil)` does not convert",
+        "because `nginx.conf:2 if ($ssl_client_verify = NONE)` does not convert",
     ] {
         assert!(admin.contains(part), "{part}: {admin}");
     }
@@ -61,7 +61,7 @@ fn a_closed_route_keeps_who_may_use_it() {
 fn a_condition_closes_the_routes_of_its_own_location_alone() {
     let text = "http { server { listen 81;
         location / { proxy_pass http://h; }
-        location /a/ { if ($args ~ evil) { return 403; } proxy_pass http://h; } } }";
+        location /a/ { if ($ssl_client_cert ~ evil) { return 403; } proxy_pass http://h; } } }";
     let (yaml, lines) = import(text).unwrap();
     assert!(route(&yaml, "a").contains("respond: { status: 403 }"), "{yaml}");
     assert!(route(&yaml, "all").contains("upstream: h"), "{yaml}");

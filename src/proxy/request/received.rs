@@ -487,14 +487,14 @@ fn rewritten(
     sent.map(|path| with_query(path, uri).map(Box::new)).transpose()
 }
 
-/// Returns the target with this path and the query of `uri`.
+/// Returns the target with this path and the query of `uri`. A query that the path has comes first.
 ///
 /// # Errors
 ///
 /// What the path has that no target has.
 fn with_query(mut target: String, uri: &Uri) -> Result<PathAndQuery, &'static str> {
     if let Some(query) = uri.query() {
-        target.push('?');
+        target.push(if target.contains('?') { '&' } else { '?' });
         target.push_str(query);
     }
     let length = target.len();

@@ -6,7 +6,8 @@ use crate::{
     clock::Clock,
     config::{GateRules, RouteRule, Snapshot},
     flow::{
-        Fullest, Gate, Grant, Instant, Key, KeyUsage, RejectedKeys, RuleObservation, SlotId, rule_of,
+        Fullest, Gate, Grant, Instant, Key, KeyUsage, RejectedKeys, RuleObservation, SlotId,
+        rule_of,
     },
     key_names::KeyNames,
     route::fingerprint_text,

@@ -132,16 +132,11 @@ impl<'a> Fields<'a> {
     fn wanted(&self, ask: &Ask) -> Option<Wanted<'_>> {
         let rule = match &self.budget {
             Some(name) => WantedRule::Shared(name),
-            None => WantedRule::OfRoute {
-                route: self.route.as_deref()?,
-                rule: self.rule.as_deref()?,
-            },
+            None => {
+                WantedRule::OfRoute { route: self.route.as_deref()?, rule: self.rule.as_deref()? }
+            }
         };
-        Some(Wanted {
-            rule,
-            key: self.key.as_deref(),
-            client: ask.head.extensions.get().copied(),
-        })
+        Some(Wanted { rule, key: self.key.as_deref(), client: ask.head.extensions.get().copied() })
     }
 }
 
@@ -294,8 +289,7 @@ pub(crate) async fn grant(
     log(rule, |route, rule| {
         tracing::info!(%by, route, rule, %key, count, %lasts, "grant by an operator");
     });
-    let summary =
-        format!("{rule}: {key} has {count} more for {lasts}{}", found.grant_scope());
+    let summary = format!("{rule}: {key} has {count} more for {lasts}{}", found.grant_scope());
     Ok(done(summary, &found))
 }
 

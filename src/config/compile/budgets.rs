@@ -14,7 +14,7 @@ use crate::{
         spec::{FileSpec, RuleSpec, keys::WrittenKeys, leaf::Name},
     },
     flow,
-    route::Matcher,
+    route::{Matcher, Table},
 };
 use std::{
     collections::{BTreeSet, HashMap},
@@ -419,7 +419,7 @@ impl Compiler {
     }
 
     /// Warns of budgets that nothing uses, and of those that count by what a route does not know.
-    pub(super) fn unused_budgets(&mut self, groups: &Groups, routes: &[RoutePlan]) {
+    pub(super) fn unused_budgets(&mut self, groups: &Groups, routes: &[RoutePlan], table: &Table) {
         let used: BTreeSet<usize> =
             routes.iter().flat_map(|route| &route.groups).map(|met| met.index).collect();
         for (index, plan) in groups.plans.iter().enumerate() {
@@ -435,11 +435,12 @@ impl Compiler {
 
         for (index, plan) in groups.plans.iter().enumerate() {
             let Some(rule) = plan.rules.iter().find(|rule| rule.when.is_none()) else { continue };
-            let lacks = |route: &&RoutePlan| {
+            let lacks = |(at, route): &(usize, &RoutePlan)| {
                 let meets = route.groups.iter().any(|met| met.index == index);
-                meets && !knows_key(route, rule)
+                meets && !knows_key(route, table.matcher(*at), rule)
             };
-            let without: Vec<_> = routes.iter().filter(lacks).map(|route| &*route.name).collect();
+            let without = routes.iter().enumerate().filter(lacks);
+            let without: Vec<_> = without.map(|(_, route)| &*route.name).collect();
             if without.is_empty() {
                 continue;
             }
@@ -451,7 +452,7 @@ impl Compiler {
                 Problem::warning(Lint::BudgetWithoutKey, rule.span, message)
                     .label(format!("requests of {shown}{more} have no such key"))
                     .help(
-                        "write `auth` at these routes, or say by `on_missing_key` how they count",
+                        "write `auth`, or the segment into the path, at these routes; or say by `on_missing_key` how they count",
                     ),
             );
         }
@@ -474,10 +475,14 @@ const fn may_exempt(owner: &GroupOwner) -> bool {
 }
 
 /// Returns whether a route's requests may have the key of a rule.
-fn knows_key(route: &RoutePlan, rule: &RulePlan) -> bool {
+fn knows_key(route: &RoutePlan, matcher: Option<&Matcher>, rule: &RulePlan) -> bool {
+    let paths = matcher.map_or(&[][..], |matcher| &matcher.paths);
+    let key = rule.key.clone().of_paths(paths);
+    let unknown = key.segments().find(|segment| !segment.is_known());
     let auth = route.options.auth.as_ref();
     let has_claims = auth.is_some_and(|auth| auth.jwt.is_some());
-    (rule.key.claims().next().is_none() || has_claims)
+    unknown.is_none()
+        && (rule.key.claims().next().is_none() || has_claims)
         && (!rule.key.needs_identity() || auth.is_some())
 }
 

@@ -78,7 +78,7 @@ pub(super) fn compile(
     let specs = spec.routes.into_items();
     let parts = Parts { upstreams: &upstreams, groups: &groups, limits: &settings.limits, files };
     let (mut routes, table) = compiler.routes(specs, &parts);
-    compiler.unused_budgets(&groups, &routes);
+    compiler.unused_budgets(&groups, &routes, &table);
     Compiler::store_tags(&mut groups.plans, &mut routes);
 
     compiler.unused(&upstreams, &routes);

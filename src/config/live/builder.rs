@@ -16,6 +16,7 @@ use crate::{
         spec::OnStoreError,
     },
     flow::{Change, Gate, Gates, Instant, Rule, Rules, SlotId, Stored, WallOffset},
+    route::{PathPattern, Table},
 };
 use ahash::AHashMap;
 use arc_swap::ArcSwap;
@@ -40,6 +41,13 @@ pub(super) struct Builder<'o> {
     summary: Summary,
     /// Gates of another process, by the names of [`Snapshot::gates`].
     gates: HashMap<Arc<str>, Arc<Gate>>,
+}
+
+/// The parts of a snapshot that its routes refer to.
+struct Parts<'s> {
+    upstreams: &'s [Arc<Upstream>],
+    groups: &'s [Arc<RuleGroup>],
+    table: &'s Table,
 }
 
 impl<'o> Builder<'o> {
@@ -85,7 +93,8 @@ impl<'o> Builder<'o> {
         let texts = Arc::clone(&plan.source().files);
         let upstreams = self.upstreams(plan.upstreams);
         let groups = self.groups(plan.groups);
-        let routes = self.routes(plan.routes, &upstreams, &groups);
+        let parts = Parts { upstreams: &upstreams, groups: &groups, table: &plan.table };
+        let routes = self.routes(plan.routes, &parts);
         self.summary.version = version;
         let snapshot = Snapshot {
             version,
@@ -191,18 +200,14 @@ impl<'o> Builder<'o> {
         group
     }
 
-    fn routes(
-        &mut self,
-        plans: Vec<RoutePlan>,
-        upstreams: &[Arc<Upstream>],
-        groups: &[Arc<RuleGroup>],
-    ) -> Vec<Arc<Route>> {
+    fn routes(&mut self, plans: Vec<RoutePlan>, parts: &Parts<'_>) -> Vec<Arc<Route>> {
+        let &Parts { upstreams, groups, table } = parts;
         let old = self.old.map_or(&[][..], |old| &old.routes);
         let mut old: AHashMap<&str, &Arc<Route>> =
             old.iter().map(|route| (&*route.name, route)).collect();
         let mut routes = Vec::with_capacity(plans.len());
 
-        for plan in plans {
+        for (index, plan) in plans.into_iter().enumerate() {
             let upstream = plan.action.upstream().map(|index| &upstreams[*index]);
             let known = old.remove(&*plan.name);
             match known {
@@ -224,7 +229,10 @@ impl<'o> Builder<'o> {
                     self.summary.rules_kept += known.own_rules().len() + others.count();
                     Arc::clone(known)
                 }
-                known => Arc::new(self.route(plan, upstreams, groups, known)),
+                known => {
+                    let paths = table.matcher(index).map_or(&[][..], |matcher| &matcher.paths);
+                    Arc::new(self.route(plan, parts, paths, known))
+                }
             });
         }
 
@@ -235,10 +243,11 @@ impl<'o> Builder<'o> {
     fn route(
         &mut self,
         plan: RoutePlan,
-        upstreams: &[Arc<Upstream>],
-        groups: &[Arc<RuleGroup>],
+        parts: &Parts<'_>,
+        paths: &[PathPattern],
         known: Option<&Arc<Route>>,
     ) -> Route {
+        let &Parts { upstreams, groups, .. } = parts;
         let previewed = self.previewed_gate(&plan, known);
         let gate = match (previewed, known) {
             (Some(gate), _) => gate,
@@ -260,10 +269,15 @@ impl<'o> Builder<'o> {
         for MetGroup { index, listeners } in plan.groups {
             let group = &groups[index];
             met.push(Arc::clone(group));
-            rules.extend(group.rules.iter().map(|rule| RouteRule {
-                group: Some(Arc::clone(group)),
-                listeners: listeners.clone(),
-                ..rule.clone()
+            rules.extend(group.rules.iter().map(|rule| {
+                let mut options = rule.options.clone();
+                options.key = options.key.of_paths(paths);
+                RouteRule {
+                    group: Some(Arc::clone(group)),
+                    listeners: listeners.clone(),
+                    options,
+                    ..rule.clone()
+                }
             }));
         }
 

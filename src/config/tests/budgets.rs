@@ -356,3 +356,24 @@ fn check_warns_of_budgets_without_use_and_without_their_key() {
         &["`x` counts by `user`"],
     );
 }
+
+#[test]
+fn a_budget_counts_by_a_segment_of_each_routes_path() {
+    let file = |key: &str| {
+        format!(
+            "\
+budgets: [{{ name: org, limit: 1/1h, burst: 1, key: {key} }}]
+listeners: [{{ name: web, listen: 127.0.0.1:8080 }}]
+routes:
+  - {{ name: a, match: {{ path_prefix: '/a/{{org}}' }}, respond: {{ status: 200 }}, flow: [{{ budget: org }}] }}
+  - {{ name: b, match: {{ path_prefix: '/x/b/{{org}}' }}, respond: {{ status: 200 }}, flow: [{{ budget: org }}] }}
+  - {{ name: c, match: {{ path: /c }}, respond: {{ status: 200 }}, flow: [{{ budget: org }}] }}
+"
+        )
+    };
+    let live = Live::start(plan(&file("path:org")), NOW);
+    let gateway = Gateway { live, retired: Retired::default(), now: NOW };
+    let ask = |path| gateway.ask("web", path).is_ok();
+    assert_eq!(["/a/one", "/x/b/one", "/x/b/two", "/a/two/x"].map(ask), [true, false, true, false]);
+    warnings(&file("path:org"), &["`org` counts by `path:org`"]);
+}

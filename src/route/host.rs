@@ -286,7 +286,7 @@ mod tests {
             ("[::1]:80", "listeners"),
             ("::1", "brackets"),
             ("*.[::1]", "leave the `*` and"),
-            ("[::1].*", "brackets"),
+            ("[::1].*", "leave the `*` and"),
             ("*.a.*", "come first"),
             ("a.*.b", "come first"),
             (".*", "a name such as"),

@@ -78,7 +78,8 @@ mod tests {
     fn the_page_is_small_and_loads_nothing_from_elsewhere() {
         let files: usize = FILES.iter().map(|file| file.text.len()).sum();
         let size = files + completion().len();
-        assert!(size <= 160 * 1024, "the dashboard takes {size} bytes");
+        // Most of it is what the editor completes: each list of rules has all keys of a rule.
+        assert!(size <= 168 * 1024, "the dashboard takes {size} bytes");
         for file in FILES {
             // uPlot names its home in a comment.
             let text = file.text.replace("https://github.com/leeoniya/uPlot", "");

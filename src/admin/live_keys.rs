@@ -147,7 +147,8 @@ impl GrantView {
 pub(crate) fn rejected(
     gate: &Gate,
     seen: &RuleObservation,
-    (now, most): (Instant, usize),
+    now: Instant,
+    most: usize,
     names: Names<'_>,
 ) -> Option<RejectedKeysView> {
     let seen = gate.rejected_keys(seen.slot, now).filter(|seen| seen.total > 0)?;
@@ -159,7 +160,8 @@ pub(crate) fn list(
     owners: &[GateRules<'_>],
     rule: Option<&str>,
     surveys: &Surveys,
-    (now, most): (Instant, usize),
+    now: Instant,
+    most: usize,
     names: Names<'_>,
 ) -> KeysView {
     let mut rules = Vec::new();
@@ -173,7 +175,7 @@ pub(crate) fn list(
             let fullest = fullest.iter().take(most).map(|usage| KeyView::of(usage, names));
             let grants = own.gate.grants(seen.slot, now);
             let fullest = fullest.collect();
-            let rejected = rejected(own.gate, seen, (now, most), names).unwrap_or_default();
+            let rejected = rejected(own.gate, seen, now, most, names).unwrap_or_default();
             let grants = grants.iter().map(|grant| GrantView::of(grant, now, names)).collect();
             rules.push(RuleKeys { fullest, rejected, grants, ..RuleKeys::of(*own, known, seen) });
         }

@@ -158,7 +158,7 @@ impl PreviewHandle {
 pub enum EndCause {
     /// Its time is over.
     Time,
-    /// Nobody read its report.
+    /// No client read its report.
     Unread,
     /// An operator ended it.
     Stopped,

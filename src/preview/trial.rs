@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// A request that arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The target of the request. Nobody is authenticated yet. The client is as the new file sees it.
+    /// The target of the request. No client is authenticated yet. The client is as the new file sees it.
     pub request: RequestContext<'a>,
     /// Its path as it was received.
     pub path: &'a str,

@@ -250,7 +250,7 @@ impl RuleRow {
                 .take(MOST_KEYS)
                 .map(|usage| KeyView::of(usage, names))
                 .collect(),
-            rejected_keys: rejected(&route.gate, seen, (now, MOST_KEYS), names),
+            rejected_keys: rejected(&route.gate, seen, now, MOST_KEYS, names),
             keys: seen.keys.map(|keys| KeyCount { live: keys.live.into(), max: keys.max.into() }),
             passed: rate(|rates| rates.passed.rate()),
             delayed: rate(|rates| rates.delayed.rate()),

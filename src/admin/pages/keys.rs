@@ -73,9 +73,9 @@ fn show(admin: Arc<Admin>, ask: Ask) -> Pending {
         }
         large(&admin, "application/json", || {
             let names = Names::of(&snapshot, &state.key_names);
-            let at = (state.clock.now(), most);
             let surveys = &admin.surveys;
-            let mut list = live_keys::list(&owners, rule.as_deref(), surveys, at, names);
+            let mut list =
+                live_keys::list(&owners, rule.as_deref(), surveys, state.clock.now(), most, names);
             let failure = state.store.as_ref().and_then(|store| store.read().failure);
             list.store_failure = failure.map(|failure| failure.to_string());
             serde_json::to_vec_pretty(&list).ok()
@@ -170,7 +170,7 @@ pub(crate) struct Wanted<'a> {
     pub client: Option<Client>,
 }
 
-/// Which rule, as the operator wrote it.
+/// A rule, as the operator wrote it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WantedRule<'a> {
     /// A rule of a route.
@@ -191,7 +191,7 @@ impl fmt::Display for WantedRule<'_> {
     }
 }
 
-/// What was done.
+/// The change that was made.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Done {
     pub summary: String,
@@ -200,7 +200,7 @@ pub(crate) struct Done {
     pub fingerprint: Option<String>,
 }
 
-/// Why it was not done.
+/// The reason that nothing was changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotDone {
     pub status: StatusCode,

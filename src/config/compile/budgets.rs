@@ -39,7 +39,7 @@ pub(super) struct Groups {
     of_upstreams: HashMap<Arc<str>, Vec<usize>>,
 }
 
-/// What a `flow` lists.
+/// The entries of a `flow`.
 pub(super) struct FlowEntries<'s> {
     /// The rules of its own.
     pub(super) rules: Vec<&'s At<RuleSpec>>,
@@ -247,7 +247,7 @@ impl Compiler {
     }
 }
 
-/// Which of the shared rules a route's requests meet.
+/// The shared rules that a route's requests meet.
 impl Compiler {
     /// Adds to each route the groups that its requests meet.
     pub(super) fn meet(

@@ -77,7 +77,7 @@ pub struct Arrivals {
     pub client: Option<Numbered>,
     /// The header lines.
     pub headers: Vec<(HeaderName, Numbered)>,
-    /// The user as whom the client has authenticated.
+    /// The user that the client has authenticated as.
     pub user: Option<Numbered>,
     /// The claims of its token. One that is here several times is a list.
     pub claims: Vec<(Box<str>, Numbered)>,

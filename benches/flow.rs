@@ -259,8 +259,10 @@ fn one(opened: &Opened, now: Instant, key: Key) -> Instant {
 }
 
 fn enter((gate, slots): &Opened, now: Instant, key: Key) -> Option<Admission> {
-    let claims: SmallVec<[Claim; 4]> =
-        slots.iter().map(|&slot| Claim { slot, key, cost: 1, patience: Duration::ZERO }).collect();
+    let claims: SmallVec<[Claim; 4]> = slots
+        .iter()
+        .map(|&slot| Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None })
+        .collect();
     gate.enter(now, &claims).ok()
 }
 

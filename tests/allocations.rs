@@ -44,7 +44,13 @@ fn a_sliding_log_takes_memory_only_as_it_fills() {
         let info = measure(|| {
             for _ in 0..requests {
                 now = now + Duration::from_micros(300);
-                let claims = [Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO }];
+                let claims = [Claim {
+                    slot,
+                    key: Key::Shared,
+                    cost: 1,
+                    patience: Duration::ZERO,
+                    plan: None,
+                }];
                 passed += u64::from(gate.enter(now, &claims).is_ok());
             }
         });
@@ -103,7 +109,8 @@ fn flood_with_keys(algorithm: Algorithm, at_once: u32, max_keys: u32) {
         let passes = |client: u32, at: Instant| {
             let key = u128::from(client).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
             let key = Key::Of(key);
-            gate.enter(at, &[Claim { slot, key, cost: 1, patience: Duration::ZERO }]).is_ok()
+            gate.enter(at, &[Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None }])
+                .is_ok()
         };
         // One who uses up all, and one who comes now and then.
         let greedy = 1;
@@ -147,7 +154,7 @@ fn bytes_of_filling(rule: Rule, clients: u32) -> u64 {
     let filled = measure(|| {
         for client in 0..u128::from(clients) {
             let key = Key::Of(client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
-            let claims = [Claim { slot, key, cost: 1, patience: Duration::ZERO }];
+            let claims = [Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None }];
             drop(gate.enter(Instant::EPOCH, &claims));
         }
     });
@@ -191,7 +198,8 @@ fn clients_that_borrow_take_no_more_memory_than_was_said() {
     let AllocationInfo { bytes_max, .. } = measure(|| {
         for client in 0..u128::from(CLIENTS) {
             let key = Key::Of(client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
-            let claims = [Claim { slot, key, cost: 1, patience: Duration::from_secs(1) }];
+            let claims =
+                [Claim { slot, key, cost: 1, patience: Duration::from_secs(1), plan: None }];
             for start in [Instant::EPOCH, Instant::EPOCH + Duration::from_secs(1)] {
                 let admission = gate.enter(Instant::EPOCH, &claims).expect("at once, and a loan");
                 assert_eq!(admission.permit.start(), start);
@@ -217,7 +225,10 @@ fn an_edit_of_buckets_takes_memory_once_for_a_client() {
     let slot = gate.install(&rules(10), Instant::EPOCH).flow[0];
     let enter = |client: u128| {
         let key = Key::Of(client.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835));
-        drop(gate.enter(Instant::EPOCH, &[Claim { slot, key, cost: 1, patience: Duration::ZERO }]));
+        drop(gate.enter(
+            Instant::EPOCH,
+            &[Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None }],
+        ));
     };
     (0..100).for_each(enter);
     gate.install(&rules(20), Instant::EPOCH);
@@ -244,6 +255,7 @@ fn of_a_thousand_requests(keyed: Option<&Keyed>, clients: u128) -> u64 {
             key,
             cost: 1,
             patience: Duration::ZERO,
+            plan: None,
         });
         Some((now, gate.enter(now, &claims).ok()?))
     };

@@ -213,6 +213,7 @@ const GRANTS: &[(&str, &[&str])] = &[
     ("config::live::builder", &["arc_swap"]),
     ("config::live::current", &["arc_swap"]),
     ("config::snapshot::upstream", &["arc_swap"]),
+    ("config::compile::plan_file", &["csv"]),
     ("config::spec::calendar", &["jiff"]),
     ("config::plan::certificate", &["aws_lc_rs", "rustls", "webpki"]),
     ("config::plan::server_verifier", &["rustls", "webpki"]),

@@ -268,7 +268,7 @@ impl Day {
         let is_hot = line["key"] == "hot" && self.slots.len() > 1;
         let slot = self.slots[usize::from(is_hot)];
         let cost = line["n"].as_u64().unwrap_or(1);
-        Claim { slot, key: key(&line["key"]), cost, patience: Duration::ZERO }
+        Claim { slot, key: key(&line["key"]), cost, patience: Duration::ZERO, plan: None }
     }
 
     fn arrive(&mut self, name: &str, line: &Value, now: Instant) {

@@ -310,7 +310,8 @@ fn a_slot_without_a_claim_is_not_asked() {
     let rules = Rules { flow: vec![day::rule(0, limit, false)], ..Rules::default() };
     let day = Day::new(&rules);
     assert!(day.gate.enter(day.now, &[]).is_ok());
-    let claims = [Claim { slot: day.slots[0], key: key(1), cost: 1, patience: Duration::ZERO }];
+    let claims =
+        [Claim { slot: day.slots[0], key: key(1), cost: 1, patience: Duration::ZERO, plan: None }];
     assert!(day.gate.enter(day.now, &claims).is_err());
 }
 

@@ -79,6 +79,7 @@ impl DecisionRecord {
             limit: 0,
             used: 0,
             cost: 0,
+            plan: None,
             wait: Duration::ZERO,
             reset: Duration::ZERO,
             growth: None,
@@ -113,6 +114,7 @@ impl DecisionRecord {
             retry_after: self.retry_after,
             keys,
             priority: keys,
+            plans: keys,
         }
     }
 }

@@ -136,6 +136,8 @@ pub struct LoggedKey {
     pub key: Option<Key>,
     /// True if the request had priority.
     pub priority: bool,
+    /// The plan of the request, if the rule has plans: its name, or its hash.
+    pub plan: Option<Box<str>>,
 }
 
 /// The decision of flow control in an [`AccessRecord`].
@@ -177,6 +179,9 @@ pub struct FlowRecord<'a> {
     /// Those of these rules for which the request has priority.
     #[serde(skip_serializing_if = "has_no_priority", serialize_with = "priority_rules")]
     pub priority: &'a [LoggedKey],
+    /// The plans of the request, by rule.
+    #[serde(skip_serializing_if = "has_no_plan", serialize_with = "plans")]
+    pub plans: &'a [LoggedKey],
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -225,6 +230,14 @@ fn priority_rules<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S
     serializer.collect_seq(keys.iter().filter(|key| key.priority).map(|key| &*key.rule))
 }
 
+fn has_no_plan(keys: &&[LoggedKey]) -> bool {
+    keys.iter().all(|key| key.plan.is_none())
+}
+
+fn plans<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(keys.iter().filter_map(|key| Some((&*key.rule, key.plan.as_deref()?))))
+}
+
 /// Returns a record whose path is `path`.
 #[cfg(test)]
 pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
@@ -268,6 +281,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
             retry_after: Some(Duration::from_millis(1500)),
             keys: &[],
             priority: &[],
+            plans: &[],
         }),
         preview: None,
     }
@@ -296,7 +310,8 @@ mod tests {
 
     #[test]
     fn every_field_is_in_the_documentation() {
-        let keys = [LoggedKey { rule: "r".into(), key: None, priority: true }];
+        let keys =
+            [LoggedKey { rule: "r".into(), key: None, priority: true, plan: Some("gold".into()) }];
         let mut record = sample("/");
         record.upstream = Some("a:80");
         record.trace_id = Some("0af7");
@@ -312,6 +327,7 @@ mod tests {
         let flow = record.flow.as_mut().unwrap();
         flow.keys = &keys;
         flow.priority = &keys;
+        flow.plans = &keys;
         flow.dry_run = Some("trial");
         flow.left = true;
         record.preview = Some(PreviewRecord { route: Some("r"), status: Some(404), flow: None });
@@ -335,17 +351,25 @@ mod tests {
     fn keys_are_logged_by_their_fingerprints() {
         let mut record = sample("/");
         record.duration = Duration::from_nanos(1_000_000_001);
-        let keys = [("a", Some(Key::Of(255))), ("b", None), ("c", Some(Key::Shared))]
-            .map(|(rule, key)| LoggedKey { rule: rule.into(), key, priority: rule == "c" });
+        let keys = [("a", Some(Key::Of(255))), ("b", None), ("c", Some(Key::Shared))].map(
+            |(rule, key)| LoggedKey {
+                rule: rule.into(),
+                key,
+                priority: rule == "c",
+                plan: (rule == "a").then(|| "gold".into()),
+            },
+        );
         let flow = record.flow.as_mut().unwrap();
         flow.keys = &keys;
         flow.priority = &keys;
+        flow.plans = &keys;
         let line = serde_json::to_value(record).unwrap();
         assert_eq!(
             line["flow"]["keys"],
             json!({ "a": "fp:000000000000000000000000000000ff", "b": null, "c": "shared" })
         );
         assert_eq!(line["flow"]["priority"], json!(["c"]));
+        assert_eq!(line["flow"]["plans"], json!({ "a": "gold" }));
         assert_eq!(line["duration_ms"].to_string(), "1000.000001");
     }
 }

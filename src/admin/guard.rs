@@ -128,7 +128,7 @@ impl Guard {
         client.push(is_for_all.into());
         let slot = self.slot?;
         let key = Key::Of(self.seed.fingerprint(&client));
-        let claim = Claim { slot, key, cost: 1, patience: Duration::ZERO };
+        let claim = Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None };
         let rejection = self.gate.enter(now, &[claim]).err()?;
         Some(rejection.reason.retry_after().unwrap_or_default())
     }

@@ -67,6 +67,8 @@ pub(crate) struct KeyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<Arc<str>>,
     used: u64,
+    /// The rule's, or that of its plan.
+    limit: u64,
     /// Until nothing is used, if it sends no more.
     reset_ms: u64,
 }
@@ -109,6 +111,7 @@ impl KeyView {
             fingerprint: fingerprint_text(usage.key),
             name: names.find(usage.key),
             used: usage.used,
+            limit: usage.limit,
             reset_ms: u64::try_from(usage.reset.as_millis()).unwrap_or(u64::MAX),
         }
     }

@@ -66,6 +66,8 @@ struct Key {
     fingerprint: String,
     name: Option<String>,
     used: u64,
+    /// Absent from gateways of earlier versions.
+    limit: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -256,7 +258,8 @@ fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) ->
 
     for key in &rule.fullest {
         let name = shown(key.name.as_deref(), Some(&key.fingerprint));
-        writeln!(out, "  used {:>12} of {limit}  {name}", key.used)?;
+        let of = key.limit.unwrap_or(*limit);
+        writeln!(out, "  used {:>12} of {of}  {name}", key.used)?;
     }
     for key in &rule.rejected.keys {
         let name = shown(key.name.as_deref(), Some(&key.fingerprint));

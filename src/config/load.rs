@@ -107,7 +107,9 @@ pub(super) fn plan(
     let others: Vec<_> = [spec.upstream_files(), spec.auth_files(), spec.admin_files()].concat();
     let mut files = source::read_all(named.chain(&ca).chain(&others));
     let networks: Vec<_> = spec.network_files().into_iter().map(|at| at.value).collect();
+    let plans: Vec<_> = spec.plan_files().into_iter().map(|at| at.value).collect();
     files.extend(source::read_networks(&networks));
+    files.extend(source::read_plans(&plans));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (plan, more) = compile::compile(spec, &files, source, cores);
     problems.extend(more);
@@ -115,7 +117,8 @@ pub(super) fn plan(
         return Ok(plan);
     }
     let pairs = certificates.into_iter().map(|files| (files.cert.value, files.key.value));
-    Err(Diagnostics::new(source, problems).naming(pairs.collect(), [others, networks].concat()))
+    Err(Diagnostics::new(source, problems)
+        .naming(pairs.collect(), [others, networks, plans].concat()))
 }
 
 /// Reads a text as far as it can be read, with the problems found and its substitutions. The

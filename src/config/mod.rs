@@ -47,12 +47,12 @@ pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema};
 pub use plan::{
     Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
-    Certificates, ClientTimeouts, Collector, Cost, Except, GroupDefinition, GroupOwner, GroupPiece,
-    HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener, Piece, Placeholder, Plan,
-    Redirect, Reject, Respond, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts,
-    RuleOptions, ServerVerifier, Settings, ShownCertificate, StoreKind, StoreSettings, Syntax,
-    Template, Text as TemplateText, Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan,
-    UpstreamTls, UrlPart,
+    Certificates, ClientPlans, ClientTimeouts, Collector, Cost, Except, GroupDefinition,
+    GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener,
+    Piece, Placeholder, Plan, Redirect, Reject, Respond, RetryPolicy, RouteDefinition,
+    RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, ShownCertificate,
+    StoreKind, StoreSettings, Syntax, Template, Text as TemplateText, Tracing,
+    UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{
@@ -65,8 +65,8 @@ pub use scenario::{
 };
 pub use snapshot::{
     ClaimSource, Claims, GateRules, KeySource, Members, RequestContext, Route, RouteRule,
-    RuleGroup, RuleOwner, RuleSync, Server, Shared, Snapshot, Unrouted, Upstream, is_served,
-    outcome, rejected_path,
+    RuleGroup, RuleOwner, RuleSync, Server, Shared, SharedPlans, Snapshot, Unrouted, Upstream,
+    is_served, outcome, rejected_path,
 };
 pub use spec::{
     AccessLog, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError, ParentTraces,

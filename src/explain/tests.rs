@@ -211,7 +211,8 @@ fn a_wait_is_said_and_a_breaker_is_shown() {
     pacing: { rate: 1/1s, max_wait: 10s }",
     );
     let route = &live.load().routes[0];
-    let claim = |slot| Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
+    let claim =
+        |slot| Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO, plan: None };
     drop(route.gate.enter(NOW, &[claim(route.pacing.unwrap())]));
     let said = explain(&live, &question("/"), &seeds(None));
     assert_eq!((said.decision, said.wait_ms), (ExpectedDecision::Delayed, 1000.0));

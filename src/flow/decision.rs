@@ -1,7 +1,7 @@
 //! Decisions of slots, the report of the chain, and how a request may end.
 
 use super::time::Instant;
-use core::{cmp::Reverse, fmt, time::Duration};
+use core::{cmp::Reverse, fmt, num::NonZeroU64, time::Duration};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -193,6 +193,8 @@ pub struct Quota {
     pub used: u64,
     /// The cost of the request here.
     pub cost: u64,
+    /// The plan of the request here.
+    pub plan: Option<PlanKey>,
     /// The time by which this slot delays the request, or would without dry run.
     pub wait: Duration,
     /// Time until nothing is used if no request comes. Zero for a concurrency limit.
@@ -319,6 +321,25 @@ pub enum Key {
     Missing,
 }
 
+/// Identifies a plan by a hash of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PlanKey(NonZeroU64);
+
+impl PlanKey {
+    /// Returns the key of this hash.
+    pub const fn new(hash: u64) -> Self {
+        match NonZeroU64::new(hash) {
+            Some(hash) => Self(hash),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    /// Returns the hash.
+    pub const fn hash(self) -> u64 {
+        self.0.get()
+    }
+}
+
 /// A request's claim on one slot. A slot without a claim is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -331,6 +352,8 @@ pub struct Claim {
     /// The longest wait to borrow from a coming window, if the rule has windows; zero without
     /// priority.
     pub patience: Duration,
+    /// The plan whose numbers the request has, if the rule has plans; `None`: the rule's own.
+    pub plan: Option<PlanKey>,
 }
 
 /// The state of a breaker.

@@ -38,8 +38,8 @@ pub mod transfer;
 mod timeline;
 
 pub use decision::{
-    Claim, Decision, Key, Outcome, Quota, Reason, ReasonKind, RejectedBy, Rejection, Report,
-    SlotId, Verdict,
+    Claim, Decision, Key, Outcome, PlanKey, Quota, Reason, ReasonKind, RejectedBy, Rejection,
+    Report, SlotId, Verdict,
 };
 pub use gate::{
     Admission, BudgetGates, Gate, Gates, ImportedSlots, KeyUsage, NotReset, Permit, Reservation,
@@ -47,7 +47,7 @@ pub use gate::{
 pub use grants::{Grant, MOST_GRANTS};
 pub use keyed::{Churn, Fullest, Keyed, Keys};
 pub use limiter::{
-    Algorithm, SyncedConfig, breaker, pacing,
+    Algorithm, PlanTable, PlannedConfig, SyncedConfig, breaker, pacing,
     ramp::WarmUp,
     stored::{Judgement, Stored, Terms, Unstorable},
 };

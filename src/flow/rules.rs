@@ -134,6 +134,11 @@ impl SlotRule {
         self.rule().is_some_and(|rule| rule.keyed.is_some())
     }
 
+    /// Returns whether its numbers depend on the client's plan.
+    pub(super) fn has_plans(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.algorithm.plans().is_some())
+    }
+
     /// Returns whether gateways sync its states.
     pub(super) fn is_synced(&self) -> bool {
         self.rule().is_some_and(|rule| matches!(rule.algorithm, Algorithm::Synced(_)))
@@ -150,7 +155,7 @@ impl SlotRule {
     /// Returns whether a request holds something until its answer or end, and its state counts that.
     pub fn holds(&self) -> bool {
         match self {
-            Self::Flow(rule) => matches!(rule.algorithm, Algorithm::Concurrency(_)),
+            Self::Flow(rule) => matches!(rule.algorithm.own(), Algorithm::Concurrency(_)),
             Self::Breaker(_) => true,
             Self::Pacing(_) => false,
         }
@@ -159,7 +164,10 @@ impl SlotRule {
     /// Returns the cost in flight of a state with these numbers, if it counts that.
     pub fn in_flight(&self, numbers: &[u64]) -> u64 {
         match self {
-            Self::Flow(_) if self.holds() => numbers.first().copied().unwrap_or(0),
+            // Of a rule with plans, the plan comes first.
+            Self::Flow(_) if self.holds() => {
+                numbers.get(usize::from(self.has_plans())).copied().unwrap_or(0)
+            }
             Self::Flow(_) | Self::Breaker(_) | Self::Pacing(_) => 0,
         }
     }
@@ -168,7 +176,7 @@ impl SlotRule {
     pub(super) fn holds_nothing(&self) -> bool {
         match self {
             Self::Flow(rule) => {
-                !matches!(rule.algorithm, Algorithm::Concurrency(_) | Algorithm::Synced(_))
+                !matches!(rule.algorithm.own(), Algorithm::Concurrency(_) | Algorithm::Synced(_))
             }
             Self::Breaker(_) | Self::Pacing(_) => false,
         }

@@ -98,8 +98,11 @@ impl Timeline {
         };
         let cost = option(options, "cost=").unwrap_or(1);
         let patience = Duration::from_millis(option(options, "prio=").unwrap_or(0));
-        let claims: Vec<Claim> =
-            self.slots.iter().map(|&slot| Claim { slot, key, cost, patience }).collect();
+        let claims: Vec<Claim> = self
+            .slots
+            .iter()
+            .map(|&slot| Claim { slot, key, cost, patience, plan: None })
+            .collect();
         match self.gate.enter(self.now, &claims) {
             Ok(admission) => {
                 let wait = admission.permit.start().since(self.now);

@@ -13,7 +13,7 @@ use super::{
     calendar::Calendar,
     decision::{Outcome, SlotId},
     keyed::{KeySlot, OVERFLOWS},
-    limiter::{End, Times, Token, halves},
+    limiter::{End, Times, Token, halves, plans::Plan},
     rules::Rules,
     time::Instant,
 };
@@ -169,6 +169,9 @@ pub enum LateChange {
         start: Instant,
         /// Its cost.
         cost: u64,
+        /// The place of its plan in the rule's table; 0 for the rule's own numbers.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        plan: u32,
     },
     /// A request was answered, or ended.
     Release {
@@ -241,9 +244,10 @@ impl Journal {
         owner: StateOwner,
         times: Times,
         cost: u64,
+        plan: Plan,
     ) {
         let Times { now, own, start } = times;
-        self.send(slot, owner, LateChange::Charge { now, own, start, cost });
+        self.send(slot, owner, LateChange::Charge { now, own, start, cost, plan });
     }
 
     pub(in crate::flow) fn released(&self, slot: SlotId, owner: StateOwner, end: &End, cost: u64) {
@@ -295,6 +299,11 @@ impl JournalReader {
     fn took(&self) {
         self.backlog.waiting.fetch_sub(1, Relaxed);
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(plan: &u32) -> bool {
+    *plan == 0
 }
 
 impl LateChange {

@@ -72,6 +72,7 @@ mod tests {
                 key: Key::Of(7),
                 cost: 1,
                 patience: Duration::ZERO,
+                plan: None,
             };
             let claims: Vec<Claim> = route.rules.iter().map(claim).collect();
             (0..9).filter(|_| route.gate.enter(clock.now(), &claims).is_ok()).count()

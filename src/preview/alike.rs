@@ -72,9 +72,13 @@ impl Alike<'_> {
                         claim.map(|claim| Claim { slot: to, ..*claim })
                     }
                     ClaimSource::Client(index) => route.rules.get(index).and_then(&by_client),
-                    ClaimSource::Always(slot) => {
-                        Some(Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO })
-                    }
+                    ClaimSource::Always(slot) => Some(Claim {
+                        slot,
+                        key: Key::Shared,
+                        cost: 1,
+                        patience: Duration::ZERO,
+                        plan: None,
+                    }),
                 };
                 if let Some(claim) = claim {
                     own.push(claim);

@@ -31,7 +31,7 @@ pub(crate) struct RateLimitFields {
     tightest: Option<TightestQuota>,
     /// True if the older fields are written, too.
     legacy: bool,
-    /// Of a request that an override is for; else the route's.
+    /// Of a request that an override is for, or that has a plan; else the route's.
     policy: Option<Box<HeaderValue>>,
 }
 
@@ -70,7 +70,7 @@ impl RateLimitFields {
             if !is_shown(rule) {
                 continue;
             }
-            is_overridden |= rule.when.is_some();
+            is_overridden |= rule.when.is_some() || quota.plan.is_some();
             let tightness = quota.tightness();
             if tightest.is_none_or(|(_, _, least)| tightness < least) {
                 tightest = Some((at, quota, tightness));
@@ -104,8 +104,10 @@ impl RateLimitFields {
         }
 
         let quotas = &rejection.report.quotas;
-        let is_overridden =
-            |quota| shown(route, quota).is_some_and(|(_, entry)| entry.when.is_some());
+        let is_overridden = |quota: &Quota| {
+            let rule = shown(route, quota);
+            rule.is_some_and(|(_, entry)| entry.when.is_some() || quota.plan.is_some())
+        };
 
         let decided = quotas.iter().find(|quota| quota.slot == rejection.slot);
         let tightest = decided.zip(rejection.reason.retry_after()).and_then(|(quota, wait)| {
@@ -155,11 +157,11 @@ impl RateLimitFields {
     }
 }
 
-/// Returns the quotas of a request that an override is for.
+/// Returns the quotas of a request that an override is for, or that has a plan.
 fn own_policy(route: &Route, report: &Report) -> Option<Box<HeaderValue>> {
-    let rules = report.quotas.iter().filter_map(|quota| shown(route, quota));
-    let items: Vec<_> =
-        rules.filter_map(|(_, rule)| rule.quota.as_ref()?.policy.as_deref()).collect();
+    let rules = report.quotas.iter().filter_map(|quota| Some((quota, shown(route, quota)?.1)));
+    let items = rules.filter_map(|(quota, rule)| rule.quota_of(quota.plan)?.policy.as_deref());
+    let items: Vec<_> = items.collect();
     HeaderValue::try_from(items.join(", ")).ok().map(Box::new)
 }
 
@@ -224,7 +226,7 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rules}]
     pub(in crate::proxy) fn claim(route: &Route, at: usize) -> Claim {
         let slot = route.rules[at].slot;
         let patience = Duration::ZERO;
-        Claim { slot, key: Key::Shared, cost: route.rules[at].cost.default, patience }
+        Claim { slot, key: Key::Shared, cost: route.rules[at].cost.default, patience, plan: None }
     }
 
     fn written(quota: Option<RateLimitFields>, route: &Route) -> HeaderMap {

@@ -365,9 +365,9 @@ impl Engine {
             }
 
             // Keys: of the line, of flowgate's log, or of the request as the route reads it.
-            let known = |_: &RouteRule, rule: &str| match fingerprint {
+            let known = |rule: &RouteRule, identity: &str| match fingerprint {
                 Some(fingerprint) => KeySource::Fingerprint(fingerprint),
-                None => recorded(arrival, rule),
+                None => recorded(arrival, rule, identity),
             };
             route.claim(RequestContext { seed: &self.seed, target, client }, known, claims);
 
@@ -501,10 +501,13 @@ fn recorded_keys(arrival: &Arrival) -> impl Iterator<Item = &RecordedKey> {
     arrival.recorded.iter().flat_map(|recorded| &recorded.keys)
 }
 
-/// Returns what the log says that an arrival claimed of a rule.
-fn recorded(arrival: &Arrival, rule: &str) -> KeySource {
-    recorded_keys(arrival).find(|key| *key.rule == *rule).map_or(KeySource::Request, |known| {
-        KeySource::Recorded { key: known.key, priority: known.priority }
+/// Returns what the log says that an arrival claimed of a rule with this identity.
+fn recorded(arrival: &Arrival, rule: &RouteRule, identity: &str) -> KeySource {
+    let known = recorded_keys(arrival).find(|key| *key.rule == *identity);
+    known.map_or(KeySource::Request, |known| {
+        let plans = rule.plans.as_deref();
+        let plan = plans.zip(known.plan.as_deref()).and_then(|(plans, text)| plans.read(text));
+        KeySource::Recorded { key: known.key, priority: known.priority, plan }
     })
 }
 

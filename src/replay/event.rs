@@ -95,6 +95,8 @@ pub struct RecordedKey {
     pub key: Option<Key>,
     /// True if the request had priority for the rule.
     pub priority: bool,
+    /// The plan of the request, as the log names it.
+    pub plan: Option<Box<str>>,
 }
 
 /// The head of a response.

@@ -151,7 +151,7 @@ fn enter(
     let Event::Arrival { id, now, asks } = event else { unreachable!("no arrival") };
     let claim = |(&slot, ask): (&SlotId, &Option<(Key, u64)>)| {
         let (key, cost) = (*ask)?;
-        Some(Claim { slot, key, cost, patience: Duration::ZERO })
+        Some(Claim { slot, key, cost, patience: Duration::ZERO, plan: None })
     };
     let claims: Vec<Claim> = slots.iter().zip(asks).filter_map(claim).collect();
     let quota = |quota: &Quota| {

@@ -143,7 +143,8 @@ impl Gateways {
     /// Has a gateway decide about a request.
     pub(crate) fn passes(&self, at: usize, now: Instant, client: u64, cost: u64) -> bool {
         let Gateway { gate, slot, .. } = &self.all[at];
-        let claim = Claim { slot: *slot, key: key(client), cost, patience: Duration::ZERO };
+        let claim =
+            Claim { slot: *slot, key: key(client), cost, patience: Duration::ZERO, plan: None };
         gate.enter(now, &[claim]).is_ok()
     }
 
@@ -217,7 +218,7 @@ impl Gateways {
 /// Returns what a gate says that a client has used.
 pub(crate) fn used(gate: &Arc<Gate>, slot: SlotId, now: Instant, client: u64) -> (u64, Duration) {
     // What costs nothing passes, and is not charged.
-    let claim = Claim { slot, key: key(client), cost: 0, patience: Duration::ZERO };
+    let claim = Claim { slot, key: key(client), cost: 0, patience: Duration::ZERO, plan: None };
     let report = gate.enter(now, &[claim]).expect("it passes").report;
     (report.quotas[0].used, report.quotas[0].reset)
 }

@@ -83,7 +83,8 @@ impl Alone {
     }
 
     fn passes(&self, now: Instant, client: u64, cost: u64) -> bool {
-        let claim = Claim { slot: self.slot, key: key(client), cost, patience: Duration::ZERO };
+        let claim =
+            Claim { slot: self.slot, key: key(client), cost, patience: Duration::ZERO, plan: None };
         self.gate.enter(now, &[claim]).is_ok()
     }
 }
@@ -304,6 +305,7 @@ fn boundless(algorithm: &Algorithm) -> Algorithm {
         | Algorithm::SlidingLog(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("not synced"),
     }
     it
@@ -417,6 +419,7 @@ fn excess(algorithm: &Algorithm, passed: &[(Instant, u64)]) -> u64 {
         | Algorithm::SlidingLog(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("not synced"),
     }
 }

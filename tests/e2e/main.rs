@@ -49,6 +49,7 @@ mod outages;
 mod own_log;
 mod partition;
 mod paths;
+mod plans;
 #[path = "../port/mod.rs"]
 mod port;
 mod ports;

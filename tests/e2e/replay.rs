@@ -35,7 +35,8 @@ const ROUTES: &str = "\
       - { name: tenant, algorithm: fixed_window, limit: 9/1h, key: [\"header:x-tenant\", path], on_missing_key: skip,
           overrides: [{ when: { \"header:x-tenant\": gold }, limit: 4/1h }] }
       - { name: even, algorithm: pacing, limit: 50/1s, max_wait: 300ms, dry_run: true }
-      - { name: caller, algorithm: sliding_window, limit: 50/1h, key: client_ip, except: { header: { x-tenant: staff } } }
+      - { name: caller, algorithm: sliding_window, limit: 50/1h, key: client_ip, except: { header: { x-tenant: staff } },
+          plans: { by: \"header:x-tenant\", limits: { gold: 70/1h, b: 20/1h } } }
   - name: paced
     match: { path_prefix: /paced, header: { x-tenant: { present: true } } }
     upstream: up

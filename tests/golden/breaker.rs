@@ -66,7 +66,16 @@ fn play(path: &Path) -> (usize, usize) {
         } else if line["event"].is_null() {
             arrivals += 1;
             let admitted = gate
-                .enter(at, &[Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO }])
+                .enter(
+                    at,
+                    &[Claim {
+                        slot,
+                        key: Key::Shared,
+                        cost: 1,
+                        patience: Duration::ZERO,
+                        plan: None,
+                    }],
+                )
                 .ok();
             let passed = line["decision"] == "pass";
             different += usize::from(admitted.is_some() != passed);

@@ -67,7 +67,7 @@ fn play(path: &Path) -> Played {
         let now = epoch + millis(&line["t"]);
         let cost = line["n"].as_u64().expect("a cost");
         let patience = if line["prio"] == true { longest } else { Duration::ZERO };
-        let claim = Claim { slot, key: Key::Shared, cost, patience };
+        let claim = Claim { slot, key: Key::Shared, cost, patience, plan: None };
         let ours = gate.enter(now, &[claim]).ok().map(|entered| entered.permit.start());
         let passed = line["decision"] != "block";
         let theirs = passed.then(|| now + millis(&line["wait_ms"]));
@@ -166,7 +166,7 @@ fn a_loan_is_kept_where_sentinel_forgets_it() {
     let (gate, slot) = gate(config, Instant::EPOCH);
     let ours = [(0, 0), (600, 499), (1600, 0)].map(|(t, patience)| {
         let [now, patience] = [t, patience].map(Duration::from_millis);
-        let claim = Claim { slot, key: Key::Shared, cost: 1, patience };
+        let claim = Claim { slot, key: Key::Shared, cost: 1, patience, plan: None };
         let start =
             gate.enter(Instant::EPOCH + now, &[claim]).ok().map(|entered| entered.permit.start());
         start.map(|start| start.since(Instant::EPOCH).as_millis())

@@ -104,9 +104,10 @@ fn play(path: &Path) -> Played {
         if line["decision"] != "block" {
             count(&mut played.theirs, now + millis(&line["wait_ms"]), epoch, cost);
         }
-        if let Ok(admission) =
-            gate.enter(now, &[Claim { slot, key: Key::Shared, cost, patience: Duration::ZERO }])
-        {
+        if let Ok(admission) = gate.enter(
+            now,
+            &[Claim { slot, key: Key::Shared, cost, patience: Duration::ZERO, plan: None }],
+        ) {
             count(&mut played.ours, admission.permit.start(), epoch, cost);
         }
     }

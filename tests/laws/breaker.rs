@@ -81,7 +81,8 @@ impl Day {
         let rules = Rules { flow: vec![rule(0, limit, false)], breaker, ..Rules::default() };
         let installed = gate.install(&rules, MORNING);
         let slots: Vec<SlotId> = installed.flow.into_iter().chain(installed.breaker).collect();
-        let claim = |slot| Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
+        let claim =
+            |slot| Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO, plan: None };
         let claims = slots.into_iter().map(claim).collect();
         Self { config, gate, claims, now: MORNING, live: vec![], answers: vec![] }
     }

@@ -283,7 +283,8 @@ impl Play {
         // Some borrow from windows to come.
         let patience = Duration::from_millis(if client == 1 { 50 } else { 0 });
         let claims = |slots: &HashMap<Arc<str>, SlotId>| -> Vec<Claim> {
-            let claim = |name| Claim { slot: slots[name], key: key(client), cost, patience };
+            let claim =
+                |name| Claim { slot: slots[name], key: key(client), cost, patience, plan: None };
             names.iter().map(claim).collect()
         };
         let gates = [
@@ -365,7 +366,13 @@ fn threads_on_many_routes_pass_exactly_the_limit_of_their_budget() {
             let mut met = vec![site.clone()];
             met.extend(others.iter().cycle().skip(route).take(1 + route % 4).cloned());
             met.rotate_left(route % 3);
-            let claim = |slot| Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
+            let claim = |slot| Claim {
+                slot,
+                key: Key::Shared,
+                cost: 1,
+                patience: Duration::ZERO,
+                plan: None,
+            };
             let claims = met.iter().map(|(_, slot)| claim(*slot)).collect();
             let gates: Vec<_> = met.into_iter().map(|(gate, _)| gate).collect();
             (Gates::new(Arc::new(Gate::new(MORNING)), gates.iter()), claims)

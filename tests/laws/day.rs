@@ -114,7 +114,7 @@ impl Day {
     pub(crate) fn claims(&self, client: u8, cost: u64) -> Vec<Claim> {
         let patience = if client.is_multiple_of(2) { Duration::ZERO } else { self.patience };
         let key = key(client);
-        self.slots.iter().map(|&slot| Claim { slot, key, cost, patience }).collect()
+        self.slots.iter().map(|&slot| Claim { slot, key, cost, patience, plan: None }).collect()
     }
 
     /// Notes what became of a request.

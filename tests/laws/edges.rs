@@ -220,7 +220,7 @@ proptest! {
             let slot = day.slots[0];
             let key = crowded_key(client);
             let patience = if client < 2 { patience } else { Duration::ZERO };
-            let decided = day.gate.enter(day.now, &[Claim { slot, key, cost, patience }]);
+            let decided = day.gate.enter(day.now, &[Claim { slot, key, cost, patience, plan: None }]);
             let DecidedRequest { decided, .. } = day.note(client, cost, decided);
             if let (Ok(start), true) = (decided, cost > 0) {
                 let past = pasts.entry(client).or_default();
@@ -266,7 +266,7 @@ fn a_client_that_moves_to_a_window_of_others_gets_no_third_one() {
         (end + instant, 0, 2),
     ] {
         let key = crowded_key(client);
-        let claim = Claim { slot: day.slots[0], key, cost, patience: Duration::ZERO };
+        let claim = Claim { slot: day.slots[0], key, cost, patience: Duration::ZERO, plan: None };
         let passes = day.gate.enter(now, &[claim]).is_ok();
         past.passed.extend((passes && client == 0).then_some((now.as_nanos(), cost)));
     }
@@ -284,7 +284,8 @@ fn a_client_without_room_borrows_nothing_beyond_what_it_has_used() {
     for (millis, client, passes) in
         [(0, 0, true), (0, 0, true), (16, 1, true), (16, 1, true), (16, 0, false), (26, 0, true)]
     {
-        let claim = Claim { slot: day.slots[0], key: crowded_key(client), cost: 1, patience };
+        let claim =
+            Claim { slot: day.slots[0], key: crowded_key(client), cost: 1, patience, plan: None };
         let decided = day.gate.enter(MORNING + Duration::from_millis(millis), &[claim]);
         assert_eq!(decided.is_ok(), passes, "client {client} at {millis} ms");
     }

@@ -218,6 +218,7 @@ pub(crate) fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
         | Algorithm::WarmUp(_)
         | Algorithm::LeakyBucket(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Planned(_)
         | Algorithm::Synced(_) => return false,
     }
     true

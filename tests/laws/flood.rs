@@ -96,7 +96,7 @@ impl Keyring {
             self.gate.adopt(self.slot, way, &[]);
         }
         let key = Key::Of(Rng::with_seed(key).u128(..));
-        let claims = [Claim { slot: self.slot, key, cost, patience: Duration::ZERO }];
+        let claims = [Claim { slot: self.slot, key, cost, patience: Duration::ZERO, plan: None }];
         self.gate
             .enter(now, &claims)
             .map(|entered| entered.permit)
@@ -161,6 +161,7 @@ fn is_compared(algorithm: &Algorithm, is_edited: bool) -> bool {
         | Algorithm::FixedWindow(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Planned(_)
         | Algorithm::Synced(_)) => !is_first_request(other),
     }
 }

@@ -36,6 +36,8 @@ pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64
         Algorithm::SlidingCounter(config) => estimate_holds(config, past, now, cost),
         Algorithm::FixedWindow(config) => window_holds(config, past, now, cost),
         Algorithm::Concurrency(concurrency::Config { limit }) => past.in_flight + cost <= *limit,
+        // For clients without a plan.
+        Algorithm::Planned(config) => passes(config.own(), past, Instant::from_nanos(now), cost),
         // By itself.
         Algorithm::Synced(config) => passes(config.whole(), past, Instant::from_nanos(now), cost),
         Algorithm::Pacing(config) => start(config, past, Instant::from_nanos(now)).is_some(),
@@ -181,6 +183,7 @@ pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
             }
         }
         Algorithm::Concurrency(_) => {}
+        Algorithm::Planned(config) => assert_promise(config.own(), past),
         Algorithm::Synced(config) => assert_promise(config.whole(), past),
         Algorithm::Pacing(pacing::Config { rate, .. }) => assert_spaced(*rate, past),
     }

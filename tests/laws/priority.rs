@@ -66,7 +66,7 @@ proptest! {
         for (pause, cost, millis) in arrivals {
             now = now + Duration::from_nanos(pause);
             let patience = Duration::from_millis(millis);
-            let claim = Claim { slot, key: Key::Shared, cost, patience };
+            let claim = Claim { slot, key: Key::Shared, cost, patience, plan: None };
             if let Ok(admission) = gate.enter(now, &[claim]) {
                 let start = admission.permit.start();
                 prop_assert!(start.since(now) <= patience);
@@ -91,7 +91,7 @@ proptest! {
             for &(pause, cost, millis) in arrivals {
                 now = now + Duration::from_nanos(pause);
                 let patience = Duration::from_millis(millis * 20);
-                let claim = Claim { slot, key: Key::Shared, cost, patience };
+                let claim = Claim { slot, key: Key::Shared, cost, patience, plan: None };
                 if let Ok(admission) = gate.enter(now, &[claim]) {
                     starts.push((admission.permit.start().as_nanos(), cost));
                 }
@@ -123,7 +123,7 @@ proptest! {
         for (pause, cost, millis) in arrivals {
             now = now + Duration::from_nanos(pause);
             let patience = Duration::from_millis(millis);
-            let claim = Claim { slot, key: Key::Shared, cost, patience };
+            let claim = Claim { slot, key: Key::Shared, cost, patience, plan: None };
             let decided = gate.enter(now, &[claim]);
             let decided = decided.map(|entered| entered.permit.start()).map_err(|entered| entered.reason);
             prop_assert_eq!(decided, buckets.enter(now, cost, patience));
@@ -208,6 +208,7 @@ fn lender(algorithm: &Algorithm) -> Lender<'_> {
         | Algorithm::SlidingCounter(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("only these lend"),
     }
 }

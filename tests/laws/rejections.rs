@@ -66,7 +66,7 @@ impl Played {
             .slots
             .iter()
             .zip(costs)
-            .map(|(&slot, cost)| Claim { slot, key: key(client), cost, patience })
+            .map(|(&slot, cost)| Claim { slot, key: key(client), cost, patience, plan: None })
             .collect();
         match self.gate.enter(self.now, &claims) {
             Ok(admission) => {

@@ -83,7 +83,9 @@ fn saturate(algorithm: &Algorithm, span: Duration, cost: u64) -> u64 {
     let mut now = MORNING;
     let mut passed = 0;
     while now.since(MORNING) <= span {
-        match gate.enter(now, &[Claim { slot, key: key(0), cost, patience: Duration::ZERO }]) {
+        match gate
+            .enter(now, &[Claim { slot, key: key(0), cost, patience: Duration::ZERO, plan: None }])
+        {
             Ok(_) => passed += cost,
             Err(rejection) => now = now + rejection.reason.retry_after().expect("a rate"),
         }
@@ -169,7 +171,10 @@ fn a_day_of_pacing_is_exact() {
         let mut starts = 0_u64;
         while now.since(MORNING) < Duration::from_millis(DAY) {
             let admission = gate
-                .enter(now, &[Claim { slot, key: key(0), cost, patience: Duration::ZERO }])
+                .enter(
+                    now,
+                    &[Claim { slot, key: key(0), cost, patience: Duration::ZERO, plan: None }],
+                )
                 .expect("room");
             now = admission.permit.start();
             let before = u128::from(starts * cost);
@@ -196,7 +201,7 @@ fn of_windows_from_the_first_request_only_the_clocks_first_doubles() {
             let slot = gate.install(&rules, begin).flow[0];
             let mut past = Past::default();
             let mut enter = |now: Instant, cost| {
-                let claim = Claim { slot, key: key(0), cost, patience: Duration::ZERO };
+                let claim = Claim { slot, key: key(0), cost, patience: Duration::ZERO, plan: None };
                 let passes = gate.enter(now, &[claim]).is_ok();
                 past.passed.extend(passes.then_some((now.as_nanos(), cost)));
                 if passes { cost } else { 0 }

@@ -76,7 +76,8 @@ fn threads_at_one_instant_pass_exactly_the_limit() {
     for algorithm in rates(100) {
         for keyed in [false, true] {
             let (gate, slot) = open_one(&algorithm, keyed);
-            let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
+            let claims =
+                [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO, plan: None }];
             let passed = hammer(|| {
                 (0..200).filter_map(|_| gate.enter(MORNING, &claims).ok()).collect::<Vec<_>>()
             });
@@ -89,7 +90,7 @@ fn threads_at_one_instant_pass_exactly_the_limit() {
 fn threads_keep_the_promise_while_time_passes() {
     for algorithm in rates(100) {
         let (gate, slot) = open_one(&algorithm, false);
-        let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
+        let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO, plan: None }];
         let clock = AtomicU64::new(0);
         let mut starts = hammer(|| {
             // Each reads the clock, and gets to the gate when it can.
@@ -111,7 +112,7 @@ fn threads_hold_no_more_than_the_limit() {
     let limit = 5;
     for keyed in [false, true] {
         let (gate, slot) = open_one(&Algorithm::Concurrency(concurrency::Config { limit }), keyed);
-        let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
+        let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO, plan: None }];
         let in_flight = AtomicU64::new(0);
         let passed = hammer(|| {
             (0..5_000)
@@ -139,7 +140,7 @@ fn threads_start_no_closer_than_the_interval() {
     let max_wait = Duration::from_secs(10);
     let pacing = Some(pacing::Config { rate, max_wait, max_queue: u64::MAX, warm_up: None });
     let (gate, slot) = open(&Rules { pacing, ..Rules::default() }, MORNING);
-    let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
+    let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO, plan: None }];
     let mut starts = hammer(|| {
         let admitted = (0..500).filter_map(|_| gate.enter(MORNING, &claims).ok());
         admitted.map(|admission| admission.permit.start()).collect()
@@ -158,7 +159,7 @@ fn hammer_by_a_clock<T: Send>(
     let clock = Clock::start();
     let begin = clock.now();
     let (gate, slot) = open(rules, begin);
-    let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO }];
+    let claims = [Claim { slot, key: key(1), cost: 1, patience: Duration::ZERO, plan: None }];
     hammer(|| {
         let turns = std::iter::repeat_with(|| clock.now());
         let turns = turns.take_while(|now| now.since(begin) < SPELL);

@@ -39,7 +39,7 @@ impl Side {
         cost: u64,
         patience: Duration,
     ) -> (Result<Permit, Reason>, Vec<Quota>) {
-        let claim = |slot: &_| Claim { slot: *slot, key: key(client), cost, patience };
+        let claim = |slot: &_| Claim { slot: *slot, key: key(client), cost, patience, plan: None };
         let claims: Vec<Claim> = self.slots.iter().map(claim).collect();
         match self.gate.enter(now, &claims) {
             Ok(admission) => (Ok(admission.permit), admission.report.quotas.to_vec()),

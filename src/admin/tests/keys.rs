@@ -12,7 +12,7 @@ impl Fixture {
         let state = &self.router.admin.state;
         let key =
             Key::Of(rule.key.read(&state.seed, &crate::route::Nat64::default(), address).unwrap());
-        let claim = Claim { slot: rule.slot, key, cost: 1, patience: Duration::ZERO };
+        let claim = Claim { slot: rule.slot, key, cost: 1, patience: Duration::ZERO, plan: None };
         api.gate.enter(state.clock.now(), &[claim]).is_ok()
     }
 

@@ -329,8 +329,13 @@ routes: [{{ name: r, match: {{ path_prefix: / }}, upstream: app, flow: [{rule}] 
     let snapshot = fixture.snapshot();
     for rule in &snapshot.routes[0].rules {
         for _ in 0..2 {
-            let claim =
-                Claim { slot: rule.slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
+            let claim = Claim {
+                slot: rule.slot,
+                key: Key::Shared,
+                cost: 1,
+                patience: Duration::ZERO,
+                plan: None,
+            };
             drop(snapshot.routes[0].gate.enter(now, &[claim]));
         }
     }
@@ -433,7 +438,7 @@ impl Fixture {
     async fn serve_a_little(&self) {
         let snapshot = self.snapshot();
         let api = &snapshot.routes[1];
-        let claim = |slot, key| Claim { slot, key, cost: 1, patience: Duration::ZERO };
+        let claim = |slot, key| Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None };
         let clock = &self.router.admin.state.clock;
         let arrival = clock.now();
         for client in 0..5 {

@@ -201,6 +201,34 @@ impl Compiler {
             self.error(Problem::error(rule.span, message).help(help));
         }
 
+        self.plans_need_auth(has_jwt, key.is_written(), rules);
+        self.conditions_need_auth(has_jwt, key.is_written(), rules);
+    }
+
+    /// Reports plans by what clients of this route need not prove.
+    fn plans_need_auth(&mut self, has_jwt: bool, has_auth: bool, rules: &[RulePlan]) {
+        for rule in rules {
+            let Some(plans) = &rule.plans else { continue };
+            let lacks = if plans.by().claims().next().is_some() && !has_jwt {
+                "`auth: { jwt }`: clients could forge it"
+            } else if plans.by().needs_identity() && !has_auth {
+                "`auth`"
+            } else {
+                continue;
+            };
+            let message = format!(
+                "the plans of the rule `{}` are by `{}`, and its route has no {lacks}",
+                rule.name,
+                plans.by()
+            );
+            self.error(Problem::error(rule.span, message).help(
+                "write `auth: { jwt: { jwks: FILE } }` at the route, or a `by` that needs no proof",
+            ));
+        }
+    }
+
+    /// Reports conditions on what clients of this route need not prove.
+    fn conditions_need_auth(&mut self, has_jwt: bool, has_auth: bool, rules: &[RulePlan]) {
         for rule in rules {
             // All versions of a rule have the same exceptions.
             let except = rule.except.iter().filter(|_| rule.when.is_none());
@@ -208,7 +236,7 @@ impl Compiler {
             let when = rule.when.iter().flat_map(|when| when.identity());
             let mut lacking = when.chain(except).filter(|pattern| match pattern.claim() {
                 Some(_) => !has_jwt,
-                None => !key.is_written(),
+                None => !has_auth,
             });
             let Some(pattern) = lacking.next() else { continue };
 

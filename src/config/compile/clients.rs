@@ -5,7 +5,7 @@ use crate::{
     config::{
         decode::{At, Key, List},
         diagnostics::{Lint, Problem, SourceSpan},
-        plan::{Access, RoutePlan, RulePlan},
+        plan::{Access, RoutePlan, RuleGroupPlan, RulePlan},
         spec::{ListenerSpec, NetworksSpec},
     },
     route::{HostPattern, KeyPart, Matcher, PathPattern, Table},
@@ -93,6 +93,7 @@ impl Compiler {
         listeners: &Key<List<ListenerSpec>>,
         trusted: &Key<NetworksSpec>,
         routes: &[RoutePlan],
+        groups: &[RuleGroupPlan],
     ) {
         let has_proxy = |spec: &ListenerSpec| {
             !spec.trusted_proxies.items().is_empty() || spec.proxy_protocol.is_true()
@@ -118,6 +119,36 @@ impl Compiler {
                         ),
                 );
             }
+        }
+
+        self.chosen_plans(routes, groups);
+    }
+
+    /// Warns of plans that clients choose by sending a field.
+    fn chosen_plans(&mut self, routes: &[RoutePlan], groups: &[RuleGroupPlan]) {
+        let open: Vec<_> = routes.iter().filter(|route| !knows_clients(route)).collect();
+        let own = open.iter().flat_map(|route| &route.rules);
+        let shared = groups.iter().enumerate().filter(|(index, _)| {
+            open.iter().any(|route| route.groups.iter().any(|met| met.index == *index))
+        });
+
+        for rule in own.chain(shared.flat_map(|(_, group)| &group.rules)) {
+            let Some(plans) = rule.plans.as_ref().filter(|plans| *plans.by() != rule.key) else {
+                continue;
+            };
+            let is_sent = |part: &&KeyPart| {
+                matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
+            };
+            let Some(part) = plans.by().parts().iter().find(is_sent) else { continue };
+            let message = format!("any client chooses its plan of `{}`", rule.name);
+            self.warn(
+                Problem::warning(Lint::ClientChosenOverride, rule.span, message)
+                    .label(format!("by sending `{part}`"))
+                    .help(
+                        "write what clients cannot choose, as in `by: jwt:plan` with `auth`, or \
+                         `by: key` with a file of the keys that you gave out",
+                    ),
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the parts of the compiler share: the problems found so far.
 
+use super::plan_file::PlanFile;
 use crate::{
     auth::Users,
     config::{
@@ -52,7 +53,9 @@ pub(super) struct Compiler {
     pub(super) users: HashMap<PathBuf, Option<(Arc<Users>, u64)>>,
     /// The networks of each file that lists name, if it can be used.
     pub(super) network_files: HashMap<PathBuf, Option<Arc<NetworkFile>>>,
-    /// The hash of the files of networks that the route names.
+    /// The rows of each file of plans that rules name, if it can be used.
+    pub(super) plan_files: HashMap<PathBuf, Option<Arc<PlanFile>>>,
+    /// The hash of the files of networks and of plans that the route names.
     pub(super) network_print: u64,
     /// The number of networks in all lists.
     pub(super) networks_in_all: usize,

@@ -16,6 +16,8 @@ mod matches;
 mod named_file;
 mod networks;
 mod numbers;
+mod plan_file;
+mod plans;
 mod quotas;
 mod redirect;
 mod retry;
@@ -59,6 +61,7 @@ pub(super) fn compile(
 
     let nat64 = compiler.nat64(&spec);
     compiler.network_files(&spec, files, source.folder());
+    compiler.plan_files(&spec, files);
     let trusted_proxies = compiler.trusted_proxies(&spec.trusted_proxies);
     let store = compiler.store(spec.store.value(), files);
     let tracing = compiler.tracing(spec.tracing.value(), files);
@@ -85,7 +88,7 @@ pub(super) fn compile(
     compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
     compiler.chosen_keys(&routes);
     compiler.chosen_targets(&routes, &table);
-    compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes);
+    compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes, &groups.plans);
 
     let body_limit = spec.limits.value().and_then(|limits| limits.body.read(|size| size.0));
     let mut limited = routes.iter().enumerate().filter(|(_, route)| route.options.body_limit == 0);
@@ -188,7 +191,8 @@ fn watched(source: &Source, spec: &FileSpec) -> Vec<Watched> {
     let named = spec.certificates().flat_map(|files| [files.cert.value, files.key.value]);
     let named = named.chain(spec.upstream_files()).chain(spec.auth_files());
     let networks = spec.network_files().into_iter().map(|at| at.value);
-    let named = named.chain(spec.admin_files()).chain(networks);
+    let plans = spec.plan_files().into_iter().map(|at| at.value);
+    let named = named.chain(spec.admin_files()).chain(networks).chain(plans);
     let named = Watched::files(named);
     let mut seen = HashSet::new();
     let all = source.watched.iter().cloned().chain(named);

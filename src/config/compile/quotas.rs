@@ -26,6 +26,7 @@ pub(super) fn quota(name: &str, algorithm: &Algorithm) -> Option<Limit> {
         | Algorithm::SlidingCounter(sliding_counter::Config { rate })
         | Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => (rate, rate.count()),
         Algorithm::Concurrency(_) | Algorithm::Pacing(_) => return None,
+        Algorithm::Planned(config) => return quota(name, config.own()),
         Algorithm::Synced(config) => return quota(name, config.whole()),
     };
     let (text, seconds) = algorithm.calendar().map_or_else(

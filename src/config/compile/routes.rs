@@ -284,6 +284,7 @@ pub(super) fn deciding_headers(
     let shared = groups.iter().flat_map(|group| &group.rules);
     for rule in routes.iter().flat_map(|route| &route.rules).chain(shared) {
         rule.key.header_names().for_each(&mut add);
+        rule.plans.iter().flat_map(|plans| plans.by().header_names()).for_each(&mut add);
         rule.when.iter().flat_map(|when| when.header_names()).for_each(&mut add);
         rule.except.iter().flat_map(|except| except.header_names()).for_each(&mut add);
         rule.priority.iter().flat_map(|priority| priority.header_names()).for_each(&mut add);

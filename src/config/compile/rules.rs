@@ -4,6 +4,7 @@ use super::{
     compiler::Compiler,
     idle::idle_rules,
     numbers::{Costs, Numbers, costs},
+    plans::PlannedRule,
     quotas,
 };
 use crate::{
@@ -93,7 +94,8 @@ impl Compiler {
                     "write at most {MAX_RULES} rules and overrides together in a route: each \
                      override counts as a rule. Clients with the same numbers share one override: \
                      list their values, as in `when: {{ header:x-plan: [gold, silver] }}`, or their \
-                     networks in a file, as in `when: {{ client_ip: {{ file: partners.txt }} }}`"
+                     networks in a file, as in `when: {{ client_ip: {{ file: partners.txt }} }}`. For \
+                     other numbers by customer, write `plans: {{ by: key, file: accounts.csv }}`"
                 ),
             ),
         };
@@ -143,8 +145,12 @@ impl Compiler {
         let name = named.value.0.clone();
         let key = key?;
         let algorithm = algorithm?;
+        let planned =
+            PlannedRule { spec, name: &name, key: &key, numbers: numbers?, costs: &costs };
+        let (algorithm, plans) = self.with_plans(planned, algorithm)?;
         versions.push((algorithm, None));
-        let stored = versions.iter().map(|(algorithm, _)| Stored::new(algorithm));
+        let stored = versions.iter().flat_map(|(algorithm, _)| all_numbers(algorithm));
+        let stored: Vec<_> = stored.map(Stored::new).collect();
         let shared = self.scope(&spec.scope, &spec.on_store_error, stored);
         let sync_interval = self.sync_interval(&spec.sync_interval, &spec.scope, &mut versions);
         let cost = Cost::from(costs);
@@ -158,6 +164,7 @@ impl Compiler {
         let version = |(algorithm, when): (Algorithm, Option<Arc<When>>)| {
             // A name cannot hold blanks, so that no other rule has this one.
             let identity = when.as_ref().map(|when| format!("{name} when {}", when.words()).into());
+            let is_base = when.is_none();
             let options = RuleOptions {
                 name: name.clone(),
                 when,
@@ -166,6 +173,7 @@ impl Compiler {
                 cost: cost.clone(),
                 except: except.clone(),
                 priority: priority.clone(),
+                plans: plans.clone().filter(|_| is_base),
                 quota: quotas::quota(&name, &algorithm),
                 dry_run,
             };
@@ -245,7 +253,7 @@ impl Compiler {
             let each = most / u64::from(keyed.max_keys);
             help.push(format!("`max_keys: {}`", (MUCH_MEMORY / each).max(1)));
         }
-        if matches!(rule.algorithm, Algorithm::SlidingLog(_)) {
+        if matches!(rule.algorithm.own(), Algorithm::SlidingLog(_)) {
             let flat = "`algorithm: sliding_window` with `strict: true`, whose memory does not \
                         grow with the limit";
             help.push(flat.to_owned());
@@ -337,6 +345,12 @@ impl Compiler {
         let on_duplicate = spec.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
         Some(key.with_duplicates(on_duplicate))
     }
+}
+
+/// Returns the numbers of an algorithm, and those of its plans.
+fn all_numbers(algorithm: &Algorithm) -> impl Iterator<Item = &Algorithm> {
+    let plans = algorithm.plans().into_iter().flat_map(|plans| plans.table().levels());
+    core::iter::once(algorithm).chain(plans)
 }
 
 /// The most rules of a route: a decision asks each of them, and the answer's headers name them.

@@ -187,6 +187,13 @@ impl Compiler {
             if let Some(config) = SyncedConfig::new(algorithm.clone(), 1) {
                 self.seldom(&config, interval, span);
                 *algorithm = Algorithm::Synced(config);
+            } else if algorithm.plans().is_some()
+                && !matches!(algorithm.own(), Algorithm::Concurrency(_))
+            {
+                self.error(Problem::error(span, "`sync_interval` with `plans` of a bucket").help(
+                    "write `algorithm: sliding_window`, whose counts do not depend on the plan",
+                ));
+                return None;
             } else if Stored::new(algorithm).is_ok() {
                 self.error(
                     Problem::error(span, "`sync_interval` with `concurrency`")

@@ -159,6 +159,18 @@ impl Problems {
         }
     }
 
+    /// Returns how many there are.
+    pub(in crate::config) const fn count(&self) -> usize {
+        self.list.len() + self.beyond
+    }
+
+    /// Begins the messages of all but the first `kept` problems with their `place`.
+    pub(in crate::config) fn place_from(&mut self, kept: usize, place: &str) {
+        for problem in self.list.iter_mut().skip(kept) {
+            problem.message.insert_str(0, place);
+        }
+    }
+
     /// Returns those of a text that begins `base` bytes later.
     pub(in crate::config) fn shifted(mut self, base: usize) -> Self {
         self.list = self.list.into_iter().map(|problem| problem.shifted(base)).collect();

@@ -8,11 +8,13 @@ use super::{
 use crate::{
     config::{
         plan::{
-            GroupOwner, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan, UpstreamPlan,
-            name_in_store,
+            ClientPlans, GroupOwner, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan,
+            UpstreamPlan, name_in_store,
         },
         report::changes::{ConfigChanges, at_start_only},
-        snapshot::{Route, RouteRule, RuleGroup, RuleSync, Shared, Snapshot, Upstream},
+        snapshot::{
+            Route, RouteRule, RuleGroup, RuleSync, Shared, SharedPlans, Snapshot, Upstream,
+        },
         spec::OnStoreError,
     },
     flow::{Change, Gate, Gates, Instant, Rule, Rules, SlotId, Stored, WallOffset},
@@ -365,7 +367,9 @@ fn in_force(
             let interval = plan.sync_interval;
             let name = name_in_store(rule, &stored, interval.is_some());
             let tag = &tags[usize::from(interval.is_none())];
-            Some(shared(tag, &name, stored, on_error, interval))
+            let plans = shared_plans(tag, rule, plan.options.plans.as_ref(), interval.is_some());
+            let shared = shared(tag, &name, stored, on_error, interval);
+            Some(Shared { plans: plans.map(Arc::new), ..shared })
         }),
         slot,
         identity: Arc::clone(&rule.name),
@@ -378,6 +382,22 @@ fn in_force(
     rules.map(rule).collect()
 }
 
+/// Returns the numbers of a rule's plans in the store, if it has plans.
+fn shared_plans(
+    tag: &str,
+    rule: &Rule,
+    plans: Option<&Arc<ClientPlans>>,
+    is_synced: bool,
+) -> Option<SharedPlans> {
+    let plans = Arc::clone(plans?);
+    let levels = rule.algorithm.plans()?.table().levels().iter().map(|level| {
+        let stored = Stored::new(level).ok()?;
+        let name = format!("{tag}:{}", name_in_store(rule, &stored, is_synced));
+        Some((name.into(), Arc::new(stored)))
+    });
+    Some(SharedPlans { plans, levels: levels.collect::<Option<_>>()? })
+}
+
 fn shared(
     tag: &str,
     name: &str,
@@ -387,5 +407,5 @@ fn shared(
 ) -> Shared {
     let name = format!("{tag}:{name}").into();
     let sync = interval.map(|interval| Arc::new(RuleSync { interval, ..RuleSync::default() }));
-    Shared { name, rule: Arc::new(rule), on_error, sync }
+    Shared { name, rule: Arc::new(rule), plans: None, on_error, sync }
 }

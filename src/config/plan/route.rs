@@ -1,6 +1,8 @@
 //! A route and its rules, without state.
 
-use super::{Access, Action, Auth, Body, Except, HeaderText, MetGroup, Priority, When};
+use super::{
+    Access, Action, Auth, Body, ClientPlans, Except, HeaderText, MetGroup, Priority, When,
+};
 use crate::counted::counted;
 use crate::{
     config::{
@@ -153,6 +155,8 @@ pub struct RuleOptions {
     pub except: Option<Arc<Except>>,
     /// The requests that may borrow from the windows to come.
     pub priority: Option<Arc<Priority>>,
+    /// Other numbers by the client's plan.
+    pub plans: Option<Arc<ClientPlans>>,
     /// The quota to publish; `None` for a rule without a rate.
     pub quota: Option<Limit>,
     /// True if it only counts what it would reject.
@@ -168,7 +172,8 @@ impl RuleOptions {
 
     /// Returns the names of the claims that it looks at.
     pub(in crate::config) fn claims(&self) -> impl Iterator<Item = &str> {
-        self.key.claims().chain(self.identity().filter_map(IdentityPattern::claim))
+        let plans = self.plans.iter().flat_map(|plans| plans.by().claims());
+        self.key.claims().chain(plans).chain(self.identity().filter_map(IdentityPattern::claim))
     }
 
     /// Returns whether it makes no difference to the rule which of these a request is, but for the
@@ -181,8 +186,18 @@ impl RuleOptions {
 
     /// Returns whether both ask the same of requests, and count them alike.
     pub(in crate::config) fn claims_like(&self, other: &Self) -> bool {
-        let Self { name: _, when, key, on_missing, cost, except, priority, quota: _, dry_run: _ } =
-            self;
+        let Self {
+            name: _,
+            when,
+            key,
+            on_missing,
+            cost,
+            except,
+            priority,
+            plans,
+            quota: _,
+            dry_run: _,
+        } = self;
         let same_when = are_same(when.as_ref(), other.when.as_ref(), When::is_same);
         let same_except = are_same(except.as_ref(), other.except.as_ref(), Except::is_same);
         let same_priority = are_same(priority.as_ref(), other.priority.as_ref(), Priority::is_same);
@@ -190,6 +205,7 @@ impl RuleOptions {
             && same_except
             && same_priority
             && (key, on_missing, cost) == (&other.key, &other.on_missing, &other.cost)
+            && *plans == other.plans
     }
 }
 

@@ -21,6 +21,9 @@ const MAX_PEM: u64 = 1024 * 1024;
 /// The largest file of networks: room for 100,000 with comments.
 const MAX_NETWORKS: u64 = 8 * 1024 * 1024;
 
+/// The largest file of plans: room for half a million.
+const MAX_PLANS: u64 = 32 * 1024 * 1024;
+
 /// The hints for a file that cannot be read.
 const HELP: &[(io::ErrorKind, &str)] = &[
     (io::ErrorKind::NotFound, "create the file, or write the name of another one"),
@@ -107,6 +110,11 @@ pub(super) fn no_text(at: usize) -> Problem {
 /// Reads every file of `paths`.
 pub(in crate::config) fn read_all<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Files {
     read_each(paths, MAX_PEM)
+}
+
+/// Reads every file of plans.
+pub(in crate::config) fn read_plans(paths: &[PathBuf]) -> Files {
+    read_each(paths.iter(), MAX_PLANS)
 }
 
 /// Reads every file of networks.

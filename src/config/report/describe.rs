@@ -328,6 +328,7 @@ fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
     let details = [
         rule.keyed.as_ref().map(|keyed| each(keyed, rule, plan)),
         cost(&plan.cost),
+        plan.plans.as_ref().map(|plans| format!("plans by {plans}")),
         plan.except.as_ref().map(|except| format!("exempt: {}", except.words())),
         plan.priority.as_ref().map(|priority| {
             let most = short(priority.max_wait);

@@ -60,6 +60,7 @@ pub(in crate::config) fn promise(algorithm: &Algorithm) -> String {
             )
         }
         Algorithm::Pacing(config) => format!("pacing {}", pacing_promise(config)),
+        Algorithm::Planned(config) => promise(config.own()),
         Algorithm::Synced(config) => promise(config.whole()),
     }
 }
@@ -97,6 +98,7 @@ pub(in crate::config) fn bucket_numbers(algorithm: &Algorithm) -> Option<(Rate, 
     match algorithm {
         Algorithm::TokenBucket(config) => Some((config.rate, config.burst)),
         Algorithm::LeakyBucket(config) => Some((config.rate, config.capacity)),
+        Algorithm::Planned(config) => bucket_numbers(config.own()),
         Algorithm::Synced(config) => bucket_numbers(config.whole()),
         Algorithm::WarmUp(_)
         | Algorithm::SlidingLog(_)

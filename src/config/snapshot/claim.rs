@@ -9,13 +9,12 @@ use crate::{
         plan::{BREAKER, PACING, Priority},
         spec::OnMissing,
     },
-    flow::{Claim, Instant, Key, Outcome, SlotId},
+    flow::{Claim, Instant, Key, Outcome, PlanKey, SlotId},
     route::{NoKey, OnDuplicate, Seed, Target},
 };
 use core::{net::IpAddr, time::Duration};
 use http::{Method, StatusCode};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// The claims of a request, in the order of the route's rules, then the breaker, pacing
 /// last.
@@ -45,6 +44,8 @@ pub enum KeySource {
         key: Option<Key>,
         /// True if the rule knew it to have priority.
         priority: bool,
+        /// The plan that it had.
+        plan: Option<PlanKey>,
     },
 }
 
@@ -62,10 +63,11 @@ impl Route {
 
         for rule in self.rules.iter().filter(|rule| rule.is_asked_at(target.listener)) {
             let known = known(rule, &rule.identity);
-            if let KeySource::Recorded { key, priority } = known {
+            if let KeySource::Recorded { key, priority, plan } = known {
                 is_taken = rule.when.is_some() && (is_taken || key.is_some());
                 let priority = rule.priority.as_deref().filter(|_| priority);
-                claims.extend(key.map(|key| rule.claim_on(key, target.method, priority)));
+                let claim = |key| Claim { plan, ..rule.claim_on(key, target.method, priority) };
+                claims.extend(key.map(claim));
                 continue;
             }
 
@@ -98,7 +100,13 @@ impl Route {
         }
 
         for slot in self.breaker.into_iter().chain(self.pacing) {
-            claims.push(Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO });
+            claims.push(Claim {
+                slot,
+                key: Key::Shared,
+                cost: 1,
+                patience: Duration::ZERO,
+                plan: None,
+            });
         }
     }
 
@@ -119,17 +127,17 @@ impl Route {
         }
     }
 
-    /// Returns the rules, by identity, whose claims cannot be derived from a request's address,
+    /// Returns the rules whose claims cannot be derived from a request's address,
     /// host, path and method: each with its claim, or `None` if it was not asked.
     pub fn hidden_claims<'a>(
         &'a self,
         claims: &'a Claims,
-    ) -> impl Iterator<Item = (&'a Arc<str>, Option<&'a Claim>)> {
+    ) -> impl Iterator<Item = (&'a RouteRule, Option<&'a Claim>)> {
         let hidden = self.rules.iter().filter(|rule| {
             // Of a rule and its alternatives one is asked, so that none is known alone.
             self.rules.iter().any(|other| other.name == rule.name && other.looks_at_fields())
         });
-        hidden.map(|rule| (&rule.identity, claims.iter().find(|claim| claim.slot == rule.slot)))
+        hidden.map(|rule| (rule, claims.iter().find(|claim| claim.slot == rule.slot)))
     }
 
     /// Returns whether the rule behind `slot` is in dry run.
@@ -164,7 +172,8 @@ impl RouteRule {
             (Err(NoKey::Missing), OnMissing::Reject) => Key::Missing,
         };
         let priority = self.priority.as_deref().filter(|priority| priority.covers(target));
-        Some(self.claim_on(key, target.method, priority))
+        let plan = self.plans.as_deref().and_then(|plans| plans.of(target, client));
+        Some(Claim { plan, ..self.claim_on(key, target.method, priority) })
     }
 
     /// Returns what a request claims, if that depends on its client's address and method only.
@@ -185,12 +194,13 @@ impl RouteRule {
     /// `priority` is that of the request, if it has it.
     fn claim_on(&self, key: Key, method: &Method, priority: Option<&Priority>) -> Claim {
         let patience = priority.map_or(Duration::ZERO, |priority| priority.max_wait);
-        Claim { slot: self.slot, key, cost: self.cost.of(method), patience }
+        Claim { slot: self.slot, key, cost: self.cost.of(method), patience, plan: None }
     }
 
     /// True if a header, a cookie, the query or what the client has proved to be has a part in what a request claims.
     fn looks_at_fields(&self) -> bool {
         self.key.looks_at_fields()
+            || self.plans.is_some()
             || self.except.as_ref().is_some_and(|except| except.looks_at_fields())
             || self.priority.is_some()
             || self.when.as_ref().is_some_and(|when| when.looks_at_fields())

@@ -80,6 +80,7 @@ impl RouteRule {
         self.when.is_none()
             && self.listeners.is_none()
             && self.priority.is_none()
+            && self.plans.is_none()
             && self.except.as_ref().is_none_or(|except| except.is_by_client())
             && (self.key.is_shared() || self.key.parts().iter().all(is_client))
     }

@@ -14,7 +14,7 @@ pub use claim::{Claims, KeySource, RequestContext, is_served, outcome};
 pub use claim_source::ClaimSource;
 pub use find::{Unrouted, rejected_path};
 pub use gate_rules::{GateRules, RuleOwner};
-pub use route::{Route, RouteRule, RuleSync, Shared};
+pub use route::{Route, RouteRule, RuleSync, Shared, SharedPlans};
 pub use rule_group::RuleGroup;
 pub(in crate::config) use upstream::Names;
 pub use upstream::{Members, Server, Upstream};

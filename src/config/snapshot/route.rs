@@ -3,10 +3,10 @@
 use super::{RuleGroup, Upstream};
 use crate::{
     config::{
-        plan::{Action, FlowPart, MetGroup, RouteDefinition, RuleOptions},
+        plan::{Action, ClientPlans, FlowPart, Limit, MetGroup, RouteDefinition, RuleOptions},
         spec::OnStoreError,
     },
-    flow::{Gate, Gates, SlotId, Stored},
+    flow::{Gate, Gates, PlanKey, SlotId, Stored},
     meter,
 };
 use std::{
@@ -94,10 +94,22 @@ pub struct Shared {
     pub name: Arc<str>,
     /// The decision by the store.
     pub rule: Arc<Stored>,
+    /// The numbers of the rule's plans.
+    pub plans: Option<Arc<SharedPlans>>,
     /// The behavior while it fails.
     pub on_error: OnStoreError,
     /// `None`: every decision is the store's.
     pub sync: Option<Arc<RuleSync>>,
+}
+
+/// The numbers of plans in the store.
+#[derive(Debug)]
+pub struct SharedPlans {
+    /// The plans of the rule.
+    pub plans: Arc<ClientPlans>,
+    /// Beside the table's levels: the name, and the decision. A name says how its state counts, so
+    /// that plans of a bucket with other rates have other states.
+    pub levels: Vec<(Arc<str>, Arc<Stored>)>,
 }
 
 /// The sync of a rule between gateways.
@@ -160,6 +172,16 @@ impl Route {
 }
 
 impl Shared {
+    /// Returns the name and the decision for clients of a plan.
+    pub fn numbers_of(&self, plan: Option<PlanKey>) -> (&str, &Arc<Stored>) {
+        let of_plan = || {
+            let plans = self.plans.as_deref()?;
+            let (name, rule) = plans.levels.get(plans.plans.level(plan?)?)?;
+            Some((&**name, rule))
+        };
+        of_plan().unwrap_or((&self.name, &self.rule))
+    }
+
     /// Returns whether the store decides about each request, unless it fails.
     pub const fn is_in_store(&self) -> bool {
         self.sync.is_none()
@@ -171,6 +193,12 @@ impl RouteRule {
     pub fn is_asked_at(&self, listener: Option<&str>) -> bool {
         let Some(names) = &self.listeners else { return true };
         listener.is_some_and(|listener| names.iter().any(|name| **name == *listener))
+    }
+
+    /// Returns the quota of clients of a plan.
+    pub fn quota_of(&self, plan: Option<PlanKey>) -> Option<&Limit> {
+        let own = self.quota.as_ref();
+        self.plans.as_deref().map_or(own, |plans| plans.quota(plan, own))
     }
 
     /// Returns how the store decides about each request, if it does.

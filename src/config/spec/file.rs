@@ -168,7 +168,7 @@ impl FileSpec {
     }
 
     /// Returns the rules that several routes share, wherever the file has them.
-    fn shared_rules(&self) -> impl Iterator<Item = &At<Printed<RuleSpec>>> {
+    pub(super) fn shared_rules(&self) -> impl Iterator<Item = &At<Printed<RuleSpec>>> {
         let listeners = self.listeners.items().iter().map(|at| &at.value.flow);
         let upstreams = self.upstreams.items().iter().map(|at| &at.value.flow);
         let lists = [&self.budgets, &self.flow].into_iter().chain(listeners).chain(upstreams);
@@ -201,7 +201,7 @@ impl FileSpec {
         }
 
         for route in self.routes.at.iter_mut().flat_map(|at| &mut at.value.0) {
-            route.value.1.resolve_networks(source);
+            route.value.1.resolve_files(source);
         }
         let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
         let upstreams = self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0);
@@ -209,7 +209,7 @@ impl FileSpec {
         let lists = lists.chain(upstreams.map(|at| &mut at.value.flow));
         for list in lists.chain([&mut self.budgets, &mut self.flow]) {
             for rule in list.at.iter_mut().flat_map(|at| &mut at.value.0) {
-                rule.value.1.resolve_networks(source);
+                rule.value.1.resolve_files(source);
             }
         }
         let routes = self.routes.at.iter_mut().flat_map(|at| &mut at.value.0);

@@ -191,6 +191,12 @@ leaves! {
     /// A part of a rule's key.
     KeyPart(String), "a part of a key", "client_ip", text,
         { "type": "string", "pattern": "^(route|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$" };
+    /// The part of a request that names its plan.
+    PlanPart(String), "a part of a key, or `key`", "jwt:plan", text,
+        { "type": "string", "pattern": "^(key|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$" };
+    /// The limit of a plan: a rate, or how many requests may be in flight.
+    PlanNumber(values::PlanNumber), "a limit", "1000/1m", values::plan_number,
+        { "type": ["string", "integer"], "pattern": "^ *[0-9_]+ *(/ *[0-9a-z ]+)?$" };
     /// How a token may be signed.
     JwtAlgorithm(Algorithm), "an algorithm", "RS256", algorithm,
         { "type": "string", "enum": ALGORITHMS.map(|(name, _)| name) };

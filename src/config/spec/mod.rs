@@ -15,6 +15,7 @@ mod matches;
 mod networks;
 #[cfg(test)]
 mod other_words;
+mod plans;
 mod redis_url;
 mod route;
 mod rule;
@@ -34,6 +35,7 @@ pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{AdminSpec, AdminTlsSpec, CertificateFiles, ListenerSpec};
 pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec, ValueSpec};
 pub(super) use networks::{ConditionValue, NetworkFileSpec, NetworksSpec};
+pub(super) use plans::{PlanNumbers, PlansSpec};
 pub(super) use redis_url::RedisUrl;
 pub use redis_url::Secret;
 pub(super) use route::{ErrorSpec, HeaderEditsSpec, RejectSpec, RetrySpec, RouteSpec};

@@ -85,12 +85,12 @@ impl RouteSpec {
     }
 
     /// Resolves the relative names of these files from the folder of the file that they stand in.
-    pub(super) fn resolve_networks(&mut self, source: &Source) {
+    pub(super) fn resolve_files(&mut self, source: &Source) {
         let access = self.access.at.iter_mut().map(|at| &mut at.value);
         let lists = access.flat_map(|access| [&mut access.allow, &mut access.deny]);
         lists.flat_map(files_of_mut).for_each(|file| file.resolve(source));
         for rule in self.flow.at.iter_mut().flat_map(|at| &mut at.value.0) {
-            rule.value.resolve_networks(source);
+            rule.value.resolve_files(source);
         }
     }
 }
@@ -106,7 +106,8 @@ impl RuleSpec {
         except.chain(conditions.flat_map(|(_, when)| files_of_when(when))).collect()
     }
 
-    pub(super) fn resolve_networks(&mut self, source: &Source) {
+    pub(super) fn resolve_files(&mut self, source: &Source) {
+        self.resolve_plans(source);
         if let Some(except) = &mut self.except.at {
             files_of_mut(&mut except.value.client_ip).for_each(|file| file.resolve(source));
         }

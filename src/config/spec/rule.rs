@@ -4,7 +4,7 @@
 use super::other_words::rule::{PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT};
 use super::{
     AlgorithmWord, Align, ConditionValue, FieldConditions, NetworksSpec, OnDuplicate, OnMissing,
-    OnStoreError, Scope, ValueSpec,
+    OnStoreError, PlansSpec, Scope, ValueSpec,
     keys::keys,
     leaf::{
         Condition, FieldName, FileName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault,
@@ -35,7 +35,7 @@ keys! {
     /// How many requests may pass (`limit`), or be in flight (`concurrency`). State survives an
     /// edit under the rule's name, and is converted to new numbers. These edits start the rule
     /// again: another algorithm (`token_bucket` and `leaky_bucket` count as one) or key; adding or
-    /// removing `sync_interval` or `scope: cluster`; another window of a shared rule.
+    /// removing `plans`, `sync_interval` or `scope: cluster`; another window of a shared rule.
     #[cfg_attr(test, schemars(extend(
         "x-instead" = RULE_INSTEAD,
         "x-example" = "{ name: total, limit: 100/1s }",
@@ -109,6 +109,8 @@ keys! {
         /// place of the rule, with its own counts, under the rule's name. Each override counts
         /// among the 16 rules of a route.
         overrides: List<OverrideSpec>, else "none";
+        /// Other numbers by the client's plan, with the rule's counts.
+        plans: Box<PlansSpec>, else "–";
         /// Requests that may borrow from the next windows (`fixed_window` and `sliding_window`
         /// only).
         priority: Box<PrioritySpec>, else "–";

@@ -5,6 +5,7 @@ mod admin_address;
 mod budgets;
 mod certificates;
 mod checks;
+mod client_plans;
 mod diagnostics;
 mod diff;
 mod duplicates;

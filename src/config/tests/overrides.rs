@@ -72,7 +72,7 @@ fn overrides_that_cannot_work_are_rejected() {
     messages(
         &with_rules(&format!("      - {{ name: a, limit: 9/1s, overrides: [{many}] }}\n")),
         &[
-            "1 rule and 16 overrides are too many | write at most 16 rules and overrides together in a route: each override counts as a rule. Clients with the same numbers share one override: list their values, as in `when: { header:x-plan: [gold, silver] }`, or their networks in a file, as in `when: { client_ip: { file: partners.txt } }`",
+            "1 rule and 16 overrides are too many | write at most 16 rules and overrides together in a route: each override counts as a rule. Clients with the same numbers share one override: list their values, as in `when: { header:x-plan: [gold, silver] }`, or their networks in a file, as in `when: { client_ip: { file: partners.txt } }`. For other numbers by customer, write `plans: { by: key, file: accounts.csv }`",
         ],
     );
 }

@@ -332,7 +332,13 @@ impl Gateway {
         let claims: Vec<_> = route
             .rules
             .iter()
-            .map(|r| Claim { slot: r.slot, key: Key::Shared, cost: 1, patience: Duration::ZERO })
+            .map(|r| Claim {
+                slot: r.slot,
+                key: Key::Shared,
+                cost: 1,
+                patience: Duration::ZERO,
+                plan: None,
+            })
             .collect();
         let at = NOW + Duration::from_millis(1);
         (0..count).filter(|_| route.gate.enter(at, &claims).is_ok()).count()

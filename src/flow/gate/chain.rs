@@ -392,7 +392,8 @@ mod tests {
         patience: u64,
     ) -> Option<Duration> {
         let patience = Duration::from_millis(patience);
-        let claim = |slot: &SlotId| Claim { slot: *slot, key: Key::Shared, cost, patience };
+        let claim =
+            |slot: &SlotId| Claim { slot: *slot, key: Key::Shared, cost, patience, plan: None };
         let claims: Vec<Claim> = slots.iter().map(claim).collect();
         let now = Instant::EPOCH + Duration::from_millis(now);
         gate.enter(now, &claims).err().and_then(|rejection| rejection.reason.retry_after())

@@ -37,6 +37,9 @@ impl ChainSlot {
     /// Prepares a check of `claim`: see [`Slot::prepare`].
     #[inline]
     pub(super) fn prepare(&mut self, now: Instant, claim: &Claim) -> Option<KeySlot> {
+        if self.rule.has_plans() {
+            return self.slot.prepare_plan(now, claim.key, claim.plan);
+        }
         if self.rule.is_keyed() { self.slot.prepare(now, claim.key) } else { Some(KeySlot::Shared) }
     }
 

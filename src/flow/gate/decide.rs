@@ -8,7 +8,7 @@ use crate::flow::{
     decision::{Claim, Decision, Quota, Reason, RejectedBy, Rejection, Report, Verdict},
     keyed::{KeySlot, Lookup},
     limiter::{QuotaUsage, Times, Usage},
-    slot::{Charge, SlotAnswer},
+    slot::{Charge, KeptState, SlotAnswer},
     time::Instant,
 };
 use core::time::Duration;
@@ -17,6 +17,10 @@ use smallvec::SmallVec;
 /// The most rounds that extend `retry_after`. Each passes one loan, and no rule lends from many
 /// windows.
 const MAX_ROUNDS: u32 = 8;
+
+/// Copies of states before a check, each with the index of its slot.
+#[derive(Default)]
+pub(super) struct KeptStates(Vec<(usize, KeptState)>);
 
 /// The slots' results for one request, before any is charged.
 pub(super) struct Evaluation<'a> {
@@ -109,9 +113,9 @@ impl SlotResult<'_> {
     /// Returns the record of this result for a request that is admitted.
     fn quota_with_growth(&self, limit: u64, usage: QuotaUsage) -> Quota {
         let QuotaUsage { usage: Usage { used, reset }, growth } = usage;
-        let &Self { claim: &Claim { slot, cost, .. }, verdict, wait, .. } = self;
+        let &Self { claim: &Claim { slot, cost, plan, .. }, verdict, wait, .. } = self;
         // The claimed slot, which may be a previous one: the claimant knows the rule by it.
-        Quota { slot, verdict, limit, used, cost, wait, reset, growth }
+        Quota { slot, verdict, limit, used, cost, plan, wait, reset, growth }
     }
 }
 
@@ -190,6 +194,7 @@ impl Chain {
     #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
     pub(super) fn peek(&mut self, now: Instant, claims: &[Claim]) -> Result<Report, Rejection> {
         let now = now.max(self.latest);
+        let kept = self.keep_states(now, claims);
         let mut evaluation = Evaluation::new(now);
         self.check_all(claims, &mut evaluation);
 
@@ -197,6 +202,7 @@ impl Chain {
         let quotas = evaluation.results.iter();
         let quotas = quotas.map(|result| self.quota(result, &evaluation, is_passed)).collect();
         let report = Report { quotas, transition: None };
+        self.restore_states(kept);
 
         match evaluation.rejection {
             None => Ok(report),
@@ -204,6 +210,27 @@ impl Chain {
                 let claim = evaluation.results[at].claim;
                 Err(Rejection { slot: claim.slot, key: Some(claim.key), reason, report })
             }
+        }
+    }
+
+    /// Returns copies of the states that a check of these claims may convert to another plan.
+    pub(super) fn keep_states(&mut self, now: Instant, claims: &[Claim]) -> KeptStates {
+        let mut kept = KeptStates::default();
+        for (index, entry) in self.slots.iter_mut().enumerate() {
+            if entry.rule.has_plans()
+                && let Some(claim) = entry.claim_in(claims)
+                && let Some(state) = entry.slot.keep(now, claim.key)
+            {
+                kept.0.push((index, state));
+            }
+        }
+        kept
+    }
+
+    /// Undoes a check of kept states.
+    pub(super) fn restore_states(&mut self, kept: KeptStates) {
+        for (index, state) in kept.0 {
+            self.slots[index].slot.restore(state);
         }
     }
 
@@ -217,13 +244,14 @@ impl Chain {
         let &Evaluation { now, start, .. } = evaluation;
         let &SlotResult { index, claim, wait, lookup, .. } = result;
         let ChainSlot { slot, .. } = &self.slots[index];
+        let limit = slot.limit_at(lookup);
         if is_passed && result.is_charged() {
             let times = Times { now, own: now + wait, start };
-            result.quota_with_growth(slot.limit(), slot.usage_after(times, claim.cost, lookup))
+            result.quota_with_growth(limit, slot.usage_after(times, claim.cost, lookup))
         } else if is_passed {
-            result.quota_with_growth(slot.limit(), slot.usage_and_growth(now, claim.cost, lookup))
+            result.quota_with_growth(limit, slot.usage_and_growth(now, claim.cost, lookup))
         } else {
-            result.quota(slot.limit(), slot.usage(now, lookup))
+            result.quota(limit, slot.usage(now, lookup))
         }
     }
 
@@ -317,14 +345,15 @@ impl Chain {
                 if let Some(journal) = &self.journal
                     && let Some(owner) = slot.exported(key_slot)
                 {
-                    journal.charged(*id, owner, times, cost);
+                    journal.charged(*id, owner, times, cost, slot.plan_at(key_slot));
                 }
                 if let Some(hold) = hold {
                     held.push(HeldSlot { slot: *id, hold, cost });
                 }
                 result.quota_with_growth(limit, usage)
             } else {
-                result.quota_with_growth(slot.limit(), slot.usage_and_growth(now, cost, lookup))
+                let usage = slot.usage_and_growth(now, cost, lookup);
+                result.quota_with_growth(slot.limit_at(lookup), usage)
             };
             report.quotas.push(quota);
         }
@@ -353,7 +382,8 @@ impl Chain {
         }
         for result in &evaluation.results {
             let slot = &mut self.slots[result.index].slot;
-            report.quotas.push(result.quota(slot.limit(), slot.usage(now, result.lookup)));
+            let usage = slot.usage(now, result.lookup);
+            report.quotas.push(result.quota(slot.limit_at(result.lookup), usage));
             slot.on_reject(result.lookup);
         }
     }

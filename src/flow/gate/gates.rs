@@ -238,6 +238,8 @@ impl LockedGates<'_> {
     #[expect(clippy::result_large_err, reason = "as that of `Gate::enter`")]
     fn peek(&mut self, now: Instant, claims: &[Claim]) -> Result<Report, Rejection> {
         let now = self.latest().max(now);
+        let mut kept = Vec::new();
+        self.each(|_, chain| kept.push(chain.keep_states(now, claims)));
         let mut evaluations = self.evaluate(now, claims, false);
         let is_passed = evaluations.rejecting.is_none();
         evaluations.start_together();
@@ -248,6 +250,8 @@ impl LockedGates<'_> {
             let quotas = part.results.iter().map(|result| chain.quota(result, part, is_passed));
             report.quotas.extend(quotas);
         });
+        let mut kept = kept.into_iter();
+        self.each(|_, chain| kept.next().into_iter().for_each(|kept| chain.restore_states(kept)));
 
         let Some(RejectingGate { gate, result }) = evaluations.rejecting else { return Ok(report) };
         let claim = evaluations.parts[gate].results[result.at].claim;

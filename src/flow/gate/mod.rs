@@ -409,7 +409,9 @@ mod tests {
 
     #[test]
     fn an_uncounted_request_is_charged_and_held_only_where_its_end_matters() {
-        let claim = |slot| [Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO }];
+        let claim = |slot| {
+            [Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO, plan: None }]
+        };
         let gate = Arc::new(Gate::new(Instant::EPOCH));
         let decide =
             |slot| gate.decide_uncounted(Instant::EPOCH, &claim(slot), &mut Report::default()).ok();
@@ -490,7 +492,8 @@ mod tests {
                 let old = gate.install(&one(bucket(10, 3)), Instant::EPOCH).flow[0];
                 let new = gate.install(&after, Instant::EPOCH);
                 assert_eq!(new.changes[0].1, Change::Reset);
-                let claim = [Claim { slot: old, key, cost: 1, patience: Duration::ZERO }];
+                let claim =
+                    [Claim { slot: old, key, cost: 1, patience: Duration::ZERO, plan: None }];
                 for used in 1..=3 {
                     let admission = gate.enter(Instant::EPOCH, &claim).expect("three");
                     let quota = admission.report.quotas[0];
@@ -509,8 +512,9 @@ mod tests {
     fn what_an_old_claim_holds_is_given_back_to_the_successor() {
         let gate = Arc::new(Gate::new(Instant::EPOCH));
         let old = gate.install(&one(in_flight(1)), Instant::EPOCH).flow[0];
-        let claim =
-            |slot| [Claim { slot, key: Key::Of(7 << 64), cost: 1, patience: Duration::ZERO }];
+        let claim = |slot| {
+            [Claim { slot, key: Key::Of(7 << 64), cost: 1, patience: Duration::ZERO, plan: None }]
+        };
         let before = gate.enter(Instant::EPOCH, &claim(old)).expect("the first");
         let new = gate.install(&keyed(in_flight(1), 9), Instant::EPOCH).flow[0];
         let after = gate.enter(Instant::EPOCH, &claim(old)).expect("the first of the new one");
@@ -531,7 +535,7 @@ mod tests {
     fn a_request_that_misses_a_key_is_rejected_by_name() {
         let gate = Arc::new(Gate::new(Instant::EPOCH));
         let slot = gate.install(&one(bucket(10, 5)), Instant::EPOCH).flow[0];
-        let claim = |key| [Claim { slot, key, cost: 1, patience: Duration::ZERO }];
+        let claim = |key| [Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None }];
         assert!(gate.enter(Instant::EPOCH, &claim(Key::Shared)).is_ok());
         let rejection = gate.enter(Instant::EPOCH, &claim(Key::Missing)).expect_err("no key");
         assert_eq!((rejection.slot, rejection.reason), (slot, crate::flow::Reason::MissingKey));
@@ -541,6 +545,7 @@ mod tests {
             key: Key::Missing,
             cost: 1,
             patience: Duration::ZERO,
+            plan: None,
         }];
         assert!(gate.enter(Instant::EPOCH, &unknown).is_ok());
     }
@@ -552,12 +557,18 @@ mod tests {
         let wanted = Rules { flow, ..paced(rate(10, 1000), 1000, 7) };
         let installed = gate.install(&wanted, Instant::EPOCH);
         let slots = [installed.flow[0], installed.flow[1], installed.pacing.expect("pacing")];
-        let claims =
-            slots.map(|slot| Claim { slot, key: Key::Shared, cost: 2, patience: Duration::ZERO });
+        let claims = slots.map(|slot| Claim {
+            slot,
+            key: Key::Shared,
+            cost: 2,
+            patience: Duration::ZERO,
+            plan: None,
+        });
         let _first = gate.enter(Instant::EPOCH, &claims).expect("a burst");
         let second = gate.enter(Instant::EPOCH, &claims).expect("a burst");
         let ms = Duration::from_millis;
         let quota = |at: usize, verdict, [limit, used]: [u64; 2], [wait, reset]: [u64; 2]| Quota {
+            plan: None,
             slot: slots[at],
             verdict,
             limit,
@@ -589,6 +600,7 @@ mod tests {
                 key: Key::Shared,
                 cost: 1,
                 patience: Duration::ZERO,
+                plan: None,
             };
             gate.enter(at(millis), &[claim]).ok().map(|admission| admission.permit)
         };

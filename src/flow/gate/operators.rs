@@ -19,8 +19,10 @@ use core::{cmp::Reverse, fmt, time::Duration};
 pub struct KeyUsage {
     /// Its fingerprint.
     pub key: u128,
-    /// The used part of the rule's limit.
+    /// The used part of its limit.
     pub used: u64,
+    /// Its limit: the rule's, or that of its plan.
+    pub limit: u64,
     /// Time until nothing is.
     pub reset: Duration,
 }
@@ -71,8 +73,9 @@ impl Gate {
     /// Returns the usage at `now` of the fullest keys that were found, the fullest first.
     pub fn usages(&self, slot: SlotId, now: Instant, fullest: Fullest) -> Vec<KeyUsage> {
         let usage = |key| {
-            let usage = self.with_slot(slot, now, |entry, now| entry.slot.usage_of(now, key))??;
-            Some(KeyUsage { key, used: usage.used, reset: usage.reset })
+            let (usage, limit) =
+                self.with_slot(slot, now, |entry, now| entry.slot.usage_of(now, key))??;
+            Some(KeyUsage { key, used: usage.used, limit, reset: usage.reset })
         };
         let mut usages: Vec<KeyUsage> = fullest.into_keys().into_iter().filter_map(usage).collect();
         usages.sort_by_key(|usage| Reverse((usage.used, usage.reset)));
@@ -166,7 +169,7 @@ impl Gate {
 
         let entry = chain.slot_mut(slot).ok_or(NotReset::NoRule)?;
         let SlotRule::Flow(rule) = &entry.rule else { return Err(NotReset::NoRule) };
-        if matches!(rule.algorithm, Algorithm::Concurrency(_)) {
+        if matches!(rule.algorithm.own(), Algorithm::Concurrency(_)) {
             return Err(NotReset::InFlight);
         }
         if is_handing_over {

@@ -367,7 +367,7 @@ mod tests {
     }
 
     fn claim(slot: SlotId, key: Key) -> Claim {
-        Claim { slot, key, cost: 1, patience: Duration::ZERO }
+        Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None }
     }
 
     /// Returns a gate with `rules`, and a claim on each of its slots.
@@ -383,6 +383,7 @@ mod tests {
     fn said(slot: SlotId, verdict: Verdict, wait: u64) -> Quota {
         let wait = Duration::from_millis(wait);
         Quota {
+            plan: None,
             slot,
             verdict,
             limit: 7,

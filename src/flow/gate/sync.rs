@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn enter(gate: &Arc<Gate>, slot: SlotId, now: Instant, key: Key) -> Result<(), Duration> {
-        let claim = Claim { slot, key, cost: 1, patience: Duration::ZERO };
+        let claim = Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None };
         let decided = gate.enter(now, &[claim]);
         decided.map(drop).map_err(|rejection| rejection.reason.retry_after().unwrap())
     }

@@ -88,7 +88,7 @@ mod tests {
     /// pass.
     fn passing(gate: &Arc<Gate>, slot: SlotId, client: u64, from: u64, requests: u64) -> usize {
         let key = Key::Of(u128::from(client) << 64 | 7);
-        let claim = [Claim { slot, key, cost: 1, patience: Duration::ZERO }];
+        let claim = [Claim { slot, key, cost: 1, patience: Duration::ZERO, plan: None }];
         let at = |number| Instant::EPOCH + Duration::from_nanos(from + number);
         (0..requests).filter(|number| gate.enter(at(*number), &claim).is_ok()).count()
     }

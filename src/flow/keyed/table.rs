@@ -172,6 +172,11 @@ impl<S: Clone> Table<S> {
         (shares && self.newcomer.is_known).then_some(&self.newcomer.state)
     }
 
+    /// Returns the overflow state that a client without a place may share, if it is in use.
+    pub(in crate::flow) fn overflow_mut(&mut self, key: u128) -> Option<&mut S> {
+        self.overflow.get_mut(overflow_of(Fingerprint::of(key)) as usize)
+    }
+
     /// Returns a copy of the state that a charge of the client just found would change.
     pub(in crate::flow) fn copy_to_charge(
         &self,

@@ -1,8 +1,8 @@
 //! The choice of an algorithm, with its numbers.
 
 use super::{
-    concurrency, fixed_window, leaky_bucket, loans::Loans, pacing, sliding_counter, sliding_log,
-    sliding_window, token_bucket, warm_up,
+    concurrency, fixed_window, leaky_bucket, loans::Loans, pacing, plans::PlannedConfig,
+    sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
 };
 use crate::flow::{calendar::Calendar, keyed::entry_bytes, rate::Rate};
 use core::time::Duration;
@@ -29,6 +29,8 @@ pub enum Algorithm {
     Concurrency(concurrency::Config),
     /// Evenly spaced starts.
     Pacing(pacing::Config),
+    /// An algorithm with other numbers for some plans.
+    Planned(PlannedConfig),
     /// An algorithm whose states gateways sync.
     Synced(SyncedConfig),
 }
@@ -45,6 +47,7 @@ impl Algorithm {
             Self::FixedWindow(_) => "fixed_window",
             Self::Concurrency(_) => "concurrency",
             Self::Pacing(_) => "pacing",
+            Self::Planned(it) => it.own().word(),
             Self::Synced(it) => it.whole().word(),
         }
     }
@@ -53,6 +56,7 @@ impl Algorithm {
     pub fn calendar(&self) -> Option<&Calendar> {
         match self {
             Self::FixedWindow(config) => config.align.calendar(),
+            Self::Planned(config) => config.own().calendar(),
             Self::Synced(config) => config.whole().calendar(),
             Self::TokenBucket(_)
             | Self::WarmUp(_)
@@ -71,6 +75,7 @@ impl Algorithm {
                 fixed_window::Align::Calendar(calendar) => Some(calendar),
                 fixed_window::Align::Clock | fixed_window::Align::FirstRequest => None,
             },
+            Self::Planned(config) => config.calendar_mut(),
             Self::Synced(config) => config.whole.calendar_mut(),
             Self::TokenBucket(_)
             | Self::WarmUp(_)
@@ -104,6 +109,7 @@ impl Algorithm {
             Self::Concurrency(_) => return None,
             // For starts of cost 1: the last one may cost more.
             Self::Pacing(it) => (it.rate.count().saturating_add(1), it.rate),
+            Self::Planned(it) => return it.largest().most_in_a_window(),
             Self::Synced(it) => return it.whole().most_in_a_window(),
         };
         Some((most, rate.window()))
@@ -129,6 +135,8 @@ impl Algorithm {
             Self::Pacing(config) => {
                 entry_bytes::<pacing::State>().saturating_add(config.full_bytes())
             }
+            // The plan, and padding.
+            Self::Planned(config) => config.largest().bytes_per_key(lends) + size_of::<u128>(),
             // A second state, its cost, and padding.
             Self::Synced(config) => {
                 let one = config.whole().bytes_per_key(lends);
@@ -139,13 +147,47 @@ impl Algorithm {
 
     /// Returns whether usage counts after requests have ended, so that it is kept when a client is
     /// evicted.
-    pub const fn is_remembered(&self) -> bool {
-        !matches!(self, Self::Concurrency(_))
+    pub fn is_remembered(&self) -> bool {
+        !matches!(self.own(), Self::Concurrency(_))
     }
 
     /// Returns whether its windows follow the wall clock.
-    pub(in crate::flow) const fn follows_wall(&self) -> bool {
-        matches!(self, Self::SlidingCounter(_) | Self::FixedWindow(_))
+    pub(in crate::flow) fn follows_wall(&self) -> bool {
+        matches!(self.own(), Self::SlidingCounter(_) | Self::FixedWindow(_))
+    }
+
+    /// Returns the numbers of clients without a plan.
+    pub fn own(&self) -> &Self {
+        match self {
+            Self::Planned(config) => config.own(),
+            Self::TokenBucket(_)
+            | Self::WarmUp(_)
+            | Self::LeakyBucket(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingCounter(_)
+            | Self::FixedWindow(_)
+            | Self::Concurrency(_)
+            | Self::Pacing(_)
+            | Self::Synced(_) => self,
+        }
+    }
+
+    /// Returns the numbers of plans; `None` if all clients have the same.
+    pub fn plans(&self) -> Option<&PlannedConfig> {
+        match self {
+            Self::Planned(config) => Some(config),
+            Self::Synced(config) => config.whole().plans(),
+            Self::TokenBucket(_)
+            | Self::WarmUp(_)
+            | Self::LeakyBucket(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingCounter(_)
+            | Self::FixedWindow(_)
+            | Self::Concurrency(_)
+            | Self::Pacing(_) => None,
+        }
     }
 }
 
@@ -166,6 +208,16 @@ impl SyncedConfig {
             | Algorithm::SlidingWindow(_)
             | Algorithm::SlidingCounter(_)
             | Algorithm::FixedWindow(_) => Some(Self { whole: Box::new(whole), gateways: many }),
+            // The state of a bucket depends on the numbers, and the store does not know plans.
+            Algorithm::Planned(ref config) => {
+                let is_count = matches!(
+                    config.own(),
+                    Algorithm::SlidingWindow(_)
+                        | Algorithm::SlidingCounter(_)
+                        | Algorithm::FixedWindow(_)
+                );
+                is_count.then(|| Self { whole: Box::new(whole), gateways: many })
+            }
             Algorithm::WarmUp(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::Concurrency(_)
@@ -187,7 +239,7 @@ impl SyncedConfig {
             let refill = units / u128::from(rate.window_nanos());
             burst.saturating_add(u64::try_from(refill).unwrap_or(u64::MAX))
         };
-        match &*self.whole {
+        match self.whole.plans().map_or(&*self.whole, PlannedConfig::largest) {
             Algorithm::TokenBucket(it) => refilled(it.rate, it.burst),
             Algorithm::LeakyBucket(it) => refilled(it.rate, it.capacity),
             Algorithm::SlidingWindow(it) => it.rate.count(),
@@ -198,6 +250,7 @@ impl SyncedConfig {
             | Algorithm::SlidingLog(_)
             | Algorithm::Concurrency(_)
             | Algorithm::Pacing(_)
+            | Algorithm::Planned(_)
             | Algorithm::Synced(_) => 0,
         }
     }

@@ -6,9 +6,9 @@
 //! A step is handled like an edit: every state is [moved](FollowsWall::step) once, and decisions
 //! only add an offset.
 
-use super::{Evictable, Lends, Limiter, Times, Transfer, Usage};
+use super::{Evictable, Lends, Limiter, Times, Transfer, Usage, plans::Plan};
 use crate::flow::{
-    decision::Decision,
+    decision::{Decision, PlanKey},
     keyed::{PastUsage, Scale},
     time::{Instant, WallOffset},
 };
@@ -39,8 +39,14 @@ impl<F> ByWall<F> {
 impl<F: FollowsWall> Limiter for ByWall<F> {
     type State = F::State;
 
+    const HAS_PLANS: bool = F::HAS_PLANS;
+
     fn limit(&self) -> u64 {
         self.limiter.limit()
+    }
+
+    fn limit_of(&self, state: &F::State) -> u64 {
+        self.limiter.limit_of(state)
     }
 
     fn fresh(&self) -> F::State {
@@ -81,6 +87,18 @@ impl<F: FollowsWall> Limiter for ByWall<F> {
             old.limiter.step(state, old.wall.at(now), to);
         }
         self.limiter.convert(&old.limiter, state, to);
+    }
+
+    fn plan(&self, key: Option<PlanKey>) -> Plan {
+        self.limiter.plan(key)
+    }
+
+    fn plan_of(&self, state: &F::State) -> Plan {
+        self.limiter.plan_of(state)
+    }
+
+    fn follow(&self, state: &mut F::State, plan: Plan, now: Instant) {
+        self.limiter.follow(state, plan, self.wall.at(now));
     }
 
     fn lends(&self) -> Option<&dyn Lends<Self::State>> {
@@ -187,6 +205,7 @@ mod tests {
                 key: Key::Of(key),
                 cost: 1,
                 patience: Duration::ZERO,
+                plan: None,
             };
             let claims: Vec<Claim> = slots.map(claim).collect();
             match self.gate.enter(self.now(), &claims) {

@@ -21,19 +21,22 @@ pub mod warm_up;
 mod algorithm;
 pub(super) mod by_wall;
 mod loans;
+pub(super) mod plans;
 pub(super) mod ramp;
 pub(super) mod stored;
 pub(super) mod synced;
 mod warmth;
 
 use super::{
-    decision::{BreakerStats, Decision, Outcome, Transition, fitting},
+    decision::{BreakerStats, Decision, Outcome, PlanKey, Transition, fitting},
     keyed::{PastUsage, Scale},
     shared::{Numbers, StoreClock},
     time::Instant,
 };
 pub use algorithm::{Algorithm, SyncedConfig};
 use core::{fmt::Debug, time::Duration};
+use plans::Plan;
+pub use plans::{PlanTable, PlannedConfig};
 
 /// The used part of a limit, and the time until nothing is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,8 +98,16 @@ pub(super) trait Limiter: Debug + Send + 'static {
     /// The usage of one client, or of all of them together.
     type State: Clone + Debug + Send;
 
+    /// True if its states have plans: see [`plans`].
+    const HAS_PLANS: bool = false;
+
     /// Returns the most that [`Usage::used`] may be.
     fn limit(&self) -> u64;
+
+    /// Returns the most that [`Usage::used`] of this state may be.
+    fn limit_of(&self, _state: &Self::State) -> u64 {
+        self.limit()
+    }
 
     /// Returns the state of a client never seen.
     fn fresh(&self) -> Self::State;
@@ -118,7 +129,7 @@ pub(super) trait Limiter: Debug + Send + 'static {
         if self.end_of_request().is_some() || self.spaces().is_some() {
             return None;
         }
-        let fits = fitting(self.limit().saturating_sub(used), cost);
+        let fits = fitting(self.limit_of(state).saturating_sub(used), cost);
         match self.check(state, now, fits.saturating_add(1).saturating_mul(cost)) {
             Decision::Pass | Decision::Delay(_) => Some(Duration::ZERO),
             Decision::Reject(reason) => reason.retry_after(),
@@ -148,6 +159,19 @@ pub(super) trait Limiter: Debug + Send + 'static {
 
     /// Turns a state of `old` into one of this limiter, without creating budget.
     fn convert(&self, old: &Self, state: &mut Self::State, now: Instant);
+
+    /// Returns the place of a plan; 0 for the rule's own numbers.
+    fn plan(&self, _key: Option<PlanKey>) -> Plan {
+        0
+    }
+
+    /// Returns the plan whose numbers a state has.
+    fn plan_of(&self, _state: &Self::State) -> Plan {
+        0
+    }
+
+    /// Converts a state to the numbers of a plan, if it has others.
+    fn follow(&self, _state: &mut Self::State, _plan: Plan, _now: Instant) {}
 
     /// Returns `self` if it lends.
     fn lends(&self) -> Option<&dyn Lends<Self::State>> {
@@ -327,6 +351,7 @@ mod tests {
                 | Algorithm::SlidingCounter(_)
                 | Algorithm::Concurrency(_)
                 | Algorithm::Pacing(_)
+                | Algorithm::Planned(_)
                 | Algorithm::Synced(_) => 0,
             };
             assert_eq!(algorithm.bytes_per_key(true), bytes + loans, "{algorithm:?}");

@@ -632,7 +632,7 @@ mod tests {
                         naive.starts.retain(|(other, _)| *other != start);
                     }
                 }
-                let claim = Claim { slot, key: Key::Shared, cost, patience: Duration::ZERO };
+                let claim = Claim { slot, key: Key::Shared, cost, patience: Duration::ZERO, plan: None };
                 let admission = gate.enter(millis(now), &[claim]).expect("it may wait");
                 let expected = naive.start(now, cost);
                 prop_assert_eq!(admission.permit.start(), millis(expected));

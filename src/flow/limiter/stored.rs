@@ -123,6 +123,7 @@ impl Stored {
             Algorithm::LeakyBucket(config) => bucket(config.build())?,
             Algorithm::SlidingLog(_) => return Err(Unstorable::Log),
             Algorithm::WarmUp(_) => return Err(Unstorable::WarmUp),
+            Algorithm::Planned(config) => return Self::new(config.own()),
             Algorithm::Synced(config) => return Self::new(config.whole()),
             Algorithm::SlidingWindow(config) => {
                 let window = micros(config.rate)?;
@@ -336,6 +337,7 @@ impl Algorithm {
             Self::FixedWindow(it) => it.rate = slice(it.rate, gateways),
             Self::Concurrency(it) => it.limit = part(it.limit),
             Self::Pacing(it) => *it = it.among(gateways),
+            Self::Planned(it) => *it = it.among(gateways),
             Self::Synced(it) => *it = it.among(gateways),
         }
         it

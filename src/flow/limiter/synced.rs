@@ -26,13 +26,14 @@
 use super::{
     Evictable, Limiter, Syncs, Times, Transfer, Usage,
     fixed_window::{self, FixedWindow},
+    plans::Plan,
     sliding_counter::{self, SlidingCounter},
     sliding_window::SlidingWindow,
     stored::{size, span},
     token_bucket::TokenBucket,
 };
 use crate::flow::{
-    decision::Decision,
+    decision::{Decision, PlanKey},
     keyed::{PastUsage, Scale},
     shared::{Numbers, StoreClock},
     time::Instant,
@@ -73,8 +74,14 @@ impl<F: Merge> Synced<F> {
 impl<F: Merge> Limiter for Synced<F> {
     type State = SyncedState<F::State>;
 
+    const HAS_PLANS: bool = F::HAS_PLANS;
+
     fn limit(&self) -> u64 {
         self.here.limit()
+    }
+
+    fn limit_of(&self, synced: &Self::State) -> u64 {
+        self.here.limit_of(&synced.state)
     }
 
     fn fresh(&self) -> Self::State {
@@ -121,6 +128,18 @@ impl<F: Merge> Limiter for Synced<F> {
         self.here.convert(&old.here, &mut synced.state, now);
         self.whole.convert(&old.whole, &mut synced.delta, now);
         synced.cost = self.whole.converted(&old.whole, synced.cost);
+    }
+
+    fn plan(&self, key: Option<PlanKey>) -> Plan {
+        self.here.plan(key)
+    }
+
+    fn plan_of(&self, synced: &Self::State) -> Plan {
+        self.here.plan_of(&synced.state)
+    }
+
+    fn follow(&self, synced: &mut Self::State, plan: Plan, now: Instant) {
+        self.here.follow(&mut synced.state, plan, self.clock.time(now));
     }
 
     fn syncs(&self) -> Option<&dyn Syncs<Self::State>> {

@@ -1,13 +1,13 @@
 //! A limiter with its states.
 
-use super::{Charge, Hold, Pendings, Renewed, Slot, SlotAnswer};
+use super::{Charge, Hold, KeptState, Pendings, Renewed, Slot, SlotAnswer};
 use crate::flow::{
     breaker,
-    decision::{Claim, Decision, Key, Reason},
+    decision::{Claim, Decision, Key, PlanKey, Reason},
     keyed::{
         Conversion, Fullest, KeySlot, Keyed, Keys, Lookup, PastUsage, Scale, StatePolicy, Table,
     },
-    limiter::{End, Evictable, QuotaUsage, Times, Usage},
+    limiter::{End, Evictable, QuotaUsage, Times, Usage, plans::Plan},
     shared::{Delta, RemoteState, RoundTrip, StoreClock},
     time::Instant,
     transfer::{Exporting, LateChange, StateOwner, StatePart},
@@ -34,6 +34,8 @@ pub(in crate::flow) struct LimiterSlot<F: Evictable> {
     pub(super) states: States<F::State>,
     /// The part that another process has of it.
     pub(super) exporting: Exporting,
+    /// The plan of a client without a place, while a check is prepared for it.
+    newcomer_plan: Plan,
 }
 
 /// A limiter that an edit has replaced.
@@ -59,7 +61,13 @@ impl<F: Evictable> LimiterSlot<F> {
                 States::Keyed { by: Arc::clone(by), table: Table::new(fresh, *max_keys) }
             }
         };
-        Box::new(Self { limiter, previous: None, states, exporting: Exporting::Nothing })
+        Box::new(Self {
+            limiter,
+            previous: None,
+            states,
+            exporting: Exporting::Nothing,
+            newcomer_plan: 0,
+        })
     }
 
     /// Runs `work` on a keyed rule's table with its policy at `now` and the conversion that the
@@ -73,9 +81,9 @@ impl<F: Evictable> LimiterSlot<F> {
             Option<&Conversion<'_, F::State>>,
         ) -> T,
     ) -> Option<T> {
-        let Self { limiter, previous, states, .. } = self;
+        let Self { limiter, previous, states, newcomer_plan, .. } = self;
         let States::Keyed { table, .. } = states else { return None };
-        let policy = PolicyAt { limiter, now };
+        let policy = PolicyAt { limiter, now, plan: *newcomer_plan };
         let limiter = &*limiter;
         let Some(Previous { limiter: old, edited }) = previous else {
             return Some(work(table, &policy, None));
@@ -100,7 +108,7 @@ impl<F: Evictable> LimiterSlot<F> {
             (States::Keyed { table, .. }, Key::Of(key)) => table.find(
                 key,
                 self.limiter.end_of_request().is_some(),
-                &PolicyAt { limiter: &self.limiter, now },
+                &PolicyAt { limiter: &self.limiter, now, plan: 0 },
             ),
             (States::One(_) | States::Keyed { .. }, _) => Lookup::At(KeySlot::Shared),
         }
@@ -276,9 +284,10 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
     fn usage_after(&self, times: Times, cost: u64, lookup: Lookup) -> QuotaUsage {
         let mut state = match &self.states {
             States::One(state) => state.clone(),
-            States::Keyed { table, .. } => {
-                table.copy_to_charge(lookup, &PolicyAt { limiter: &self.limiter, now: times.now })
-            }
+            States::Keyed { table, .. } => table.copy_to_charge(
+                lookup,
+                &PolicyAt { limiter: &self.limiter, now: times.now, plan: 0 },
+            ),
         };
         self.limiter.charge(&mut state, times, cost);
         self.limiter.usage_and_growth(&state, times.now, cost)
@@ -301,7 +310,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         }
 
         let hold = hold(&self.limiter, state, key_slot);
-        Charge { key_slot, hold, usage, limit: self.limiter.limit() }
+        Charge { key_slot, hold, usage, limit: self.limiter.limit_of(state) }
     }
 
     fn charge(&mut self, times: Times, cost: u64, lookup: Lookup) -> Option<Hold> {
@@ -368,6 +377,46 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         self.on_table(now, |table, policy, stale| table.prepare(key, policy, stale))?
     }
 
+    fn prepare_plan(&mut self, now: Instant, key: Key, plan: Option<PlanKey>) -> Option<KeySlot> {
+        let plan = self.limiter.plan(plan);
+        self.newcomer_plan = plan;
+        let known = self.prepare(now, key);
+        self.newcomer_plan = 0;
+
+        let Self { limiter, states, .. } = self;
+        let read = match (&mut *states, known, key) {
+            (States::Keyed { table, .. }, None, Key::Of(key)) => table.overflow_mut(key),
+            (states, known, _) => Some(states.get_mut(known.unwrap_or(KeySlot::Shared))),
+        };
+        if let Some(state) = read {
+            limiter.follow(state, plan, now);
+        }
+        known
+    }
+
+    fn plan_at(&self, key_slot: KeySlot) -> Plan {
+        if F::HAS_PLANS { self.limiter.plan_of(self.states.get(Lookup::At(key_slot))) } else { 0 }
+    }
+
+    fn keep(&mut self, now: Instant, key: Key) -> Option<KeptState> {
+        // A copy of a state that syncs would lose charges; its numbers are the same for all plans.
+        if !F::HAS_PLANS || self.limiter.syncs().is_some() {
+            return None;
+        }
+        let key_slot = match key {
+            Key::Of(_) if matches!(self.states, States::Keyed { .. }) => self.prepare(now, key)?,
+            Key::Of(_) | Key::Shared | Key::Missing | Key::Duplicate => KeySlot::Shared,
+        };
+        let state = self.states.get(Lookup::At(key_slot)).clone();
+        Some(KeptState { key_slot, state: Box::new(state) })
+    }
+
+    fn restore(&mut self, kept: KeptState) {
+        if let Ok(state) = kept.state.downcast::<F::State>() {
+            *self.states.get_mut(kept.key_slot) = *state;
+        }
+    }
+
     fn catch_up(&mut self, now: Instant) -> bool {
         let more = self.on_table(now, |table, policy, stale| {
             stale.is_some_and(|stale| table.catch_up(policy, stale))
@@ -425,7 +474,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             Exporting::Others(next) => self.exporting = self.export_others(next, into),
             Exporting::Clients(next) => self.exporting = self.export_clients(next, into),
             Exporting::Summary(next) => {
-                let policy = PolicyAt { limiter: &self.limiter, now };
+                let policy = PolicyAt { limiter: &self.limiter, now, plan: 0 };
                 let States::Keyed { table, .. } = &self.states else {
                     self.exporting = Exporting::Done;
                     return false;
@@ -483,8 +532,9 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
 
         let state = self.states.get_mut(key_slot);
         match change {
-            LateChange::Charge { own, start, cost, .. } => {
+            LateChange::Charge { own, start, cost, plan, .. } => {
                 let times = Times { now, own: own.max(now), start: start.max(now) };
+                self.limiter.follow(state, plan, now);
                 self.limiter.charge_elsewhere(state, times, cost);
             }
             LateChange::Release { start, outcome, token, cost, .. } => {
@@ -506,6 +556,14 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
 
     fn limit(&self) -> u64 {
         self.limiter.limit()
+    }
+
+    fn limit_at(&self, lookup: Lookup) -> u64 {
+        if F::HAS_PLANS {
+            self.limiter.limit_of(self.states.get(lookup))
+        } else {
+            self.limiter.limit()
+        }
     }
 
     fn shared(&self, now: Instant) -> Usage {
@@ -546,11 +604,12 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         (start > 0).then_some(start)
     }
 
-    fn usage_of(&mut self, now: Instant, key: u128) -> Option<Usage> {
+    fn usage_of(&mut self, now: Instant, key: u128) -> Option<(Usage, u64)> {
         self.prepare(now, Key::Of(key));
         let lookup = self.find(now, Key::Of(key));
         let is_own = matches!(lookup, Lookup::At(KeySlot::Own(_)));
-        is_own.then(|| self.limiter.usage(self.states.get(lookup), now))
+        let state = self.states.get(lookup);
+        is_own.then(|| (self.limiter.usage(state, now), self.limiter.limit_of(state)))
     }
 
     fn renew(&mut self, now: Instant, key: Key) -> Renewed {
@@ -595,6 +654,8 @@ fn convert_past_usage<F: Evictable>(
 pub(super) struct PolicyAt<'a, F> {
     pub(super) limiter: &'a F,
     now: Instant,
+    /// The plan of states that are renewed.
+    plan: Plan,
 }
 
 impl<F: Evictable> StatePolicy<F::State> for PolicyAt<'_, F> {
@@ -616,6 +677,9 @@ impl<F: Evictable> StatePolicy<F::State> for PolicyAt<'_, F> {
 
     fn renew(&self, state: &mut F::State) {
         self.limiter.renew(state);
+        if F::HAS_PLANS {
+            self.limiter.follow(state, self.plan, self.now);
+        }
     }
 
     fn absorb(&self, state: &mut F::State, usage: PastUsage) {

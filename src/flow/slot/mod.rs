@@ -9,10 +9,12 @@ pub(super) use limiter_slot::LimiterSlot;
 
 use super::{
     breaker,
-    decision::{Claim, Decision, Key},
+    decision::{Claim, Decision, Key, PlanKey},
     keyed::{Fullest, KeySlot, Keyed, Keys, Lookup},
     limiter::{
-        Algorithm, End, QuotaUsage, SyncedConfig, Times, Token, Until, Usage, by_wall::ByWall,
+        Algorithm, End, PlannedConfig, QuotaUsage, SyncedConfig, Times, Token, Until, Usage,
+        by_wall::ByWall,
+        plans::{Plan, Planned},
         synced::Synced,
     },
     shared::{Delta, RemoteState, RoundTrip},
@@ -86,6 +88,20 @@ pub(super) trait Slot: Any + Debug + Send {
     /// without a place. Returns where the state of a client with a place is.
     fn prepare(&mut self, now: Instant, key: Key) -> Option<KeySlot>;
 
+    /// Prepares a check like [`prepare`](Self::prepare), and converts the state that it will read to
+    /// the numbers of this plan. Only rules with plans need it.
+    fn prepare_plan(&mut self, now: Instant, key: Key, plan: Option<PlanKey>) -> Option<KeySlot>;
+
+    /// Returns the plan of a state.
+    fn plan_at(&self, key_slot: KeySlot) -> Plan;
+
+    /// Returns a copy of the state of `key` for [`restore`](Self::restore), if it has a place and
+    /// plans.
+    fn keep(&mut self, now: Instant, key: Key) -> Option<KeptState>;
+
+    /// Undoes what was done to a state since it was [kept](Self::keep).
+    fn restore(&mut self, kept: KeptState);
+
     /// Converts some states that the latest edit left. Returns whether there may be more.
     fn catch_up(&mut self, now: Instant) -> bool;
 
@@ -118,8 +134,11 @@ pub(super) trait Slot: Any + Debug + Send {
 
     // Logs, metrics and `/routes`.
 
-    /// Returns the most that [`Usage::used`] may be.
+    /// Returns the most that [`Usage::used`] may be, for clients without a plan.
     fn limit(&self) -> u64;
+
+    /// Returns the most that [`Usage::used`] of a checked state may be.
+    fn limit_at(&self, lookup: Lookup) -> u64;
 
     /// Returns the usage of the shared state.
     fn shared(&self, now: Instant) -> Usage;
@@ -135,8 +154,8 @@ pub(super) trait Slot: Any + Debug + Send {
     /// are more.
     fn find_fullest(&mut self, now: Instant, before: u32, fullest: &mut Fullest) -> Option<u32>;
 
-    /// Returns what a client has used, if it has a state of its own.
-    fn usage_of(&mut self, now: Instant, key: u128) -> Option<Usage>;
+    /// Returns what a client has used, and of which limit, if it has a state of its own.
+    fn usage_of(&mut self, now: Instant, key: u128) -> Option<(Usage, u64)>;
 
     /// Gives the client a state as of one never seen.
     fn renew(&mut self, now: Instant, key: Key) -> Renewed;
@@ -160,6 +179,12 @@ pub(super) struct Charge {
     pub(super) usage: QuotaUsage,
     /// The most that may be used.
     pub(super) limit: u64,
+}
+
+/// A copy of a state and its place.
+pub(super) struct KeptState {
+    key_slot: KeySlot,
+    state: Box<dyn Any>,
 }
 
 /// The part of a slot's state that a request holds.
@@ -201,9 +226,49 @@ pub(super) fn build(
         }
         Algorithm::Concurrency(config) => LimiterSlot::boxed(config.build(), keyed),
         Algorithm::Pacing(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::Planned(config) => build_planned(config, keyed, wall),
         Algorithm::Synced(config) => {
             build_synced(config, keyed).unwrap_or_else(|| build(&config.here(), keyed, wall))
         }
+    }
+}
+
+/// Builds the limiters of a [`PlannedConfig`]: one of the rule's own numbers, and those of plans.
+macro_rules! planned {
+    ($own:ident, $config:ident, $algorithm:ident) => {
+        Planned::new($own.build(), $config.table(), |level| match level {
+            Algorithm::$algorithm(config) => Some(config.build()),
+            _ => None,
+        })
+    };
+}
+
+/// Builds an unused slot of a rule with plans.
+fn build_planned(config: &PlannedConfig, keyed: Option<&Keyed>, wall: WallOffset) -> Box<dyn Slot> {
+    match config.own() {
+        Algorithm::TokenBucket(own) => {
+            LimiterSlot::boxed(planned!(own, config, TokenBucket), keyed)
+        }
+        Algorithm::WarmUp(own) => LimiterSlot::boxed(planned!(own, config, WarmUp), keyed),
+        Algorithm::LeakyBucket(own) => {
+            LimiterSlot::boxed(planned!(own, config, LeakyBucket), keyed)
+        }
+        Algorithm::SlidingLog(own) => LimiterSlot::boxed(planned!(own, config, SlidingLog), keyed),
+        Algorithm::SlidingWindow(own) => {
+            LimiterSlot::boxed(planned!(own, config, SlidingWindow), keyed)
+        }
+        Algorithm::SlidingCounter(own) => {
+            LimiterSlot::boxed(ByWall::new(planned!(own, config, SlidingCounter), wall), keyed)
+        }
+        Algorithm::FixedWindow(own) => {
+            LimiterSlot::boxed(ByWall::new(planned!(own, config, FixedWindow), wall), keyed)
+        }
+        Algorithm::Concurrency(own) => {
+            LimiterSlot::boxed(planned!(own, config, Concurrency), keyed)
+        }
+        Algorithm::Pacing(own) => LimiterSlot::boxed(planned!(own, config, Pacing), keyed),
+        // Plans of plans, or of a rule that syncs, are never made.
+        own @ (Algorithm::Planned(_) | Algorithm::Synced(_)) => build(own, keyed, wall),
     }
 }
 
@@ -225,6 +290,33 @@ fn build_synced(config: &SyncedConfig, keyed: Option<&Keyed>) -> Option<Box<dyn 
         }
         (Algorithm::FixedWindow(whole), Algorithm::FixedWindow(here)) => {
             LimiterSlot::boxed(Synced::new(whole.build(), here.build()), keyed)
+        }
+        (Algorithm::Planned(whole), Algorithm::Planned(here)) => {
+            return build_synced_with_plans(whole, here, keyed);
+        }
+        _ => return None,
+    };
+    Some(slot)
+}
+
+/// Builds an unused slot of a rule with plans that syncs.
+fn build_synced_with_plans(
+    all: &PlannedConfig,
+    part: &PlannedConfig,
+    keyed: Option<&Keyed>,
+) -> Option<Box<dyn Slot>> {
+    let slot = match (all.own(), part.own()) {
+        (Algorithm::SlidingWindow(whole), Algorithm::SlidingWindow(here)) => {
+            let whole = planned!(whole, all, SlidingWindow);
+            LimiterSlot::boxed(Synced::new(whole, planned!(here, part, SlidingWindow)), keyed)
+        }
+        (Algorithm::SlidingCounter(whole), Algorithm::SlidingCounter(here)) => {
+            let whole = planned!(whole, all, SlidingCounter);
+            LimiterSlot::boxed(Synced::new(whole, planned!(here, part, SlidingCounter)), keyed)
+        }
+        (Algorithm::FixedWindow(whole), Algorithm::FixedWindow(here)) => {
+            let whole = planned!(whole, all, FixedWindow);
+            LimiterSlot::boxed(Synced::new(whole, planned!(here, part, FixedWindow)), keyed)
         }
         _ => return None,
     };

@@ -119,9 +119,10 @@ impl LogEntry {
     /// Notes what the rules count the request by, where the log has nothing else of it.
     pub(crate) fn claimed(&mut self, route: &Route, claims: &Claims) {
         let keys = route.hidden_claims(claims).map(|(rule, claim)| LoggedKey {
-            rule: Arc::clone(rule),
+            rule: Arc::clone(&rule.identity),
             key: claim.map(|claim| claim.key),
             priority: claim.is_some_and(|claim| !claim.patience.is_zero()),
+            plan: claim.and_then(|claim| Some(rule.plans.as_ref()?.shown(claim.plan?).into())),
         });
         self.decision.keys = keys.collect();
     }

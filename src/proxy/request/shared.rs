@@ -223,8 +223,7 @@ fn asks<'a>(
 ) -> impl Iterator<Item = Ask<'a>> {
     claims.iter().filter_map(|(claim, key)| {
         let (shared, is_dry_run) = route.shared(claim.slot)?;
-        let name = &*shared.name;
-        let rule = &shared.rule;
+        let (name, rule) = shared.numbers_of(claim.plan);
         let cost = claim.cost;
         Some(Ask { name, rule, key: *key, cost, is_dry_run })
     })
@@ -250,7 +249,8 @@ fn quota(claim: &Claim, ask: &Ask<'_>, judgement: &Judgement) -> Quota {
         Decision::Reject(reason) => (Verdict::Rejected(reason.kind()), Duration::ZERO),
     };
     let Judgement { limit, used, reset, growth, .. } = *judgement;
-    Quota { slot: claim.slot, verdict, limit, used, cost: claim.cost, wait, reset, growth }
+    let &Claim { slot, cost, plan, .. } = claim;
+    Quota { slot, verdict, limit, used, cost, plan, wait, reset, growth }
 }
 
 /// The claim whose rule rejected the request, and why.

@@ -62,6 +62,8 @@ struct Flow<'a> {
     keys: BTreeMap<Box<str>, Option<Box<str>>>,
     #[serde(default)]
     priority: Vec<Box<str>>,
+    #[serde(default)]
+    plans: BTreeMap<Box<str>, Box<str>>,
 }
 
 /// Returns whether an object is of flowgate's log, or of `/requests` of its admin listener.
@@ -164,7 +166,8 @@ fn keys(flow: Flow<'_>) -> Result<Vec<RecordedKey>, Reason> {
         });
         let key = key.transpose().map_err(|_| "a key is not 32 hexadecimal digits")?;
         let priority = flow.priority.contains(&rule);
-        Ok(RecordedKey { rule, key, priority })
+        let plan = flow.plans.get(&rule).cloned();
+        Ok(RecordedKey { rule, key, priority, plan })
     };
     flow.keys.into_iter().map(key).collect()
 }
@@ -178,7 +181,8 @@ mod tests {
         "route":"r","status":200,"answered_ms":101.5,"duration_ms":112.345678,"outcome":"failed","client_ip":"192.0.2.7",
         "upstream":"u:80","upload_ms":0.25,"attempts":1,
         "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"decision":"delayed","rule":"q","limit":1,"used":1,
-        "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"},"priority":["c"]}}"#;
+        "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"},"priority":["c"],
+        "plans":{"a":"gold"}}}"#;
 
     #[test]
     fn a_line_is_read_to_the_nanosecond() {
@@ -194,6 +198,7 @@ mod tests {
         assert_eq!(recorded.route.as_deref(), Some("r"));
         let keys: Vec<_> =
             recorded.keys.iter().map(|key| (&*key.rule, key.key, key.priority)).collect();
+        assert_eq!(recorded.keys[0].plan.as_deref(), Some("gold"));
         let shared = Some(Key::Shared);
         assert_eq!(
             keys,

@@ -252,6 +252,12 @@ fn compare(
     words.named(&at("cost"), before.cost == after.cost);
     words.named(&at("except"), before.except == after.except);
     words.named(&at("priority"), before.priority == after.priority);
+    if before.plans != after.plans {
+        let plans = [before, after].map(|options| {
+            options.plans.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
+        });
+        words.value(&at("plans"), &plans[0], &plans[1], |plans| (*plans).clone());
+    }
     words.named(&at("on_missing_key"), before.on_missing == after.on_missing);
     let duplicates = [before, after].map(|options| options.key.on_duplicate());
     words.named(&at("on_duplicate_key"), duplicates[0] == duplicates[1]);
@@ -291,6 +297,7 @@ fn limit(algorithm: &Algorithm) -> String {
         },
         Algorithm::Concurrency(config) => return config.limit.to_string(),
         Algorithm::Pacing(config) => config.rate,
+        Algorithm::Planned(config) => return limit(config.own()),
         Algorithm::Synced(config) => return limit(config.whole()),
     };
     rate(steady)
@@ -317,6 +324,7 @@ fn detail(algorithm: &Algorithm) -> String {
         | Algorithm::SlidingCounter(_)
         | Algorithm::Concurrency(_)
         | Algorithm::Pacing(_) => String::new(),
+        Algorithm::Planned(config) => detail(config.own()),
         Algorithm::Synced(config) => detail(config.whole()),
     }
 }

@@ -23,7 +23,7 @@ pub(in crate::config) use number::{
     byte_rate, duration, duration_within, integer, integer_within, optional_timeout, percent,
     ratio, size_within,
 };
-pub(in crate::config) use rate::{Limit, limit, rate_of, zone};
+pub(in crate::config) use rate::{Limit, PlanNumber, limit, plan_number, rate_of, zone};
 
 use crate::config::diagnostics::quoted;
 use std::{fmt, sync::Arc};

@@ -1,8 +1,8 @@
 //! How many requests per how long, and the time zone of calendar windows.
 
 use super::{
-    InvalidValue, invalid, not,
-    number::{duration, integer},
+    InvalidValue, Wrong, invalid, not,
+    number::{duration, integer, integer_within},
 };
 use crate::{
     config::{
@@ -14,7 +14,7 @@ use crate::{
 use std::time::Duration;
 
 /// How many per how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::config) struct Limit {
     /// A calendar's window with its greatest length.
     pub rate: Rate,
@@ -41,6 +41,26 @@ pub(in crate::config) fn limit(text: &str) -> Result<Limit, InvalidValue> {
         Some(meant) => InvalidValue { help: format!("write `{meant}`"), ..wrong },
         None => wrong,
     })
+}
+
+/// The limit of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config) enum PlanNumber {
+    Limit(Limit),
+    /// The number of requests in flight.
+    Concurrency(u64),
+}
+
+/// Reads `1000/1m`, or the number of requests that may be in flight.
+pub(in crate::config) fn plan_number(text: &str) -> Result<PlanNumber, Wrong> {
+    const MOST: u64 = 1_000_000_000;
+    if text.contains('/') {
+        return Ok(PlanNumber::Limit(limit(text)?));
+    }
+    match integer(text) {
+        Ok(_) => Ok(PlanNumber::Concurrency(integer_within(text, 1, MOST)?)),
+        Err(_) => Ok(PlanNumber::Limit(limit(text)?)),
+    }
 }
 
 /// What a rate looks like.

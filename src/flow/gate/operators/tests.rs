@@ -51,7 +51,7 @@ impl Opened {
     }
 
     fn claim(&self, key: Key) -> Claim {
-        Claim { slot: self.slot, key, cost: 1, patience: Duration::ZERO }
+        Claim { slot: self.slot, key, cost: 1, patience: Duration::ZERO, plan: None }
     }
 
     fn ask(&mut self, now: Instant, key: Key) -> bool {

@@ -295,7 +295,7 @@ fn a_dry_run_rejects_no_request_and_still_turns() {
 /// Lets a request in whose breaker then hears `outcome`.
 fn enter(gate: &Arc<Gate>, at: Instant) -> (Permit, Option<Transition>) {
     let slot = gate.install(&rules(half()), at).breaker.expect("a breaker");
-    let claim = Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO };
+    let claim = Claim { slot, key: Key::Shared, cost: 1, patience: Duration::ZERO, plan: None };
     let admission = gate.enter(at, &[claim]).expect("it is not open");
     (admission.permit, admission.report.transition)
 }

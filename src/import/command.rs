@@ -10,6 +10,7 @@ use super::{
     routes::{Routes, Server},
     servers::{hosts, shares},
     settings::{settings, take_usual},
+    shared_zones::share,
     template::ServerVariables,
     tree::{Directive, Tree},
     upstreams::Upstreams,
@@ -234,8 +235,8 @@ fn converted(
         }
     }
 
-    routes.zones.note_shared(report);
     config.routes = routes.items;
     config.upstreams = routes.upstreams.into_items();
+    share(&routes.zones, servers.len(), &mut config, report);
     config
 }

@@ -57,6 +57,7 @@ pub(super) struct ConvertedConfig {
     pub comments: Vec<String>,
     pub listeners: Vec<Item>,
     pub upstreams: Vec<Item>,
+    pub budgets: Vec<Item>,
     pub routes: Vec<Item>,
     pub settings: Fields,
 }
@@ -73,6 +74,7 @@ impl Item {
 pub(super) enum List {
     Listeners,
     Upstreams,
+    Budgets,
     Routes,
     Settings,
 }
@@ -82,6 +84,7 @@ impl List {
         match self {
             Self::Listeners => "listeners",
             Self::Upstreams => "upstreams",
+            Self::Budgets => "budgets",
             Self::Routes => "routes",
             Self::Settings => "settings",
         }
@@ -156,6 +159,7 @@ impl ConvertedConfig {
         writer.comment("", &self.comments);
         writer.list(List::Listeners, &self.listeners);
         writer.list(List::Upstreams, &self.upstreams);
+        writer.list(List::Budgets, &self.budgets);
         writer.list(List::Routes, &self.routes);
 
         for (key, value) in &self.settings.0 {
@@ -261,6 +265,7 @@ fn leave_out(config: &mut ConvertedConfig, place: &Place, message: &str, repairs
         }
         List::Listeners => &mut config.listeners,
         List::Upstreams => &mut config.upstreams,
+        List::Budgets => &mut config.budgets,
         List::Routes => &mut config.routes,
     };
 
@@ -268,7 +273,9 @@ fn leave_out(config: &mut ConvertedConfig, place: &Place, message: &str, repairs
 
     let origin = item.comments.first().cloned().unwrap_or_else(|| list.name().to_owned());
     let named = format!("{origin}: `{key}` of `{}`", item.text("name"));
-    let is_whole = matches!(key.as_str(), "name" | "match" | "listen" | "servers");
+    // A budget without one of its keys would count other requests.
+    let is_whole =
+        matches!(key.as_str(), "name" | "match" | "listen" | "servers") || *list == List::Budgets;
 
     match (list, key.as_str()) {
         (List::Routes, "access" | "auth") => {

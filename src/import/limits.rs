@@ -21,6 +21,11 @@ const MOST_KEYS: u64 = 10_000_000;
 /// The longest wait of pacing: half of the longest request.
 const LONGEST_WAIT: Duration = Duration::from_mins(30);
 
+/// The key of a rule with the name of its zone, until the file is whole: see [`shared_zones`].
+///
+/// [`shared_zones`]: super::shared_zones
+pub(super) const ZONE: &str = "zone of nginx";
+
 /// The most rules of a route.
 const MOST_RULES: usize = 16;
 
@@ -33,11 +38,10 @@ struct Zone<'a> {
     keys: u64,
 }
 
-/// The zones of a file, and where they are used.
+/// The zones of a file, and the directives that use them.
 #[derive(Debug, Default)]
 pub(super) struct Zones<'a> {
     by_name: BTreeMap<&'a str, Zone<'a>>,
-    uses: BTreeMap<&'a str, BTreeSet<String>>,
     /// The `limit_req` and `limit_conn` of each zone.
     users: Vec<(&'a str, Directive)>,
 }
@@ -45,7 +49,6 @@ pub(super) struct Zones<'a> {
 /// The rules of a route.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    route: String,
     pub flow: Vec<Value>,
     pub reject: Option<Value>,
     /// Comments on them.
@@ -98,7 +101,7 @@ impl<'a> Zones<'a> {
         route: &str,
         report: &mut ImportReport,
     ) -> Rules {
-        let mut rules = Rules { route: route.to_owned(), ..Rules::default() };
+        let mut rules = Rules::default();
         let mut statuses = Statuses { is_usual: true, ..Statuses::default() };
         for directive in scope.all(&["limit_req"]) {
             let usual = if is_paced(directive) { 503 } else { 429 };
@@ -133,16 +136,25 @@ impl<'a> Zones<'a> {
         rules
     }
 
-    /// Notes the limits whose zone is one count in nginx and several here.
-    pub(super) fn note_shared(&self, report: &mut ImportReport) {
-        for (zone, directive) in &self.users {
-            let routes = self.uses.get(zone).map_or(0, BTreeSet::len);
-            if routes > 1 {
-                let why = format!(
-                    "the zone `{zone}` is one count in nginx; here each of {routes} routes counts for itself"
-                );
-                report.note(directive, why);
-            }
+    /// Returns whether each server has counts of its own in a zone. No key here names a server.
+    pub(super) fn is_by_server(&self, zone: &str) -> bool {
+        let zone = self.by_name.get(zone);
+        zone.is_some_and(|zone| zone.directive.arg(0).contains("server_name"))
+    }
+
+    /// Notes the limits of a zone that is one count in nginx, and here a count for each of `routes`.
+    pub(super) fn note_apart(
+        &self,
+        zone: &str,
+        routes: usize,
+        because: &str,
+        report: &mut ImportReport,
+    ) {
+        for (_, directive) in self.users.iter().filter(|(name, _)| *name == zone) {
+            let why = format!(
+                "the zone `{zone}` is one count in nginx; here each of {routes} routes counts for itself, {because}"
+            );
+            report.note(directive, why);
         }
     }
 
@@ -250,10 +262,10 @@ impl<'a> Zones<'a> {
         None
     }
 
-    fn add(&mut self, name: &str, directive: &Directive, rules: &mut Rules, rule: Fields) {
+    fn add(&mut self, name: &str, directive: &Directive, rules: &mut Rules, mut rule: Fields) {
+        rule.set(ZONE, name);
         rules.flow.push(rule.into());
         if let Some((name, _)) = self.by_name.get_key_value(name) {
-            self.uses.entry(name).or_default().insert(rules.route.clone());
             self.users.push((name, directive.clone()));
         }
     }

@@ -33,6 +33,7 @@ mod report;
 mod routes;
 mod servers;
 mod settings;
+mod shared_zones;
 mod sites;
 mod template;
 mod tree;

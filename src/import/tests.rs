@@ -235,12 +235,13 @@ fn a_difference_is_a_line() {
             lines.iter().any(|line| line.starts_with("nginx.conf:3: ") && line.contains(expected));
         assert!(found, "{directive}: {lines:#?}");
     }
-    let shared = "http { limit_req_zone $uri zone=z:1m rate=1r/s; limit_req zone=z;\n\
-                  server { listen 81; location / { proxy_pass http://h; } location /a/ { proxy_pass http://h; } } }";
+    let shared = "http { limit_req_zone $uri zone=z:1m rate=1r/s;\n\
+                  server { listen 81; location / { proxy_pass http://h; limit_req zone=z; }
+                  location /a/ { proxy_pass http://h; limit_req zone=z burst=5 nodelay; } } }";
     let (_, lines) = import(shared).unwrap();
     assert!(
         lines.iter().any(|line| line
-            .contains("limit_req: the zone `z` is one count in nginx; here each of 2 routes")),
+            .contains("limit_req: the zone `z` is one count in nginx; here each of 2 routes counts for itself, because their numbers differ")),
         "{lines:?}"
     );
 }

@@ -71,3 +71,46 @@ fn several_zones_of_a_location_are_rules_beside_each_other() {
     }
     crate::config::Text::new(std::path::Path::new("gateway.yaml"), &yaml).rules().unwrap();
 }
+
+#[test]
+fn a_zone_that_several_locations_use_becomes_a_budget() {
+    let text = "http { limit_req_zone $binary_remote_addr zone=site:1m rate=5r/s; limit_conn_zone $server_name zone=all:1m;
+        limit_req_zone $binary_remote_addr zone=own:1m rate=1r/s;
+        limit_req zone=site burst=9 nodelay;
+        server { listen 81; location / { proxy_pass http://h; } location /a/ { proxy_pass http://h; limit_conn all 7; }
+        location /b/ { proxy_pass http://h; limit_conn all 7; limit_req zone=own; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    let expected = "\
+budgets:
+  # the zone all, which several locations use
+  - name: all
+    concurrency: 7
+  # the zone site, which several locations use
+  - name: site
+    limit: 5/1s
+    burst: 10
+    key: client_ip
+    ipv6_prefix: 128
+    max_keys: 16384
+";
+    let found = yaml.find("budgets:").expect("budgets");
+    let part = &yaml[found..yaml.find("routes:").expect("routes")];
+    assert!(part.starts_with(expected), "{part}");
+    assert_eq!(yaml.matches("- { budget: site }").count(), 2, "{yaml}");
+    assert_eq!(yaml.matches("- { budget: all }").count(), 2, "{yaml}");
+    assert!(yaml.contains("- { name: own, limit: 1/1s"), "{yaml}");
+    assert!(!yaml.contains("zone of nginx"), "{yaml}");
+    assert!(!lines.iter().any(|line| line.contains("one count in nginx")), "{lines:?}");
+}
+
+#[test]
+fn a_zone_by_server_is_not_shared_between_servers() {
+    let text = "http { limit_conn_zone $server_name zone=all:1m; limit_conn all 7;
+        server { listen 81; server_name a.example; location / { proxy_pass http://h; } }
+        server { listen 81; server_name b.example; location / { proxy_pass http://h; } } }";
+    let (yaml, lines) = import(text).unwrap();
+    assert!(!yaml.contains("budgets:"), "{yaml}");
+    assert_eq!(yaml.matches("- { name: all, concurrency: 7 }").count(), 2, "{yaml}");
+    let note = "here each of 2 routes counts for itself, because its key has `$server_name`";
+    assert!(lines.iter().any(|line| line.contains(note)), "{lines:?}");
+}

@@ -277,7 +277,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Grant { file, options } => {
             Ok(live_keys::grant(&file.path(), &options, &mut io::stdout())?)
         }
-        Command::Schema => Ok(print(config::schema())?),
+        Command::Schema => Ok(print(&config::schema())?),
         Command::Reference => Ok(print(&config::reference())?),
         Command::Completions { shell } => Ok(print(&manual::completions(shell))?),
         Command::Man { command } => man(command.as_deref()),
@@ -315,7 +315,7 @@ fn demo(
     let copy = if named.is_named() {
         None
     } else {
-        let copy = demo::prepare(Path::new(demo::FOLDER), config::schema());
+        let copy = demo::prepare(Path::new(demo::FOLDER), &config::schema());
         Some(copy.map_err(CliError::Copy)?)
     };
     let path = copy.as_ref().map_or_else(|| named.path(), |copy| copy.path.clone());

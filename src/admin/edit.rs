@@ -164,20 +164,21 @@ const LONGEST: usize = 56;
 
 /// Returns the schema, shortened, as JSON.
 pub(crate) fn completion() -> String {
-    let schema: Value = serde_json::from_str(config::schema()).unwrap_or_default();
-    shortened(&schema).to_string()
+    shortened(&config::schema_value()).to_string()
 }
 
 fn shortened(schema: &Value) -> Value {
     match schema {
-        Value::Object(fields) => Value::Object(fields.iter().filter_map(field).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().filter_map(|(name, value)| field(name, value)).collect())
+        }
         Value::Array(list) => list.iter().map(shortened).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => schema.clone(),
     }
 }
 
-fn field((name, value): (&String, &Value)) -> Option<(String, Value)> {
-    let value = match (name.as_str(), value) {
+fn field(name: &str, value: &Value) -> Option<(String, Value)> {
+    let value = match (name, value) {
         ("properties" | "$defs", Value::Object(named)) => {
             let named = named.iter().map(|(name, value)| (name.clone(), shortened(value)));
             Value::Object(named.collect::<Map<_, _>>())
@@ -193,7 +194,7 @@ fn field((name, value): (&String, &Value)) -> Option<(String, Value)> {
         (word, value) if KEPT.contains(&word) => shortened(value),
         _ => return None,
     };
-    Some((name.clone(), value))
+    Some((name.to_owned(), value))
 }
 
 /// Returns the first sentence, or as much of it as has room.
@@ -245,7 +246,7 @@ mod tests {
         let schema: Value = serde_json::from_str(&text).unwrap();
         let file = &schema["$defs"]["FileSpec"]["properties"];
         assert_eq!(file["routes"]["items"]["$ref"], "#/$defs/RouteSpec");
-        let full: Value = serde_json::from_str(config::schema()).unwrap();
+        let full = config::schema_value();
         let names = |schema: &Value, of: &str| -> Vec<String> {
             let keys = schema["$defs"][of]["properties"].as_object().unwrap();
             keys.keys().cloned().collect()

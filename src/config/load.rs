@@ -7,7 +7,7 @@ use super::{
     plan::Plan,
     read::{Content, Node, comments, foreign, include, open_quote, source, yaml::Tree},
     spec::FileSpec,
-    vocabulary::{self, Document, Vocabulary},
+    vocabulary::{self, DescribedMap},
 };
 use std::{num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
 
@@ -80,12 +80,17 @@ pub fn read_rules(path: &Path) -> Result<Plan, Diagnostics> {
 
 /// Returns the reference of all keys, as Markdown: `docs/configuration.md`.
 pub fn reference() -> String {
-    vocabulary::reference(&Vocabulary::of::<FileSpec>())
+    vocabulary::reference(FileSpec::SECTION)
 }
 
 /// Returns the JSON Schema of the file, as text: `gateway.schema.json`.
-pub const fn schema() -> &'static str {
-    FileSpec::SCHEMA
+pub fn schema() -> String {
+    format!("{:#}\n", schema_value())
+}
+
+/// Returns the JSON Schema of the file.
+pub fn schema_value() -> serde_json::Value {
+    vocabulary::publish::<FileSpec>("gateway.yaml of flowgate")
 }
 
 /// Takes a text through all steps to the plan.

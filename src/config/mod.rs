@@ -44,7 +44,7 @@ pub use admin_address::read_admin;
 pub use compile::overlap;
 pub use diagnostics::{Diagnostic, Diagnostics, Lint, Problem, Severity, line_of_secret};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
-pub use load::{Text, read, read_rules, reference, schema};
+pub use load::{Text, read, read_rules, reference, schema, schema_value};
 pub use plan::{
     Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
     Certificates, ClientPlans, ClientTimeouts, Collector, Cost, Except, GroupDefinition,

@@ -134,7 +134,7 @@ static UNSET: Node<'static> = Node { span: SourceSpan::START, content: Content::
 /// defaults.
 pub(super) struct Fields<'n, 's> {
     pub(super) map: Value<'n, 's>,
-    pub(super) section: &'n Section,
+    pub(super) section: &'static Section,
     /// In the order of the section's keys.
     pub(super) written: Vec<Option<(SourceSpan, &'n Node<'s>)>>,
     pub(super) next: usize,
@@ -143,7 +143,7 @@ pub(super) struct Fields<'n, 's> {
 impl<'n, 's> Fields<'n, 's> {
     pub(super) fn of(
         map: Value<'n, 's>,
-        section: &'n Section,
+        section: &'static Section,
         entries: &'n [(Name<'s>, Node<'s>)],
     ) -> Self {
         let written = vec![None; section.keys.len()];
@@ -181,8 +181,8 @@ impl<'n, 's> Fields<'n, 's> {
         let error = |message: String| Problem::error(name.span, message);
 
         let word = in_snake_case(&name.text);
-        let other = section.instead.iter().find(|(known, _)| *known == word);
-        if let Some((_, help)) = other {
+        let other = section.instead.iter().find(|[known, _]| *known == word);
+        if let Some([_, help]) = other {
             // The hint names the key where it belongs: that this one is missing is the same mistake.
             let is_named = |key: &vocabulary::Key| {
                 ["`", ":"].iter().any(|end| help.contains(&format!("`{}{end}", key.name)))
@@ -191,7 +191,7 @@ impl<'n, 's> Fields<'n, 's> {
                 self.written[index].get_or_insert((name.span, &UNSET));
             }
             let message = format!("{title} {} no `{}`", section.verb("takes", "take"), name.text);
-            return self.map.add(error(message).help(help));
+            return self.map.add(error(message).help(*help));
         }
 
         if let Some((key, problem)) = self.without_blank(name) {
@@ -201,10 +201,10 @@ impl<'n, 's> Fields<'n, 's> {
 
         // As in `jwt:plan`, which is a condition elsewhere.
         let kind = name.text.split_once(':').map(|(kind, _)| in_snake_case(kind));
-        let other = section.instead.iter().find(|(known, _)| Some(known) == kind.as_ref());
-        if let Some((_, help)) = other {
+        let other = section.instead.iter().find(|[known, _]| kind.as_deref() == Some(known));
+        if let Some([_, help]) = other {
             let message = format!("{title} {} no `{}`", section.verb("takes", "take"), name.text);
-            return self.map.add(error(message).help(help));
+            return self.map.add(error(message).help(*help));
         }
 
         let message =
@@ -215,9 +215,9 @@ impl<'n, 's> Fields<'n, 's> {
 
         let Some(meant) = section.meant(&word) else {
             // A list is no value of a field that the key might name.
-            let any = section.instead.iter().find(|(known, _)| known == "*");
-            if let Some((_, help)) = any.filter(|_| !matches!(node.content, Content::List(_))) {
-                return self.map.add(error(message).help(help));
+            let any = section.instead.iter().find(|[known, _]| *known == "*");
+            if let Some([_, help]) = any.filter(|_| !matches!(node.content, Content::List(_))) {
+                return self.map.add(error(message).help(*help));
             }
             let names: Vec<_> = section.keys.iter().map(|key| format!("`{}`", key.name)).collect();
             let help = format!("write one of {}", names.join(", "));
@@ -249,14 +249,14 @@ impl<'n, 's> Fields<'n, 's> {
     /// Reports the keys that are missing.
     fn demand(&self) {
         for (key, written) in self.section.keys.iter().zip(&self.written) {
-            if key.is_required && written.is_none() {
+            if key.is_required() && written.is_none() {
                 let reader = self.map.reader;
-                let example = reader.vocabulary.example(&key.schema);
+                let example = key.example();
                 let verb = self.section.verb("needs", "need");
                 let message = format!("{} {verb} `{}`", self.section.title, key.name);
                 let problem = Problem::error(self.map.start(), message);
                 self.map.add(problem.help(format!("write `{}: {example}`", key.name)));
-                reader.missing.borrow_mut().push(key.name.clone());
+                reader.missing.borrow_mut().push(key.name.to_owned());
             }
         }
     }
@@ -270,7 +270,7 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
         seed: K,
     ) -> Result<Option<K::Value>, Stop> {
         let Some(key) = self.section.keys.get(self.next) else { return Ok(None) };
-        let name: StrDeserializer<'_, Stop> = key.name.as_str().into_deserializer();
+        let name: StrDeserializer<'_, Stop> = key.name.into_deserializer();
         seed.deserialize(name).map(Some)
     }
 
@@ -279,11 +279,13 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
         let value = Value { key: Some(key), span: self.map.start(), key_span: None, ..self.map };
         let value = match (self.written[self.next], &key.default) {
             (Some((span, node)), _) => Value { key_span: Some(span), ..value.item(node) },
-            (None, vocabulary::Default::Text(text)) => {
+            (None, vocabulary::Default::Text { text, .. }) => {
                 Value { shape: Shape::Scalar(text), ..value }
             }
             (None, vocabulary::Default::Map) => Value { shape: Shape::Map(&[]), ..value },
-            (None, vocabulary::Default::None) => Value { shape: Shape::Missing, ..value },
+            (None, vocabulary::Default::Required | vocabulary::Default::Words(_)) => {
+                Value { shape: Shape::Missing, ..value }
+            }
         };
         self.next += 1;
         seed.deserialize(value)

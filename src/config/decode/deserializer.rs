@@ -7,7 +7,7 @@ use super::{
     shape::Shape,
     value::Value,
 };
-use crate::config::diagnostics::quoted;
+use crate::config::{diagnostics::quoted, vocabulary};
 use serde::{
     Deserializer,
     de::{Error, IntoDeserializer, Visitor, value::SeqDeserializer},
@@ -74,8 +74,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
         let section = self.reader.vocabulary.section(name);
         let section = section.ok_or_else(|| Stop::custom(format!("no schema of {name}")))?;
         let Shape::Map(entries) = self.shape else {
-            let example = self.reader.vocabulary.example_of(section);
-            return Err(Stop::no_map(self.shape, &section.title, example));
+            return Err(Stop::no_map(self.shape, section.title, section.example()));
         };
         visitor.visit_map(Fields::of(self, section, entries))
     }
@@ -100,7 +99,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
                 visitor.visit_seq(items(std::iter::once(self)))
             }
             Shape::Missing | Shape::Empty | Shape::Unset | Shape::Scalar(_) => {
-                let example = self.key.map(|key| self.reader.vocabulary.example(&key.schema));
+                let example = self.key.map(vocabulary::Key::example);
                 let expected = format!("a list\n{}", example.unwrap_or_default());
                 Err(Stop::invalid_type(self.shape.unexpected(), &expected.as_str()))
             }
@@ -109,7 +108,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
         let Shape::Map(entries) = self.shape else {
-            let example = self.key.map(|key| self.reader.vocabulary.example(&key.schema));
+            let example = self.key.map(vocabulary::Key::example);
             let expected = format!("a map\n{}", example.unwrap_or_default());
             return Err(Stop::invalid_type(self.shape.unexpected(), &expected.as_str()));
         };

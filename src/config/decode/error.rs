@@ -5,6 +5,37 @@ use crate::config::diagnostics::{HIDDEN, Problem, SourceSpan};
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 
+/// The reason for which a text is not the value that its key wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct InvalidValue {
+    pub message: String,
+    pub help: String,
+}
+
+/// The message, and on a second line what to write.
+impl fmt::Display for InvalidValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.message, self.help)
+    }
+}
+
+/// The reason for which a text is not the value that its key wants, or beyond a bound of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) enum Wrong {
+    Text(InvalidValue),
+    /// As in "`workers` cannot be 0" and "write a number from 1 to 1024".
+    Bound {
+        found: String,
+        wanted: String,
+    },
+}
+
+impl From<InvalidValue> for Wrong {
+    fn from(invalid: InvalidValue) -> Self {
+        Self::Text(invalid)
+    }
+}
+
 /// The reason that ends the reading of one value.
 #[derive(Debug)]
 pub(super) enum Stop {

@@ -1,8 +1,11 @@
 //! What the types of `spec` are made of: keys with their spans, lists, maps, and either of two
 //! forms.
 
-use super::error::REPORTED;
-use crate::config::{diagnostics::SourceSpan, spec::values::Wrong};
+use super::error::{REPORTED, Wrong};
+use crate::config::{
+    diagnostics::SourceSpan,
+    vocabulary::{Described, Form},
+};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, SeqAccess, Unexpected, Visitor},
@@ -277,4 +280,40 @@ pub(in crate::config) fn read_text<'de, T, D: Deserializer<'de>>(
     } else {
         deserializer.deserialize_str(visitor)
     }
+}
+
+impl<T: Described> Described for Key<T> {
+    const FORM: &'static Form = T::FORM;
+}
+
+impl<T: Described> Described for Printed<T> {
+    const FORM: &'static Form = T::FORM;
+}
+
+impl<T: Described> Described for Box<T> {
+    const FORM: &'static Form = T::FORM;
+}
+
+impl Described for bool {
+    const FORM: &'static Form = &Form::Switch;
+}
+
+impl<T: Described> Described for List<T> {
+    const FORM: &'static Form = &Form::List(T::FORM);
+}
+
+impl<T: Described> Described for Several<T> {
+    const FORM: &'static Form = &Form::OneOrMore(T::FORM);
+}
+
+impl<T: Described> Described for Many<T> {
+    const FORM: &'static Form = &Form::OneOrMore(T::FORM);
+}
+
+impl<K: Described, V: Described> Described for Entries<K, V> {
+    const FORM: &'static Form = &Form::Entries { names: K::FORM, values: V::FORM };
+}
+
+impl<P: Described, M: Described> Described for Either<P, M> {
+    const FORM: &'static Form = &Form::Either { plain: P::FORM, map: M::FORM };
 }

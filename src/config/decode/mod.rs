@@ -7,19 +7,19 @@ mod access;
 mod deserializer;
 mod error;
 mod keys;
-#[cfg(test)]
-mod schema;
 mod shape;
 mod value;
 
 pub(super) use deserializer::MAX_VALUES;
+pub(super) use error::{InvalidValue, Wrong};
 pub(super) use keys::{At, Either, Entries, Key, List, Many, Printed, Several, read_text};
 
 use crate::config::{
     diagnostics::{Problems, Source},
     read::Node,
-    vocabulary::{Document, Vocabulary},
+    vocabulary::{DescribedMap, Vocabulary},
 };
+use serde::de::DeserializeOwned;
 use shape::Shape;
 use std::cell::RefCell;
 use value::{Reader, Value};
@@ -35,7 +35,10 @@ pub(super) struct Decoded<T> {
 }
 
 /// Reads the tree of the file `source` as a `T`, with all that is wrong with it.
-pub(super) fn read<T: Document>(root: &Node<'_>, source: &Source) -> Decoded<T> {
+pub(super) fn read<T: DeserializeOwned + DescribedMap>(
+    root: &Node<'_>,
+    source: &Source,
+) -> Decoded<T> {
     let reader = Reader {
         text: &source.text,
         substitutions: &source.substitutions,

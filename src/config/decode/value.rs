@@ -4,7 +4,7 @@ use super::{error::Stop, shape::Shape};
 use crate::config::{
     diagnostics::{Problem, Problems, SourceSpan, Substitution, Substitutions, quoted},
     read::{Content, Name, Node},
-    vocabulary::{self, Vocabulary, nearest, synonym},
+    vocabulary::{self, Form, Vocabulary, nearest},
 };
 use serde::de::{Error, Expected, Unexpected};
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ pub(super) struct Value<'n, 's> {
     /// Where its key stands; `None` if the value is a default.
     pub(super) key_span: Option<SourceSpan>,
     /// Its key, or that of the list or the map that it is in.
-    pub(super) key: Option<&'n vocabulary::Key>,
+    pub(super) key: Option<&'static vocabulary::Key>,
     /// True if it is one item where a list may stand.
     pub(super) stands_for_list: bool,
     pub(super) reader: &'n Reader<'n>,
@@ -45,7 +45,7 @@ impl<'n, 's> Value<'n, 's> {
         }
         let stop = match (self.substitution(), self.key) {
             (Some(Substitution { written, .. }), Some(key)) => {
-                stop.without_value(written, &key.name, &vocabulary::noun(&key.schema))
+                stop.without_value(written, key.name, &key.form.noun())
             }
             _ => stop,
         };
@@ -64,7 +64,7 @@ impl<'n, 's> Value<'n, 's> {
     /// one. For an item of a list, which `may_be_item`, the hint leaves out the key and the list.
     fn hint(self, may_be_item: bool) -> Option<String> {
         let key = self.key?;
-        let hint = key.schema["x-help"].as_str()?;
+        let hint = key.help?;
         let list = format!("`{}: [", key.name);
         let hint = if may_be_item && hint.contains(&list) {
             &hint.replace(&list, "`").replace("]`", "`")
@@ -108,8 +108,8 @@ impl<'n, 's> Value<'n, 's> {
         self.key_span.and_then(|_| self.reader.substitutions.at(self.span))
     }
 
-    pub(super) fn key_name(self) -> &'n str {
-        self.key.map_or("", |key| key.name.as_str())
+    pub(super) fn key_name(self) -> &'static str {
+        self.key.map_or("", |key| key.name)
     }
 
     /// Reports whether it is text and never a number. A variable may need quotes in any case.
@@ -140,8 +140,8 @@ impl<'n, 's> Value<'n, 's> {
 
     /// Reports an empty list of what is required.
     pub(super) fn demand_one(self) {
-        let Some(key) = self.key.filter(|key| key.is_required) else { return };
-        let example = self.reader.vocabulary.example(&key.schema);
+        let Some(key) = self.key.filter(|key| key.is_required()) else { return };
+        let example = key.example();
         let problem = Problem::error(self.span, format!("`{}` is empty", key.name))
             .help(format!("write at least one: `{}: {example}`", key.name));
         self.add(problem);
@@ -149,9 +149,10 @@ impl<'n, 's> Value<'n, 's> {
 
     /// Reports a map of names where a list of maps is wanted; returns whether this is one.
     pub(super) fn report_map_of_names(self, entries: &[(Name<'s>, Node<'s>)]) -> bool {
-        let vocabulary = self.reader.vocabulary;
-        let section = self.key.and_then(|key| vocabulary.referenced(&key.schema["items"]));
-        let (Some(section), Some((first, _))) = (section, entries.first()) else { return false };
+        let Some(Form::List(Form::Map(section))) = self.key.map(|key| key.form) else {
+            return false;
+        };
+        let Some((first, _)) = entries.first() else { return false };
         let is_item = |(name, node): &(Name<'_>, Node<'_>)| {
             matches!(node.content, Content::Map(_))
                 && section.keys.iter().all(|key| key.name != name.text)
@@ -218,7 +219,7 @@ impl<'n, 's> Value<'n, 's> {
     pub(super) fn no_word(self, text: &str, words: &[&str]) -> Stop {
         let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
         let name = self.key_name();
-        let meant = self.key.and_then(|key| synonym(&key.schema, text));
+        let meant = self.key.and_then(|key| key.form.synonym(text));
         let help = meant.or_else(|| nearest(text, words.iter().copied())).map_or_else(
             || format!("write one of {list}"),
             |word| format!("did you mean `{word}`? write one of {list}"),

@@ -27,7 +27,7 @@ use crate::config::{
         keys::keys,
         leaf::{FileName, Sentence, Text},
     },
-    vocabulary::Document,
+    vocabulary::{Described, Form},
 };
 use serde::{Deserialize, Deserializer};
 use std::{
@@ -105,19 +105,8 @@ impl<'de> Deserialize<'de> for Unread {
     }
 }
 
-#[cfg(test)]
-impl schemars::JsonSchema for Unread {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Unread".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object" })
-    }
-}
-
-impl Document for ScenarioSpec {
-    const SCHEMA: &'static str = include_str!("scenario.schema.json");
+impl Described for Unread {
+    const FORM: &'static Form = &Form::Unread;
 }
 
 /// Returns where a file without tests lists what a gateway has.

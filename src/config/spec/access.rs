@@ -7,7 +7,6 @@ use super::{
 };
 use crate::config::decode::Several;
 
-#[cfg(test)]
 const JWKS: &str =
     "write `jwks: issuer.json`: flowgate fetches no URLs, so save the key set in a file";
 
@@ -30,7 +29,7 @@ keys! {
         /// A file of users and bcrypt hashes, as `htpasswd -B` writes it. A request needs the
         /// password of one of them (`Authorization: Basic`). flowgate watches the file and reloads
         /// it like this file.
-        #[cfg_attr(test, schemars(extend("x-help" = "write the name of a file that `htpasswd -B` makes, as in `basic: users.htpasswd`")))]
+        #[help = "write the name of a file that `htpasswd -B` makes, as in `basic: users.htpasswd`"]
         basic: FileName, else "–";
         /// A token that one of these keys has signed (JWT). With `basic`, either is enough.
         jwt: Box<JwtSpec>, else "–";
@@ -38,11 +37,11 @@ keys! {
 
     /// What makes a token valid: a signature, an `exp` that has not passed, and an `nbf`, if any,
     /// that has passed.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["jwks_uri", JWKS], ["jwks_url", JWKS]])))]
+    #[instead = &[["jwks_uri", JWKS], ["jwks_url", JWKS]]]
     struct JwtSpec: "a JWT" {
         /// A file with the issuer's keys: a JSON Web Key Set. flowgate watches the file and reloads
         /// it like this file. It fetches no URLs: fetch the set with a timer.
-        #[cfg_attr(test, schemars(extend("x-example" = "issuer.json")))]
+        #[example = "issuer.json"]
         jwks: FileName;
         /// The required `iss` of the token.
         issuer: Text, else "any";

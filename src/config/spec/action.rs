@@ -12,10 +12,8 @@ use crate::config::decode::Entries;
 keys! {
     /// Redirects the client, with an empty body. The short form `redirect: https` is `redirect: {
     /// to: https }`.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = [["scheme", "write `to: https`"]],
-        "x-meant" = [["code", "status"], ["location", "to"], ["target", "to"], ["url", "to"]]
-    )))]
+    #[instead = &[["scheme", "write `to: https`"]]]
+    #[meant = &[["code", "status"], ["location", "to"], ["target", "to"], ["url", "to"]]]
     struct RedirectSpec: "a redirect" {
         /// A URL, or a path on the same host, with placeholders. `https` is short for
         /// `https://{host}{path}`. The query is kept unless the value has a `?`. A `?` at the end
@@ -28,7 +26,7 @@ keys! {
 
     /// A response of flowgate itself. The short form `respond: 204` is `respond: { status: 204 }`.
     /// `respond: close` ends the connection without a response.
-    #[cfg_attr(test, schemars(extend("x-meant" = [["code", "status"], ["content", "body"], ["text", "body"]])))]
+    #[meant = &[["code", "status"], ["content", "body"], ["text", "body"]]]
     struct RespondSpec: "a response" {
         /// 200 to 599, or `close`: flowgate ends the connection (in HTTP/2, the stream) without a
         /// response.

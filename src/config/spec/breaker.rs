@@ -10,7 +10,7 @@ keys! {
     /// its place; a 4xx is not. One of `error_ratio`, `slow_ratio` and `errors` is required. While
     /// the breaker is open, requests get 503 with the exact `Retry-After`. Then `probes` requests
     /// pass, and the breaker closes if all of them succeed.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["key", ANOTHER_ROUTE], ["overrides", ANOTHER_ROUTE], ["except", ANOTHER_ROUTE], ["cost", "remove it: a response counts as one, whatever its request's cost"], ["scope", "remove it: each gateway learns from the answers that it sees"]])))]
+    #[instead = &[["key", ANOTHER_ROUTE], ["overrides", ANOTHER_ROUTE], ["except", ANOTHER_ROUTE], ["cost", "remove it: a response counts as one, whatever its request's cost"], ["scope", "remove it: each gateway learns from the answers that it sees"]]]
     struct BreakerSpec: "a breaker" {
         /// Opens when more than this share of the responses in `window` are failures; with 1, when
         /// all are.
@@ -39,5 +39,4 @@ keys! {
     }
 }
 
-#[cfg(test)]
 const ANOTHER_ROUTE: &str = "write a separate route for those requests, to the same upstream: a breaker applies to its whole route";

@@ -1,6 +1,5 @@
 //! The whole file, and what holds for the gateway as a whole.
 
-#[cfg(test)]
 use super::other_words::file::{
     CLIENT_TIMEOUTS_INSTEAD, CLIENT_TIMEOUTS_MEANT, FILE_INSTEAD, FILE_MEANT, LIMITS_MEANT,
 };
@@ -18,14 +17,14 @@ use super::{
 use crate::config::{
     decode::{At, Key, List, Printed, Several},
     diagnostics::Source,
-    vocabulary::Document,
 };
 use std::path::PathBuf;
 
 keys! {
     /// The whole file. `listeners` and `routes` are required, and `upstreams` if a route names one.
     /// All other keys have defaults that are safe for a gateway on the internet.
-    #[cfg_attr(test, schemars(extend("x-instead" = FILE_INSTEAD, "x-meant" = FILE_MEANT)))]
+    #[instead = FILE_INSTEAD]
+    #[meant = FILE_MEANT]
     struct FileSpec: "the file" {
         /// Where clients connect.
         listeners: List<ListenerSpec>;
@@ -93,7 +92,8 @@ keys! {
     }
 
     /// Deadlines of a client's connection.
-    #[cfg_attr(test, schemars(extend("x-instead" = CLIENT_TIMEOUTS_INSTEAD, "x-meant" = CLIENT_TIMEOUTS_MEANT)))]
+    #[instead = CLIENT_TIMEOUTS_INSTEAD]
+    #[meant = CLIENT_TIMEOUTS_MEANT]
     struct ClientTimeoutsSpec: "the timeouts" {
         /// From the first byte of a request to the end of its header.
         header_read: Timeout = "10s";
@@ -106,7 +106,7 @@ keys! {
     }
 
     /// Sizes and counts. Requests beyond them are rejected.
-    #[cfg_attr(test, schemars(extend("x-meant" = LIMITS_MEANT)))]
+    #[meant = LIMITS_MEANT]
     struct LimitsSpec: "the limits" {
         /// The whole header of a request: 431 beyond it. At least 8KiB.
         header_bytes: Size<LEAST_HEADER, { 1 << 20 }> = "32KiB";
@@ -129,10 +129,6 @@ keys! {
         /// together. Beyond it, flowgate does not read connections that hold 64KiB or more.
         upload_buffers: Size<0, { 1 << 40 }> = "256MiB";
     }
-}
-
-impl Document for FileSpec {
-    const SCHEMA: &'static str = include_str!("../../../gateway.schema.json");
 }
 
 impl FileSpec {

@@ -1,5 +1,5 @@
 //! The plain values of the file as types: each says how it is read, what it is called, how one
-//! looks, and its JSON Schema.
+//! looks, and the values that editors accept.
 
 use super::{
     AccessLog, CollectorEndpoint, RedisUrl, SampleRatio, Secret,
@@ -10,6 +10,7 @@ use crate::{
     config::{
         decode::{At, Key, read_text},
         diagnostics::{Source, quoted},
+        vocabulary::{Described, Form, Plain, Values},
     },
     flow::breaker::Ratio,
     route::{self, meant_key},
@@ -38,10 +39,10 @@ pub(in crate::config) const LONGEST_TIMEOUT: u64 = 30 * 24 * HOUR;
 pub(in crate::config) type Timeout = Period<MILLI, LONGEST_TIMEOUT>;
 
 /// Makes types of plain values: what one holds, what it is called, how one looks, how it is read,
-/// and its JSON Schema. A `number` may not stand in quotes.
+/// and the values that editors accept. A `number` may not stand in quotes.
 macro_rules! leaves {
     ($($(#[$doc:meta])* $name:ident $(<$min:ident, $max:ident>)? ($inner:ty),
-        $words:literal, $example:literal, $read:expr, $schema:tt $(, $number:ident)?;)*) => { $(
+        $words:literal, $example:literal, $read:expr, $values:expr $(, $number:ident)?;)*) => { $(
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub(in crate::config) struct $name $(<const $min: u64, const $max: u64>)? (pub $inner);
@@ -54,176 +55,183 @@ macro_rules! leaves {
             }
         }
 
-        #[cfg(test)]
-        impl $(<const $min: u64, const $max: u64>)? schemars::JsonSchema for $name $(<$min, $max>)? {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                let mut schema = schemars::json_schema!($schema);
-                schema.insert("title".to_owned(), $words.into());
-                schema.insert("x-example".to_owned(), $example.into());
-                schema
-            }
+        impl $(<const $min: u64, const $max: u64>)? Described for $name $(<$min, $max>)? {
+            const FORM: &'static Form =
+                &Form::Plain(Plain { title: $words, example: $example, values: $values });
         }
     )* };
     (@is_number number) => { true };
     (@is_number) => { false };
 }
 
+const TEXT: Values = Values::of(&["string"]);
+const TEXT_OR_SWITCH: Values = Values::of(&["string", "boolean"]);
+const TEXT_OR_NUMBER: Values = Values::of(&["string", "integer"]);
+const NUMBER: Values = Values::of(&["integer"]);
+const NUMBER_OR_TEXT: Values = Values::of(&["integer", "string"]);
+const SHARE: Values = Values::of(&["number", "string"]);
+/// Text that YAML may take for a number or a truth value.
+const ANY_TEXT: Values = Values::of(&["string", "number", "boolean"]);
+
+/// The names of the algorithms that sign tokens.
+const JWT_ALGORITHMS: [&str; ALGORITHMS.len()] = {
+    let mut names = [""; ALGORITHMS.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ALGORITHMS[index].0;
+        index += 1;
+    }
+    names
+};
+
 leaves! {
     /// A whole number from `MIN` to `MAX`; `_` may part its digits.
     Integer<MIN, MAX>(u64), "a whole number", "10", |text| values::integer_within(text, MIN, MAX),
-        { "type": "integer", "minimum": MIN, "maximum": MAX }, number;
+        NUMBER.within(MIN, MAX), number;
     /// A duration of `MIN` to `MAX` nanoseconds.
     Period<MIN, MAX>(Duration), "a duration", "5s", |text| values::duration_within(text, MIN, MAX),
-        { "type": "string" };
+        TEXT;
     /// A timeout that may be absent.
     OptionalTimeout(Option<Duration>), "`off`, or a duration", "5s", |text| values::optional_timeout(text, MILLI, LONGEST_TIMEOUT),
-        { "type": ["string", "boolean"] };
+        TEXT_OR_SWITCH;
     /// A number of bytes from `MIN` to `MAX`.
     Size<MIN, MAX>(u64), "a size", "10MiB", |text| values::size_within(text, MIN, MAX),
-        { "type": ["string", "integer"] };
+        TEXT_OR_NUMBER;
     /// Bytes per second.
     ByteRate(Option<NonZeroU64>), "`off`, or a size per second", "1KiB/s", values::byte_rate,
-        { "type": ["string", "boolean"] };
+        TEXT_OR_SWITCH;
     /// When names are resolved again.
-    ResolveWord(values::Resolve), "`ttl`, or a duration", "30s", values::resolve, { "type": "string" };
+    ResolveWord(values::Resolve), "`ttl`, or a duration", "30s", values::resolve, TEXT;
     /// The address of a DNS server.
     DnsServer(SocketAddr), "the address of a DNS server", "10.0.0.2", values::dns_server,
-        { "type": "string" };
+        TEXT;
     /// The name of a listener, an upstream, a route or a rule.
     Name(Arc<str>), "a name", "checkout", values::name,
-        { "type": ["string", "number", "boolean"] };
+        ANY_TEXT;
     /// Any text. A plain scalar is text wherever a text is wanted, whatever YAML would make of it.
-    Text(String), "a text", "some text", text, { "type": ["string", "number", "boolean"] };
+    Text(String), "a text", "some text", text, ANY_TEXT;
     /// A part of a step of a scenario.
-    Sentence(String), "a sentence", "120 x GET /a -> 100 passed", text, { "type": "string" };
+    Sentence(String), "a sentence", "120 x GET /a -> 100 passed", text, TEXT;
     /// The name of a time zone.
-    Zone(String), "a text", "some text", values::zone, { "type": "string" };
+    Zone(String), "a text", "some text", values::zone, TEXT;
     /// A host, or a wildcard.
-    Host(String), "a host", "shop.example.com", text, { "type": "string" };
+    Host(String), "a host", "shop.example.com", text, TEXT;
     /// A path, its beginning, or a template.
-    Path(String), "a path", "/api", text, { "type": "string" };
+    Path(String), "a path", "/api", text, TEXT;
     /// A regular expression.
-    Pattern(String), "a regular expression", "'/v[0-9]+/.*'", text, { "type": "string" };
+    Pattern(String), "a regular expression", "'/v[0-9]+/.*'", text, TEXT;
     /// An address to listen on. A port alone is a number to YAML.
     Address(SocketAddr), "an address", "127.0.0.1:8080", values::address,
-        { "type": ["string", "integer"] };
+        TEXT_OR_NUMBER;
     /// The URL of a server.
     Url(Endpoint), "a URL", "http://10.0.1.5:8000", values::url,
-        { "type": "string", "pattern": "^(https?://[^/]+/?|unix:/.+)$" };
+        TEXT.matching("^(https?://[^/]+/?|unix:/.+)$");
     /// The URL of a store.
     StoreUrl(RedisUrl), "a URL", "redis://10.0.1.9:6379", RedisUrl::parse,
-        { "type": "string", "pattern": "^rediss?://" };
+        TEXT.matching("^rediss?://");
     /// A network, or one address.
-    Network(IpNet), "a network", "10.0.0.0/8", values::network, { "type": "string" };
+    Network(IpNet), "a network", "10.0.0.0/8", values::network, TEXT;
     /// A prefix of NAT64.
     Nat64Prefix(Ipv6Net), "a prefix of NAT64", "64:ff9b:1::/48", values::nat64_prefix,
-        { "type": "string", "pattern": "/(32|40|48|56|64|96)$" };
+        TEXT.matching("/(32|40|48|56|64|96)$");
     /// A file, whose name may be meant from the folder of the configuration.
-    FileName(PathBuf), "a file name", "certs/site.pem", file, { "type": "string" };
+    FileName(PathBuf), "a file name", "certs/site.pem", file, TEXT;
     /// An HTTP method.
     MethodName(Method), "a method", "GET", values::method,
-        { "type": "string", "pattern": "^[^a-z ]+$" };
+        TEXT.matching("^[^a-z ]+$");
     /// A method, or `default` for all others.
     MethodOrDefault(Option<Method>), "a method", "POST", method_or_default,
-        { "type": "string" };
+        TEXT;
     /// The name of a header field.
     FieldName(HeaderName), "the name of a header", "x-tenant", values::header_name,
-        { "type": "string" };
+        TEXT;
     /// The name of a header field that a route may change.
     EditableName(HeaderName), "the name of a header", "x-served-by", values::editable,
-        { "type": "string" };
+        TEXT;
     /// The name of a header field that the access log may have.
     LoggedName(HeaderName), "the name of a header", "user-agent", logged_name,
-        { "type": "string" };
+        TEXT;
     /// The value of a header field.
     FieldValue(HeaderValue), "the value of a header", "some text", values::header_value,
-        { "type": ["string", "number", "boolean"] };
+        ANY_TEXT;
     /// A protocol that a client may upgrade to.
-    Protocol(String), "the name of a protocol", "websocket", values::upgrade, { "type": "string" };
+    Protocol(String), "the name of a protocol", "websocket", values::upgrade, TEXT;
     /// The status of a rejection, or the end of the connection without a response.
     RejectStatus(StatusOrClose), "a status, or `close`", "429", values::reject_status,
-        { "type": ["integer", "string"], "minimum": 400, "maximum": 599, "pattern": "^close$" };
+        NUMBER_OR_TEXT.within(400, 599).matching("^close$");
     /// The status of an error.
     Status(StatusCode), "a status", "429", values::status,
-        { "type": "integer", "minimum": 400, "maximum": 599 }, number;
+        NUMBER.within(400, 599), number;
     /// The status of a redirect.
     RedirectStatus(StatusCode), "a status of redirects", "308", values::redirect_status,
-        { "enum": [301, 302, 303, 307, 308] }, number;
+        Values::of(&[]).one_of_numbers(&[301, 302, 303, 307, 308]), number;
     /// The status of a response, or the end of the connection without one.
     AnswerStatus(StatusOrClose), "a status, or `close`", "200", values::answer_status,
-        { "type": ["integer", "string"], "minimum": 200, "maximum": 599, "pattern": "^close$" };
+        NUMBER_OR_TEXT.within(200, 599).matching("^close$");
     /// Where a redirect leads.
     RedirectTo(String), "`https`, a URL, or a path", "https", values::location,
-        { "type": "string" };
+        TEXT;
     /// A host with or without a port.
-    Authority(HeaderValue), "a host", "app.internal", values::authority, { "type": "string" };
+    Authority(HeaderValue), "a host", "app.internal", values::authority, TEXT;
     /// The path and the query of a health check.
-    CheckPath(Box<str>), "a path", "/healthz", values::check_path, { "type": "string", "pattern": "^/" };
+    CheckPath(Box<str>), "a path", "/healthz", values::check_path, TEXT.matching("^/");
     /// A status, or a range of them.
     Statuses(RangeInclusive<u16>), "statuses", "200-299", values::statuses,
-        { "type": ["string", "integer"], "pattern": "^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$" };
+        TEXT_OR_NUMBER.matching("^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$");
     /// Why a request is sent again.
     RetryCause(RetryOn), "a failure", "connect", values::retry_on,
-        { "type": ["string", "integer"], "pattern": "^(connect|reset|timeout|[45][0-9][0-9])$" };
+        TEXT_OR_NUMBER.matching("^(connect|reset|timeout|[45][0-9][0-9])$");
     /// A whole number of percent.
     Percent(u32), "a percentage", "20%", values::percent,
-        { "type": "string", "pattern": "^[0-9]+%$" };
+        TEXT.matching("^[0-9]+%$");
     /// Percent with up to four decimals.
     Share(SampleRatio), "a percentage", "1%", SampleRatio::parse,
-        { "type": "string", "pattern": "^[0-9]+(\\.[0-9]{1,4})?%$" };
+        TEXT.matching("^[0-9]+(\\.[0-9]{1,4})?%$");
     /// The URL of a collector of traces.
     CollectorUrl(CollectorEndpoint), "a URL", "http://127.0.0.1:4318", CollectorEndpoint::parse,
-        { "type": "string", "pattern": "^https?://" };
+        TEXT.matching("^https?://");
     /// A part of a whole.
     Part(Ratio), "a percentage, or a number from 0 to 1", "0.5", values::ratio,
-        { "type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": "^[0-9]+(\\.[0-9]{1,4})? *%$" }, number;
+        SHARE.within(0, 1).matching("^[0-9]+(\\.[0-9]{1,4})? *%$"), number;
     /// How many per how long.
     Rate(Limit), "a rate", "100/1s", values::limit,
-        { "type": "string", "pattern": "^ *[0-9_]+ */ *[0-9a-z ]+$" };
+        TEXT.matching("^ *[0-9_]+ */ *[0-9a-z ]+$");
     /// A part of a rule's key.
     KeyPart(String), "a part of a key", "client_ip", text,
-        { "type": "string", "pattern": "^(route|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$" };
+        TEXT.matching("^(route|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$");
     /// The part of a request that names its plan.
     PlanPart(String), "a part of a key, or `key`", "jwt:plan", text,
-        { "type": "string", "pattern": "^(key|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$" };
+        TEXT.matching("^(key|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$");
     /// The limit of a plan: a rate, or how many requests may be in flight.
     PlanNumber(values::PlanNumber), "a limit", "1000/1m", values::plan_number,
-        { "type": ["string", "integer"], "pattern": "^ *[0-9_]+ *(/ *[0-9a-z ]+)?$" };
+        TEXT_OR_NUMBER.matching("^ *[0-9_]+ *(/ *[0-9a-z ]+)?$");
     /// How a token may be signed.
     JwtAlgorithm(Algorithm), "an algorithm", "RS256", algorithm,
-        { "type": "string", "enum": ALGORITHMS.map(|(name, _)| name) };
+        TEXT.one_of(&JWT_ALGORITHMS);
     /// A condition of an override.
     Condition(String), "a condition", "header:x-tenant", condition,
-        { "type": "string", "pattern": "^(client_ip|method|path_prefix|user|(header|query|jwt):.+)$" };
+        TEXT.matching("^(client_ip|method|path_prefix|user|(header|query|jwt):.+)$");
     /// What requests get as `Via`, if anything.
     Via(Option<HeaderValue>), "`off`, `on`, or a name", "on", via,
-        { "type": ["string", "number", "boolean"] };
+        ANY_TEXT;
     /// Where the access log goes.
     LogTarget(AccessLog), "`off`, `stdout`, or a file name", "stdout", log_target,
-        { "type": ["string", "boolean"] };
+        TEXT_OR_SWITCH;
     /// The name of the primary that sentinels know.
     Primary(String), "a text", "some text", |text| word("the name of the primary", text),
-        { "type": ["string", "number", "boolean"] };
+        ANY_TEXT;
     /// The user of the sentinels.
     User(String), "a text", "some text", |text| word("the user", text),
-        { "type": ["string", "number", "boolean"] };
+        ANY_TEXT;
     /// A password, which is never shown.
     Password(Secret), "a text", "some text", |text| word("the password", text).map(Secret::new),
-        { "type": ["string", "number", "boolean"] };
+        ANY_TEXT;
     /// What clients of the admin listener send, which is never shown.
     AdminToken(Secret), "a token of 16 to 1024 characters", "${ADMIN_TOKEN}", token,
-        { "type": ["string", "number", "boolean"] };
+        ANY_TEXT;
     /// What every key in a store begins with.
     Prefix(String), "a text", "some text", prefix,
-        { "type": ["string", "number", "boolean"] };
+        ANY_TEXT;
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one of the readers, which share a type")]

@@ -1,6 +1,5 @@
 //! Where clients and operators connect.
 
-#[cfg(test)]
 use super::other_words::listener::{ADMIN_MEANT, LISTENER_INSTEAD, LISTENER_MEANT, TLS_INSTEAD};
 use super::{
     NetworksSpec, RuleSpec,
@@ -16,10 +15,8 @@ use std::path::PathBuf;
 keys! {
     /// An address that accepts connections: HTTP/1.1 and HTTP/2, with TLS if `tls` is set. An edit
     /// of the file can add and remove listeners.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = LISTENER_INSTEAD,
-        "x-meant" = LISTENER_MEANT
-    )))]
+    #[instead = LISTENER_INSTEAD]
+    #[meant = LISTENER_MEANT]
     struct ListenerSpec: "a listener" {
         /// The listener's name in logs and metrics.
         name: Name;
@@ -43,14 +40,14 @@ keys! {
     /// uses the first one. Of several with the same names, such as one with an ECDSA key and one with
     /// an RSA key, flowgate uses the first that the client can verify. flowgate watches the files and
     /// reloads them like this file.
-    #[cfg_attr(test, schemars(extend("x-instead" = TLS_INSTEAD)))]
+    #[instead = TLS_INSTEAD]
     struct TlsSpec: "the TLS of a listener" {
         /// At least one certificate with its key.
         certificates: List<CertificateSpec>;
     }
 
     /// Two PEM files. Names are relative to the folder of this file.
-    #[cfg_attr(test, schemars(extend("x-example" = "{ cert: certs/site.pem, key: certs/site.key }")))]
+    #[example = "{ cert: certs/site.pem, key: certs/site.key }"]
     struct CertificateSpec: "a certificate" {
         /// The certificate, followed by its intermediates.
         cert: FileName;
@@ -61,7 +58,8 @@ keys! {
     /// Health, metrics, and pages that show and change the gateway's state: `docs/admin.md` lists
     /// them. On an address other than loopback, every page except `/healthz` and `/readyz` requires
     /// a token or a client certificate.
-    #[cfg_attr(test, schemars(extend("x-example" = "{ listen: 127.0.0.1:9901 }", "x-meant" = ADMIN_MEANT)))]
+    #[example = "{ listen: 127.0.0.1:9901 }"]
+    #[meant = ADMIN_MEANT]
     struct AdminSpec: "the admin listener" {
         /// IP address and port, or a port alone for every address.
         listen: Address = "127.0.0.1:9901";

@@ -1,6 +1,5 @@
 //! What requests must look like.
 
-#[cfg(test)]
 use super::other_words::matches::{MATCH_INSTEAD, MATCH_MEANT};
 use super::{
     keys::keys,
@@ -20,11 +19,9 @@ keys! {
     /// (exact, template, longest prefix, regular expressions in the order of the file, then any
     /// path, which includes `path_prefix: /`); a method; more headers; more query fields; the order
     /// of the file.
-    #[cfg_attr(test, schemars(extend(
-        "x-example" = "{ path_prefix: /login }",
-        "x-instead" = MATCH_INSTEAD,
-        "x-meant" = MATCH_MEANT
-    )))]
+    #[example = "{ path_prefix: /login }"]
+    #[instead = MATCH_INSTEAD]
+    #[meant = MATCH_MEANT]
     struct MatchSpec: "a match" {
         /// `shop.example.com`, `*.example.com` for all names below it, or `shop.*` for all that go
         /// on so; any of a list.

@@ -13,7 +13,6 @@ pub(super) mod leaf;
 mod listener;
 mod matches;
 mod networks;
-#[cfg(test)]
 mod other_words;
 mod plans;
 mod redis_url;

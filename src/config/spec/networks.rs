@@ -15,11 +15,11 @@ pub(in crate::config) type NetworksSpec = Many<Either<Network, NetworkFileSpec>>
 
 keys! {
     /// An entry of a list of addresses and networks.
-    #[cfg_attr(test, schemars(extend("x-example" = "{ file: networks.txt }")))]
+    #[example = "{ file: networks.txt }"]
     struct NetworkFileSpec: "a file of networks" {
         /// A file with one network or address a line; what follows a `#` is a comment. flowgate
         /// watches the file and reloads it like this file.
-        #[cfg_attr(test, schemars(extend("x-example" = "networks.txt")))]
+        #[example = "networks.txt"]
         file: FileName;
     }
 }

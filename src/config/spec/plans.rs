@@ -29,7 +29,7 @@ keys! {
         /// A file of plans: CSV (RFC 4180) whose first line is `key,limit` or `key,limit,burst`. A
         /// limit is written as here, as in `50/1h`; for `concurrency` it is a number. flowgate
         /// watches the file and reloads it like this file.
-        #[cfg_attr(test, schemars(extend("x-example" = "accounts.csv")))]
+        #[example = "accounts.csv"]
         file: FileName, else "–";
     }
 

@@ -1,6 +1,5 @@
 //! Routes: what they match, and what they change on the way.
 
-#[cfg(test)]
 use super::other_words::route::{
     BASIC, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH, ROUTE_INSTEAD,
     ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
@@ -20,21 +19,19 @@ use crate::config::decode::{Either, Entries, List, Several};
 keys! {
     /// If all rules admit a matching request, flowgate sends it to the upstream, or answers it
     /// itself with `redirect` or `respond`.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = ROUTE_INSTEAD,
-        "x-meant" = ROUTE_MEANT
-    )))]
+    #[instead = ROUTE_INSTEAD]
+    #[meant = ROUTE_MEANT]
     struct RouteSpec: "a route" {
         /// The route's identity: its state survives an edit under this name. The name is also the
         /// route's label in metrics and in the log.
         name: Name;
         /// Which requests match. All conditions must hold.
         #[serde(rename = "match")]
-        #[cfg_attr(test, schemars(extend("x-help" = IN_MATCH_PATH)))]
+        #[help = IN_MATCH_PATH]
         matcher: MatchSpec;
         /// The upstream that gets the requests. Write exactly one of this, `redirect` and
         /// `respond`.
-        #[cfg_attr(test, schemars(extend("x-help" = "write the name of an upstream; its `servers` have the addresses and the weights")))]
+        #[help = "write the name of an upstream; its `servers` have the addresses and the weights"]
         upstream: Name, else "–";
         /// Redirects clients: `https`, a URL, or a map.
         redirect: Box<Either<RedirectTo, RedirectSpec>>, else "–";
@@ -43,7 +40,7 @@ keys! {
         /// Which clients may use the route, by their address. Checked before the rules.
         access: Box<AccessSpec>, else "all clients";
         /// Which passwords or tokens a client needs. Checked after `access` and before the rules.
-        #[cfg_attr(test, schemars(extend("x-help" = BASIC)))]
+        #[help = BASIC]
         auth: Box<AuthSpec>, else "–";
         /// Rules and budgets that decide together: all of them admit and count a request, or none
         /// counts it. At most 16, with those of the file, the listener and the upstream.
@@ -61,7 +58,7 @@ keys! {
         /// Sends a request that a server failed to another server, if that is harmless. Without
         /// `retry`, only requests that no server can have acted on are sent again, and `GET`,
         /// `HEAD` and `OPTIONS` whose connection closed.
-        #[cfg_attr(test, schemars(extend("x-help" = "write `retry: { attempts: … }`")))]
+        #[help = "write `retry: { attempts: … }`"]
         retry: Box<RetrySpec>, else "–";
         /// The largest body of a request: 413 beyond it.
         body_limit: Size<0, { u64::MAX }>, else "`limits.body`";
@@ -97,9 +94,7 @@ keys! {
 
     /// Deadlines of the upstream's response: 504 before its header; after it, flowgate cuts the
     /// connection. Each is at most 30 days.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = ROUTE_TIMEOUTS_INSTEAD
-    )))]
+    #[instead = ROUTE_TIMEOUTS_INSTEAD]
     struct RouteTimeoutsSpec: "the timeouts of a route" {
         /// From the request's end to the header of the response.
         first_byte: Timeout = "60s";
@@ -117,7 +112,7 @@ keys! {
     /// Which requests flowgate sends again, and how often. It tries another server first. If a
     /// server may have acted on a request, flowgate repeats it only without a body and with one of
     /// `methods`.
-    #[cfg_attr(test, schemars(extend("x-example" = "{ attempts: 2 }")))]
+    #[example = "{ attempts: 2 }"]
     struct RetrySpec: "a retry" {
         /// Attempts for one request, the first one included.
         attempts: Integer<1, 10> = 3;
@@ -133,10 +128,8 @@ keys! {
     }
 
     /// `remove` first, then `set`.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = HEADER_EDITS_INSTEAD,
-        "x-meant" = HEADER_EDITS_MEANT
-    )))]
+    #[instead = HEADER_EDITS_INSTEAD]
+    #[meant = HEADER_EDITS_MEANT]
     struct HeaderEditsSpec: "header edits" {
         /// Fields to write. They replace existing ones. Values may have placeholders.
         set: Entries<EditableName, FieldValue>, else "–";
@@ -158,10 +151,8 @@ keys! {
 
     /// The body of flowgate's own errors with some statuses. gRPC requests always get a gRPC
     /// status.
-    #[cfg_attr(test, schemars(extend(
-        "x-example" = "{ status: [502, 503, 504], body: We are back soon. }",
-        "x-meant" = ERROR_MEANT
-    )))]
+    #[example = "{ status: [502, 503, 504], body: We are back soon. }"]
+    #[meant = ERROR_MEANT]
     struct ErrorSpec: "an error" {
         /// 400 to 599.
         status: Several<Status>, else "all";

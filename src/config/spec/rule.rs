@@ -1,6 +1,5 @@
 //! Rules and pacing: how many, counted how, by which key.
 
-#[cfg(test)]
 use super::other_words::rule::{PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT};
 use super::{
     AlgorithmWord, Align, ConditionValue, FieldConditions, NetworksSpec, OnDuplicate, OnMissing,
@@ -36,11 +35,9 @@ keys! {
     /// edit under the rule's name, and is converted to new numbers. These edits start the rule
     /// again: another algorithm (`token_bucket` and `leaky_bucket` count as one) or key; adding or
     /// removing `plans`, `sync_interval` or `scope: cluster`; another window of a shared rule.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = RULE_INSTEAD,
-        "x-example" = "{ name: total, limit: 100/1s }",
-        "x-meant" = RULE_MEANT
-    )))]
+    #[example = "{ name: total, limit: 100/1s }"]
+    #[instead = RULE_INSTEAD]
+    #[meant = RULE_MEANT]
     struct RuleSpec: "a rule" {
         /// The rule's identity within its route, in headers, logs and metrics. `pacing` and
         /// `breaker` are reserved for the route's own. Required, except beside `budget`.
@@ -84,7 +81,7 @@ keys! {
         /// template of the route's path names), `method`, `listener`, `user` (with `auth`),
         /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, with `auth: { jwt }`;
         /// dots lead into it, as in `jwt:realm_access.roles`), or a list of them. `route` counts all requests together.
-        #[cfg_attr(test, schemars(extend("x-help" = "write each part as a text, as in `key: header:x-api-key`")))]
+        #[help = "write each part as a text, as in `key: header:x-api-key`"]
         key: Several<KeyPart> = "route";
         /// How many bits of an IPv6 address are one client.
         ipv6_prefix: Integer<1, 128> = 64;
@@ -210,7 +207,8 @@ keys! {
     /// Delays requests so that they start evenly, one interval apart, in the order of arrival.
     /// Requests that would wait too long are rejected. A rule with `algorithm: pacing`, which calls
     /// the rate `limit`, also has `key`, `cost`, `except`, `overrides` and `dry_run`.
-    #[cfg_attr(test, schemars(extend("x-instead" = PACING_INSTEAD, "x-meant" = PACING_MEANT)))]
+    #[instead = PACING_INSTEAD]
+    #[meant = PACING_MEANT]
     struct PacingSpec: "pacing" {
         /// How many starts per time; `100/1s` is one every 10 ms.
         rate: LimitSpec;

@@ -13,7 +13,8 @@ keys! {
     /// A Redis (5 or later) or Valkey that all gateways reach: one server, the primary that
     /// sentinels name, or a Redis Cluster. `docs/cluster.md` describes what it decides, and what
     /// happens while it fails.
-    #[cfg_attr(test, schemars(extend("x-instead" = [["password", "write it in `redis`, as in `redis: redis://:PASSWORD@HOST`"]], "x-meant" = [["url", "redis"], ["address", "redis"], ["valkey", "redis"]])))]
+    #[instead = &[["password", "write it in `redis`, as in `redis: redis://:PASSWORD@HOST`"]]]
+    #[meant = &[["url", "redis"], ["address", "redis"], ["valkey", "redis"]]]
     struct StoreSpec: "the store" {
         /// `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://…` for TLS. Several for
         /// sentinels or the nodes of a cluster.

@@ -1,6 +1,5 @@
 //! Upstreams and their servers.
 
-#[cfg(test)]
 use super::other_words::upstream::{
     HEALTH_MEANT, SERVER_INSTEAD, SERVER_MEANT, UPSTREAM_INSTEAD, UPSTREAM_MEANT,
     UPSTREAM_TLS_INSTEAD, UPSTREAM_TLS_MEANT,
@@ -22,15 +21,13 @@ use std::path::PathBuf;
 keys! {
     /// A service: one or more servers that give the same answers, over HTTP/1.1 or HTTP/2 with kept
     /// connections.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = UPSTREAM_INSTEAD,
-        "x-meant" = UPSTREAM_MEANT
-    )))]
+    #[instead = UPSTREAM_INSTEAD]
+    #[meant = UPSTREAM_MEANT]
     struct UpstreamSpec: "an upstream" {
         /// The upstream's name, for `upstream` in routes.
         name: Name;
         /// At least one server.
-        #[cfg_attr(test, schemars(extend("x-help" = "write `servers: [{ url: http://… }]`")))]
+        #[help = "write `servers: [{ url: http://… }]`"]
         servers: List<ServerSpec>;
         /// How flowgate chooses a server: in turn by weight (`round_robin`), the less busy of two
         /// that are picked by weight (`least_request`), by weighted chance (`random`), or the same
@@ -72,7 +69,7 @@ keys! {
 
     /// Health checks: the gateway sends a `GET` to each server, once for all workers. Servers count
     /// as healthy until their checks fail. If no server is healthy, all get requests.
-    #[cfg_attr(test, schemars(extend("x-meant" = HEALTH_MEANT)))]
+    #[meant = HEALTH_MEANT]
     struct HealthSpec: "the health check of an upstream" {
         /// The path of the check, with a query if necessary.
         path: CheckPath;
@@ -112,10 +109,8 @@ keys! {
     }
 
     /// One address of an upstream.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = SERVER_INSTEAD,
-        "x-meant" = SERVER_MEANT
-    )))]
+    #[instead = SERVER_INSTEAD]
+    #[meant = SERVER_MEANT]
     struct ServerSpec: "a server" {
         /// `http://HOST:PORT`, `https://HOST:PORT` for TLS, or `unix:/PATH` for a socket. See
         /// `resolve` for names.
@@ -135,10 +130,8 @@ keys! {
     /// How flowgate verifies servers with `https://`, and which certificate it shows them. The
     /// files are PEM. flowgate watches them; connections that open after a change use the new
     /// files.
-    #[cfg_attr(test, schemars(extend(
-        "x-instead" = UPSTREAM_TLS_INSTEAD,
-        "x-meant" = UPSTREAM_TLS_MEANT
-    )))]
+    #[instead = UPSTREAM_TLS_INSTEAD]
+    #[meant = UPSTREAM_TLS_MEANT]
     struct UpstreamTlsSpec: "the TLS of an upstream" {
         /// Trusted certificates: authorities, or the servers' own certificates. Without it,
         /// flowgate trusts the system's authorities.

@@ -6,6 +6,7 @@ mod budgets;
 mod certificates;
 mod checks;
 mod client_plans;
+mod declared_key;
 mod diagnostics;
 mod diff;
 mod duplicates;

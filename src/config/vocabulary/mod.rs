@@ -1,193 +1,299 @@
-//! The words of `gateway.yaml`: every map with its keys, as the types of `spec` say.
+//! The words of `gateway.yaml`: every map with its keys, and the form of every value.
 //!
-//! `schemars` makes a JSON Schema of the types, in a test: `gateway.schema.json` is committed, and the test
-//! fails where it is not what the types say. The decoder takes titles, defaults and examples from it, and so
-//! does `docs/configuration.md`.
-//!
-//! The types add words that are no JSON Schema's: `x-example`, how a value looks; `x-default`, what holds
-//! where a key is not written; `x-instead`, keys of other maps, with what to write instead; `x-meant`, words of
-//! other gateways, with the key that is meant; `x-help`, what to write where a value is of another kind.
+//! The types of `spec` declare them as constants: `keys!`, `leaves!` and `words!` implement [`Described`].
+//! Decoding, hints, the reference and the JSON Schema read these constants, so a key needs no other place.
 
 mod reference;
-#[cfg(test)]
 mod schema;
 
 pub(super) use reference::write as reference;
-#[cfg(test)]
-pub(super) use schema::{publish, with_variables};
+pub(super) use schema::publish;
 
-use serde::Deserialize;
-use serde_json::Value;
-use std::collections::HashMap;
+use ahash::AHashMap;
 
-/// A type that reads a whole file.
-pub(super) trait Document: for<'de> Deserialize<'de> {
-    /// The committed schema of the file, as `publish` writes it.
-    const SCHEMA: &'static str;
+/// A type that reads a value of the file.
+pub(super) trait Described {
+    /// The form of such a value.
+    const FORM: &'static Form;
 }
 
-/// All maps of a file.
+/// A type that reads a map with known keys.
+pub(super) trait DescribedMap: Described {
+    /// The map and its keys.
+    const SECTION: &'static Section;
+}
+
+/// The form of a value.
 #[derive(Debug)]
-pub(super) struct Vocabulary {
-    /// The name of the type of the whole file.
-    root: String,
-    /// By the names of their types.
-    sections: HashMap<String, Section>,
+pub(super) enum Form {
+    /// A text or a number.
+    Plain(Plain),
+    /// `true` or `false`.
+    Switch,
+    /// One of a few words.
+    Words(Words),
+    /// A map with known keys.
+    Map(&'static Section),
+    /// A list.
+    List(&'static Self),
+    /// One value, or a list of them.
+    OneOrMore(&'static Self),
+    /// A map of the user's own names.
+    Entries { names: &'static Self, values: &'static Self },
+    /// A plain value, or a map that says more.
+    Either { plain: &'static Self, map: &'static Self },
+    /// A map that is read elsewhere.
+    Unread,
+}
+
+/// A text or a number.
+#[derive(Debug)]
+pub(super) struct Plain {
+    /// The noun for it, as in "a duration".
+    pub title: &'static str,
+    pub example: &'static str,
+    pub values: Values,
+}
+
+/// The values that a plain value may have, for editors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Values {
+    /// The types of YAML as which it may stand in the file, if not any.
+    pub types: &'static [&'static str],
+    /// The smallest and the largest number.
+    pub bounds: Option<[u64; 2]>,
+    pub texts: &'static [&'static str],
+    pub numbers: &'static [u64],
+    /// A regular expression that a text matches.
+    pub pattern: Option<&'static str>,
+}
+
+impl Values {
+    pub(super) const fn of(types: &'static [&'static str]) -> Self {
+        Self { types, bounds: None, texts: &[], numbers: &[], pattern: None }
+    }
+
+    pub(super) const fn within(self, min: u64, max: u64) -> Self {
+        Self { bounds: Some([min, max]), ..self }
+    }
+
+    pub(super) const fn one_of(self, texts: &'static [&'static str]) -> Self {
+        Self { texts, ..self }
+    }
+
+    pub(super) const fn one_of_numbers(self, numbers: &'static [u64]) -> Self {
+        Self { numbers, ..self }
+    }
+
+    pub(super) const fn matching(self, pattern: &'static str) -> Self {
+        Self { pattern: Some(pattern), ..self }
+    }
+}
+
+/// The words of which a value is one.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub all: &'static [Word],
+    /// Words of other gateways, with the word that is meant.
+    pub meant: &'static [[&'static str; 2]],
+}
+
+/// One of the words that a value may be.
+#[derive(Debug)]
+pub(super) struct Word {
+    pub word: &'static str,
+    pub doc: Doc,
 }
 
 /// A map of the file: a set of keys under one name.
 #[derive(Debug)]
 pub(super) struct Section {
+    /// The name of the type that reads it.
+    pub type_name: &'static str,
     /// The word for one such map in messages, as in "a route".
-    pub title: String,
-    pub doc: String,
+    pub title: &'static str,
+    pub doc: Doc,
     /// In the order of the fields.
-    pub keys: Vec<Key>,
+    pub keys: &'static [Key],
     /// Words that other maps take, with what to write instead; `*` for all words that are not known.
-    pub instead: Vec<(String, String)>,
+    pub instead: &'static [[&'static str; 2]],
     /// Words of other gateways, with the key that is meant.
-    pub synonyms: Vec<(String, String)>,
+    pub meant: &'static [[&'static str; 2]],
     /// An example of one, if it is not what it needs.
-    pub example: Option<String>,
+    pub example: Option<&'static str>,
 }
 
 /// One key of a map.
 #[derive(Debug)]
 pub(super) struct Key {
-    pub name: String,
-    pub is_required: bool,
+    pub name: &'static str,
+    pub doc: Doc,
+    pub form: &'static Form,
     pub default: Default,
-    /// The type's documentation of it.
-    pub schema: Value,
+    /// The text to write where a value of another kind stands.
+    pub help: Option<&'static str>,
+    /// An example, if that of the form does not fit.
+    pub example: Option<&'static str>,
 }
 
 /// The value of a key that is not written.
 #[derive(Debug)]
 pub(super) enum Default {
-    /// Nothing, or what `x-default` says.
-    None,
-    /// This value, as it would be written.
-    Text(String),
+    /// None: the key is required.
+    Required,
+    /// Something that is no value, in words.
+    Words(&'static str),
+    /// This value, as it would be written; in quotes or not.
+    Text { text: &'static str, is_quoted: bool },
     /// A map in which every key has its default.
     Map,
 }
 
-impl Vocabulary {
-    /// Returns the keys of `T` and of all that it holds.
-    pub(super) fn of<T: Document>() -> Self {
-        Self::read(T::SCHEMA)
-    }
+/// A doc comment: its lines one after the other, as the compiler passes them to macros.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doc(pub &'static str);
 
-    /// Returns the keys that a schema describes.
-    pub(super) fn read(schema: &str) -> Self {
-        let schema: Value = serde_json::from_str(schema).unwrap_or_default();
-        let definitions = schema["$defs"].as_object().into_iter().flatten();
-        Self {
-            root: type_name(&schema).unwrap_or_default().to_owned(),
-            sections: definitions.map(|(name, map)| (name.clone(), Section::of(map))).collect(),
-        }
+impl Doc {
+    /// Returns the text.
+    pub(super) fn text(self) -> &'static str {
+        self.0.trim_start()
+    }
+}
+
+/// The maps of a file, by the names of their types.
+#[derive(Debug)]
+pub(super) struct Vocabulary {
+    sections: AHashMap<&'static str, &'static Section>,
+}
+
+impl Vocabulary {
+    /// Returns the maps that `T` holds, and itself.
+    pub(super) fn of<T: DescribedMap>() -> Self {
+        let sections = T::SECTION.reachable().into_iter();
+        Self { sections: sections.map(|section| (section.type_name, section)).collect() }
     }
 
     /// Returns the map that the type `name` reads.
-    pub(super) fn section(&self, name: &str) -> Option<&Section> {
-        self.sections.get(name)
+    pub(super) fn section(&self, name: &str) -> Option<&'static Section> {
+        self.sections.get(name).copied()
     }
+}
 
-    /// Returns all maps.
-    #[cfg(test)]
-    pub(super) fn sections(&self) -> impl Iterator<Item = &Section> {
-        self.sections.values()
-    }
-
-    pub(super) fn example(&self, schema: &Value) -> String {
-        if let Some(section) = self.referenced(schema) {
-            return self.example_of(section);
-        }
-        if let Some(forms) = schema["anyOf"].as_array() {
-            return forms.first().map(|first| self.example(first)).unwrap_or_default();
-        }
-        if schema["items"].is_object() || schema["items"].is_boolean() {
-            return format!("[{}]", self.example(&schema["items"]));
-        }
-        if schema["additionalProperties"].is_object() {
-            let name = self.example(&schema["propertyNames"]);
-            return format!("{{ {name}: {} }}", self.example(&schema["additionalProperties"]));
-        }
-        let words = words(schema).next().map(str::to_owned);
-        words.or_else(|| schema["x-example"].as_str().map(str::to_owned)).unwrap_or_else(|| {
-            if [&schema["type"], &schema["type"][0]].contains(&&Value::from("boolean")) {
-                "true".to_owned()
-            } else {
-                String::new()
+impl Form {
+    /// Adds the maps that it holds.
+    fn collect(&'static self, found: &mut Vec<&'static Section>) {
+        match self {
+            Self::Plain(_) | Self::Switch | Self::Words(_) | Self::Unread => {}
+            Self::Map(section) => section.collect(found),
+            Self::List(item) | Self::OneOrMore(item) => item.collect(found),
+            Self::Entries { names: one, values: other }
+            | Self::Either { plain: one, map: other } => {
+                one.collect(found);
+                other.collect(found);
             }
-        })
-    }
-
-    /// Returns what such a map looks like: as its type says, or with all that it needs, or
-    /// else with its first key.
-    pub(super) fn example_of(&self, section: &Section) -> String {
-        if let Some(example) = &section.example {
-            return example.clone();
         }
-        // Most files and routes need those too.
-        let is_usual = |key: &&Key| matches!(&*key.name, "upstreams" | "upstream");
-        let is_shown = |key: &&Key| key.is_required || is_usual(key);
-        let required: Vec<_> = section.keys.iter().filter(is_shown).collect();
-        let shown =
-            if required.is_empty() { section.keys.iter().take(1).collect() } else { required };
-        let entry = |key: &Key| format!("{}: {}", key.name, self.example(&key.schema));
-        format!("{{ {} }}", shown.into_iter().map(entry).collect::<Vec<_>>().join(", "))
     }
 
-    pub(super) fn referenced(&self, schema: &Value) -> Option<&Section> {
-        self.section(type_name(schema)?)
+    /// Returns the words of which it is one, if it is.
+    pub(super) fn words(&self) -> Vec<&'static str> {
+        match self {
+            Self::Plain(plain) => plain.values.texts.to_vec(),
+            Self::Words(words) => words.all.iter().map(|word| word.word).collect(),
+            Self::Switch
+            | Self::Map(_)
+            | Self::List(_)
+            | Self::OneOrMore(_)
+            | Self::Entries { .. }
+            | Self::Either { .. }
+            | Self::Unread => Vec::new(),
+        }
+    }
+
+    /// Returns an example of a value.
+    pub(super) fn example(&self) -> String {
+        match self {
+            Self::Plain(Plain { example, values, .. }) => {
+                values.texts.first().unwrap_or(example).to_string()
+            }
+            Self::Switch => "true".to_owned(),
+            Self::Words(_) => self.words().first().map(ToString::to_string).unwrap_or_default(),
+            Self::Map(section) => section.example(),
+            Self::List(item) => format!("[{}]", item.example()),
+            Self::OneOrMore(item) => item.example(),
+            Self::Entries { names, values } => {
+                format!("{{ {}: {} }}", names.example(), values.example())
+            }
+            Self::Either { plain, .. } => plain.example(),
+            Self::Unread => String::new(),
+        }
+    }
+
+    /// Returns the noun for a value, as in "a rate".
+    pub(super) fn noun(&self) -> String {
+        match self {
+            Self::Plain(plain) => plain.title.to_owned(),
+            Self::Switch | Self::Unread => "`true` or `false`".to_owned(),
+            Self::Words(_) => {
+                let words: Vec<_> = self.words().iter().map(|word| format!("`{word}`")).collect();
+                format!("one of {}", words.join(", "))
+            }
+            Self::Map(section) => section.title.to_owned(),
+            Self::List(item) | Self::OneOrMore(item) => item.noun(),
+            Self::Entries { values, .. } => values.noun(),
+            Self::Either { plain, .. } => plain.noun(),
+        }
+    }
+
+    /// Returns the word that `word`, which other gateways use, stands for.
+    pub(super) fn synonym(&self, word: &str) -> Option<&'static str> {
+        let Self::Words(words) = self else { return None };
+        words.meant.iter().find(|[known, _]| *known == word).map(|[_, meant]| *meant)
     }
 }
 
 impl Section {
-    fn of(schema: &Value) -> Self {
-        let text = |name: &str| schema[name].as_str().unwrap_or_default().to_owned();
-        let texts = |list: &Value| -> Vec<String> {
-            let list = list.as_array().into_iter().flatten();
-            list.filter_map(|word| word.as_str().map(str::to_owned)).collect()
-        };
+    /// Returns this map and all that it holds, each once, in the order of reading.
+    pub(super) fn reachable(&'static self) -> Vec<&'static Self> {
+        let mut found = Vec::new();
+        self.collect(&mut found);
+        found
+    }
 
-        let required = texts(&schema["required"]);
-        let properties = schema["properties"].as_object().into_iter().flatten();
-        let keys = properties.map(|(name, schema)| Key {
-            is_required: required.contains(name),
-            name: name.clone(),
-            default: Default::of(&schema["default"]),
-            schema: schema.clone(),
-        });
-
-        let pairs = |list: &Value| -> Vec<(String, String)> {
-            let list = list.as_array().into_iter().flatten().map(texts);
-            let pair = |pair| <[String; 2]>::try_from(pair).ok().map(|[word, other]| (word, other));
-            list.filter_map(pair).collect()
-        };
-
-        Self {
-            title: text("title"),
-            doc: text("description"),
-            keys: keys.collect(),
-            instead: pairs(&schema["x-instead"]),
-            synonyms: pairs(&schema["x-meant"]),
-            example: schema["x-example"].as_str().map(str::to_owned),
+    fn collect(&'static self, found: &mut Vec<&'static Self>) {
+        if found.iter().any(|known| known.type_name == self.type_name) {
+            return;
         }
+        found.push(self);
+        self.keys.iter().for_each(|key| key.form.collect(found));
+    }
+
+    /// Returns an example of such a map: as its type says, or with all that it needs, or
+    /// else with its first key.
+    pub(super) fn example(&self) -> String {
+        if let Some(example) = self.example {
+            return example.to_owned();
+        }
+
+        // Most files and routes need those too.
+        let is_usual = |key: &&Key| matches!(key.name, "upstreams" | "upstream");
+        let is_shown = |key: &&Key| key.is_required() || is_usual(key);
+        let required: Vec<_> = self.keys.iter().filter(is_shown).collect();
+        let shown = if required.is_empty() { self.keys.iter().take(1).collect() } else { required };
+        let entry = |key: &Key| format!("{}: {}", key.name, key.example());
+        format!("{{ {} }}", shown.into_iter().map(entry).collect::<Vec<_>>().join(", "))
     }
 
     /// Returns the key that `word`, which may be misspelled itself, was probably meant to be.
-    pub(super) fn meant(&self, word: &str) -> Option<&str> {
-        let keys = self.keys.iter().map(|key| key.name.as_str());
-        let synonyms = self.synonyms.iter().map(|(known, _)| known.as_str());
-        let exact = self.synonyms.iter().find(|(known, _)| known == word);
+    pub(super) fn meant(&self, word: &str) -> Option<&'static str> {
+        let keys = self.keys.iter().map(|key| key.name);
+        let synonyms = self.meant.iter().map(|[known, _]| *known);
+        let synonym =
+            |word: &str| self.meant.iter().find(|[known, _]| *known == word).map(|[_, key]| *key);
         let close = || {
             let known = nearest(word, keys.chain(synonyms))?;
-            let synonym = self.synonyms.iter().find(|(synonym, _)| synonym == known);
-            Some(synonym.map_or(known, |(_, key)| key))
+            Some(synonym(known).unwrap_or(known))
         };
-        exact.map(|(_, key)| key.as_str()).or_else(close)
+        synonym(word).or_else(close)
     }
 
     /// Returns the form of a verb that follows the title.
@@ -198,45 +304,15 @@ impl Section {
     }
 }
 
-impl Default {
-    fn of(schema: &Value) -> Self {
-        match schema {
-            Value::Null | Value::Array(_) => Self::None,
-            Value::Object(_) => Self::Map,
-            Value::String(text) => Self::Text(text.clone()),
-            plain @ (Value::Bool(_) | Value::Number(_)) => Self::Text(plain.to_string()),
-        }
+impl Key {
+    pub(super) const fn is_required(&self) -> bool {
+        matches!(self.default, Default::Required)
     }
-}
 
-/// Returns what a value is called, as in "a rate".
-pub(super) fn noun(schema: &Value) -> String {
-    let words: Vec<_> = words(schema).map(|word| format!("`{word}`")).collect();
-    let inner = ["items", "additionalProperties"].into_iter().find(|key| schema[key].is_object());
-    match (&schema["title"], &schema["anyOf"][0], inner) {
-        (Value::String(title), ..) => title.clone(),
-        (_, first @ Value::Object(_), _) => noun(first),
-        (.., Some(inner)) => noun(&schema[inner]),
-        _ if words.is_empty() => "`true` or `false`".to_owned(),
-        _ => format!("one of {}", words.join(", ")),
+    /// Returns an example of its value.
+    pub(super) fn example(&self) -> String {
+        self.example.map_or_else(|| self.form.example(), str::to_owned)
     }
-}
-
-/// Returns the word of a schema that `word`, which other gateways use, stands for.
-pub(super) fn synonym<'s>(schema: &'s Value, word: &str) -> Option<&'s str> {
-    let pairs = schema["x-meant"].as_array()?;
-    pairs.iter().find(|pair| pair[0] == word)?[1].as_str()
-}
-
-/// Returns the name of the type that a schema refers to.
-fn type_name(schema: &Value) -> Option<&str> {
-    schema["$ref"].as_str()?.strip_prefix("#/$defs/")
-}
-
-fn words(schema: &Value) -> impl Iterator<Item = &str> {
-    let plain = schema["enum"].as_array().into_iter().flatten();
-    let explained = schema["oneOf"].as_array().into_iter().flatten().map(|word| &word["const"]);
-    plain.chain(explained).filter_map(Value::as_str)
 }
 
 /// Returns the one of `words` that differs from `word` in a third of its letters at most.

@@ -1,7 +1,6 @@
 //! `docs/configuration.md`, written from the vocabulary.
 
-use super::{Default, Key, Section, Vocabulary, words};
-use serde_json::Value;
+use super::{Default, Form, Key, Plain, Section};
 use std::fmt::Write;
 
 const HEAD: &str = "\
@@ -40,62 +39,46 @@ without half of its routes. Once a file with `end: true` is in force, flowgate r
 (`end: false` turns this check off.)
 ";
 
-/// Returns the reference of all keys, as Markdown.
-pub(in crate::config) fn write(vocabulary: &Vocabulary) -> String {
+/// Returns the reference of all keys of the map `root`, as Markdown.
+pub(in crate::config) fn write(root: &'static Section) -> String {
     let mut text = HEAD.to_owned();
-    for (path, section) in sections(vocabulary) {
+    for (path, section) in sections(root) {
         let title = if path.is_empty() { "The file".to_owned() } else { format!("`{path}`") };
-        _ = write!(text, "\n## {title}\n\n{}\n\n", section.doc);
+        _ = write!(text, "\n## {title}\n\n{}\n\n", section.doc.text());
         text += "| key | value | default | |\n|---|---|---|---|\n";
-        for key in &section.keys {
-            let value = value(vocabulary, &key.schema);
+        for key in section.keys {
+            let value = value(key.form);
             let default = default(key);
-            let doc = key.schema["description"].as_str().unwrap_or_default();
-            _ = writeln!(text, "| `{}` | {value} | {default} | {doc} |", key.name);
+            _ = writeln!(text, "| `{}` | {value} | {default} | {} |", key.name, key.doc.text());
         }
     }
     text
 }
 
 fn default(key: &Key) -> String {
-    match &key.default {
-        _ if key.is_required => "**required**".to_owned(),
-        Default::Text(text) => format!("`{text}`"),
-        Default::Map | Default::None => key.schema["x-default"].as_str().unwrap_or("–").to_owned(),
+    match key.default {
+        Default::Required => "**required**".to_owned(),
+        Default::Text { text, .. } => format!("`{text}`"),
+        Default::Words(words) => words.to_owned(),
+        Default::Map => "–".to_owned(),
     }
 }
 
-fn value(vocabulary: &Vocabulary, schema: &Value) -> String {
-    let value = |schema: &Value| value(vocabulary, schema);
-    if let Some(section) = vocabulary.referenced(schema) {
-        return format!("map: {}", section.title);
-    }
-
-    if let Some([one, other]) = schema["anyOf"].as_array().map(Vec::as_slice) {
-        let is_list = other["type"] == "array";
-        return format!(
-            "{}, or {}",
-            value(one),
-            if is_list { "a list".to_owned() } else { value(other) }
-        );
-    }
-
-    if schema["items"].is_object() {
-        return format!("list, each {}", value(&schema["items"]));
-    }
-    if schema["additionalProperties"].is_object() {
-        return format!("map, each {}", value(&schema["additionalProperties"]));
-    }
-
-    let list: Vec<_> = words(schema).map(|word| format!("`{word}`")).collect();
-    if !list.is_empty() {
-        return list.join(", ");
-    }
-
-    match (schema["title"].as_str(), &schema["minimum"], &schema["maximum"]) {
-        (Some("a whole number"), min, max) => format!("{min} to {max}"),
-        (Some(title), ..) => title.to_owned(),
-        (None, ..) => "`true` or `false`".to_owned(),
+fn value(form: &Form) -> String {
+    match form {
+        Form::Map(section) => format!("map: {}", section.title),
+        Form::OneOrMore(item) => format!("{}, or a list", value(item)),
+        Form::Either { plain, map } => format!("{}, or {}", value(plain), value(map)),
+        Form::List(item) => format!("list, each {}", value(item)),
+        Form::Entries { values, .. } => format!("map, each {}", value(values)),
+        Form::Switch | Form::Unread => "`true` or `false`".to_owned(),
+        Form::Plain(Plain { title: "a whole number", values, .. }) => {
+            values.bounds.map_or_else(String::new, |[min, max]| format!("{min} to {max}"))
+        }
+        Form::Plain(_) | Form::Words(_) => {
+            let words: Vec<_> = form.words().iter().map(|word| format!("`{word}`")).collect();
+            if words.is_empty() { form.noun() } else { words.join(", ") }
+        }
     }
 }
 
@@ -103,55 +86,40 @@ fn value(vocabulary: &Vocabulary, schema: &Value) -> String {
 const DOCUMENTED_AT: (&str, &str) = ("a rule", "routes[].flow[]");
 
 /// Returns every map that can be reached from the root, each once, in the order of reading.
-fn sections(vocabulary: &Vocabulary) -> Vec<(String, &Section)> {
-    fn visit<'v>(
-        vocabulary: &'v Vocabulary,
-        path: &str,
-        schema: &Value,
-        found: &mut Vec<(String, &'v Section)>,
-    ) {
-        if let Some(section) = vocabulary.referenced(schema) {
-            add(vocabulary, path, section, found);
-        }
-        for form in schema["anyOf"].as_array().into_iter().flatten() {
-            visit(vocabulary, path, form, found);
-        }
-        visit_inside(vocabulary, &format!("{path}[]"), &schema["items"], found);
-        visit_inside(vocabulary, &format!("{path}.NAME"), &schema["additionalProperties"], found);
-    }
-
-    fn visit_inside<'v>(
-        vocabulary: &'v Vocabulary,
-        path: &str,
-        schema: &Value,
-        found: &mut Vec<(String, &'v Section)>,
-    ) {
-        if schema.is_object() {
-            visit(vocabulary, path, schema, found);
-        }
-    }
-
-    fn add<'v>(
-        vocabulary: &'v Vocabulary,
-        path: &str,
-        section: &'v Section,
-        found: &mut Vec<(String, &'v Section)>,
-    ) {
-        let (title, at) = DOCUMENTED_AT;
-        let is_elsewhere = section.title == title && path != at;
-        if is_elsewhere || found.iter().any(|(_, known)| std::ptr::eq(*known, section)) {
-            return;
-        }
-        found.push((path.to_owned(), section));
-        let dot = if path.is_empty() { "" } else { "." };
-        for key in &section.keys {
-            visit(vocabulary, &format!("{path}{dot}{}", key.name), &key.schema, found);
-        }
-    }
-
+fn sections(root: &'static Section) -> Vec<(String, &'static Section)> {
     let mut found = Vec::new();
-    if let Some(root) = vocabulary.section(&vocabulary.root) {
-        add(vocabulary, "", root, &mut found);
-    }
+    add(root, "", &mut found);
     found
+}
+
+fn add(section: &'static Section, path: &str, found: &mut Vec<(String, &'static Section)>) {
+    let (title, at) = DOCUMENTED_AT;
+    let is_elsewhere = section.title == title && path != at;
+    let is_known = |known: &Section| known.type_name == section.type_name;
+    if is_elsewhere || found.iter().any(|(_, known)| is_known(known)) {
+        return;
+    }
+
+    found.push((path.to_owned(), section));
+    let dot = if path.is_empty() { "" } else { "." };
+    for key in section.keys {
+        visit(key.form, &format!("{path}{dot}{}", key.name), found);
+    }
+}
+
+fn visit(form: &'static Form, path: &str, found: &mut Vec<(String, &'static Section)>) {
+    match form {
+        Form::Plain(_) | Form::Switch | Form::Words(_) | Form::Unread => {}
+        Form::Map(section) => add(section, path, found),
+        Form::List(item) => visit(item, &format!("{path}[]"), found),
+        Form::OneOrMore(item) => {
+            visit(item, path, found);
+            visit(item, &format!("{path}[]"), found);
+        }
+        Form::Entries { values, .. } => visit(values, &format!("{path}.NAME"), found),
+        Form::Either { plain, map } => {
+            visit(plain, path, found);
+            visit(map, path, found);
+        }
+    }
 }

@@ -25,39 +25,10 @@ pub(in crate::config) use number::{
 };
 pub(in crate::config) use rate::{Limit, PlanNumber, limit, plan_number, rate_of, zone};
 
-use crate::config::diagnostics::quoted;
-use std::{fmt, sync::Arc};
+pub(in crate::config) use crate::config::decode::InvalidValue;
 
-/// Why a text is not the value that its key wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::config) struct InvalidValue {
-    pub message: String,
-    pub help: String,
-}
-
-/// The message, and on a second line what to write.
-impl fmt::Display for InvalidValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n{}", self.message, self.help)
-    }
-}
-
-/// Why a text is not the value that its key wants, or beyond a bound of the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::config) enum Wrong {
-    Text(InvalidValue),
-    /// As in "`workers` cannot be 0" and "write a number from 1 to 1024".
-    Bound {
-        found: String,
-        wanted: String,
-    },
-}
-
-impl From<InvalidValue> for Wrong {
-    fn from(invalid: InvalidValue) -> Self {
-        Self::Text(invalid)
-    }
-}
+use crate::config::{decode::Wrong, diagnostics::quoted};
+use std::sync::Arc;
 
 /// Returns what is wrong with a text and what to write.
 pub(in crate::config) fn invalid<T>(

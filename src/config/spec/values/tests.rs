@@ -274,7 +274,7 @@ fn a_dns_server_is_an_address_with_or_without_a_port() {
 }
 
 #[track_caller]
-fn rejected<T: fmt::Debug>(
+fn rejected<T: std::fmt::Debug>(
     read: impl Fn(&str) -> Result<T, InvalidValue>,
     text: &str,
     message: &str,

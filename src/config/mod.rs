@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `diagnostics` | what is wrong, each problem with its span, drawn with a hint |
 //! | `read` | files to text, text to a tree in which every value has its span |
-//! | `vocabulary` | the keys as the types of `spec` name them: hints, the reference, the JSON Schema |
+//! | `vocabulary` | the keys as constants that the types of `spec` declare: hints, the reference, the JSON Schema |
 //! | `decode` | tree to spec, by serde, without stopping at an error |
 //! | `spec` | the file as written: its keys, their types, bounds and defaults |
 //! | `plan` | the file as meant: checked, compiled, without state |

@@ -96,7 +96,8 @@ pub(super) fn begin(
     previews: &Previews,
     live: &Live,
     prepared: Prepared,
-    (most, seed): (Option<Duration>, Seed),
+    most: Option<Duration>,
+    seed: Seed,
     clock: &Clock,
 ) {
     let Prepared { snapshot, cost, on_disk, text } = prepared;

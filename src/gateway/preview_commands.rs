@@ -38,7 +38,7 @@ impl Gateway {
                     let cost = prepared.map(|prepared| {
                         let cost = prepared.cost.clone();
                         if !is_check {
-                            begin(&previews, &live, prepared, (most, seed), &clock);
+                            begin(&previews, &live, prepared, most, seed, &clock);
                         }
                         cost
                     });

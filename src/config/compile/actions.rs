@@ -146,7 +146,7 @@ impl Compiler {
         }
         let body = spec.body.as_ref().map(|at| {
             let content_type = given.map(|at| headers.remove(at).1);
-            self.body(&at.value.0, at.span, (content_type, Use::Request))
+            self.body(&at.value.0, at.span, content_type, Use::Request)
         });
         Some(Action::Respond(Respond { status, headers, body }))
     }

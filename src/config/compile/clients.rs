@@ -21,7 +21,8 @@ impl Compiler {
         &mut self,
         listeners: &Key<List<ListenerSpec>>,
         trusted: &Key<NetworksSpec>,
-        (routes, table): (&[RoutePlan], &Table),
+        routes: &[RoutePlan],
+        table: &Table,
     ) {
         if trusted.is_written() {
             return;

@@ -38,6 +38,7 @@ use crate::{
         plan::{ClientTimeouts, Limits, Plan, Settings},
         read::source::{self, Files},
         spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, leaf::Timeout},
+        vocabulary::{DescribedMap, ShownKey},
         watched::Watched,
     },
     route::{Nat64, NetworkList},
@@ -85,7 +86,7 @@ pub(super) fn compile(
     Compiler::store_tags(&mut groups.plans, &mut routes);
 
     compiler.unused(&upstreams, &routes);
-    compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, (&routes, &table));
+    compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, &routes, &table);
     compiler.chosen_keys(&routes);
     compiler.chosen_targets(&routes, &table);
     compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes, &groups.plans);
@@ -136,9 +137,10 @@ fn logged_headers(spec: &FileSpec) -> Arc<[HeaderName]> {
 /// Returns the settings. What could not be read has been reported; its stand-in is never used.
 fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
     let workers = spec.workers.number().and_then(|at| usize::try_from(at.value).ok());
+    let workers = workers.and_then(NonZeroUsize::new).unwrap_or(cores);
     let drain_timeout = spec.drain_timeout.duration().map(|at| at.value);
     Settings {
-        workers: workers.and_then(NonZeroUsize::new).unwrap_or(cores),
+        workers,
         drain_timeout: drain_timeout.unwrap_or_default(),
         trusted_proxies: NetworkList::default(),
         nat64: Nat64::default(),
@@ -155,7 +157,24 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         header_case: spec.h1_header_case.value().copied().unwrap_or_default(),
         tracing: None,
         store: None,
+        keys: shown_keys(spec, workers),
     }
+}
+
+/// Returns the keys of the whole file whose values reports show.
+fn shown_keys(spec: &FileSpec, workers: NonZeroUsize) -> Vec<ShownKey> {
+    let timeouts = spec.timeouts.value().map(|timeouts| timeouts.shown_keys("timeouts"));
+    let limits = spec.limits.value().map(|limits| limits.shown_keys("limits"));
+
+    let mut keys = spec.shown_keys("");
+    // The mark `end` is no setting, and the default of `workers` depends on the machine.
+    keys.retain(|key| key.name != "end");
+    for key in keys.iter_mut().filter(|key| key.name == "workers") {
+        key.value = Some(workers.to_string());
+    }
+
+    keys.extend(timeouts.into_iter().chain(limits).flatten());
+    keys
 }
 
 fn client_timeouts(spec: &ClientTimeoutsSpec) -> ClientTimeouts {

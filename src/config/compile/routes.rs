@@ -224,7 +224,7 @@ impl Compiler {
         let content_type =
             content_type.map(|at| self.header_text(&at.value, at.span, Use::Rejection));
         let body = spec.body.as_ref();
-        let body = body.map(|at| self.body(&at.value.0, at.span, (content_type, Use::Rejection)));
+        let body = body.map(|at| self.body(&at.value.0, at.span, content_type, Use::Rejection));
         Reject::Respond { status, body }
     }
 
@@ -262,7 +262,7 @@ impl Compiler {
             let content_type = spec.content_type.as_ref();
             let content_type =
                 content_type.map(|at| self.header_text(&at.value, at.span, Use::Request));
-            let body = self.body(&body.value.0, body.span, (content_type, Use::Request));
+            let body = self.body(&body.value.0, body.span, content_type, Use::Request);
             errors.push(ErrorBody { statuses, body });
         }
         errors

@@ -200,7 +200,8 @@ impl Compiler {
         &mut self,
         text: &str,
         span: SourceSpan,
-        (content_type, used): (Option<HeaderText>, Use),
+        content_type: Option<HeaderText>,
+        used: Use,
     ) -> Body {
         self.literal_variables_of(text, span, |name| VARIABLES_IN_BODIES.contains(&name));
         let template = self.template(text, span, used);

@@ -14,6 +14,7 @@ use crate::{
             Balance, EjectionSpec, HealthSpec, UpstreamProtocol, UpstreamSpec, UpstreamTlsSpec,
             values::Endpoint,
         },
+        vocabulary::DescribedMap,
     },
     health::{Check, Ejection},
     route::{KeyPart, KeySpec, OnDuplicate},
@@ -107,6 +108,7 @@ impl Compiler {
                 resolve: spec.resolve.value()?.0,
                 tls,
             },
+            keys: [spec.shown_keys(""), limits.shown_keys("limits")].concat(),
         };
 
         Some(Compiled { name: plan.name.clone(), span: name.span, plan })

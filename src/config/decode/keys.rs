@@ -296,6 +296,11 @@ impl<T: Described> Described for Box<T> {
 
 impl Described for bool {
     const FORM: &'static Form = &Form::Switch;
+    const IS_SHOWN: Self = true;
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
 }
 
 impl<T: Described> Described for List<T> {

@@ -55,7 +55,8 @@ struct Parts<'s> {
 impl<'o> Builder<'o> {
     pub(super) fn new(
         old: Option<&'o Snapshot>,
-        (local_share, wall): (LocalShare, WallOffset),
+        local_share: LocalShare,
+        wall: WallOffset,
         now: Instant,
         ids: &'o mut ServerIds,
     ) -> Self {

@@ -70,7 +70,7 @@ impl Live {
     ) -> (Self, Summary) {
         let local_share = LocalShare { gateways: 1, is_cut_off: true, sync_rejections: 0 };
         let mut servers = ServerIds::default();
-        let builder = Builder::new(None, (local_share, wall), now, &mut servers);
+        let builder = Builder::new(None, local_share, wall, now, &mut servers);
         let (snapshot, summary) = builder.with_gates(gates).snapshot(plan);
         let live = Self {
             current: ArcSwap::from_pointee(snapshot),
@@ -156,7 +156,7 @@ impl Live {
     pub fn preview(&self, plan: Plan, now: Instant) -> Snapshot {
         let local_share = LocalShare { is_cut_off: true, ..*self.local_share() };
         let mut servers = ServerIds::default();
-        let builder = Builder::new(None, (local_share, *self.wall()), now, &mut servers);
+        let builder = Builder::new(None, local_share, *self.wall(), now, &mut servers);
         builder.snapshot(plan).0
     }
 
@@ -171,7 +171,7 @@ impl Live {
         let local_share = *self.local_share();
         let wall = *self.wall();
         let mut servers = self.servers();
-        let mut builder = Builder::new(Some(&old), (local_share, wall), now, &mut servers);
+        let mut builder = Builder::new(Some(&old), local_share, wall, now, &mut servers);
         if let Some(previewed) = previewed {
             builder = builder.with_gates_of(previewed);
         }

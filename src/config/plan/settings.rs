@@ -2,7 +2,10 @@
 
 use super::{Admin, StoreSettings, Tracing};
 use crate::{
-    config::spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds},
+    config::{
+        spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds},
+        vocabulary::ShownKey,
+    },
     route::{Nat64, NetworkList},
 };
 use http::{HeaderName, HeaderValue};
@@ -50,6 +53,8 @@ pub struct Settings {
     pub tracing: Option<Arc<Tracing>>,
     /// The store that gateways share, if they do; read at start only.
     pub store: Option<Arc<StoreSettings>>,
+    /// The keys of one value, for reports.
+    pub(in crate::config) keys: Vec<ShownKey>,
 }
 
 impl Settings {

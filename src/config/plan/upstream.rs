@@ -2,7 +2,10 @@
 
 use super::UpstreamTls;
 use crate::{
-    config::spec::{Balance, Resolve, UpstreamProtocol, values::Endpoint},
+    config::{
+        spec::{Balance, Resolve, UpstreamProtocol, values::Endpoint},
+        vocabulary::ShownKey,
+    },
     health::{Check, Ejection},
     route::KeySpec,
 };
@@ -16,6 +19,8 @@ pub struct UpstreamPlan {
     pub(in crate::config) servers: Vec<ServerPlan>,
     /// The other keys of the file, beside its servers.
     pub options: UpstreamOptions,
+    /// The keys of one value, for reports.
+    pub(in crate::config) keys: Vec<ShownKey>,
 }
 
 /// A server without its state.

@@ -1,6 +1,6 @@
 //! The meaning of a file in words: `flowgate check` prints it.
 
-use super::promise::{breaker_promise, byte_rate, pacing_promise, promise, short};
+use super::promise::{breaker_promise, pacing_promise, promise};
 use crate::counted::counted;
 use crate::{
     config::HeaderCase,
@@ -9,7 +9,8 @@ use crate::{
             BREAKER, Certificate, Cost, FlowPart, MetGroup, PACING, Plan, RoutePlan, RuleGroupPlan,
             RulePlan, Settings, StoreKind, StoreSettings, Tracing, UpstreamPlan,
         },
-        spec::{OnMissing, OnStoreError, word},
+        spec::{OnMissing, OnStoreError, leaf::short, word},
+        vocabulary::ShownKey,
     },
     flow::{Algorithm, Keyed, Rule, Rules, breaker},
     route::{NetworkList, OnDuplicate, key_words},
@@ -411,43 +412,19 @@ fn synced(rule: &Rule, plan: &RulePlan, gateways: u32) -> Option<String> {
 
 fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
     let settings = &plan.settings;
-    let timeouts = &settings.timeouts;
-    let limits = &settings.limits;
+    // The number of threads and the time at the end come last; the case of names is for old clients.
+    let is_last = |name: &str| matches!(name, "workers" | "drain_timeout" | "h1_header_case");
     writeln!(out, "\nsettings")?;
-
-    writeln!(
-        out,
-        "  timeouts  header_read {}, keep_alive {}, tls_handshake {}, write {}",
-        short(timeouts.header_read),
-        short(timeouts.keep_alive),
-        short(timeouts.tls_handshake),
-        short(timeouts.write)
-    )?;
-    writeln!(
-        out,
-        "  limits  header_bytes {}, headers {}, body {}, min_body_rate {}, connections {}, upload_buffers {}",
-        ByteSize(limits.header_bytes as u64),
-        limits.headers,
-        ByteSize(limits.body),
-        byte_rate(limits.min_body_rate),
-        limits.connections,
-        ByteSize(limits.upload_buffers)
-    )?;
-
-    if let Some(most) = limits.connections_per_client {
-        writeln!(out, "  connections_per_client {most}")?;
+    writeln!(out, "  timeouts  {}", keys(settings, "timeouts", |_| true))?;
+    writeln!(out, "  limits  {}", keys(settings, "limits", |key| key.has_default))?;
+    let is_written = |key: &&ShownKey| key.map == "limits" && !key.has_default;
+    for key in settings.keys.iter().filter(is_written) {
+        if let Some(value) = &key.value {
+            writeln!(out, "  {} {value}", key.name)?;
+        }
     }
     write_addresses(out, settings)?;
-
-    let headers = word(&settings.rate_limit_headers);
-    let log = &settings.access_log;
-    let via = settings.via.as_ref().and_then(|via| via.to_str().ok()).unwrap_or("off");
-    writeln!(
-        out,
-        "  headers {headers}, explain_headers {}, via {via}, request_id {}, access_log {log}",
-        settings.explain_headers,
-        word(&settings.request_ids)
-    )?;
+    writeln!(out, "  {}", keys(settings, "", |key| !is_last(key.name)))?;
 
     if !settings.logged_headers.is_empty() {
         let names: Vec<_> = settings.logged_headers.iter().map(HeaderName::as_str).collect();
@@ -471,6 +448,13 @@ fn write_settings(out: &mut String, plan: &Plan) -> fmt::Result {
         write_store(out, store)?;
     }
     writeln!(out, "  workers {}, drain_timeout {}", settings.workers, short(settings.drain_timeout))
+}
+
+/// Returns the keys of the map `map` with their values, those that have one.
+fn keys(settings: &Settings, map: &str, takes: impl Fn(&ShownKey) -> bool) -> String {
+    let keys = settings.keys.iter().filter(|key| key.map == map && takes(key));
+    let words = |key: &ShownKey| Some(format!("{} {}", key.name, key.value.as_ref()?));
+    keys.filter_map(words).collect::<Vec<_>>().join(", ")
 }
 
 fn write_addresses(out: &mut String, settings: &Settings) -> fmt::Result {

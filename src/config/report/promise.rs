@@ -1,6 +1,5 @@
 //! What a rule, a breaker or a pacing promises, in words.
 
-use crate::counted::counted;
 use crate::flow::{
     Algorithm, Rate, WarmUp,
     breaker::{self, Ratio},
@@ -9,15 +8,10 @@ use crate::flow::{
         sliding_window,
     },
     pacing,
-    time::spelled,
 };
+use crate::{config::spec::leaf::short, counted::counted};
 use bytesize::ByteSize;
-use std::{num::NonZeroU64, time::Duration};
-
-/// Writes `1.0 KiB/s`, or `off`.
-pub(in crate::config) fn byte_rate(rate: Option<NonZeroU64>) -> String {
-    rate.map_or_else(|| "off".to_owned(), |rate| format!("{}/s", ByteSize(rate.get())))
-}
+use std::time::Duration;
 
 /// Says the most that a rule lets pass: its line of the table of promises, with its numbers.
 pub(in crate::config) fn promise(algorithm: &Algorithm) -> String {
@@ -183,9 +177,4 @@ pub(in crate::config) fn pacing_promise(config: &pacing::Config) -> String {
         short(config.max_wait),
         config.max_queue.min(pacing::fitting(config.rate, config.max_wait))
     )
-}
-
-/// Writes a duration without blanks, as the file would.
-pub(in crate::config) fn short(duration: Duration) -> String {
-    spelled(duration).replace(' ', "")
 }

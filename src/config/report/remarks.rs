@@ -1,6 +1,7 @@
 //! Possible improvements of a file that can be used: `flowgate check` prints it.
 
-use super::promise::{bucket_numbers, short};
+use super::promise::bucket_numbers;
+use crate::config::spec::leaf::short;
 use crate::{
     config::{
         diagnostics::{Diagnostics, Lint, Problem, SourceSpan},

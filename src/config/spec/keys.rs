@@ -57,6 +57,20 @@ macro_rules! keys {
                     meant: keys!(@list $($meant)?),
                     example: keys!(@option $($example)?),
                 };
+
+            fn shown_keys(&self, map: &'static str) -> Vec<$crate::config::vocabulary::ShownKey> {
+                use $crate::config::vocabulary::{Default, Described, ShownKey};
+                let keys = [$(<$type as Described>::IS_SHOWN.then(|| ShownKey {
+                    map,
+                    name: keys!(@name $key $($word)?),
+                    value: self.$key.value().map(Described::shown),
+                    has_default: matches!(
+                        keys!(@default $(= $default)? $(else $words)?),
+                        Default::Text { .. }
+                    ),
+                })),*];
+                keys.into_iter().flatten().collect()
+            }
         }
 
         impl $crate::config::spec::keys::WrittenKeys for $name {
@@ -115,6 +129,11 @@ macro_rules! words {
                     }),*],
                     meant: words!(@list $($meant)?),
                 });
+            const IS_SHOWN: bool = true;
+
+            fn shown(&self) -> String {
+                match self { $(Self::$variant => $word),* }.to_owned()
+            }
         }
     )* };
 

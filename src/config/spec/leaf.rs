@@ -12,9 +12,10 @@ use crate::{
         diagnostics::{Source, quoted},
         vocabulary::{Described, Form, Plain, Values},
     },
-    flow::breaker::Ratio,
+    flow::{breaker::Ratio, time::spelled},
     route::{self, meant_key},
 };
+use bytesize::ByteSize;
 use core::ops::RangeInclusive;
 use http::{
     HeaderName, HeaderValue, Method, StatusCode,
@@ -39,10 +40,11 @@ pub(in crate::config) const LONGEST_TIMEOUT: u64 = 30 * 24 * HOUR;
 pub(in crate::config) type Timeout = Period<MILLI, LONGEST_TIMEOUT>;
 
 /// Makes types of plain values: what one holds, what it is called, how one looks, how it is read,
-/// and the values that editors accept. A `number` may not stand in quotes.
+/// and the values that editors accept. A `number` may not stand in quotes. Behind `=>` is the value
+/// in words, for reports; without it, they do not show the value.
 macro_rules! leaves {
     ($($(#[$doc:meta])* $name:ident $(<$min:ident, $max:ident>)? ($inner:ty),
-        $words:literal, $example:literal, $read:expr, $values:expr $(, $number:ident)?;)*) => { $(
+        $words:literal, $example:literal, $read:expr, $values:expr $(, $number:ident)? $(=> $shown:expr)?;)*) => { $(
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub(in crate::config) struct $name $(<const $min: u64, const $max: u64>)? (pub $inner);
@@ -58,6 +60,14 @@ macro_rules! leaves {
         impl $(<const $min: u64, const $max: u64>)? Described for $name $(<$min, $max>)? {
             const FORM: &'static Form =
                 &Form::Plain(Plain { title: $words, example: $example, values: $values });
+            $(
+                const IS_SHOWN: bool = true;
+
+                fn shown(&self) -> String {
+                    let show: fn(&$inner) -> String = $shown;
+                    show(&self.0)
+                }
+            )?
         }
     )* };
     (@is_number number) => { true };
@@ -87,42 +97,53 @@ const JWT_ALGORITHMS: [&str; ALGORITHMS.len()] = {
 leaves! {
     /// A whole number from `MIN` to `MAX`; `_` may part its digits.
     Integer<MIN, MAX>(u64), "a whole number", "10", |text| values::integer_within(text, MIN, MAX),
-        NUMBER.within(MIN, MAX), number;
+        NUMBER.within(MIN, MAX), number
+        => u64::to_string;
     /// A duration of `MIN` to `MAX` nanoseconds.
     Period<MIN, MAX>(Duration), "a duration", "5s", |text| values::duration_within(text, MIN, MAX),
-        TEXT;
+        TEXT
+        => |time| short(*time);
     /// A timeout that may be absent.
     OptionalTimeout(Option<Duration>), "`off`, or a duration", "5s", |text| values::optional_timeout(text, MILLI, LONGEST_TIMEOUT),
-        TEXT_OR_SWITCH;
+        TEXT_OR_SWITCH
+        => |time| time.map_or_else(|| "off".to_owned(), short);
     /// A number of bytes from `MIN` to `MAX`.
     Size<MIN, MAX>(u64), "a size", "10MiB", |text| values::size_within(text, MIN, MAX),
-        TEXT_OR_NUMBER;
+        TEXT_OR_NUMBER
+        => |bytes| ByteSize(*bytes).to_string();
     /// Bytes per second.
     ByteRate(Option<NonZeroU64>), "`off`, or a size per second", "1KiB/s", values::byte_rate,
-        TEXT_OR_SWITCH;
+        TEXT_OR_SWITCH
+        => |rate| byte_rate(*rate);
     /// When names are resolved again.
-    ResolveWord(values::Resolve), "`ttl`, or a duration", "30s", values::resolve, TEXT;
+    ResolveWord(values::Resolve), "`ttl`, or a duration", "30s", values::resolve, TEXT
+        => resolve_words;
     /// The address of a DNS server.
     DnsServer(SocketAddr), "the address of a DNS server", "10.0.0.2", values::dns_server,
         TEXT;
     /// The name of a listener, an upstream, a route or a rule.
     Name(Arc<str>), "a name", "checkout", values::name,
-        ANY_TEXT;
+        ANY_TEXT
+        => |name| name.to_string();
     /// Any text. A plain scalar is text wherever a text is wanted, whatever YAML would make of it.
     Text(String), "a text", "some text", text, ANY_TEXT;
     /// A part of a step of a scenario.
     Sentence(String), "a sentence", "120 x GET /a -> 100 passed", text, TEXT;
     /// The name of a time zone.
-    Zone(String), "a text", "some text", values::zone, TEXT;
+    Zone(String), "a text", "some text", values::zone, TEXT
+        => String::clone;
     /// A host, or a wildcard.
-    Host(String), "a host", "shop.example.com", text, TEXT;
+    Host(String), "a host", "shop.example.com", text, TEXT
+        => String::clone;
     /// A path, its beginning, or a template.
-    Path(String), "a path", "/api", text, TEXT;
+    Path(String), "a path", "/api", text, TEXT
+        => String::clone;
     /// A regular expression.
     Pattern(String), "a regular expression", "'/v[0-9]+/.*'", text, TEXT;
     /// An address to listen on. A port alone is a number to YAML.
     Address(SocketAddr), "an address", "127.0.0.1:8080", values::address,
-        TEXT_OR_NUMBER;
+        TEXT_OR_NUMBER
+        => SocketAddr::to_string;
     /// The URL of a server.
     Url(Endpoint), "a URL", "http://10.0.1.5:8000", values::url,
         TEXT.matching("^(https?://[^/]+/?|unix:/.+)$");
@@ -135,7 +156,8 @@ leaves! {
     Nat64Prefix(Ipv6Net), "a prefix of NAT64", "64:ff9b:1::/48", values::nat64_prefix,
         TEXT.matching("/(32|40|48|56|64|96)$");
     /// A file, whose name may be meant from the folder of the configuration.
-    FileName(PathBuf), "a file name", "certs/site.pem", file, TEXT;
+    FileName(PathBuf), "a file name", "certs/site.pem", file, TEXT
+        => |path| path.display().to_string();
     /// An HTTP method.
     MethodName(Method), "a method", "GET", values::method,
         TEXT.matching("^[^a-z ]+$");
@@ -144,7 +166,8 @@ leaves! {
         TEXT;
     /// The name of a header field.
     FieldName(HeaderName), "the name of a header", "x-tenant", values::header_name,
-        TEXT;
+        TEXT
+        => HeaderName::to_string;
     /// The name of a header field that a route may change.
     EditableName(HeaderName), "the name of a header", "x-served-by", values::editable,
         TEXT;
@@ -183,10 +206,12 @@ leaves! {
         TEXT_OR_NUMBER.matching("^(connect|reset|timeout|[45][0-9][0-9])$");
     /// A whole number of percent.
     Percent(u32), "a percentage", "20%", values::percent,
-        TEXT.matching("^[0-9]+%$");
+        TEXT.matching("^[0-9]+%$")
+        => |percent| format!("{percent}%");
     /// Percent with up to four decimals.
     Share(SampleRatio), "a percentage", "1%", SampleRatio::parse,
-        TEXT.matching("^[0-9]+(\\.[0-9]{1,4})?%$");
+        TEXT.matching("^[0-9]+(\\.[0-9]{1,4})?%$")
+        => SampleRatio::to_string;
     /// The URL of a collector of traces.
     CollectorUrl(CollectorEndpoint), "a URL", "http://127.0.0.1:4318", CollectorEndpoint::parse,
         TEXT.matching("^https?://");
@@ -213,10 +238,12 @@ leaves! {
         TEXT.matching("^(client_ip|method|path_prefix|user|(header|query|jwt):.+)$");
     /// What requests get as `Via`, if anything.
     Via(Option<HeaderValue>), "`off`, `on`, or a name", "on", via,
-        ANY_TEXT;
+        ANY_TEXT
+        => |via| via_words(via.as_ref());
     /// Where the access log goes.
     LogTarget(AccessLog), "`off`, `stdout`, or a file name", "stdout", log_target,
-        TEXT_OR_SWITCH;
+        TEXT_OR_SWITCH
+        => AccessLog::to_string;
     /// The name of the primary that sentinels know.
     Primary(String), "a text", "some text", |text| word("the name of the primary", text),
         ANY_TEXT;
@@ -232,6 +259,16 @@ leaves! {
     /// What every key in a store begins with.
     Prefix(String), "a text", "some text", prefix,
         ANY_TEXT;
+}
+
+/// Writes a duration without blanks, as in `1m30s`.
+pub(in crate::config) fn short(duration: Duration) -> String {
+    spelled(duration).replace(' ', "")
+}
+
+/// Writes `1.0 KiB/s`, or `off`.
+pub(in crate::config) fn byte_rate(rate: Option<NonZeroU64>) -> String {
+    rate.map_or_else(|| "off".to_owned(), |rate| format!("{}/s", ByteSize(rate.get())))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one of the readers, which share a type")]
@@ -383,6 +420,20 @@ fn log_target(text: &str) -> Result<AccessLog, InvalidValue> {
             InvalidValue { help: if is_remote { help() } else { wrong.help }, ..wrong }
         }),
     }
+}
+
+/// Writes `ttl`, or the interval.
+fn resolve_words(resolve: &values::Resolve) -> String {
+    match resolve {
+        values::Resolve::ByTtl => "ttl".to_owned(),
+        values::Resolve::Every(interval) => short(*interval),
+        values::Resolve::OnConnect => "0s".to_owned(),
+    }
+}
+
+fn via_words(via: Option<&HeaderValue>) -> String {
+    let via = via.and_then(|via| via.to_str().ok());
+    via.unwrap_or("off").to_owned()
 }
 
 fn via(text: &str) -> Result<Option<HeaderValue>, InvalidValue> {

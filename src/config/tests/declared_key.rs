@@ -8,6 +8,7 @@ use crate::config::{
         Masked,
         yaml::{self, Budget},
     },
+    report::changes::changed_keys,
     spec::{
         keys::keys,
         leaf::{Integer, Name},
@@ -72,6 +73,19 @@ fn a_declared_key_is_meant_by_a_misspelled_one() {
     let (lantern, problems) = decoded("name: one\ntorches: 3\n");
     assert!(problems[0].ends_with("did you mean `candles`? | write `candles`"), "{problems:?}");
     assert_eq!(lantern.and_then(|lantern| lantern.candles.number()).map(|at| at.value), Some(3));
+}
+
+#[test]
+fn a_declared_key_is_in_the_difference_of_two_files() {
+    let keys = |text: &str| decoded(text).0.unwrap().shown_keys("");
+    let plain = keys("name: one\n");
+    let shown: Vec<_> = plain.iter().map(|key| (key.path(), key.value.as_deref())).collect();
+    let expected = [("name", Some("one")), ("candles", Some("4")), ("lit", None)];
+    assert_eq!(shown, expected.map(|(name, value)| (name.to_owned(), value)));
+
+    assert_eq!(changed_keys(&plain, &keys("name: one\ncandles: 4\n")), [""; 0]);
+    let lit = keys("name: one\ncandles: 5\nlit: true\n");
+    assert_eq!(changed_keys(&plain, &lit), ["candles 4 → 5", "lit none → true"]);
 }
 
 #[test]

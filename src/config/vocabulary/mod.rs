@@ -15,12 +15,45 @@ use ahash::AHashMap;
 pub(super) trait Described {
     /// The form of such a value.
     const FORM: &'static Form;
+
+    /// True if reports show such a value in a few words: it is one value, and not secret.
+    const IS_SHOWN: bool = false;
+
+    /// Returns the value in the words of reports, if they show it.
+    fn shown(&self) -> String {
+        String::new()
+    }
 }
 
 /// A type that reads a map with known keys.
 pub(super) trait DescribedMap: Described {
     /// The map and its keys.
     const SECTION: &'static Section;
+
+    /// Returns the keys whose values reports show, in the order of the declaration. `map` is the key
+    /// of this map, or empty for that of the whole file or a whole upstream.
+    fn shown_keys(&self, map: &'static str) -> Vec<ShownKey>;
+}
+
+/// A key and its value in words, as `check`, `diff` and the log line of a reload show them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ShownKey {
+    /// The key of the map that has it, if that is not the outermost one.
+    pub map: &'static str,
+    pub name: &'static str,
+    /// `None` if it is not written and has no default.
+    pub value: Option<String>,
+    pub has_default: bool,
+}
+
+impl ShownKey {
+    /// Returns the name with that of its map, as in `limits.body`.
+    pub(super) fn path(&self) -> String {
+        if self.map.is_empty() {
+            return self.name.to_owned();
+        }
+        format!("{}.{}", self.map, self.name)
+    }
 }
 
 /// The form of a value.

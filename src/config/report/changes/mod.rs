@@ -6,13 +6,14 @@ mod rest;
 mod route;
 mod words;
 
-use crate::config::{plan::Plan, snapshot::Snapshot, spec::word};
+use crate::config::{plan::Plan, snapshot::Snapshot, spec::word, vocabulary::ShownKey};
 use ahash::AHashMap;
 use rest::renewed;
 pub(in crate::config) use rest::{at_start_only, listener, settings, upstream};
 pub(in crate::config) use route::{RouteView, RulesView};
 use serde::Serialize;
 use std::fmt::{self, Display};
+use words::Words;
 
 /// The most changes that a line of the log names.
 const MOST_NAMED: usize = 8;
@@ -197,6 +198,17 @@ pub(in crate::config) fn changed<'l, T>(
     let gone = old.iter().map(name).filter(|name| before.contains_key(name));
     changes.extend(gone.map(|name| Named::new(ChangeKind::Removed, name, Vec::new())));
     changes
+}
+
+/// Returns the keys of one value that differ, as `limits.headers 100 → 50`. Both files have the same
+/// keys in the same order.
+pub(in crate::config) fn changed_keys(old: &[ShownKey], new: &[ShownKey]) -> Vec<String> {
+    let mut words = Words::default();
+    for (old, new) in old.iter().zip(new) {
+        let show = |value: &&Option<String>| value.as_deref().unwrap_or("none").to_owned();
+        words.value(&new.path(), &old.value, &new.value, show);
+    }
+    words.0
 }
 
 impl Named {

@@ -1,22 +1,16 @@
 //! The differences of upstreams, listeners and settings.
 
-use super::words::Words;
+use super::{changed_keys, words::Words};
 use crate::config::{
-    plan::{
-        Admin, Certificate, ClientTimeouts, Limits, Listener, Plan, ServerPlan, Settings,
-        UpstreamOptions, UpstreamPlan, certificates,
-    },
-    report::promise::{byte_rate, short},
+    plan::{Admin, Certificate, Listener, Plan, ServerPlan, Settings, UpstreamPlan, certificates},
     snapshot::Snapshot,
-    spec::{Resolve, values::Endpoint, word},
+    spec::values::Endpoint,
 };
 use crate::counted::counted;
 use crate::route::KeySpec;
-use bytesize::ByteSize;
 use std::{
     collections::{BTreeSet, HashMap},
     path::Path,
-    time::Duration,
 };
 
 /// Says what differs of an upstream; `None` if nothing does.
@@ -24,45 +18,19 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
     let mut words = Words::default();
     servers(&old.servers, &new.servers, &mut words);
 
-    // A key that is added to the options does not compile until it is named here.
-    let UpstreamOptions {
-        balance,
-        hash_key,
-        protocol,
-        connect_timeout,
-        idle_timeout,
-        max_idle,
-        limits,
-        tls,
-        health,
-        ejection,
-        slow_start,
-        resolve,
-    } = &old.options;
-    let to = &new.options;
-
-    words.value("balance", *balance, to.balance, word);
+    words.0.extend(changed_keys(&old.keys, &new.keys));
+    let before = &old.options;
+    let after = &new.options;
     let key =
         |key: &&Option<KeySpec>| key.as_ref().map_or_else(|| "none".to_owned(), KeySpec::to_string);
-    words.value("hash_key", hash_key, &to.hash_key, key);
-    words.value("protocol", *protocol, to.protocol, word);
-    words.value("connect_timeout", *connect_timeout, to.connect_timeout, time);
-    words.value("idle_timeout", *idle_timeout, to.idle_timeout, time);
-    words.value("max_idle", *max_idle, to.max_idle, usize::to_string);
-    words.named("tls", *tls == to.tls);
-    let bytes = |bytes: &usize| ByteSize(*bytes as u64).to_string();
-    words.value("limits.header_bytes", limits.header_bytes, to.limits.header_bytes, bytes);
-    words.value("limits.headers", limits.headers, to.limits.headers, usize::to_string);
-    words.named("health", *health == to.health);
-    words.named("ejection", *ejection == to.ejection);
-    words.value("slow_start", *slow_start, to.slow_start, time);
+    words.value("hash_key", &before.hash_key, &after.hash_key, key);
+    words.named("tls", before.tls == after.tls);
+    words.named("health", before.health == after.health);
+    words.named("ejection", before.ejection == after.ejection);
 
-    words.value("resolve", *resolve, to.resolve, |resolve| match resolve {
-        Resolve::ByTtl => "ttl".to_owned(),
-        Resolve::Every(interval) => short(*interval),
-        Resolve::OnConnect => "0s".to_owned(),
-    });
-
+    if words.0.is_empty() && before != after {
+        words.add("another option".to_owned());
+    }
     if words.0.is_empty() && old.servers != new.servers {
         words.add("order of servers".to_owned());
     }
@@ -117,52 +85,16 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     let mut words = Words::default();
     admin(old.admin.as_ref(), new.admin.as_ref(), &mut words);
     words.named("store", old.store == new.store);
-    words.value("workers", old.workers, new.workers, ToString::to_string);
-    words.value("drain_timeout", old.drain_timeout, new.drain_timeout, time);
+    words.0.extend(changed_keys(&old.keys, &new.keys));
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
     words.named("nat64", old.nat64 == new.nat64);
     words.named("dns_servers", old.dns_servers == new.dns_servers);
-    timeouts(&old.timeouts, &new.timeouts, &mut words);
-    limits(&old.limits, &new.limits, &mut words);
-    words.value("access_log", &old.access_log, &new.access_log, ToString::to_string);
-    words.value("headers", old.rate_limit_headers, new.rate_limit_headers, word);
-    words.value("explain_headers", old.explain_headers, new.explain_headers, bool::to_string);
-    words.value("via", &old.via, &new.via, |via| {
-        let via = via.as_ref().and_then(|via| via.to_str().ok());
-        via.unwrap_or("off").to_owned()
-    });
-    words.value("request_id", old.request_ids, new.request_ids, word);
     words.named("access_log_headers", old.logged_headers == new.logged_headers);
-    words.value("h1_header_case", old.header_case, new.header_case, word);
     words.named("tracing", old.tracing == new.tracing);
     if words.0.is_empty() && old != new {
         words.add("another setting".to_owned());
     }
     words.0
-}
-
-fn timeouts(old: &ClientTimeouts, new: &ClientTimeouts, words: &mut Words) {
-    words.value("timeouts.header_read", old.header_read, new.header_read, time);
-    words.value("timeouts.keep_alive", old.keep_alive, new.keep_alive, time);
-    words.value("timeouts.tls_handshake", old.tls_handshake, new.tls_handshake, time);
-    words.value("timeouts.write", old.write, new.write, time);
-}
-
-fn limits(old: &Limits, new: &Limits, words: &mut Words) {
-    let bytes = |bytes: &u64| ByteSize(*bytes).to_string();
-    let header_bytes = [old.header_bytes as u64, new.header_bytes as u64];
-    words.value("limits.header_bytes", header_bytes[0], header_bytes[1], bytes);
-    words.value("limits.headers", old.headers, new.headers, usize::to_string);
-    words.value("limits.body", old.body, new.body, bytes);
-    words.value("limits.min_body_rate", old.min_body_rate, new.min_body_rate, |rate| {
-        byte_rate(*rate)
-    });
-    words.value("limits.connections", old.connections, new.connections, usize::to_string);
-    let most =
-        |most: &Option<usize>| most.map_or_else(|| "none".to_owned(), |most| most.to_string());
-    let name = "limits.connections_per_client";
-    words.value(name, old.connections_per_client, new.connections_per_client, most);
-    words.value("limits.upload_buffers", old.upload_buffers, new.upload_buffers, bytes);
 }
 
 fn admin(old: Option<&Admin>, new: Option<&Admin>, words: &mut Words) {
@@ -176,10 +108,6 @@ fn admin(old: Option<&Admin>, new: Option<&Admin>, words: &mut Words) {
         words.value("admin.edit", *edit, new.edit, bool::to_string);
         words.value("admin.show_keys", *show_keys, new.show_keys, bool::to_string);
     }
-}
-
-fn time(time: &Duration) -> String {
-    short(*time)
 }
 
 /// Returns the keys that differ and that only a restart puts in force.

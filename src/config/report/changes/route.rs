@@ -6,9 +6,13 @@ use crate::{
         plan::{
             Action, Plan, Respond, RouteOptions, RoutePlan, RouteTimeouts, RuleOptions, RulePlan,
         },
-        report::promise::{bucket_numbers, byte_rate, short},
+        report::promise::bucket_numbers,
         snapshot::{Route, RouteRule},
-        spec::{OnStoreError, word},
+        spec::{
+            OnStoreError,
+            leaf::{byte_rate, short},
+            word,
+        },
     },
     flow::{self, Algorithm, Rate, limiter::fixed_window::Align},
 };
@@ -65,12 +69,8 @@ impl<'r> RulesView<'r> {
             match find(self, &rule.name) {
                 None => words.add(format!("+rule {} {}", rule.name, limit(&rule.algorithm))),
                 Some(at) => {
-                    compare(
-                        &rule.name,
-                        (&self.flow.flow[at], &self.rules[at]),
-                        (rule, view),
-                        words,
-                    );
+                    algorithm(&rule.name, &self.flow.flow[at], rule, words);
+                    conditions(&rule.name, &self.rules[at], view, words);
                 }
             }
         }
@@ -220,12 +220,8 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.named("errors", *errors == new.errors);
 }
 
-fn compare(
-    name: &str,
-    (old, from): (&flow::Rule, &RuleView<'_>),
-    (new, to): (&flow::Rule, &RuleView<'_>),
-    words: &mut Words,
-) {
+/// Says what differs in how a rule counts.
+fn algorithm(name: &str, old: &flow::Rule, new: &flow::Rule, words: &mut Words) {
     let at = |key: &str| format!("{name} {key}");
     let before = &old.algorithm;
     let after = &new.algorithm;
@@ -246,7 +242,11 @@ fn compare(
         words.value(&at("max_keys"), old.max_keys, new.max_keys, u32::to_string);
     }
     words.value(&at("dry_run"), old.dry_run, new.dry_run, bool::to_string);
+}
 
+/// Says what differs in the requests that a rule counts, and in the gateways that share it.
+fn conditions(name: &str, from: &RuleView<'_>, to: &RuleView<'_>, words: &mut Words) {
+    let at = |key: &str| format!("{name} {key}");
     let before = from.options;
     let after = to.options;
     words.named(&at("cost"), before.cost == after.cost);

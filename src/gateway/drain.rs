@@ -5,10 +5,10 @@ use crate::workers::WorkerHandle;
 use core::time::Duration;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How long workers may take to cut off and log their requests. A slower one hangs.
+/// The longest time for workers to cut off and log their requests. A slower one hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long the last traces may take to be sent.
+/// The longest time for the last traces to be sent.
 const EXPORT_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Gateway {
@@ -21,9 +21,9 @@ impl Gateway {
                     ?drain_timeout,
                     "draining: accepts no new connections, and ends when all open requests have ended, after `drain_timeout` at the latest; a second signal ends it at once"
                 );
-                self.notify.stopping();
+                self.upgrade.notify.stopping();
                 self.readiness.set_ready(false);
-                self.workers.iter().for_each(WorkerHandle::drain);
+                self.serving.workers.iter().for_each(WorkerHandle::drain);
             }
             // Its admin pages say the same as before until their connections end.
             End::HandedOver(pid) => {
@@ -32,12 +32,13 @@ impl Gateway {
                     pid,
                     "handed over: the new process accepts all connections; this one ends when its open requests have ended, after `drain_timeout` at the latest"
                 );
-                self.workers.iter().for_each(WorkerHandle::retire);
+                self.serving.workers.iter().for_each(WorkerHandle::retire);
             }
         }
-        self.listeners.clear();
-        let workers = &mut self.workers;
-        let admin = &self.admin;
+
+        self.serving.listeners.clear();
+        let workers = &mut self.serving.workers;
+        let admin = &self.serving.admin;
         let signals = &mut self.signals;
         let all_ended = async {
             all_ended(workers).await;
@@ -45,6 +46,7 @@ impl Gateway {
                 admin.handed_over().await;
             }
         };
+
         let whole = tokio::select! {
             ended = self.clock.timeout(drain_timeout, all_ended) => ended.is_ok(),
             () = signals.end() => false,
@@ -54,17 +56,20 @@ impl Gateway {
         } else {
             self.cut_off().await;
         }
-        if let Some(sync_thread) = self.sync_thread.take() {
+
+        if let Some(sync_thread) = self.serving.sync_thread.take() {
             sync_thread.end();
         }
         if matches!(end, End::HandedOver(_)) {
-            self.successor.finish();
+            self.upgrade.successor.finish();
         }
+
         self.end_exports().await;
-        self.admin.close().await;
+        self.serving.admin.close().await;
+
         // After a handover it is the new process's, which may be writing it just now.
         if matches!(end, End::Signal) {
-            self.pid_file.remove();
+            self.upgrade.pid_file.remove();
         }
     }
 
@@ -73,18 +78,18 @@ impl Gateway {
         if self.live.load().settings.tracing.is_none() {
             return;
         }
-        if self.clock.timeout(EXPORT_PATIENCE, &mut self.exporter).await.is_err() {
+        if self.clock.timeout(EXPORT_PATIENCE, &mut self.serving.exporter).await.is_err() {
             tracing::warn!("the last traces could not be exported in time");
         }
     }
 
     /// Cuts off requests in flight, and waits until they are logged.
     async fn cut_off(&mut self) {
-        self.access_log.wait_for_room(&self.clock);
-        for worker in &self.workers {
+        self.serving.access_log.wait_for_room(&self.clock);
+        for worker in &self.serving.workers {
             worker.stop();
         }
-        if self.clock.timeout(PATIENCE, all_ended(&mut self.workers)).await.is_err() {
+        if self.clock.timeout(PATIENCE, all_ended(&mut self.serving.workers)).await.is_err() {
             tracing::error!(
                 "a worker does not stop; its requests in flight are missing in the access log"
             );

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// How close the end of a certificate is.
+/// The time to the end of a certificate, in stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// In two weeks at most.

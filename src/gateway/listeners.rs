@@ -84,6 +84,7 @@ pub(super) fn open(
                 .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?
         });
     }
+
     let open_admin = |configured| {
         if let Some((address, sockets)) = inherited.take(None, configured) {
             return Ok(OpenedAdmin { configured, address, sockets });
@@ -91,6 +92,7 @@ pub(super) fn open(
         let shared = inherited.any(|other| overlap(other, configured));
         OpenedAdmin::open(plan, configured, shared)
     };
+
     let admin = plan.settings.admin.as_ref().map(|admin| admin.listen).map(open_admin);
     Ok(Sockets { listeners: opened, admin: admin.transpose()?, ..Sockets::default() })
 }
@@ -141,6 +143,7 @@ impl Listeners {
         workers: &[WorkerHandle],
     ) -> Result<(), StartError> {
         let Opened { name, configured, address, sockets } = opened;
+
         let snapshot = live.load_full();
         let tls = certificates(&snapshot, &name).is_some();
         let proxy_protocol = snapshot.listener(&name).is_some_and(|known| known.proxy_protocol);
@@ -148,6 +151,7 @@ impl Listeners {
             .then(|| Acceptor::new(Arc::clone(live), Arc::clone(&name)))
             .transpose()
             .map_err(cannot("set up TLS"))?;
+
         tracing::info!(listener = %name, %address, tls, "listening");
         let listener_config = ListenerConfig {
             name: Arc::clone(&name),
@@ -155,6 +159,7 @@ impl Listeners {
             proxy_protocol,
             is_handed_over: false,
         };
+
         let (listener_config, sockets) = match sockets {
             SocketSource::New(sockets) => {
                 let (sender, listener_config) = watch::channel(listener_config);
@@ -167,6 +172,7 @@ impl Listeners {
                 (sender, sockets)
             }
         };
+
         self.0.insert(name, Running { configured, address, tls, listener_config, sockets });
         Ok(())
     }
@@ -231,15 +237,18 @@ impl Listeners {
     ) -> Result<Vec<Opened>, StartError> {
         let (stay, go): (Vec<_>, Vec<_>) =
             self.0.iter().partition(|(name, running)| running.stays(name, plan));
+
         let mut opened: Vec<Opened> = Vec::new();
         for listener in &plan.listeners {
             let known = self.0.get(&listener.name);
             if known.is_some_and(|running| running.is(listener)) {
                 continue;
             }
+
             let address = known
                 .filter(|running| running.configured == listener.address)
                 .map_or(listener.address, |running| running.address);
+
             let held = |running: &[(&Arc<str>, &Running)]| {
                 running.iter().any(|(_, running)| overlap(running.address, address))
             };
@@ -247,6 +256,7 @@ impl Listeners {
             let ours = (held(&go) || is_left)
                 && !held(&stay)
                 && !opened.iter().any(|other| overlap(other.address, address));
+
             let before = go.iter().find(|(_, running)| ours && running.address == address);
             let name = &listener.name;
             let configured = listener.address;

@@ -38,7 +38,7 @@ const LOGGED: &str = "info,h2=error,redis=off";
 /// Bytes that may wait before lines are dropped: about two thousand lines.
 const BUFFER: usize = 256 * 1024;
 
-/// How long the last lines may take to be written.
+/// The longest time for the last lines to be written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The gateway's own log.
@@ -184,16 +184,19 @@ impl Shared {
             while waiting.bytes.is_empty() && !waiting.is_closed {
                 waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
+
             mem::swap(&mut waiting.bytes, &mut bytes);
             let dropped = waiting.dropped;
             drop(waiting);
             if bytes.is_empty() {
                 return;
             }
+
             if let Err(lost) = write_out(&output, &bytes) {
                 self.count_dropped(lost.lines);
             }
             bytes.clear();
+
             if dropped > reported {
                 reported = dropped;
                 let lines = self.counters.log_dropped.load(Relaxed);

@@ -2,30 +2,18 @@
 //! passes through it.
 
 mod admin_listener;
-mod adoption;
-mod catch_up;
 mod drain;
 mod edit;
-mod edit_commands;
 mod error;
 mod expiry_watch;
-mod files;
 mod listeners;
 mod log;
-mod pid_file;
-mod prepare;
 mod preview;
-mod preview_commands;
+mod process;
 mod reading;
-mod readings;
 mod reload;
-mod replace_file;
-mod resumed;
-mod start_workers;
-mod sync_thread;
-mod system;
-mod systemd;
 mod take_over;
+mod threads;
 mod upgrade;
 mod wall;
 
@@ -34,7 +22,7 @@ use crate::{
     admin::{self, Readiness},
     clock::{Clock, WallWatch, monotonic},
     cluster::Store,
-    config::{self, Live, Plan, Retired, Watched, watch},
+    config::{self, Live, Plan, Watched, watch},
     flow::Instant,
     meter::Counters,
     proxy::{Connector, Descriptors, HealthWatch, NameWatch, Resolver},
@@ -47,24 +35,15 @@ use admin_listener::AdminListener;
 pub use error::StartError;
 use error::cannot;
 use expiry_watch::ExpiryWatch;
-use files::FileStates;
 use listeners::{Listeners, Opened, OpenedAdmin, Sockets, open};
 pub use log::Log;
-use pid_file::PidFile;
-use prepare::{open_log, warn_at_start};
-use reading::{Cause, Contents, Reading, RejectedEdit};
-use readings::{Readings, end};
-use resumed::{resume, take_state};
-use start_workers::{Recorded, Shared, start_workers};
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread::JoinHandle,
-};
-use sync_thread::SyncThread;
-pub use system::take_small_pages;
-use system::{give_way, raise_file_limit};
-use systemd::Notify;
+pub use process::take_small_pages;
+use process::{PidFile, give_way, raise_file_limit};
+use reading::{Cause, Contents, FileStates, Reading, end};
+use reload::{Reloads, open_log, warn_at_start};
+use std::{path::Path, sync::Arc};
+use take_over::{UpgradeState, resume, take_state};
+use threads::{Recorded, Shared, SyncThread, start_workers};
 use tokio::{sync::mpsc, task};
 use upgrade::{IncomingState, Inherited, Predecessor, Program, Successor};
 
@@ -83,6 +62,7 @@ pub fn run(
     listening: impl FnOnce(),
 ) -> Result<(), StartError> {
     let descriptors = raise_file_limit();
+
     let (predecessor, inherited) = upgrade::find()?;
     let predecessor = predecessor.map(Arc::new);
     let origin = Origin {
@@ -91,6 +71,7 @@ pub fn run(
         pid_file: PidFile::new(pid_file),
         descriptors,
     };
+
     let ended = run_from(origin, path, log, counters, listening);
     if let (Some(predecessor), Err(error)) = (&predecessor, &ended) {
         predecessor.fail(&error.summary());
@@ -98,7 +79,7 @@ pub fn run(
     ended
 }
 
-/// What a process starts with.
+/// The values with which a process starts.
 struct Origin {
     /// The process to take over from, if there is one.
     predecessor: Option<Arc<Predecessor>>,
@@ -116,14 +97,16 @@ fn run_from(
 ) -> Result<(), StartError> {
     let mut seen = FileStates::look(&Watched::files([path.to_owned()]));
     let plan = reading::read(&mut seen, || config::read(path)).map_err(StartError::Config)?;
+
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(cannot("start a runtime"))?;
+
     let ended = runtime.block_on(async {
         let predecessor = origin.predecessor.clone();
         let (mut gateway, sockets, state) = Gateway::start(plan, counters, seen, origin)?;
-        gateway.log_has_fields = log.is_json();
+        gateway.reloads.log_has_fields = log.is_json();
         let end = match gateway.open(sockets, predecessor.zip(state)).await? {
             Opening::Ended => End::Signal,
             Opening::Open => {
@@ -132,15 +115,17 @@ fn run_from(
                 gateway.serve().await
             }
         };
+
         gateway.drain(end).await;
         Ok(())
     });
+
     // This does not wait for a reading of the file.
     runtime.shutdown_background();
     ended
 }
 
-/// Whether the listeners are open.
+/// True if the listeners are open.
 enum Opening {
     Open,
     /// A signal ended the gateway before.
@@ -155,52 +140,38 @@ enum End {
     HandedOver(u32),
 }
 
+/// The control loop: it gets the events of the process, and lets the other parts act on them.
 struct Gateway {
-    path: PathBuf,
     clock: Clock,
-    /// When the process started.
+    /// The start of the process.
     started: Instant,
     live: Arc<Live>,
-    descriptors: Descriptors,
-    retired: Retired,
     counters: Arc<Counters>,
     readiness: Arc<Readiness>,
+    signals: Signals,
+    preview: preview::Control,
+    edit: edit::Control,
+    /// The parts of requests that the admin pages show.
+    recorded: Recorded,
+    /// The certificates of which the log has warned.
+    expiry: ExpiryWatch,
+    serving: Serving,
+    reloads: Reloads,
+    upgrade: UpgradeState,
+}
+
+/// The parts that serve requests: listeners, workers, and the threads beside them.
+struct Serving {
     /// The shared store, if any.
     store: Option<Arc<Store>>,
     sync_thread: Option<SyncThread>,
     workers: Vec<WorkerHandle>,
     listeners: Listeners,
+    admin: AdminListener,
     access_log: access_log::Sink,
     /// Sends traces until all workers have ended.
     exporter: task::JoinHandle<()>,
-    /// Whether the gateway's log is JSON.
-    log_has_fields: bool,
-    signals: Signals,
-    admin: AdminListener,
-    preview: preview::Control,
-    edit: edit::Control,
-    /// The parts of requests that the admin pages show.
-    recorded: Recorded,
-    /// Its own program, to be started anew.
-    program: Program,
-    successor: Successor,
-    /// The thread that follows the process before this one until that has ended.
-    late: Option<JoinHandle<()>>,
-    /// The secret of the clients' fingerprints.
-    seed: Seed,
-    notify: Notify,
-    pid_file: PidFile,
-    /// The files of the last configuration read, applied or rejected.
-    seen: FileStates,
-    /// Why it was rejected, if it was.
-    rejected: Option<RejectedEdit>,
-    readings: Readings<Contents, Reading>,
-    /// Changes found by the last check, which may be incomplete.
-    unsettled: Option<FileStates>,
-    /// Which certificates the log has warned of.
-    expiry: ExpiryWatch,
-    /// How often in a row a poll found a file being written.
-    held: u32,
+    descriptors: Descriptors,
 }
 
 fn open_store(plan: &Plan) -> Option<Arc<Store>> {
@@ -235,17 +206,22 @@ impl Gateway {
         let Origin { predecessor, mut inherited, pid_file, descriptors } = origin;
         let (clock, secret) = clock_and_seed(predecessor.as_deref());
         let (signals, program, successor) = own_process()?;
+
         let opened = open(&plan, plan.settings.workers.get(), &mut inherited)?;
         let access_log = start_log(&plan, &counters)?;
         warn_at_start(&plan, descriptors, clock.now());
+
         let path = plan.path.clone();
         let store = open_store(&plan);
+
         let state = predecessor.as_deref().map(|old| take_state(old, &clock, &plan)).transpose()?;
         let live = Arc::new(resume(plan, &clock, state.as_ref()));
         let sync_thread = share(store.as_ref(), &live, &clock)?;
+
         let preview = preview::Control::new(secret);
         let recorded = Recorded::default();
         let (spans, exporter) = start_exporter(&live, &clock, &counters);
+
         let shared = Shared {
             clock: &clock,
             live: &live,
@@ -256,40 +232,34 @@ impl Gateway {
             spans,
         };
         let workers = start_workers(shared, &access_log, store.as_ref())?;
-        let gateway = Self {
-            path,
-            started: clock.now(),
-            clock,
-            live,
-            descriptors,
-            retired: Retired::default(),
-            counters,
-            readiness: Arc::default(),
+
+        let serving = Serving {
             store,
             sync_thread,
             workers,
             listeners: Listeners::default(),
+            admin: AdminListener::default(),
             access_log,
             exporter,
-            log_has_fields: false,
+            descriptors,
+        };
+
+        let gateway = Self {
+            started: clock.now(),
+            clock,
+            live,
+            counters,
+            readiness: Arc::default(),
             signals,
-            admin: AdminListener::default(),
             preview,
             edit: edit::Control::default(),
             recorded,
-            program,
-            successor,
-            late: None,
-            seed: secret,
-            notify: Notify::from_env(),
-            pid_file,
-            seen,
-            rejected: None,
-            readings: Readings::default(),
-            unsettled: None,
             expiry: ExpiryWatch::default(),
-            held: 0,
+            serving,
+            reloads: Reloads::new(path, seen),
+            upgrade: UpgradeState::new(program, successor, secret, pid_file),
         };
+
         Ok((gateway, Sockets { inherited: inherited.finish(), ..opened }, state))
     }
 
@@ -308,7 +278,7 @@ impl Gateway {
             self.open_admin(admin)?;
             self.listen(listeners)?;
             predecessor.release(&mut state)?;
-            self.late = Some(predecessor.follow(state).map_err(cannot("start a thread"))?);
+            self.upgrade.late = Some(predecessor.follow(state).map_err(cannot("start a thread"))?);
         } else {
             // The admin listener starts before the wait for the store, so that probes are answered.
             self.open_admin(admin)?;
@@ -317,15 +287,17 @@ impl Gateway {
             }
             self.listen(listeners)?;
         }
+
         give_way();
-        self.pid_file.write().map_err(cannot("write the pid file"))?;
+        self.upgrade.pid_file.write().map_err(cannot("write the pid file"))?;
         Ok(Opening::Open)
     }
 
     /// Waits until the store has answered, if there is one. Returns `false` if a signal ends the
     /// gateway.
     async fn wait_for_store(&mut self) -> bool {
-        let Some(store) = self.store.as_deref().filter(|_| self.live.load().is_shared()) else {
+        let Some(store) = self.serving.store.as_deref().filter(|_| self.live.load().is_shared())
+        else {
             return true;
         };
         tokio::select! {
@@ -340,7 +312,7 @@ impl Gateway {
     fn open_admin(&mut self, opened: Option<OpenedAdmin>) -> Result<(), StartError> {
         let Some(opened) = opened else { return Ok(()) };
         let state = self.admin_state();
-        self.admin.open(opened, state).map_err(cannot("serve the admin listener"))
+        self.serving.admin.open(opened, state).map_err(cannot("serve the admin listener"))
     }
 
     /// Returns what makes the state of the admin pages, from the sender of their requests.
@@ -348,17 +320,18 @@ impl Gateway {
         let live = Arc::clone(&self.live);
         let counters = Arc::clone(&self.counters);
         let readiness = Arc::clone(&self.readiness);
-        let store = self.store.clone();
+        let store = self.serving.store.clone();
         let clock = self.clock.clone();
         let previews = Arc::clone(&self.preview.previews);
         let preview = self.preview.sender.clone();
         let saves = self.edit.sender.clone();
         let rejections = Arc::clone(&self.recorded.rejections);
         let worst_paths = Arc::clone(&self.recorded.worst_paths);
-        let watching = self.access_log.watching();
-        let seed = self.seed;
+        let watching = self.serving.access_log.watching();
+        let seed = self.upgrade.seed;
         let started = self.started;
         let key_names = Arc::clone(&self.recorded.key_names);
+
         move |reload| admin::State {
             live: Arc::clone(&live),
             counters: Arc::clone(&counters),
@@ -380,7 +353,7 @@ impl Gateway {
 
     fn listen(&mut self, sockets: Vec<Opened>) -> Result<(), StartError> {
         for opened in sockets {
-            self.listeners.listen(opened, &self.live, &self.workers)?;
+            self.serving.listeners.listen(opened, &self.live, &self.serving.workers)?;
         }
         Ok(())
     }
@@ -389,20 +362,26 @@ impl Gateway {
     async fn serve(&mut self) -> End {
         let (mut guard, mut changes) = start_watching();
         self.watch(guard.as_mut());
+
         let mut poll = tokio::time::interval(watch::POLL);
         poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         self.say_ready();
+
         let mut pending = None;
         let mut check = None;
         let mut cause = None;
         loop {
             // The state must not be converted while it is handed over.
-            if check.is_none() && !self.readings.are_full() && !self.successor.is_busy() {
+            if check.is_none()
+                && !self.reloads.readings.are_full()
+                && !self.upgrade.successor.is_busy()
+            {
                 check = cause.take().map(|cause| self.check_files(cause));
             }
-            if check.is_none() && cause.is_none() && self.readings.latest().is_none() {
-                self.notify.reloaded();
+            if check.is_none() && cause.is_none() && self.reloads.readings.latest().is_none() {
+                self.upgrade.notify.reloaded();
             }
+
             tokio::select! {
                 biased;
                 signal = next_signal(&mut self.signals, &mut pending) => {
@@ -411,7 +390,7 @@ impl Gateway {
                     }
                     cause = cause.max(self.on_signal(signal));
                 }
-                event = self.successor.event() => {
+                event = self.upgrade.successor.event() => {
                     if let Some(end) = self.on_upgrade(event).await {
                         return end;
                     }
@@ -421,16 +400,11 @@ impl Gateway {
                     self.on_check(result);
                     self.follow(guard.as_mut());
                 }
-                (contents, reading) = self.readings.ended(), if !self.successor.is_busy() => {
-                    match reading {
-                        // It is read again when its writer has closed it.
-                        Ok(_) if contents.may_be_half(guard.as_ref()) => {}
-                        Ok(reading) => self.reload(contents, reading),
-                        Err(error) => tracing::error!(%error, "cannot read the configuration"),
-                    }
+                (contents, reading) = self.reloads.readings.ended(), if !self.upgrade.successor.is_busy() => {
+                    self.on_reading(contents, reading, guard.as_ref());
                     self.follow(guard.as_mut());
                 }
-                Some(()) = self.admin.requests.recv() => cause = Some(Cause::Requested),
+                Some(()) = self.serving.admin.requests.recv() => cause = Some(Cause::Requested),
                 event = self.preview.event() => self.on_preview(event),
                 event = self.edit.event() => self.on_edit(event),
                 Some(()) = changes.recv() => {
@@ -440,13 +414,27 @@ impl Gateway {
                         cause = cause.max(Some(Cause::Event));
                     }
                 }
-                () = shares_changed(self.store.as_deref()) => self.divide(),
+                () = shares_changed(self.serving.store.as_deref()) => self.divide(),
                 _ = poll.tick() => {
                     if self.on_poll(guard.as_ref()) {
                         cause = cause.max(Some(Cause::Poll));
                     }
                 }
             }
+        }
+    }
+
+    /// Applies what was read, unless its writer may not have closed it: then it is read again.
+    fn on_reading(
+        &mut self,
+        contents: Contents,
+        reading: Result<Reading, task::JoinError>,
+        guard: Option<&watch::Watcher>,
+    ) {
+        match reading {
+            Ok(_) if contents.may_be_half(guard) => {}
+            Ok(reading) => self.reload(contents, reading),
+            Err(error) => tracing::error!(%error, "cannot read the configuration"),
         }
     }
 
@@ -463,11 +451,11 @@ impl Gateway {
     }
 
     fn say_ready(&self) {
-        let workers = self.workers.len();
+        let workers = self.serving.workers.len();
         let routes = self.live.load().routes.len();
-        tracing::info!(config = %self.path.display(), workers, routes, "ready");
+        tracing::info!(config = %self.reloads.path.display(), workers, routes, "ready");
         self.readiness.set_ready(true);
-        self.notify.ready();
+        self.upgrade.notify.ready();
     }
 
     /// Does what a signal asks for, but for the end. Returns why the files are to be checked, if
@@ -477,7 +465,7 @@ impl Gateway {
             SignalEvent::Reopen => self.reopen_log(),
             SignalEvent::Upgrade => self.begin_upgrade(),
             SignalEvent::Reload => {
-                self.notify.reloading(monotonic());
+                self.upgrade.notify.reloading(monotonic());
                 return Some(Cause::Requested);
             }
             SignalEvent::End => {}
@@ -496,7 +484,7 @@ impl Gateway {
             previews: Arc::clone(&self.preview.previews),
             counters: Arc::clone(&self.counters),
         };
-        tokio::spawn(wall::follow(watch, self.successor.watch_busy(), followers));
+        tokio::spawn(wall::follow(watch, self.upgrade.successor.watch_busy(), followers));
         let previews = Arc::clone(&self.preview.previews);
         tokio::spawn(preview::watch(previews, self.clock.clone()));
         let watch =
@@ -509,8 +497,8 @@ impl Gateway {
     /// Divides shared rules among the gateways, as the store's state requires. During an upgrade
     /// [`resume`](Self::resume) or the new process does it, because the rules are being exported.
     fn divide(&self) {
-        if let Some(store) = &self.store
-            && !self.successor.is_busy()
+        if let Some(store) = &self.serving.store
+            && !self.upgrade.successor.is_busy()
         {
             self.live.divide(store.local_share(), self.clock.now());
         }
@@ -524,7 +512,7 @@ impl Gateway {
 
     fn reopen_log(&self) {
         let target = &self.live.load().settings.access_log;
-        match self.access_log.redirect(target) {
+        match self.serving.access_log.redirect(target) {
             Ok(()) => tracing::info!("access log reopened"),
             Err(error) => {
                 tracing::error!(%error, ?target, "cannot reopen the access log; the old file stays in use");

@@ -1,6 +1,6 @@
 //! Steps of the wall clock.
 
-use super::catch_up::catch_up;
+use super::reload::catch_up;
 use crate::{
     clock::{Clock, Reading, Step, WallWatch},
     config::Live,
@@ -10,7 +10,7 @@ use crate::{
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 use tokio::sync::watch::Receiver;
 
-/// What follows the wall clock.
+/// The parts that follow the wall clock.
 pub(super) struct Followers {
     pub(super) clock: Clock,
     pub(super) live: Arc<Live>,

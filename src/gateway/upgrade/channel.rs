@@ -96,12 +96,14 @@ impl Channel {
         if bytes.len() > MAX_MESSAGE {
             return Err(ChannelError::TooLarge);
         }
+
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let rights = SendAncillaryMessage::ScmRights(descriptors);
         if !descriptors.is_empty() && !control.push(rights) {
             return Err(ChannelError::TooLarge);
         }
+
         let mut packets = bytes.chunks(MAX_PACKET - 1).peekable();
         while let Some(packet) = packets.next() {
             let first = [if packets.peek().is_some() { MORE } else { LAST }];
@@ -143,6 +145,7 @@ impl Channel {
                 let message = serde_json::from_slice(rest).map_err(ChannelError::Unknown)?;
                 return Ok((message, descriptors));
             }
+
             message.extend_from_slice(rest);
             if message.len() > MAX_MESSAGE {
                 return Err(ChannelError::TooLarge);
@@ -162,6 +165,7 @@ impl Channel {
     ) -> Result<usize, ChannelError> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
+
         let received = loop {
             let slice = &mut [IoSliceMut::new(packet)];
             match recvmsg(&self.socket, slice, &mut control, RecvFlags::CMSG_CLOEXEC) {
@@ -170,11 +174,13 @@ impl Channel {
                 Err(error) => return Err(error.into()),
             }
         };
+
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
                 descriptors.extend(rights);
             }
         }
+
         if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
             return Err(ChannelError::TooLarge);
         }

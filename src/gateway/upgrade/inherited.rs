@@ -94,6 +94,7 @@ impl Inherited {
             }
             Owner::Process(_) | Owner::Systemd(_) => socket.address == wanted,
         };
+
         let is_named = self.sockets.iter().any(named);
         let (mine, others) = self
             .sockets
@@ -101,6 +102,7 @@ impl Inherited {
             .partition(|socket| if is_named { named(socket) } else { there(socket) });
         self.sockets = others;
         let mine: Vec<InheritedSocket> = mine;
+
         let address = mine.first()?.address;
         for socket in &mine {
             if let Owner::Process(name) = &socket.owner
@@ -109,6 +111,7 @@ impl Inherited {
                 self.taken.push(name.listener.clone());
             }
         }
+
         Some((address, mine.into_iter().map(|named| named.socket).collect()))
     }
 

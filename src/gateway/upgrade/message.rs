@@ -1,4 +1,4 @@
-//! What the two processes say to each other.
+//! The messages of the two processes.
 //!
 //! The order is: `Hello`, `Sockets` (from the old one); `Ready`; `Gate` and `Parts`, `Copied`;
 //! `Imported`; `Stopped`; `Serving`; `Released`; at the end `Finished`. `Late` may come from the first
@@ -38,7 +38,7 @@ pub(crate) struct ClockReading {
     pub(crate) instant: u64,
     /// `CLOCK_MONOTONIC`, which all processes of a machine share.
     pub(crate) monotonic: u64,
-    /// How far the wall clock is ahead of its instants.
+    /// The time by which the wall clock is ahead of its instants.
     pub(crate) wall: i64,
 }
 
@@ -63,11 +63,11 @@ impl ClockReading {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sockets {
     pub(super) sockets: Vec<SocketName>,
-    /// Whether another message with sockets follows.
+    /// True if another message with sockets follows.
     pub(super) more: bool,
 }
 
-/// Which listener a socket belongs to.
+/// The listener to which a socket belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SocketName {
     /// The listener's name; `None` is the admin listener.

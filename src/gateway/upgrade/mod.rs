@@ -16,19 +16,17 @@
 //! counted.
 
 mod channel;
-mod incoming_state;
 mod inherited;
 mod message;
-mod outgoing_state;
 mod predecessor;
-mod program;
+mod state;
 mod successor;
 
-pub(super) use incoming_state::IncomingState;
 pub(super) use inherited::Inherited;
 pub(super) use message::{ClockReading, Hello, PROTOCOL, SocketName};
 pub(super) use predecessor::{Predecessor, TakeoverError};
-pub(super) use program::Program;
+pub(super) use state::IncomingState;
+pub(super) use successor::Program;
 pub(super) use successor::{Job, Successor, SuccessorEvent};
 
 /// Returns the old process, if this one is to take over, and the sockets of that or of systemd.

@@ -2,9 +2,9 @@
 
 use super::{
     channel::{Channel, ChannelError},
-    incoming_state::IncomingState,
     inherited::Inherited,
     message::{Handover, Hello, PROTOCOL, Sockets, SuccessorReply},
+    state::IncomingState,
 };
 use crate::{
     clock::Clock,
@@ -25,7 +25,7 @@ use std::{
 /// The variable that says that the standard input is a [`Channel`] to the old process.
 pub(super) const VARIABLE: &str = "FLOWGATE_UPGRADE";
 
-/// How long one answer of the old process may take.
+/// The longest time that one answer of the old process may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The process that started this one, to be replaced by it.
@@ -56,9 +56,11 @@ impl Predecessor {
         if env::var_os(VARIABLE).is_none() {
             return Ok(None);
         }
+
         let Some(channel) = Channel::of(io::stdin().as_fd())? else { return Ok(None) };
         dup2_stdin(File::open("/dev/null")?).map_err(io::Error::from)?;
         channel.limit(Some(PATIENCE))?;
+
         let hello: Hello = channel.receive()?;
         let predecessor = Self { channel, hello };
         let Hello { protocol, version, .. } = &predecessor.hello;
@@ -67,6 +69,7 @@ impl Predecessor {
             predecessor.fail(&error.to_string());
             return Err(error);
         }
+
         match predecessor.sockets() {
             Ok(inherited) => Ok(Some((predecessor, inherited))),
             Err(error) => {
@@ -116,6 +119,7 @@ impl Predecessor {
         find: impl Fn(&str) -> Option<Calendar>,
     ) -> Result<IncomingState, TakeoverError> {
         self.channel.send(&SuccessorReply::Ready { form: FORM })?;
+
         let mut state = IncomingState::new(clock.now(), clock.wall_offset());
         if self.hello.form != FORM {
             tracing::warn!(
@@ -124,6 +128,7 @@ impl Predecessor {
                 "the old process keeps its state in another form: all rules start again"
             );
         }
+
         loop {
             match self.channel.receive()? {
                 Handover::Gate { route, rules, has_lent } => {

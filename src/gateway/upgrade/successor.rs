@@ -6,16 +6,21 @@
 use super::{
     channel::{Channel, ChannelError, MAX_DESCRIPTORS},
     message::{Handover, Hello, SocketName, Sockets, SuccessorReply},
-    outgoing_state::{Gates, OutgoingState, end},
     predecessor::VARIABLE,
-    program::Program,
+    state::{Gates, OutgoingState, end},
 };
 use crate::flow::transfer::FORM;
 use std::{
-    io,
+    env,
+    ffi::OsString,
+    fmt, io,
     net::TcpListener,
-    os::fd::{AsFd, BorrowedFd},
-    process::{Child, ExitStatus},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::process::CommandExt,
+    },
+    path::{self, Path, PathBuf},
+    process::{Child, Command, ExitStatus},
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -28,14 +33,14 @@ use tokio::sync::{
     watch,
 };
 
-/// How long the new process may take to read its configuration, or for another answer. A hundred
+/// The longest time for the new process to read its configuration, or for another answer. A hundred
 /// thousand routes take seconds; a store that does not answer delays the start too.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How long the new process may take to hear the last changes.
+/// The longest time for the new process to hear the last changes.
 const FINISH_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long the workers may take to stop accepting.
+/// The longest time for the workers to stop accepting.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The thread that hands over, and what it says.
@@ -49,7 +54,7 @@ pub(crate) struct Successor {
     gates: Gates,
 }
 
-/// What to hand over.
+/// The parts to be handed over.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) program: Program,
@@ -60,7 +65,7 @@ pub(crate) struct Job {
     pub(crate) before: Option<thread::JoinHandle<()>>,
 }
 
-/// What happened, for the control thread.
+/// An event of the upgrade, for the control thread.
 #[derive(Debug)]
 pub(crate) enum SuccessorEvent {
     /// The new process takes these listeners' sockets: stop accepting there, then answer.
@@ -198,20 +203,24 @@ fn hand_over(
     let SuccessorReply::Ready { form } = answer(channel)? else {
         return Err(HandoverError::OutOfTurn);
     };
+
     // It cannot read states of another form.
     let gates = if form == FORM { Arc::clone(&job.gates) } else { Gates::default() };
     let mut state = OutgoingState::send(&gates, channel)?;
     let SuccessorReply::Imported { listeners } = answer(channel)? else {
         return Err(HandoverError::OutOfTurn);
     };
+
     notify(events, |done| SuccessorEvent::Stop(listeners, done))?;
     state.send_changes(channel)?;
     if state.is_lost() {
         return Err(HandoverError::TooBusy);
     }
+
     channel.send(&Handover::Stopped)?;
     let SuccessorReply::Serving = answer(channel)? else { return Err(HandoverError::OutOfTurn) };
     notify(events, |done| SuccessorEvent::Serves(pid, done))?;
+
     let followed = channel.send(&Handover::Released).and_then(|()| {
         channel.limit(None)?;
         state.follow(channel)
@@ -259,5 +268,67 @@ fn answer(channel: &Channel) -> Result<SuccessorReply, HandoverError> {
         answer @ (SuccessorReply::Ready { .. }
         | SuccessorReply::Imported { .. }
         | SuccessorReply::Serving) => Ok(answer),
+    }
+}
+
+/// A program with its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    path: PathBuf,
+    name: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// Returns this process's own, by the path that it was started by: a link on the way may point
+    /// elsewhere later. To be called at the start, because the file may be replaced then.
+    pub(crate) fn own() -> io::Result<Self> {
+        let mut arguments = env::args_os();
+        let file = env::current_exe()?;
+        let name = arguments.next().unwrap_or_else(|| file.clone().into());
+        let path = started_by(Path::new(&name), &file).unwrap_or(file);
+        Ok(Self { path, name, arguments: arguments.collect() })
+    }
+
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg0(&self.name).args(&self.arguments);
+        command
+    }
+}
+
+/// Returns the absolute path by which `file` is found as `name`, by a shell's rules.
+fn started_by(name: &Path, file: &Path) -> Option<PathBuf> {
+    let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|found| found == file);
+    if name.components().count() > 1 {
+        return path::absolute(name).ok().filter(is_it);
+    }
+    let folders = env::var_os("PATH")?;
+    let mut found =
+        env::split_paths(&folders).filter_map(|folder| path::absolute(folder.join(name)).ok());
+    found.find(is_it)
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_the_program_is_kept_as_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let file = folder.join("v1");
+        std::fs::write(&file, "").unwrap();
+        let link = folder.join("current");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(started_by(&link, &file), Some(link));
+        assert_eq!(started_by(&folder.join("other"), &file), None);
+        assert_eq!(started_by(Path::new("no-such-program"), &file), None);
     }
 }

@@ -25,9 +25,9 @@ pub(in crate::config) use number::{
 };
 pub(in crate::config) use rate::{Limit, PlanNumber, limit, plan_number, rate_of, zone};
 
-pub(in crate::config) use crate::config::decode::InvalidValue;
+pub(in crate::config) use crate::config::decode::{InvalidValue, Wrong};
 
-use crate::config::{decode::Wrong, diagnostics::quoted};
+use crate::config::diagnostics::quoted;
 use std::sync::Arc;
 
 /// Returns what is wrong with a text and what to write.

@@ -1,4 +1,4 @@
-//! The start of the workers.
+//! The threads of the workers and of the syncs with the store.
 
 use super::{
     error::{StartError, cannot},
@@ -7,7 +7,7 @@ use super::{
 use crate::{
     access_log,
     clock::Clock,
-    cluster::{Store, StoreClient},
+    cluster::{Store, StoreClient, SyncTask},
     config::Live,
     key_names::KeyNames,
     meter::Counters,
@@ -20,10 +20,12 @@ use crate::{
     workers::WorkerHandle,
     worst_paths::WorstPaths,
 };
-use std::{io, sync::Arc};
+use core::time::Duration;
+use std::{io, sync::Arc, thread};
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
-/// What the workers share.
+/// The values that the workers share.
 pub(super) struct Shared<'a> {
     pub(super) clock: &'a Clock,
     pub(super) live: &'a Arc<Live>,
@@ -103,4 +105,68 @@ pub(super) fn start_workers(
         })
         .collect::<io::Result<_>>();
     workers.map_err(cannot("start a worker"))
+}
+
+/// The interval at which to look for the first synced rule.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The thread that syncs states with other gateways. The control thread may be busy with an edit,
+/// and late syncs let too much pass.
+pub(super) struct SyncThread {
+    end: oneshot::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+/// Waits for a synced rule: without one no connection is needed.
+async fn cause(live: &Live, clock: &Clock) {
+    while !live.load_full().has_synced_rules() {
+        clock.timer(clock.now() + POLL_INTERVAL).await;
+    }
+}
+
+impl SyncThread {
+    pub(super) fn start(
+        store: &Arc<Store>,
+        live: &Arc<Live>,
+        clock: &Clock,
+    ) -> Result<Self, StartError> {
+        Self::spawn(store, live, clock).map_err(cannot("start the thread that syncs states"))
+    }
+
+    fn spawn(store: &Arc<Store>, live: &Arc<Live>, clock: &Clock) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let store = Arc::clone(store);
+        let live = Arc::clone(live);
+        let clock = clock.clone();
+
+        let (end, ended) = oneshot::channel();
+        if live.load().has_synced_rules() {
+            // Before the first call to the store, so that no failure is missed.
+            store.want_states();
+        }
+
+        let thread = thread::Builder::new().name("sync".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                // A dropped sender ends the thread too.
+                let end = async { drop(ended.await) };
+                tokio::pin!(end);
+                tokio::select! {
+                    biased;
+                    () = &mut end => return,
+                    () = cause(&live, &clock) => {}
+                }
+                store.want_states();
+                SyncTask::new(store, live, clock).run(end).await;
+            });
+        })?;
+        Ok(Self { end, thread })
+    }
+
+    /// Waits until the thread has sent the remaining charges, or a call fails.
+    pub(super) fn end(self) {
+        drop(self.end);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that syncs states with other gateways panicked");
+        }
+    }
 }

@@ -35,6 +35,7 @@ const COMMON: &str = r#"
     limit_req_zone $http_x_paced zone=paced:1m rate=1r/m;
     limit_req_zone $http_x_split zone=split:1m rate=1r/m;
     limit_req_zone $http_x_dry zone=dry:1m rate=1r/m;
+    limit_req_zone $http_x_shared zone=shared:1m rate=1r/m;
     limit_conn_zone $http_x_held zone=held:1m;
     limit_req_status 429;"#;
 
@@ -67,6 +68,9 @@ const SERVERS: &str = r#"
         location /split/ { limit_req zone=split burst=3 delay=1; proxy_pass http://UP; proxy_redirect off; }
         location /dry/ { limit_req zone=dry; limit_req_dry_run on; proxy_pass http://UP; proxy_redirect off; }
         location /held/ { limit_conn held 2; proxy_pass http://UP; proxy_redirect off; }
+        location /held/other/ { limit_conn held 2; proxy_pass http://UP; proxy_redirect off; }
+        location /shared/a/ { limit_req zone=shared burst=2 nodelay; proxy_pass http://UP; proxy_redirect off; }
+        location /shared/b/ { limit_req zone=shared burst=2 nodelay; proxy_pass http://UP; proxy_redirect off; }
         location /small/ { client_max_body_size 10; proxy_pass http://UP; proxy_redirect off; }
     }
     server { listen 127.0.0.1:PORT; server_name a.test .b.test; return 200 first; }
@@ -664,7 +668,7 @@ fn bodies(pair: &Pair) {
     }
 }
 
-/// A path, header fields, and a count of requests.
+/// Paths, which are asked in turn, header fields, and a count of requests.
 type Row = (&'static str, &'static [(&'static str, &'static str)], usize);
 
 /// Requests of one key in a row; `{}` is a word of each attempt.
@@ -685,6 +689,8 @@ const ROWS: &[Row] = &[
     ("/both/", &[("X-One", "a{}"), ("X-Two", "b{}")], 4),
     ("/both/", &[("X-One", "c{}")], 8),
     ("/dry/", &[("X-Dry", "d{}")], 3),
+    ("/shared/a/|/shared/b/", &[("X-Shared", "s{}")], 6),
+    ("/shared/b/|/shared/a/|/shared/b/", &[], 9),
 ];
 
 fn keys(pair: &Pair) {
@@ -698,7 +704,8 @@ fn keys(pair: &Pair) {
             let path = path.replace("{}", &word);
             let began = Instant::now();
             let [found, expected] = [pair.gateway, pair.nginx].map(|address| {
-                (0..*count).map(|_| ask(address, "GET", &path, &fields).status).collect::<Vec<_>>()
+                let paths = path.split('|').cycle().take(*count);
+                paths.map(|path| ask(address, "GET", path, &fields).status).collect::<Vec<_>>()
             });
             if began.elapsed() > SHORT {
                 return false;
@@ -783,6 +790,7 @@ fn in_flight(pair: &Pair, held: &(Mutex<Held>, Condvar)) {
     });
     for address in [pair.gateway, pair.nginx] {
         assert_eq!(ask(address, "GET", "/held/x", &[field]).status, 503);
+        assert_eq!(ask(address, "GET", "/held/other/x", &[field]).status, 503);
         assert_eq!(ask(address, "GET", "/held", &[]).status, 301);
     }
     held.0.lock().expect("not poisoned").is_released = true;

@@ -41,6 +41,40 @@ const METHODS: [&str; 10] =
 pub struct RouteMeter {
     /// Allocated by the first request: most of many routes may be idle.
     cells: OnceLock<Box<Cells>>,
+    /// The same for the requests to its auth service.
+    auth: OnceLock<Box<AuthCells>>,
+}
+
+/// The end of a request to an auth service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthOutcome {
+    /// The service lets the request pass.
+    Allowed,
+    /// The client gets the service's response.
+    Denied,
+    /// The service cannot be reached, or its response is not valid.
+    Error,
+    /// It has not responded in time.
+    Timeout,
+    /// The client left before.
+    Cancelled,
+}
+
+labels! {
+    /// Returns the outcome as a metric label.
+    pub fn label(AuthOutcome) {
+        Allowed => "allowed",
+        Denied => "denied",
+        Error => "error",
+        Timeout => "timeout",
+        Cancelled => "cancelled",
+    }
+}
+
+#[derive(Debug, Default)]
+struct AuthCells {
+    outcomes: [AtomicU64; AuthOutcome::ALL.len()],
+    durations: Histogram,
 }
 
 #[derive(Debug)]
@@ -113,6 +147,22 @@ impl RouteMeter {
             cells.failed.fetch_add(1, Relaxed);
         }
         cells.exemplars[bucket].offer(nanos, ended.at, id);
+    }
+
+    /// Counts a request to the route's auth service.
+    pub fn record_auth(&self, outcome: AuthOutcome, took: Duration) {
+        let cells = self.auth.get_or_init(Box::default);
+        cells.outcomes[outcome as usize].fetch_add(1, Relaxed);
+        cells.durations.record(nanos(took));
+    }
+
+    /// Reads the ends of the requests to its auth service, and how long they took; `None` if there was
+    /// none.
+    pub fn auth(&self) -> Option<([(AuthOutcome, u64); AuthOutcome::ALL.len()], Durations)> {
+        let cells = self.auth.get()?;
+        let count = |outcome: AuthOutcome| cells.outcomes[outcome as usize].load(Relaxed);
+        let counts = AuthOutcome::ALL.map(|outcome| (outcome, count(outcome)));
+        Some((counts, cells.durations.read()))
     }
 
     /// Reads how long requests took: all, and those that were not admitted.

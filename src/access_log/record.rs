@@ -47,6 +47,13 @@ pub struct AccessRecord<'a> {
     /// The authenticated user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<&'a str>,
+    /// The decision of the route's auth service; absent if none was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<&'static str>,
+    /// From the request to the auth service to the header of its response; absent if none was asked.
+    #[serde(rename = "auth_ms", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "millis")]
+    pub auth_duration: Option<Duration>,
     /// The last server called, as `host:port`; absent if the client's body failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<&'a str>,
@@ -256,6 +263,8 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
         timeout: None,
         client_ip: [192, 0, 2, 7].into(),
         user: None,
+        auth: None,
+        auth_duration: None,
         upstream: None,
         upstream_duration: None,
         upload_duration: None,
@@ -317,6 +326,8 @@ mod tests {
         record.trace_id = Some("0af7");
         record.request_id = Some("5bd1");
         record.user = Some("alice");
+        record.auth = Some("allowed");
+        record.auth_duration = Some(Duration::ZERO);
         record.error = Some("Host is missing or empty");
         record.upstream_error = Some("cannot connect: Connection refused (os error 111)");
         record.upstream_duration = Some(Duration::ZERO);

@@ -293,6 +293,27 @@ impl Metrics {
         counter(encoder, ("flowgate_http_forwarded_for_invalid", help), &unread)
     }
 
+    fn forward_auth(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let read = || {
+            let routes = self.snapshot.routes.iter();
+            routes.filter_map(|route| Some(([("route", &*route.name)], route.meter.auth()?)))
+        };
+        let counts = read().flat_map(|(labels, (counts, _))| {
+            counts.map(|(outcome, count)| ((labels, [("outcome", outcome.label())]), count))
+        });
+        let help = "Requests to the auth service of a route";
+        counters(encoder, ("flowgate_forward_auth_requests", help), counts)?;
+
+        let bounds = DURATION_BOUNDS.map(Duration::from_nanos);
+        let durations: Vec<_> = read().map(|(labels, (_, took))| (labels, took)).collect();
+        let samples = durations.iter().map(|(labels, took)| {
+            let Durations { buckets, sum } = took;
+            (*labels, Histogram { bounds: &bounds, buckets, sum: *sum })
+        });
+        let help = "From a request to the auth service to the head of its answer";
+        histograms(encoder, ("flowgate_forward_auth_duration", help), samples)
+    }
+
     fn durations(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -494,6 +515,7 @@ impl Collector for Metrics {
         self.flow(&mut encoder)?;
         self.budgets(&mut encoder)?;
         self.http(&mut encoder)?;
+        self.forward_auth(&mut encoder)?;
         self.upstreams(&mut encoder)?;
         self.store(&mut encoder)?;
         self.gateway(&mut encoder)?;

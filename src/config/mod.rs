@@ -47,11 +47,11 @@ pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema, schema_value};
 pub use plan::{
     Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
-    Certificates, ClientPlans, ClientTimeouts, Collector, Cost, Except, GroupDefinition,
-    GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener,
-    Piece, Placeholder, Plan, Redirect, Reject, Respond, RetryPolicy, RouteDefinition,
-    RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, ShownCertificate,
-    StoreKind, StoreSettings, Syntax, Template, Text as TemplateText, Tracing,
+    Certificates, ClientPlans, ClientTimeouts, Collector, Cost, Except, ForwardAuth,
+    GroupDefinition, GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits,
+    ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond, RetryPolicy,
+    RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings,
+    ShownCertificate, StoreKind, StoreSettings, Syntax, Template, Text as TemplateText, Tracing,
     UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};

@@ -71,6 +71,12 @@ impl Question {
             Err(why) => return Ok(said.answered(401, why)),
         };
         let target = Target { identity: identity.as_ref(), ..target };
+        if let Some(forward) = route.options.auth.as_ref().and_then(|auth| auth.forward.as_ref()) {
+            said.notes.push(format!(
+                "the auth service decides first: {forward}; the answer holds if it lets the request \
+                 pass and says what the request has in the fields of `copy`"
+            ));
+        }
         let takes_tokens = route.options.auth.as_ref().is_some_and(|auth| auth.jwt.is_some());
 
         if !takes_tokens && (self.token.is_some() || !self.claims.is_empty()) {
@@ -100,6 +106,10 @@ impl Question {
         wall: Instant,
     ) -> Result<Option<Identity>, &'static str> {
         let Some(auth) = &route.options.auth else { return Ok(None) };
+        if let Some(forward) = &auth.forward {
+            let fields = Fields::Map(&request.headers);
+            return Ok(Some(Identity::of_service(fields, forward.names())));
+        }
         if self.user.is_some() || !self.claims.is_empty() {
             let user = self.user.as_deref().or_else(|| match self.claims.get("sub")? {
                 TokenClaim::One(user) => Some(user.as_str()),

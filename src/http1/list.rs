@@ -172,6 +172,13 @@ impl FieldList {
         self.added.retain(|span| !is_removed(span.kind));
     }
 
+    /// Removes the fields with the names that `is_removed` takes. Names are in lower case.
+    pub fn remove_names(&mut self, is_removed: impl Fn(&[u8]) -> bool) {
+        let Self { head, came, lines, added, .. } = self;
+        came.retain(|span| !is_removed(span.field(head).name));
+        added.retain(|span| !is_removed(span.field(lines).name));
+    }
+
     /// Removes blanks around values, which HTTP/2 may have.
     pub fn trim(&mut self) {
         for span in &mut self.added {

@@ -62,6 +62,8 @@ pub(crate) enum GatewayError {
     TooLong,
     /// The upstream has not answered as it should.
     Upstream(Failure),
+    /// The route's auth service has not let the request pass.
+    AuthService(Failure),
 }
 
 impl GatewayError {
@@ -82,10 +84,11 @@ impl GatewayError {
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::TooLong | Self::Upstream(Failure::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Upstream(Failure::ClientStalled) => StatusCode::REQUEST_TIMEOUT,
-            Self::Upstream(Failure::Timeout) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Upstream(Failure::Unreachable | Failure::Broken | Failure::HeadTooLarge) => {
-                StatusCode::BAD_GATEWAY
+            Self::Upstream(Failure::Timeout) | Self::AuthService(Failure::Timeout) => {
+                StatusCode::GATEWAY_TIMEOUT
             }
+            Self::Upstream(Failure::Unreachable | Failure::Broken | Failure::HeadTooLarge)
+            | Self::AuthService(_) => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -102,6 +105,12 @@ impl GatewayError {
             Self::TooLong | Self::Upstream(Failure::TooLong) => {
                 "the request body is longer than this route accepts"
             }
+            Self::AuthService(Failure::Timeout) => "the auth service did not respond in time",
+            Self::AuthService(Failure::Unreachable) => "the auth service cannot be reached",
+            Self::AuthService(Failure::HeadTooLarge) => {
+                "the header of the auth service's response is too large"
+            }
+            Self::AuthService(_) => "the auth service gave no valid response",
             Self::Upstream(Failure::Timeout) => "the upstream did not answer in time",
             Self::Upstream(Failure::Unreachable) => "the upstream cannot be reached",
             Self::Upstream(Failure::Broken) => "the upstream broke off",
@@ -136,6 +145,7 @@ impl GatewayError {
             | Self::Misdirected
             | Self::Denied
             | Self::TooLong
+            | Self::AuthService(_)
             | Self::Upstream(_) => return,
         };
         headers.insert(name, value);

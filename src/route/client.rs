@@ -6,6 +6,7 @@ use core::{
     array, fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
+use http::HeaderName;
 use ipnet::{IpNet, Ipv6Net};
 use std::sync::Arc;
 
@@ -241,17 +242,33 @@ impl ClaimValue {
 pub struct Identity {
     user: Option<Arc<str>>,
     claims: Vec<(Box<str>, ClaimValue)>,
+    /// The fields that an auth service has said about it, by name in lower case.
+    fields: Vec<(Box<str>, Box<[u8]>)>,
 }
 
 impl Identity {
     /// Returns the identity of this user.
     pub const fn of_user(user: Option<Arc<str>>) -> Self {
-        Self { user, claims: Vec::new() }
+        Self { user, claims: Vec::new(), fields: Vec::new() }
     }
 
     /// Returns the identity of a verified token: its `sub`, and other claims by name.
     pub const fn of_token(user: Option<Arc<str>>, claims: Vec<(Box<str>, ClaimValue)>) -> Self {
-        Self { user, claims }
+        Self { user, claims, fields: Vec::new() }
+    }
+
+    /// Returns the identity of a client about which an auth service has said the fields of these `names`
+    /// in `headers`. Several lines of a name are one list (RFC 9110, 5.3).
+    pub fn of_service<'n>(
+        headers: Fields<'_>,
+        names: impl Iterator<Item = &'n HeaderName>,
+    ) -> Self {
+        let of = |name: &HeaderName| {
+            let lines = headers.get_all(name.as_str()).map(<[u8]>::trim_ascii);
+            let lines: Vec<&[u8]> = lines.collect();
+            (!lines.is_empty()).then(|| (name.as_str().into(), lines.join(&b", "[..]).into()))
+        };
+        Self { user: None, claims: Vec::new(), fields: names.filter_map(of).collect() }
     }
 
     /// Returns its user, if it has one.
@@ -263,6 +280,12 @@ impl Identity {
     pub fn claim(&self, name: &str) -> Option<&ClaimValue> {
         let mut claims = self.claims.iter();
         claims.find(|(known, _)| **known == *name).map(|(_, value)| value)
+    }
+
+    /// Returns the value of a field that an auth service has said, if it has.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        let mut fields = self.fields.iter();
+        fields.find(|(known, _)| **known == *name).map(|(_, value)| &**value)
     }
 }
 

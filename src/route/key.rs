@@ -50,6 +50,8 @@ pub enum KeyPart {
     User,
     /// The claim with this name of a verified token.
     Jwt(String),
+    /// The field with this name that the route's auth service has said.
+    Auth(HeaderName),
 }
 
 /// The value that counts if a request has a header, cookie or query parameter of the key several
@@ -89,7 +91,7 @@ pub enum NoKey {
 
 impl KeyPart {
     /// Reads `route`, `client_ip`, `listener`, `host`, `path`, `path:NAME`, `method`, `user`,
-    /// `header:NAME`, `cookie:NAME`, `query:NAME` or `jwt:NAME`. `v6_prefix` are the significant
+    /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` or `auth:NAME`. `v6_prefix` are the significant
     /// bits of an IPv6 client's address; all those of an IPv4 address are. No request has
     /// `path:NAME` before [`KeySpec::of_paths`].
     ///
@@ -121,7 +123,8 @@ impl KeyPart {
             ("cookie", Some(name)) => part_name(name).map(Self::Cookie),
             ("query", Some(name)) => part_name(name).map(Self::Query),
             ("jwt", Some(name)) => part_name(name).map(Self::Jwt),
-            ("header" | "cookie" | "query" | "jwt", None) => Err(ParseError::new(
+            ("auth", Some(name)) => header::name(name).map(Self::Auth),
+            ("header" | "cookie" | "query" | "jwt" | "auth", None) => Err(ParseError::new(
                 format!("`{word}` needs a name"),
                 format!("write `{word}:NAME`"),
             )),
@@ -129,7 +132,8 @@ impl KeyPart {
                 let help = meant_key(text).map_or_else(
                     || {
                         "write one of route, client_ip, host, path, path:NAME, method, \
-                         listener, user, header:NAME, cookie:NAME, query:NAME, jwt:NAME, or a list of them"
+                         listener, user, header:NAME, cookie:NAME, query:NAME, jwt:NAME, auth:NAME, or a \
+                         list of them"
                             .to_owned()
                     },
                     |meant| format!("did you mean `{meant}`?"),
@@ -179,6 +183,9 @@ impl KeyPart {
             Self::Jwt(name) => {
                 fingerprint.add(some(claim(target, name).ok_or(NoKey::Missing)?)?.as_bytes());
             }
+            Self::Auth(name) => {
+                fingerprint.add(some(said(target, name).ok_or(NoKey::Missing)?)?);
+            }
         }
         Ok(())
     }
@@ -212,6 +219,7 @@ impl KeyPart {
             Self::Query(name) => text(&query_value(target, name, on_duplicate).ok()?),
             Self::User => user(target)?.to_owned(),
             Self::Jwt(name) => claim(target, name)?.to_owned(),
+            Self::Auth(name) => text(said(target, name)?),
         })
     }
 }
@@ -248,6 +256,11 @@ fn segment_value(target: &Target<'_>, segment: &NamedSegment) -> Result<Decoded,
 
 fn claim<'a>(target: &Target<'a>, name: &str) -> Option<&'a str> {
     target.identity?.claim(name).map(ClaimValue::key)
+}
+
+/// Returns the field that the auth service has said about the client.
+fn said<'a>(target: &Target<'a>, name: &HeaderName) -> Option<&'a [u8]> {
+    target.identity?.field(name.as_str())
 }
 
 /// Returns the value of the only cookie called `name`.
@@ -337,6 +350,7 @@ impl fmt::Display for KeyPart {
             Self::Method => f.write_str("method"),
             Self::User => f.write_str("user"),
             Self::Jwt(name) => write!(f, "jwt:{name}"),
+            Self::Auth(name) => write!(f, "auth:{name}"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
@@ -404,6 +418,7 @@ impl KeySpec {
                 Some(format!("the segment {} in its path", segment.name()))
             }
             KeyPart::Jwt(name) => Some(format!("the claim {name} in its token")),
+            KeyPart::Auth(name) => Some(format!("the field {name} of the auth service")),
             KeyPart::Route
             | KeyPart::ClientIp { .. }
             | KeyPart::Listener
@@ -456,7 +471,23 @@ impl KeySpec {
 
     /// Returns whether a part is what the client has proved to be.
     pub fn needs_identity(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_)))
+        let is_proven =
+            |part: &KeyPart| matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_));
+        self.parts.iter().any(is_proven)
+    }
+
+    /// Returns the names of the fields of an auth service that it looks at.
+    pub fn auth_fields(&self) -> impl Iterator<Item = &HeaderName> {
+        self.parts.iter().filter_map(
+            |part| {
+                if let KeyPart::Auth(name) = part { Some(name) } else { None }
+            },
+        )
+    }
+
+    /// Returns whether a part is the user of a password or a token.
+    pub fn needs_user(&self) -> bool {
+        self.parts.contains(&KeyPart::User)
     }
 
     /// Returns the names of the claims that it looks at.
@@ -476,9 +507,8 @@ impl KeySpec {
     /// True if the request itself has all that [`Self::show`] needs: it needs no listener, no client's
     /// identity, and not the host as routes know it.
     pub fn is_shown_by_request(&self) -> bool {
-        !self.parts.iter().any(|part| {
-            matches!(part, KeyPart::Host | KeyPart::Listener | KeyPart::User | KeyPart::Jwt(_))
-        })
+        !self.needs_identity()
+            && !self.parts.iter().any(|part| matches!(part, KeyPart::Host | KeyPart::Listener))
     }
 
     /// Returns whether the client's address by itself is the key.

@@ -90,7 +90,8 @@ fn add(
         | KeyPart::Cookie(_)
         | KeyPart::Query(_)
         | KeyPart::User
-        | KeyPart::Jwt(_) => fingerprint.add(value.as_bytes()),
+        | KeyPart::Jwt(_)
+        | KeyPart::Auth(_) => fingerprint.add(value.as_bytes()),
     }
     Ok(())
 }

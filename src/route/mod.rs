@@ -36,7 +36,7 @@ pub use client::{
     client_network,
 };
 pub use fingerprint::{Seed, low_bits};
-pub use header::{FieldPattern, folded_name};
+pub use header::{FieldPattern, folded_name, folds_to};
 pub use host::{BadHost, HostPattern, canonical_host};
 pub use key::{KeyPart, KeySpec, NoKey, OnDuplicate, cookie};
 pub(crate) use key_text::meant_key;

@@ -29,6 +29,7 @@ mod explain;
 mod failing_store;
 mod files;
 mod flood;
+mod forward_auth;
 mod handover;
 mod health;
 mod hostile_servers;

@@ -5,6 +5,7 @@ use crate::{
     admin::exposition::Format,
     cluster::{ROUND_TRIP_BOUNDS, StoreReading},
     config::Retired,
+    meter::AuthOutcome,
 };
 use core::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
@@ -18,6 +19,9 @@ async fn every_metric_is_in_the_list_and_the_list_has_no_other() {
     let fixture = Fixture::new();
     fixture.serve_a_little().await;
     fixture.show_a_certificate_and_budgets();
+    let snapshot = fixture.snapshot();
+    let route = snapshot.routes.first().expect("a route");
+    route.meter.record_auth(AuthOutcome::Allowed, Duration::from_millis(1));
     let served = served(&fixture);
     let listed = listed();
     let names = |families: &Families| families.keys().cloned().collect::<Vec<_>>();

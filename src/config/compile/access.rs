@@ -12,7 +12,7 @@ use crate::{
         diagnostics::{Lint, Problem},
         plan::{Access, Auth, Jwt, RulePlan},
         read::source::Files,
-        spec::{AccessSpec, AuthSpec, JwtSpec},
+        spec::{AccessSpec, AuthSpec, ForwardSpec, JwtSpec},
     },
     route::NetworkFile,
 };
@@ -85,17 +85,32 @@ impl Compiler {
         files: &Files,
     ) -> (Option<Auth>, u64) {
         let Some(At { value: spec, span, .. }) = key.as_ref() else { return (None, 0) };
-        if !spec.basic.is_written() && !spec.jwt.is_written() {
-            self.error(Problem::error(*span, "`auth` without `basic` or `jwt`").help(
-                "write `auth: { basic: FILE }` or `auth: { jwt: { jwks: FILE } }`, or remove it",
-            ));
+        let own = spec.basic.span.map(|span| ("basic", span));
+        let own = own.or_else(|| spec.jwt.span.map(|span| ("jwt", span)));
+        match (own, spec.forward.span) {
+            (None, None) => {
+                self
+                    .error(Problem::error(*span, "`auth` without `basic`, `jwt` or `forward`").help(
+                    "write `auth: { basic: FILE }`, `auth: { jwt: { jwks: FILE } }` or `auth: { \
+                     forward: { url: http://… } }`, or remove it",
+                ));
+            }
+            (Some((name, own)), Some(forward)) => {
+                self.error(
+                    Problem::error(forward, format!("`forward` beside `{name}`"))
+                        .label("the service decides alone")
+                        .also(own, "flowgate decides")
+                        .help("remove one, or write two routes"),
+                );
+            }
+            (Some(_), None) | (None, Some(_)) => {}
         }
         let users = spec.basic.path().and_then(|file| self.users(&file, files));
         let (basic, of_users) = users.unzip();
         let jwt = spec.jwt.value().and_then(|spec| self.jwt(spec, rules, files));
         let (jwt, of_keys) = jwt.unzip();
         let print = of_users.unwrap_or_default() ^ of_keys.unwrap_or_default().rotate_left(1);
-        (Some(Auth { basic, jwt }), print)
+        (Some(Auth { basic, jwt, forward: None }), print)
     }
 
     fn jwt(
@@ -175,24 +190,29 @@ impl Compiler {
 
     /// Reports rules that look at what clients of this route need not prove.
     pub(super) fn needs_auth(&mut self, key: &Key<Box<AuthSpec>>, rules: &[RulePlan]) {
-        let has_jwt = match key.value() {
-            Some(auth) => auth.jwt.is_written(),
-            // What it says is not known where other files are not read.
-            None => key.is_written(),
-        };
-
+        let proofs = Proofs::of(key);
         for rule in rules.iter().filter(|rule| rule.when.is_none()) {
             let is_claim = rule.key.claims().next().is_some();
-            let (lacks, help) = if is_claim && !has_jwt {
+            let unsaid = rule.key.auth_fields().find(|name| !proofs.says(name.as_str()));
+            let (lacks, help) = if is_claim && !proofs.has_jwt {
                 (
                     "its route has no `auth: { jwt }`",
-                    "write `auth: { jwt: { jwks: FILE } }` at the route: clients could forge a claim that is not verified",
+                    "write `auth: { jwt: { jwks: FILE } }` at the route: clients could forge a claim that is not verified".to_owned(),
                 )
-            } else if rule.key.needs_identity() && !key.is_written() {
-                (
-                    "its route has no `auth`",
-                    "write `auth: { basic: FILE }` or `auth: { jwt: { jwks: FILE } }` at the route",
-                )
+            } else if let Some(name) = unsaid {
+                unsaid_field(&proofs, name.as_str())
+            } else if rule.key.needs_user() && !proofs.has_users {
+                let help = if key.is_written() {
+                    "write `key: auth:NAME` with a field that `copy` of `forward` names, as in `key: auth:remote-user`"
+                } else {
+                    "write `auth: { basic: FILE }` or `auth: { jwt: { jwks: FILE } }` at the route"
+                };
+                let lacks = if key.is_written() {
+                    "its route has no `auth: { basic }` or `auth: { jwt }`"
+                } else {
+                    "its route has no `auth`"
+                };
+                (lacks, help.to_owned())
             } else {
                 continue;
             };
@@ -201,17 +221,30 @@ impl Compiler {
             self.error(Problem::error(rule.span, message).help(help));
         }
 
-        self.plans_need_auth(has_jwt, key.is_written(), rules);
-        self.conditions_need_auth(has_jwt, key.is_written(), rules);
+        let early = rules.iter().find(|rule| rule.before_auth && !proofs.has_service());
+        if let Some(rule) = early {
+            let message = format!(
+                "the rule `{}` has `before_auth`, and its route has no `auth: {{ forward }}`",
+                rule.name
+            );
+            let help = "remove `before_auth`: all rules of the route decide together";
+            self.error(Problem::error(rule.span, message).help(help));
+        }
+
+        self.plans_need_auth(&proofs, rules);
+        self.conditions_need_auth(&proofs, rules);
     }
 
     /// Reports plans by what clients of this route need not prove.
-    fn plans_need_auth(&mut self, has_jwt: bool, has_auth: bool, rules: &[RulePlan]) {
+    fn plans_need_auth(&mut self, proofs: &Proofs<'_>, rules: &[RulePlan]) {
         for rule in rules {
             let Some(plans) = &rule.plans else { continue };
-            let lacks = if plans.by().claims().next().is_some() && !has_jwt {
+            let is_unsaid = plans.by().auth_fields().any(|name| !proofs.says(name.as_str()));
+            let lacks = if plans.by().claims().next().is_some() && !proofs.has_jwt {
                 "`auth: { jwt }`: clients could forge it"
-            } else if plans.by().needs_identity() && !has_auth {
+            } else if is_unsaid {
+                "`auth: { forward }` that copies it: clients could forge it"
+            } else if plans.by().needs_user() && !proofs.has_users {
                 "`auth`"
             } else {
                 continue;
@@ -228,15 +261,15 @@ impl Compiler {
     }
 
     /// Reports conditions on what clients of this route need not prove.
-    fn conditions_need_auth(&mut self, has_jwt: bool, has_auth: bool, rules: &[RulePlan]) {
+    fn conditions_need_auth(&mut self, proofs: &Proofs<'_>, rules: &[RulePlan]) {
         for rule in rules {
             // All versions of a rule have the same exceptions.
             let except = rule.except.iter().filter(|_| rule.when.is_none());
             let except = except.flat_map(|except| except.identity());
             let when = rule.when.iter().flat_map(|when| when.identity());
             let mut lacking = when.chain(except).filter(|pattern| match pattern.claim() {
-                Some(_) => !has_jwt,
-                None => !has_auth,
+                Some(_) => !proofs.has_jwt,
+                None => !proofs.has_users,
             });
             let Some(pattern) = lacking.next() else { continue };
 
@@ -254,6 +287,61 @@ impl Compiler {
             ));
         }
     }
+}
+
+/// The proofs that `auth` of a route asks clients for.
+struct Proofs<'k> {
+    has_jwt: bool,
+    has_users: bool,
+    forward: Option<&'k ForwardSpec>,
+    /// True if it is not known what `auth` says, as other files are not read.
+    is_unread: bool,
+}
+
+impl<'k> Proofs<'k> {
+    fn of(key: &'k Key<Box<AuthSpec>>) -> Self {
+        let Some(auth) = key.value() else {
+            let is_unread = key.is_written();
+            return Self { has_jwt: is_unread, has_users: is_unread, forward: None, is_unread };
+        };
+        let has_jwt = auth.jwt.is_written();
+        Self {
+            has_jwt,
+            has_users: has_jwt || auth.basic.is_written(),
+            forward: auth.forward.value().map(|forward| &**forward),
+            is_unread: auth.forward.is_written() && auth.forward.at.is_none(),
+        }
+    }
+
+    /// Returns whether an auth service decides about the route's requests.
+    fn has_service(&self) -> bool {
+        self.forward.is_some() || self.is_unread
+    }
+
+    /// Returns whether an auth service says the field called `name`.
+    fn says(&self, name: &str) -> bool {
+        let copied = |forward: &&ForwardSpec| {
+            forward.copy.items().iter().any(|at| at.value.0.as_str() == name)
+        };
+        self.is_unread || self.forward.as_ref().is_some_and(copied)
+    }
+}
+
+/// Returns why a rule cannot look at the field `name` of an auth service, and what to write.
+fn unsaid_field(proofs: &Proofs<'_>, name: &str) -> (&'static str, String) {
+    if proofs.forward.is_some() {
+        return (
+            "`copy` of its route's `forward` does not name the field",
+            format!("write `copy: [{name}]` at `forward`, or the name of a field that it has"),
+        );
+    }
+    (
+        "its route has no `auth: { forward }`",
+        format!(
+            "write `auth: {{ forward: {{ url: http://…, copy: [{name}] }} }}` at the route: \
+             clients could forge a field that no service says"
+        ),
+    )
 }
 
 fn in_words(InvalidUsers { line, message }: InvalidUsers) -> (String, &'static str) {

@@ -87,7 +87,11 @@ impl Compiler {
         upstream.map(Action::Forward).or(redirect)
     }
 
-    fn upstream_of(&mut self, name: &At<Name>, by_name: &HashMap<&str, usize>) -> Option<usize> {
+    pub(super) fn upstream_of(
+        &mut self,
+        name: &At<Name>,
+        by_name: &HashMap<&str, usize>,
+    ) -> Option<usize> {
         let found = by_name.get(&*name.value.0).copied();
         let is_known = !self.are_upstreams_unreadable;
         if found.is_none() && is_known && !self.faulty_upstreams.contains(&name.value.0) {

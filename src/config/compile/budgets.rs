@@ -10,7 +10,7 @@ use crate::{
     config::{
         decode::{At, Key, List, Printed, Several},
         diagnostics::{Lint, Problem, SourceSpan},
-        plan::{GroupDefinition, GroupOwner, MetGroup, RoutePlan, RuleGroupPlan, RulePlan},
+        plan::{Auth, GroupDefinition, GroupOwner, MetGroup, RoutePlan, RuleGroupPlan, RulePlan},
         spec::{FileSpec, RuleSpec, keys::WrittenKeys, leaf::Name},
     },
     flow,
@@ -483,7 +483,11 @@ fn knows_key(route: &RoutePlan, matcher: Option<&Matcher>, rule: &RulePlan) -> b
     let has_claims = auth.is_some_and(|auth| auth.jwt.is_some());
     unknown.is_none()
         && (rule.key.claims().next().is_none() || has_claims)
-        && (!rule.key.needs_identity() || auth.is_some())
+        && (!rule.key.needs_user() || auth.is_some_and(Auth::is_own))
+        && rule.key.auth_fields().all(|name| {
+            let forward = auth.and_then(|auth| auth.forward.as_ref());
+            forward.is_some_and(|forward| forward.copies(name))
+        })
 }
 
 impl Groups {

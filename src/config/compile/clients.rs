@@ -207,7 +207,8 @@ fn holds_for_all(rule: &RulePlan) -> bool {
         | KeyPart::Listener
         | KeyPart::Method
         | KeyPart::User
-        | KeyPart::Jwt(_) => true,
+        | KeyPart::Jwt(_)
+        | KeyPart::Auth(_) => true,
         KeyPart::Host
         | KeyPart::Path
         | KeyPart::Segment(_)
@@ -224,7 +225,8 @@ fn is_chosen(rule: &RulePlan) -> bool {
     let is_sent = |part: &KeyPart| {
         matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
     };
-    let is_proven = |part: &KeyPart| matches!(part, KeyPart::User | KeyPart::Jwt(_));
+    let is_proven =
+        |part: &KeyPart| matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_));
     parts.iter().any(is_sent) && !parts.iter().any(is_proven)
 }
 
@@ -235,7 +237,7 @@ fn chosen_target<'r>(rule: &'r RulePlan, matcher: &Matcher) -> Option<Cow<'r, st
     let has_paths = !matcher.paths.is_empty() && matcher.paths.iter().all(is_path);
     let has_hosts = !matcher.hosts.is_empty() && matcher.hosts.iter().all(HostPattern::is_exact);
     let parts = rule.key.parts();
-    if parts.iter().any(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_))) {
+    if parts.iter().any(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_))) {
         return None;
     }
     parts.iter().find_map(|part| match part {
@@ -250,7 +252,8 @@ fn chosen_target<'r>(rule: &'r RulePlan, matcher: &Matcher) -> Option<Cow<'r, st
         | KeyPart::Header(_)
         | KeyPart::Cookie(_)
         | KeyPart::Query(_)
-        | KeyPart::Jwt(_) => None,
+        | KeyPart::Jwt(_)
+        | KeyPart::Auth(_) => None,
     })
 }
 

@@ -6,7 +6,7 @@ use crate::{
     config::{
         decode::At,
         diagnostics::{Problem, Problems, SourceSpan, Substitutions},
-        plan::Certificates,
+        plan::{Certificates, UpstreamPlan},
         spec::{calendar::Unit, leaf::Name, values::InvalidValue},
         vocabulary::nearest,
     },
@@ -43,6 +43,8 @@ pub(super) struct Compiler {
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// True if none of the upstreams could be read, which has been reported.
     pub(super) are_upstreams_unreadable: bool,
+    /// The upstreams of auth services that routes name by their URL.
+    pub(super) auth_upstreams: Vec<UpstreamPlan>,
     /// The longest wait that the route's timeout leaves.
     pub(super) longest_wait: Duration,
     /// True if the route writes `timeout`, the short form of `timeouts.request`.

@@ -78,7 +78,8 @@ fn is_always_there(key: &KeySpec) -> bool {
         | KeyPart::Cookie(_)
         | KeyPart::Query(_)
         | KeyPart::User
-        | KeyPart::Jwt(_) => false,
+        | KeyPart::Jwt(_)
+        | KeyPart::Auth(_) => false,
     })
 }
 

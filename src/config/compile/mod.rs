@@ -10,6 +10,7 @@ mod certificates;
 mod clients;
 mod compiler;
 mod conditions;
+mod forward_auth;
 mod idle;
 mod listeners;
 mod matches;
@@ -103,12 +104,13 @@ pub(super) fn compile(
     }
 
     let deciding_headers = routes::deciding_headers(&table, &routes, &groups.plans);
+    let named = upstreams.into_iter().map(|upstream| upstream.plan);
     let plan = Plan {
         path: source.path.to_path_buf(),
         hash: source::hash(&source.text),
         settings,
         listeners,
-        upstreams: upstreams.into_iter().map(|upstream| upstream.plan).collect(),
+        upstreams: named.chain(compiler.auth_upstreams).collect(),
         groups: groups.plans,
         routes,
         table,

@@ -124,7 +124,13 @@ impl Compiler {
         let (mut flow, rules, paced) =
             self.rules(&entries.rules, entries.span, spec.pacing.at.as_ref());
         flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.span));
-        let (auth, auth_print) = self.auth(&spec.auth, &rules, files);
+        let (mut auth, auth_print) = self.auth(&spec.auth, &rules, files);
+        let forward = spec.auth.value().and_then(|auth| auth.forward.at.as_ref());
+        let forward = forward.and_then(|at| self.forward_auth(at, parts.upstreams));
+        let auth_upstream = forward.as_ref().map(|forward| forward.upstream);
+        if let (Some(auth), Some(forward)) = (&mut auth, forward) {
+            auth.forward = Some(Arc::new(forward.auth));
+        }
         self.needs_auth(&spec.auth, &rules);
 
         let mut options = RouteOptions {
@@ -165,7 +171,8 @@ impl Compiler {
         };
         let action = action?;
         let groups = Vec::new();
-        let mut plan = RoutePlan { definition, action, rules, paced, groups, store_tag: None };
+        let mut plan =
+            RoutePlan { definition, action, rules, paced, groups, store_tag: None, auth_upstream };
         self.meet(&mut plan, &spec.exempt_from, &entries, matcher, parts);
         Some(plan)
     }
@@ -280,7 +287,7 @@ pub(super) fn deciding_headers(
     let mut add = |name: &str| _ = names.insert(folded_name(name).into());
     table.header_names().for_each(&mut add);
     let auth = routes.iter().filter_map(|route| route.options.auth.as_ref());
-    auth.filter_map(Auth::header_name).for_each(&mut add);
+    auth.flat_map(Auth::header_names).for_each(&mut add);
     let shared = groups.iter().flat_map(|group| &group.rules);
     for rule in routes.iter().flat_map(|route| &route.rules).chain(shared) {
         rule.key.header_names().for_each(&mut add);

@@ -176,6 +176,7 @@ impl Compiler {
                 plans: plans.clone().filter(|_| is_base),
                 quota: quotas::quota(&name, &algorithm),
                 dry_run,
+                before_auth: spec.before_auth.is_true(),
             };
             let plan = RulePlan { span: named.span, options, shared, sync_interval };
             let name = identity.unwrap_or_else(|| name.clone());
@@ -184,8 +185,44 @@ impl Compiler {
         };
 
         let versions: Vec<_> = versions.into_iter().map(version).collect();
+        self.before_auth(spec, &versions);
         self.memory(&versions, max_keys.map_or(span, |at| at.span));
         Some(versions)
+    }
+
+    /// Reports what a rule needs that decides before the auth service is asked, and that is not there
+    /// yet.
+    fn before_auth(&mut self, spec: &RuleSpec, versions: &[(flow::Rule, RulePlan)]) {
+        let Some(at) = spec.before_auth.as_ref().filter(|at| at.value) else { return };
+        let has_identity = |plan: &RulePlan| {
+            let by_plan = plan.plans.iter().any(|plans| plans.by().needs_identity());
+            by_plan || plan.key.needs_identity() || plan.options.identity().next().is_some()
+        };
+        let of_any = |test: &dyn Fn(&flow::Rule, &RulePlan) -> bool| {
+            versions.iter().any(|(rule, plan)| test(rule, plan))
+        };
+
+        let (message, help) = if of_any(&|_, plan| has_identity(plan)) {
+            (
+                "`before_auth` in a rule that looks at who the client is, which `auth` says later",
+                "write a key and conditions of the request itself, as in `key: client_ip`, or remove `before_auth`",
+            )
+        } else if of_any(&|_, plan| plan.shared.is_some()) {
+            (
+                "`before_auth` beside `scope: cluster`",
+                "remove one: no store is asked before the auth service",
+            )
+        } else if of_any(&|rule, plan| {
+            plan.priority.is_some() || matches!(rule.algorithm, Algorithm::Pacing(_))
+        }) {
+            (
+                "`before_auth` in a rule that has requests wait",
+                "remove `before_auth`, or write a rule without pacing and `priority`",
+            )
+        } else {
+            return;
+        };
+        self.error(Problem::error(at.span, message).help(help));
     }
 
     /// Says to the rules of a route where its paths have the segments that their keys name.
@@ -314,7 +351,12 @@ impl Compiler {
         let may_repeat =
             has(|part| matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)));
         let may_lack = may_repeat
-            || has(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Segment(_)));
+            || has(|part| {
+                matches!(
+                    part,
+                    KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_) | KeyPart::Segment(_)
+                )
+            });
 
         if !from_client {
             self.prefixes_without_address(prefixes);

@@ -203,8 +203,12 @@ impl Compiler {
 
     pub(super) fn unused(&mut self, upstreams: &[Compiled], routes: &[RoutePlan]) {
         let mut used = vec![false; upstreams.len()];
-        for index in routes.iter().filter_map(|route| route.action.upstream()) {
-            used[*index] = true;
+        let sends = routes.iter().filter_map(|route| route.action.upstream().copied());
+        for index in sends.chain(routes.iter().filter_map(|route| route.auth_upstream)) {
+            // Those of auth services by their URL follow.
+            if let Some(used) = used.get_mut(index) {
+                *used = true;
+            }
         }
         for (upstream, _) in upstreams.iter().zip(used).filter(|(_, used)| !used) {
             let message = format!("no route uses the upstream `{}`", upstream.name);

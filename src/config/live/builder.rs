@@ -212,6 +212,7 @@ impl<'o> Builder<'o> {
 
         for (index, plan) in plans.into_iter().enumerate() {
             let upstream = plan.action.upstream().map(|index| &upstreams[*index]);
+            let auth_upstream = plan.auth_upstream.map(|index| &upstreams[index]);
             let known = old.remove(&*plan.name);
             match known {
                 Some(known) if known.print == plan.print => {}
@@ -226,7 +227,9 @@ impl<'o> Builder<'o> {
                         && known.options == plan.options
                         && known.has_groups(groups, &plan.groups)
                         && known.action.upstream().map(Arc::as_ptr)
-                            == upstream.map(Arc::as_ptr) =>
+                            == upstream.map(Arc::as_ptr)
+                        && known.auth_upstream.as_ref().map(Arc::as_ptr)
+                            == auth_upstream.map(Arc::as_ptr) =>
                 {
                     let others = known.breaker.into_iter().chain(known.pacing);
                     self.summary.rules_kept += known.own_rules().len() + others.count();
@@ -284,7 +287,7 @@ impl<'o> Builder<'o> {
             }));
         }
 
-        let RoutePlan { definition, action, paced, .. } = plan;
+        let RoutePlan { definition, action, paced, auth_upstream, .. } = plan;
         let paced = definition.flow.pacing.as_ref().zip(paced).and_then(|(pacing, on_error)| {
             let stored = Stored::paced(pacing).ok()?;
             Some(shared(&tags[0], &format!("pacing:{}", stored.shape()), stored, on_error, None))
@@ -295,6 +298,7 @@ impl<'o> Builder<'o> {
             paced,
             definition,
             action: action.map(|index| Arc::clone(&upstreams[index])),
+            auth_upstream: auth_upstream.map(|index| Arc::clone(&upstreams[index])),
             gates: Gates::new(Arc::clone(&gate), met.iter().map(|group| &group.gate)),
             groups: met,
             gate,

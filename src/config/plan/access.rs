@@ -3,9 +3,11 @@
 use crate::{
     auth::{JwtKeys, JwtRules, TokenSource, Users},
     counted::counted,
-    route::NetworkList,
+    route::{NetworkList, folded_name, folds_to},
 };
-use std::{fmt, net::IpAddr, sync::Arc};
+use core::hash::{Hash, Hasher};
+use http::{HeaderName, HeaderValue, uri::PathAndQuery};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 /// Clients that may use a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +57,91 @@ impl fmt::Display for Access {
     }
 }
 
-/// The proof that a client needs: either, if there are both.
+/// The proof that a client needs: either, if there are both. A service stands alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
     /// Users with passwords.
     pub basic: Option<Arc<Users>>,
     /// Tokens.
     pub jwt: Option<Arc<Jwt>>,
+    /// The service that decides in place of both.
+    pub forward: Option<Arc<ForwardAuth>>,
+}
+
+/// A service that decides about each request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// The name of its upstream.
+    pub upstream: Arc<str>,
+    /// The `Host` that it receives; `None`: the address of the server.
+    pub host: Option<HeaderValue>,
+    /// The target that it is asked for.
+    pub target: PathAndQuery,
+    /// The fields of its response that the route's upstream receives.
+    pub(in crate::config) copy: Vec<CopiedField>,
+    /// The longest time until the header of its response.
+    pub timeout: Duration,
+}
+
+/// A field that only an auth service may write.
+#[derive(Debug)]
+pub(in crate::config) struct CopiedField {
+    /// Its name.
+    pub(in crate::config) name: HeaderName,
+    /// Its name as the most lenient servers see it.
+    folded: Box<str>,
+}
+
+impl CopiedField {
+    /// Returns the field called `name`.
+    pub(in crate::config) fn new(name: HeaderName) -> Self {
+        let folded = folded_name(name.as_str()).into();
+        Self { name, folded }
+    }
+}
+
+/// Names that servers read alike are equal.
+impl PartialEq for CopiedField {
+    fn eq(&self, other: &Self) -> bool {
+        self.folded == other.folded
+    }
+}
+
+impl Eq for CopiedField {}
+
+impl Hash for CopiedField {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.folded.hash(state);
+    }
+}
+
+impl ForwardAuth {
+    /// Returns whether servers may take a field called `name` for one that only the service may write.
+    pub fn guards(&self, name: &[u8]) -> bool {
+        self.copy.iter().any(|copied| folds_to(name, &copied.folded))
+    }
+
+    /// Returns the names of the fields that the upstream receives.
+    pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.copy.iter().map(|copied| &copied.name)
+    }
+
+    /// Returns whether the upstream receives this field of the service.
+    pub(in crate::config) fn copies(&self, name: &HeaderName) -> bool {
+        self.copy.iter().any(|copied| copied.name == *name)
+    }
+}
+
+/// Writes `forward to authelia/auth, copy remote-user, timeout 2s`. A query may hold a secret.
+impl fmt::Display for ForwardAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "forward, {} {}", self.upstream, self.target.path())?;
+        let names: Vec<_> = self.copy.iter().map(|copied| copied.name.as_str()).collect();
+        if !names.is_empty() {
+            write!(f, ", copy {}", names.join(" "))?;
+        }
+        write!(f, ", timeout {}", humantime::format_duration(self.timeout))
+    }
 }
 
 /// The tokens that are valid.
@@ -84,12 +164,20 @@ impl PartialEq for Jwt {
 impl Eq for Jwt {}
 
 impl Auth {
-    /// Returns the name of the field that has a token, if it is one of its own.
-    pub(in crate::config) fn header_name(&self) -> Option<&str> {
-        match &self.jwt.as_ref()?.rules.source {
+    /// Returns whether clients prove themselves to flowgate, by a password or a token.
+    pub(in crate::config) const fn is_own(&self) -> bool {
+        self.basic.is_some() || self.jwt.is_some()
+    }
+
+    /// Returns the names of the fields that decide: that with a token, if it is one of its own, and those
+    /// that only an auth service may write.
+    pub(in crate::config) fn header_names(&self) -> impl Iterator<Item = &str> {
+        let token = self.jwt.as_ref().and_then(|jwt| match &jwt.rules.source {
             TokenSource::Header(name) => Some(name.as_str()),
             TokenSource::Bearer | TokenSource::Cookie(_) => None,
-        }
+        });
+        let copied = self.forward.iter().flat_map(|forward| &forward.copy);
+        token.into_iter().chain(copied.map(|copied| copied.name.as_str()))
     }
 }
 
@@ -100,7 +188,9 @@ impl fmt::Display for Auth {
         let users = users.map(|count| format!("basic, {}", counted(count, "user")));
         let keys = self.jwt.as_ref().map(|jwt| jwt.keys.count());
         let keys = keys.map(|count| format!("jwt, {}", counted(count, "key")));
-        f.write_str(&users.into_iter().chain(keys).collect::<Vec<_>>().join("; "))
+        let forward = self.forward.as_ref().map(ToString::to_string);
+        let all = users.into_iter().chain(keys).chain(forward);
+        f.write_str(&all.collect::<Vec<_>>().join("; "))
     }
 }
 

@@ -21,7 +21,8 @@ mod upstream;
 mod upstream_tls;
 
 pub use self::tracing::{Collector, Tracing};
-pub use access::{Access, Auth, Jwt};
+pub(super) use access::CopiedField;
+pub use access::{Access, Auth, ForwardAuth, Jwt};
 pub use action::{Action, Body, HeaderText, Redirect, Respond, Syntax};
 pub use admin::{Admin, AdminAddress};
 pub use admin_tls::AdminTls;

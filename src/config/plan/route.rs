@@ -74,6 +74,8 @@ pub(in crate::config) struct RoutePlan {
     /// The hash tag of the rules about which the store decides, if a request also meets such rules
     /// of a group.
     pub store_tag: Option<Arc<str>>,
+    /// The index of the upstream that decides about each request, if one does.
+    pub auth_upstream: Option<usize>,
 }
 
 impl Deref for RoutePlan {
@@ -161,6 +163,8 @@ pub struct RuleOptions {
     pub quota: Option<Limit>,
     /// True if it only counts what it would reject.
     pub dry_run: bool,
+    /// True if it decides before the route's auth service is asked.
+    pub before_auth: bool,
 }
 
 impl RuleOptions {
@@ -197,6 +201,7 @@ impl RuleOptions {
             plans,
             quota: _,
             dry_run: _,
+            before_auth,
         } = self;
         let same_when = are_same(when.as_ref(), other.when.as_ref(), When::is_same);
         let same_except = are_same(except.as_ref(), other.except.as_ref(), Except::is_same);
@@ -206,6 +211,7 @@ impl RuleOptions {
             && same_priority
             && (key, on_missing, cost) == (&other.key, &other.on_missing, &other.cost)
             && *plans == other.plans
+            && *before_auth == other.before_auth
     }
 }
 

@@ -337,6 +337,7 @@ fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
             format!("requests with {words} borrow from windows to come, and wait up to {most}")
         }),
         plan.dry_run.then(|| DRY_RUN.to_owned()),
+        plan.before_auth.then(|| "decides before the auth service is asked".to_owned()),
         plan.shared.map(shared),
         synced(rule, plan, gateways),
     ];

@@ -145,6 +145,11 @@ impl Route {
         self.rules.iter().any(|rule| rule.slot == slot && rule.dry_run)
     }
 
+    /// Returns whether the rule behind `slot` decides before the auth service is asked.
+    pub fn is_before_auth(&self, slot: SlotId) -> bool {
+        self.rules.iter().any(|rule| rule.slot == slot && rule.before_auth)
+    }
+
     /// Returns the name of the rule behind `slot`.
     pub fn rule_name(&self, slot: SlotId) -> &str {
         let other = if self.breaker == Some(slot) { BREAKER } else { PACING };

@@ -25,6 +25,8 @@ pub struct Route {
     pub(in crate::config) definition: RouteDefinition,
     /// The action for requests that may pass.
     pub action: Action<Arc<Upstream>>,
+    /// The upstream that decides about each request before the rules, if one does.
+    pub auth_upstream: Option<Arc<Upstream>>,
     /// Decides; kept over reloads by the route's name.
     pub gate: Arc<Gate>,
     /// The route's gate and those of the rules that it shares with other routes, which decide

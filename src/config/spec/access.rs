@@ -3,12 +3,29 @@
 use super::{
     NetworksSpec,
     keys::keys,
-    leaf::{FieldName, FileName, JwtAlgorithm, Period, SECOND, Text},
+    leaf::{
+        AuthUrl, CheckPath, CopiedName, FieldName, FileName, JwtAlgorithm, Name, Period, SECOND,
+        Text, Timeout,
+    },
 };
 use crate::config::decode::Several;
 
 const JWKS: &str =
     "write `jwks: issuer.json`: flowgate fetches no URLs, so save the key set in a file";
+
+/// Words of other gateways for keys of `forward`.
+const FORWARD_MEANT: &[[&str; 2]] = &[
+    ["address", "url"],
+    ["authResponseHeaders", "copy"],
+    ["auth_response_headers", "copy"],
+    ["allowed_upstream_headers", "copy"],
+    ["copy_headers", "copy"],
+    ["headers", "copy"],
+    ["response_headers", "copy"],
+    ["server", "url"],
+    ["service", "upstream"],
+    ["uri", "path"],
+];
 
 const MINUTE: u64 = 60 * SECOND;
 
@@ -23,8 +40,8 @@ keys! {
         deny: NetworksSpec, else "none";
     }
 
-    /// Which passwords or tokens a client needs. Clients without one get 401, and no rule counts
-    /// them.
+    /// Which passwords or tokens a client needs, or the service that decides about each request.
+    /// Clients without one get 401, or the response of the service, and no rule counts them.
     struct AuthSpec: "auth" {
         /// A file of users and bcrypt hashes, as `htpasswd -B` writes it. A request needs the
         /// password of one of them (`Authorization: Basic`). flowgate watches the file and reloads
@@ -33,6 +50,27 @@ keys! {
         basic: FileName, else "–";
         /// A token that one of these keys has signed (JWT). With `basic`, either is enough.
         jwt: Box<JwtSpec>, else "–";
+        /// A service that decides about each request (forward auth), such as oauth2-proxy or
+        /// Authelia. It cannot stand beside `basic` or `jwt`.
+        forward: Box<ForwardSpec>, else "–";
+    }
+
+    /// flowgate sends the service a `GET` with the header of each request, before the rules decide.
+    /// A response with a status of 200 to 299 lets the request pass. The client gets any other
+    /// response as it is. If the service gives none, the client gets 502, or 504 after `timeout`.
+    #[meant = FORWARD_MEANT]
+    struct ForwardSpec: "forward auth" {
+        /// `http://HOST:PORT/PATH` of the service. Write this, or `upstream` with `path`.
+        url: AuthUrl, else "–";
+        /// The upstream of the service, for TLS, several servers and health checks.
+        upstream: Name, else "–";
+        /// The path that `upstream` is asked for, with a query if necessary.
+        path: CheckPath, else "–";
+        /// Header fields of the service's response that the route's upstream receives. flowgate
+        /// removes what the client sends in these fields, whether the service sends them or not.
+        copy: Several<CopiedName>, else "none";
+        /// How long the header of the service's response may take, the connection included.
+        timeout: Timeout = "2s";
     }
 
     /// What makes a token valid: a signature, an `exp` that has not passed, and an `nbf`, if any,

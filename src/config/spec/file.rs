@@ -242,7 +242,9 @@ impl FileSpec {
             upstream.value.forget_tls();
         }
         for route in self.routes.at.iter_mut().flat_map(|at| &mut at.value.0) {
-            route.value.1.auth.at = None;
+            // A service is no file.
+            let is_own = |at: &mut At<Box<AuthSpec>>| !at.value.forward.is_written();
+            route.value.1.auth.at.take_if(is_own);
         }
         if let Some(store) = &mut self.store.at {
             store.value.ca = Key::default();

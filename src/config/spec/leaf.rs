@@ -2,7 +2,7 @@
 //! looks, and the values that editors accept.
 
 use super::{
-    AccessLog, CollectorEndpoint, RedisUrl, SampleRatio, Secret,
+    AccessLog, AuthEndpoint, CollectorEndpoint, RedisUrl, SampleRatio, Secret,
     values::{self, Endpoint, InvalidValue, Limit, RetryOn, StatusOrClose, invalid},
 };
 use crate::{
@@ -174,6 +174,12 @@ leaves! {
     /// The name of a header field that the access log may have.
     LoggedName(HeaderName), "the name of a header", "user-agent", logged_name,
         TEXT;
+    /// The name of a header field of an auth service that the upstream receives.
+    CopiedName(HeaderName), "the name of a header", "remote-user", values::copied,
+        TEXT;
+    /// The URL of an auth service.
+    AuthUrl(AuthEndpoint), "a URL", "http://127.0.0.1:9091/auth", AuthEndpoint::parse,
+        TEXT.matching("^http://");
     /// The value of a header field.
     FieldValue(HeaderValue), "the value of a header", "some text", values::header_value,
         ANY_TEXT;
@@ -223,10 +229,10 @@ leaves! {
         TEXT.matching("^ *[0-9_]+ */ *[0-9a-z ]+$");
     /// A part of a rule's key.
     KeyPart(String), "a part of a key", "client_ip", text,
-        TEXT.matching("^(route|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$");
+        TEXT.matching("^(route|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt|auth):.+)$");
     /// The part of a request that names its plan.
     PlanPart(String), "a part of a key, or `key`", "jwt:plan", text,
-        TEXT.matching("^(key|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt):.+)$");
+        TEXT.matching("^(key|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt|auth):.+)$");
     /// The limit of a plan: a rate, or how many requests may be in flight.
     PlanNumber(values::PlanNumber), "a limit", "1000/1m", values::plan_number,
         TEXT_OR_NUMBER.matching("^ *[0-9_]+ *(/ *[0-9a-z ]+)?$");

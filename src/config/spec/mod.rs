@@ -4,6 +4,7 @@
 
 mod access;
 mod action;
+mod auth_url;
 mod breaker;
 pub(super) mod calendar;
 mod collector;
@@ -26,8 +27,9 @@ pub(super) mod values;
 mod words;
 
 pub(super) use self::tracing::{OtlpSpec, TracingSpec};
-pub(super) use access::{AccessSpec, AuthSpec, JwtSpec};
+pub(super) use access::{AccessSpec, AuthSpec, ForwardSpec, JwtSpec};
 pub(super) use action::{RedirectSpec, RespondSpec, RewriteSpec};
+pub(super) use auth_url::AuthEndpoint;
 pub(super) use breaker::BreakerSpec;
 pub use collector::CollectorEndpoint;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};

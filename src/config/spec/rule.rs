@@ -113,6 +113,10 @@ keys! {
         priority: Box<PrioritySpec>, else "–";
         /// Decides and counts, but rejects nothing.
         dry_run: bool = false;
+        /// Decides before the [auth service](#routesauthforward) of the route is asked, so that a flood
+        /// does not reach the service. Such rules decide together, and what they have counted stays
+        /// counted if the service or another rule rejects the request.
+        before_auth: bool = false;
         /// Which processes share the count: only this one, or all gateways with the same `store`.
         /// `cluster` is not for `sliding_log`, `algorithm: pacing`, `warm_up` and `priority`.
         scope: Scope = "process";

@@ -174,7 +174,7 @@ fn a_rule_counts_by_user_only_where_users_are_known() {
             "{FRAME}routes: [{{ name: a, match: {{ path: /a }}, upstream: app, auth: {{}} }}]"
         ),
         &[
-            "`auth` without `basic` or `jwt` | write `auth: { basic: FILE }` or `auth: { jwt: { jwks: FILE } }`, or remove it",
+            "`auth` without `basic`, `jwt` or `forward` | write `auth: { basic: FILE }`, `auth: { jwt: { jwks: FILE } }` or `auth: { forward: { url: http://… } }`, or remove it",
         ],
     );
 }

@@ -13,6 +13,7 @@ mod duplicates;
 mod examples;
 mod first_mistakes;
 mod foreign_files;
+mod forward_auth;
 mod include;
 mod lints;
 mod mutations;

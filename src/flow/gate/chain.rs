@@ -273,7 +273,7 @@ impl Chain {
 impl Chain {
     /// Records the response to an admitted request, and removes from `held` what that releases.
     /// Returns the breaker's transition.
-    pub(super) fn on_answer(
+    pub(super) fn on_response(
         &mut self,
         start: Instant,
         held: &mut Held,

@@ -374,6 +374,12 @@ impl Chain {
         RejectedBy { slot: claim.slot, key: Some(claim.key), reason }
     }
 
+    /// Counts a rejected request in the route's statistics.
+    pub(super) fn count_rejection(&mut self, now: Instant) {
+        let now = self.clamp(now);
+        self.statistic.on_reject(now);
+    }
+
     /// Records a rejected request in every checked slot.
     pub(super) fn record_rejection(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) {
         let now = evaluation.now;

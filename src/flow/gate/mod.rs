@@ -174,6 +174,12 @@ impl Gate {
         Ok(charged.has_end().then(|| Permit::new(Arc::clone(self), charged)))
     }
 
+    /// Counts in the route's statistics a rejection that
+    /// [`decide_uncounted`](Self::decide_uncounted) has made.
+    pub fn count_rejection(&self, now: Instant) {
+        self.lock().count_rejection(now);
+    }
+
     /// Charges a request that every rule lets pass at once, like
     /// [`decide_uncounted`](Self::decide_uncounted). It makes no report, and so takes less time.
     /// Returns false if a rule says anything else; then no later decision has changed.
@@ -279,7 +285,7 @@ impl Permit {
             return None;
         }
         let Charged { start, held, .. } = &mut self.charged;
-        self.gate.lock().on_answer(*start + uploading, held, outcome)
+        self.gate.lock().on_response(*start + uploading, held, outcome)
     }
 
     /// Ends the request as cancelled by a client that left at `now`. If it still waited for its start,

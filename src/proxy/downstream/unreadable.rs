@@ -125,6 +125,8 @@ impl UnreadableRequest {
             timeout: None,
             client_ip: peer.address,
             user: None,
+            auth: None,
+            auth_duration: None,
             upstream: None,
             upstream_duration: None,
             upload_duration: None,

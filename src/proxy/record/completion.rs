@@ -38,7 +38,7 @@ use core::{
     task::{Context, Poll},
     time::Duration,
 };
-use http::{Method, StatusCode, Version};
+use http::{HeaderValue, Method, StatusCode, Version, header::SET_COOKIE};
 use http_body::{Frame, SizeHint};
 use std::sync::Arc;
 
@@ -62,6 +62,8 @@ pub(crate) struct Completion {
     pub(crate) decision: Decision,
     pub(crate) upstream: UpstreamUse,
     pub(crate) observers: Observers,
+    /// What the client gets as `Set-Cookie` from the auth service, beside the response.
+    pub(crate) auth_cookies: Vec<HeaderValue>,
     response: ResponseProgress,
     /// True if the connection of a response of the gateway's own ends with it, in HTTP/1.
     pub(crate) closes: bool,
@@ -84,6 +86,8 @@ pub(crate) struct Arrival {
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) permit: Option<Permit>,
+    /// That of the rules that decided before the auth service was asked, if it holds anything.
+    pub(crate) early_permit: Option<Permit>,
     /// The request's share of rules that gateways share.
     pub(crate) held: Option<Box<Held>>,
     /// The fields with the client's quotas.
@@ -175,6 +179,7 @@ impl Completion {
             decision: Decision::default(),
             upstream: UpstreamUse::default(),
             observers: Observers::default(),
+            auth_cookies: Vec::new(),
             response: ResponseProgress {
                 status: None,
                 begun_at: None,
@@ -239,10 +244,13 @@ impl Completion {
         completion
     }
 
-    /// Writes the request's id into the head of its response.
+    /// Writes into the head of the response the request's id, and what the auth service sends with it.
     pub(crate) fn write_id(&self, headers: &mut FieldList) {
         if let Some(id) = &self.arrival.request_id {
             id.write(headers);
+        }
+        for cookie in &self.auth_cookies {
+            headers.append(SET_COOKIE, cookie);
         }
     }
 
@@ -443,6 +451,15 @@ impl Completion {
     fn end_decision(&mut self, status: StatusCode, at: Instant) -> bool {
         let ending = self.response.ending;
         end_trial(self.observers.trial.take(), ending, status, at);
+
+        if let Some(early) = self.decision.early_permit.take() {
+            let outcome = match ending {
+                Ending::Cancelled => Outcome::Cancelled,
+                Ending::Complete { .. } | Ending::Closed { .. } => outcome(status, at),
+                Ending::Failed => Outcome::Failure { at },
+            };
+            early.finish(outcome);
+        }
 
         let Some(permit) = self.decision.permit.take() else { return false };
         let ended = match ending {

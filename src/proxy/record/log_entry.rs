@@ -6,7 +6,8 @@ use crate::{
     access_log::{AccessRecord, DecisionRecord, FlowRecord, LoggedKey, ResponseOutcome},
     config::{Claims, Route, Server, Snapshot, Tracing},
     flow::{Instant, Rejection, Report},
-    http1,
+    http1::{self, FieldList},
+    meter::AuthOutcome,
     preview::TrialRecord,
     traces::{Client, Recording, Trace, TraceParent},
 };
@@ -28,6 +29,8 @@ pub(crate) struct LogEntry {
     pub(super) client: IpAddr,
     /// The authenticated user.
     user: Option<Arc<str>>,
+    /// The end of the request to the auth service, and the time that it took.
+    auth: Option<(AuthOutcome, Duration)>,
     upstream: UpstreamNotes,
     /// The progress of the request's body.
     upload: Option<Arc<Upload>>,
@@ -87,14 +90,8 @@ impl LogEntry {
         let host = request.headers().get(&HOST).and_then(http1::text);
         let host = request.uri().authority().map(http::uri::Authority::as_str).or(host);
 
-        let logged = snapshot.settings.logged_headers.iter().filter_map(|name| {
-            let values: Vec<_> =
-                request.headers().get_all(name).map(String::from_utf8_lossy).collect();
-            (!values.is_empty()).then(|| (name.clone(), values.join(", ")))
-        });
-
         Self {
-            headers: logged.collect(),
+            headers: logged_fields(request.headers(), &snapshot.settings.logged_headers),
             snapshot: Arc::clone(snapshot),
             host: Arc::from(host.unwrap_or_default()),
             path: request.uri().path().to_owned(),
@@ -102,6 +99,7 @@ impl LogEntry {
             recording: None,
             client,
             user: None,
+            auth: None,
             upstream: UpstreamNotes::default(),
             upload: None,
             upload_duration: None,
@@ -143,6 +141,10 @@ impl LogEntry {
             Event::Host(host) => self.host = Arc::clone(host),
             Event::Client(client) => self.client = client,
             Event::Identified(identity) => self.user = identity.user().cloned(),
+            Event::Authorized { outcome, took } => self.auth = Some((outcome, took)),
+            Event::Rewritten(headers) => {
+                self.headers = logged_fields(headers, &self.snapshot.settings.logged_headers);
+            }
             Event::Sent { upload, at } => {
                 self.upload = upload;
                 self.upstream.sent_at = Some(at);
@@ -215,6 +217,8 @@ impl LogEntry {
             timeout: end.timeout,
             client_ip: self.client,
             user: self.user.as_deref(),
+            auth: self.auth.map(|(outcome, _)| outcome.label()),
+            auth_duration: self.auth.map(|(_, took)| took),
             upstream: server.as_deref(),
             upstream_duration: self
                 .upstream
@@ -243,6 +247,15 @@ impl LogEntry {
             worker.records.traces.finish(recording, &record, end.arrival);
         }
     }
+}
+
+/// Returns the fields that the access log has, as far as a request has them.
+fn logged_fields(headers: &FieldList, names: &[HeaderName]) -> Vec<(HeaderName, String)> {
+    let logged = names.iter().filter_map(|name| {
+        let values: Vec<_> = headers.get_all(name).map(String::from_utf8_lossy).collect();
+        (!values.is_empty()).then(|| (name.clone(), values.join(", ")))
+    });
+    logged.collect()
 }
 
 /// Returns the trace of a request that has arrived.

@@ -18,7 +18,8 @@ use crate::proxy::{
 use crate::{
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Outcome, Rejection, Report},
-    meter::ExemplarId,
+    http1::FieldList,
+    meter::{AuthOutcome, ExemplarId},
     preview::Trial,
     route::{Identity, Target},
     traces::{TRACEPARENT, Trace},
@@ -49,6 +50,10 @@ pub(crate) enum Event<'a> {
     Client(IpAddr),
     /// The client is authenticated.
     Identified(&'a Identity),
+    /// The auth service has decided, or has not, and took so long.
+    Authorized { outcome: AuthOutcome, took: Duration },
+    /// The fields of the request are others from here on.
+    Rewritten(&'a FieldList),
     /// The request is sent to the upstream from now on.
     Sent { upload: Option<Arc<Upload>>, at: Instant },
     /// A server gave no response, or none that the client could have.

@@ -206,7 +206,8 @@ pub(crate) fn rejected_undecided<B: Body>(
     let client = match error {
         GatewayError::Unauthenticated(_)
         | GatewayError::Guessing(_)
-        | GatewayError::TooManyChecks => Client::Rejected,
+        | GatewayError::TooManyChecks
+        | GatewayError::AuthService(_) => Client::Rejected,
         GatewayError::Invalid(_)
         | GatewayError::NoRoute
         | GatewayError::Misdirected
@@ -275,6 +276,8 @@ fn identify<B>(
         (None, _) => Identified::As(None),
         (Some(_), Client::Known(_, identity)) if is_same => Identified::As(identity.cloned()),
         (Some(_), Client::Rejected) if is_same => Identified::Rejected,
+        // Nothing but the service knows.
+        (Some(auth), _) if auth.forward.is_some() => Identified::Unchecked,
         (Some(auth), _) => {
             let wall = peer.worker.clock.wall(now);
             peer.worker.passwords.known(auth, request.headers().into(), now, wall)
@@ -292,7 +295,8 @@ fn why(error: GatewayError) -> Option<OwnRejection> {
         GatewayError::Denied => Some(OwnRejection::Denied),
         GatewayError::Unauthenticated(_)
         | GatewayError::Guessing(_)
-        | GatewayError::TooManyChecks => Some(OwnRejection::Unauthenticated),
+        | GatewayError::TooManyChecks
+        | GatewayError::AuthService(_) => Some(OwnRejection::Unauthenticated),
         GatewayError::TooLong => Some(OwnRejection::TooLong),
         GatewayError::Invalid(_) | GatewayError::Misdirected | GatewayError::Upstream(_) => None,
     }

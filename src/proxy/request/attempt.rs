@@ -161,7 +161,7 @@ impl UpstreamRequest<'_> {
 
         match answered {
             Some(Ok(response)) => {
-                lease.on_answer();
+                lease.on_response();
                 if response.status().is_server_error() {
                     lease.server().meter.server_errors.fetch_add(1, Relaxed);
                 }
@@ -240,7 +240,7 @@ impl UpstreamRequest<'_> {
             return;
         }
         let arrival = poll_fn(|context| {
-            let response = connection.poll_answer(context);
+            let response = connection.poll_response(context);
             if let Some(interim) = connection.take_interim() {
                 self.forward_interim(interim);
             }

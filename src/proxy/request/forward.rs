@@ -143,7 +143,7 @@ fn target(uri: &Uri, forward: &Forward) -> PathAndQuery {
 
 /// HTTP/2 may send a cookie in pieces; HTTP/1.1 may not (RFC 9113, 8.2.3).
 #[inline(never)]
-fn join_cookies(headers: &mut FieldList) {
+pub(super) fn join_cookies(headers: &mut FieldList) {
     let pieces: Vec<&[u8]> = headers.get_all(&COOKIE).collect();
     if let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..])) {
         headers.insert(COOKIE, joined);
@@ -174,7 +174,7 @@ fn single_content_length(headers: &mut FieldList) {
 
 /// Names to the upstream the client of the request, beside what a trusted peer says about that.
 #[inline(never)]
-fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: &Authority) {
+pub(super) fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: &Authority) {
     headers.append(X_FORWARDED_FOR, &peer.address_value);
     if !headers.contains_key(&X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, &peer.scheme);
@@ -185,7 +185,7 @@ fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: &Authority)
 }
 
 /// Names to the upstream the client of the request, in place of what that says about it.
-fn replace_forwarded(headers: &mut FieldList, authority: &Authority) {
+pub(super) fn replace_forwarded(headers: &mut FieldList, authority: &Authority) {
     for name in [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST] {
         headers.remove(name);
     }

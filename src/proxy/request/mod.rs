@@ -2,7 +2,8 @@
 //!
 //! Each stage owns what is known by then, and is consumed by the next one:
 //!
-//! 1. [`Received`]: the head is there. The route and the client are found (`received.rs`).
+//! 1. [`Received`]: the head is there. The route and the client are found (`received.rs`). A password is
+//!    checked, or an auth service decides (`forward_auth.rs`, `auth_request.rs`).
 //! 2. [`Routed`](routed::Routed): the rules of the route decide (`routed.rs`, and `shared.rs` for rules that
 //!    gateways share).
 //! 3. [`Admitted`]: the request waits for its start, and is sent to a server (`admitted.rs`, `attempt.rs`,
@@ -15,8 +16,10 @@
 
 mod admitted;
 mod attempt;
+mod auth_request;
 mod failure;
 mod forward;
+mod forward_auth;
 mod forwarded;
 mod received;
 mod routed;
@@ -29,6 +32,7 @@ use crate::proxy::{
     response::response_body::ResponseBody,
 };
 use admitted::Admitted;
+use forward_auth::Undetermined;
 use received::{Received, Unverified};
 use routed::Undecided;
 
@@ -41,6 +45,8 @@ pub(crate) enum Decided {
     Undecided(Box<Undecided>),
     /// A password must be checked before the rules decide.
     Unverified(Box<Unverified>),
+    /// An auth service must decide before the rules.
+    Undetermined(Box<Undetermined>),
 }
 
 /// Begins a request: finds its route, and has the rules decide. `completion` is not in use.
@@ -71,6 +77,7 @@ impl Decided {
                 Self::Responded(response) => return response,
                 Self::Admitted(admitted) => return admitted.serve().await,
                 Self::Unverified(unverified) => Box::pin(unverified.verify()).await,
+                Self::Undetermined(undetermined) => Box::pin(undetermined.ask()).await,
                 Self::Undecided(undecided) => Box::pin(undecided.decide()).await,
             };
         }

@@ -1,6 +1,8 @@
 //! The first stage of a request: its head is there. It becomes a [`Routed`] request, or a response.
 
-use super::{Decided, admitted::discard, forward::Forward, routed::Routed};
+use super::{
+    Decided, admitted::discard, forward::Forward, forward_auth::Undetermined, routed::Routed,
+};
 use crate::proxy::{
     body::{BodyBuffer, ClientBody, RequestBody, drain},
     gateway_error::{DENIED, GatewayError},
@@ -20,8 +22,11 @@ use crate::proxy::{
     response::own_response::{ReplyOptions, error_response},
 };
 use crate::{
-    config::{Auth, Claims, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted},
-    flow::Instant,
+    config::{
+        Auth, Claims, ForwardAuth, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted,
+        Upstream,
+    },
+    flow::{Instant, Rejection, Report},
     http1::FieldKind,
     meter,
     preview::{Alike, RunningPreview},
@@ -51,14 +56,14 @@ pub(crate) struct Unverified {
 }
 
 /// The route of a request, and the client that may use it.
-struct Found {
-    route: Arc<Route>,
-    authority: Arc<Authority>,
+pub(super) struct Found {
+    pub(super) route: Arc<Route>,
+    pub(super) authority: Arc<Authority>,
     /// The path as routes know it, if the client wrote it differently.
     normal_path: Option<String>,
     client: IpAddr,
     /// True if a trusted proxy sent the request.
-    is_proxied: bool,
+    pub(super) is_proxied: bool,
     /// The target, if another one than the client's is sent.
     target: Option<Box<PathAndQuery>>,
 }
@@ -92,6 +97,11 @@ impl<'s> Received<'s> {
         };
 
         if let Some(auth) = &found.route.options.auth {
+            if let (Some(forward), Some(service)) = (&auth.forward, &found.route.auth_upstream) {
+                let forward = Arc::clone(forward);
+                let service = Arc::clone(service);
+                return self.await_service(found, forward, service);
+            }
             match self.authenticate(auth, found.client) {
                 Checked::Passed(identity) => {
                     self.completion.observers.note(Event::Identified(&identity));
@@ -102,10 +112,71 @@ impl<'s> Received<'s> {
             }
         }
 
+        self.decide_found(found)
+    }
+
+    /// Goes on with a request about which an auth service has decided.
+    pub(super) fn after_auth(
+        snapshot: &'s Arc<Snapshot>,
+        request: Request<ClientBody>,
+        identity: Option<Identity>,
+        now: Instant,
+        completion: Box<Completion>,
+    ) -> Self {
+        Self { snapshot, request, identity, now, completion }
+    }
+
+    /// Has the rules of the route decide.
+    pub(super) fn decide_found(mut self, found: Found) -> Decided {
         let preview = preview::running(&self.completion.peer, self.snapshot);
         let mut claims = Claims::new();
         let alike = self.claim(&found, preview.as_ref(), &mut claims);
+        if found.route.auth_upstream.is_some() {
+            claims.retain(|claim| !found.route.is_before_auth(claim.slot));
+        }
         self.route(found).decide(&claims, alike)
+    }
+
+    /// Has the rules decide that stand before the auth service. They hold what they have charged until
+    /// the request ends.
+    ///
+    /// # Errors
+    ///
+    /// One of them rejects the request.
+    #[expect(clippy::result_large_err, reason = "as that of `Gates::enter`")]
+    pub(super) fn decide_early(&mut self, found: &Found) -> Result<(), Rejection> {
+        let Self { request, completion, now, .. } = self;
+        let Found { route, authority, client, .. } = found;
+        let path = found.normal_path.as_deref().unwrap_or_else(|| written(request));
+        let target = target(request, &completion.peer, &authority.host, path);
+        let mut claims = Claims::new();
+        claim(route, &completion.peer, &target, *client, &mut claims);
+        claims.retain(|claim| route.is_before_auth(claim.slot));
+        if claims.is_empty() {
+            return Ok(());
+        }
+
+        let mut report = Report::default();
+        match route.gates.decide_uncounted(*now, &claims, &mut report) {
+            Ok(permit) => {
+                completion.decision.early_permit = permit;
+                Ok(())
+            }
+            Err(rejected) => {
+                route.gate.count_rejection(*now);
+                Err(rejected.with(report))
+            }
+        }
+    }
+
+    /// Returns the request and its record.
+    pub(super) fn into_parts(self) -> (Request<ClientBody>, Box<Completion>) {
+        (self.request, self.completion)
+    }
+
+    /// Responds to a request that such a rule has rejected.
+    pub(super) fn reject_early(self, found: Found, rejection: &Rejection) -> Decided {
+        Decided::Responded(self.route(found).reject(rejection))
     }
 
     /// Finds the route of the request and its client's address, and checks whether that client may use
@@ -239,6 +310,20 @@ impl<'s> Received<'s> {
         Decided::Unverified(Box::new(Unverified { attempt, snapshot, request, completion }))
     }
 
+    /// Goes on once the auth service has decided.
+    #[inline(never)]
+    fn await_service(
+        self,
+        found: Found,
+        forward: Arc<ForwardAuth>,
+        service: Arc<Upstream>,
+    ) -> Decided {
+        let Self { snapshot, request, completion, .. } = self;
+        let snapshot = Arc::clone(snapshot);
+        let undetermined = Undetermined { forward, service, found, snapshot, request, completion };
+        Decided::Undetermined(Box::new(undetermined))
+    }
+
     /// Responds to a client that is not authenticated.
     #[cold]
     fn reject_client(self, client: IpAddr, error: GatewayError) -> Decided {
@@ -292,7 +377,7 @@ impl Unverified {
 }
 
 /// Returns the path that the client wrote.
-fn written(request: &Request<ClientBody>) -> &str {
+pub(super) fn written(request: &Request<ClientBody>) -> &str {
     let path = request.uri().path();
     // Empty if the target is a fragment only.
     if path.is_empty() { "/" } else { path }

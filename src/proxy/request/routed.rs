@@ -98,7 +98,7 @@ impl Routed {
 
     /// Responds with the rejection.
     #[inline(never)]
-    fn reject(self, rejection: &Rejection) -> Response<ResponseBody> {
+    pub(super) fn reject(self, rejection: &Rejection) -> Response<ResponseBody> {
         let Self { request, route, forward, options, mut completion, .. } = self;
         completion.observe_rejection(&route, rejection, &request);
 

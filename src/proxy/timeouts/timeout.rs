@@ -14,11 +14,12 @@ pub(crate) enum Timeout {
     Request,
     Write,
     BodyRate,
+    Auth,
 }
 
 impl Timeout {
     /// Every setting, in the order of their numbers.
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Connect,
         Self::FirstByte,
         Self::Idle,
@@ -27,6 +28,7 @@ impl Timeout {
         Self::Request,
         Self::Write,
         Self::BodyRate,
+        Self::Auth,
     ];
 
     /// Returns its name in the configuration.
@@ -40,6 +42,7 @@ impl Timeout {
             Self::Request => "timeouts.request",
             Self::Write => "timeouts.write",
             Self::BodyRate => "min_body_rate",
+            Self::Auth => "auth.forward.timeout",
         }
     }
 }

@@ -42,7 +42,7 @@ impl UpstreamConnection {
 
     /// Sends the request, and polls for the head of its response, which may come before all of the
     /// request has left.
-    pub(crate) fn poll_answer(
+    pub(crate) fn poll_response(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Response<()>, Unanswered>> {

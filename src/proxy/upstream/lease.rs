@@ -357,7 +357,7 @@ impl Lease {
     }
 
     /// Notes that the response's head has come.
-    pub(crate) fn on_answer(&mut self) {
+    pub(crate) fn on_response(&mut self) {
         let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == UploadState::Done);
         let is_sent = match &self.connection {
             Some(UpstreamConnection::Http1(connection)) => connection.is_sent(),

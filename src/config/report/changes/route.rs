@@ -249,6 +249,7 @@ fn conditions(name: &str, from: &RuleView<'_>, to: &RuleView<'_>, words: &mut Wo
     let at = |key: &str| format!("{name} {key}");
     let before = from.options;
     let after = to.options;
+    words.value(&at("before_auth"), before.before_auth, after.before_auth, bool::to_string);
     words.named(&at("cost"), before.cost == after.cost);
     words.named(&at("except"), before.except == after.except);
     words.named(&at("priority"), before.priority == after.priority);

@@ -45,6 +45,8 @@ pub(in crate::config::spec) const DENY: &str = "write `access: { deny: [192.0.2.
 pub(in crate::config::spec) const BASIC: &str =
     "write `auth: { basic: users.htpasswd }`: a file that `htpasswd -B` makes";
 
+pub(in crate::config::spec) const FORWARD: &str = "write `auth: { forward: { url: http://127.0.0.1:4180/oauth2/auth, copy: [x-auth-request-user] } }`";
+
 pub(in crate::config::spec) const TIMEOUTS: &str = "write `timeouts: { first_byte: 60s, idle: 60s }`: for the response's header, and for a pause in a body";
 
 pub(in crate::config::spec) const MIDDLEWARES: &str =
@@ -112,6 +114,11 @@ pub(in crate::config::spec) const ROUTE_INSTEAD: &[[&str; 2]] = &[
     ["auth_basic", BASIC],
     ["basic_auth", BASIC],
     ["jwt", JWT],
+    ["auth_request", FORWARD],
+    ["auth_url", FORWARD],
+    ["ext_authz", FORWARD],
+    ["external_auth", FORWARD],
+    ["forward_auth", FORWARD],
     ["health", HEALTH],
     ["health_check", HEALTH],
     ["proxy_read_timeout", TIMEOUTS],

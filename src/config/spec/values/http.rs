@@ -1,7 +1,10 @@
 //! The words of HTTP: methods, fields, statuses and targets.
 
 use super::{InvalidValue, invalid, is_switch, not};
-use crate::{config::diagnostics::quoted, route::canonical_host};
+use crate::{
+    config::diagnostics::quoted,
+    route::{canonical_host, folded_name},
+};
 use core::ops::RangeInclusive;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header, uri::PathAndQuery};
 
@@ -199,6 +202,56 @@ pub(in crate::config) fn upgrade(text: &str) -> Result<String, InvalidValue> {
         );
     }
     Ok(protocol)
+}
+
+/// The names under `x-forwarded-` that say who a client is, and nothing about the way of its request.
+const FORWARDED_IDENTITY: [&str; 5] = [
+    "x-forwarded-access-token",
+    "x-forwarded-email",
+    "x-forwarded-groups",
+    "x-forwarded-preferred-username",
+    "x-forwarded-user",
+];
+
+/// Reads the name of a field that an upstream receives as an auth service has written it.
+pub(in crate::config) fn copied(text: &str) -> Result<HeaderName, InvalidValue> {
+    const OF_CONNECTION: &[&str] = &[
+        "connection",
+        "expect",
+        "host",
+        "http2-settings",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    const OF_GATEWAY: &[&str] = &["forwarded", "traceparent", "tracestate", "via", "x-request-id"];
+
+    let name = header_name(text)?;
+    let folded = folded_name(name.as_str());
+    let is_identity = FORWARDED_IDENTITY.contains(&&*folded);
+    let why = if OF_CONNECTION.contains(&&*folded) {
+        "it is about the connection"
+    } else if folded.starts_with("content-") {
+        "it is about the body of the request, which the auth service does not get"
+    } else if OF_GATEWAY.contains(&&*folded) || (folded.starts_with("x-forwarded-") && !is_identity)
+    {
+        "flowgate writes this field itself"
+    } else if folded == "set-cookie" {
+        return not(
+            text,
+            "cannot be copied to the upstream",
+            "remove it: the client gets the `Set-Cookie` of the auth service without it",
+        );
+    } else {
+        return Ok(name);
+    };
+    let help = format!("remove it: {why}; copy fields such as `remote-user`");
+    not(text, "cannot be copied from the auth service", help)
 }
 
 /// Reads the name of a header that a route may change: not those that frame the message or name

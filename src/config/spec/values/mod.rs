@@ -15,7 +15,7 @@ pub(in crate::config) use address::{
 };
 pub use address::{Resolve, ServerUrl, server_url};
 pub(in crate::config) use http::{
-    RetryOn, StatusOrClose, answer_status, authority, check_path, editable, header_name,
+    RetryOn, StatusOrClose, answer_status, authority, check_path, copied, editable, header_name,
     header_value, location, method, redirect_status, reject_status, retry_on, status, statuses,
     upgrade,
 };

@@ -73,7 +73,10 @@ impl Undetermined {
             self = Self { forward, service, found, snapshot, request, completion };
         }
 
-        let request = self.auth_request(&peer);
+        // Of a target that no field can have, the service cannot know what it decides about.
+        let Some(request) = self.auth_request(&peer) else {
+            return Decided::Responded(self.fail(Failure::Broken));
+        };
         let timing = Timing::begin(&self, &peer, began);
 
         let mut lease = None;
@@ -108,20 +111,20 @@ impl Undetermined {
         }
     }
 
-    /// Returns the request to the service.
-    fn auth_request(&self, peer: &Peer) -> Request<RequestBody> {
+    /// Returns the request to the service; `None` if no field can have the target.
+    fn auth_request(&self, peer: &Peer) -> Option<Request<RequestBody>> {
         let Found { route, authority, is_proxied, .. } = &self.found;
         let asked = AskedFor {
             head: self.request.head(),
             authority,
-            target: asked_target(&self.request, route.options.relaxed_path),
+            target: asked_target(&self.request, route.options.relaxed_path)?,
             is_proxied: *is_proxied,
         };
         let mut request = asked.request(&self.forward, peer);
         if let Some(id) = &self.completion.arrival.request_id {
             id.write(request.headers_mut());
         }
-        request
+        Some(request)
     }
 
     /// Returns the time by which the service must have decided.
@@ -229,17 +232,16 @@ fn let_go(request: Request<ClientBody>, completion: &mut Completion) -> Box<Requ
 
 /// Returns the path and the query that the client asks for. The path is that by which routes are found,
 /// so that the service decides about the same one; servers of a route with `relaxed_path` get it as
-/// written.
-fn asked_target(request: &Request<ClientBody>, is_relaxed: bool) -> HeaderValue {
+/// written. `None` if no field can have it.
+fn asked_target(request: &Request<ClientBody>, is_relaxed: bool) -> Option<HeaderValue> {
     let path = written(request);
     let sent = if is_relaxed { None } else { sent_path(path) };
     let path = sent.as_deref().unwrap_or(path);
     let target = match request.uri().query() {
         Some(query) => HeaderValue::try_from(format!("{path}?{query}")),
-        None => HeaderValue::from_str(path),
+        None => HeaderValue::try_from(path.to_owned()),
     };
-    // A target may have bytes that no field has from HTTP/2 only, where the library rejects them.
-    target.unwrap_or_else(|_| HeaderValue::from_static("/"))
+    target.ok()
 }
 
 /// Removes what a client has sent in fields that only the service may write, in every spelling that

@@ -41,12 +41,12 @@ impl GateExport {
     /// Replaces the names of calendars, all that is exported of them, by what `find` knows.
     pub fn resolve(&mut self, find: impl Fn(&str) -> Option<Calendar>) {
         for (_, rule) in &mut self.rules {
-            if let SlotRule::Flow(rule) = rule
-                && let Some(calendar) = rule.algorithm.calendar_mut()
-                && let Some(known) = find(calendar.name())
-            {
-                *calendar = known;
-            }
+            let SlotRule::Flow(rule) = rule else { continue };
+            rule.algorithm.change_calendars(&mut |calendar| {
+                if let Some(known) = find(calendar.name()) {
+                    *calendar = known;
+                }
+            });
         }
     }
 

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, Mutex, mpsc},
 };
 
-/// What a service was asked.
+/// The requests that a service got.
 type Asked = Arc<Mutex<Vec<Request>>>;
 
 /// Says in its response's body what it got: its fields by line, then its body.
@@ -195,7 +195,7 @@ fn copied_fields_are_no_trailers_either() {
     }
 }
 
-/// What a client sends that the service does not get.
+/// The fields of a client that the service does not get.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("Content-Type", "text/plain"),
     ("Content-Encoding", "gzip"),
@@ -385,7 +385,7 @@ fn a_response_that_is_no_consent_goes_to_the_client_whole() {
 }
 
 #[test]
-fn a_service_that_fails_lets_nobody_in() {
+fn a_service_that_fails_lets_no_request_pass() {
     let upstream = listing();
     let flood = "HTTP/1.1 103 Early Hints\r\nx: y\r\n\r\n".repeat(200);
     let huge = format!("HTTP/1.1 200 OK\r\nX-Auth-Request-User: {}\r\n\r\n", "a".repeat(100_000));
@@ -555,7 +555,7 @@ fn rules_before_the_service_keep_a_flood_from_it_and_stay_charged() {
     assert!(in_flight.values().all(|count| *count == 0.0), "{in_flight:?}");
 }
 
-/// What a client of HTTP/2 gets over a stream: its status as the block has it, and its body.
+/// The response to a client of HTTP/2 over a stream: its status as the block has it, and its body.
 fn over_http2(client: &mut http2::Client, stream: u32, fields: &[(&str, &str)]) -> String {
     client.get(stream, "/", fields);
     http2::body(&client.answer(stream))

@@ -69,14 +69,16 @@ impl Algorithm {
         }
     }
 
-    pub(in crate::flow) fn calendar_mut(&mut self) -> Option<&mut Calendar> {
+    /// Changes each calendar that windows follow: those of plans, too.
+    pub(in crate::flow) fn change_calendars(&mut self, change: &mut dyn FnMut(&mut Calendar)) {
         match self {
-            Self::FixedWindow(config) => match &mut config.align {
-                fixed_window::Align::Calendar(calendar) => Some(calendar),
-                fixed_window::Align::Clock | fixed_window::Align::FirstRequest => None,
-            },
-            Self::Planned(config) => config.calendar_mut(),
-            Self::Synced(config) => config.whole.calendar_mut(),
+            Self::FixedWindow(config) => {
+                if let fixed_window::Align::Calendar(calendar) = &mut config.align {
+                    change(calendar);
+                }
+            }
+            Self::Planned(config) => config.change_calendars(change),
+            Self::Synced(config) => config.whole.change_calendars(change),
             Self::TokenBucket(_)
             | Self::WarmUp(_)
             | Self::LeakyBucket(_)
@@ -84,7 +86,7 @@ impl Algorithm {
             | Self::SlidingWindow(_)
             | Self::SlidingCounter(_)
             | Self::Concurrency(_)
-            | Self::Pacing(_) => None,
+            | Self::Pacing(_) => {}
         }
     }
 

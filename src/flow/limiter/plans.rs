@@ -101,8 +101,11 @@ impl PlannedConfig {
         &self.table
     }
 
-    pub(in crate::flow) fn calendar_mut(&mut self) -> Option<&mut Calendar> {
-        self.own.calendar_mut()
+    pub(in crate::flow) fn change_calendars(&mut self, change: &mut dyn FnMut(&mut Calendar)) {
+        self.own.change_calendars(change);
+        for level in &mut Arc::make_mut(&mut self.table).levels {
+            level.change_calendars(change);
+        }
     }
 
     /// Divides all numbers among this many gateways.
@@ -371,12 +374,14 @@ mod tests {
     use super::*;
     use crate::flow::{
         Change, Claim, Gate, Key, Keyed, Outcome, Report, Rule, Rules, SlotId,
+        calendar::Run,
         limiter::{
             concurrency, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_window,
             token_bucket,
         },
         timeline::rate,
     };
+    use core::num::NonZeroU64;
     use proptest::{collection::vec, prelude::*};
     use std::collections::HashMap;
 
@@ -567,6 +572,24 @@ mod tests {
             assert!(ask(2, None));
             assert!(!ask(1, gold), "{:?}", kind(1));
         }
+    }
+
+    #[test]
+    fn another_process_gets_the_calendars_of_all_plans() {
+        let run = Run { start: Instant::EPOCH, count: NonZeroU64::MAX };
+        let calendar = Calendar::new("day", NonZeroU64::MIN, vec![run]);
+        let of = |count| {
+            let align = fixed_window::Align::Calendar(calendar.clone());
+            Algorithm::FixedWindow(fixed_window::Config { rate: rate(count, WINDOW), align })
+        };
+        let table = PlanTable::new([(PlanKey::new(1), 0)], vec![of(9)]);
+        let algorithm = Algorithm::Planned(PlannedConfig::new(of(3), Arc::new(table)));
+
+        let sent = serde_json::to_string(&algorithm).expect("text");
+        let mut came: Algorithm = serde_json::from_str(&sent).expect("an algorithm");
+        assert_ne!(came, algorithm, "only the names are sent");
+        came.change_calendars(&mut |came| *came = calendar.clone());
+        assert_eq!(came, algorithm);
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(crate) struct Completion {
     pub(crate) decision: Decision,
     pub(crate) upstream: UpstreamUse,
     pub(crate) observers: Observers,
-    /// What the client gets as `Set-Cookie` from the auth service, beside the response.
+    /// The `Set-Cookie` lines of the auth service, for the client's response.
     pub(crate) auth_cookies: Vec<HeaderValue>,
     response: ResponseProgress,
     /// True if the connection of a response of the gateway's own ends with it, in HTTP/1.

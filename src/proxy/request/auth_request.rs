@@ -270,7 +270,7 @@ impl AuthCall<'_> {
     }
 }
 
-/// Why an attempt brought no response.
+/// The reason for which an attempt brought no response.
 struct AttemptError {
     failure: Failure,
     of: ServerFailure,

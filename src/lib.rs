@@ -55,5 +55,6 @@ pub mod suggest;
 mod terminal_text;
 pub mod top;
 pub mod traces;
+pub mod usage;
 pub mod workers;
 pub mod worst_paths;

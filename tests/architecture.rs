@@ -44,6 +44,7 @@ const LAYERS: &[Layer] = &[
         &["ahash", "http", "ipnet", "regex", "serde", "siphasher", "smallvec", "thiserror"],
     ),
     pure("meter", &[], &["http"]),
+    pure("usage", &[], &["flate2", "memchr", "thiserror"]),
     pure("hex", &[], &[]),
     pure("terminal_text", &[], &[]),
     pure("counted", &[], &[]),
@@ -242,7 +243,7 @@ const ONLY_IN: &[(&str, &str, &str)] = &[
 /// Modules of `std` that touch the world. `core::net` has the addresses.
 const WORLD: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread"];
 /// Layers that compute from values alone.
-const NO_WORLD: &[&str] = &["flow", "route", "meter", "http1", "health", "auth"];
+const NO_WORLD: &[&str] = &["flow", "route", "meter", "http1", "usage", "health", "auth"];
 
 /// Where a lock may be taken within the layers that decide.
 const LOCKS: &[&str] = &["flow::gate", "config::live::current"];

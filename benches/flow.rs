@@ -86,6 +86,7 @@ fn rules(algorithms: &[Algorithm], keys: Option<u32>) -> Rules {
         algorithm: algorithm.clone(),
         keyed: keys.map(|max_keys| Keyed { by: "client_ip/64".into(), max_keys }),
         dry_run: false,
+        settles: false,
     };
     Rules { flow: algorithms.iter().enumerate().map(rule).collect(), ..Rules::default() }
 }

@@ -315,7 +315,10 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 
 fn one(algorithm: Algorithm) -> Rules {
     let name = algorithm.word().into();
-    Rules { flow: vec![Rule { name, algorithm, keyed: None, dry_run: false }], ..Rules::default() }
+    Rules {
+        flow: vec![Rule { name, algorithm, keyed: None, dry_run: false, settles: false }],
+        ..Rules::default()
+    }
 }
 
 /// Returns two rules with a state for each key.
@@ -323,7 +326,13 @@ fn keyed(algorithms: [Algorithm; 2]) -> Rules {
     let mut rules = Rules::default();
     for (at, algorithm) in algorithms.into_iter().enumerate() {
         let keyed = Some(Keyed { by: "key".into(), max_keys: 1_000 });
-        rules.flow.push(Rule { name: at.to_string().into(), algorithm, keyed, dry_run: false });
+        rules.flow.push(Rule {
+            name: at.to_string().into(),
+            algorithm,
+            keyed,
+            dry_run: false,
+            settles: false,
+        });
     }
     rules
 }

@@ -27,6 +27,8 @@ mod rejections;
 mod reservations;
 #[path = "laws/scale.rs"]
 mod scale;
+#[path = "laws/settlements.rs"]
+mod settlements;
 #[path = "laws/threads.rs"]
 mod threads;
 #[path = "laws/transfer.rs"]

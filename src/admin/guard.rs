@@ -67,6 +67,7 @@ impl Guard {
             algorithm: Algorithm::TokenBucket(limiter::token_bucket::Config { rate, burst: BURST }),
             keyed: Some(Keyed { by: "client_ip".into(), max_keys: MAX_CLIENTS }),
             dry_run: false,
+            settles: false,
         });
         let rules = Rules { flow: rule.into_iter().collect(), ..Rules::default() };
         let slot = gate.install(&rules, now).flow.first().copied();

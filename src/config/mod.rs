@@ -49,10 +49,11 @@ pub use plan::{
     Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
     Certificates, ClientPlans, ClientTimeouts, Collector, Cost, Except, ForwardAuth,
     GroupDefinition, GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits,
-    ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond, RetryPolicy,
-    RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings,
-    ShownCertificate, StoreKind, StoreSettings, Syntax, Template, Text as TemplateText, Tracing,
-    UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart,
+    ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond, ResponseEnd,
+    RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
+    Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind, StoreSettings,
+    Syntax, Template, Text as TemplateText, Tracing, UnsupportedCertificate, UpstreamOptions,
+    UpstreamPlan, UpstreamTls, UrlPart,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

@@ -43,11 +43,12 @@ pub use decision::{
 };
 pub use gate::{
     Admission, BudgetGates, Gate, Gates, ImportedSlots, KeyUsage, NotReset, Permit, Reservation,
+    Reserve, SettledReserve,
 };
 pub use grants::{Grant, MOST_GRANTS};
 pub use keyed::{Churn, Fullest, Keyed, Keys};
 pub use limiter::{
-    Algorithm, PlanTable, PlannedConfig, SyncedConfig, breaker, pacing,
+    Algorithm, Difference, PlanTable, PlannedConfig, SyncedConfig, breaker, pacing,
     ramp::WarmUp,
     stored::{Judgement, Stored, Terms, Unstorable},
 };

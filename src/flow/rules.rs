@@ -30,6 +30,10 @@ pub struct Rule {
     pub keyed: Option<Keyed>,
     /// True for a dry run: it only counts what it would reject.
     pub dry_run: bool,
+    /// True if the end of a request settles its cost, of which its claim has the reserve. Only for
+    /// algorithms that count over time.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub settles: bool,
 }
 
 /// The rule of a slot.
@@ -152,6 +156,11 @@ impl SlotRule {
         }
     }
 
+    /// Returns whether the end of a request settles its cost.
+    pub(super) fn settles(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.settles)
+    }
+
     /// Returns whether a request holds something until its answer or end, and its state counts that.
     pub fn holds(&self) -> bool {
         match self {
@@ -176,7 +185,11 @@ impl SlotRule {
     pub(super) fn holds_nothing(&self) -> bool {
         match self {
             Self::Flow(rule) => {
-                !matches!(rule.algorithm.own(), Algorithm::Concurrency(_) | Algorithm::Synced(_))
+                !rule.settles
+                    && !matches!(
+                        rule.algorithm.own(),
+                        Algorithm::Concurrency(_) | Algorithm::Synced(_)
+                    )
             }
             Self::Breaker(_) | Self::Pacing(_) => false,
         }

@@ -10,6 +10,7 @@
 //! 3 ok         6               the oldest ends well
 //! 3 fail       5               the oldest ends badly
 //! 3 left       4               the client of the oldest leaves
+//! 3 settle=58  3               the oldest ends well, and has cost 58 in the end
 //! ```
 
 use super::{
@@ -63,9 +64,11 @@ impl Timeline {
             let (options, expected): (Vec<&str>, Vec<&str>) =
                 words.split_whitespace().partition(|word| is_option(word));
             for _ in 0..option(&options, "x").unwrap_or(1) {
-                let decided = match END_WORDS.iter().find(|word| options.contains(word)) {
-                    Some(word) => self.end(word),
-                    None => self.enter(&options),
+                let word = END_WORDS.iter().find(|word| options.contains(word));
+                let decided = match (word, option(&options, "settle=")) {
+                    (_, Some(cost)) => self.settle(cost),
+                    (Some(word), None) => self.end(word),
+                    (None, None) => self.enter(&options),
                 };
                 assert_eq!(decided, expected.join(" "), "in the line `{line}`");
             }
@@ -85,6 +88,14 @@ impl Timeline {
             }
         }
         self.gate.observe(at).in_flight.to_string()
+    }
+
+    /// Settles the cost of the oldest in flight in every rule, and ends it.
+    fn settle(&mut self, cost: u64) -> String {
+        if let Some(permit) = self.live.front_mut() {
+            permit.settle(self.now, |_| Some(cost));
+        }
+        self.end("ok")
     }
 
     fn enter(&mut self, options: &[&str]) -> String {
@@ -127,7 +138,12 @@ pub(super) fn keyed(algorithm: Algorithm, max_keys: u32) -> Rules {
 
 /// Returns a flow rule.
 pub(super) fn rule(name: &str, algorithm: Algorithm) -> Rule {
-    Rule { name: name.into(), algorithm, keyed: None, dry_run: false }
+    Rule { name: name.into(), algorithm, keyed: None, dry_run: false, settles: false }
+}
+
+/// Returns rules of one flow rule whose cost is settled.
+pub(super) fn settled(algorithm: Algorithm) -> Rules {
+    Rules { flow: vec![Rule { settles: true, ..rule("it", algorithm) }], ..Rules::default() }
 }
 
 /// Returns rules that only pace.

@@ -13,7 +13,7 @@ use super::{
     calendar::Calendar,
     decision::{Outcome, SlotId},
     keyed::{KeySlot, OVERFLOWS},
-    limiter::{End, Times, Token, halves, plans::Plan},
+    limiter::{Difference, End, Receipt, Times, Token, halves, plans::Plan},
     rules::Rules,
     time::Instant,
 };
@@ -186,6 +186,17 @@ pub enum LateChange {
         /// Its cost.
         cost: u64,
     },
+    /// The cost of a request was settled.
+    Settle {
+        /// The time of the change.
+        now: Instant,
+        /// The time of the charge; `None` if an edit has had it count elsewhere.
+        at: Option<Instant>,
+        /// The limit of the state, then.
+        limit: u64,
+        /// The difference from what was charged.
+        difference: Difference,
+    },
     /// A request left while it waited in a pacing's queue.
     Leave {
         /// The time of the change.
@@ -255,6 +266,18 @@ impl Journal {
         self.send(slot, owner, LateChange::Release { now, start, outcome, token, cost });
     }
 
+    pub(in crate::flow) fn settled(
+        &self,
+        slot: SlotId,
+        owner: StateOwner,
+        now: Instant,
+        receipt: Receipt,
+        difference: Difference,
+    ) {
+        let Receipt { at, limit } = receipt;
+        self.send(slot, owner, LateChange::Settle { now, at, limit, difference });
+    }
+
     pub(in crate::flow) fn left(
         &self,
         slot: SlotId,
@@ -310,7 +333,10 @@ impl LateChange {
     /// Returns when it was.
     pub(in crate::flow) const fn now(&self) -> Instant {
         match self {
-            Self::Charge { now, .. } | Self::Release { now, .. } | Self::Leave { now, .. } => *now,
+            Self::Charge { now, .. }
+            | Self::Release { now, .. }
+            | Self::Settle { now, .. }
+            | Self::Leave { now, .. } => *now,
             Self::Lent | Self::Abandon { .. } => Instant::EPOCH,
         }
     }

@@ -124,6 +124,7 @@ impl Gateways {
             algorithm: Algorithm::Synced(config),
             keyed: Some(Keyed { by: "client".into(), max_keys: 100_000 }),
             dry_run: false,
+            settles: false,
         };
         Rules { flow: vec![rule], ..Rules::default() }
     }

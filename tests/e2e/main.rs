@@ -63,6 +63,7 @@ mod request_ids;
 mod requests;
 mod retries;
 mod routes;
+mod settlements;
 mod shutdown;
 mod stored_states;
 mod stores;

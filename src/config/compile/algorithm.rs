@@ -197,6 +197,12 @@ impl Compiler {
         for (method, at) in &cost.by_method {
             if at.value > limit.value {
                 let (at, message) = never(*at, method.as_str());
+                if cost.settled.is_some() {
+                    let problem =
+                        Problem::error(at.span, format!("no {method} can ever pass: {message}"));
+                    self.error(problem.also(limit.span, "the bound").help(help.clone()));
+                    continue;
+                }
                 let problem = Problem::warning(
                     Lint::CostAboveLimit,
                     at.span,

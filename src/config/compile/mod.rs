@@ -24,6 +24,7 @@ mod redirect;
 mod retry;
 mod routes;
 mod rules;
+mod settle;
 mod store;
 mod templates;
 mod tracing;

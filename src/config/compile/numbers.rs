@@ -4,11 +4,12 @@
 use super::compiler::Compiler;
 use crate::{
     config::{
-        decode::{At, Either, Entries, Key},
+        decode::{At, Either, Entries, Key, SettledOr},
         diagnostics::{Problem, SourceSpan},
         plan::Cost,
         spec::{
             AlgorithmWord, CostSpec, LimitSpec, OverrideSpec, RuleSpec, WarmUpSpec,
+            leaf::{Integer, MethodOrDefault},
             values::{self, Limit},
         },
     },
@@ -23,17 +24,19 @@ pub(super) enum Numbers {
     Concurrency(Option<At<u64>>),
 }
 
-/// The cost of a request.
+/// The cost of a request; if it is settled after the response, the reserve.
 #[derive(Debug)]
 pub(super) struct Costs {
     pub default: At<u64>,
     pub by_method: Vec<(Method, At<u64>)>,
+    /// Where `reserve` stands, or the map without it, if the cost is settled.
+    pub settled: Option<SourceSpan>,
 }
 
 impl From<Costs> for Cost {
     fn from(costs: Costs) -> Self {
         let by_method = costs.by_method.into_iter().map(|(method, at)| (method, at.value));
-        Self { default: costs.default.value, by_method: by_method.collect() }
+        Self { default: costs.default.value, by_method: by_method.collect(), settle: None }
     }
 }
 
@@ -192,19 +195,44 @@ pub(super) fn warm_up(key: &Key<Box<WarmUpSpec>>) -> Option<WarmUp> {
 /// Returns how much requests of a rule at `span` count.
 pub(super) fn costs(key: &Key<CostSpec>, span: SourceSpan) -> Costs {
     let one = At { value: 1, span, written: false };
-    let mut costs = Costs { default: one, by_method: Vec::new() };
-    let Some(at) = &key.at else { return costs };
+    let Some(at) = &key.at else { return Costs::of(one) };
     match &at.value {
-        Either::Plain(cost) => costs.default = at.as_ref().map(|_| cost.0),
-        Either::Map(Entries(entries)) => {
-            for (method, cost) in entries {
-                match (&method.value.0, cost.number()) {
-                    (None, cost) => costs.default = cost.unwrap_or(one),
-                    (Some(method), Some(cost)) => costs.by_method.push((method.clone(), cost)),
-                    (Some(_), None) => {}
+        Either::Plain(cost) => Costs::of(at.as_ref().map(|_| cost.0)),
+        Either::Map(SettledOr::Map(Entries(entries))) => Costs::by_method(one, entries),
+        Either::Map(SettledOr::Settled(spec)) => {
+            let one = At { span: at.span, ..one };
+            let costs = match spec.reserve.at.as_ref().map(|at| at.as_ref()) {
+                None => Costs::of(one),
+                Some(At { value: Either::Plain(cost), span, written }) => {
+                    Costs::of(At { value: cost.0, span, written })
                 }
-            }
+                Some(At { value: Either::Map(Entries(entries)), .. }) => {
+                    Costs::by_method(one, entries)
+                }
+            };
+            Costs { settled: Some(spec.reserve.span.unwrap_or(at.span)), ..costs }
         }
     }
-    costs
+}
+
+impl Costs {
+    /// Returns one cost of all requests.
+    const fn of(default: At<u64>) -> Self {
+        Self { default, by_method: Vec::new(), settled: None }
+    }
+
+    fn by_method<const MAX: u64>(
+        default: At<u64>,
+        entries: &[(At<MethodOrDefault>, Key<Integer<1, MAX>>)],
+    ) -> Self {
+        let mut costs = Self::of(default);
+        for (method, cost) in entries {
+            match (&method.value.0, cost.number()) {
+                (None, cost) => costs.default = cost.unwrap_or(default),
+                (Some(method), Some(cost)) => costs.by_method.push((method.clone(), cost)),
+                (Some(_), None) => {}
+            }
+        }
+        costs
+    }
 }

@@ -11,7 +11,7 @@ use crate::{
     config::{
         decode::At,
         diagnostics::{Lint, Problem, SourceSpan, quoted},
-        plan::{BREAKER, Cost, PACING, RuleOptions, RulePlan, When},
+        plan::{BREAKER, PACING, RuleOptions, RulePlan, When},
         spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
     flow::{self, Algorithm, Keyed, Stored},
@@ -153,7 +153,8 @@ impl Compiler {
         let stored: Vec<_> = stored.map(Stored::new).collect();
         let shared = self.scope(&spec.scope, &spec.on_store_error, stored);
         let sync_interval = self.sync_interval(&spec.sync_interval, &spec.scope, &mut versions);
-        let cost = Cost::from(costs);
+        let cost = self.final_cost(spec, costs);
+        let settles = cost.settle.is_some();
         let dry_run = spec.dry_run.is_true();
 
         let keyed = is_keyed.then(|| Keyed {
@@ -181,7 +182,7 @@ impl Compiler {
             let plan = RulePlan { span: named.span, options, shared, sync_interval };
             let name = identity.unwrap_or_else(|| name.clone());
             let keyed = keyed.clone();
-            (flow::Rule { name, algorithm, keyed, dry_run }, plan)
+            (flow::Rule { name, algorithm, keyed, dry_run, settles }, plan)
         };
 
         let versions: Vec<_> = versions.into_iter().map(version).collect();

@@ -3,7 +3,7 @@
 use super::{
     access::{Fields, OwnEntries, Parts},
     error::Stop,
-    keys::{EITHER, KEY, MANY, SEVERAL},
+    keys::{EITHER, KEY, MANY, SETTLED, SETTLED_KEYS, SEVERAL},
     shape::Shape,
     value::Value,
 };
@@ -137,6 +137,11 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
                 visitor.visit_newtype_struct(Self { stands_for_list: true, ..self })
             }
             (EITHER, Shape::Map(_)) => visitor.visit_newtype_struct(self),
+            (SETTLED, Shape::Map(entries))
+                if entries.iter().any(|(name, _)| SETTLED_KEYS.contains(&&*name.text)) =>
+            {
+                visitor.visit_newtype_struct(self)
+            }
             _ => visitor.visit_some(self),
         }
     }

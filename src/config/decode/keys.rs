@@ -17,6 +17,10 @@ pub(super) const KEY: &str = "$key";
 pub(super) const SEVERAL: &str = "$several";
 pub(super) const MANY: &str = "$many";
 pub(super) const EITHER: &str = "$either";
+pub(super) const SETTLED: &str = "$settled";
+
+/// The keys by which a map is one of a cost that is settled.
+pub(super) const SETTLED_KEYS: [&str; 2] = ["reserve", "settle"];
 
 /// The span of a key that is not written.
 pub(super) const NOWHERE: u128 = u128::MAX;
@@ -242,6 +246,40 @@ impl<'de, P: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for Either<
     }
 }
 
+/// A map of a cost that is settled after the response, or another map.
+#[derive(Debug)]
+pub(in crate::config) enum SettledOr<S, M> {
+    Settled(S),
+    Map(M),
+}
+
+impl<'de, S: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for SettledOr<S, M> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SettledOrMap<S, M>(PhantomData<(S, M)>);
+
+        impl<'de, S: Deserialize<'de>, M: Deserialize<'de>> Visitor<'de> for SettledOrMap<S, M> {
+            type Value = SettledOr<S, M>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<Self::Value, D::Error> {
+                M::deserialize(map).map(SettledOr::Map)
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                map: D,
+            ) -> Result<Self::Value, D::Error> {
+                S::deserialize(map).map(SettledOr::Settled)
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(SETTLED, SettledOrMap(PhantomData))
+    }
+}
+
 /// A hash of what is written for a value, whatever the layout and the comments, and the value.
 #[derive(Debug, Deserialize)]
 #[serde(rename = "$printed")]
@@ -317,6 +355,10 @@ impl<T: Described> Described for Many<T> {
 
 impl<K: Described, V: Described> Described for Entries<K, V> {
     const FORM: &'static Form = &Form::Entries { names: K::FORM, values: V::FORM };
+}
+
+impl<S: Described, M: Described> Described for SettledOr<S, M> {
+    const FORM: &'static Form = &Form::Either { plain: S::FORM, map: M::FORM };
 }
 
 impl<P: Described, M: Described> Described for Either<P, M> {

@@ -12,7 +12,9 @@ mod value;
 
 pub(super) use deserializer::MAX_VALUES;
 pub(super) use error::{InvalidValue, Wrong};
-pub(super) use keys::{At, Either, Entries, Key, List, Many, Printed, Several, read_text};
+pub(super) use keys::{
+    At, Either, Entries, Key, List, Many, Printed, SettledOr, Several, read_text,
+};
 
 use crate::config::{
     diagnostics::{Problems, Source},

@@ -1,7 +1,7 @@
 //! A route and its rules, without state.
 
 use super::{
-    Access, Action, Auth, Body, ClientPlans, Except, HeaderText, MetGroup, Priority, When,
+    Access, Action, Auth, Body, ClientPlans, Except, HeaderText, MetGroup, Priority, Settle, When,
 };
 use crate::counted::counted;
 use crate::{
@@ -391,13 +391,15 @@ pub struct Limit {
     pub policy: Option<Arc<str>>,
 }
 
-/// The cost of a request.
+/// The cost of a request; if it is settled after the response, the reserve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// For methods that are not named; at least 1.
     pub default: u64,
     /// For those that are; at least 1 each.
     pub by_method: Vec<(Method, u64)>,
+    /// The source of the cost that is known after the response.
+    pub settle: Option<Arc<Settle>>,
 }
 
 impl Cost {

@@ -7,7 +7,8 @@ use crate::{
     config::{
         plan::{
             BREAKER, Certificate, Cost, FlowPart, MetGroup, PACING, Plan, RoutePlan, RuleGroupPlan,
-            RulePlan, Settings, StoreKind, StoreSettings, Tracing, UpstreamPlan,
+            RulePlan, Settings, Settle, SettleSource, StoreKind, StoreSettings, Tracing,
+            UpstreamPlan,
         },
         spec::{OnMissing, OnStoreError, leaf::short, word},
         vocabulary::ShownKey,
@@ -378,7 +379,30 @@ fn each(keyed: &Keyed, rule: &Rule, plan: &RulePlan) -> String {
 fn cost(cost: &Cost) -> Option<String> {
     let named = cost.by_method.iter().map(|(method, cost)| format!("{method} {cost}"));
     let costs: Vec<_> = named.chain([format!("else {}", cost.default)]).collect();
-    (costs != ["else 1"]).then(|| format!("cost: {}", costs.join(", ")))
+    match &cost.settle {
+        None => (costs != ["else 1"]).then(|| format!("cost: {}", costs.join(", "))),
+        Some(settle) => Some(format!("reserve: {}; {}", costs.join(", "), settled(settle))),
+    }
+}
+
+/// Says what a request costs in the end.
+fn settled(settle: &Settle) -> String {
+    match &settle.source {
+        SettleSource::Status(costs) => {
+            let (listed, default) = costs.parts();
+            let listed =
+                listed.iter().map(|(statuses, cost)| match (statuses.start(), statuses.end()) {
+                    (one, same) if one == same => format!("{one} {cost}"),
+                    (first, last) => format!("{first}-{last} {cost}"),
+                });
+            let default = match default {
+                Some(cost) => format!("else {cost}"),
+                None => "else the reserve".to_owned(),
+            };
+            let costs: Vec<_> = listed.chain([default]).collect();
+            format!("costs by status after the response: {}", costs.join(", "))
+        }
+    }
 }
 
 /// Says what gateways share, and what holds while they cannot.

@@ -207,6 +207,9 @@ leaves! {
     /// A status, or a range of them.
     Statuses(RangeInclusive<u16>), "statuses", "200-299", values::statuses,
         TEXT_OR_NUMBER.matching("^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$");
+    /// A status, a range of them, or `default` for all others.
+    StatusesOrDefault(Option<RangeInclusive<u16>>), "statuses", "401", statuses_or_default,
+        TEXT_OR_NUMBER.matching("^([1-5][0-9][0-9](-[1-5][0-9][0-9])?|default)$");
     /// Why a request is sent again.
     RetryCause(RetryOn), "a failure", "connect", values::retry_on,
         TEXT_OR_NUMBER.matching("^(connect|reset|timeout|[45][0-9][0-9])$");
@@ -363,6 +366,8 @@ fn logged_name(text: &str) -> Result<HeaderName, InvalidValue> {
 
 fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {
     const EXAMPLE: &str = "write methods, as in `cost: { POST: 5, default: 1 }`";
+    const BY_STATUS: &str = "a cost by the status is known after the response: write \
+                             `cost: { settle: { status: { 401: 1, default: 0 } } }`";
     let not = |why: &str| invalid(format!("{} is not a method", quoted(text)), why);
 
     match text {
@@ -371,23 +376,30 @@ fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {
             return not("write `default` for all other methods");
         }
         "code" | "response" | "response_code" | "status" | "status_code" | "statuses" => {
-            return not(&format!(
-                "{EXAMPLE}: a rule decides before the response, so it cannot know the status"
-            ));
+            return not(BY_STATUS);
         }
         _ => {}
     }
 
     if text.bytes().all(|b| b.is_ascii_digit()) {
-        return not(&format!(
-            "{EXAMPLE}: a rule decides before the response, so it cannot know the status"
-        ));
+        return not(BY_STATUS);
     }
 
     let known = values::method(&text.to_ascii_uppercase()).is_ok_and(|method| is_known(&method));
     match values::method(text) {
         Err(wrong) if !known => Err(InvalidValue { help: EXAMPLE.to_owned(), ..wrong }),
         read => read.map(Some),
+    }
+}
+
+fn statuses_or_default(text: &str) -> Result<Option<RangeInclusive<u16>>, InvalidValue> {
+    match text {
+        "default" => Ok(None),
+        "*" | "all" | "any" | "else" | "other" | "others" => invalid(
+            format!("{} is not a status or a range of them", quoted(text)),
+            "write `default` for all other statuses",
+        ),
+        text => values::statuses(text).map(Some),
     }
 }
 

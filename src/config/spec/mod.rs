@@ -42,7 +42,7 @@ pub use redis_url::Secret;
 pub(super) use route::{ErrorSpec, HeaderEditsSpec, RejectSpec, RetrySpec, RouteSpec};
 pub(super) use rule::{
     ConditionSpec, CostSpec, ExceptSpec, LimitSpec, OverrideSpec, PacingSpec, PrioritySpec,
-    RuleSpec, WarmUpSpec,
+    RuleSpec, SettleSpec, WarmUpSpec,
 };
 pub use sample_ratio::SampleRatio;
 pub(super) use store::StoreSpec;

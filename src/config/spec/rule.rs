@@ -1,25 +1,34 @@
 //! Rules and pacing: how many, counted how, by which key.
 
-use super::other_words::rule::{PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT};
+use super::other_words::rule::{
+    IN_RESERVE, IN_SETTLE, PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT,
+};
 use super::{
     AlgorithmWord, Align, ConditionValue, FieldConditions, NetworksSpec, OnDuplicate, OnMissing,
     OnStoreError, PlansSpec, Scope, ValueSpec,
     keys::keys,
     leaf::{
         Condition, FieldName, FileName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault,
-        Name, Path, Pattern, Period, Rate, SECOND, Text, Zone,
+        Name, Path, Pattern, Period, Rate, SECOND, StatusesOrDefault, Text, Zone,
     },
 };
 use crate::{
-    config::decode::{Either, Entries, List, Several},
+    config::decode::{Either, Entries, List, SettledOr, Several},
     route,
 };
 
 /// How many per how long, in either form.
 pub(in crate::config) type LimitSpec = Either<Rate, RateSpec>;
 
-/// How much a request counts, in either form.
-pub(in crate::config) type CostSpec = Either<Cost, Entries<MethodOrDefault, Cost>>;
+/// How much a request counts, in one of three forms.
+pub(in crate::config) type CostSpec =
+    Either<Cost, SettledOr<SettledCostSpec, Entries<MethodOrDefault, Cost>>>;
+
+/// How much a request counts until its cost is known.
+pub(in crate::config) type ReserveSpec = Either<Count, Entries<MethodOrDefault, Count>>;
+
+/// A cost that is known after the response.
+pub(in crate::config) type SettledCost = Integer<0, 1_000_000_000_000>;
 
 /// How much a request counts.
 pub(in crate::config) type Cost = Integer<1, 1_000_000_000>;
@@ -98,7 +107,8 @@ keys! {
         /// How many keys are counted separately. This bounds memory. In a full table, a new key
         /// replaces one that has used little; flowgate remembers the usage of the replaced key.
         max_keys: Integer<1, 10_000_000> = 100_000;
-        /// The cost of a request: a number, or a map by method with `default`.
+        /// The cost of a request: a number, a map by method with `default`, or, if it is known only
+        /// after the response, a map with `reserve` and `settle`.
         cost: CostSpec = "1";
         /// Requests that the rule neither rejects nor counts. One matching condition is enough.
         except: Box<ExceptSpec>, else "–";
@@ -144,6 +154,30 @@ keys! {
         burst: Count, else "the rule's, or the default for the override's `limit`";
         /// How many requests may be in flight at once, if the rule has `concurrency`.
         concurrency: Integer<1, 1_000_000_000>, else "–";
+    }
+
+    /// A cost that is known only after the response. A request is charged its reserve when it is
+    /// admitted, and the difference when the response has ended. What a request costs more is a debt:
+    /// later requests pass when it is paid. Not for `concurrency`, `algorithm: pacing` and `priority`.
+    #[example = "{ reserve: 1, settle: { status: { 401: 1, default: 0 } } }"]
+    #[instead = &[["default", IN_RESERVE], ["GET", IN_RESERVE], ["POST", IN_RESERVE], ["status", IN_SETTLE]]]
+    #[meant = &[["estimate", "reserve"], ["settlement", "settle"]]]
+    struct SettledCostSpec: "a cost that is settled" {
+        /// The cost of a request until it is known: a number, or a map by method with `default`. At
+        /// most the limit or the burst.
+        reserve: ReserveSpec = 1;
+        /// Where the cost is read from. If it is not known at the end, the reserve stays charged. If
+        /// the upstream fails before its response begins, all of it is given back.
+        settle: SettleSpec;
+    }
+
+    /// The source of a cost that is known after the response.
+    #[example = "{ status: { 401: 1, default: 0 } }"]
+    struct SettleSpec: "a settlement" {
+        /// The cost by the status of the response: a status or a range of statuses, as in
+        /// `'500-599'`, and `default` for all others. The narrowest range decides. A status that is
+        /// not listed keeps the reserve.
+        status: Entries<StatusesOrDefault, SettledCost>, else "–";
     }
 
     /// Write exactly one of the keys.

@@ -27,6 +27,7 @@ mod reload;
 mod right_values;
 mod routes;
 mod rules;
+mod settle;
 mod shared;
 mod variables;
 mod waits;

@@ -164,18 +164,18 @@ fn costs() {
     in_rule(&[
         (
             "limit: 9/s, cost: { status: 5 }",
-            "cost: { POST: 5, default: 1 }",
-            "limit: 9/s, cost: { POST: 5, default: 1 }",
+            "cost: { settle: { status: { 401: 1, default: 0 } } }",
+            "limit: 9/s, cost: { settle: { status: { 401: 1, default: 0 } } }",
         ),
         (
             "limit: 9/s, cost: { status: { 500: 5 } }",
-            "cost: { POST: 5, default: 1 }",
-            "limit: 9/s, cost: { POST: 5, default: 1 }",
+            "cost: { settle: { status: { 401: 1, default: 0 } } }",
+            "limit: 9/s, cost: { settle: { status: { 401: 1, default: 0 } } }",
         ),
         (
             "limit: 9/s, cost: { 404: 5 }",
-            "cost: { POST: 5, default: 1 }",
-            "limit: 9/s, cost: { POST: 5, default: 1 }",
+            "cost: { settle: { status: { 401: 1, default: 0 } } }",
+            "limit: 9/s, cost: { settle: { status: { 401: 1, default: 0 } } }",
         ),
         (
             "limit: 9/s, cost: { header: 5 }",
@@ -189,7 +189,7 @@ fn costs() {
         "{FRAME}routes: [{{ name: r, match: {{ path: / }}, upstream: app, flow: [{{ name: a, limit: 9/s, cost: {{ status: 5 }} }}] }}]\n"
     );
     let shown = parsed(&text).expect_err("a status").to_string();
-    assert!(shown.contains("cannot know the status"), "{shown}");
+    assert!(shown.contains("known after the response"), "{shown}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A route's slots, which decide together.
 
-use super::chain_slot::ChainSlot;
+use super::{chain_slot::ChainSlot, settle::Reserve};
 use crate::flow::{
     decision::{Outcome, SlotId},
     grants::Grants,
@@ -50,6 +50,8 @@ pub(super) struct Charged {
     pub(super) held: Held,
     /// The queues in which it waits for its turn.
     pub(super) queues: Queues,
+    /// What was charged that its end settles. Most requests have none, and allocate nothing.
+    pub(super) reserves: Vec<Reserve>,
     /// True if the route's statistics count it.
     pub(super) is_counted: bool,
 }
@@ -57,7 +59,7 @@ pub(super) struct Charged {
 impl Charged {
     /// Returns whether a rule depends on the request's end.
     pub(super) fn has_end(&self) -> bool {
-        !self.held.is_empty() || !self.queues.is_empty()
+        !self.held.is_empty() || !self.queues.is_empty() || !self.reserves.is_empty()
     }
 }
 

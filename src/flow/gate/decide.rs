@@ -3,11 +3,12 @@
 use super::{
     chain::{Chain, Charged, Held, HeldSlot, Queues},
     chain_slot::ChainSlot,
+    settle::Reserve,
 };
 use crate::flow::{
     decision::{Claim, Decision, Quota, Reason, RejectedBy, Rejection, Report, Verdict},
     keyed::{KeySlot, Lookup},
-    limiter::{QuotaUsage, Times, Usage},
+    limiter::{QuotaUsage, Receipt, Times, Usage},
     slot::{Charge, KeptState, SlotAnswer},
     time::Instant,
 };
@@ -163,7 +164,7 @@ impl Chain {
             let Some(claim) = entry.claim_in(claims) else { continue };
             let known = entry.prepare(now, claim);
             let answer = entry.slot.check(now, claim, known, &entry.pending);
-            if answer.decision != Decision::Pass {
+            if answer.decision != Decision::Pass || entry.rule.settles() {
                 return None;
             }
             passed.push((index, claim, answer.lookup));
@@ -310,6 +311,7 @@ impl Chain {
 
         let mut held = Held::new();
         let mut queues = Queues::new();
+        let mut reserves = Vec::new();
         for result in &evaluation.results {
             let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
             let &Claim { key, cost, patience, .. } = claim;
@@ -350,6 +352,10 @@ impl Chain {
                 if let Some(hold) = hold {
                     held.push(HeldSlot { slot: *id, hold, cost });
                 }
+                if rule.settles() {
+                    let receipt = Receipt { at: Some(now), limit };
+                    reserves.push(Reserve::new(*id, claim, key_slot, receipt));
+                }
                 result.quota_with_growth(limit, usage)
             } else {
                 let usage = slot.usage_and_growth(now, cost, lookup);
@@ -357,7 +363,7 @@ impl Chain {
             };
             report.quotas.push(quota);
         }
-        Charged { start, held, queues, is_counted }
+        Charged { start, held, queues, reserves, is_counted }
     }
 
     /// Rejects a request for one of the results.

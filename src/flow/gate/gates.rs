@@ -10,6 +10,7 @@ use super::{
     Admission, Gate, Permit,
     chain::{Chain, Charged, Held, Queues},
     decide::{Evaluation, RejectingResult, extended},
+    settle::SettledReserve,
 };
 use crate::flow::{
     decision::{Claim, Outcome, RejectedBy, Rejection, Report},
@@ -183,6 +184,16 @@ impl BudgetGates {
         }
     }
 
+    /// Returns those of which the request has something to settle.
+    pub(super) fn of_reserves<'s>(
+        &'s self,
+        settled: &'s [SettledReserve],
+    ) -> impl Iterator<Item = &'s Arc<Gate>> {
+        let has_any =
+            |gate: &Arc<Gate>| settled.iter().any(|settled| settled.is_of_gate(gate.number));
+        self.gates.iter().filter(move |gate| has_any(gate))
+    }
+
     /// Frees the places of a request that has left at `now`, while it waited for its start.
     pub(super) fn free_places(&self, now: Instant, charged: &Charged) {
         for gate in &self.gates {
@@ -325,14 +336,20 @@ impl LockedGates<'_> {
         report: &mut Report,
     ) -> Charged {
         let start = evaluations.start_together();
-        let mut whole =
-            Charged { start, held: Held::new(), queues: Queues::new(), is_counted: false };
+        let mut whole = Charged {
+            start,
+            held: Held::new(),
+            queues: Queues::new(),
+            reserves: Vec::new(),
+            is_counted: false,
+        };
 
         self.each(|at, chain| {
-            let Charged { held, queues, is_counted, .. } =
+            let Charged { held, queues, reserves, is_counted, .. } =
                 chain.pass(&evaluations.parts[at], report);
             whole.held.extend(held);
             whole.queues.extend(queues);
+            whole.reserves.extend(reserves);
             whole.is_counted |= is_counted;
         });
         whole

@@ -1,7 +1,8 @@
 //! The one lock of a route, and the chain of slots behind it.
 //!
 //! [`Gate`] is what others use; the files after their subject have its methods and the part of the
-//! chain's logic that they need: [`decide`], [`reservation`], [`sync`], [`transfer`], [`operators`].
+//! chain's logic that they need: [`decide`], [`reservation`], [`settle`], [`sync`], [`transfer`],
+//! [`operators`].
 //! Several gates decide together as [`Gates`].
 
 mod chain;
@@ -10,12 +11,14 @@ mod decide;
 mod gates;
 mod operators;
 mod reservation;
+mod settle;
 mod sync;
 mod transfer;
 
 pub use gates::{BudgetGates, Gates};
 pub use operators::{KeyUsage, NotReset};
 pub use reservation::Reservation;
+pub use settle::{Reserve, SettledReserve};
 pub use transfer::ImportedSlots;
 
 use super::{
@@ -195,7 +198,8 @@ impl Gate {
         let start = self.lock().pass_at_once(now, claims, &mut held);
         let Some(start) = start else { return false };
         if !held.is_empty() {
-            let charged = Charged { start, held, queues: Queues::new(), is_counted: false };
+            let queues = Queues::new();
+            let charged = Charged { start, held, queues, reserves: Vec::new(), is_counted: false };
             *permit = Some(Permit::new(Arc::clone(self), charged));
         }
         true

@@ -6,7 +6,7 @@
 //! A step is handled like an edit: every state is [moved](FollowsWall::step) once, and decisions
 //! only add an offset.
 
-use super::{Evictable, Lends, Limiter, Times, Transfer, Usage, plans::Plan};
+use super::{Evictable, GivenBack, Lends, Limiter, Receipt, Times, Transfer, Usage, plans::Plan};
 use crate::flow::{
     decision::{Decision, PlanKey},
     keyed::{PastUsage, Scale},
@@ -79,6 +79,16 @@ impl<F: FollowsWall> Limiter for ByWall<F> {
     fn charge(&self, state: &mut F::State, times: Times, cost: u64) {
         let [now, own, start] = [times.now, times.own, times.start].map(|time| self.wall.at(time));
         self.limiter.charge(state, Times { now, own, start }, cost);
+    }
+
+    fn give_back(&self, state: &mut F::State, part: &GivenBack) {
+        let receipt = Receipt { at: part.receipt.at.map(|at| self.wall.at(at)), ..part.receipt };
+        let part = GivenBack { now: self.wall.at(part.now), receipt, ..*part };
+        self.limiter.give_back(state, &part);
+    }
+
+    fn moves_charges(&self, old: &Self) -> bool {
+        self.wall != old.wall || self.limiter.moves_charges(&old.limiter)
     }
 
     fn convert(&self, old: &Self, state: &mut F::State, now: Instant) {

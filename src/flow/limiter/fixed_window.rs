@@ -29,7 +29,7 @@
 //! recorded as `seed_counter` in `tests/golden`.
 
 use super::{
-    Evictable, Lends, Limiter, Times, Transfer, Usage,
+    Evictable, GivenBack, Lends, Limiter, Times, Transfer, Usage,
     by_wall::FollowsWall,
     loans::{Loan, Loans},
 };
@@ -284,6 +284,22 @@ impl Limiter for FixedWindow {
             state.end = self.end(state.end, now);
             state.used = cost;
         }
+    }
+
+    fn give_back(&self, state: &mut State, part: &GivenBack) {
+        let Some(at) = part.receipt.at else { return };
+        self.settle(state, part.now);
+        let is_of_window = match &self.align {
+            Align::Clock | Align::Calendar(_) => self.end(Instant::EPOCH, at) == state.end,
+            Align::FirstRequest => self.start(state) <= at && at < state.end,
+        };
+        if is_of_window {
+            state.used = state.used.saturating_sub(part.cost);
+        }
+    }
+
+    fn moves_charges(&self, old: &Self) -> bool {
+        (self.window, &self.align) != (old.window, &old.align)
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {

@@ -34,15 +34,16 @@ use super::{
     time::Instant,
 };
 pub use algorithm::{Algorithm, SyncedConfig};
-use core::{fmt::Debug, time::Duration};
+use core::{cmp::Ordering, fmt::Debug, time::Duration};
 use plans::Plan;
 pub use plans::{PlanTable, PlannedConfig};
+use serde::{Deserialize, Serialize};
 
 /// The used part of a limit, and the time until nothing is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     /// Cost; for pacing, the number of requests that wait. At most [`Limiter::limit`] unless an edit
-    /// lowered it.
+    /// lowered it, or requests cost more than was reserved for them.
     pub(super) used: u64,
     /// The time until nothing is used if no request comes; for pacing, until one starts at once.
     /// Zero if that depends on requests in flight.
@@ -65,6 +66,50 @@ pub(super) struct Times {
     pub(super) own: Instant,
     /// The latest start that any slot asked for; `now` if none did.
     pub(super) start: Instant,
+}
+
+impl Times {
+    /// Returns the times of a request that arrives and starts at `now`.
+    pub(super) const fn at(now: Instant) -> Self {
+        Self { now, own: now, start: now }
+    }
+}
+
+/// The record of a charge, by which a part of it is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Receipt {
+    /// The time of the charge; `None` if an edit has had it count elsewhere.
+    pub(super) at: Option<Instant>,
+    /// The limit of the state that was charged, then: an edit keeps the share of a bucket.
+    pub(super) limit: u64,
+}
+
+/// A part of a charge that is given back at `now`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenBack {
+    pub(super) now: Instant,
+    pub(super) receipt: Receipt,
+    pub(super) cost: u64,
+}
+
+/// The difference between the cost of a request and its reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Difference {
+    /// This much more was reserved.
+    Less(u64),
+    /// It costs this much more.
+    More(u64),
+}
+
+impl Difference {
+    /// Returns the difference; `None` if there is none.
+    pub(super) fn between(reserve: u64, cost: u64) -> Option<Self> {
+        match cost.cmp(&reserve) {
+            Ordering::Less => Some(Self::Less(reserve - cost)),
+            Ordering::Equal => None,
+            Ordering::Greater => Some(Self::More(cost - reserve)),
+        }
+    }
 }
 
 /// A number that a limiter stores with a charged request and receives back at its end.
@@ -156,6 +201,16 @@ pub(super) trait Limiter: Debug + Send + 'static {
 
     /// Charges a request that every slot let pass.
     fn charge(&self, state: &mut Self::State, times: Times, cost: u64);
+
+    /// Gives back a part of what an earlier request was charged. The part leaves the window or the
+    /// entry that the request was charged to, if that still counts.
+    fn give_back(&self, _state: &mut Self::State, _part: &GivenBack) {}
+
+    /// Returns whether an edit from `old` to this limiter has earlier charges count elsewhere: then
+    /// [`give_back`](Self::give_back) does not find them any more.
+    fn moves_charges(&self, _old: &Self) -> bool {
+        false
+    }
 
     /// Turns a state of `old` into one of this limiter, without creating budget.
     fn convert(&self, old: &Self, state: &mut Self::State, now: Instant);

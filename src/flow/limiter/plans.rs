@@ -8,8 +8,8 @@
 //! to the rule's own.
 
 use super::{
-    Algorithm, EndOfRequest, Evictable, Lends, Limiter, QuotaUsage, Spaces, Times, Token, Transfer,
-    Until, Usage, by_wall::FollowsWall, synced::Merge,
+    Algorithm, EndOfRequest, Evictable, GivenBack, Lends, Limiter, QuotaUsage, Spaces, Times,
+    Token, Transfer, Until, Usage, by_wall::FollowsWall, synced::Merge,
 };
 use crate::flow::{
     calendar::Calendar,
@@ -214,6 +214,15 @@ impl<F: Evictable> Limiter for Planned<F> {
 
     fn charge(&self, state: &mut Self::State, times: Times, cost: u64) {
         self.of(state.plan).charge(&mut state.inner, times, cost);
+    }
+
+    fn give_back(&self, state: &mut Self::State, part: &GivenBack) {
+        self.of(state.plan).give_back(&mut state.inner, part);
+    }
+
+    /// All plans have one window.
+    fn moves_charges(&self, old: &Self) -> bool {
+        self.own.moves_charges(&old.own)
     }
 
     fn convert(&self, old: &Self, state: &mut Self::State, now: Instant) {
@@ -440,7 +449,8 @@ mod tests {
     }
 
     fn rules(algorithm: Algorithm, keyed: Option<Keyed>) -> Rules {
-        let flow = vec![Rule { name: "it".into(), algorithm, keyed, dry_run: false }];
+        let flow =
+            vec![Rule { name: "it".into(), algorithm, keyed, dry_run: false, settles: false }];
         Rules { flow, ..Rules::default() }
     }
 

@@ -20,7 +20,7 @@
 //! RussellLuo/slidingwindow, which drops the fraction of the weighted count and so admits up to one
 //! request more.
 
-use super::{Evictable, Limiter, Times, Transfer, Usage, by_wall::FollowsWall};
+use super::{Evictable, GivenBack, Limiter, Times, Transfer, Usage, by_wall::FollowsWall};
 use crate::flow::{
     decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
@@ -174,6 +174,20 @@ impl Limiter for SlidingCounter {
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         *state = self.at(*state, times.now);
         state.curr = state.curr.saturating_add(cost);
+    }
+
+    fn give_back(&self, state: &mut State, part: &GivenBack) {
+        let Some(at) = part.receipt.at else { return };
+        *state = self.at(*state, part.now);
+        match state.index.checked_sub(self.index(at)) {
+            Some(0) => state.curr = state.curr.saturating_sub(part.cost),
+            Some(1) => state.prev = state.prev.saturating_sub(part.cost),
+            Some(_) | None => {}
+        }
+    }
+
+    fn moves_charges(&self, old: &Self) -> bool {
+        self.window != old.window
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {

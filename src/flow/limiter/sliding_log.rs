@@ -7,12 +7,16 @@
 //! bytes per instant with admitted cost, at most `N`, allocated as the log fills. A decision takes
 //! `O(log N)`.
 //!
+//! A cost that is settled after the response adds a stamp at that time, or leaves the stamp of its
+//! request, which takes time for each stamp since. Then a log may have more stamps than `N`: one for
+//! each request that cost more than was reserved.
+//!
 //! An edit of the count keeps the log. A longer window counts from the edit on; a shorter one
 //! forgets.
 //!
 //! Source: the listing recorded as `seed_sliding_log` in `tests/golden`.
 
-use super::{Evictable, Limiter, Times, Transfer, Usage};
+use super::{Evictable, GivenBack, Limiter, Times, Transfer, Usage};
 use crate::flow::{
     decision::{Decision, Reason},
     keyed::{PastUsage, Scale},
@@ -115,12 +119,17 @@ impl SlidingLog {
         (last + Duration::from_nanos(1)).since(now)
     }
 
-    /// Allocates for one more stamp: twice as much, at most what the limit needs.
+    /// Allocates for one more stamp: twice as much, at most what the limit needs. Costs that are
+    /// settled may need more.
     fn grow(&self, stamps: &mut VecDeque<Stamp>) {
         let len = stamps.len();
         if len == stamps.capacity() {
             let most = usize::try_from(self.limit).unwrap_or(usize::MAX);
-            stamps.reserve_exact(len.max(FIRST).min(most.saturating_sub(len)).max(1));
+            let more = match most.saturating_sub(len) {
+                0 => len / 4,
+                left => len.max(FIRST).min(left),
+            };
+            stamps.reserve_exact(more.max(1));
         }
     }
 }
@@ -170,6 +179,22 @@ impl Limiter for SlidingLog {
                 self.grow(&mut state.stamps);
                 state.stamps.push_back(Stamp { at: times.now, total });
             }
+        }
+    }
+
+    fn give_back(&self, state: &mut State, part: &GivenBack) {
+        let Some(at) = part.receipt.at else { return };
+        let index = state.stamps.partition_point(|stamp| stamp.at < at);
+        let found = state.stamps.get(index).filter(|stamp| stamp.at == at);
+        let Some(stamp) = found else { return };
+        let known = stamp.total.wrapping_sub(state.total_before(index));
+        let cost = part.cost.min(known);
+
+        for later in state.stamps.range_mut(index..) {
+            later.total = later.total.wrapping_sub(cost);
+        }
+        if cost == known {
+            state.stamps.remove(index);
         }
     }
 

@@ -20,7 +20,8 @@
 //! not step back.
 
 use super::{
-    Evictable, Lends, Limiter, Times, Transfer, Usage, algorithm::allocated, loans::Loans,
+    Evictable, GivenBack, Lends, Limiter, Times, Transfer, Usage, algorithm::allocated,
+    loans::Loans,
 };
 use crate::flow::{
     decision::{Decision, Reason},
@@ -56,7 +57,7 @@ pub(in crate::flow) struct SlidingWindow {
 /// A client's usage.
 #[derive(Clone, Debug)]
 pub(in crate::flow) struct State {
-    /// By bucket. The latest is empty only if all are.
+    /// By bucket.
     ring: Ring<u64>,
     /// The ring's sum at its latest bucket.
     sum: u64,
@@ -271,7 +272,17 @@ impl SlidingWindow {
 
 /// Returns the last bucket with usage or loans.
 fn latest(state: &State, lent: &[(u64, u64)]) -> u64 {
-    lent.last().map_or(0, |(at, _)| *at).max(state.ring.head())
+    lent.last().map_or(0, |(at, _)| *at).max(latest_charged(state))
+}
+
+/// Returns the last bucket with usage. It is the ring's latest, unless all of that was given back.
+fn latest_charged(state: &State) -> u64 {
+    let head = state.ring.head();
+    if state.ring.get(head) > 0 {
+        return head;
+    }
+    let charged = state.ring.live(head).filter(|(_, count)| **count > 0);
+    charged.last().map_or(head, |(at, _)| at)
 }
 
 impl Limiter for SlidingWindow {
@@ -308,7 +319,7 @@ impl Limiter for SlidingWindow {
     fn usage(&self, state: &State, now: Instant) -> Usage {
         let index = self.grid.index(now);
         let (used, latest) = if state.loans.is_empty() {
-            (self.used(state, index, &[]), state.ring.head())
+            (self.used(state, index, &[]), latest_charged(state))
         } else {
             let lent = self.lent(state);
             (self.used(state, index, &lent), latest(state, &lent))
@@ -331,6 +342,22 @@ impl Limiter for SlidingWindow {
         } else {
             self.add(state, self.grid.index(times.now), cost);
         }
+    }
+
+    fn give_back(&self, state: &mut State, part: &GivenBack) {
+        let Some(at) = part.receipt.at else { return };
+        let index = self.grid.index(at);
+        let head = state.ring.head();
+        let Some(bucket) = state.ring.get_mut(index) else { return };
+        let cost = part.cost.min(*bucket);
+        *bucket -= cost;
+        if index + u64::from(self.span) > head {
+            state.sum = state.sum.saturating_sub(cost);
+        }
+    }
+
+    fn moves_charges(&self, old: &Self) -> bool {
+        (self.grid, self.span) != (old.grid, old.span)
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {

@@ -16,10 +16,17 @@
 //!
 //! An edit keeps the fill as a share of the bucket's size.
 //!
+//! Where a cost is known after the response only, the difference `d` from the reserve moves `TAT`
+//! then: by `+ d·T` like a charge, or by `− d·T`. `TAT` may lie further ahead than a bucket's size: a
+//! debt, which is paid before the next request passes. What is given back after an edit is the same
+//! share of the bucket's size.
+//!
 //! Source: ITU-T I.371 (2004), annex A; the crate governor, which rounds `T` down to nanoseconds
 //! and is equal where that is exact.
 
-use super::{Evictable, Limiter, QuotaUsage, Times, Transfer, Usage, halves, ramp::share, whole};
+use super::{
+    Evictable, GivenBack, Limiter, QuotaUsage, Times, Transfer, Usage, halves, ramp::share, whole,
+};
 use crate::flow::{
     decision::{Decision, Reason, fitting},
     keyed::PastUsage,
@@ -44,6 +51,9 @@ pub(in crate::flow) struct TokenBucket {
     /// `burst·T`.
     capacity: u128,
 }
+
+/// The latest `TAT`, beyond that of any debt that is ever paid: sums stay below 128 bits.
+pub(super) const LATEST: u128 = 1 << 119;
 
 /// A client's `TAT`, in units of the interval.
 pub(in crate::flow) type State = u128;
@@ -128,7 +138,12 @@ impl Limiter for TokenBucket {
     }
 
     fn charge(&self, tat: &mut State, times: Times, cost: u64) {
-        *tat = (*tat).max(self.interval.at(times.now)) + self.interval.times(cost);
+        let tat_after = (*tat).max(self.interval.at(times.now)) + self.interval.times(cost);
+        *tat = tat_after.min(LATEST);
+    }
+
+    fn give_back(&self, tat: &mut State, part: &GivenBack) {
+        *tat = tat.saturating_sub(given_back(self.interval, self.burst, part));
     }
 
     fn convert(&self, old: &Self, tat: &mut State, now: Instant) {
@@ -142,6 +157,21 @@ impl Limiter for TokenBucket {
         let missing = buckets.saturating_add(share(missing % full, old.capacity, self.capacity));
         *tat = self.interval.at(now).saturating_add(missing);
     }
+}
+
+/// Returns the time of a part that is given back to a bucket of this size, in units of the interval:
+/// of a charge before an edit, the same share of the size.
+pub(super) fn given_back(interval: Interval, burst: u64, part: &GivenBack) -> u128 {
+    let GivenBack { receipt, cost, .. } = *part;
+    if receipt.limit == burst {
+        return interval.times(cost);
+    }
+
+    let before = u128::from(receipt.limit.max(1));
+    let scaled = u128::from(cost) * u128::from(burst);
+    let whole = u64::try_from(scaled / before).unwrap_or(u64::MAX);
+    // Rounded down, as a conversion rounds what is used up.
+    interval.times(whole) + scaled % before * u128::from(interval.units()) / before
 }
 
 impl Evictable for TokenBucket {

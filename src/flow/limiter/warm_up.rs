@@ -19,6 +19,8 @@
 //! than this one. Fully cold: `N/f` in a window `W`, what a second saves up, and one more. Memory:
 //! 16 bytes more per key.
 //!
+//! What is given back of a reserve has the price of a warm service, which is never more than was paid.
+//!
 //! An edit keeps the fill as a share of the bucket's size, and the coldness as a share of the
 //! largest. Adding or removing a warm-up resets the state.
 //!
@@ -27,8 +29,9 @@
 //! without a bucket.
 
 use super::{
-    Evictable, Limiter, Times, Transfer, Usage,
+    Evictable, GivenBack, Limiter, Times, Transfer, Usage,
     ramp::{Ramp, WarmUp, share},
+    token_bucket::{LATEST, given_back},
     warmth::{Budget, Step, Warmth},
     whole,
 };
@@ -168,7 +171,12 @@ impl Limiter for WarmBucket {
     fn charge(&self, state: &mut State, times: Times, cost: u64) {
         let budget = self.budget(state.tat, times.now);
         let Step { from, cold } = state.warmth.on_start(&self.ramp, times.now, budget, cost);
-        state.tat = Tat::of(from + self.ramp.cost(cold, cost));
+        state.tat = Tat::of((from + self.ramp.cost(cold, cost)).min(LATEST));
+    }
+
+    fn give_back(&self, state: &mut State, part: &GivenBack) {
+        let part = given_back(self.interval, self.burst, part);
+        state.tat = Tat::of(state.tat.units().saturating_sub(part));
     }
 
     fn convert(&self, old: &Self, state: &mut State, now: Instant) {

@@ -1,13 +1,15 @@
 //! A limiter with its states.
 
-use super::{Charge, Hold, KeptState, Pendings, Renewed, Slot, SlotAnswer};
+use super::{Charge, Hold, KeptState, Owner, Pendings, Renewed, Settled, Slot, SlotAnswer};
 use crate::flow::{
     breaker,
     decision::{Claim, Decision, Key, PlanKey, Reason},
     keyed::{
         Conversion, Fullest, KeySlot, Keyed, Keys, Lookup, PastUsage, Scale, StatePolicy, Table,
     },
-    limiter::{End, Evictable, QuotaUsage, Times, Usage, plans::Plan},
+    limiter::{
+        Difference, End, Evictable, GivenBack, QuotaUsage, Receipt, Times, Usage, plans::Plan,
+    },
     shared::{Delta, RemoteState, RoundTrip, StoreClock},
     time::Instant,
     transfer::{Exporting, LateChange, StateOwner, StatePart},
@@ -34,6 +36,8 @@ pub(in crate::flow) struct LimiterSlot<F: Evictable> {
     pub(super) states: States<F::State>,
     /// The part that another process has of it.
     pub(super) exporting: Exporting,
+    /// The latest edit that had earlier charges count elsewhere.
+    moved: Option<Instant>,
     /// The plan of a client without a place, while a check is prepared for it.
     newcomer_plan: Plan,
 }
@@ -66,6 +70,7 @@ impl<F: Evictable> LimiterSlot<F> {
             previous: None,
             states,
             exporting: Exporting::Nothing,
+            moved: None,
             newcomer_plan: 0,
         })
     }
@@ -197,6 +202,50 @@ impl<F: Evictable> LimiterSlot<F> {
     /// Returns the start of a request that passed before and is charged only now.
     fn due_of(&self, state: &F::State, now: Instant) -> Instant {
         self.limiter.spaces().map_or(now, |limiter| limiter.due(state, now))
+    }
+
+    /// Returns where to settle the cost of a request, after [`Slot::prepare`]; `None` if nothing that
+    /// was charged there is to be found any more.
+    fn place_to_settle(
+        &mut self,
+        now: Instant,
+        owner: &Owner,
+        difference: Difference,
+    ) -> Option<KeySlot> {
+        let lookup = self.find(now, owner.key);
+        let States::Keyed { table, .. } = &self.states else { return Some(KeySlot::Shared) };
+
+        if let Difference::Less(_) = difference {
+            let is_own = matches!(owner.key_slot, KeySlot::Own(_));
+            let is_shared = matches!(lookup, Lookup::At(KeySlot::Overflow(_)));
+            // A client that was evicted has charged nothing to the state that it shares since.
+            if table.is_unknown(lookup) || (is_own && is_shared) {
+                return None;
+            }
+        }
+        Some(self.place_of(now, lookup))
+    }
+
+    /// Returns a receipt as it is after edits.
+    fn known_receipt(&self, receipt: Receipt) -> Receipt {
+        let is_moved = |at: Instant| self.moved.is_some_and(|moved| at <= moved);
+        Receipt { at: receipt.at.filter(|at| !is_moved(*at)), ..receipt }
+    }
+
+    /// Settles a difference in a state.
+    fn settle_state(
+        limiter: &F,
+        state: &mut F::State,
+        now: Instant,
+        receipt: Receipt,
+        difference: Difference,
+    ) {
+        match difference {
+            Difference::More(cost) => limiter.charge(state, Times::at(now), cost),
+            Difference::Less(cost) => {
+                limiter.give_back(state, &GivenBack { now, receipt, cost });
+            }
+        }
     }
 
     /// Returns the place of a state that is about to be charged.
@@ -336,6 +385,23 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         self.limiter.breaks()?.take_transition(state)
     }
 
+    fn settle(&mut self, now: Instant, owner: &Owner, difference: Difference) -> Option<Settled> {
+        // What requests hold until their end is not settled.
+        if self.limiter.end_of_request().is_some() || self.limiter.spaces().is_some() {
+            return None;
+        }
+        self.newcomer_plan = self.limiter.plan(owner.plan);
+        self.prepare(now, owner.key);
+        self.newcomer_plan = 0;
+        let key_slot = self.place_to_settle(now, owner, difference)?;
+        self.refresh(key_slot);
+
+        let receipt = self.known_receipt(owner.receipt);
+        let state = self.states.get_mut(key_slot);
+        Self::settle_state(&self.limiter, state, now, receipt, difference);
+        Some(Settled { key_slot, receipt })
+    }
+
     fn is_queue(&self) -> bool {
         self.limiter.spaces().is_some() && matches!(self.states, States::One(_))
     }
@@ -367,6 +433,9 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             (States::One(_) | States::Keyed { .. }, _) => return false,
         }
 
+        if limiter.moves_charges(&self.limiter) {
+            self.moved = Some(now);
+        }
         let previous = core::mem::replace(&mut self.limiter, limiter);
         self.previous = Some(Previous { limiter: previous, edited: now });
         true
@@ -547,6 +616,11 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
                 if let Some(limiter) = self.limiter.spaces() {
                     limiter.abandon(state, start, now);
                 }
+            }
+            LateChange::Settle { at, limit, difference, .. } => {
+                let receipt = self.known_receipt(Receipt { at, limit });
+                let state = self.states.get_mut(key_slot);
+                Self::settle_state(&self.limiter, state, now, receipt, difference);
             }
             LateChange::Abandon { cost } => self.limiter.abandon(state, cost),
             // The chain's.

@@ -12,7 +12,8 @@ use super::{
     decision::{Claim, Decision, Key, PlanKey},
     keyed::{Fullest, KeySlot, Keyed, Keys, Lookup},
     limiter::{
-        Algorithm, End, PlannedConfig, QuotaUsage, SyncedConfig, Times, Token, Until, Usage,
+        Algorithm, Difference, End, PlannedConfig, QuotaUsage, Receipt, SyncedConfig, Times, Token,
+        Until, Usage,
         by_wall::ByWall,
         plans::{Plan, Planned},
         synced::Synced,
@@ -69,6 +70,10 @@ pub(super) trait Slot: Any + Debug + Send {
 
     /// Releases what a request holds at its answer or end. Returns a breaker's transition.
     fn on_done(&mut self, key_slot: KeySlot, end: &End, cost: u64) -> Option<breaker::Transition>;
+
+    /// Settles the cost of a request whose reserve was charged here. Returns where the state is that
+    /// this has changed, if any, and the receipt by which another process finds the charge.
+    fn settle(&mut self, now: Instant, owner: &Owner, difference: Difference) -> Option<Settled>;
 
     /// Returns whether requests wait here, in one queue of all clients.
     fn is_queue(&self) -> bool;
@@ -179,6 +184,23 @@ pub(super) struct Charge {
     pub(super) usage: QuotaUsage,
     /// The most that may be used.
     pub(super) limit: u64,
+}
+
+/// The state that a reserve was charged to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner {
+    pub(super) key: Key,
+    pub(super) plan: Option<PlanKey>,
+    /// Its place when it was charged.
+    pub(super) key_slot: KeySlot,
+    pub(super) receipt: Receipt,
+}
+
+/// A state whose charges were settled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settled {
+    pub(super) key_slot: KeySlot,
+    pub(super) receipt: Receipt,
 }
 
 /// A copy of a state and its place.

@@ -102,7 +102,8 @@ impl<F: Evictable> LimiterSlot<F> {
         }
     }
 
-    /// Returns where a change belongs. A charge gives its client a place; a release does not.
+    /// Returns where a change belongs. A charge and its settlement give its client a place; a release
+    /// does not.
     pub(super) fn key_slot(
         &mut self,
         now: Instant,
@@ -117,7 +118,9 @@ impl<F: Evictable> LimiterSlot<F> {
                 self.prepare(now, key);
                 let lookup = self.find(now, key);
                 match (lookup, change) {
-                    (_, LateChange::Charge { .. }) => Some(self.occupy(now, lookup)),
+                    (_, LateChange::Charge { .. } | LateChange::Settle { .. }) => {
+                        Some(self.occupy(now, lookup))
+                    }
                     (Lookup::At(key_slot), _) => Some(key_slot),
                     (Lookup::New { .. }, _) => None,
                 }

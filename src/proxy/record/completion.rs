@@ -64,7 +64,7 @@ pub(crate) struct Completion {
     pub(crate) observers: Observers,
     /// The `Set-Cookie` lines of the auth service, for the client's response.
     pub(crate) auth_cookies: Vec<HeaderValue>,
-    response: ResponseProgress,
+    pub(super) response: ResponseProgress,
     /// True if the connection of a response of the gateway's own ends with it, in HTTP/1.
     pub(crate) closes: bool,
     scope: Scope,
@@ -109,11 +109,20 @@ pub(crate) struct UpstreamUse {
 
 /// The progress of the response to the client.
 #[derive(Debug)]
-struct ResponseProgress {
-    status: Option<StatusCode>,
+pub(super) struct ResponseProgress {
+    pub(super) status: Option<StatusCode>,
     begun_at: Option<Instant>,
     ending: Ending,
     bytes: u64,
+    /// True if flowgate responds because the upstream failed.
+    stands_for_upstream: bool,
+}
+
+impl ResponseProgress {
+    /// Returns whether flowgate ended the request without a response.
+    pub(super) const fn is_closed(&self) -> bool {
+        matches!(self.ending, Ending::Closed { .. })
+    }
 }
 
 /// The part of a request that the end of a [`Completion`] records.
@@ -185,6 +194,7 @@ impl Completion {
                 begun_at: None,
                 ending: Ending::Cancelled,
                 bytes: 0,
+                stands_for_upstream: false,
             },
             closes: false,
             scope: Scope::Nothing,
@@ -292,6 +302,17 @@ impl Completion {
         self.response.ending = Ending::Closed { at: self.peer.now() };
     }
 
+    /// Notes that flowgate responds because the upstream, or the auth service, gave no response.
+    #[cold]
+    pub(crate) fn stand_for_upstream(&mut self) {
+        self.response.stands_for_upstream = true;
+    }
+
+    /// Returns whether the upstream failed before its response began.
+    pub(super) const fn has_failed_before_response(&self) -> bool {
+        self.response.stands_for_upstream
+    }
+
     /// Notes that the client caused the failure, so that it does not count against the service.
     #[cold]
     pub(crate) fn blame_client(&mut self) {
@@ -352,6 +373,7 @@ impl Completion {
         if self.response.ending == Ending::Cancelled {
             self.response.ending = Ending::Complete { at: now };
         }
+        self.settle_costs(now);
         if let Some(lease) = &mut self.upstream.lease {
             lease.give_back(now, &self.peer.reservation);
         }
@@ -449,6 +471,7 @@ impl Completion {
 
     /// Ends the request for its rules, and for a new file in preview. Returns whether it was admitted.
     fn end_decision(&mut self, status: StatusCode, at: Instant) -> bool {
+        self.settle_costs(at);
         let ending = self.response.ending;
         end_trial(self.observers.trial.take(), ending, status, at);
 

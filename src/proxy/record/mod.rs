@@ -4,6 +4,7 @@ mod completion;
 mod log_entry;
 mod observers;
 pub(crate) mod preview;
+mod settlement;
 mod shown_keys;
 
 pub(crate) use completion::Completion;

@@ -123,7 +123,14 @@ impl Admitted {
         }
         match sent {
             Ok(response) => self.forwarded(response, deadline.at, is_grpc).respond(),
-            Err(failure) => self.respond_to_failure(failure, content_type),
+            Err(failure) => {
+                // A client could otherwise choose when its reserve is given back.
+                let is_clients = deadline.is_clients && failure == Failure::Timeout;
+                if !failure.is_of_client() && !is_clients {
+                    self.completion.stand_for_upstream();
+                }
+                self.respond_to_failure(failure, content_type)
+            }
         }
     }
 

@@ -201,6 +201,9 @@ impl Undetermined {
         let error = GatewayError::AuthService(failure);
         self.observe_end(error);
         let Self { request, mut completion, .. } = self;
+        if !failure.is_of_client() {
+            completion.stand_for_upstream();
+        }
         let grpc = grpc::content_type(request.headers());
         let head = let_go(request, &mut completion);
         completion.peer.keep_head(head);

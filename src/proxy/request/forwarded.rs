@@ -121,6 +121,7 @@ impl Forwarded {
         if let Some(lease) = completion.upstream.lease.take() {
             lease.on_failure();
         }
+        completion.stand_for_upstream();
         error_response(GatewayError::Upstream(Failure::Broken), None, completion)
     }
 

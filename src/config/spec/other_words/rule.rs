@@ -12,6 +12,12 @@ pub(in crate::config::spec) const PACING_RULE: &str = "remove it: the route's ow
 
 pub(in crate::config::spec) const ROUTE_PACING: &str = "write `algorithm: pacing` and `limit: 10/1s`; or, for all requests of the route, `pacing: { rate: 10/1s }` beside `flow`";
 
+pub(in crate::config::spec) const IN_RESERVE: &str =
+    "write it in `reserve`, as in `reserve: { default: 1, POST: 10 }`";
+
+pub(in crate::config::spec) const IN_SETTLE: &str =
+    "write it in `settle`, as in `settle: { status: { 401: 1, default: 0 } }`";
+
 /// Keys that `RuleSpec` does not take, with what to write instead.
 pub(in crate::config::spec) const RULE_INSTEAD: &[[&str; 2]] = &[
     ["window", IN_LIMIT],

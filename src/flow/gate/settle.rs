@@ -1,0 +1,138 @@
+//! Costs that are known only after the response.
+//!
+//! At admission a request is charged its **reserve**, like any cost. When its cost is known, the
+//! difference is settled in each slot that was charged: an excess is charged at that time, and what
+//! is left of the reserve is given back. A state may then have more used than its limit, a debt: the
+//! next request passes when it is paid. A request that settles nothing keeps its reserve charged.
+//!
+//! Each slot is settled by itself, in the gate that charged it.
+
+use super::{
+    Permit,
+    chain::{Chain, Charged},
+};
+use crate::flow::{
+    decision::{Claim, SlotId},
+    keyed::KeySlot,
+    limiter::{Difference, Receipt},
+    slot::{Owner, Settled},
+    time::Instant,
+};
+use core::mem::take;
+
+/// A charge to one slot that the end of its request settles.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserve {
+    /// The slot as claimed, which may be one that the charged slot was reset from.
+    slot: SlotId,
+    charged: SlotId,
+    owner: Owner,
+    cost: u64,
+}
+
+/// A reserve whose cost is known.
+#[derive(Clone, Copy, Debug)]
+pub struct SettledReserve {
+    reserve: Reserve,
+    cost: u64,
+}
+
+impl Reserve {
+    /// Returns the charge of this claim to the slot `charged`.
+    pub(super) const fn new(
+        charged: SlotId,
+        claim: &Claim,
+        key_slot: KeySlot,
+        receipt: Receipt,
+    ) -> Self {
+        let &Claim { slot, key, plan, cost, .. } = claim;
+        Self { slot, charged, owner: Owner { key, plan, key_slot, receipt }, cost }
+    }
+
+    /// Returns the slot as claimed.
+    pub const fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    /// Returns the cost that was charged.
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
+impl SettledReserve {
+    /// Returns the slot as claimed.
+    pub const fn slot(&self) -> SlotId {
+        self.reserve.slot
+    }
+
+    /// Returns the cost that was charged at admission.
+    pub const fn reserved(&self) -> u64 {
+        self.reserve.cost
+    }
+
+    /// Returns the cost that counts.
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    pub(super) const fn is_of_gate(&self, number: u32) -> bool {
+        self.reserve.charged.gate == number
+    }
+}
+
+impl Permit {
+    /// Returns the charges that are not settled yet.
+    pub fn reserves(&self) -> &[Reserve] {
+        &self.charged.reserves
+    }
+
+    /// Settles at `now` the reserves whose cost `cost_of` knows, and returns them. The others stay
+    /// charged, and may be settled later.
+    pub fn settle(
+        &mut self,
+        now: Instant,
+        mut cost_of: impl FnMut(&Reserve) -> Option<u64>,
+    ) -> Vec<SettledReserve> {
+        let Charged { reserves, .. } = &mut self.charged;
+        let mut settled = Vec::new();
+        for reserve in take(reserves) {
+            match cost_of(&reserve) {
+                Some(cost) => settled.push(SettledReserve { reserve, cost }),
+                None => reserves.push(reserve),
+            }
+        }
+
+        let own = settled.iter().any(|settled| settled.is_of_gate(self.gate.number));
+        let budgets = self.budgets.iter().flat_map(|budgets| budgets.of_reserves(&settled));
+        for gate in own.then_some(&self.gate).into_iter().chain(budgets) {
+            let of_gate = settled.iter().filter(|settled| settled.is_of_gate(gate.number));
+            gate.lock().settle(now, of_gate);
+        }
+        settled
+    }
+}
+
+impl Chain {
+    /// Settles reserves of this chain's slots.
+    fn settle<'s>(&mut self, now: Instant, settled: impl Iterator<Item = &'s SettledReserve>) {
+        let now = self.clamp(now);
+        for SettledReserve { reserve, cost } in settled {
+            let Some(difference) = Difference::between(reserve.cost, *cost) else { continue };
+            // A slot that an edit removed or reset is gone; its successor did not charge this request.
+            let entry = self.slots.iter_mut().find(|entry| entry.id == reserve.charged);
+            let Some(entry) = entry else { continue };
+
+            let settled = entry.slot.settle(now, &reserve.owner, difference);
+            if let Some(Settled { key_slot, receipt }) = settled
+                && let Some(journal) = &self.journal
+                && let Some(owner) = entry.slot.exported(key_slot)
+            {
+                journal.settled(reserve.charged, owner, now, receipt, difference);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

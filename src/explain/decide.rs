@@ -93,6 +93,9 @@ impl Question {
                 said.notes.push("the gateway answers it itself".to_owned());
             }
             Action::Close => said.notes.push(CLOSES.to_owned()),
+            Action::NoRoute => {
+                said.notes.push("no route matches, so that the client gets 404".to_owned())
+            }
         }
         Ok(said)
     }

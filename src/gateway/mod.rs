@@ -452,7 +452,7 @@ impl Gateway {
 
     fn say_ready(&self) {
         let workers = self.serving.workers.len();
-        let routes = self.live.load().routes.len();
+        let routes = self.live.load().file_routes().count();
         tracing::info!(config = %self.reloads.path.display(), workers, routes, "ready");
         self.readiness.set_ready(true);
         self.upgrade.notify.ready();

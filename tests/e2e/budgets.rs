@@ -163,3 +163,35 @@ fn operators_see_and_change_the_keys_of_a_budget() {
     assert!(!ok && text.contains("write one key, or `--all`"), "{text}");
     assert!(!run(&["reset", "one"]).0);
 }
+
+#[test]
+fn requests_without_a_route_are_counted_by_the_files_rules() {
+    let yaml = "\
+workers: 1
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+admin: { listen: 127.0.0.1:0 }
+access_log: access.log
+flow: [{ name: scan, limit: 2/6h, burst: 2, key: client_ip }]
+routes: [{ name: one, match: { path: /one }, respond: { status: 200 } }]
+";
+    let gateway = Gateway::start(yaml);
+    let mut client = Client::new(gateway.web());
+
+    let first = client.get("/wp-login.php");
+    assert_eq!(first.status, 404);
+    assert!(first.text().contains("no route matches this request"), "{}", first.text());
+    assert!(first.header("ratelimit").is_some_and(|left| left.contains("\"scan\";r=1")));
+
+    let others = ["/.env", "/one", "/.git"].map(|path| client.get(path).status);
+    assert_eq!(others, [404, 429, 429]);
+    let path = gateway.dir.path().join("access.log");
+    let line = eventually("the fourth line", || {
+        let text = std::fs::read_to_string(&path).ok()?;
+        serde_json::from_str::<serde_json::Value>(text.lines().nth(3)?).ok()
+    });
+    assert_eq!((&line["route"], &line["flow"]["rule"]), (&"(no route)".into(), &"scan".into()));
+
+    let rejections = metrics(&gateway, "flowgate_http_rejected_total");
+    let unrouted = rejections.iter().find(|(labels, _)| labels.contains("no_route"));
+    assert!(unrouted.is_some_and(|(_, count)| *count == 2.0), "{rejections:?}");
+}

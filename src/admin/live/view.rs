@@ -301,7 +301,7 @@ impl ConfigState {
             flowgate: env!("CARGO_PKG_VERSION").into(),
             version: snapshot.version,
             hash: snapshot.hash.clone(),
-            routes: snapshot.routes.len(),
+            routes: snapshot.file_routes().count(),
             upstreams: snapshot.upstreams.len(),
             listeners: names
                 .map(|listener| format!("{} {}", listener.name, listener.address))

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     config::{
-        decode::{At, Key, List, Printed, Several},
+        decode::{At, Key, List, Printed},
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{Auth, GroupDefinition, GroupOwner, MetGroup, RoutePlan, RuleGroupPlan, RulePlan},
         spec::{FileSpec, RuleSpec, keys::WrittenKeys, leaf::Name},
@@ -40,6 +40,7 @@ pub(super) struct Groups {
 }
 
 /// The entries of a `flow`.
+#[derive(Default)]
 pub(super) struct FlowEntries<'s> {
     /// The rules of its own.
     pub(super) rules: Vec<&'s At<RuleSpec>>,
@@ -253,13 +254,13 @@ impl Compiler {
     pub(super) fn meet(
         &mut self,
         route: &mut RoutePlan,
-        exempt: &Key<Several<Name>>,
+        exempt: &[At<Name>],
         entries: &FlowEntries<'_>,
         matcher: &Matcher,
         parts: &Parts<'_>,
     ) {
         let &Parts { groups, upstreams, .. } = parts;
-        let exempt = self.exempt(exempt.items(), groups);
+        let exempt = self.exempt(exempt, groups);
         let mut met = Met { groups, exempt, found: Vec::new() };
 
         met.add_all(&groups.of_file, None);

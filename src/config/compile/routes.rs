@@ -1,18 +1,27 @@
 //! Routes: names, upstreams, matchers, and which can never be reached.
 
-use super::{budgets::Groups, compiler::Compiler, quotas, templates::Use, upstreams};
+use super::{
+    budgets::{FlowEntries, Groups},
+    compiler::Compiler,
+    quotas,
+    templates::Use,
+    upstreams,
+};
 use crate::{
     config::{
         decode::{At, Printed},
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{
-            Action, Auth, Body, ErrorBody, Limits, Reject, RouteDefinition, RouteOptions,
-            RoutePlan, RouteTimeouts, RuleGroupPlan,
+            Action, Auth, Body, ErrorBody, HeaderEdits, Limits, NO_ROUTE, Reject, RouteDefinition,
+            RouteOptions, RoutePlan, RouteTimeouts, RuleGroupPlan,
         },
         read::source::Files,
         spec::{BreakerSpec, ErrorSpec, RejectSpec, RouteSpec, values::StatusOrClose},
     },
-    flow::breaker::{self, Slow},
+    flow::{
+        self,
+        breaker::{self, Slow},
+    },
     route::{Matcher, Table, folded_name},
 };
 use http::Method;
@@ -101,7 +110,50 @@ impl Compiler {
         }
 
         self.bypasses(&plans, &table, &spans);
+        plans.extend(self.unmatched(parts));
         (plans, table)
+    }
+
+    /// Returns the route of requests that no other one matches, if shared rules decide about them.
+    fn unmatched(&mut self, parts: &Parts<'_>) -> Option<RoutePlan> {
+        let options = RouteOptions {
+            access: None,
+            auth: None,
+            timeouts: RouteTimeouts::default(),
+            body_limit: parts.limits.body,
+            min_body_rate: parts.limits.min_body_rate,
+            upgrades: Vec::new(),
+            relaxed_path: false,
+            request_trailers: false,
+            retry: None,
+            rewrite: None,
+            request_headers: HeaderEdits::default(),
+            response_headers: HeaderEdits::default(),
+            reject: None,
+            errors: Vec::new(),
+            has_placeholders: false,
+        };
+        let definition = RouteDefinition {
+            name: NO_ROUTE.into(),
+            matches: "requests that no other route matches".into(),
+            options,
+            flow: flow::Rules::default(),
+            policy: None,
+            print: 0,
+        };
+
+        let mut plan = RoutePlan {
+            definition,
+            action: Action::NoRoute,
+            rules: Vec::new(),
+            paced: None,
+            groups: Vec::new(),
+            store_tag: None,
+            auth_upstream: None,
+        };
+        let entries = FlowEntries::default();
+        self.meet(&mut plan, &[], &entries, &Matcher::default(), parts);
+        (!plan.groups.is_empty()).then_some(plan)
     }
 
     fn route(
@@ -173,7 +225,7 @@ impl Compiler {
         let groups = Vec::new();
         let mut plan =
             RoutePlan { definition, action, rules, paced, groups, store_tag: None, auth_upstream };
-        self.meet(&mut plan, &spec.exempt_from, &entries, matcher, parts);
+        self.meet(&mut plan, spec.exempt_from.items(), &entries, matcher, parts);
         Some(plan)
     }
 

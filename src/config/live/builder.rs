@@ -215,6 +215,7 @@ impl<'o> Builder<'o> {
             let auth_upstream = plan.auth_upstream.map(|index| &upstreams[index]);
             let known = old.remove(&*plan.name);
             match known {
+                _ if plan.is_for_unmatched() => {}
                 Some(known) if known.print == plan.print => {}
                 Some(_) => self.summary.routes_changed += 1,
                 None => self.summary.routes_added += 1,
@@ -242,7 +243,7 @@ impl<'o> Builder<'o> {
             });
         }
 
-        self.summary.routes_removed = old.len();
+        self.summary.routes_removed = old.values().filter(|gone| !gone.is_for_unmatched()).count();
         routes
     }
 

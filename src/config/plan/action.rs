@@ -17,6 +17,8 @@ pub enum Action<U> {
     Respond(Respond),
     /// Ends its connection, or its stream, without a response.
     Close,
+    /// Says that no route matches it.
+    NoRoute,
 }
 
 /// An answer that sends the client elsewhere.
@@ -88,7 +90,7 @@ impl<U> Action<U> {
     pub const fn upstream(&self) -> Option<&U> {
         match self {
             Self::Forward(upstream) => Some(upstream),
-            Self::Redirect(_) | Self::Respond(_) | Self::Close => None,
+            Self::Redirect(_) | Self::Respond(_) | Self::Close | Self::NoRoute => None,
         }
     }
 
@@ -96,7 +98,7 @@ impl<U> Action<U> {
     pub const fn respond(&self) -> Option<&Respond> {
         match self {
             Self::Respond(respond) => Some(respond),
-            Self::Forward(_) | Self::Redirect(_) | Self::Close => None,
+            Self::Forward(_) | Self::Redirect(_) | Self::Close | Self::NoRoute => None,
         }
     }
 
@@ -107,6 +109,7 @@ impl<U> Action<U> {
             Self::Redirect(redirect) => Action::Redirect(redirect),
             Self::Respond(respond) => Action::Respond(respond),
             Self::Close => Action::Close,
+            Self::NoRoute => Action::NoRoute,
         }
     }
 
@@ -117,13 +120,14 @@ impl<U> Action<U> {
             Self::Redirect(redirect) => Some(redirect.to_string()),
             Self::Respond(respond) => Some(format!("respond {}", respond.status.as_u16())),
             Self::Close => Some("respond close".to_owned()),
+            Self::NoRoute => Some("respond 404".to_owned()),
         }
     }
 
     /// Returns whether it needs to know of the request.
     pub fn has_placeholders(&self) -> bool {
         match self {
-            Self::Forward(_) | Self::Close => false,
+            Self::Forward(_) | Self::Close | Self::NoRoute => false,
             Self::Redirect(_) => true,
             Self::Respond(Respond { headers, body, .. }) => {
                 headers.iter().any(|(_, text)| text.is_template())

@@ -57,6 +57,11 @@ impl Plan {
         calendars.find(|calendar| calendar.name() == name).cloned()
     }
 
+    /// Returns the routes that the file has.
+    pub(in crate::config) fn file_routes(&self) -> impl Iterator<Item = &RoutePlan> {
+        self.routes.iter().filter(|route| !route.is_for_unmatched())
+    }
+
     /// Returns all rules, of routes first, then those that routes share.
     pub(in crate::config) fn each_rule(&self) -> impl Iterator<Item = (&Rule, &RulePlan)> {
         let routes = self.routes.iter().map(|route| (&route.flow, &route.rules));

@@ -36,7 +36,7 @@ pub use file::{Listener, Plan};
 pub use requests::Except;
 pub(super) use requests::{Priority, When};
 pub(super) use route::ErrorBody;
-pub(super) use route::{BREAKER, FlowPart, PACING, RoutePlan, RulePlan};
+pub(super) use route::{BREAKER, FlowPart, NO_ROUTE, PACING, RoutePlan, RulePlan};
 pub use route::{
     Cost, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts,
     RuleOptions,

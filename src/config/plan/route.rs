@@ -21,6 +21,10 @@ pub(in crate::config) const BREAKER: &str = "breaker";
 /// Names its pacing there.
 pub(in crate::config) const PACING: &str = "pacing";
 
+/// Names the route of requests that no route of the file matches, if rules of the file or of a listener
+/// decide about them. No route of a file has such a name, because names hold no blank.
+pub(in crate::config) const NO_ROUTE: &str = "(no route)";
+
 /// The definition of a route in the file, which a plan and a snapshot hold alike.
 #[derive(Debug)]
 pub struct RouteDefinition {
@@ -48,6 +52,11 @@ pub(in crate::config) enum FlowPart {
 }
 
 impl RouteDefinition {
+    /// Returns whether it is for the requests that no route of the file matches.
+    pub fn is_for_unmatched(&self) -> bool {
+        *self.name == *NO_ROUTE
+    }
+
     /// Returns the part that a gate reports by this name.
     pub(in crate::config) fn part(&self, name: &str) -> Option<FlowPart> {
         let rule = self.flow.flow.iter().position(|rule| *rule.name == *name);

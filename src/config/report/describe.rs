@@ -97,7 +97,7 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         plan.path.display(),
         counted(plan.listeners.len(), "listener"),
         counted(plan.upstreams.len(), "upstream"),
-        counted(plan.routes.len(), "route"),
+        counted(plan.file_routes().count(), "route"),
         plan.hash
     )?;
 
@@ -134,8 +134,9 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     write_shared_rules(out, plan)?;
     writeln!(out, "\nroutes, in the order in which they match")?;
     let order = plan.table.order();
-    for index in order.iter().take(MOST_ROUTES) {
-        let route = &plan.routes[*index];
+    let unmatched = plan.routes.iter().filter(|route| route.is_for_unmatched());
+    let shown = order.iter().take(MOST_ROUTES).map(|index| &plan.routes[*index]);
+    for route in shown.chain(unmatched) {
         let gateways = plan.settings.store.as_ref().map_or(1, |store| store.gateways);
         let upstream = route.action.upstream().map(|index| plan.upstreams[*index].name.to_string());
         let action = route.action.own_words().or(upstream).unwrap_or_default();
@@ -259,7 +260,7 @@ fn write_shared_rules(out: &mut String, plan: &Plan) -> fmt::Result {
     let gateways = plan.settings.store.as_ref().map_or(1, |store| store.gateways);
     for (index, group) in plan.groups.iter().enumerate() {
         let meets = |route: &&RoutePlan| route.groups.iter().any(|met| met.index == index);
-        let routes = counted(plan.routes.iter().filter(meets).count(), "route");
+        let routes = counted(plan.file_routes().filter(meets).count(), "route");
         let parent = group.parent.as_ref();
         let parent = parent.map_or_else(String::new, |parent| format!(", counted in {parent} too"));
         writeln!(out, "  {}  for {routes}{parent}", group.owner)?;

@@ -72,12 +72,11 @@ pub struct RuleChange {
 
 /// Compares two files. Of certificates the names are compared, not what the files hold.
 pub fn diff(old: &Plan, new: &Plan) -> Difference {
-    let before: HashMap<&str, &RoutePlan> = old.routes.iter().map(|r| (&*r.name, r)).collect();
-    let after: HashMap<&str, &RoutePlan> = new.routes.iter().map(|r| (&*r.name, r)).collect();
-    let gone = old.routes.iter().filter(|route| !after.contains_key(&*route.name));
+    let before: HashMap<&str, &RoutePlan> = old.file_routes().map(|r| (&*r.name, r)).collect();
+    let after: HashMap<&str, &RoutePlan> = new.file_routes().map(|r| (&*r.name, r)).collect();
+    let gone = old.file_routes().filter(|route| !after.contains_key(&*route.name));
     let routes = new
-        .routes
-        .iter()
+        .file_routes()
         .map(|route| {
             let known = before.get(&*route.name).copied();
             route_change(known.map(|known| (known, old)), Some((route, new)), &route.name)

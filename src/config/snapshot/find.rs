@@ -51,6 +51,20 @@ impl Snapshot {
     ///
     /// Why it reaches none.
     pub fn find_index(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
+        match self.find_matching(target, path) {
+            Err(Unrouted::NoRoute) => self.unmatched().ok_or(Unrouted::NoRoute),
+            found => found,
+        }
+    }
+
+    /// Returns the index of the route for requests that no other one matches, if there is one: the last.
+    fn unmatched(&self) -> Option<usize> {
+        let last = self.routes.len().checked_sub(1)?;
+        self.routes[last].is_for_unmatched().then_some(last)
+    }
+
+    /// Finds the route whose conditions the request meets.
+    fn find_matching(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
         // Counting without an early exit becomes vector instructions.
         let odd = path.bytes().filter(|byte| matches!(byte, b'%' | b';')).count();
         if odd == 0 {

@@ -32,7 +32,8 @@ pub struct Snapshot {
     pub upstreams: Vec<Arc<Upstream>>,
     /// The rules that several routes share.
     pub groups: Vec<Arc<RuleGroup>>,
-    /// In the order of the file; [`Self::table`] gives indexes into it.
+    /// In the order of the file; [`Self::table`] gives indexes into it. The last one may be for the
+    /// requests that no other one matches.
     pub routes: Vec<Arc<Route>>,
     /// The route of a request.
     pub table: route::Table,
@@ -46,6 +47,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Returns the routes that the file has.
+    pub fn file_routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.iter().filter(|route| !route.is_for_unmatched())
+    }
+
     /// Returns the name of the file, and its text without those that it includes.
     pub fn main_file(&self) -> (&Path, &str) {
         match self.texts.first() {

@@ -377,3 +377,21 @@ routes:
     assert_eq!(["/a/one", "/x/b/one", "/x/b/two", "/a/two/x"].map(ask), [true, false, true, false]);
     warnings(&file("path:org"), &["`org` counts by `path:org`"]);
 }
+
+#[test]
+fn requests_without_a_route_meet_the_rules_of_the_file_and_of_their_listener() {
+    let mut gateway = Gateway::start(&File {
+        top: "flow: [{ name: all, limit: 3/1h, burst: 3 }]",
+        web: ", flow: [{ name: few, limit: 1/1h, burst: 1 }]",
+        ..PLAIN
+    });
+    let (passed, rules) = gateway.passed(&[("web", "/x"), ("web", "/y"), ("inside", "/x")]);
+    assert_eq!((passed, rules), (2, vec!["few".to_owned()]));
+    let (passed, rules) = gateway.passed(&[("inside", "/a"), ("inside", "/b"), ("inside", "/x")]);
+    assert_eq!((passed, rules), (1, vec!["all".to_owned(); 2]), "with all routes");
+
+    // An edit keeps the counts, and does not speak of a route that the file does not have.
+    let log = gateway.edit(&File { top: "flow: [{ name: all, limit: 4/1h, burst: 4 }]", ..PLAIN });
+    assert!(!log.contains("no route"), "{log}");
+    assert_eq!(gateway.passed(&[("web", "/x")]), (0, vec!["all".to_owned()]), "used up before");
+}

@@ -184,7 +184,8 @@ impl Admitted {
         }
 
         discard(request.body(), forward.fields, &mut completion);
-        respond_as_configured(&route, completion)
+        let grpc = grpc::content_type(request.headers());
+        respond_as_configured(&route, grpc, completion)
     }
 
     /// Notes the protocol that the client wants to change to, if the route allows it.

@@ -16,6 +16,7 @@ use crate::proxy::{
 use crate::{
     config::{Action, Body, RateLimitHeaders, Redirect, Reject, Respond, Route},
     flow::{Reason, Rejection, Verdict},
+    meter,
 };
 use bytes::Bytes;
 use core::time::Duration;
@@ -331,9 +332,10 @@ pub(crate) fn close(completion: Box<Completion>) -> Response<ResponseBody> {
     Response::from_parts(head, ResponseBody::none(completion))
 }
 
-/// Responds to an admitted request as `route` says.
+/// Responds to an admitted request as `route` says. `grpc` is the content type of a call.
 pub(crate) fn respond_as_configured(
     route: &Route,
+    grpc: Option<HeaderValue>,
     completion: Box<Completion>,
 ) -> Response<ResponseBody> {
     let made = match &route.action {
@@ -341,6 +343,7 @@ pub(crate) fn respond_as_configured(
         Action::Redirect(redirect) => redirected(redirect, &completion),
         Action::Respond(respond) => Some(responded(respond, &completion)),
         Action::Close => return close(completion),
+        Action::NoRoute => return not_found(route, grpc, completion),
     };
     let Some((mut response, body)) = made else {
         return error_response(GatewayError::Invalid(NO_HOST), None, completion);
@@ -349,6 +352,21 @@ pub(crate) fn respond_as_configured(
         quota.write(response.headers_mut(), route);
     }
     finish(response, body, completion)
+}
+
+/// Responds to an admitted request that no route of the file matches.
+fn not_found(
+    route: &Route,
+    grpc: Option<HeaderValue>,
+    mut completion: Box<Completion>,
+) -> Response<ResponseBody> {
+    completion.peer.worker.counters.count_rejection(meter::HttpRejection::NoRoute);
+    let quota = completion.decision.quota.take();
+    let mut response = error_response(GatewayError::NoRoute, grpc, completion);
+    if let Some(quota) = quota {
+        quota.write(response.headers_mut(), route);
+    }
+    response
 }
 
 /// Returns `None` if the redirect needs a host, and the request has none.

@@ -150,7 +150,7 @@ fn shared_rules(old: &Snapshot, new: &Plan) -> Vec<String> {
 /// those that are named: there may be ten thousand.
 fn routes(old: &Snapshot, new: &Plan, most: usize) -> (Vec<String>, usize) {
     let mut before: AHashMap<&str, _> =
-        old.routes.iter().map(|route| (&*route.name, route)).collect();
+        old.file_routes().map(|route| (&*route.name, route)).collect();
     let mut named = Vec::new();
     let mut count = 0;
     let mut add = |change, name: &str, words: &dyn Fn() -> Vec<String>| {
@@ -159,7 +159,7 @@ fn routes(old: &Snapshot, new: &Plan, most: usize) -> (Vec<String>, usize) {
             named.push(Named::new(change, name, words()).in_words("route"));
         }
     };
-    for route in &new.routes {
+    for route in new.file_routes() {
         match before.remove(&*route.name) {
             None => add(ChangeKind::Added, &route.name, &Vec::new),
             Some(known) if known.print == route.print => {}
@@ -169,7 +169,7 @@ fn routes(old: &Snapshot, new: &Plan, most: usize) -> (Vec<String>, usize) {
         }
     }
     // In the order of the file.
-    for route in old.routes.iter().filter(|route| before.contains_key(&*route.name)) {
+    for route in old.file_routes().filter(|route| before.contains_key(&*route.name)) {
         add(ChangeKind::Removed, &route.name, &Vec::new);
     }
     (named, count)

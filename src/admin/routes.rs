@@ -2,7 +2,7 @@
 
 use super::{context::Admin, live::Sampler, live_keys::Surveys};
 use crate::{
-    config::{Route, Snapshot, Upstream},
+    config::{GateRules, Route, RuleGroup, Snapshot, Upstream},
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},
     meter::Resent,
 };
@@ -26,10 +26,13 @@ pub(super) fn write(
         .map(|index| &*snapshot.routes[*index])
         .map(|route| (route, route.gate.observe(now)))
         .collect();
+    let groups: Vec<(&RuleGroup, Observation)> =
+        snapshot.groups.iter().map(|group| (&**group, group.gate.observe(now))).collect();
     let view = RoutesView {
         version: snapshot.version,
         config_hash: &snapshot.hash,
         routes: seen.iter().map(|(route, seen)| RouteView::of(route, seen, surveys)).collect(),
+        budgets: groups.iter().map(|(group, seen)| BudgetView::of(group, seen, surveys)).collect(),
         upstreams: snapshot
             .upstreams
             .iter()
@@ -46,6 +49,8 @@ struct RoutesView<'a> {
     version: u64,
     config_hash: &'a str,
     routes: Vec<RouteView<'a>>,
+    /// The rules that routes share.
+    budgets: Vec<BudgetView<'a>>,
     upstreams: Vec<UpstreamView<'a>>,
 }
 
@@ -68,6 +73,9 @@ struct RouteView<'a> {
     /// The proof that a client must give, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     auth: Option<String>,
+    /// The rules that it shares with other routes, as in `budget site`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    budgets: Vec<String>,
     /// In the chain's order: flow rules, breaker, pacing.
     rules: Vec<RuleView<'a>>,
     in_flight: u64,
@@ -76,6 +84,16 @@ struct RouteView<'a> {
     last_second: SumsView,
     last_minute: SumsView,
     total: SumsView,
+}
+
+/// A rule that routes share, with its overrides.
+#[derive(Serialize)]
+struct BudgetView<'a> {
+    /// Its place in the file and its name, as in `budget site`.
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<&'a str>,
+    rules: Vec<RuleView<'a>>,
 }
 
 #[derive(Serialize)]
@@ -187,7 +205,8 @@ impl<'a> RouteView<'a> {
             access: route.options.access.as_ref().map(ToString::to_string),
             retry: route.options.retry.as_ref().map(ToString::to_string),
             auth: route.options.auth.as_ref().map(ToString::to_string),
-            rules: seen.rules.iter().map(|rule| RuleView::of(route, rule, surveys)).collect(),
+            budgets: route.groups.iter().map(|group| group.owner.to_string()).collect(),
+            rules: rules(route.gate_rules(), seen, surveys),
             in_flight: seen.in_flight,
             in_flight_max: seen.in_flight_max,
             waiting: seen.waiting,
@@ -198,13 +217,28 @@ impl<'a> RouteView<'a> {
     }
 }
 
+impl<'a> BudgetView<'a> {
+    fn of(group: &'a RuleGroup, seen: &'a Observation, surveys: &Surveys) -> Self {
+        Self {
+            name: group.owner.to_string(),
+            parent: group.parent.as_deref(),
+            rules: rules(group.gate_rules(), seen, surveys),
+        }
+    }
+}
+
+/// Returns the views of a gate's rules.
+fn rules<'a>(of: GateRules<'a>, seen: &'a Observation, surveys: &Surveys) -> Vec<RuleView<'a>> {
+    seen.rules.iter().map(|rule| RuleView::of(of, rule, surveys)).collect()
+}
+
 impl<'a> RuleView<'a> {
-    fn of(route: &'a Route, seen: &'a RuleObservation, surveys: &Surveys) -> Self {
-        // Breaker and pacing are not among the route's rules.
-        let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
+    fn of(of: GateRules<'a>, seen: &'a RuleObservation, surveys: &Surveys) -> Self {
+        // Breaker and pacing are not among the rules.
+        let rule = of.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
         let by_reason = seen.counts.rejected.each();
-        let fullest = surveys.fullest(route.gate_rules(), seen.slot);
+        let fullest = surveys.fullest(of, seen.slot);
         let fullest = fullest.first().map_or(0, |usage| usage.used);
 
         Self {

@@ -28,6 +28,8 @@ pub(crate) struct Sample {
     pub rejecting: Vec<RejectingRule>,
     pub failing: Failing,
     pub routes: RouteList,
+    #[serde(skip_serializing_if = "BudgetList::is_empty")]
+    pub budgets: BudgetList,
     pub upstreams: UpstreamList,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreState>,
@@ -83,7 +85,11 @@ pub(crate) struct Point {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RejectingRule {
+    /// Empty for a rule that several routes share.
     pub route: String,
+    /// The place of a rule that several routes share, as in `budget site`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
     pub rule: String,
     pub reason: Word,
     /// Over the last ten seconds.
@@ -154,8 +160,41 @@ pub(crate) struct RouteRow {
     pub rules: Vec<RuleRow>,
     #[serde(skip_serializing_if = "is_zero")]
     pub more_rules: usize,
+    /// The rules that it shares with other routes, as in `budget site`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Word>,
+}
+
+/// The rules that several routes share: budgets, and rules of the file, listeners and upstreams.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct BudgetList {
+    pub total: usize,
+    /// Those that reject the most first.
+    pub rows: Vec<BudgetRow>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct BudgetRow {
+    /// Its place in the file and its name, as in `budget site`.
+    pub name: String,
+    /// The budget that is charged together with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// The routes whose requests meet it.
+    pub routes: Vec<String>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_routes: usize,
+    pub rules: Vec<RuleRow>,
+}
+
+impl BudgetList {
+    fn is_empty(&self) -> bool {
+        self.total == 0
+    }
 }
 
 /// A rule with its usage, and its rates over the last ten seconds.

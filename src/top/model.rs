@@ -44,6 +44,7 @@ pub(super) enum ConnectionState {
 pub(super) enum Panel {
     #[default]
     Rules,
+    Budgets,
     Upstreams,
     Configuration,
     Paths,
@@ -186,6 +187,7 @@ impl Model {
             }
             Key::Tab => self.panel = self.panel.next(),
             Key::Char('r') => self.panel = Panel::Rules,
+            Key::Char('b') => self.panel = Panel::Budgets,
             Key::Char('u') => self.panel = Panel::Upstreams,
             Key::Char('c') => self.panel = Panel::Configuration,
             Key::Char('f') => self.panel = Panel::Paths,
@@ -241,7 +243,8 @@ impl Model {
 impl Panel {
     const fn next(self) -> Self {
         match self {
-            Self::Rules => Self::Upstreams,
+            Self::Rules => Self::Budgets,
+            Self::Budgets => Self::Upstreams,
             Self::Upstreams => Self::Configuration,
             Self::Configuration => Self::Paths,
             Self::Paths => Self::Rules,

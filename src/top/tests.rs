@@ -130,6 +130,9 @@ fn keys_choose_routes_and_panels() {
     assert_eq!(model.chosen(), 0);
 
     press(&mut model, "\t");
+    assert_eq!(model.panel, Panel::Budgets);
+    has(&drawn(&model, 120, 30), &["routes share no limit"]);
+    press(&mut model, "\t");
     assert_eq!(model.panel, Panel::Upstreams);
     has(&drawn(&model, 120, 30), &["shop", "127.0.0.1:18081", "healthy", "requests 0/s"]);
     press(&mut model, "c");
@@ -191,7 +194,9 @@ fn while_it_is_paused_nothing_moves_but_the_connection() {
 #[test]
 fn every_size_can_be_drawn_and_narrow_ones_keep_what_matters() {
     let mut model = model();
-    for panel in [Panel::Rules, Panel::Upstreams, Panel::Configuration, Panel::Paths] {
+    let panels =
+        [Panel::Rules, Panel::Budgets, Panel::Upstreams, Panel::Configuration, Panel::Paths];
+    for panel in panels {
         model.panel = panel;
         for width in [0, 1, 5, 20, 30, 60, 80, 300] {
             for height in [0, 1, 2, 5, 9, 10, 24, 80] {

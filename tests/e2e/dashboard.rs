@@ -215,3 +215,38 @@ fn the_dashboard_can_be_read_on_a_phone_and_without_seeing_colours_well() {
     assert_eq!(browser.value(elsewhere), 0);
     assert_eq!(browser.complaints(), [""; 0]);
 }
+
+#[test]
+fn the_dashboard_shows_a_budget_once_with_the_routes_that_use_it() {
+    let gateway = Gateway::start(
+        "\
+workers: 1
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+admin: { listen: 127.0.0.1:0 }
+budgets: [{ name: site, limit: 5/1h, burst: 5, key: client_ip }]
+flow: [{ budget: site }]
+routes:
+  - { name: login, match: { path: /login }, respond: { status: 200 } }
+  - { name: other, match: { path: /other }, respond: { status: 200 } }
+",
+    );
+    let mut browser = Browser::start();
+    browser.resize(1280);
+    browser.open(&format!("http://{}/dashboard", gateway.address("admin")));
+    browser.wait("document.querySelectorAll('#rows > li').length === 2");
+    browser.wait("!document.querySelector('#budgets').hidden");
+
+    flood(&gateway);
+    let card = "document.querySelector('#budget-rows').innerText";
+    browser.wait(&format!("{card}.includes('budget site')"));
+    browser.wait(&format!("{card}.includes('Used by login, other, (no route)')"));
+    browser.wait(&format!("{card}.includes('full: 5 of 5 by the fullest key')"));
+    browser.wait("document.querySelector('#rejecting').innerText.includes('budget site › site')");
+
+    // The routes lead to their rows, which name the budget.
+    browser.value("document.querySelector('#budget-rows button.link').click()");
+    browser.wait("document.querySelector('#rows .toggle').ariaExpanded === 'true'");
+    browser.wait(
+        "document.querySelector('#rows .detail').innerText.includes('also meet: budget site')",
+    );
+}

@@ -356,3 +356,27 @@ fn the_paths_that_fail_or_are_slow_and_a_failing_server_are_shown() {
     let ready = http::ask(gateway.address("admin"), "/readyz?verbose").text();
     assert!(ready.contains("upstream shop: 1 healthy, but at least half of"), "{ready}");
 }
+
+#[test]
+fn a_limit_that_routes_share_is_shown_once() {
+    let gateway = Gateway::start(
+        "\
+workers: 1
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+admin: { listen: 127.0.0.1:0 }
+budgets: [{ name: site, limit: 5/1h, burst: 5 }]
+flow: [{ budget: site }]
+routes:
+  - { name: login, match: { path: /login }, respond: { status: 200 } }
+  - { name: other, match: { path: /other }, respond: { status: 200 } }
+",
+    );
+    flood(&gateway);
+    let text = eventually("the flood is shown", || {
+        let text = once(&gateway);
+        text.contains("5 of 5 full").then_some(text)
+    });
+    let (_, shared) = text.split_once("limits that routes share\n").expect("the section");
+    assert!(shared.starts_with("  budget site: login, other, (no route)\n"), "{text}");
+    assert_eq!(text.matches("token_bucket 5/1h").count(), 1, "{text}");
+}

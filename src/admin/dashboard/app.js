@@ -137,6 +137,7 @@ const showSample = (sample) => {
   showFailing(sample.failing);
   showCertificates(sample.at);
   showRoutes(sample);
+  showBudgets(sample.budgets);
   showUpstreams(sample.upstreams);
   showStore(sample.store);
   showAges(sample.at);
@@ -239,7 +240,7 @@ const showRejecting = (rules) => {
     bar.style.width = `${(rule.per_second / most) * 100}%`;
     return make("li", {},
       make("div", { class: "line" },
-        make("b", {}, routeLink(rule.route), ` › ${rule.rule}`),
+        make("b", {}, rule.budget ? make("a", { href: "#budgets", text: rule.budget }) : routeLink(rule.route), ` › ${rule.rule}`),
         make("span", { class: `chip ${rule.dry_run ? "warn" : "bad"}`, text: rule.dry_run ? "dry run" : rule.reason }),
         make("span", { text: `${short(rule.per_second)}/s` })),
       make("span", { class: `bar ${rule.dry_run ? "trial" : "rejected"}`, "aria-hidden": "true" }, bar));
@@ -382,15 +383,14 @@ const makeDetail = (box, name, read) => {
   const latency = make("div", { class: "chart", role: "img", "aria-label": `Latency of ${name} over the last 5 minutes` });
   const readings = [make("output"), make("output")];
   const rules = make("tbody");
+  const shared = make("p", { class: "hint" });
   box.replaceChildren(
     make("div", { class: "split even" },
       make("div", {}, make("h3", { text: "Requests per second" }),
         make("div", { class: "key", "aria-hidden": "true" }, make("span", { class: "k-passed", text: "passed" }), make("span", { class: "k-delayed", text: "delayed" }), make("span", { class: "k-rejected", text: "rejected" }), make("span", { class: "k-failed", text: "failed" }), readings[0]), requests),
       make("div", {}, make("h3", { text: "Latency of admitted requests" }),
         make("div", { class: "key", "aria-hidden": "true" }, make("span", { class: "k-p50", text: "p50" }), make("span", { class: "k-p99", text: "p99" }), readings[1]), latency)),
-    make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {},
-      make("th", { scope: "col", text: "Rule" }), make("th", { scope: "col", text: "Counts" }), make("th", { scope: "col", text: "Used of its limit" }),
-      make("th", { scope: "col", class: "n", text: "passed/s" }), make("th", { scope: "col", class: "n", text: "delayed/s" }), make("th", { scope: "col", class: "n", text: "rejected/s" }))), rules)));
+    ruleTable(rules), shared);
   const edits = () => (shown.config ? shown.config.edits : []);
   const charts = [
     Charts.make(requests, "requests", read, { height: 160, edits, reading: readings[0] }),
@@ -399,11 +399,17 @@ const makeDetail = (box, name, read) => {
   return {
     update(route) {
       rules.replaceChildren(...ruleRows(route));
+      shared.hidden = !route.budgets;
+      text(shared, `Its requests also meet: ${(route.budgets || []).join(", ")}.`);
       charts.forEach((chart) => chart.update());
     },
     end: () => charts.forEach((chart) => chart.end()),
   };
 };
+
+const ruleTable = (body) => make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {},
+  make("th", { scope: "col", text: "Rule" }), make("th", { scope: "col", text: "Counts" }), make("th", { scope: "col", text: "Used of its limit" }),
+  make("th", { scope: "col", class: "n", text: "passed/s" }), make("th", { scope: "col", class: "n", text: "delayed/s" }), make("th", { scope: "col", class: "n", text: "rejected/s" }))), body));
 
 const ruleRows = (route) => {
   const rows = route.rules.flatMap((rule) => [make("tr", {},
@@ -461,6 +467,23 @@ $("search").addEventListener("input", () => {
 $("sort").addEventListener("change", search);
 $("before").addEventListener("click", () => { shown.page -= 1; connect(); });
 $("after").addEventListener("click", () => { shown.page += 1; connect(); });
+
+// Limits that routes share.
+const showBudgets = (budgets) => {
+  $("budgets").hidden = $("budgets-link").hidden = !budgets;
+  if (!budgets) return;
+  text($("budgets-count"), budgets.rows.length === budgets.total ? count(budgets.total, "limit") : `${budgets.rows.length} of ${count(budgets.total, "limit")}`);
+  const cards = budgets.rows.map((budget) => {
+    const routes = budget.routes.flatMap((route, index) => [index ? ", " : "", routeLink(route)]);
+    const more = budget.more_routes ? ` and ${budget.more_routes} more` : "";
+    return make("div", { class: "card" },
+      make("h3", {}, budget.name, budget.parent ? make("span", { class: "chip", text: `counted in ${budget.parent} too` }) : null),
+      make("p", { class: "hint" }, routes.length ? "Used by " : "Used by no route", ...routes, more),
+      ruleTable(make("tbody", {}, ...ruleRows(budget))));
+  });
+  if (!cards.length) cards.push(make("p", { class: "soft", text: "None has these words." }));
+  keepFocus($("budget-rows"), cards);
+};
 
 // Upstreams.
 const showUpstreams = (upstreams) => {

@@ -1,15 +1,16 @@
 //! The samples of all routes and servers, under the configuration in force, one a second.
 
-use super::route::{History, RouteTrack, Second, Window, micros, narrow};
+use super::route::{History, RouteTrack, RuleTracks, Second, Window, micros, narrow};
 use crate::{
     clock::Clock,
-    config::{Live, Route, Snapshot},
+    config::{Live, Route, RuleGroup, Snapshot},
     flow::{Instant, ReasonKind},
     meter::{Durations, ServerMeter},
 };
 use core::{sync::atomic::Ordering::Relaxed, time::Duration};
 use std::{
     collections::HashMap,
+    ptr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::watch;
@@ -26,6 +27,8 @@ pub(crate) struct Board {
     snapshot: Option<Arc<Snapshot>>,
     /// In the order of the snapshot's routes.
     tracks: Vec<RouteTrack>,
+    /// In the order of the rules that routes share.
+    budgets: Vec<RuleTracks>,
     /// By the servers' ids.
     servers: HashMap<usize, ServerTrack>,
     pub(super) all: History,
@@ -79,7 +82,30 @@ impl Board {
             known.remove(&route.name).unwrap_or_else(|| RouteTrack::new(route, now))
         };
         self.tracks = snapshot.routes.iter().map(track).collect();
+        self.budgets = self.follow_budgets(&snapshot, now);
         self.snapshot = Some(snapshot);
+    }
+
+    /// Returns the tracks of the rules that routes share in another snapshot.
+    fn follow_budgets(&mut self, snapshot: &Snapshot, now: Instant) -> Vec<RuleTracks> {
+        let old = self.snapshot.as_ref().map_or(&[][..], |old| &old.groups[..]);
+        let tracks = core::mem::take(&mut self.budgets);
+        let owners = old.iter().map(|group| &group.owner);
+        let mut known: HashMap<_, _> = owners.zip(tracks).collect();
+
+        let track = |group: &Arc<RuleGroup>| {
+            let known = known.remove(&group.owner);
+            known.unwrap_or_else(|| RuleTracks::new(&group.gate.observe(now).rules))
+        };
+        snapshot.groups.iter().map(track).collect()
+    }
+
+    /// Samples the rules that routes share.
+    fn sample_budgets(&mut self, now: Instant) {
+        let Some(snapshot) = &self.snapshot else { return };
+        for (group, tracks) in snapshot.groups.iter().zip(&mut self.budgets) {
+            tracks.follow(&group.gate.observe(now).rules);
+        }
     }
 
     /// Samples some routes.
@@ -100,7 +126,8 @@ impl Board {
     }
 
     /// Ends a sample.
-    pub(super) fn end(&mut self, wall: Instant) {
+    pub(super) fn end(&mut self, now: Instant, wall: Instant) {
+        self.sample_budgets(now);
         let Some(snapshot) = &self.snapshot else { return };
         let Sum { mut sample, durations, histories } = core::mem::take(&mut self.under_way);
         sample.p50 = micros(&durations, 0.5);
@@ -110,7 +137,8 @@ impl Board {
         self.histories = histories;
         self.at = Some(wall);
         self.reasons = [0; ReasonKind::ALL.len()];
-        let reasons = self.tracks.iter().flat_map(|track| &track.rules);
+        let own = self.tracks.iter().map(|track| &track.rules);
+        let reasons = own.chain(&self.budgets).flat_map(RuleTracks::iter);
         for (kind, window) in reasons.flat_map(|rule| &rule.reasons) {
             self.reasons[*kind as usize] += u64::from(window.latest());
         }
@@ -130,6 +158,18 @@ impl Board {
     /// Returns the snapshot that was sampled with the tracks of its routes, in its order.
     pub(crate) fn routes(&self) -> Option<(&Arc<Snapshot>, &[RouteTrack])> {
         self.snapshot.as_ref().map(|snapshot| (snapshot, &self.tracks[..]))
+    }
+
+    /// Returns the rules that routes share in the snapshot that was sampled, with their tracks.
+    pub(super) fn budgets(&self) -> impl Iterator<Item = (&Arc<RuleGroup>, &RuleTracks)> {
+        let groups = self.snapshot.iter().flat_map(|snapshot| &snapshot.groups);
+        groups.zip(&self.budgets)
+    }
+
+    /// Returns the routes whose requests meet a rule that routes share.
+    pub(super) fn meeting(&self, group: &RuleGroup) -> impl Iterator<Item = &Arc<Route>> + Clone {
+        let routes = self.snapshot.iter().flat_map(|snapshot| &snapshot.routes);
+        routes.filter(move |route| route.groups.iter().any(|met| ptr::eq(&raw const **met, group)))
     }
 
     pub(super) fn server(&self, id: usize) -> ServerTrack {
@@ -196,7 +236,7 @@ impl Sampler {
             self.board().sample(from, now);
             tokio::task::yield_now().await;
         }
-        self.board().end(clock.wall(now));
+        self.board().end(now, clock.wall(now));
         self.taken.send_modify(|taken| *taken += 1);
     }
 

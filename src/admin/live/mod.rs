@@ -5,6 +5,7 @@
 //! decision does, and that of a route with traffic as long as `/routes` does.
 
 mod board;
+mod budgets;
 mod failing;
 mod query;
 mod route;
@@ -12,6 +13,7 @@ mod upstreams;
 mod view;
 
 pub(super) use board::Sampler;
+pub(super) use budgets::BudgetsPage;
 pub(super) use query::Query;
 pub use query::RouteSort;
 pub(super) use view::{Around, RoutesPage};

@@ -25,8 +25,12 @@ pub(crate) struct RouteTrack {
     /// While it has had traffic in the last five minutes, if there is room.
     pub(crate) history: Option<History>,
     /// From its first traffic on.
-    pub(super) rules: Vec<RuleTrack>,
+    pub(super) rules: RuleTracks,
 }
+
+/// The rates of a gate's rules.
+#[derive(Debug, Default)]
+pub(super) struct RuleTracks(Vec<RuleTrack>);
 
 /// The rates of one rule.
 #[derive(Debug)]
@@ -109,9 +113,9 @@ impl RouteTrack {
         self.remember(has_room);
 
         if self.latest.requests() > 0 {
-            self.follow(&route.gate.observe(now).rules);
+            self.rules.follow(&route.gate.observe(now).rules);
         } else {
-            self.rules.iter_mut().for_each(RuleTrack::rest);
+            self.rules.rest();
         }
         admitted
     }
@@ -130,23 +134,6 @@ impl RouteTrack {
         }
     }
 
-    fn follow(&mut self, seen: &[RuleObservation]) {
-        let mut known = core::mem::take(&mut self.rules);
-        for rule in seen {
-            let found = known.iter().position(|track| track.name == rule.name);
-            let mut track = match found {
-                Some(index) => known.swap_remove(index),
-                None => RuleTrack::new(rule),
-            };
-            track.follow(rule);
-            self.rules.push(track);
-        }
-    }
-
-    pub(super) fn rule(&self, name: &str) -> Option<&RuleTrack> {
-        self.rules.iter().find(|track| *track.name == *name)
-    }
-
     /// Returns how many requests were rejected, and how many came, in the last minute.
     pub(super) fn last_minute(&self) -> (u64, u64) {
         let Some(history) = &self.history else {
@@ -162,6 +149,47 @@ impl RouteTrack {
 pub(super) fn micros(durations: &Durations, share: f64) -> u32 {
     let found = durations.quantile(share);
     found.map_or(0, |found| u32::try_from(found.as_micros()).unwrap_or(u32::MAX).max(1))
+}
+
+impl RuleTracks {
+    /// Returns tracks of rules that have been counted for a while: only what comes is sampled.
+    pub(super) fn new(seen: &[RuleObservation]) -> Self {
+        let track =
+            |rule: &RuleObservation| RuleTrack { counts: rule.counts, ..RuleTrack::new(rule) };
+        Self(seen.iter().map(track).collect())
+    }
+
+    /// Takes the sample of a second.
+    pub(super) fn follow(&mut self, seen: &[RuleObservation]) {
+        let mut known = core::mem::take(&mut self.0);
+        for rule in seen {
+            let found = known.iter().position(|track| track.name == rule.name);
+            let mut track = match found {
+                Some(index) => known.swap_remove(index),
+                None => RuleTrack::new(rule),
+            };
+            track.follow(rule);
+            self.0.push(track);
+        }
+    }
+
+    /// Adds a second without requests.
+    fn rest(&mut self) {
+        self.0.iter_mut().for_each(RuleTrack::rest);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RuleTrack> {
+        self.0.iter()
+    }
+
+    pub(super) fn rule(&self, name: &str) -> Option<&RuleTrack> {
+        self.0.iter().find(|track| *track.name == *name)
+    }
+
+    /// Returns the rate of rejections by all of them.
+    pub(super) fn rejected(&self) -> f64 {
+        self.0.iter().map(RuleTrack::rejected).sum()
+    }
 }
 
 impl RuleTrack {

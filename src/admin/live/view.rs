@@ -2,20 +2,21 @@
 
 use super::{
     board::{Board, unix_seconds},
+    budgets::BudgetsPage,
     query::{Query, RouteSort},
-    route::{RouteTrack, SAMPLES, Second, millis},
+    route::{RouteTrack, RuleTrack, RuleTracks, SAMPLES, Second, millis},
 };
 use crate::{
     admin::{
         live_keys::{KeyView, Names, Surveys, rejected},
         readiness::{Readiness, RejectedReload},
         sample::{
-            BreakerState, ConfigState, Failing, History, KeyCount, Point, RejectedEdit,
+            BreakerState, BudgetList, ConfigState, Failing, History, KeyCount, Point, RejectedEdit,
             RejectingRule, RouteList, RouteRow, RuleRow, Sample, StoreState, UpstreamList,
         },
     },
     cluster::Store,
-    config::{Route, RouteRule, Snapshot},
+    config::{GateRules, Route, RouteRule, RuleGroup, Snapshot},
     flow::{Instant, ReasonKind, RuleObservation, rule_of},
     worst_paths::WorstPaths,
 };
@@ -138,6 +139,7 @@ impl Sample {
         board: &Board,
         snapshot: &Snapshot,
         page: &RoutesPage,
+        budgets: &BudgetsPage,
         query: &Query,
         around: Around<'_>,
     ) -> Self {
@@ -154,6 +156,7 @@ impl Sample {
             rejecting: rejecting(board),
             failing: Failing::of(board, around.worst_paths.list(around.now)),
             routes: RouteList::of(board, snapshot, page, around),
+            budgets: BudgetList::of(board, budgets, around),
             upstreams: UpstreamList::of(snapshot, board, query),
             store: around.store.map(StoreState::of),
             edits,
@@ -167,26 +170,43 @@ fn rejecting(board: &Board) -> Vec<RejectingRule> {
     let mut found = Vec::new();
 
     for (route, track) in snapshot.routes.iter().zip(tracks) {
-        for rule in &track.rules {
-            let named = |reason: &'static str, per_second, dry_run| RejectingRule {
-                route: route.name.to_string(),
-                rule: rule_of(&rule.name).to_owned(),
-                reason: reason.into(),
-                per_second,
-                dry_run,
-            };
-            let reasons = rule.reasons.iter().map(|(kind, window)| (kind.word(), window.rate()));
-            let rejected = reasons.filter(|(_, rate)| *rate > 0.0);
-            found.extend(rejected.map(|(reason, rate)| named(reason, rate, false)));
-            let would = rule.would_reject.rate();
-            if would > 0.0 {
-                found.push(named("", would, true));
-            }
+        for rule in track.rules.iter() {
+            rejecting_by(rule, &route.name, None, &mut found);
+        }
+    }
+    for (group, tracks) in board.budgets() {
+        for rule in tracks.iter() {
+            rejecting_by(rule, "", Some(group), &mut found);
         }
     }
     found.sort_by(|a, b| a.dry_run.cmp(&b.dry_run).then(b.per_second.total_cmp(&a.per_second)));
     found.truncate(MOST_REJECTING);
     found
+}
+
+/// Adds the reasons for which a rule rejects, of a route or of several.
+fn rejecting_by(
+    rule: &RuleTrack,
+    route: &str,
+    group: Option<&Arc<RuleGroup>>,
+    found: &mut Vec<RejectingRule>,
+) {
+    let named = |reason: &'static str, per_second, dry_run| RejectingRule {
+        route: route.to_owned(),
+        budget: group.map(|group| group.owner.to_string()),
+        rule: rule_of(&rule.name).to_owned(),
+        reason: reason.into(),
+        per_second,
+        dry_run,
+    };
+
+    let reasons = rule.reasons.iter().map(|(kind, window)| (kind.word(), window.rate()));
+    let rejected = reasons.filter(|(_, rate)| *rate > 0.0);
+    found.extend(rejected.map(|(reason, rate)| named(reason, rate, false)));
+    let would = rule.would_reject.rate();
+    if would > 0.0 {
+        found.push(named("", would, true));
+    }
 }
 
 impl RouteList {
@@ -216,7 +236,10 @@ impl RouteRow {
             answer: route.action.own_words(),
             now: Point::of(&track.latest),
             in_flight_max: seen.in_flight_max,
-            rules: rules.map(|rule| RuleRow::of(route, track, rule, around)).collect(),
+            rules: rules
+                .map(|rule| RuleRow::of(route.gate_rules(), &track.rules, rule, around))
+                .collect(),
+            budgets: route.groups.iter().map(|group| group.owner.to_string()).collect(),
             more_rules: seen.rules.len().saturating_sub(MOST_RULES),
             breaker: seen.rules.iter().find_map(|rule| Some(rule.breaker?.phase.word().into())),
         }
@@ -224,14 +247,19 @@ impl RouteRow {
 }
 
 impl RuleRow {
-    fn of(route: &Route, track: &RouteTrack, seen: &RuleObservation, around: Around<'_>) -> Self {
+    pub(super) fn of(
+        of: GateRules<'_>,
+        tracks: &RuleTracks,
+        seen: &RuleObservation,
+        around: Around<'_>,
+    ) -> Self {
         let Around { now, names, surveys, .. } = around;
-        let fullest = surveys.fullest(route.gate_rules(), seen.slot);
-        // Breaker and pacing are not among the route's rules.
-        let rule = route.rules.iter().find(|rule| rule.slot == seen.slot);
+        let fullest = surveys.fullest(of, seen.slot);
+        // Breaker and pacing are not among the rules.
+        let rule = of.rules.iter().find(|rule| rule.slot == seen.slot);
         let keyed = rule.filter(|rule| !rule.key.is_shared());
-        let rates = track.rule(&seen.name);
-        let rate = |of: fn(&super::route::RuleTrack) -> f64| rates.map_or(0.0, of);
+        let rates = tracks.rule(&seen.name);
+        let rate = |of: fn(&RuleTrack) -> f64| rates.map_or(0.0, of);
         let reasons = rates.into_iter().flat_map(|rates| &rates.reasons);
         let reasons = reasons.map(|(kind, window)| (kind.word().into(), window.rate()));
 
@@ -250,11 +278,11 @@ impl RuleRow {
                 .take(MOST_KEYS)
                 .map(|usage| KeyView::of(usage, names))
                 .collect(),
-            rejected_keys: rejected(&route.gate, seen, now, MOST_KEYS, names),
+            rejected_keys: rejected(of.gate, seen, now, MOST_KEYS, names),
             keys: seen.keys.map(|keys| KeyCount { live: keys.live.into(), max: keys.max.into() }),
             passed: rate(|rates| rates.passed.rate()),
             delayed: rate(|rates| rates.delayed.rate()),
-            rejected: rate(super::route::RuleTrack::rejected),
+            rejected: rate(RuleTrack::rejected),
             would_reject: rate(|rates| rates.would_reject.rate()),
             reasons: reasons.filter(|(_, rate)| *rate > 0.0).collect(),
             rejected_total: seen.counts.rejected.total(),

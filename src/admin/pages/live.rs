@@ -6,7 +6,7 @@
 use crate::admin::{
     context::Admin,
     endpoint::{Access, Answer, Ask, Endpoint, Pending},
-    live::{Around, Query, RoutesPage},
+    live::{Around, BudgetsPage, Query, RoutesPage},
     live_keys::Names,
     reply::stream,
     sample::{ConfigState, History, Sample},
@@ -57,6 +57,7 @@ struct Client {
     admin: Arc<Admin>,
     query: Query,
     page: RoutesPage,
+    budgets: BudgetsPage,
     /// Under which version of the configuration the page was made.
     version: u64,
     /// The routes whose history it has.
@@ -73,6 +74,7 @@ pub(crate) async fn send(admin: Arc<Admin>, query: Query, events: mpsc::Sender<B
         admin,
         query,
         page: RoutesPage::default(),
+        budgets: BudgetsPage::default(),
         version: 0,
         sent: HashSet::new(),
         edits: None,
@@ -100,17 +102,23 @@ impl Client {
         let Some((snapshot, _)) = board.routes() else { return };
         if self.events.is_multiple_of(STEADY) || snapshot.version != self.version {
             self.page = RoutesPage::of(&board, &self.query);
+            self.budgets = BudgetsPage::of(&board, &self.query);
             self.version = snapshot.version;
         }
     }
 
-    /// Brings the fullest keys of the page's routes up to date.
+    /// Brings the fullest keys of the page's routes and shared rules up to date.
     async fn find_keys(&self) {
         let known = self.admin.sampler.board().routes().map(|(snapshot, _)| Arc::clone(snapshot));
         let Some(snapshot) = known.filter(|known| known.version == self.version) else { return };
         for index in &self.page.indexes {
             if let Some(route) = snapshot.routes.get(*index) {
                 self.admin.surveys.refresh(route.gate_rules(), &self.admin.state.clock).await;
+            }
+        }
+        for index in &self.budgets.indexes {
+            if let Some(group) = snapshot.groups.get(*index) {
+                self.admin.surveys.refresh(group.gate_rules(), &self.admin.state.clock).await;
             }
         }
     }
@@ -126,6 +134,7 @@ impl Client {
 
         if snapshot.version != self.version {
             self.page = RoutesPage::of(&board, &self.query);
+            self.budgets = BudgetsPage::of(&board, &self.query);
             self.version = snapshot.version;
         }
 
@@ -138,7 +147,7 @@ impl Client {
             started: admin.state.started,
             now: state.clock.now(),
         };
-        let sample = Sample::of(&board, snapshot, &self.page, &self.query, around);
+        let sample = Sample::of(&board, snapshot, &self.page, &self.budgets, &self.query, around);
 
         if self.edits.replace(sample.edits) != Some(sample.edits) {
             let started = state.clock.wall(admin.state.started);

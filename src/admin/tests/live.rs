@@ -171,3 +171,72 @@ async fn failed_requests_are_counted_apart_from_rejected_ones() {
     let sorted = next(&mut fixture.follow("sort=failed")).await.pop().unwrap().1;
     assert_eq!(sorted["routes"]["rows"][0]["name"], "rest");
 }
+
+const SHARED: &str = "
+listeners: [{ name: web, listen: 127.0.0.1:0 }]
+budgets:
+  - { name: org, limit: 100/1h, burst: 100 }
+  - { name: site, limit: 2/1h, burst: 2, parent: org }
+routes:
+  - { name: one, match: { path: /one }, respond: { status: 200 }, flow: [{ budget: site }] }
+  - { name: two, match: { path: /two }, respond: { status: 200 }, flow: [{ budget: site }] }
+  - { name: free, match: { path: /free }, respond: { status: 200 } }
+";
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_routes_share_are_shown_once_with_the_routes_that_meet_them() {
+    let fixture = Fixture::new();
+    let state = &fixture.router.admin.state;
+    let now = state.clock.now();
+    state.live.apply(fixture.read(SHARED).unwrap(), now, &mut config::Retired::default());
+    fixture.sample().await;
+
+    // Two pass and one does not, through both routes.
+    let snapshot = fixture.snapshot();
+    for index in [0, 1, 0] {
+        let route = &snapshot.routes[index];
+        let claims: Vec<_> = route
+            .rules
+            .iter()
+            .map(|rule| Claim {
+                slot: rule.slot,
+                key: Key::Shared,
+                cost: 1,
+                patience: Duration::ZERO,
+                plan: None,
+            })
+            .collect();
+        drop(route.gates.enter(now, &claims));
+    }
+    fixture.sample().await;
+
+    let sample = next(&mut fixture.follow("sort=name")).await.pop().unwrap().1;
+    let budgets = &sample["budgets"];
+    assert_eq!(budgets["total"], 2);
+    let [site, org] = [&budgets["rows"][0], &budgets["rows"][1]];
+    assert_eq!((&site["name"], &site["parent"]), (&"budget site".into(), &"org".into()));
+    assert_eq!(site["routes"], serde_json::json!(["one", "two"]));
+    assert_eq!(site["rules"][0]["used"], 2);
+    assert_eq!(site["rules"][0]["rejected"], 0.1);
+    assert_eq!((&org["name"], &org["rules"][0]["used"]), (&"budget org".into(), &2.into()));
+    assert_eq!(sample["reasons"], serde_json::json!({ "rate": 1 }), "once, not for each route");
+    let rejecting = &sample["rejecting"][0];
+    assert_eq!((&rejecting["budget"], &rejecting["rule"]), (&"budget site".into(), &"site".into()));
+    let one = &sample["routes"]["rows"].as_array().unwrap()[1];
+    assert_eq!(one["name"], "one");
+    assert_eq!(one["budgets"], serde_json::json!(["budget site", "budget org"]));
+
+    // A search finds them by their routes, and by their names.
+    let found = async |query: &str| {
+        let sample = next(&mut fixture.follow(query)).await.pop().unwrap().1;
+        sample["budgets"]["rows"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!([found("q=two").await, found("q=free").await, found("q=org").await], [2, 0, 1]);
+
+    let page: Value =
+        serde_json::from_slice(&routes::write(&snapshot, &fixture.router.admin, now).unwrap())
+            .unwrap();
+    assert_eq!(page["budgets"][1]["name"], "budget site");
+    assert_eq!(page["budgets"][1]["rules"][0]["rejected_by_reason"]["rate"], 1);
+    assert_eq!(page["routes"][0]["budgets"], serde_json::json!(["budget site", "budget org"]));
+}

@@ -132,6 +132,10 @@ pub(crate) fn page(model: &Model) -> String {
         lines.push(Line::raw(format!("rules of {}", plain(&route.name))));
         lines.extend(panel::rules(route, look));
     }
+    if model.sample.iter().any(|sample| sample.budgets.total > 0) {
+        lines.extend([Line::default(), Line::raw(panel::BUDGETS_TITLE)]);
+        lines.extend(panel::budgets(model, look));
+    }
     lines.extend([Line::default(), Line::raw("upstreams")]);
     lines.extend(panel::upstreams(model, look));
     lines.extend([Line::default(), Line::raw(panel::PATHS_TITLE)]);
@@ -147,8 +151,11 @@ const KEYS: [(&str, &str); 12] = [
     ("↑ ↓  j k", "choose a route; its rules are below"),
     ("PgUp PgDn", "a screen up or down"),
     ("Home End", "the first route, the last one"),
-    ("Tab", "the panel below: rules, upstreams, configuration, paths"),
-    ("r  u  c  f", "one of them at once; f: the paths that fail or are slow"),
+    ("Tab", "the panel below: rules, shared limits, upstreams, configuration, paths"),
+    (
+        "r b u c f",
+        "one of them at once; b: limits that routes share, f: paths that fail or are slow",
+    ),
     ("/", "search routes by name, path, rule or upstream; Enter searches"),
     ("Esc", "ends the search"),
     ("s", "sort: rejected, requests, failed, latency, in flight, name, order"),

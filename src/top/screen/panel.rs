@@ -23,6 +23,9 @@ use ratatui_core::{
 /// The width of a bar that shows how full a rule is.
 const METER: usize = 12;
 
+/// The title of the rules that routes share.
+pub(super) const BUDGETS_TITLE: &str = "limits that routes share";
+
 /// The health of a server that has got no request.
 const NOT_ASKED: &str = "not asked yet";
 
@@ -31,6 +34,7 @@ pub(crate) fn title(model: &Model, width: usize, look: Look) -> Line<'static> {
     let words = match (model.panel, chosen(model)) {
         (Panel::Rules, Some(route)) => format!("rules of {}", plain(&route.name)),
         (Panel::Rules, None) => "rules".to_owned(),
+        (Panel::Budgets, _) => BUDGETS_TITLE.to_owned(),
         (Panel::Upstreams, _) => match &model.sample {
             Some(Sample { upstreams: UpstreamList { out, failing, .. }, .. })
                 if out + failing > 0 =>
@@ -68,10 +72,36 @@ pub(crate) fn title(model: &Model, width: usize, look: Look) -> Line<'static> {
 pub(crate) fn lines(model: &Model, width: usize, look: Look) -> Vec<Line<'static>> {
     match model.panel {
         Panel::Rules => chosen(model).map_or_else(Vec::new, |route| rules(route, look)),
+        Panel::Budgets => budgets(model, look),
         Panel::Upstreams => upstreams(model, look),
         Panel::Configuration => configuration(model, width, look),
         Panel::Paths => paths(model, width, look),
     }
+}
+
+/// Returns the rules that routes share, each below its place in the file and the routes that meet it.
+pub(crate) fn budgets(model: &Model, look: Look) -> Vec<Line<'static>> {
+    let Some(Sample { budgets, .. }) = &model.sample else { return Vec::new() };
+    if budgets.rows.is_empty() {
+        let words =
+            if budgets.total == 0 { "  routes share no limit" } else { "  none has these words" };
+        return vec![Line::raw(words)];
+    }
+
+    let mut lines = Vec::new();
+    for row in &budgets.rows {
+        let parent = row.parent.as_ref();
+        let parent = parent.map_or_else(String::new, |parent| format!(", counted in {parent} too"));
+        let more = if row.more_routes > 0 { ", …" } else { "" };
+        let of = format!("  {}{parent}: {}{more}", row.name, row.routes.join(", "));
+        lines.push(Line::from(look.soft(plain(&of))));
+        lines.extend(row.rules.iter().map(|one| rule(one, look)));
+    }
+    let more = budgets.total.saturating_sub(budgets.rows.len());
+    if more > 0 && model.query.filter.is_empty() {
+        lines.push(Line::raw(format!("  and {more} more")));
+    }
+    lines
 }
 
 /// Counts the servers that get no requests, and those that fail most of theirs.

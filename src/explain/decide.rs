@@ -94,7 +94,7 @@ impl Question {
             }
             Action::Close => said.notes.push(CLOSES.to_owned()),
             Action::NoRoute => {
-                said.notes.push("no route matches, so that the client gets 404".to_owned())
+                said.notes.push("no route matches, so that the client gets 404".to_owned());
             }
         }
         Ok(said)

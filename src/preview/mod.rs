@@ -21,8 +21,8 @@ pub use alike::{Alike, LiveRequest};
 pub use command::{Command, CommandError, Cost};
 pub use previews::{EndCause, PreviewHandle, Previews, RunningPreview, UNREAD};
 pub use report::{
-    ChangeReport, ClientReport, Example, PreviewReport, RequestCounts, RouteReport, RuleReport,
-    State,
+    BudgetReport, ChangeReport, ClientReport, Example, PreviewReport, RequestCounts, RouteReport,
+    RuleReport, State,
 };
 pub use running::{Preview, Start};
 pub use treatment::{OwnRejection, Treatment, TreatmentChange};

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::counted::{counted, inflected};
 use crate::{
-    config::Route,
-    flow::{Instant, TopEntry, rule_of},
+    config::{Route, RuleGroup},
+    flow::{Gate, Instant, TopEntry, rule_of},
     route::fingerprint_text,
 };
 use core::{cmp::Reverse, mem::take};
@@ -55,6 +55,9 @@ pub struct PreviewReport {
     pub routes: Vec<RouteReport>,
     /// The number of further routes with requests.
     pub more_routes: usize,
+    /// The rules that routes of the new file share, which the counts of no route have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<BudgetReport>,
     /// The clients that would most often be treated otherwise.
     pub clients: Vec<ClientReport>,
     /// The parts of the traffic that the preview does not see.
@@ -132,6 +135,15 @@ pub struct RouteReport {
     pub rules: Vec<RuleReport>,
 }
 
+/// A rule that routes of the new file share, with its overrides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetReport {
+    /// Its place in the file and its name, as in `budget site`.
+    pub budget: String,
+    /// The decisions about the requests of all routes.
+    pub rules: Vec<RuleReport>,
+}
+
 /// A rule of the new file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleReport {
@@ -198,6 +210,7 @@ impl Preview {
             more_changes,
             routes,
             more_routes,
+            budgets: self.budgets(now),
             clients: total
                 .clients
                 .sorted()
@@ -274,10 +287,20 @@ impl Preview {
             Some(RouteReport {
                 route: route.name.to_string(),
                 requests: changes.into(),
-                rules: rules(route, now),
+                rules: rules(&route.gate, now),
             })
         };
         (counts.into_iter().filter_map(report).collect(), more)
+    }
+
+    /// Returns the rules that routes share.
+    fn budgets(&self, now: Instant) -> Vec<BudgetReport> {
+        let groups = self.snapshot.groups.iter().take(MOST_ROUTES);
+        let report = |group: &Arc<RuleGroup>| BudgetReport {
+            budget: group.owner.to_string(),
+            rules: rules(&group.gate, now),
+        };
+        groups.map(report).collect()
     }
 
     fn client_report(&self, entry: &TopEntry<Client, ClientCount>) -> ClientReport {
@@ -338,8 +361,9 @@ impl Preview {
     }
 }
 
-fn rules(route: &Route, now: Instant) -> Vec<RuleReport> {
-    let seen = route.gate.observe(now);
+/// Returns the decisions of a gate's rules.
+fn rules(gate: &Gate, now: Instant) -> Vec<RuleReport> {
+    let seen = gate.observe(now);
     let rule = |rule: crate::flow::RuleObservation| {
         let rejected = rule.counts.rejected.each();
         RuleReport {

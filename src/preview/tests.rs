@@ -189,7 +189,7 @@ fn decide(
         );
     };
     route.claim(request, |_, _| KeySource::Request, &mut claims);
-    match route.gate.enter(now, &claims) {
+    match route.gates.enter(now, &claims) {
         Ok(flow::Admission { permit, report }) => {
             let treatment = Treatment::admitted(&report);
             (Ok(DecisionRecord::admitted(&report, route)), treatment, Some(permit), claims)
@@ -635,4 +635,53 @@ fn another_preview_takes_the_place_of_the_first() {
     proxy.previews.handle(0).compare(&mut old, &here, START);
     assert_eq!(proxy.report(START).requests.compared, 0, "it is of the first");
     assert_eq!(TreatmentChange::ALL.len(), 5);
+}
+
+/// Returns the routes `a` and `b`, with a `flow` for the whole file, and budgets.
+fn whole(flow: &str) -> String {
+    format!(
+        "
+  - {{ name: a, match: {{ path: /a }}, upstream: app }}
+  - {{ name: b, match: {{ path: /b }}, upstream: app }}
+budgets: [{{ name: site, limit: 3/1h, burst: 3 }}]
+flow: [{flow}]
+"
+    )
+}
+
+#[test]
+fn rules_that_routes_share_are_counted_once_and_requests_without_a_route_stay_so() {
+    let proxy = TestProxy::new(&whole(""));
+    proxy.preview(&whole("{ budget: site }"), START);
+    for path in ["/a", "/b", "/x", "/x", "/a"] {
+        proxy.decide(&sent(path, 1, 0), START);
+    }
+    let report = proxy.report(START);
+    let kinds = |report: &PreviewReport| -> Vec<String> {
+        let words = |change: &super::ChangeReport| format!("{} → {}", change.here, change.there);
+        let mut kinds: Vec<_> = report.changes.iter().map(words).collect();
+        kinds.sort_unstable();
+        kinds
+    };
+    assert_eq!(
+        kinds(&report),
+        [
+            "a: passed → a: rejected by site (rate)",
+            "no route matches → (no route): rejected by site (rate)",
+        ]
+    );
+    assert_eq!(report.requests.same, 3, "with the first request that no route matches");
+    let [budget] = &report.budgets[..] else { panic!("{report:?}") };
+    assert_eq!((&*budget.budget, budget.rules[0].passed), ("budget site", 3));
+    assert_eq!(budget.rules[0].rejected.get("rate"), Some(&2));
+    assert!(report.to_string().contains("rules that routes of the new file share"));
+
+    // A new file without such rules has one route less.
+    let proxy = TestProxy::new(&whole("{ budget: site }"));
+    proxy.preview(&whole(""), START);
+    for path in ["/x", "/a", "/x"] {
+        proxy.decide(&sent(path, 1, 0), START);
+    }
+    let report = proxy.report(START);
+    assert_eq!((kinds(&report), report.requests.same), (Vec::new(), 3));
 }

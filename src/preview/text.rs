@@ -1,6 +1,8 @@
 //! The report of a preview as text, for a terminal.
 
-use super::report::{ChangeReport, ClientReport, PreviewReport, RouteReport, RuleReport, State};
+use super::report::{
+    BudgetReport, ChangeReport, ClientReport, PreviewReport, RouteReport, RuleReport, State,
+};
 use crate::counted::counted;
 use crate::terminal_text::terminal_text;
 use core::{
@@ -43,6 +45,10 @@ impl Display for PreviewReport {
             writeln!(f, "\nroutes and rules of the new file")?;
             self.routes.iter().try_for_each(|route| route.write(f))?;
             more(f, self.more_routes, "routes")?;
+        }
+        if !self.budgets.is_empty() {
+            writeln!(f, "\nrules that routes of the new file share")?;
+            self.budgets.iter().try_for_each(|budget| budget.write(f))?;
         }
 
         self.notes.iter().try_for_each(|note| writeln!(f, "\nnote: {note}"))
@@ -88,6 +94,13 @@ impl ClientReport {
 impl RouteReport {
     fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "  {}  {}", self.route, self.requests.in_words())?;
+        self.rules.iter().try_for_each(|rule| rule.write(f))
+    }
+}
+
+impl BudgetReport {
+    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  {}", self.budget)?;
         self.rules.iter().try_for_each(|rule| rule.write(f))
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     config::Route,
     flow::{ReasonKind, RejectedBy, Report, SlotId, Verdict},
 };
+use std::sync::Arc;
 
 /// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +97,16 @@ impl Treatment {
             (Self::OwnRejection(_), _) | (_, Self::OwnRejection(_)) => TreatmentChange::OtherAnswer,
             _ if is_same_route => TreatmentChange::Same,
             _ => TreatmentChange::OtherAnswer,
+        }
+    }
+
+    /// Returns the same for requests of a route. Those that no route of the file matches get 404, also if
+    /// the rules of the file let them pass.
+    pub(super) fn by(self, route: Option<&Arc<Route>>) -> Self {
+        let is_unmatched = route.is_some_and(|route| route.is_for_unmatched());
+        match self {
+            Self::Passed if is_unmatched => Self::OwnRejection(OwnRejection::NoRoute),
+            Self::Passed | Self::Delayed(_) | Self::Rejected(..) | Self::OwnRejection(_) => self,
         }
     }
 

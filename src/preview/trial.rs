@@ -200,10 +200,13 @@ impl Preview {
         (claims, name): (&[Claim], impl FnOnce(SlotId) -> Option<String>),
         (at, worker): (Instant, usize),
     ) {
-        let change = here.treatment.change(there.treatment, self.is_same(there.here, there.route));
+        let route = there.route.and_then(|index| self.snapshot.routes.get(index as usize));
+        let treated = there.treatment.by(route);
+        let treated_here = here.treatment.by(here.route);
+        let change = treated_here.change(treated, self.is_same(there.here, there.route));
         let kind = Kind {
-            here: Side { route: there.here, treatment: here.treatment },
-            there: Side { route: there.route, treatment: there.treatment },
+            here: Side { route: there.here, treatment: treated_here },
+            there: Side { route: there.route, treatment: treated },
             change,
         };
         if change == TreatmentChange::Same && there.wait.is_zero() {

@@ -177,6 +177,16 @@ impl Engine {
         }
     }
 
+    /// Returns the listener that an arrival came by, if the configuration has it, or else the one of
+    /// arrivals without one.
+    pub(super) fn listener_of<'a>(&'a self, arrival: &'a Arrival) -> Option<&'a str> {
+        let known = arrival
+            .listener
+            .as_deref()
+            .filter(|name| self.snapshot.listeners.iter().any(|listener| *listener.name == **name));
+        known.or_else(|| self.assumed_listener())
+    }
+
     /// Returns the route that an arrival would match with this host and this listener.
     pub(super) fn route_with(
         &self,
@@ -421,7 +431,7 @@ impl Engine {
         let (path, query) = split(path.as_deref().unwrap_or("/"));
         let headers = headers.as_deref().unwrap_or(&self.no_headers).into();
         let normal = normal_path(path);
-        let listener = arrival.listener.as_deref().or_else(|| self.assumed_listener());
+        let listener = self.listener_of(arrival);
         let identity = arrival.identity.as_deref();
         let target =
             Target { listener, identity, host: &host, path: &normal, query, method, headers };

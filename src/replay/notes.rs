@@ -13,7 +13,10 @@ use crate::{
 };
 use core::cmp::Reverse;
 use http::header::COOKIE;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// The most hosts, listeners, and pairs of both to try.
 const MOST_HOSTS: usize = 32;
@@ -105,6 +108,9 @@ impl Unmatched {
         route: Result<usize, Unreached>,
     ) {
         self.arrivals += 1;
+        let is_for_unmatched = |at: usize| engine.snapshot().routes[at].is_for_unmatched();
+        let route = route
+            .and_then(|at| if is_for_unmatched(at) { Err(Unreached::NoRoute) } else { Ok(at) });
         for choice in &mut self.choices {
             choice.try_with(engine, arrival, route);
         }
@@ -255,12 +261,17 @@ fn routes(engine: &Engine) -> String {
     named.join(", ")
 }
 
-/// Counts of arrivals by route and rule, for rules whose key no arrival has.
+/// Rules about which the input says little, as it lacks what they look at.
 ///
 /// That is usual for a log without header fields. The report of such a rule says little about live
 /// requests.
 #[derive(Debug, Default)]
-pub(super) struct AbsentKeys(BTreeMap<(usize, usize), Counts>);
+pub(super) struct AbsentKeys {
+    /// Counts of arrivals by route and rule, for rules whose key no arrival has.
+    keys: BTreeMap<(usize, usize), Counts>,
+    /// The listeners whose rules were not asked, as an arrival has no listener.
+    listeners: BTreeSet<Arc<str>>,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -276,20 +287,25 @@ impl AbsentKeys {
             return;
         }
         let Ok(route) = result.route else { return };
+        let has_listener = engine.listener_of(arrival).is_some();
         for (index, rule) in engine.snapshot().routes[route].rules.iter().enumerate() {
+            if !has_listener {
+                self.listeners
+                    .extend(rule.listeners.iter().flat_map(|names| names.iter().cloned()));
+            }
             if rule.when.is_some() || !rule.key.looks_at_fields() {
                 continue;
             }
-            let counts = self.0.entry((route, index)).or_default();
+            let counts = self.keys.entry((route, index)).or_default();
             counts.arrivals += 1;
             counts.absent += u64::from(is_absent(rule, arrival));
         }
     }
 
-    /// Returns a note for each rule that got no key at all.
+    /// Returns a note for rules of listeners, and for each rule that got no key at all.
     pub(super) fn explain(&self, engine: &Engine) -> Vec<String> {
         let routes = &engine.snapshot().routes;
-        let keyless = self.0.iter().filter(|(_, counts)| counts.absent == counts.arrivals);
+        let keyless = self.keys.iter().filter(|(_, counts)| counts.absent == counts.arrivals);
         let note = |(&(route, rule), counts): (&(usize, usize), &Counts)| {
             let route = routes.get(route)?;
             let rule = route.rules.get(rule)?;
@@ -309,7 +325,20 @@ impl AbsentKeys {
                 rule.key, rule.name, route.name
             ))
         };
-        keyless.filter_map(note).take(MOST_NAMED).collect()
+        let keyless = keyless.filter_map(note).take(MOST_NAMED);
+        self.explain_listeners().into_iter().chain(keyless).collect()
+    }
+
+    /// Says that the rules of listeners were not asked.
+    fn explain_listeners(&self) -> Option<String> {
+        let names: Vec<&str> = self.listeners.iter().map(|name| &**name).collect();
+        let first = names.first()?;
+        Some(format!(
+            "the input names no listener, so that the rules of {} {} decided nothing: pass \
+             `--listener {first}` if the requests came by it",
+            inflected(names.len() as u64, "the listener", "the listeners"),
+            names.join(", ")
+        ))
     }
 }
 

@@ -399,6 +399,41 @@ fn a_log_without_listeners_says_which_listener_to_pass() {
 }
 
 #[test]
+fn the_rules_of_a_listener_decide_about_its_requests() {
+    let config = "\
+listeners:
+  - { name: public, listen: 127.0.0.1:0, flow: [{ name: public, limit: 2/1h, burst: 2 }] }
+  - { name: inside, listen: 127.0.0.1:0 }
+routes: [{ name: all, match: { path_prefix: / }, respond: { status: 200 } }]
+";
+    let (_, said) = replayed(config, COMMON, |_| {}).unwrap();
+    let note = "the input names no listener, so that the rules of the listener public decided \
+        nothing: pass `--listener public` if the requests came by it";
+    assert!(said.contains(note), "{said}");
+
+    let rejected = |input: &str, listener: Option<&str>| {
+        let options = |options: &mut flowgate::replay::Options| {
+            options.traffic.listener = listener.map(str::to_owned);
+        };
+        let (out, said) = replayed(config, input, options).unwrap();
+        assert!(!said.contains("names no listener"), "{said}");
+        out.matches("\"decision\":\"rejected\"").count()
+    };
+    assert_eq!(rejected(COMMON, Some("public")), 1);
+    assert_eq!(rejected(COMMON, Some("inside")), 0);
+
+    // Our own log has the listener of each request.
+    let line = |listener: &str| {
+        format!(
+            r#"{{"ts":"2026-11-21T05:00:00Z","method":"GET","host":"a","path":"/","route":"all","listener":"{listener}","status":200,"answered_ms":1.0,"duration_ms":1.0,"client_ip":"192.0.2.7","attempts":0,"bytes_in":0,"bytes_out":0,"config_hash":"00","flow":{{"decision":"passed","wait_ms":0.0}}}}
+"#
+        )
+    };
+    let log = [line("public"), line("inside"), line("public"), line("public")].concat();
+    assert_eq!(rejected(&log, None), 1);
+}
+
+#[test]
 fn a_log_without_hosts_says_which_host_to_pass() {
     let (_, said) = replayed(&for_hosts(), COMMON, |_| {}).unwrap();
     let note = "note: 3 of 3 requests match no route, as the log names no host and routes are for \

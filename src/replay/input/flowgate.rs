@@ -36,6 +36,8 @@ struct Line<'a> {
     path: Cow<'a, str>,
     #[serde(borrow)]
     route: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    listener: Option<Cow<'a, str>>,
     status: u16,
     #[serde(borrow)]
     answered_ms: Option<&'a RawValue>,
@@ -128,7 +130,9 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
 
     // The wait for the start is the replay's own.
     let takes = Duration::from_nanos(whole.saturating_sub(wait));
-    Ok(Some(LoggedRequest { ending, recorded, ..LoggedRequest::new(at, request, takes, None) }))
+    let listener = line.listener.as_deref().map(|name| cache.text(name));
+    let logged = LoggedRequest::new(at, request, takes, None);
+    Ok(Some(LoggedRequest { ending, recorded, listener, ..logged }))
 }
 
 impl Line<'_> {

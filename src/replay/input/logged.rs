@@ -24,6 +24,8 @@ pub(super) struct LoggedRequest {
     /// If stamps are whole seconds: how long after `at` the stamp is.
     pub(super) coarse: Option<Duration>,
     pub(super) request: Request,
+    /// The listener, which only flowgate's log has.
+    pub(super) listener: Option<Arc<str>>,
     /// From start to end.
     pub(super) takes: Duration,
     pub(super) ending: Ending,
@@ -38,7 +40,7 @@ impl LoggedRequest {
             Some(499) => Ending::Cancelled(takes),
             _ => Ending::Responded(status),
         };
-        Self { at, coarse: None, request, takes, ending, recorded: None }
+        Self { at, coarse: None, request, listener: None, takes, ending, recorded: None }
     }
 
     /// Formats it in one line.
@@ -65,7 +67,7 @@ impl LoggedRequest {
             at: self.at,
             id,
             request: self.request,
-            listener: None,
+            listener: self.listener,
             identity: None,
             route: None,
             key: None,

@@ -132,7 +132,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     let takes = Duration::from_nanos(whole.saturating_sub(wait));
     let listener = line.listener.as_deref().map(|name| cache.text(name));
     let logged = LoggedRequest::new(at, request, takes, None);
-    Ok(Some(LoggedRequest { ending, recorded, listener, ..logged }))
+    Ok(Some(LoggedRequest { listener, ending, recorded, ..logged }))
 }
 
 impl Line<'_> {

@@ -213,7 +213,8 @@ async fn rules_that_routes_share_are_shown_once_with_the_routes_that_meet_them()
     let sample = next(&mut fixture.follow("sort=name")).await.pop().unwrap().1;
     let budgets = &sample["budgets"];
     assert_eq!(budgets["total"], 2);
-    let [site, org] = [&budgets["rows"][0], &budgets["rows"][1]];
+    let site = &budgets["rows"][0];
+    let org = &budgets["rows"][1];
     assert_eq!((&site["name"], &site["parent"]), (&"budget site".into(), &"org".into()));
     assert_eq!(site["routes"], serde_json::json!(["one", "two"]));
     assert_eq!(site["rules"][0]["used"], 2);

@@ -2,10 +2,11 @@
 //! every value that relaxed memory lets them read.
 
 use exemplar::{Exemplar, ExemplarCell, ExemplarId};
+use lock_order::LockOrder;
 use loom::{
     model,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering, Ordering::Relaxed},
     },
     thread,
@@ -20,6 +21,8 @@ mod atomics {
 #[expect(unreachable_pub, reason = "the crate exports what stands in it")]
 #[path = "../src/meter/exemplar.rs"]
 mod exemplar;
+#[path = "../src/flow/gate/lock_order.rs"]
+mod lock_order;
 #[path = "../src/meter/pairs.rs"]
 mod pairs;
 
@@ -138,4 +141,47 @@ fn a_reader_sees_a_whole_exemplar_or_none() {
         assert!(meanwhile.is_none_or(|seen| EXEMPLARS.contains(&seen)), "{meanwhile:?}");
         assert_eq!(cell.read(), Some(EXEMPLARS[1]));
     });
+}
+
+/// A gate that counts.
+type CountingGate = Arc<Mutex<u64>>;
+
+/// Serves a request: locks its own gate and those of its budgets in their order, and charges all.
+fn serve(own: &CountingGate, budgets: &[(u32, CountingGate)]) {
+    let order = LockOrder::of(budgets.to_vec(), |(number, _)| *number);
+    let mut locked = vec![own.lock().expect("no thread panics")];
+    let shared = order.gates.iter().map(|(_, gate)| gate.lock().expect("no thread panics"));
+    locked.extend(shared);
+    for gate in &mut locked {
+        **gate += 1;
+    }
+}
+
+#[test]
+fn routes_that_list_their_budgets_in_any_order_never_wait_for_each_other_in_a_circle() {
+    let listed: [&[usize]; 5] = [&[0, 1], &[1, 0], &[2, 0, 1], &[1, 2], &[0]];
+    for one in listed {
+        for other in listed {
+            // loom fails on a deadlock in any order of the threads.
+            model(move || {
+                let gates: Vec<CountingGate> = (0..3).map(|_| Arc::default()).collect();
+                let budgets = |places: &[usize]| -> Vec<(u32, CountingGate)> {
+                    let numbers =
+                        (1..).zip(&gates).map(|(number, gate)| (number, Arc::clone(gate)));
+                    let all: Vec<_> = numbers.collect();
+                    places.iter().map(|place| all[*place].clone()).collect()
+                };
+                let routes = [CountingGate::default(), CountingGate::default()];
+                let theirs = (Arc::clone(&routes[1]), budgets(other));
+                let thread = thread::spawn(move || serve(&theirs.0, &theirs.1));
+                serve(&routes[0], &budgets(one));
+                thread.join().expect("it does not panic");
+
+                for (place, gate) in gates.iter().enumerate() {
+                    let charged = [one, other].iter().filter(|list| list.contains(&place)).count();
+                    assert_eq!(*gate.lock().expect("no thread panics"), charged as u64);
+                }
+            });
+        }
+    }
 }

@@ -331,3 +331,42 @@ fn the_keys_of_one_route_lie_on_all_nodes_where_its_rules_use_the_same_key() {
     let kept: Vec<usize> = kept.collect();
     assert!(kept.iter().all(|keys| *keys > 0) && kept.iter().sum::<usize>() == 30, "{kept:?}");
 }
+
+#[test]
+fn budgets_that_a_request_meets_together_lie_on_one_node_and_are_exact() {
+    let upstream = upstream::echo();
+    let nodes = nodes();
+    let rule = "scope: cluster, on_store_error: deny";
+    // Each `org` with its teams has a tag of its own, so that the nodes share the work.
+    let budgets = (0..6).map(|at| {
+        format!(
+            "  - {{ name: org-{at}, limit: 9/1h, burst: 9, {rule} }}
+  - {{ name: team-{at}, algorithm: fixed_window, limit: 700/1000h, key: client_ip, parent: org-{at}, {rule} }}
+"
+        )
+    });
+    let budgets = format!("budgets:\n{}", budgets.collect::<String>());
+    let routes = (0..6).map(|at| {
+        format!(
+            "  - {{ name: r{at}, match: {{ path: /{at} }}, upstream: up, flow: [{{ name: own, limit: 800/1h, burst: 800, {rule} }}, {{ budget: team-{at} }}] }}
+  - {{ name: o{at}, match: {{ path: /o{at} }}, upstream: up, flow: [{{ budget: org-{at} }}] }}"
+        )
+    });
+    let routes = routes.collect::<Vec<_>>().join("\n");
+    let store = format!(
+        "store: {{ redis: \"redis://gate:primary-word@127.0.0.1:{}\", cluster: true, {PATIENT} }}\n",
+        nodes[0].port
+    );
+    let gateways = gateways(2, &(store + &budgets + &yaml(upstream.address, &routes)));
+
+    for at in 0..6 {
+        let through = passed(&gateways, &at.to_string(), 3);
+        let own = passed(&gateways, &format!("o{at}"), 4);
+        assert_eq!((through, own), (6, 3), "the parent {at} has 9 for both routes and gateways");
+    }
+    let spread = nodes.iter().filter(|node| {
+        let keys: usize = redis::cmd("DBSIZE").query(&mut node.connection()).expect("a number");
+        keys > 0
+    });
+    assert!(spread.count() > 1, "tags spread over the nodes");
+}

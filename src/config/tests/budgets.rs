@@ -395,3 +395,33 @@ fn requests_without_a_route_meet_the_rules_of_the_file_and_of_their_listener() {
     assert!(!log.contains("no route"), "{log}");
     assert_eq!(gateway.passed(&[("web", "/x")]), (0, vec!["all".to_owned()]), "used up before");
 }
+
+#[test]
+fn a_diff_and_a_reload_say_reset_where_an_edit_moves_counts_in_the_store() {
+    let shared = "scope: cluster, on_store_error: deny";
+    let file = |flow: &str| {
+        format!(
+            "store: {{ redis: redis://127.0.0.1 }}
+budgets:
+  - {{ name: first, limit: 9/1h, {shared} }}
+  - {{ name: second, limit: 9/1h, {shared} }}
+listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
+routes:
+  - {{ name: a, match: {{ path: /a }}, respond: {{ status: 200 }}, flow: [{{ budget: first }}] }}
+  - {{ name: b, match: {{ path: /b }}, respond: {{ status: 200 }}, flow: [{flow}] }}
+"
+        )
+    };
+    let apart = file("{ budget: second }");
+    // A request meets both, so that one node must decide about them: they get the tag of the first.
+    let together = file("{ budget: second }, { budget: first }");
+
+    let said = crate::config::diff(&plan(&apart), &plan(&together)).to_string();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("reset")).collect();
+    assert!(lines.iter().any(|line| line.contains("second")), "{said}");
+    assert!(!lines.iter().any(|line| line.contains("first")), "{said}");
+
+    let live = Live::start(plan(&apart), NOW);
+    let summary = live.apply(plan(&together), NOW, &mut Retired::default());
+    assert_eq!(summary.moved, ["budget second/second"]);
+}

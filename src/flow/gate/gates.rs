@@ -10,6 +10,7 @@ use super::{
     Admission, Gate, Permit,
     chain::{Chain, Charged, Held, Queues},
     decide::{Evaluation, RejectingResult, extended},
+    lock_order::LockOrder,
     settle::SettledReserve,
 };
 use crate::flow::{
@@ -47,20 +48,10 @@ impl From<Arc<Gate>> for Gates {
 impl Gates {
     /// Returns the gates of a route that meets these `budgets`, at most 255, each of which has
     /// [a number of its own](Gate::with_number). They decide in this order.
-    pub fn new<'g>(own: Arc<Gate>, budgets: impl Iterator<Item = &'g Arc<Gate>> + Clone) -> Self {
-        let mut gates: Vec<Arc<Gate>> = budgets.clone().cloned().collect();
-        gates.sort_by_key(|gate| gate.number);
-        gates.dedup_by_key(|gate| gate.number);
-        let place = |budget: &Arc<Gate>| gates.iter().position(|gate| Arc::ptr_eq(gate, budget));
-        let places = budgets.filter_map(|budget| u8::try_from(place(budget)?).ok());
-
-        let mut order: Vec<u8> = Vec::with_capacity(gates.len());
-        for place in places {
-            if !order.contains(&place) {
-                order.push(place);
-            }
-        }
-        let all = BudgetGates { order: order.into(), gates: gates.into() };
+    pub fn new<'g>(own: Arc<Gate>, budgets: impl Iterator<Item = &'g Arc<Gate>>) -> Self {
+        let LockOrder { gates, deciding } =
+            LockOrder::of(budgets.cloned().collect(), |gate: &Arc<Gate>| gate.number);
+        let all = BudgetGates { order: deciding.into(), gates: gates.into() };
         Self { own, budgets: (!all.gates.is_empty()).then(|| Arc::new(all)) }
     }
 
@@ -158,9 +149,8 @@ impl Gates {
         self.lock().enter(now, claims, report, is_counted)
     }
 
-    /// Locks all gates.
+    /// Locks all gates, in their [order](LockOrder).
     pub(super) fn lock(&self) -> LockedGates<'_> {
-        // The own gate first: only requests of its route lock it.
         let own = self.own.lock();
         let Some(budgets) = self.budgets.as_deref() else {
             return LockedGates { own, budgets: SmallVec::new(), order: &[] };

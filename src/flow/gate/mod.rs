@@ -9,6 +9,7 @@ mod chain;
 mod chain_slot;
 mod decide;
 mod gates;
+mod lock_order;
 mod operators;
 mod reservation;
 mod settle;

@@ -199,8 +199,12 @@ impl Tally {
         };
 
         let route = &engine.snapshot().routes[index];
-        let decision =
-            result.decided.map_or(Err(Unreached::NoRoute), |decided| Ok(decided.decision));
+        let decision = match result.decided.map(|decided| decided.decision) {
+            // The rules of the file let it pass, to a 404.
+            Some(DecisionKind::Passed) if route.is_for_unmatched() => Err(Unreached::NoRoute),
+            None => Err(Unreached::NoRoute),
+            Some(decision) => Ok(decision),
+        };
         let rule = result.rule().map_or("", |slot| route.rule_name(slot));
         let key = (decision, rule.to_owned());
         *self.counts.entry(key).or_default() += 1;

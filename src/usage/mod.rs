@@ -22,7 +22,7 @@ mod settle;
 
 pub use number::{Amount, Weight};
 pub use preset::Preset;
-pub use queries::{Queries, Query, QueryError, Term};
+pub use queries::{Queries, Query, QueryError, Term, check_path};
 pub use reader::{Encoding, Format, Reader, Reading};
 pub use settle::{Otherwise, Passed, settled};
 

@@ -1,6 +1,7 @@
 //! The numbers of JSON as exact amounts, and the weights that multiply them.
 
 use super::MAX_COST;
+use core::fmt;
 
 /// Parts of one in an [`Amount`].
 const PARTS: u128 = 1_000_000_000_000;
@@ -41,6 +42,18 @@ impl Weight {
     /// Returns the weight in thousandths.
     pub const fn in_thousandths(self) -> i64 {
         self.0
+    }
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let thousandths = self.0.unsigned_abs();
+        write!(f, "{sign}{}", thousandths / 1000)?;
+        match thousandths % 1000 {
+            0 => Ok(()),
+            rest => write!(f, ".{}", format!("{rest:03}").trim_end_matches('0')),
+        }
     }
 }
 

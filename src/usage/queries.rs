@@ -90,7 +90,11 @@ impl From<Preset> for Query {
 }
 
 /// Checks that a reader can follow `path`, member names with dots between them.
-fn check_path(path: &str) -> Result<(), QueryError> {
+///
+/// # Errors
+///
+/// If it cannot.
+pub fn check_path(path: &str) -> Result<(), QueryError> {
     let names = || path.split('.');
     if names().any(str::is_empty) {
         return Err(QueryError::EmptyName(path.to_owned()));

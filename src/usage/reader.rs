@@ -61,7 +61,7 @@ impl Encoding {
 }
 
 /// The number that a query has found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// The weighted sum of the numbers in the documents that are complete, if there is one.
     pub sum: Option<u64>,

@@ -28,6 +28,8 @@ mod edit;
 mod explain;
 mod failing_store;
 mod files;
+#[path = "../usage/fixtures.rs"]
+mod fixtures;
 mod flood;
 mod forward_auth;
 mod handover;
@@ -84,4 +86,5 @@ mod upstream_certificates;
 mod upstream_http2;
 mod upstream_tls;
 mod upstreams;
+mod usage;
 mod waiting;

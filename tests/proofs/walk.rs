@@ -183,9 +183,19 @@ impl<F: Formula> Walk<F> {
                 self.admitted += 1;
             }
             Err(rejection) => {
-                let Reason::Rate { retry_after } = rejection.reason else {
-                    panic!("{:?} is no reason of a rule over time", rejection.reason)
+                // No other reason is one of a rule over time.
+                let retry_after = match rejection.reason {
+                    Reason::Rate { retry_after } => Some(retry_after),
+                    Reason::TooCostly { .. }
+                    | Reason::Concurrency { .. }
+                    | Reason::QueueFull { .. }
+                    | Reason::QueueWait { .. }
+                    | Reason::MissingKey
+                    | Reason::DuplicateKey
+                    | Reason::Undecided { .. }
+                    | Reason::BreakerOpen { .. } => None,
                 };
+                let retry_after = retry_after.expect("a rule over time has a wait");
                 let waits = i128::try_from(retry_after.as_nanos()).expect("a short time");
                 assert_eq!(waits, wait, "the wait for {cost} at {}", self.now);
                 self.rejected += 1;
@@ -253,7 +263,7 @@ fn walk(seed: u64, formula: impl Formula) {
         }
     }
     let Walk { admitted, rejected, debts, edits, .. } = walk;
-    println!(
+    eprintln!(
         "seed {seed}: {admitted} admitted, {rejected} rejected, {debts} under debt, {edits} edits"
     );
     assert!(admitted.min(rejected).min(debts) > 10_000 && edits > 100, "the walk sees everything");

@@ -226,6 +226,7 @@ impl Compiler {
         let mut plan =
             RoutePlan { definition, action, rules, paced, groups, store_tag: None, auth_upstream };
         self.meet(&mut plan, spec.exempt_from.items(), &entries, matcher, parts);
+        self.readable_responses(&plan, parts);
         Some(plan)
     }
 

@@ -1,12 +1,19 @@
 //! Costs that are settled after the response: what they need, and the rules that cannot have them.
 
-use super::{compiler::Compiler, numbers::Costs};
-use crate::config::{
-    decode::{Either, Entries, SettledOr},
-    diagnostics::{Problem, SourceSpan},
-    plan::{Cost, Settle, SettleSource, StatusCosts},
-    spec::{AlgorithmWord, RuleSpec, Scope, SettleSpec},
+use super::{compiler::Compiler, numbers::Costs, routes::Parts};
+use crate::{
+    config::{
+        decode::{At, Either, Entries, Key, SettledOr},
+        diagnostics::{Lint, Problem, SourceSpan, quoted},
+        plan::{Cost, JsonCost, RoutePlan, RulePlan, Settle, SettleSource, StatusCosts},
+        spec::{
+            AlgorithmWord, OtherwiseSpec, RuleSpec, Scope, SettleSpec, SettledCost, SettlementSpec,
+            leaf::{ChargedFactor, Factor, JsonPath, PresetName, StatusesOrDefault},
+        },
+    },
+    usage::{Otherwise, Preset, Queries, Query, Weight},
 };
+use http::header;
 use std::sync::Arc;
 
 impl Compiler {
@@ -34,26 +41,151 @@ impl Compiler {
         self.source(&at.value, at.span).map(|source| Settle { source })
     }
 
-    fn source(&mut self, spec: &SettleSpec, span: SourceSpan) -> Option<SettleSource> {
-        let Some(Entries(entries)) = spec.status.value() else {
-            if !spec.status.is_written() {
-                self.error(Problem::error(span, "a settlement without a source").help(
-                    "write what the cost is, as in `settle: { status: { 401: 1, default: 0 } }`",
-                ));
+    fn source(&mut self, spec: &SettlementSpec, span: SourceSpan) -> Option<SettleSource> {
+        let spec = match spec {
+            Either::Plain(PresetName(preset)) => {
+                let words = format!("`{}`", preset.label());
+                let otherwise = Preset::otherwise();
+                return Some(SettleSource::Json(JsonCost {
+                    words,
+                    query: preset.query(),
+                    otherwise,
+                }));
             }
-            return None;
+            Either::Map(spec) => spec,
         };
 
-        let mut listed = Vec::with_capacity(entries.len());
-        let mut default = None;
-        for (statuses, cost) in entries {
-            let cost = cost.number().map(|at| at.value);
-            match &statuses.value.0 {
-                None => default = cost,
-                Some(statuses) => listed.extend(cost.map(|cost| (statuses.clone(), cost))),
+        let sources = [
+            ("status", spec.status.is_written(), spec.status.span),
+            ("json", spec.json.is_written(), spec.json.span),
+        ];
+        let mut written = sources.into_iter().filter(|(_, is_written, _)| *is_written);
+        let Some((first, ..)) = written.next() else {
+            self.error(Problem::error(span, "a settlement without a source").help(
+                "write what the cost is, as in `settle: { status: { 401: 1, default: 0 } }`, or an API, as in `settle: openai`",
+            ));
+            return None;
+        };
+        if let Some((second, _, at)) = written.next() {
+            let message =
+                format!("a settlement has one source, and this has `{first}` and `{second}`");
+            self.error(
+                Problem::error(at.unwrap_or(span), message)
+                    .help("remove one, or write another rule that settles by it"),
+            );
+            return None;
+        }
+
+        if let Some(Entries(entries)) = spec.json.value() {
+            return self.json(spec, entries);
+        }
+        if let Some(span) = spec.otherwise.span.filter(|_| !spec.json.is_written()) {
+            self.error(
+                Problem::error(span, "`otherwise` without `json`")
+                    .help("remove it: only numbers in a response may be missing"),
+            );
+        }
+        spec.status.value().map(|Entries(entries)| by_status(entries))
+    }
+
+    /// Returns the cost by numbers in the response.
+    fn json(
+        &mut self,
+        spec: &SettleSpec,
+        entries: &[(At<JsonPath>, Key<Factor>)],
+    ) -> Option<SettleSource> {
+        self.unique(
+            entries.iter().map(|(path, _)| (path.value.0.clone(), path.span)),
+            |path| format!("{} twice", quoted(path)),
+            "write each path once: a factor of 2 counts it twice",
+        );
+        let numbers: Vec<(&str, Weight)> = entries
+            .iter()
+            .filter_map(|(path, factor)| Some((&*path.value.0, factor.value()?.0)))
+            .collect();
+
+        let query = Query::sum(numbers.iter().copied());
+        if let Err(error) = Queries::new(core::slice::from_ref(&query)) {
+            self.error(
+                Problem::error(spec.json.span?, format!("{error}"))
+                    .help("write fewer paths, or one for a total"),
+            );
+            return None;
+        }
+        if let (false, Some(span)) = (spec.otherwise.is_written(), spec.json.span) {
+            let message = "a client that leaves before these numbers come pays the reserve only";
+            self.warn(
+                Problem::warning(Lint::JsonWithoutOtherwise, span, message).help(
+                    "write what such a response costs at least, as in `otherwise: { request_bytes: 0.25, events: 1 }`",
+                ),
+            );
+        }
+
+        let words = numbers.iter().map(|(path, factor)| format!("{factor} × {path}"));
+        let words = words.collect::<Vec<_>>().join(" + ");
+        let otherwise = spec.otherwise.value().map(otherwise).unwrap_or_default();
+        Some(SettleSource::Json(JsonCost { words, query, otherwise }))
+    }
+
+    /// Warns of a route that asks its upstream for responses in which its rules cannot find numbers.
+    pub(super) fn readable_responses(&mut self, plan: &RoutePlan, parts: &Parts<'_>) {
+        let groups = &parts.groups.plans;
+        let met = plan.groups.iter().flat_map(|met| &groups[met.index].rules);
+        let rules = plan.rules.iter().chain(met);
+        let query = |rule: &RulePlan| rule.cost.settle.as_deref()?.query().cloned();
+        let readers: Vec<_> = rules.filter_map(|rule| Some((rule, query(rule)?))).collect();
+        let Some((rule, _)) = readers.first() else { return };
+
+        let queries: Vec<Query> = readers.iter().map(|(_, query)| query.clone()).collect();
+        if let Err(error) = Queries::new(&queries) {
+            let message = format!("the rules of the route `{}` read {error}", plan.name);
+            self.error(
+                Problem::error(rule.span, message)
+                    .help("settle fewer rules by the response, or by the same numbers"),
+            );
+        }
+        if plan.options.request_headers.names(&header::ACCEPT_ENCODING) {
+            return;
+        }
+        let message = format!(
+            "the rule `{}` reads responses, and clients of the route `{}` may ask for encodings that flowgate cannot read",
+            rule.name, plan.name
+        );
+        self.warn(
+            Problem::warning(Lint::UnreadableEncoding, rule.span, message).help(
+                "write `request_headers: { set: { accept-encoding: gzip } }`, or `remove: accept-encoding`, in the route",
+            ),
+        );
+    }
+}
+
+/// Returns the cost by the status.
+fn by_status(entries: &[(At<StatusesOrDefault>, Key<SettledCost>)]) -> SettleSource {
+    let mut listed = Vec::with_capacity(entries.len());
+    let mut default = None;
+    for (statuses, cost) in entries {
+        let cost = cost.number().map(|at| at.value);
+        match &statuses.value.0 {
+            None => default = cost,
+            Some(statuses) => listed.extend(cost.map(|cost| (statuses.clone(), cost))),
+        }
+    }
+    SettleSource::Status(StatusCosts::new(listed, default))
+}
+
+fn otherwise(spec: &OtherwiseSpec) -> Otherwise {
+    match spec {
+        Either::Plain(_) => Otherwise::Refund,
+        Either::Map(weights) => {
+            let weight = |key: &Key<ChargedFactor>| {
+                key.value().map_or_else(Weight::default, |factor| factor.0)
+            };
+            Otherwise::Weights {
+                request_bytes: weight(&weights.request_bytes),
+                response_bytes: weight(&weights.response_bytes),
+                events: weight(&weights.events),
             }
         }
-        Some(SettleSource::Status(StatusCosts::new(listed, default)))
     }
 }
 

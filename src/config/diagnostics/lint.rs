@@ -70,6 +70,10 @@ lints! {
     QueueNeverFull = "queue-never-full",
     /// A wait that leaves too little time for the answer.
     WaitAboveTimeout = "wait-above-timeout",
+    /// A cost by numbers in a response, without one for a response that has none.
+    JsonWithoutOtherwise = "json-without-otherwise",
+    /// A cost by numbers in responses that may come in an encoding that is not read.
+    UnreadableEncoding = "unreadable-encoding",
     /// A rule whose keys may take much memory.
     MuchMemory = "much-memory",
     /// An upstream that no route names.

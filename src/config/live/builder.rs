@@ -8,7 +8,7 @@ use super::{
 use crate::{
     config::{
         plan::{
-            ClientPlans, GroupOwner, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan,
+            ClientPlans, GroupOwner, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan, Settle,
             UpstreamPlan, name_in_store,
         },
         report::changes::{ConfigChanges, at_start_only},
@@ -19,6 +19,7 @@ use crate::{
     },
     flow::{Change, Gate, Gates, Instant, Rule, Rules, SlotId, Stored, WallOffset},
     route::{PathPattern, Table},
+    usage::{Queries, Query},
 };
 use ahash::AHashMap;
 use arc_swap::ArcSwap;
@@ -288,6 +289,8 @@ impl<'o> Builder<'o> {
             }));
         }
 
+        let usage = number_queries(&mut rules);
+
         let RoutePlan { definition, action, paced, auth_upstream, .. } = plan;
         let paced = definition.flow.pacing.as_ref().zip(paced).and_then(|(pacing, on_error)| {
             let stored = Stored::paced(pacing).ok()?;
@@ -304,6 +307,7 @@ impl<'o> Builder<'o> {
             groups: met,
             gate,
             rules,
+            usage,
             breaker: installed.breaker,
             pacing: installed.pacing,
             meter: known.map_or_else(Arc::default, |old| old.meter.clone()),
@@ -383,9 +387,26 @@ fn in_force(
         group: None,
         listeners: None,
         options: plan.options,
+        query: None,
         problem: OnceLock::new(),
     };
     rules.map(rule).collect()
+}
+
+/// Numbers the queries of rules that find numbers in responses, and returns all of them.
+fn number_queries(rules: &mut [RouteRule]) -> Option<Arc<Queries>> {
+    let mut queries: Vec<Query> = Vec::new();
+    for rule in rules {
+        let query = rule.options.cost.settle.as_deref().and_then(Settle::query);
+        rule.query = query.map(|query| {
+            queries.iter().position(|known| known == query).unwrap_or_else(|| {
+                queries.push(query.clone());
+                queries.len() - 1
+            })
+        });
+    }
+    // The file was checked for what a reader cannot follow.
+    Queries::new(&queries).ok().filter(|queries| !queries.is_empty()).map(Arc::new)
 }
 
 /// Returns the numbers of a rule's plans in the store, if it has plans.

@@ -45,6 +45,7 @@ pub use rule_group::{GroupDefinition, GroupOwner};
 pub(super) use rule_group::{MetGroup, RuleGroupPlan};
 pub use server_verifier::{ListedNames, ServerVerifier, UnsupportedCertificate};
 pub use settings::{ClientTimeouts, Limits, Settings};
+pub(super) use settle::JsonCost;
 pub use settle::{ResponseEnd, Settle, SettleSource, StatusCosts};
 pub(super) use store::name_in_store;
 pub use store::{StoreKind, StoreSettings};

@@ -15,6 +15,7 @@ use crate::{
     },
     flow::{Algorithm, Keyed, Rule, Rules, breaker},
     route::{NetworkList, OnDuplicate, key_words},
+    usage::{Otherwise, Weight},
 };
 use bytesize::ByteSize;
 use http::HeaderName;
@@ -389,6 +390,10 @@ fn cost(cost: &Cost) -> Option<String> {
 /// Says what a request costs in the end.
 fn settled(settle: &Settle) -> String {
     match &settle.source {
+        SettleSource::Json(cost) => {
+            let otherwise = otherwise(&cost.otherwise);
+            format!("costs by the response: {}, else {otherwise}", cost.words)
+        }
         SettleSource::Status(costs) => {
             let (listed, default) = costs.parts();
             let listed =
@@ -403,6 +408,22 @@ fn settled(settle: &Settle) -> String {
             let costs: Vec<_> = listed.chain([default]).collect();
             format!("costs by status after the response: {}", costs.join(", "))
         }
+    }
+}
+
+/// Says what a response costs that has no number.
+fn otherwise(otherwise: &Otherwise) -> String {
+    let Otherwise::Weights { request_bytes, response_bytes, events } = otherwise else {
+        return "nothing if it is not streamed".to_owned();
+    };
+    let weights =
+        [(request_bytes, "bytes of the request"), (response_bytes, "bytes"), (events, "events")];
+    let weights = weights.into_iter().filter(|(weight, _)| **weight != Weight::default());
+    let words: Vec<String> = weights.map(|(weight, of)| format!("{weight} × {of}")).collect();
+    if words.is_empty() {
+        "the reserve".to_owned()
+    } else {
+        format!("at least the reserve and {}", words.join(" + "))
     }
 }
 

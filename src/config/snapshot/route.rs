@@ -8,6 +8,7 @@ use crate::{
     },
     flow::{Gate, Gates, PlanKey, SlotId, Stored},
     meter,
+    usage::Queries,
 };
 use std::{
     ops::Deref,
@@ -37,6 +38,8 @@ pub struct Route {
     /// The conditions of a request for each of the gate's rules, in their order; then for the rules
     /// that the route shares with others.
     pub rules: Vec<RouteRule>,
+    /// The numbers that its rules find in the bodies of responses, if any does.
+    pub usage: Option<Arc<Queries>>,
     /// The slot of the breaker, if there is one.
     pub breaker: Option<SlotId>,
     /// The slot of pacing, if there is one.
@@ -73,6 +76,8 @@ pub struct RouteRule {
     pub listeners: Option<Arc<[Arc<str>]>>,
     /// Its conditions of requests.
     pub options: RuleOptions,
+    /// The number of its query among those of the route, if it finds numbers in responses.
+    pub query: Option<usize>,
     /// The rule in the store, if gateways share it.
     pub shared: Option<Shared>,
     /// The beginning of the body for requests that the rate of this rule alone has rejected, once

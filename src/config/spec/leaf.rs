@@ -14,6 +14,7 @@ use crate::{
     },
     flow::{breaker::Ratio, time::spelled},
     route::{self, meant_key},
+    usage::{Preset, Weight, check_path},
 };
 use bytesize::ByteSize;
 use core::ops::RangeInclusive;
@@ -89,6 +90,17 @@ const JWT_ALGORITHMS: [&str; ALGORITHMS.len()] = {
     let mut index = 0;
     while index < names.len() {
         names[index] = ALGORITHMS[index].0;
+        index += 1;
+    }
+    names
+};
+
+/// The names of APIs whose responses have the number of tokens.
+const PRESETS: [&str; Preset::ALL.len()] = {
+    let mut names = [""; Preset::ALL.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = Preset::ALL[index].label();
         index += 1;
     }
     names
@@ -210,6 +222,16 @@ leaves! {
     /// A status, a range of them, or `default` for all others.
     StatusesOrDefault(Option<RangeInclusive<u16>>), "statuses", "401", statuses_or_default,
         TEXT_OR_NUMBER.matching("^([1-5][0-9][0-9](-[1-5][0-9][0-9])?|default)$");
+    /// An API whose responses have the number of tokens.
+    PresetName(Preset), "an API", "openai", preset, TEXT.one_of(&PRESETS);
+    /// The names of members that lead to a number, with dots between them.
+    JsonPath(String), "a path", "usage.total_tokens", json_path, ANY_TEXT;
+    /// A factor in thousandths.
+    Factor(Weight), "a factor", "0.25", factor, SHARE, number;
+    /// A factor in thousandths that subtracts nothing.
+    ChargedFactor(Weight), "a factor", "0.25", charged_factor, SHARE, number;
+    /// The only word for a cost without a number.
+    Refund(()), "`refund`", "refund", refund, TEXT.one_of(&["refund"]);
     /// Why a request is sent again.
     RetryCause(RetryOn), "a failure", "connect", values::retry_on,
         TEXT_OR_NUMBER.matching("^(connect|reset|timeout|[45][0-9][0-9])$");
@@ -401,6 +423,78 @@ fn statuses_or_default(text: &str) -> Result<Option<RangeInclusive<u16>>, Invali
         ),
         text => values::statuses(text).map(Some),
     }
+}
+
+fn preset(text: &str) -> Result<Preset, InvalidValue> {
+    let known = Preset::ALL.into_iter().find(|preset| preset.label() == text);
+    known.ok_or_else(|| InvalidValue {
+        message: format!("{} is not an API whose responses are known", quoted(text)),
+        help: format!(
+            "write one of {}, or where the numbers are, as in `settle: {{ json: {{ \
+             usage.total_tokens: 1 }}, otherwise: {{ events: 1 }} }}`",
+            PRESETS.join(", ")
+        ),
+    })
+}
+
+fn json_path(text: &str) -> Result<String, InvalidValue> {
+    let path = text.strip_prefix("$.").unwrap_or(text);
+    if path.contains(['[', ']', '*', '/', '$']) {
+        return invalid(
+            format!("{} is not a path of member names", quoted(text)),
+            "write names with dots between them, as in `usage.total_tokens`; the elements of arrays are read without an index",
+        );
+    }
+    check_path(path).map_err(|error| InvalidValue {
+        message: error.to_string(),
+        help: "write names with dots between them, as in `usage.total_tokens`".to_owned(),
+    })?;
+    Ok(path.to_owned())
+}
+
+/// Reads a number with at most three decimals.
+fn factor(text: &str) -> Result<Weight, InvalidValue> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, "0"));
+    let is_number =
+        |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let thousandths = || {
+        let fits = is_number(whole) && is_number(decimals) && decimals.len() <= 3;
+        let whole = whole.parse::<i64>().ok().filter(|whole| fits && *whole <= 1_000_000)?;
+        Some(whole * 1000 + format!("{decimals:0<3}").parse::<i64>().ok()?)
+    };
+
+    let thousandths =
+        thousandths().map(|number| if text.starts_with('-') { -number } else { number });
+    match thousandths.map(|number| (number, Weight::thousandths(number))) {
+        Some((number, weight)) if weight.in_thousandths() == number => Ok(weight),
+        Some(_) | None => invalid(
+            format!("{} is not a factor", quoted(text)),
+            "write a number of at most 1000000 with up to three decimals, as in `0.25`",
+        ),
+    }
+}
+
+/// Reads a factor that makes nothing cheaper.
+fn charged_factor(text: &str) -> Result<Weight, InvalidValue> {
+    let weight = factor(text)?;
+    if weight.in_thousandths() < 0 {
+        return invalid(
+            format!("{} would make a cost smaller", quoted(text)),
+            "write a number from 0 to 1000000, as in `0.25`",
+        );
+    }
+    Ok(weight)
+}
+
+fn refund(text: &str) -> Result<(), InvalidValue> {
+    if text == "refund" {
+        return Ok(());
+    }
+    invalid(
+        format!("{} is not a cost", quoted(text)),
+        "write `refund` to give the reserve back, or weights, as in `{ request_bytes: 0.25, events: 1 }`",
+    )
 }
 
 /// Reports whether it is a method of HTTP itself.

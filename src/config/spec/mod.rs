@@ -41,8 +41,8 @@ pub(super) use redis_url::RedisUrl;
 pub use redis_url::Secret;
 pub(super) use route::{ErrorSpec, HeaderEditsSpec, RejectSpec, RetrySpec, RouteSpec};
 pub(super) use rule::{
-    ConditionSpec, CostSpec, ExceptSpec, LimitSpec, OverrideSpec, PacingSpec, PrioritySpec,
-    RuleSpec, SettleSpec, WarmUpSpec,
+    ConditionSpec, CostSpec, ExceptSpec, LimitSpec, OtherwiseSpec, OverrideSpec, PacingSpec,
+    PrioritySpec, RuleSpec, SettleSpec, SettledCost, SettlementSpec, WarmUpSpec,
 };
 pub use sample_ratio::SampleRatio;
 pub(super) use store::StoreSpec;

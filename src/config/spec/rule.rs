@@ -8,8 +8,9 @@ use super::{
     OnStoreError, PlansSpec, Scope, ValueSpec,
     keys::keys,
     leaf::{
-        Condition, FieldName, FileName, HOUR, Integer, KeyPart, MILLI, MethodName, MethodOrDefault,
-        Name, Path, Pattern, Period, Rate, SECOND, StatusesOrDefault, Text, Zone,
+        ChargedFactor, Condition, Factor, FieldName, FileName, HOUR, Integer, JsonPath, KeyPart,
+        MILLI, MethodName, MethodOrDefault, Name, Path, Pattern, Period, PresetName, Rate, Refund,
+        SECOND, StatusesOrDefault, Text, Zone,
     },
 };
 use crate::{
@@ -26,6 +27,12 @@ pub(in crate::config) type CostSpec =
 
 /// How much a request counts until its cost is known.
 pub(in crate::config) type ReserveSpec = Either<Count, Entries<MethodOrDefault, Count>>;
+
+/// The source of a cost that is known after the response, in either form.
+pub(in crate::config) type SettlementSpec = Either<PresetName, SettleSpec>;
+
+/// The cost of a response without the numbers that it is read from, in either form.
+pub(in crate::config) type OtherwiseSpec = Either<Refund, OtherwiseWeightsSpec>;
 
 /// A cost that is known after the response.
 pub(in crate::config) type SettledCost = Integer<0, 1_000_000_000_000>;
@@ -166,9 +173,11 @@ keys! {
         /// The cost of a request until it is known: a number, or a map by method with `default`. At
         /// most the limit or the burst.
         reserve: ReserveSpec = 1;
-        /// Where the cost is read from. If it is not known at the end, the reserve stays charged. If
-        /// the upstream fails before its response begins, all of it is given back.
-        settle: SettleSpec;
+        /// Where the cost is read from: a map, or an API whose responses have the number of tokens
+        /// (`openai`, `openai_responses`, `anthropic`, `gemini` or `ollama`). If the cost is not known
+        /// at the end, the reserve stays charged. If the upstream fails before its response begins, all
+        /// of it is given back.
+        settle: SettlementSpec;
     }
 
     /// The source of a cost that is known after the response.
@@ -178,6 +187,26 @@ keys! {
         /// `'500-599'`, and `default` for all others. The narrowest range decides. A status that is
         /// not listed keeps the reserve.
         status: Entries<StatusesOrDefault, SettledCost>, else "–";
+        /// The weighted sum of numbers in the response's JSON body: the path of each number, with
+        /// dots between the names of members, and its factor. Of each path, the last value in the
+        /// body counts. The body may be JSON, lines of JSON, or `text/event-stream`, also in gzip.
+        json: Entries<JsonPath, Factor>, else "–";
+        /// The cost of a response without any of these numbers, such as a stream that the client has
+        /// left: a weighted sum of what has passed, at least the reserve. With `refund`, a response
+        /// that is not streamed costs nothing then.
+        otherwise: OtherwiseSpec, else "the reserve";
+    }
+
+    /// The weighted sum of what has passed. It is at least the reserve.
+    #[example = "{ request_bytes: 0.25, events: 1 }"]
+    struct OtherwiseWeightsSpec: "weights" {
+        /// The factor of each byte of the request's body.
+        request_bytes: ChargedFactor, else "0";
+        /// The factor of each byte of the response's body.
+        response_bytes: ChargedFactor, else "0";
+        /// The factor of each event of `text/event-stream`, each line of NDJSON, and each object in an
+        /// array.
+        events: ChargedFactor, else "0";
     }
 
     /// Write exactly one of the keys.

@@ -1,8 +1,11 @@
 //! Costs that are settled after the response: how they are written, and the rules that cannot have
 //! them.
 
-use super::{messages, plan, with_rules};
-use crate::config::{ResponseEnd, Settle};
+use super::{messages, plan, warnings, with_rules};
+use crate::{
+    config::{ResponseEnd, Settle},
+    usage::{Passed, Preset, Query, Reading, Weight},
+};
 
 fn with_rule(rule: &str) -> String {
     with_rules(&format!("      - {{ name: a, {rule} }}\n"))
@@ -19,7 +22,8 @@ fn settled(cost: &str) -> (Settle, u64) {
 fn a_reserve_is_one_unless_the_file_has_another() {
     let (settle, reserve) = settled("{ settle: { status: { 401: 5, '500-599': 2, default: 0 } } }");
     assert_eq!(reserve, 1);
-    let cost = |status| settle.cost(ResponseEnd { status: Some(status), is_failure: false });
+    let end = |status| ResponseEnd { status: Some(status), ..ResponseEnd::default() };
+    let cost = |status| settle.cost(end(status), 1, None);
     assert_eq!([401, 503, 200].map(cost), [Some(5), Some(2), Some(0)]);
 
     let (_, reserve) = settled("{ reserve: 7, settle: { status: { default: 0 } } }");
@@ -65,11 +69,11 @@ fn a_settled_cost_that_cannot_work_is_rejected() {
         ),
         (
             "limit: 10/1s, cost: { settle: {} }".to_owned(),
-            "a settlement without a source | write what the cost is, as in `settle: { status: { 401: 1, default: 0 } }`",
+            "a settlement without a source | write what the cost is, as in `settle: { status: { 401: 1, default: 0 } }`, or an API, as in `settle: openai`",
         ),
         (
             "limit: 10/1s, cost: { reserve: 2 }".to_owned(),
-            "a cost that is settled needs `settle` | write `settle: { status: { 401: 1, default: 0 } }`",
+            "a cost that is settled needs `settle` | write `settle: openai`",
         ),
         (
             "limit: 10/1s, cost: { settle: { status: { 99: 1 } } }".to_owned(),
@@ -82,4 +86,110 @@ fn a_settled_cost_that_cannot_work_is_rejected() {
     ] {
         messages(&with_rule(&rule), &[message]);
     }
+}
+
+#[test]
+fn numbers_of_a_response_are_written_as_paths_or_as_an_api() {
+    let (settle, reserve) = settled("{ reserve: 40, settle: openai }");
+    assert_eq!((settle.query(), reserve), (Some(&Preset::OpenAi.query()), 40));
+    let end = ResponseEnd {
+        status: Some(200),
+        passed: Passed { request_bytes: 400, events: 9, is_whole: true, ..Passed::default() },
+        ..ResponseEnd::default()
+    };
+    let number = |sum| Some(Reading { sum: Some(sum), is_final: true, is_streamed: true });
+    assert_eq!(settle.cost(end, 40, number(7)), Some(7));
+    assert_eq!(settle.cost(end, 40, None), Some(109));
+    assert_eq!(settle.cost(ResponseEnd { is_failure: true, ..end }, 40, None), Some(0));
+
+    let (settle, _) = settled(
+        "{ settle: { json: { usage.a: 1, usage.b: 0.25, $.c: -2.5 }, otherwise: { events: 3, response_bytes: 0.001 } } }",
+    );
+    let paths = [("usage.a", 1000), ("usage.b", 250), ("c", -2500)];
+    let paths = paths.map(|(path, thousandths)| (path, Weight::thousandths(thousandths)));
+    assert_eq!(settle.query(), Some(&Query::sum(paths)));
+    assert_eq!(settle.cost(end, 1, None), Some(27));
+    let (settle, _) = settled("{ settle: { json: { n: 1 }, otherwise: refund } }");
+    assert_eq!(settle.cost(end, 5, None), Some(0));
+}
+
+#[test]
+fn numbers_of_a_response_that_cannot_be_read_are_rejected() {
+    let with = |settle: &str| with_rule(&format!("limit: 10/1s, cost: {{ settle: {settle} }}"));
+    for (settle, message) in [
+        (
+            "open_ai",
+            "`open_ai` is not an API whose responses are known | write one of openai, openai_responses, anthropic, gemini, ollama, or where the numbers are, as in `settle: { json: { usage.total_tokens: 1 }, otherwise: { events: 1 } }`",
+        ),
+        (
+            "{ json: { n: 1 }, status: { 200: 1 } }",
+            "a settlement has one source, and this has `status` and `json` | remove one, or write another rule that settles by it",
+        ),
+        (
+            "{ status: { 200: 1 }, otherwise: refund }",
+            "`otherwise` without `json` | remove it: only numbers in a response may be missing",
+        ),
+        (
+            "{ json: { n: 0.0005 }, otherwise: refund }",
+            "`0.0005` is not a factor | write a number of at most 1000000 with up to three decimals, as in `0.25`",
+        ),
+        (
+            "{ json: { n: 1000000.001 }, otherwise: refund }",
+            "`1000000.001` is not a factor | write a number of at most 1000000 with up to three decimals, as in `0.25`",
+        ),
+        (
+            "{ json: { n: 1 }, otherwise: { events: -1 } }",
+            "`-1` would make a cost smaller | write a number from 0 to 1000000, as in `0.25`",
+        ),
+        (
+            "{ json: { n: 1 }, otherwise: nothing }",
+            "`nothing` is not a cost | write `refund` to give the reserve back, or weights, as in `{ request_bytes: 0.25, events: 1 }`",
+        ),
+        (
+            "{ json: { 'choices[0].n': 1 }, otherwise: refund }",
+            "`choices[0].n` is not a path of member names | write names with dots between them, as in `usage.total_tokens`; the elements of arrays are read without an index",
+        ),
+        (
+            "{ json: { a..b: 1 }, otherwise: refund }",
+            "the path `a..b` has a member without a name | write names with dots between them, as in `usage.total_tokens`",
+        ),
+        (
+            "{ json: { n: 1, $.n: 2 }, otherwise: refund }",
+            "`n` twice | write each path once: a factor of 2 counts it twice",
+        ),
+    ] {
+        messages(&with(settle), &[message]);
+    }
+}
+
+#[test]
+fn a_cost_by_the_response_warns_of_what_clients_may_do() {
+    const GZIP: &str = "request_headers: { set: { accept-encoding: gzip } }";
+    const REMOVED: &str = "request_headers: { remove: accept-encoding }";
+    let route = |headers: &str, settle: &str| {
+        format!(
+            "listeners: [{{ name: web, listen: 127.0.0.1:0 }}]
+upstreams: [{{ name: app, servers: [{{ url: http://127.0.0.1:9000 }}] }}]
+routes:
+  - name: all
+    match: {{ path_prefix: / }}
+    upstream: app
+    {headers}
+    flow: [{{ name: tokens, limit: 1000/1m, cost: {{ settle: {settle} }} }}]
+end: true
+"
+        )
+    };
+    warnings(&route(GZIP, "openai"), &[]);
+    warnings(&route(REMOVED, "{ json: { n: 1 }, otherwise: refund }"), &[]);
+    warnings(
+        &route("", "openai"),
+        &[
+            "the rule `tokens` reads responses, and clients of the route `all` may ask for encodings that flowgate cannot read",
+        ],
+    );
+    warnings(
+        &route(GZIP, "{ json: { n: 1 } }"),
+        &["a client that leaves before these numbers come pays the reserve only"],
+    );
 }

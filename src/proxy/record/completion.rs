@@ -30,6 +30,7 @@ use crate::{
     http1::FieldList,
     meter::{Ended, ExemplarId},
     preview::Trial,
+    usage::Reader,
     worst_paths::{BadEnd, PathShape, SLOW},
 };
 use bytes::Bytes;
@@ -114,11 +115,23 @@ pub(super) struct ResponseProgress {
     begun_at: Option<Instant>,
     ending: Ending,
     bytes: u64,
+    /// Finds the numbers in the body by which rules settle, if any does.
+    pub(super) usage: Option<Box<Reader>>,
     /// True if flowgate responds because the upstream failed.
     stands_for_upstream: bool,
 }
 
 impl ResponseProgress {
+    /// Returns the bytes of its body that were sent.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns whether its last byte was handed over.
+    pub(super) const fn is_whole(&self) -> bool {
+        matches!(self.ending, Ending::Complete { .. })
+    }
+
     /// Returns whether flowgate ended the request without a response.
     pub(super) const fn is_closed(&self) -> bool {
         matches!(self.ending, Ending::Closed { .. })
@@ -194,6 +207,7 @@ impl Completion {
                 begun_at: None,
                 ending: Ending::Cancelled,
                 bytes: 0,
+                usage: None,
                 stands_for_upstream: false,
             },
             closes: false,
@@ -443,6 +457,14 @@ impl Completion {
 
     pub(crate) fn add_bytes(&mut self, bytes: usize) {
         self.response.bytes += bytes as u64;
+    }
+
+    /// Notes a part of a server's response, which is sent to the client.
+    pub(crate) fn add_part(&mut self, part: &[u8]) {
+        self.add_bytes(part.len());
+        if self.response.usage.is_some() {
+            self.read_usage(part);
+        }
     }
 
     /// Returns the limit that ended the request, if one did, and logs it.

@@ -60,6 +60,9 @@ impl Forwarded {
 
         let Self { response, route, head, deadline, is_grpc, mut completion, .. } = self;
         completion.begin_forwarded_response(status, head);
+        if route.usage.is_some() {
+            completion.begin_usage(response.headers());
+        }
         let timeouts = &route.options.timeouts;
         let is_event_stream =
             fields.has(FieldKind::ContentType) && is_event_stream(response.headers());

@@ -274,7 +274,9 @@ impl Body for ResponseBody {
             }
             Some(Err(_)) => return this.break_off(frame.and_then(Result::err), context),
             Some(Ok(part)) => {
-                this.completion.add_bytes(part.data_ref().map_or(0, Bytes::len));
+                if let Some(bytes) = part.data_ref() {
+                    this.completion.add_part(bytes);
+                }
                 // Nothing asks for more after trailers.
                 part.is_trailers() || this.is_end_stream()
             }

@@ -23,6 +23,7 @@
 mod labels;
 
 pub mod access_log;
+pub mod acme;
 pub mod admin;
 pub mod admin_client;
 pub mod auth;

@@ -305,6 +305,7 @@ impl Served {
             watching: access_log.watching(),
             seed: flowgate::route::Seed::new([1, 2]),
             key_names: Arc::default(),
+            acme: Arc::default(),
             store: None,
             live: Arc::new(live),
             counters: Arc::default(),

@@ -3,6 +3,7 @@
 use super::{edit::Save, live::Sampler, live_keys::Surveys, readiness::Readiness};
 use crate::{
     access_log::Watching,
+    acme,
     clock::Clock,
     cluster::Store,
     config::{self, Live},
@@ -56,6 +57,8 @@ pub struct State {
     pub started: Instant,
     /// The names of keys, if they may be shown.
     pub key_names: Arc<KeyNames>,
+    /// The certificates by ACME.
+    pub acme: Arc<acme::Status>,
 }
 
 /// The admin listener's state.

@@ -9,6 +9,7 @@ use super::exposition::{
     self, Format, Head, Histogram, Process, counter, counters, gauge, gauges, histograms, info,
 };
 use crate::{
+    acme,
     cluster::{ROUND_TRIP_BOUNDS, StoreReading},
     config::{Route, Server, ShownCertificate, Snapshot},
     flow::{
@@ -52,6 +53,7 @@ pub(super) struct Metrics {
     /// The rules that routes share, beside the snapshot's groups.
     shared: Vec<Vec<RuleObservation>>,
     store: Option<StoreReading>,
+    acme: Arc<acme::Status>,
     process: Process,
 }
 
@@ -89,7 +91,14 @@ impl Metrics {
         let routes = snapshot.routes.iter().map(read).collect();
         let shared = snapshot.groups.iter();
         let shared = shared.map(|group| by_name(group.gate.observe(now).rules)).collect();
-        Self { snapshot, counters, started, routes, shared, store, process: Process::read() }
+        let process = Process::read();
+        let acme = Arc::default();
+        Self { snapshot, counters, started, routes, shared, store, acme, process }
+    }
+
+    /// Adds the certificates that flowgate gets.
+    pub(super) fn with_acme(self, acme: &Arc<acme::Status>) -> Self {
+        Self { acme: Arc::clone(acme), ..self }
     }
 
     /// Writes the page in a format. Only OpenMetrics has exemplars.
@@ -444,6 +453,7 @@ impl Metrics {
         let help = "When a configuration was last taken";
         gauge(encoder, (name, help), &get(&counted.last_reload_seconds))?;
         self.certificates(encoder)?;
+        self.acme(encoder)?;
         let handshakes = results(&counted.tls_handshakes, &counted.tls_failures);
         counters(encoder, ("flowgate_tls_handshakes", "TLS handshakes of clients"), handshakes)?;
         let accepted = get(&counted.connections_accepted);
@@ -490,6 +500,27 @@ impl Metrics {
         let name = "flowgate_certificate_not_after_timestamp_seconds";
         let help = "When a certificate that the gateway shows ends";
         gauges(encoder, (name, help), ends)
+    }
+
+    /// Writes the state of the certificates that flowgate gets.
+    fn acme(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let orders = [("issued", self.acme.issued()), ("failed", self.acme.failed())];
+        let orders = orders.map(|(result, count)| ([("result", result)], count));
+        counters(encoder, ("flowgate_acme_orders", "Orders of certificates"), orders)?;
+
+        let states = self.acme.certificates();
+        if states.is_empty() {
+            return Ok(());
+        }
+        let of = |name: &String| [("certificate", name.clone())];
+        let failures = states.iter().map(|(name, state)| (of(name), u64::from(state.failures)));
+        let help = "Failed orders of a certificate since it was last issued";
+        gauges(encoder, ("flowgate_acme_failures", help), failures)?;
+        let next = states
+            .iter()
+            .map(|(name, state)| (of(name), state.next_order.since(Instant::EPOCH).as_secs()));
+        let name = "flowgate_acme_next_order_timestamp_seconds";
+        gauges(encoder, (name, "When a certificate is ordered next"), next)
     }
 
     /// Writes the standard process metrics.

@@ -46,14 +46,14 @@ pub use diagnostics::{Diagnostic, Diagnostics, Lint, Problem, Severity, line_of_
 pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema, schema_value};
 pub use plan::{
-    Access, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body, Certificate,
-    Certificates, ClientPlans, ClientTimeouts, Collector, Cost, Except, ForwardAuth,
-    GroupDefinition, GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits,
-    ListedNames, Listener, Piece, Placeholder, Plan, Redirect, Reject, Respond, ResponseEnd,
-    RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
-    Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind, StoreSettings,
-    Syntax, Template, Text as TemplateText, Tracing, UnsupportedCertificate, UpstreamOptions,
-    UpstreamPlan, UpstreamTls, UrlPart,
+    Access, Acme, AcmeOrder, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body,
+    Certificate, Certificates, ClientPlans, ClientTimeouts, Collector, Cost, Eab, Except,
+    ForwardAuth, GroupDefinition, GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit,
+    Limits, ListedNames, Listener, Origin, Piece, Placeholder, Plan, Redirect, Reject, Respond,
+    ResponseEnd, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions,
+    ServerVerifier, Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind,
+    StoreSettings, Syntax, Template, Text as TemplateText, Tracing, UnsupportedCertificate,
+    UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{
@@ -70,9 +70,9 @@ pub use snapshot::{
     is_served, outcome, rejected_path,
 };
 pub use spec::{
-    AccessLog, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError, ParentTraces,
-    RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret, ServerUrl, UpstreamProtocol,
-    server_url,
+    AccessLog, AcmeFolder, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError,
+    ParentTraces, RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret, ServerUrl,
+    UpstreamProtocol, server_url,
 };
 pub use watched::{NamePattern, Watched};
 

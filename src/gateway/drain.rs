@@ -36,6 +36,7 @@ impl Gateway {
             }
         }
 
+        self.acme.end();
         self.serving.listeners.clear();
         let workers = &mut self.serving.workers;
         let admin = &self.serving.admin;

@@ -21,6 +21,8 @@ impl Stage {
             // It is never valid, which is another warning.
             None if certificate.not_after == 0 => None,
             None => Some(Self::Ended),
+            // Failures to renew it are logged by themselves.
+            Some(_) if certificate.renews => None,
             Some(left) if left <= 3 * DAY => Some(Self::Near),
             Some(left) if left <= 14 * DAY => Some(Self::Soon),
             Some(_) => None,
@@ -68,10 +70,11 @@ impl ExpiryWatch {
 
 fn text(certificate: &ShownCertificate, now: Instant) -> String {
     let ShownCertificate { valid_until, peers, .. } = certificate;
+    let next = if certificate.renews { "flowgate renews it" } else { "get another one" };
     let Some(left) = certificate.seconds_left(now) else {
         return format!(
             "the certificate {certificate} has expired: it was valid until {valid_until}; {peers} \
-             reject it, get another one"
+             reject it, {next}"
         );
     };
     let left = match left / DAY {
@@ -93,6 +96,7 @@ mod tests {
             names: Vec::new(),
             valid_until: "THEN".to_owned(),
             not_after,
+            renews: false,
             peers: "clients",
             print,
         }

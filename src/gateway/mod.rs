@@ -1,6 +1,7 @@
 //! The control thread: it wires the layers, watches the file and ends the process. No request
 //! passes through it.
 
+mod acme_thread;
 mod admin_listener;
 mod drain;
 mod edit;
@@ -31,6 +32,7 @@ use crate::{
     traces::{self, Exporter},
     workers::WorkerHandle,
 };
+use acme_thread::AcmeThread;
 use admin_listener::AdminListener;
 pub use error::StartError;
 use error::cannot;
@@ -156,6 +158,7 @@ struct Gateway {
     /// The certificates of which the log has warned.
     expiry: ExpiryWatch,
     serving: Serving,
+    acme: AcmeThread,
     reloads: Reloads,
     upgrade: UpgradeState,
 }
@@ -256,6 +259,7 @@ impl Gateway {
             recorded,
             expiry: ExpiryWatch::default(),
             serving,
+            acme: AcmeThread::default(),
             reloads: Reloads::new(path, seen),
             upgrade: UpgradeState::new(program, successor, secret, pid_file),
         };
@@ -331,6 +335,7 @@ impl Gateway {
         let seed = self.upgrade.seed;
         let started = self.started;
         let key_names = Arc::clone(&self.recorded.key_names);
+        let acme = Arc::clone(&self.acme.status);
 
         move |reload| admin::State {
             live: Arc::clone(&live),
@@ -348,6 +353,7 @@ impl Gateway {
             watching: watching.clone(),
             seed,
             key_names: Arc::clone(&key_names),
+            acme: Arc::clone(&acme),
         }
     }
 
@@ -414,6 +420,7 @@ impl Gateway {
                         cause = cause.max(Some(Cause::Event));
                     }
                 }
+                () = self.acme.changed() => cause = cause.max(Some(Cause::Event)),
                 () = shares_changed(self.serving.store.as_deref()) => self.divide(),
                 _ = poll.tick() => {
                     if self.on_poll(guard.as_ref()) {
@@ -475,7 +482,8 @@ impl Gateway {
 
     /// Starts the tasks that follow steps of the wall clock and the health of servers, on this
     /// thread, because only one may change the rules.
-    fn start_watches(&self) {
+    fn start_watches(&mut self) {
+        self.follow_acme();
         let clock = self.clock.clone();
         let watch = WallWatch::new(move || clock.read()).knowing(self.clock.wall_offset());
         let followers = wall::Followers {
@@ -505,8 +513,9 @@ impl Gateway {
     }
 
     /// Updates the shares of shared rules and the watched folders.
-    fn follow(&self, guard: Option<&mut watch::Watcher>) {
+    fn follow(&mut self, guard: Option<&mut watch::Watcher>) {
         self.divide();
+        self.follow_acme();
         self.watch(guard);
     }
 

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     access_log,
+    acme::Challenges,
     clock::Clock,
     cluster::{Store, StoreClient, SyncTask},
     config::Live,
@@ -87,11 +88,12 @@ pub(super) fn start_workers(
                 connections: Connections::default(),
                 dates: DateCache::default(),
                 bodies: BodyMemory::default(),
-                request_ids: RequestIdMaker::default(),
+                challenges: Challenges::default(),
                 seed,
                 passwords,
                 clients,
                 records: Records {
+                    request_ids: RequestIdMaker::default(),
                     access_log: log,
                     traces: Recorder::new(spans),
                     request_log: RequestLog::default(),

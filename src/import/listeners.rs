@@ -246,7 +246,13 @@ fn certificates(scope: &Scope<'_>, files: &Files, report: &mut ImportReport) -> 
         report.take(key);
         for file in [cert, key] {
             if !files.here(file.arg(0)).is_file() {
-                let why = format!("{} is missing: copy it there", files.named(file.arg(0)));
+                let is_of_certbot = file.arg(0).contains("/letsencrypt/");
+                let other = if is_of_certbot {
+                    ", or write `acme: [NAMES]` in place of the two files: flowgate then gets the certificate itself"
+                } else {
+                    ""
+                };
+                let why = format!("{} is missing: copy it there{other}", files.named(file.arg(0)));
                 report.block(file, why, None);
             }
         }

@@ -110,6 +110,7 @@ impl TestProxy {
             clock,
             tasks: TaskTracker::new(),
             records: Records {
+                request_ids: RequestIdMaker::seeded([3, 4]),
                 access_log: log.handle(0),
                 traces: traces::Recorder::new(traces::queue(Arc::clone(&counters)).0),
                 request_log: RequestLog::default(),
@@ -127,7 +128,7 @@ impl TestProxy {
             dates: DateCache::default(),
             bodies: BodyMemory::default(),
             // Their lengths in HTTP/2 depend on their digits.
-            request_ids: RequestIdMaker::seeded([3, 4]),
+            challenges: crate::acme::Challenges::default(),
             seed: Seed::new([1, 2]),
         });
         Self { worker, upstream: mpsc::unbounded_channel().1, log, worst_paths }

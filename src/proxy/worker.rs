@@ -13,6 +13,7 @@ use crate::proxy::{
 };
 use crate::{
     access_log,
+    acme::Challenges,
     clock::Clock,
     cluster::StoreClient,
     config::Live,
@@ -50,8 +51,8 @@ pub struct Worker {
     pub dates: DateCache,
     /// Memory for the bodies of rejections.
     pub bodies: BodyMemory,
-    /// Makes the ids of requests.
-    pub request_ids: RequestIdMaker,
+    /// Reads what authorities of certificates ask for.
+    pub challenges: Challenges,
     /// The key of clients' fingerprints: the same for all workers.
     pub seed: Seed,
     /// The way to the store, if there is one.
@@ -67,6 +68,8 @@ pub struct Worker {
 /// The logs and records that the requests of one worker go to, without effect on them.
 #[derive(Debug)]
 pub struct Records {
+    /// Makes the ids by which records name requests.
+    pub request_ids: RequestIdMaker,
     /// Writes a line for each request.
     pub access_log: access_log::Handle,
     /// Records the traces of requests.

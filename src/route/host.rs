@@ -193,6 +193,19 @@ impl HostPattern {
             Kind::Wildcard(_) | Kind::Below(_) => false,
         }
     }
+
+    /// Reports whether it takes this host, which is in lower case.
+    pub fn matches(&self, host: &str) -> bool {
+        match &self.0 {
+            Kind::Exact(own) => **own == *host,
+            Kind::Wildcard(suffix) => host
+                .strip_suffix(&**suffix)
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+            Kind::Below(name) => host
+                .strip_prefix(&**name)
+                .is_some_and(|rest| rest.len() > 1 && rest.starts_with('.')),
+        }
+    }
 }
 
 impl fmt::Display for HostPattern {

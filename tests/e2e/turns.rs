@@ -60,6 +60,7 @@ where
             clock,
             tasks: TaskTracker::new(),
             records: Records {
+                request_ids: RequestIdMaker::default(),
                 access_log,
                 traces: Recorder::new(traces::queue(Arc::clone(&counters)).0),
                 request_log: RequestLog::default(),
@@ -74,7 +75,7 @@ where
             connections: Connections::default(),
             dates: DateCache::default(),
             bodies: BodyMemory::default(),
-            request_ids: RequestIdMaker::default(),
+            challenges: flowgate::acme::Challenges::default(),
             seed: Seed::random(),
             store: None,
             passwords: Arc::new(Passwords::new(NonZeroUsize::MIN)),

@@ -112,6 +112,27 @@ fn certificates(admin: &Admin) -> String {
     if all.len() > MOST_CERTIFICATES {
         _ = writeln!(page, "and {} more certificates", all.len() - MOST_CERTIFICATES);
     }
+    page.push_str(&orders(admin));
+    page
+}
+
+/// Describes the certificates that are not issued yet, or whose renewal fails.
+fn orders(admin: &Admin) -> String {
+    let states = admin.state.acme.certificates();
+    let troubled =
+        states.iter().filter(|(_, state)| state.error.is_some() || state.valid_until.is_none());
+    let mut page = String::new();
+    for (name, state) in troubled.take(MOST_CERTIFICATES) {
+        let next = humantime::format_rfc3339_seconds(
+            UNIX_EPOCH + state.next_order.max(admin.state.clock.wall_now()).since(Instant::EPOCH),
+        );
+        let what = match state.valid_until {
+            Some(_) => "cannot be renewed",
+            None => "self-signed until the authority has issued it",
+        };
+        let error = state.error.as_deref().map_or_else(String::new, |error| format!(" ({error})"));
+        _ = writeln!(page, "certificate for {name}: {what}{error}; next attempt at {next}");
+    }
     page
 }
 

@@ -75,6 +75,7 @@ fn metrics(admin: &Admin, ask: &Ask) -> Reply {
         let counters = Arc::clone(counters);
         let store = store.as_ref().map(|store| store.read());
         let page = Metrics::read(snapshot, counters, store, admin.state.started, clock.now());
+        let page = page.with_acme(&admin.state.acme);
         page.write(format).ok().map(String::into_bytes)
     })
 }

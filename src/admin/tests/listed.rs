@@ -2,6 +2,7 @@
 
 use super::{CONFIG, Fixture, metrics, openmetrics};
 use crate::{
+    acme,
     admin::exposition::Format,
     cluster::{ROUND_TRIP_BOUNDS, StoreReading},
     config::Retired,
@@ -9,7 +10,7 @@ use crate::{
 };
 use core::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, sync::Arc};
 
 /// Families by name: the type, and the labels as far as they show.
 type Families = BTreeMap<String, (String, Vec<String>)>;
@@ -85,6 +86,7 @@ fn served(fixture: &Fixture) -> Families {
     let counters = state.counters.clone();
     let now = state.clock.now();
     let page = metrics::Metrics::read(fixture.snapshot(), counters, Some(store), now, now);
+    let page = page.with_acme(&Arc::new(acme::Status::with_one("a.example")));
     let page = page.write(Format::OpenMetrics).unwrap();
     let samples = openmetrics::read(&page);
     let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

@@ -416,6 +416,7 @@ impl Fixture {
             clock,
             seed: Seed::new([1, 2]),
             key_names: Arc::default(),
+            acme: Arc::default(),
         };
         let address = "127.0.0.1:9901".parse().unwrap();
         let router = Router::new(Admin::new(state, address));

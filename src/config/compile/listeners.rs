@@ -6,12 +6,15 @@ use crate::config::{
     diagnostics::{Lint, Problem},
     plan::{Certificate, Certificates, Listener},
     read::source::Files,
-    spec::{CertificateFiles, FileSpec, ListenerSpec, values::Endpoint},
+    spec::{
+        AcmeFolder, AcmeSpec, CertificateFiles, CertificateSpec, FileSpec, ListenerSpec,
+        values::Endpoint,
+    },
 };
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -54,6 +57,14 @@ fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
     Problem::error(at.span, message).label(label).also(other.span, "first here").help(help)
 }
 
+/// The folders of certificates.
+struct Folders<'f> {
+    /// That of the configuration.
+    file: &'f Path,
+    /// Those of the authority, if the file has one.
+    issued: Option<&'f AcmeFolder>,
+}
+
 impl Compiler {
     pub(super) fn listeners(
         &mut self,
@@ -75,7 +86,14 @@ impl Compiler {
         for at in specs {
             self.proxy_protocol(&at.value, file);
         }
-        specs.iter().filter_map(|at| self.listener(&at.value, files, folder)).collect()
+
+        let issued = file.acme.value().and_then(AcmeSpec::folder);
+        let tls = specs.iter().filter_map(|at| at.value.tls.value());
+        for certificate in tls.flat_map(|tls| tls.certificates.items()) {
+            self.certificate_form(certificate, file.acme.is_written());
+        }
+        let folders = Folders { file: folder, issued: issued.as_ref() };
+        specs.iter().filter_map(|at| self.listener(&at.value, files, &folders)).collect()
     }
 
     /// Reports a listener that would close every connection.
@@ -126,21 +144,32 @@ impl Compiler {
         &mut self,
         spec: &ListenerSpec,
         files: &Files,
-        folder: &Path,
+        folders: &Folders<'_>,
     ) -> Option<Arc<Listener>> {
-        let named: Vec<CertificateFiles> = spec.certificates().collect();
-        let list = named.iter().filter_map(|named| self.certificate(named, files)).collect();
+        let specs = spec.tls.value().map_or(&[][..], |tls| tls.certificates.items());
+        let mut list = Vec::new();
+        let mut certificates = Vec::new();
+        for spec in specs.iter().map(|at| &at.value) {
+            if let (Some(names), Some(folder)) = (spec.names(), folders.issued) {
+                let issued = Self::acme_certificates(&names, folder, files);
+                certificates.extend(
+                    issued.last().and_then(|last| last.path.file_name()).map(PathBuf::from),
+                );
+                list.extend(issued);
+                continue;
+            }
+            let CertificateSpec { cert, key, .. } = spec;
+            let (Some(cert), Some(key)) = (cert.path(), key.path()) else { continue };
+            // As they are written.
+            let path = cert.value.strip_prefix(folders.file).unwrap_or(&cert.value).to_owned();
+            certificates.push(path);
+            list.extend(self.certificate(&CertificateFiles { cert, key }, files));
+        }
         let tls = Certificates::new(list).map(Arc::new);
         let name = spec.name.as_ref()?.value.0.clone();
 
         let At { value: address, span, .. } = spec.listen.address()?;
 
-        // As they are written.
-        let path = |named: &CertificateFiles| {
-            let path = &named.cert.value;
-            path.strip_prefix(folder).unwrap_or(path).to_owned()
-        };
-        let certificates = named.iter().map(path).collect();
         self.certificates.extend(tls.iter().map(|tls| (Arc::clone(&name), Arc::clone(tls))));
 
         let own = &spec.trusted_proxies;

@@ -1,6 +1,7 @@
 //! Spec to plan: whether the values make sense together. Pure, and every problem is reported.
 
 mod access;
+mod acme;
 mod actions;
 mod admin;
 mod algorithm;
@@ -70,7 +71,8 @@ pub(super) fn compile(
     let tracing = compiler.tracing(spec.tracing.value(), files);
     let admin = compiler.admin(&spec.admin, files);
     let own = settings(&spec, cores);
-    let settings = Settings { trusted_proxies, nat64, admin, tracing, store, ..own };
+    let acme = compiler.acme(&spec, files);
+    let settings = Settings { trusted_proxies, nat64, acme, admin, tracing, store, ..own };
 
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
@@ -89,6 +91,7 @@ pub(super) fn compile(
 
     compiler.unused(&upstreams, &routes);
     compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, &routes, &table);
+    compiler.acme_notes(spec.listeners.items(), &table);
     compiler.chosen_keys(&routes);
     compiler.chosen_targets(&routes, &table);
     compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes, &groups.plans);
@@ -151,6 +154,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
         limits: spec.limits.value().map(limits).unwrap_or_default(),
         access_log: spec.access_log.value().map(|target| target.0.clone()).unwrap_or_default(),
+        acme: None,
         admin: None,
         rate_limit_headers: spec.headers.value().copied().unwrap_or_default(),
         explain_headers: spec.explain_headers.is_true(),
@@ -214,7 +218,8 @@ fn watched(source: &Source, spec: &FileSpec) -> Vec<Watched> {
     let named = named.chain(spec.upstream_files()).chain(spec.auth_files());
     let networks = spec.network_files().into_iter().map(|at| at.value);
     let plans = spec.plan_files().into_iter().map(|at| at.value);
-    let named = named.chain(spec.admin_files()).chain(networks).chain(plans);
+    let issued = spec.acme_certificates().into_iter().chain(spec.acme_files());
+    let named = named.chain(spec.admin_files()).chain(issued).chain(networks).chain(plans);
     let named = Watched::files(named);
     let mut seen = HashSet::new();
     let all = source.watched.iter().cloned().chain(named);

@@ -106,6 +106,12 @@ lints! {
     CertificateWithoutName = "certificate-without-name",
     /// A certificate that is no longer, or not yet, valid.
     CertificateOutOfDate = "certificate-out-of-date",
+    /// A name of a certificate by ACME that no route has.
+    AcmeNameWithoutRoute = "acme-name-without-route",
+    /// Certificates by ACME, and no listener for the challenge HTTP-01.
+    AcmeWithoutPlainListener = "acme-without-plain-listener",
+    /// An authority without a certificate to get.
+    AcmeUnused = "acme-unused",
     /// A name in `allow(…)` that no check has.
     UnknownCheck = "unknown-check",
 }

@@ -8,8 +8,8 @@ use super::{
 use crate::{
     config::{
         plan::{
-            ClientPlans, GroupOwner, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan, Settle,
-            UpstreamPlan, name_in_store,
+            ClientPlans, GroupOwner, Listener, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan,
+            Settle, UpstreamPlan, certificates, name_in_store,
         },
         report::changes::{ConfigChanges, at_start_only},
         snapshot::{
@@ -25,6 +25,7 @@ use ahash::AHashMap;
 use arc_swap::ArcSwap;
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -106,7 +107,7 @@ impl<'o> Builder<'o> {
             text,
             hash: plan.hash,
             settings: plan.settings,
-            listeners: plan.listeners,
+            listeners: kept(plan.listeners, self.old),
             upstreams,
             groups,
             routes,
@@ -435,4 +436,21 @@ fn shared(
     let name = format!("{tag}:{name}").into();
     let sync = interval.map(|interval| Arc::new(RuleSync { interval, ..RuleSync::default() }));
     Shared { name, rule: Arc::new(rule), plans: None, on_error, sync }
+}
+
+/// Returns listeners that show the certificates in force where the files of the authority's cannot be
+/// read any more.
+fn kept(mut listeners: Vec<Arc<Listener>>, old: Option<&Snapshot>) -> Vec<Arc<Listener>> {
+    let Some(old) = old else { return listeners };
+    for listener in &mut listeners {
+        let in_force = |file: &Path| {
+            let issued = certificates(&old.listeners).filter(|one| one.path == file);
+            issued.filter(|one| !one.is_self_signed()).take(1).collect()
+        };
+        let tls = listener.tls.as_ref().and_then(|tls| tls.keeping(in_force));
+        if let (Some(tls), Some(listener)) = (tls, Arc::get_mut(listener)) {
+            listener.tls = Some(Arc::new(tls));
+        }
+    }
+    listeners
 }

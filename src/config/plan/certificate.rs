@@ -26,7 +26,19 @@ use std::{
 };
 use webpki::KeyUsage;
 
+/// Where a certificate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Files that the configuration names.
+    Files,
+    /// The authority, by ACME. flowgate renews it.
+    Acme,
+    /// flowgate, until the authority has issued one.
+    SelfSigned,
+}
+
 /// A certificate, its chain and its key.
+#[derive(Clone)]
 pub struct Certificate {
     /// The DNS names of the certificate, lower-case; a wildcard begins with `*.`.
     pub names: Vec<String>,
@@ -36,8 +48,10 @@ pub struct Certificate {
     pub path: PathBuf,
     /// The last second in which it is valid, since 1970.
     pub not_after: u64,
+    /// Where it comes from.
+    pub origin: Origin,
     /// Where the file names it.
-    span: SourceSpan,
+    pub(in crate::config) span: SourceSpan,
 }
 
 /// The certificates of a listener, at least one.
@@ -50,6 +64,24 @@ impl Certificates {
     /// Returns certificates in the order of the file, or `None` if there is none.
     pub(in crate::config) fn new(list: Vec<Certificate>) -> Option<Self> {
         (!list.is_empty()).then_some(Self { list })
+    }
+
+    /// Returns these with what `kept` has in place of self-signed certificates; `None` if nothing
+    /// changes.
+    pub(in crate::config) fn keeping<'k>(
+        &self,
+        kept: impl Fn(&Path) -> Vec<&'k Certificate>,
+    ) -> Option<Self> {
+        let mut has_changed = false;
+        let mut list = Vec::with_capacity(self.list.len());
+        for certificate in &self.list {
+            let others =
+                if certificate.is_self_signed() { kept(&certificate.path) } else { Vec::new() };
+            has_changed |= !others.is_empty();
+            list.extend(others.into_iter().cloned());
+            list.push(certificate.clone());
+        }
+        has_changed.then_some(Self { list })
     }
 
     /// Returns the certificate for the server name that a client asks for: one with exactly that
@@ -127,6 +159,7 @@ impl Certificate {
                 not_after: key.cert.first().map_or(0, not_after),
                 key: Arc::new(key),
                 path: spec.cert.value.clone(),
+                origin: Origin::Files,
                 span: spec.cert.span,
             }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
@@ -163,6 +196,11 @@ impl Certificate {
         )
     }
 
+    /// Returns whether the authority has not issued it yet.
+    pub(in crate::config) fn is_self_signed(&self) -> bool {
+        self.origin == Origin::SelfSigned
+    }
+
     /// Returns whether it has ended at `now`.
     pub(super) fn has_ended(&self, now: Instant) -> bool {
         (1..now.as_nanos() / 1_000_000_000).contains(&self.not_after)
@@ -171,6 +209,9 @@ impl Certificate {
     /// Returns a warning if the certificate is not valid at `now`. `peers` is a word for the clients
     /// or servers that see it.
     pub(in crate::config) fn out_of_date(&self, now: Instant, peers: &str) -> Option<Problem> {
+        if self.is_self_signed() {
+            return None;
+        }
         let now = UnixTime::since_unix_epoch(now.since(Instant::EPOCH));
         let failed = verify(self.key.cert.first()?, now).err();
         let message = if let Some(webpki::Error::CertExpired { not_after, .. }) = failed {
@@ -182,10 +223,11 @@ impl Certificate {
         } else {
             return None;
         };
-        Some(
-            Problem::warning(Lint::CertificateOutOfDate, self.span, message)
-                .help(format!("{peers} reject it; get another one")),
-        )
+        let help = match self.origin {
+            Origin::Files | Origin::SelfSigned => format!("{peers} reject it; get another one"),
+            Origin::Acme => format!("{peers} reject it; a running gateway renews it"),
+        };
+        Some(Problem::warning(Lint::CertificateOutOfDate, self.span, message).help(help))
     }
 }
 

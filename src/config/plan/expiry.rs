@@ -1,6 +1,6 @@
 //! The certificates that a configuration shows to clients and servers, and how long they are valid.
 
-use super::{Admin, AdminTls, Certificate, Listener, Plan, UpstreamTls};
+use super::{Admin, AdminTls, Certificate, Listener, Origin, Plan, UpstreamTls};
 use crate::flow::Instant;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -24,6 +24,9 @@ pub struct ShownCertificate {
     pub valid_until: String,
     /// The same in seconds since 1970.
     pub not_after: u64,
+    /// True if flowgate renews it.
+    #[serde(skip)]
+    pub renews: bool,
     /// The peers that reject it once it has ended.
     #[serde(skip)]
     pub peers: &'static str,
@@ -42,6 +45,7 @@ impl ShownCertificate {
             names: certificate.names.clone(),
             valid_until: certificate.valid_until(),
             not_after: certificate.not_after,
+            renews: certificate.origin == Origin::Acme,
             peers,
             print: hasher.finish(),
         }
@@ -70,7 +74,7 @@ impl Plan {
     }
 }
 
-/// Returns all certificates of a configuration, the one that ends first at the beginning.
+/// Returns all certificates of a configuration but for self-signed ones in place of others, the one that ends first at the beginning.
 pub(in crate::config) fn shown<'a>(
     listeners: &[Arc<Listener>],
     admin: Option<&Admin>,
@@ -78,6 +82,7 @@ pub(in crate::config) fn shown<'a>(
 ) -> Vec<ShownCertificate> {
     let of_listeners = listeners.iter().flat_map(|listener| {
         let certificates = listener.tls.iter().flat_map(|all| all.iter());
+        let certificates = certificates.filter(|one| !one.is_self_signed());
         let used_by = format!("listener {}", listener.name);
         certificates.map(move |one| ShownCertificate::new(used_by.clone(), "clients", one))
     });

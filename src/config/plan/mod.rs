@@ -1,6 +1,7 @@
 //! The plan of a file: compiled and checked, without state, not yet in force.
 
 mod access;
+mod acme;
 mod action;
 mod admin;
 mod admin_tls;
@@ -24,10 +25,12 @@ mod upstream_tls;
 pub use self::tracing::{Collector, Tracing};
 pub(super) use access::CopiedField;
 pub use access::{Access, Auth, ForwardAuth, Jwt};
+pub(super) use acme::self_signed;
+pub use acme::{Acme, AcmeOrder, Eab};
 pub use action::{Action, Body, HeaderText, Redirect, Respond, Syntax};
 pub use admin::{Admin, AdminAddress};
 pub use admin_tls::AdminTls;
-pub use certificate::{Certificate, Certificates};
+pub use certificate::{Certificate, Certificates, Origin};
 pub use client_plans::ClientPlans;
 pub use expiry::ShownCertificate;
 pub(super) use expiry::shown;

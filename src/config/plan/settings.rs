@@ -1,6 +1,6 @@
 //! The settings of the gateway as a whole.
 
-use super::{Admin, StoreSettings, Tracing};
+use super::{Acme, Admin, StoreSettings, Tracing};
 use crate::{
     config::{
         spec::{AccessLog, HeaderCase, RateLimitHeaders, RequestIds},
@@ -37,6 +37,8 @@ pub struct Settings {
     pub access_log: AccessLog,
     /// The header fields of requests that it has.
     pub logged_headers: Arc<[HeaderName]>,
+    /// The authority that issues certificates, if the file has one.
+    pub acme: Option<Arc<Acme>>,
     /// The admin listener, if there is one; its address is read at start only.
     pub admin: Option<Admin>,
     /// The headers that have a client's quota.

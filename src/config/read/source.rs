@@ -6,7 +6,7 @@ use crate::config::{
 };
 use std::{
     collections::HashMap,
-    fs::File,
+    fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -122,6 +122,24 @@ pub(in crate::config) fn read_networks(paths: &[PathBuf]) -> Files {
     read_each(paths.iter(), MAX_NETWORKS)
 }
 
+/// The most certificates in the folder of an authority that are read beside those that the file has.
+const MOST_ISSUED: usize = 1_000;
+
+/// Reads the certificates that an authority has issued. If one of them is not there, it also reads the
+/// others in its folder, which may have some of its names.
+pub(in crate::config) fn read_issued(paths: &[PathBuf]) -> Files {
+    let mut files = read_each(paths.iter(), MAX_PEM);
+    let mut missing = paths.iter().filter(|path| !matches!(files.get(*path), Some(Ok(_))));
+    let Some(folder) = missing.find_map(|path| path.parent()) else { return files };
+    let Ok(entries) = fs::read_dir(folder) else { return files };
+    let others = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_certificate = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "pem");
+    let mut others: Vec<_> = others.filter(is_certificate).take(MOST_ISSUED).collect();
+    others.retain(|path| !files.contains_key(path));
+    files.extend(read_each(others.iter(), MAX_PEM));
+    files
+}
+
 /// Reads each file once, although thousands of routes may name it.
 fn read_each<'p>(paths: impl Iterator<Item = &'p PathBuf>, limit: u64) -> Files {
     let mut files = Files::new();
@@ -169,7 +187,7 @@ pub(in crate::config) fn hash(text: &str) -> String {
 }
 
 pub(super) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let is_what = std::fs::metadata(path)?;
+    let is_what = fs::metadata(path)?;
     if is_what.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
     }
@@ -199,7 +217,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = |bytes: &[u8]| {
             let path = folder.path().join("gateway.yaml");
-            std::fs::write(&path, bytes).unwrap();
+            fs::write(&path, bytes).unwrap();
             path
         };
         check(&folder.path().join("none.yaml"), "No such file");
@@ -212,7 +230,7 @@ mod tests {
     fn a_byte_order_mark_is_no_part_of_the_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.yaml");
-        std::fs::write(&path, "\u{feff}a: 1\n").unwrap();
+        fs::write(&path, "\u{feff}a: 1\n").unwrap();
         assert_eq!(&*read(&path).unwrap().text, "a: 1\n");
     }
 

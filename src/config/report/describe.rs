@@ -153,6 +153,10 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
 
 /// Says how long a certificate is valid.
 fn valid(certificate: &Certificate) -> String {
+    if certificate.is_self_signed() {
+        let file = certificate.path.display();
+        return format!("certificate {file}  self-signed until the authority has issued it");
+    }
     format!("certificate {}  valid until {}", certificate.path.display(), certificate.valid_until())
 }
 

@@ -4,9 +4,9 @@ use super::other_words::file::{
     CLIENT_TIMEOUTS_INSTEAD, CLIENT_TIMEOUTS_MEANT, FILE_INSTEAD, FILE_MEANT, LIMITS_MEANT,
 };
 use super::{
-    AccessLog, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec, NetworksSpec,
-    RateLimitHeaders, RequestIds, RouteSpec, RuleSpec, StoreSpec, TracingSpec, UpstreamSpec,
-    UpstreamTlsSpec,
+    AccessLog, AcmeSpec, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec,
+    NetworksSpec, RateLimitHeaders, RequestIds, RouteSpec, RuleSpec, StoreSpec, TracingSpec,
+    UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{
         ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, LoggedName,
@@ -42,6 +42,8 @@ keys! {
         /// Files with more `listeners`, `upstreams`, `routes` and `budgets`: files, folders (every
         /// `*.yaml` in them), or patterns, as in `conf.d/*.yaml`.
         include: Several<FileName>, else "none";
+        /// The authority that issues certificates for listeners with `acme` names.
+        acme: AcmeSpec, else "–";
         /// Health, metrics and pages for operators, on a separate listener.
         admin: AdminSpec, else "–";
         /// The proxies in front of this gateway. flowgate believes their `X-Forwarded-For`.
@@ -216,6 +218,9 @@ impl FileSpec {
             }
         }
 
+        if let Some(acme) = &mut self.acme.at {
+            acme.value.resolve(source);
+        }
         if let Some(store) = &mut self.store.at {
             store.value.ca.resolve(source);
         }
@@ -249,6 +254,7 @@ impl FileSpec {
         if let Some(store) = &mut self.store.at {
             store.value.ca = Key::default();
         }
+        self.acme = Key::default();
         self.tracing = Key::default();
         if let Some(admin) = &mut self.admin.at {
             admin.value.token_file.at = None;

@@ -2,7 +2,7 @@
 //! looks, and the values that editors accept.
 
 use super::{
-    AccessLog, AuthEndpoint, CollectorEndpoint, RedisUrl, SampleRatio, Secret,
+    AccessLog, AuthEndpoint, CollectorEndpoint, RedisUrl, SampleRatio, Secret, acme,
     values::{self, Endpoint, InvalidValue, Limit, RetryOn, StatusOrClose, invalid},
 };
 use crate::{
@@ -167,6 +167,13 @@ leaves! {
     /// A prefix of NAT64.
     Nat64Prefix(Ipv6Net), "a prefix of NAT64", "64:ff9b:1::/48", values::nat64_prefix,
         TEXT.matching("/(32|40|48|56|64|96)$");
+    /// A name for which an authority issues a certificate, in lower case.
+    AcmeName(String), "the name of a host", "shop.example.com", acme::name, TEXT;
+    /// The URL of an authority's directory.
+    AcmeDirectory(String), "`letsencrypt`, `staging`, or a URL", "letsencrypt", acme::directory,
+        TEXT.matching("^(letsencrypt|staging|https://.+)$");
+    /// An address of mail.
+    Email(String), "an address of mail", "ops@example.com", acme::email, TEXT;
     /// A file, whose name may be meant from the folder of the configuration.
     FileName(PathBuf), "a file name", "certs/site.pem", file, TEXT
         => |path| path.display().to_string();

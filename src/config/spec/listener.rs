@@ -3,11 +3,12 @@
 use super::other_words::listener::{ADMIN_MEANT, LISTENER_INSTEAD, LISTENER_MEANT, TLS_INSTEAD};
 use super::{
     NetworksSpec, RuleSpec,
+    acme::AcmeNames,
     keys::keys,
-    leaf::{Address, AdminToken, FileName, Name},
+    leaf::{AcmeName, Address, AdminToken, FileName, Name},
 };
 use crate::config::{
-    decode::{At, List, Printed},
+    decode::{At, List, Printed, Several},
     diagnostics::Source,
 };
 use std::path::PathBuf;
@@ -46,13 +47,19 @@ keys! {
         certificates: List<CertificateSpec>;
     }
 
-    /// Two PEM files. Names are relative to the folder of this file.
+    /// Two PEM files, whose names are relative to the folder of this file; or the names for which
+    /// flowgate gets a certificate.
     #[example = "{ cert: certs/site.pem, key: certs/site.key }"]
+    #[meant = &[["domains", "acme"], ["domain", "acme"], ["names", "acme"], ["hosts", "acme"]]]
     struct CertificateSpec: "a certificate" {
         /// The certificate, followed by its intermediates.
-        cert: FileName;
+        cert: FileName, else "–";
         /// Its private key.
-        key: FileName;
+        key: FileName, else "–";
+        /// The names of one certificate, up to 100, which flowgate gets from the authority in
+        /// `acme` and renews. Without `cert` and `key`.
+        #[example = "[shop.example.com, www.example.com]"]
+        acme: Several<AcmeName>, else "–";
     }
 
     /// Health, metrics, and pages that show and change the gateway's state: `docs/admin.md` lists
@@ -116,6 +123,23 @@ impl ListenerSpec {
         list.filter_map(|at| {
             Some(CertificateFiles { cert: at.value.cert.path()?, key: at.value.key.path()? })
         })
+    }
+
+    /// Returns the certificates of which the file has the names.
+    pub(in crate::config) fn acme_names(&self) -> impl Iterator<Item = AcmeNames> {
+        let tls = self.tls.value();
+        let list = tls.map_or(&[][..], |tls| tls.certificates.items()).iter();
+        list.filter_map(|at| at.value.names())
+    }
+}
+
+impl CertificateSpec {
+    /// Returns the names for which the authority is to issue it, if it has any.
+    pub(in crate::config) fn names(&self) -> Option<AcmeNames> {
+        let names = self.acme.items().iter().map(|at| at.as_ref().map(|name| name.0.clone()));
+        let names: Vec<_> = names.collect();
+        let span = self.acme.as_ref().map(|at| at.span).filter(|_| !names.is_empty())?;
+        Some(AcmeNames { names, span })
     }
 }
 

@@ -3,6 +3,7 @@
 //! question.
 
 mod access;
+mod acme;
 mod action;
 mod auth_url;
 mod breaker;
@@ -28,12 +29,16 @@ mod words;
 
 pub(super) use self::tracing::{OtlpSpec, TracingSpec};
 pub(super) use access::{AccessSpec, AuthSpec, ForwardSpec, JwtSpec};
+pub use acme::AcmeFolder;
+pub(super) use acme::{AcmeNames, AcmeSpec, EabSpec, MOST_NAMES, is_beside};
 pub(super) use action::{RedirectSpec, RespondSpec, RewriteSpec};
 pub(super) use auth_url::AuthEndpoint;
 pub(super) use breaker::BreakerSpec;
 pub use collector::CollectorEndpoint;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
-pub(super) use listener::{AdminSpec, AdminTlsSpec, CertificateFiles, ListenerSpec};
+pub(super) use listener::{
+    AdminSpec, AdminTlsSpec, CertificateFiles, CertificateSpec, ListenerSpec,
+};
 pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec, ValueSpec};
 pub(super) use networks::{ConditionValue, NetworkFileSpec, NetworksSpec};
 pub(super) use plans::{PlanNumbers, PlansSpec};

@@ -1,6 +1,7 @@
 //! The configuration from text to snapshot, as a user meets it.
 
 mod access;
+mod acme;
 mod admin_address;
 mod budgets;
 mod certificates;

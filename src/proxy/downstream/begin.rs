@@ -137,13 +137,18 @@ async fn handshake(
 
     let limit = options.timeouts.tls_handshake;
     // In a box, as is what a cleartext client begins with: what it needs is not needed later.
-    let accepting = Box::pin(worker.clock.timeout(limit, acceptor.accept(stream)));
+    let accepting =
+        Box::pin(worker.clock.timeout(limit, acceptor.accept(stream, &worker.challenges)));
     let accepted = unless_drained(handle, accepting).await;
     if let Some(Ok(Ok(Accepted::Secured(stream, protocol, name)))) = accepted {
         worker.counters.tls_handshakes.fetch_add(1, Relaxed);
         return Some(serve(stream, ReadAhead::default(), protocol, peer(name, true), options));
     }
 
+    if let Some(Ok(Ok(Accepted::Challenged))) = accepted {
+        worker.counters.tls_handshakes.fetch_add(1, Relaxed);
+        return None;
+    }
     worker.counters.tls_failures.fetch_add(1, Relaxed);
     let Some(Ok(Ok(Accepted::Cleartext(stream)))) = accepted else { return None };
     Some(Box::pin(http1::reject(stream, peer(None, false), options, WITHOUT_TLS)))

@@ -1,20 +1,21 @@
 //! TLS towards clients.
 
-use crate::config::{Certificates, Live, Snapshot};
+use crate::acme::{ACME_TLS, Challenges};
+use crate::config::{Acme, Certificates, Live, Snapshot};
 use crate::proxy::{connections::registry::Protocol, peer::ServerName};
 use core::fmt;
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
 };
-use tokio::net::TcpStream;
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tokio_rustls::{
-    TlsAcceptor,
+    LazyConfigAcceptor, TlsAcceptor,
     rustls::{
         ServerConfig,
         crypto::aws_lc_rs,
-        server::{ClientHello, ResolvesServerCert},
-        sign::CertifiedKey,
+        server::{self, ClientHello, ResolvesServerCert},
+        sign::{CertifiedKey, SingleCertAndKey},
     },
     server::TlsStream,
 };
@@ -29,6 +30,8 @@ pub(crate) enum Accepted {
     Secured(Box<TlsStream<TcpStream>>, Protocol, Option<ServerName>),
     /// HTTP without TLS, of which nothing has been read.
     Cleartext(TcpStream),
+    /// The challenge of an authority of certificates, which is over.
+    Challenged,
 }
 
 /// One listener's side of TLS, shared by all workers, so that a session begun with
@@ -67,13 +70,26 @@ impl Acceptor {
     /// # Errors
     ///
     /// The client speaks neither TLS nor HTTP, or nothing that both speak.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Accepted> {
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+        challenges: &Challenges,
+    ) -> io::Result<Accepted> {
         let mut first = [0];
         // TLS begins with a byte that is no letter, HTTP with a method.
         if stream.peek(&mut first).await? > 0 && first[0].is_ascii_uppercase() {
             return Ok(Accepted::Cleartext(stream));
         }
-        let stream = Box::new(self.inner.accept(stream).await?);
+        let acme = self.resolver.live.load().settings.acme.clone();
+        let stream = match acme {
+            None => self.inner.accept(stream).await?,
+            // In a box, as other listeners' clients do not need it.
+            Some(acme) => match Box::pin(self.accept_or_prove(stream, &acme, challenges)).await? {
+                Some(stream) => stream,
+                None => return Ok(Accepted::Challenged),
+            },
+        };
+        let stream = Box::new(stream);
         let session = stream.get_ref().1;
         let protocol = match session.alpn_protocol() {
             Some(HTTP2) => Protocol::Http2,
@@ -86,6 +102,41 @@ impl Acceptor {
             .zip(several)
             .map(|(name, certificates)| ServerName { name: name.to_owned(), certificates });
         Ok(Accepted::Secured(stream, protocol, server_name))
+    }
+}
+
+impl Acceptor {
+    /// Shakes hands with a client, or with an authority that tests whether this gateway has a name: such a
+    /// connection is not used further (TLS-ALPN-01, RFC 8737).
+    async fn accept_or_prove(
+        &self,
+        stream: TcpStream,
+        acme: &Acme,
+        challenges: &Challenges,
+    ) -> io::Result<Option<TlsStream<TcpStream>>> {
+        let start = LazyConfigAcceptor::new(server::Acceptor::default(), stream).await?;
+        let hello = start.client_hello();
+        let is_challenge = hello.alpn().is_some_and(|mut offered| {
+            offered.next() == Some(ACME_TLS) && offered.next().is_none()
+        });
+        if !is_challenge {
+            return start.into_stream(Arc::clone(self.inner.config())).await.map(Some);
+        }
+
+        let name = hello.server_name().map(str::to_owned);
+        let unknown = || io::Error::other("no challenge for this name");
+        let name = name.ok_or_else(unknown)?;
+        let key = challenges.certificate(&acme.folder, &name).await.ok_or_else(unknown)?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+        config.alpn_protocols = vec![ACME_TLS.to_vec()];
+        let mut stream = start.into_stream(Arc::new(config)).await?;
+        stream.shutdown().await?;
+        Ok(None)
     }
 }
 

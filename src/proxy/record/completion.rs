@@ -226,7 +226,11 @@ impl Completion {
             method: head.method.clone(),
             version: head.version,
             at: now,
-            request_id: peer.worker.request_ids.identify(&head.headers, setting, is_trusted),
+            request_id: peer.worker.records.request_ids.identify(
+                &head.headers,
+                setting,
+                is_trusted,
+            ),
             stream: peer.on_stream(),
         };
     }

@@ -2,7 +2,8 @@
 //!
 //! Each stage owns what is known by then, and is consumed by the next one:
 //!
-//! 1. [`Received`]: the head is there. The route and the client are found (`received.rs`). A password is
+//! 1. [`Received`]: the head is there. A challenge of an authority of certificates gets its response
+//!    (`challenge.rs`). The route and the client are found (`received.rs`). A password is
 //!    checked, or an auth service decides (`forward_auth.rs`, `auth_request.rs`).
 //! 2. [`Routed`](routed::Routed): the rules of the route decide (`routed.rs`, and `shared.rs` for rules that
 //!    gateways share).
@@ -17,6 +18,7 @@
 mod admitted;
 mod attempt;
 mod auth_request;
+mod challenge;
 mod failure;
 mod forward;
 mod forward_auth;
@@ -32,6 +34,7 @@ use crate::proxy::{
     response::response_body::ResponseBody,
 };
 use admitted::Admitted;
+use challenge::Challenged;
 use forward_auth::Undetermined;
 use received::{Received, Unverified};
 use routed::Undecided;
@@ -45,6 +48,8 @@ pub(crate) enum Decided {
     Undecided(Box<Undecided>),
     /// A password must be checked before the rules decide.
     Unverified(Box<Unverified>),
+    /// An authority of certificates may have sent it.
+    Challenged(Box<Challenged>),
     /// An auth service must decide before the rules.
     Undetermined(Box<Undetermined>),
 }
@@ -77,6 +82,7 @@ impl Decided {
                 Self::Responded(response) => return response,
                 Self::Admitted(admitted) => return admitted.serve().await,
                 Self::Unverified(unverified) => Box::pin(unverified.verify()).await,
+                Self::Challenged(challenged) => Box::pin(challenged.respond()).await,
                 Self::Undetermined(undetermined) => Box::pin(undetermined.ask()).await,
                 Self::Undecided(undecided) => Box::pin(undecided.decide()).await,
             };

@@ -1,7 +1,12 @@
 //! The first stage of a request: its head is there. It becomes a [`Routed`] request, or a response.
 
 use super::{
-    Decided, admitted::discard, forward::Forward, forward_auth::Undetermined, routed::Routed,
+    Decided,
+    admitted::discard,
+    challenge::{self, Challenged},
+    forward::Forward,
+    forward_auth::Undetermined,
+    routed::Routed,
 };
 use crate::proxy::{
     body::{BodyBuffer, ClientBody, RequestBody, drain},
@@ -89,8 +94,20 @@ impl<'s> Received<'s> {
         Self { snapshot, request, identity: None, now, completion }
     }
 
+    /// Decides about the request, unless an authority of certificates may have sent it.
+    pub(super) fn decide(self) -> Decided {
+        match challenge::asked(self.snapshot, &self.request) {
+            None => self.decide_routed(),
+            Some(question) => {
+                let snapshot = Arc::clone(self.snapshot);
+                let challenged = Challenged::new(question, snapshot, self.request, self.completion);
+                Decided::Challenged(Box::new(challenged))
+            }
+        }
+    }
+
     /// Finds the route and the client, and has the route's rules decide.
-    pub(super) fn decide(mut self) -> Decided {
+    pub(super) fn decide_routed(mut self) -> Decided {
         let found = match self.find() {
             Ok(found) => found,
             Err(error) => return self.respond(error),

@@ -91,6 +91,7 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.named("dns_servers", old.dns_servers == new.dns_servers);
     words.named("access_log_headers", old.logged_headers == new.logged_headers);
     words.named("tracing", old.tracing == new.tracing);
+    words.named("acme", old.acme == new.acme);
     if words.0.is_empty() && old != new {
         words.add("another setting".to_owned());
     }
@@ -120,8 +121,10 @@ pub(in crate::config) fn at_start_only(old: &Settings, new: &Settings) -> Vec<&'
 pub(in crate::config) fn renewed(old: &Snapshot, new: &Plan) -> impl Iterator<Item = String> {
     let before: HashMap<&Path, &Certificate> =
         certificates(&old.listeners).map(|old| (&*old.path, old)).collect();
-    let is_other =
-        |new: &Certificate| before.get(&*new.path).is_some_and(|old| old.key.cert != new.key.cert);
+    let is_other = |new: &Certificate| {
+        let is_other = |old: &&Certificate| old.key.cert != new.key.cert;
+        !new.is_self_signed() && before.get(&*new.path).is_some_and(is_other)
+    };
     let other = certificates(&new.listeners).filter(|new| is_other(new));
     // Several listeners may have the same.
     let paths: BTreeSet<&Path> = other.map(|certificate| &*certificate.path).collect();

@@ -82,7 +82,6 @@ pub(in crate::config::spec) const FILE_INSTEAD: &[[&str; 2]] = &[
     ["send_timeout", "write `timeouts: { write: 60s }`"],
     ["ssl_certificate", CERTIFICATE],
     ["certificates", CERTIFICATE],
-    ["acme", CERTIFICATE],
     ["set_real_ip_from", REAL_IP],
     ["forwarded_headers", REAL_IP],
     ["trusted_ips", REAL_IP],

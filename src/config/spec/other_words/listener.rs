@@ -48,10 +48,7 @@ pub(in crate::config::spec) const LISTENER_MEANT: &[[&str; 2]] = &[
 pub(in crate::config::spec) const TLS_INSTEAD: &[[&str; 2]] = &[
     ["cert", IN_CERTIFICATES],
     ["key", IN_CERTIFICATES],
-    [
-        "acme",
-        "remove it: flowgate gets no certificates, and reloads those that another program writes",
-    ],
+    ["acme", "write it in `certificates`, as in `certificates: [{ acme: [shop.example.com] }]`"],
     ["client_ca", "remove it: only the TLS of `admin` asks for client certificates"],
     ["min_version", "remove it: listeners take TLS 1.2 and 1.3"],
 ];

@@ -3,7 +3,8 @@
 # docker run --rm -p 8080:8080 -v "$PWD/conf:/etc/flowgate:ro" flowgate
 #
 # The gateway.yaml at the top of the repository does not start so: it listens on the container's loopback, and has a
-# development certificate made where nothing can be written. For TLS, mount certificates that user 65532 may read.
+# development certificate made where nothing can be written. For TLS, mount certificates that user 65532 may read,
+# or for `acme` a volume that it may write: -v flowgate:/var/lib/flowgate (docs/certificates.md).
 #
 # Mount the folder of gateway.yaml, not the file: editors and ConfigMaps replace a file, and a mounted file stays the old
 # one. A container's loopback is its own: give `admin: { listen: 0.0.0.0:9901, token_file: FILE }` if something outside asks for health or

@@ -67,8 +67,9 @@ impl Challenges {
         let pem = self.read(ChallengeKind::TlsAlpn01.file(folder, &name)).await?;
         let key = PrivateKeyDer::from_pem_slice(&pem).ok()?;
         let chain = vec![CertificateDer::from_pem_slice(&pem).ok()?];
-        let key = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).ok()?;
-        Some(Arc::new(key))
+        // Not `from_der`, which rejects the extension of the challenge: it is critical by the standard.
+        let key = aws_lc_rs::default_provider().key_provider.load_private_key(key).ok()?;
+        Some(Arc::new(CertifiedKey::new(chain, key)))
     }
 
     async fn read(&self, file: PathBuf) -> Option<Vec<u8>> {
@@ -86,7 +87,7 @@ impl Challenges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acme::storage::Storage;
+    use crate::acme::{order::challenge_certificate, storage::Storage};
 
     fn folder(root: &std::path::Path) -> AcmeFolder {
         AcmeFolder { storage: root.to_owned(), authority: root.join("test") }
@@ -125,6 +126,10 @@ mod tests {
         assert_eq!(answer, "token.print");
         drop(placed);
         assert_eq!(challenges.key_authorization(&folder, "token").await, None);
+
+        let pem = challenge_certificate("c.example", &[7; 32]).unwrap();
+        let _proof = storage.place(ChallengeKind::TlsAlpn01, "c.example", &pem).unwrap();
+        assert!(challenges.certificate(&folder, "C.example").await.is_some());
 
         // What is no certificate is no answer; nor is a name that leads elsewhere.
         let _placed = storage.place(ChallengeKind::TlsAlpn01, "a.example", "text").unwrap();

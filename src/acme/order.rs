@@ -344,7 +344,7 @@ fn external_key(eab: &Eab) -> ExternalAccountKey {
 }
 
 /// Makes the certificate that answers TLS-ALPN-01 (RFC 8737, section 3), with its key.
-fn challenge_certificate(name: &str, digest: &[u8]) -> Result<String, rcgen::Error> {
+pub(super) fn challenge_certificate(name: &str, digest: &[u8]) -> Result<String, rcgen::Error> {
     let mut params = CertificateParams::new([name.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];

@@ -8,6 +8,7 @@
 mod common;
 
 mod access;
+mod acme;
 mod addresses;
 mod admin_certificates;
 mod admin_listener;

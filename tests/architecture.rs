@@ -228,9 +228,11 @@ const GRANTS: &[(&str, &[&str])] = &[
     ("config::plan::acme", &["aws_lc_rs", "rcgen", "rustls"]),
     ("config::compile::acme", &["base64"]),
     ("config::plan::server_verifier", &["rustls", "webpki"]),
+    ("config::plan::tls_terms", &["aws_lc_rs", "rustls"]),
     ("config::plan::upstream_tls", &["aws_lc_rs", "rustls", "rustls_native_certs"]),
     ("config::plan::admin_tls", &["aws_lc_rs", "rustls"]),
     ("auth::jwt", &["rcgen"]),
+    ("config::tests::acme", &["rcgen"]),
     ("config::tests::certificates", &["rcgen"]),
     ("config::tests::examples", &["rcgen"]),
 ];

@@ -109,8 +109,14 @@ pub(super) fn plan(
     let certificates: Vec<_> = spec.certificates().collect();
     let named = certificates.iter().flat_map(|files| [&files.cert.value, &files.key.value]);
     let ca = spec.store.value().and_then(|store| store.ca.path()).map(|at| at.value);
-    let others: Vec<_> =
-        [spec.upstream_files(), spec.auth_files(), spec.admin_files(), spec.acme_files()].concat();
+    let others: Vec<_> = [
+        spec.upstream_files(),
+        spec.auth_files(),
+        spec.admin_files(),
+        spec.acme_files(),
+        spec.client_ca_files(),
+    ]
+    .concat();
     let mut files = source::read_all(named.chain(&ca).chain(&others));
     let networks: Vec<_> = spec.network_files().into_iter().map(|at| at.value).collect();
     let plans: Vec<_> = spec.plan_files().into_iter().map(|at| at.value).collect();

@@ -47,13 +47,13 @@ pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema, schema_value};
 pub use plan::{
     Access, Acme, AcmeOrder, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body,
-    Certificate, Certificates, ClientPlans, ClientTimeouts, Collector, Cost, Eab, Except,
-    ForwardAuth, GroupDefinition, GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit,
-    Limits, ListedNames, Listener, Origin, Piece, Placeholder, Plan, Redirect, Reject, Respond,
-    ResponseEnd, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions,
+    Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector, Cost,
+    Eab, Except, ForwardAuth, GroupDefinition, GroupOwner, GroupPiece, HeaderEdits, HeaderText,
+    Jwt, Limit, Limits, ListedNames, Listener, Origin, Piece, Placeholder, Plan, Redirect, Reject,
+    Respond, ResponseEnd, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions,
     ServerVerifier, Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind,
-    StoreSettings, Syntax, Template, Text as TemplateText, Tracing, UnsupportedCertificate,
-    UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart,
+    StoreSettings, Syntax, Template, Text as TemplateText, TlsTerms, Tracing,
+    UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

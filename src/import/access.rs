@@ -156,7 +156,10 @@ const GUARDS: [(&str, &str); 6] = [
     ("auth_jwt", "write `auth: { jwt: … }`"),
     ("auth_delay", "passwords are checked at once"),
     ("secure_link", "links are not verified"),
-    ("ssl_verify_client", "certificates of clients are not verified"),
+    (
+        "ssl_verify_client",
+        "write `client_ca: FILE` in `tls` of the listener, and remove the `respond` of the route",
+    ),
     ("limit_except", "write a route with `method` for each"),
 ];
 

@@ -189,11 +189,46 @@ impl Listener<'_> {
                 }
                 return None;
             }
-            fields.set("tls", json!({ "certificates": all }));
+            let mut tls = json!({ "certificates": all });
+            if self.needs_tls13(http, servers, report) {
+                tls["min_version"] = json!("1.3");
+            }
+            fields.set("tls", tls);
         }
 
         self.trust(http, servers, &mut fields, report);
         Some(Item { comments: Vec::new(), fields })
+    }
+
+    /// Returns whether clients must speak TLS 1.3. As in nginx, the default server says so.
+    fn needs_tls13(
+        &self,
+        http: &Directive,
+        servers: &[&Directive],
+        report: &mut ImportReport,
+    ) -> bool {
+        let scope = |index: usize| Scope(vec![http, servers[index]]);
+        let Some(protocols) = scope(self.default).find("ssl_protocols") else { return false };
+        let of_others = self.servers.iter().filter_map(|index| scope(*index).find("ssl_protocols"));
+        let has =
+            |directive: &Directive, version: &str| directive.args.iter().any(|arg| arg == version);
+        let is_recent =
+            |directive: &Directive| !has(directive, "TLSv1") && !has(directive, "TLSv1.1");
+        let needs_tls13 = has(protocols, "TLSv1.3") && !has(protocols, "TLSv1.2");
+
+        for directive in of_others {
+            let is_other = directive.args != protocols.args;
+            if is_other {
+                report.note(directive, "the default server of the address says it for all");
+            } else if !is_recent(directive) {
+                report.note(directive, "flowgate speaks TLS 1.2 and 1.3");
+            } else if has(directive, "TLSv1.2") && !has(directive, "TLSv1.3") {
+                report.note(directive, "clients may speak TLS 1.3 too");
+            } else {
+                report.take(directive);
+            }
+        }
+        needs_tls13
     }
 
     /// Adds the proxies that the listener's servers trust beside those of the file.

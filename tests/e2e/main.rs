@@ -16,6 +16,7 @@ mod balance;
 mod binary_upgrade;
 mod budgets;
 mod certificates;
+mod client_certificates;
 mod cluster;
 mod connection_logins;
 mod cut_responses;

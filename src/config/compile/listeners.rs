@@ -4,11 +4,11 @@ use super::compiler::Compiler;
 use crate::config::{
     decode::At,
     diagnostics::{Lint, Problem},
-    plan::{Certificate, Certificates, Listener},
+    plan::{Certificate, Certificates, ClientAuthorities, Listener, TlsTerms},
     read::source::Files,
     spec::{
-        AcmeFolder, AcmeSpec, CertificateFiles, CertificateSpec, FileSpec, ListenerSpec,
-        values::Endpoint,
+        AcmeFolder, AcmeSpec, CertificateFiles, CertificateSpec, ClientAuth, FileSpec,
+        ListenerSpec, TlsSpec, values::Endpoint,
     },
 };
 use std::{
@@ -172,6 +172,7 @@ impl Compiler {
 
         self.certificates.extend(tls.iter().map(|tls| (Arc::clone(&name), Arc::clone(tls))));
 
+        let terms = spec.tls.value().map(|tls| self.tls_terms(tls, files)).unwrap_or_default();
         let own = &spec.trusted_proxies;
         let trusted_proxies = own.is_written().then(|| self.trusted_proxies(own));
         let proxy_protocol = spec.proxy_protocol.is_true();
@@ -180,11 +181,29 @@ impl Compiler {
             name,
             address,
             tls,
+            terms,
             trusted_proxies,
             proxy_protocol,
             certificates,
             span,
         }))
+    }
+
+    /// Compiles the terms of a listener's TLS.
+    fn tls_terms(&mut self, spec: &TlsSpec, files: &Files) -> TlsTerms {
+        let needs_tls13 = spec.min_version.value().is_some_and(|version| version.0);
+        let is_required = spec.client_auth.value() == Some(&ClientAuth::Required);
+        if let Some(span) = spec.client_auth.span.filter(|_| !spec.client_ca.is_written()) {
+            self.error(
+                Problem::error(span, "`client_auth` without `client_ca`")
+                    .help("write `client_ca: FILE`, the authorities of clients' certificates"),
+            );
+        }
+        let clients = spec.client_ca.path().and_then(|file| {
+            let loaded = ClientAuthorities::load(&file, is_required, files);
+            loaded.map_err(|problem| self.error(problem)).ok()
+        });
+        TlsTerms { needs_tls13, clients }
     }
 
     fn certificate(&mut self, spec: &CertificateFiles, files: &Files) -> Option<Certificate> {

@@ -219,6 +219,7 @@ fn watched(source: &Source, spec: &FileSpec) -> Vec<Watched> {
     let networks = spec.network_files().into_iter().map(|at| at.value);
     let plans = spec.plan_files().into_iter().map(|at| at.value);
     let issued = spec.acme_certificates().into_iter().chain(spec.acme_files());
+    let issued = issued.chain(spec.client_ca_files());
     let named = named.chain(spec.admin_files()).chain(issued).chain(networks).chain(plans);
     let named = Watched::files(named);
     let mut seen = HashSet::new();

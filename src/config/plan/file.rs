@@ -1,7 +1,7 @@
 //! The plan of a file before it is in force: compiled, checked, and without state.
 
 use super::{
-    Certificate, Certificates, RoutePlan, RuleGroupPlan, RulePlan, Settings, UpstreamPlan,
+    Certificate, Certificates, RoutePlan, RuleGroupPlan, RulePlan, Settings, TlsTerms, UpstreamPlan,
 };
 use crate::{
     config::{
@@ -157,6 +157,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// `None`: cleartext.
     pub tls: Option<Arc<Certificates>>,
+    /// The terms of that TLS.
+    pub terms: TlsTerms,
     /// Whose `X-Forwarded-For` is believed, if not the file's list.
     pub trusted_proxies: Option<NetworkList>,
     /// True if connections begin with a header of the PROXY protocol.

@@ -6,9 +6,9 @@ use crate::{
     config::HeaderCase,
     config::{
         plan::{
-            BREAKER, Certificate, Cost, FlowPart, MetGroup, PACING, Plan, RoutePlan, RuleGroupPlan,
-            RulePlan, Settings, Settle, SettleSource, StoreKind, StoreSettings, Tracing,
-            UpstreamPlan,
+            BREAKER, Certificate, Certificates, Cost, FlowPart, Listener, MetGroup, PACING, Plan,
+            RoutePlan, RuleGroupPlan, RulePlan, Settings, Settle, SettleSource, StoreKind,
+            StoreSettings, Tracing, UpstreamPlan,
         },
         spec::{OnMissing, OnStoreError, leaf::short, word},
         vocabulary::ShownKey,
@@ -104,11 +104,7 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
 
     writeln!(out, "\nlisteners")?;
     for listener in &plan.listeners {
-        let tls = listener.tls.as_ref().map_or_else(String::new, |certificates| {
-            let names: Vec<_> =
-                certificates.iter().flat_map(|c| &c.names).map(String::as_str).collect();
-            format!("  TLS for {}", names.join(", "))
-        });
+        let tls = listener.tls.as_ref().map_or_else(String::new, |all| tls(listener, all));
         let proxied = if listener.proxy_protocol { "  PROXY protocol" } else { "" };
         writeln!(out, "  {}  {}{tls}{proxied}", listener.name, listener.address)?;
         for certificate in listener.tls.iter().flat_map(|all| all.iter()) {
@@ -149,6 +145,18 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         writeln!(out, "  … and {} more", order.len() - MOST_ROUTES)?;
     }
     write_settings(out, plan)
+}
+
+/// Says for which names a listener has TLS, and on which terms.
+fn tls(listener: &Listener, certificates: &Certificates) -> String {
+    let names: Vec<_> = certificates.iter().flat_map(|c| &c.names).map(String::as_str).collect();
+    let version = if listener.terms.needs_tls13 { " 1.3" } else { "" };
+    let clients = match &listener.terms.clients {
+        Some(clients) if clients.is_required => ", for clients with a certificate",
+        Some(_) => ", clients may show a certificate",
+        None => "",
+    };
+    format!("  TLS{version} for {}{clients}", names.join(", "))
 }
 
 /// Says how long a certificate is valid.

@@ -173,6 +173,12 @@ impl FileSpec {
         lists.flat_map(Key::<List<_>>::items)
     }
 
+    /// Returns the files of authorities of clients' certificates.
+    pub(in crate::config) fn client_ca_files(&self) -> Vec<PathBuf> {
+        let tls = self.listeners.items().iter().filter_map(|at| at.value.tls.value());
+        tls.filter_map(|tls| tls.client_ca.path()).map(|at| at.value).collect()
+    }
+
     /// Returns the files of the admin listener.
     pub(in crate::config) fn admin_files(&self) -> Vec<PathBuf> {
         self.admin.value().into_iter().flat_map(AdminSpec::files).collect()
@@ -181,11 +187,8 @@ impl FileSpec {
     /// Returns the file with relative names meant from the folders of the files that they stand in.
     pub(in crate::config) fn resolved(mut self, source: &Source) -> Self {
         let listeners = self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0);
-        let tls = listeners.filter_map(|at| at.value.tls.at.as_mut());
-        let certificates = tls.filter_map(|at| at.value.certificates.at.as_mut());
-        for certificate in certificates.flat_map(|at| &mut at.value.0) {
-            certificate.value.cert.resolve(source);
-            certificate.value.key.resolve(source);
+        for tls in listeners.filter_map(|at| at.value.tls.at.as_mut()) {
+            tls.value.resolve(source);
         }
 
         for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {

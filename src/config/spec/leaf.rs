@@ -172,6 +172,8 @@ leaves! {
     /// The URL of an authority's directory.
     AcmeDirectory(String), "`letsencrypt`, `staging`, or a URL", "letsencrypt", acme::directory,
         TEXT.matching("^(letsencrypt|staging|https://.+)$");
+    /// The oldest version of TLS: true for 1.3.
+    TlsVersion(bool), "`1.2` or `1.3`", "1.3", tls_version, ANY_TEXT.matching("^1\\.[23]$");
     /// An address of mail.
     Email(String), "an address of mail", "ops@example.com", acme::email, TEXT;
     /// A file, whose name may be meant from the folder of the configuration.
@@ -312,6 +314,20 @@ pub(in crate::config) fn byte_rate(rate: Option<NonZeroU64>) -> String {
 #[expect(clippy::unnecessary_wraps, reason = "one of the readers, which share a type")]
 fn text(text: &str) -> Result<String, InvalidValue> {
     Ok(text.to_owned())
+}
+
+/// Reads the oldest version of TLS: true for 1.3.
+fn tls_version(text: &str) -> Result<bool, InvalidValue> {
+    let number = text.trim_start_matches("TLSv").trim_start_matches("TLS").trim();
+    match number {
+        "1.3" => Ok(true),
+        "1.2" => Ok(false),
+        "1.0" | "1.1" | "1" => invalid(
+            format!("TLS {number} is not supported"),
+            "write `1.2` or `1.3`; RFC 8996 forbids older versions",
+        ),
+        _ => invalid(format!("{} is not a version of TLS", quoted(text)), "write `1.2` or `1.3`"),
+    }
 }
 
 fn algorithm(text: &str) -> Result<Algorithm, InvalidValue> {

@@ -1,11 +1,14 @@
 //! Where clients and operators connect.
 
-use super::other_words::listener::{ADMIN_MEANT, LISTENER_INSTEAD, LISTENER_MEANT, TLS_INSTEAD};
+use super::other_words::listener::{
+    ADMIN_MEANT, LISTENER_INSTEAD, LISTENER_MEANT, TLS_INSTEAD, TLS_MEANT,
+};
 use super::{
     NetworksSpec, RuleSpec,
     acme::AcmeNames,
     keys::keys,
-    leaf::{AcmeName, Address, AdminToken, FileName, Name},
+    leaf::{AcmeName, Address, AdminToken, FileName, Name, TlsVersion},
+    words::ClientAuth,
 };
 use crate::config::{
     decode::{At, List, Printed, Several},
@@ -42,9 +45,17 @@ keys! {
     /// an RSA key, flowgate uses the first that the client can verify. flowgate watches the files and
     /// reloads them like this file.
     #[instead = TLS_INSTEAD]
+    #[meant = TLS_MEANT]
     struct TlsSpec: "the TLS of a listener" {
         /// At least one certificate with its key.
         certificates: List<CertificateSpec>;
+        /// Authorities of clients' certificates, as PEM. flowgate asks each client for a certificate
+        /// of one of them, and closes the connection of a client with any other.
+        client_ca: FileName, else "–";
+        /// Whether a client without a certificate is rejected as well.
+        client_auth: ClientAuth = "required";
+        /// The oldest version of TLS that clients may speak: `1.2` or `1.3`.
+        min_version: TlsVersion = "1.2";
     }
 
     /// Two PEM files, whose names are relative to the folder of this file; or the names for which
@@ -130,6 +141,17 @@ impl ListenerSpec {
         let tls = self.tls.value();
         let list = tls.map_or(&[][..], |tls| tls.certificates.items()).iter();
         list.filter_map(|at| at.value.names())
+    }
+}
+
+impl TlsSpec {
+    /// Has relative names of files meant from the folder of the file that they stand in.
+    pub(super) fn resolve(&mut self, source: &Source) {
+        self.client_ca.resolve(source);
+        for certificate in self.certificates.at.iter_mut().flat_map(|at| &mut at.value.0) {
+            certificate.value.cert.resolve(source);
+            certificate.value.key.resolve(source);
+        }
     }
 }
 

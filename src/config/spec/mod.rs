@@ -37,7 +37,7 @@ pub(super) use breaker::BreakerSpec;
 pub use collector::CollectorEndpoint;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{
-    AdminSpec, AdminTlsSpec, CertificateFiles, CertificateSpec, ListenerSpec,
+    AdminSpec, AdminTlsSpec, CertificateFiles, CertificateSpec, ListenerSpec, TlsSpec,
 };
 pub(super) use matches::{FieldConditions, FieldSpec, MatchSpec, ValueSpec};
 pub(super) use networks::{ConditionValue, NetworkFileSpec, NetworksSpec};
@@ -57,4 +57,4 @@ pub use words::{
     AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, ParentTraces, RateLimitHeaders,
     RequestIds, UpstreamProtocol,
 };
-pub(super) use words::{AlgorithmWord, Align, OnDuplicate, Scope, word};
+pub(super) use words::{AlgorithmWord, Align, ClientAuth, OnDuplicate, Scope, word};

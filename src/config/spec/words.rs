@@ -28,6 +28,15 @@ words! {
         Pacing = "pacing",
     }
 
+    /// The clients that must show a certificate.
+    #[meant = &[["on", "required"], ["require", "required"], ["mandatory", "required"], ["optional_no_ca", "optional"], ["off", "optional"]]]
+    pub(in crate::config) enum ClientAuth {
+        /// All clients: flowgate closes the connection of a client without a certificate.
+        Required = "required",
+        /// A client may show none. One that no authority has signed is rejected all the same.
+        Optional = "optional",
+    }
+
     /// The beginning of windows.
     pub(in crate::config) enum Align {
         Clock = "clock",

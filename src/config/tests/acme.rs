@@ -142,3 +142,40 @@ fn check_notes_names_without_a_route_and_a_file_without_a_plain_listener() {
     let plan = read(&folder.0.path().join("gateway.yaml")).unwrap();
     assert!(plan.remarks_at(Instant::EPOCH).to_string().contains("note[acme-unused]"));
 }
+
+#[test]
+fn the_terms_of_tls_are_checked() {
+    let folder = Folder::new();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(["ca.example".to_owned()]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    folder.write("ca.pem", &params.self_signed(&key).unwrap().pem());
+    let terms = |terms: &str| {
+        let text = format!(
+            "listeners: [{{ name: web, listen: ':443', tls: {{ certificates: [{{ acme: a.example }}], {terms} }} }}]\nacme: {{ storage: store }}\nroutes: [{{ name: all, match: {{ path_prefix: / }}, respond: {{ status: 200 }} }}]\n"
+        );
+        folder.write("gateway.yaml", &text);
+        read(&folder.0.path().join("gateway.yaml"))
+    };
+    for (text, needs_tls13, is_required) in [
+        ("client_ca: ca.pem", false, Some(true)),
+        ("client_ca: ca.pem, client_auth: optional, min_version: 1.3", true, Some(false)),
+        ("min_version: '1.2'", false, None),
+    ] {
+        let plan = terms(text).unwrap();
+        let found = &plan.listeners[0].terms;
+        assert_eq!(found.needs_tls13, needs_tls13);
+        assert_eq!(found.clients.as_ref().map(|clients| clients.is_required), is_required);
+    }
+    for (text, words) in [
+        ("client_auth: optional", "`client_auth` without `client_ca`"),
+        ("client_ca: none.pem", "cannot read the certificate"),
+        ("min_version: 1.1", "TLS 1.1 is not supported"),
+        ("min_version: 1.4", "not a version of TLS"),
+        ("client_ca: ca.pem, client_auth: maybe", "client_auth"),
+        ("ssl_verify_client: on", "client_auth"),
+    ] {
+        let problems = terms(text).unwrap_err().to_string();
+        assert!(problems.contains(words), "{text}: {problems}");
+    }
+}

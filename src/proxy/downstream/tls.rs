@@ -1,7 +1,7 @@
 //! TLS towards clients.
 
 use crate::acme::{ACME_TLS, Challenges};
-use crate::config::{Acme, Certificates, Live, Snapshot};
+use crate::config::{Acme, Certificates, Live, Snapshot, TlsTerms};
 use crate::proxy::{connections::registry::Protocol, peer::ServerName};
 use core::fmt;
 use std::{
@@ -14,7 +14,7 @@ use tokio_rustls::{
     rustls::{
         ServerConfig,
         crypto::aws_lc_rs,
-        server::{self, ClientHello, ResolvesServerCert},
+        server::{self, ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
         sign::{CertifiedKey, SingleCertAndKey},
     },
     server::TlsStream,
@@ -24,6 +24,9 @@ const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 /// Some clients that speak only this name it: `curl --http1.0`.
 const HTTP10: &[u8] = b"http/1.0";
+
+/// The sessions that a listener remembers for clients without tickets, as rustls has it.
+const SESSIONS: usize = 256;
 
 /// What a client of a listener with TLS speaks.
 pub(crate) enum Accepted {
@@ -38,8 +41,31 @@ pub(crate) enum Accepted {
 /// one is resumed with another.
 #[derive(Clone)]
 pub struct Acceptor {
-    inner: TlsAcceptor,
+    inner: Arc<Mutex<Terms>>,
     resolver: Arc<Resolver>,
+}
+
+/// A side of TLS, and the terms that it is made of.
+struct Terms {
+    terms: TlsTerms,
+    acceptor: TlsAcceptor,
+}
+
+impl Terms {
+    fn new(terms: TlsTerms, resolver: &Arc<Resolver>) -> io::Result<Self> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(terms.versions())
+            .map_err(io::Error::other)?
+            .with_client_cert_verifier(terms.verifier())
+            .with_cert_resolver(Arc::clone(resolver) as Arc<_>);
+        config.alpn_protocols = [HTTP2, HTTP1, HTTP10].map(<[u8]>::to_vec).into();
+        // Its keys are its own: a session that began by other terms is not resumed.
+        config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
+        config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+        config.send_tls13_tickets = 1;
+        Ok(Self { terms, acceptor: TlsAcceptor::from(Arc::new(config)) })
+    }
 }
 
 impl Acceptor {
@@ -50,19 +76,12 @@ impl Acceptor {
     ///
     /// The provider has no randomness for the ticket keys.
     pub fn new(live: Arc<Live>, listener: Arc<str>) -> io::Result<Self> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
         let resolver = Arc::new(Resolver { live, listener, last: Mutex::default() });
         // Known from the start, for a listener that is closed before its first client.
         drop(resolver.certificates());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&resolver) as Arc<_>);
-        config.alpn_protocols = [HTTP2, HTTP1, HTTP10].map(<[u8]>::to_vec).into();
-        config.ticketer = aws_lc_rs::Ticketer::new().map_err(io::Error::other)?;
-        config.send_tls13_tickets = 1;
-        Ok(Self { inner: TlsAcceptor::from(Arc::new(config)), resolver })
+        let terms = resolver.terms().unwrap_or_default();
+        let inner = Arc::new(Mutex::new(Terms::new(terms, &resolver)?));
+        Ok(Self { inner, resolver })
     }
 
     /// Shakes hands. The caller bounds the time.
@@ -80,9 +99,10 @@ impl Acceptor {
         if stream.peek(&mut first).await? > 0 && first[0].is_ascii_uppercase() {
             return Ok(Accepted::Cleartext(stream));
         }
+        let acceptor = self.acceptor()?;
         let acme = self.resolver.live.load().settings.acme.clone();
         let stream = match acme {
-            None => self.inner.accept(stream).await?,
+            None => acceptor.accept(stream).await?,
             // In a box, as other listeners' clients do not need it.
             Some(acme) => match Box::pin(self.accept_or_prove(stream, &acme, challenges)).await? {
                 Some(stream) => stream,
@@ -106,6 +126,15 @@ impl Acceptor {
 }
 
 impl Acceptor {
+    /// Returns the side of TLS by the terms in force. A listener that an edit took away keeps its terms.
+    fn acceptor(&self) -> io::Result<TlsAcceptor> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(terms) = self.resolver.terms_unlike(&inner.terms) {
+            *inner = Terms::new(terms, &self.resolver)?;
+        }
+        Ok(inner.acceptor.clone())
+    }
+
     /// Shakes hands with a client, or with an authority that tests whether this gateway has a name: such a
     /// connection is not used further (TLS-ALPN-01, RFC 8737).
     async fn accept_or_prove(
@@ -120,7 +149,7 @@ impl Acceptor {
             offered.next() == Some(ACME_TLS) && offered.next().is_none()
         });
         if !is_challenge {
-            return start.into_stream(Arc::clone(self.inner.config())).await.map(Some);
+            return start.into_stream(Arc::clone(self.acceptor()?.config())).await.map(Some);
         }
 
         let name = hello.server_name().map(str::to_owned);
@@ -180,6 +209,23 @@ impl Resolver {
             *last = Some(Arc::clone(now));
         }
         last.clone()
+    }
+}
+
+impl Resolver {
+    /// Returns the terms in force, if the listener still has TLS.
+    fn terms(&self) -> Option<TlsTerms> {
+        let snapshot = self.live.load();
+        let listener = snapshot.listener(&self.listener)?;
+        listener.tls.is_some().then(|| listener.terms.clone())
+    }
+
+    /// Returns the terms in force if they are others.
+    fn terms_unlike(&self, known: &TlsTerms) -> Option<TlsTerms> {
+        let snapshot = self.live.load();
+        let listener = snapshot.listener(&self.listener)?;
+        let is_other = listener.tls.is_some() && listener.terms != *known;
+        is_other.then(|| listener.terms.clone())
     }
 }
 

@@ -65,6 +65,8 @@ pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<
     words.value("listen", old.address, new.address, ToString::to_string);
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
     words.value("proxy_protocol", old.proxy_protocol, new.proxy_protocol, bool::to_string);
+    words.named("client_ca", old.terms.clients == new.terms.clients);
+    words.named("min_version", old.terms.needs_tls13 == new.terms.needs_tls13);
     if old.certificates.is_empty() != new.certificates.is_empty() {
         let tls = |is_off: bool| if is_off { "off" } else { "on" };
         words.add(format!("TLS {}", tls(new.certificates.is_empty())));

@@ -49,8 +49,21 @@ pub(in crate::config::spec) const TLS_INSTEAD: &[[&str; 2]] = &[
     ["cert", IN_CERTIFICATES],
     ["key", IN_CERTIFICATES],
     ["acme", "write it in `certificates`, as in `certificates: [{ acme: [shop.example.com] }]`"],
-    ["client_ca", "remove it: only the TLS of `admin` asks for client certificates"],
-    ["min_version", "remove it: listeners take TLS 1.2 and 1.3"],
+];
+
+/// Words for keys of `TlsSpec`, with the key that is meant.
+pub(in crate::config::spec) const TLS_MEANT: &[[&str; 2]] = &[
+    ["ca", "client_ca"],
+    ["ca_file", "client_ca"],
+    ["client_certificate", "client_ca"],
+    ["ssl_client_certificate", "client_ca"],
+    ["trusted_ca_certs", "client_ca"],
+    ["verify_client", "client_auth"],
+    ["ssl_verify_client", "client_auth"],
+    ["verify", "client_auth"],
+    ["protocols", "min_version"],
+    ["ssl_protocols", "min_version"],
+    ["min_tls_version", "min_version"],
 ];
 
 /// Words for keys of `AdminSpec`, with the key that is meant.

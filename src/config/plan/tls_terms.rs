@@ -1,0 +1,96 @@
+//! The terms on which a listener accepts TLS: the oldest version, and the certificates of clients.
+
+use super::certificate;
+use crate::config::{
+    decode::At,
+    diagnostics::{Problem, quoted},
+    read::source::Files,
+};
+use rustls::{
+    RootCertStore, SupportedProtocolVersion,
+    crypto::aws_lc_rs,
+    pki_types::CertificateDer,
+    server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
+    version::{TLS12, TLS13},
+};
+use std::{path::PathBuf, sync::Arc};
+
+/// The terms on which a listener accepts TLS. An edit that keeps them keeps the sessions of clients.
+#[derive(Clone, Debug, Default)]
+pub struct TlsTerms {
+    /// True if clients must speak TLS 1.3.
+    pub needs_tls13: bool,
+    /// The authorities of clients' certificates, if clients are asked for one.
+    pub clients: Option<ClientAuthorities>,
+}
+
+/// The authorities of clients' certificates.
+#[derive(Clone, Debug)]
+pub struct ClientAuthorities {
+    /// True if a client without a certificate is rejected.
+    pub is_required: bool,
+    certificates: Vec<CertificateDer<'static>>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientAuthorities {
+    /// Reads the authorities of a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or holds no authority.
+    pub(in crate::config) fn load(
+        file: &At<PathBuf>,
+        is_required: bool,
+        files: &Files,
+    ) -> Result<Self, Problem> {
+        let certificates = certificate::authorities(file, files)?;
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(certificates.iter().cloned());
+
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let builder = if is_required { builder } else { builder.allow_unauthenticated() };
+        match builder.build() {
+            Ok(verifier) => Ok(Self { is_required, certificates, verifier }),
+            Err(error) => {
+                let shown = quoted(&file.value.to_string_lossy());
+                let message = format!("{shown} cannot verify clients: {error}");
+                Err(Problem::error(file.span, message)
+                    .help("write a PEM file with the certificates of authorities"))
+            }
+        }
+    }
+}
+
+impl TlsTerms {
+    /// Returns what verifies the certificates of clients.
+    pub fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        match &self.clients {
+            Some(clients) => Arc::clone(&clients.verifier),
+            None => Arc::new(NoClientAuth),
+        }
+    }
+
+    /// Returns the versions of TLS that clients may speak.
+    pub fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
+        static RECENT: &[&SupportedProtocolVersion] = &[&TLS13];
+        static ALL: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+        if self.needs_tls13 { RECENT } else { ALL }
+    }
+}
+
+impl PartialEq for TlsTerms {
+    fn eq(&self, other: &Self) -> bool {
+        self.needs_tls13 == other.needs_tls13 && self.clients == other.clients
+    }
+}
+
+impl Eq for TlsTerms {}
+
+impl PartialEq for ClientAuthorities {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_required == other.is_required && self.certificates == other.certificates
+    }
+}
+
+impl Eq for ClientAuthorities {}

@@ -42,13 +42,16 @@ fn every_example_loads() {
     load("examples/kubernetes/gateway.yaml");
 }
 
-/// Loads a copy of a file of the repository, beside certificates made for it.
+/// Loads a copy of a file of the repository, beside certificates made for it and a key of tokens.
 #[track_caller]
 fn load(name: &str) -> Plan {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::copy(root().join(name), &path).unwrap();
+    // The public key of RFC 8037, appendix A.2.
+    let issuer = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    fs::write(path.with_file_name("issuer.json"), issuer).unwrap();
     let missing = read(&path).err();
     for (cert, key) in missing.iter().flat_map(Diagnostics::certificate_files) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

@@ -2,6 +2,8 @@
 
 #![expect(clippy::float_cmp, reason = "decimals that are written as they were read")]
 
+#[path = "replay/azure.rs"]
+mod azure;
 #[path = "replay/decisions.rs"]
 mod decisions;
 #[path = "replay/golden.rs"]

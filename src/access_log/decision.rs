@@ -109,6 +109,8 @@ impl DecisionRecord {
             limit: counted.map(|quota| quota.limit),
             used: counted.map(|quota| quota.used),
             cost: self.quota.map(|quota| quota.cost),
+            reserved: &[],
+            settled: &[],
             wait: self.wait,
             left: false,
             retry_after: self.retry_after,

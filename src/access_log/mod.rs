@@ -15,7 +15,7 @@ mod writer;
 pub use decision::{DecisionKind, DecisionRecord};
 #[cfg(test)]
 pub(crate) use record::sample;
-pub use record::{AccessRecord, FlowRecord, LoggedKey, PreviewRecord, ResponseOutcome};
+pub use record::{AccessRecord, FlowRecord, LoggedCost, LoggedKey, PreviewRecord, ResponseOutcome};
 pub use watch::{StreamEnd, StreamLine, StreamState, Watch, Watching};
 pub use writer::Output;
 

@@ -147,6 +147,17 @@ pub struct LoggedKey {
     pub plan: Option<Box<str>>,
 }
 
+/// The cost of a request in a rule that settles it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedCost {
+    /// The rule, with the condition of an override.
+    pub rule: Arc<str>,
+    /// The cost that was charged at admission.
+    pub reserved: u64,
+    /// The cost in the end; `None`: the reserve stays charged.
+    pub settled: Option<u64>,
+}
+
 /// The decision of flow control in an [`AccessRecord`].
 #[derive(Debug, Serialize)]
 pub struct FlowRecord<'a> {
@@ -170,6 +181,12 @@ pub struct FlowRecord<'a> {
     /// The cost of this request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
+    /// The costs that were reserved, by rule.
+    #[serde(skip_serializing_if = "<[LoggedCost]>::is_empty", serialize_with = "reserved")]
+    pub reserved: &'a [LoggedCost],
+    /// The costs that were settled, by rule.
+    #[serde(skip_serializing_if = "has_no_settlement", serialize_with = "settled")]
+    pub settled: &'a [LoggedCost],
     /// The delay of the request.
     #[serde(rename = "wait_ms", serialize_with = "millis")]
     pub wait: Duration,
@@ -229,6 +246,18 @@ fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::E
     }))
 }
 
+fn reserved<S: Serializer>(costs: &&[LoggedCost], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(costs.iter().map(|cost| (&*cost.rule, cost.reserved)))
+}
+
+fn has_no_settlement(costs: &[LoggedCost]) -> bool {
+    costs.iter().all(|cost| cost.settled.is_none())
+}
+
+fn settled<S: Serializer>(costs: &&[LoggedCost], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(costs.iter().filter_map(|cost| Some((&*cost.rule, cost.settled?))))
+}
+
 fn has_no_priority(keys: &&[LoggedKey]) -> bool {
     keys.iter().all(|key| !key.priority)
 }
@@ -285,6 +314,8 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
             limit: Some(10),
             used: Some(10),
             cost: Some(1),
+            reserved: &[],
+            settled: &[],
             wait: Duration::ZERO,
             left: false,
             retry_after: Some(Duration::from_millis(1500)),
@@ -321,6 +352,7 @@ mod tests {
     fn every_field_is_in_the_documentation() {
         let keys =
             [LoggedKey { rule: "r".into(), key: None, priority: true, plan: Some("gold".into()) }];
+        let costs = [LoggedCost { rule: "r".into(), reserved: 1, settled: Some(2) }];
         let mut record = sample("/");
         record.upstream = Some("a:80");
         record.trace_id = Some("0af7");
@@ -339,6 +371,8 @@ mod tests {
         flow.keys = &keys;
         flow.priority = &keys;
         flow.plans = &keys;
+        flow.reserved = &costs;
+        flow.settled = &costs;
         flow.dry_run = Some("trial");
         flow.left = true;
         record.preview = Some(PreviewRecord { route: Some("r"), status: Some(404), flow: None });

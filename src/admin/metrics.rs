@@ -197,6 +197,25 @@ impl Metrics {
         by_id.into_values().map(|server| ([("server", server.address())], server))
     }
 
+    /// Writes the costs of rules that settle them.
+    fn costs(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let settling = || self.rules().filter(|(_, rule)| rule.settles);
+        let reserved = settling().map(|(labels, rule)| (labels, rule.counts.reserved));
+        let help = "Costs that were reserved for requests of a rule that settles costs";
+        counters(encoder, ("flowgate_flow_cost_reserved", help), reserved)?;
+        let settled = settling().map(|(labels, rule)| (labels, rule.counts.settled));
+        let help = "Costs that were settled after the responses";
+        counters(encoder, ("flowgate_flow_cost_settled", help), settled)?;
+
+        let settling = || self.shared_rules().filter(|(_, rule)| rule.settles);
+        let reserved = settling().map(|(budget, rule)| (budget, rule.counts.reserved));
+        let help = "Costs that were reserved for requests of a budget that settles costs";
+        counters(encoder, ("flowgate_budget_cost_reserved", help), reserved)?;
+        let settled = settling().map(|(budget, rule)| (budget, rule.counts.settled));
+        let help = "Costs of a budget that were settled after the responses";
+        counters(encoder, ("flowgate_budget_cost_settled", help), settled)
+    }
+
     fn flow(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let started = self.rules().flat_map(|([route, name], rule)| {
             [("passed", rule.counts.passed), ("delayed", rule.counts.delayed)].map(
@@ -218,6 +237,7 @@ impl Metrics {
         });
         let help = "Requests that a rule in dry run would have rejected";
         counters(encoder, ("flowgate_flow_dry_run_rejections", help), rejected)?;
+        self.costs(encoder)?;
         let keyed = || self.rules().filter_map(|(labels, rule)| Some((labels, rule, rule.keys?)));
         let live = keyed().map(|(labels, _, keys)| (labels, keys.live.into()));
         gauges(encoder, ("flowgate_flow_keys", "Clients that a rule counts separately"), live)?;

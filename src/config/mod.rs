@@ -47,13 +47,14 @@ pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema, schema_value};
 pub use plan::{
     Access, Acme, AcmeOrder, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body,
-    Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector, Cost,
-    Eab, Except, ForwardAuth, GroupDefinition, GroupOwner, GroupPiece, HeaderEdits, HeaderText,
-    Jwt, Limit, Limits, ListedNames, Listener, Origin, Piece, Placeholder, Plan, Redirect, Reject,
-    Respond, ResponseEnd, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions,
-    ServerVerifier, Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind,
-    StoreSettings, Syntax, Template, Text as TemplateText, TlsTerms, Tracing,
-    UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart,
+    Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector,
+    ComputedReserve, Cost, CountedBytes, Eab, Except, ForwardAuth, GroupDefinition, GroupOwner,
+    GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener, Origin, Piece,
+    Placeholder, Plan, Redirect, Reject, Respond, ResponseEnd, RetryPolicy, RouteDefinition,
+    RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, Settle, SettleSource,
+    ShownCertificate, StatusCosts, StoreKind, StoreSettings, Syntax, Template,
+    Text as TemplateText, TlsTerms, Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan,
+    UpstreamTls, UrlPart, decimal,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

@@ -138,6 +138,12 @@ pub struct RuleView {
     /// The cost of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
+    /// True if the cost is a reserve, which is settled after the response.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_reserve: bool,
+    /// The usage beyond the limit: what earlier requests cost more than was reserved for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debt: Option<u64>,
     /// The delay that it gives the request.
     #[serde(default)]
     pub wait_ms: f64,
@@ -297,8 +303,12 @@ impl Display for RuleView {
         if let (Some(limit), Some(used)) = (self.limit, self.used) {
             write!(f, ": {used} of {limit} used")?;
         }
-        if let Some(cost) = self.cost.filter(|cost| *cost != 1) {
-            write!(f, ", cost {cost}")?;
+        if let Some(debt) = self.debt {
+            write!(f, ", debt {debt}")?;
+        }
+        if let Some(cost) = self.cost.filter(|cost| *cost != 1 || self.is_reserve) {
+            let word = if self.is_reserve { "reserve" } else { "cost" };
+            write!(f, ", {word} {cost}")?;
         }
         if self.wait_ms > 0.0 {
             write!(f, ", wait {}", spelled(self.wait_ms))?;

@@ -243,9 +243,14 @@ impl Explanation {
             let condition = condition.and_then(|condition| condition.strip_prefix(" when "));
             view.when = condition.map(str::to_owned);
             view.describe_key(rule, claim, target, client);
-            match claim {
-                None => view.note = Some(why_not_asked(rule, target, client).into_owned()),
-                Some(_) => view.decide(rule.slot, &report, &local),
+            if claim.is_some() {
+                view.decide(rule.slot, &report, &local);
+                view.is_reserve = rule.cost.settle.is_some();
+                let debt = view.used.zip(view.limit);
+                let debt = debt.map(|(used, limit)| used.saturating_sub(limit));
+                view.debt = debt.filter(|debt| view.is_reserve && *debt > 0);
+            } else {
+                view.note = Some(why_not_asked(rule, target, client).into_owned());
             }
             self.rules.push(view);
         }
@@ -326,6 +331,8 @@ impl RuleView {
             limit: None,
             used: None,
             cost: None,
+            is_reserve: false,
+            debt: None,
             wait_ms: 0.0,
             reset_ms: None,
             note: None,

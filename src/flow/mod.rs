@@ -20,6 +20,7 @@
 mod gate;
 mod grants;
 mod keyed;
+mod learned;
 mod rules;
 mod slot;
 mod top;
@@ -42,11 +43,12 @@ pub use decision::{
     Report, SlotId, Verdict,
 };
 pub use gate::{
-    Admission, BudgetGates, Gate, Gates, ImportedSlots, KeyUsage, NotReset, Permit, Reservation,
-    Reserve, SettledReserve,
+    Admission, BudgetGates, FinalCost, Gate, Gates, ImportedSlots, KeyUsage, NotReset, Permit,
+    Reservation, Reserve, SettledReserve,
 };
 pub use grants::{Grant, MOST_GRANTS};
 pub use keyed::{Churn, Fullest, Keyed, Keys};
+pub use learned::Estimate;
 pub use limiter::{
     Algorithm, Difference, PlanTable, PlannedConfig, SyncedConfig, breaker, pacing,
     ramp::WarmUp,

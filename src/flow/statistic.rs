@@ -96,6 +96,8 @@ pub struct Totals {
 /// A rule's decisions at an instant.
 #[derive(Clone, Debug)]
 pub struct RuleObservation {
+    /// True if the costs of its requests are settled after the responses.
+    pub settles: bool,
     /// The rule's name, or `breaker` or `pacing`.
     pub name: Arc<str>,
     /// The rule's slot.
@@ -130,6 +132,10 @@ pub struct Counts {
     pub dry_run_rejected: ByReason,
     /// The events in a full table, if it has keys.
     pub churn: Churn,
+    /// The cost that was reserved for requests whose cost is settled.
+    pub reserved: u64,
+    /// The cost of those that were settled.
+    pub settled: u64,
 }
 
 /// Rejected requests by reason.
@@ -173,6 +179,8 @@ impl AddAssign for Counts {
         self.rejected += other.rejected;
         self.dry_run_rejected += other.dry_run_rejected;
         self.churn += other.churn;
+        self.reserved = self.reserved.saturating_add(other.reserved);
+        self.settled = self.settled.saturating_add(other.settled);
     }
 }
 

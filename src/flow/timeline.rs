@@ -93,7 +93,7 @@ impl Timeline {
     /// Settles the cost of the oldest in flight in every rule, and ends it.
     fn settle(&mut self, cost: u64) -> String {
         if let Some(permit) = self.live.front_mut() {
-            permit.settle(self.now, |_| Some(cost));
+            permit.settle(self.now, |_| Some(cost.into()));
         }
         self.end("ok")
     }

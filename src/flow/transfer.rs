@@ -80,6 +80,8 @@ pub enum StatePart {
     Hand(u32),
     /// The clock of the store that syncs the rule: its offset, and the least time.
     StoreClock(i64, Instant),
+    /// The latest costs of a rule that settles them, the oldest first.
+    Learned(Vec<u64>),
 }
 
 /// Whose state it is.
@@ -196,6 +198,9 @@ pub enum LateChange {
         limit: u64,
         /// The difference from what was charged.
         difference: Difference,
+        /// The cost beyond what was known of the request.
+        #[serde(default)]
+        unforeseen: u64,
     },
     /// A request left while it waited in a pacing's queue.
     Leave {
@@ -211,6 +216,15 @@ pub enum LateChange {
         /// Their cost.
         cost: u64,
     },
+}
+
+/// The settlement of a request's cost in one state.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::flow) struct LateSettlement {
+    pub(in crate::flow) now: Instant,
+    pub(in crate::flow) receipt: Receipt,
+    pub(in crate::flow) difference: Difference,
+    pub(in crate::flow) unforeseen: u64,
 }
 
 /// Sends the changes of one gate. Nothing waits for the reader.
@@ -270,12 +284,11 @@ impl Journal {
         &self,
         slot: SlotId,
         owner: StateOwner,
-        now: Instant,
-        receipt: Receipt,
-        difference: Difference,
+        settlement: LateSettlement,
     ) {
-        let Receipt { at, limit } = receipt;
-        self.send(slot, owner, LateChange::Settle { now, at, limit, difference });
+        let LateSettlement { now, receipt: Receipt { at, limit }, difference, unforeseen } =
+            settlement;
+        self.send(slot, owner, LateChange::Settle { now, at, limit, difference, unforeseen });
     }
 
     pub(in crate::flow) fn left(

@@ -6,11 +6,15 @@
 //! network: time, and the ends of requests. Requests that end at the time of an arrival have ended
 //! before it is decided.
 
-use super::event::{Arrival, Complete, Ending, Id, RecordedKey, Request, ResponseHead};
+use super::{
+    event::{Arrival, Complete, Ending, Id, RecordedKey, Request, ResponseHead},
+    settle::{self, Unsettled},
+};
 use crate::{
     access_log::DecisionRecord,
     config::{
-        self, Claims, KeySource, Live, Plan, RequestContext, Retired, RouteRule, Snapshot, Unrouted,
+        self, Claims, KeySource, Live, Plan, RequestContext, Retired, Route, RouteRule, Snapshot,
+        Unrouted,
     },
     flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
     route::{KeySpec, Matcher, Seed, Target, canonical_host, normal_path},
@@ -98,6 +102,7 @@ struct Due {
     /// The head of its response, if that comes before the end, and the time of the end.
     head: Option<(ResponseHead, Instant)>,
     ending: Ending,
+    unsettled: Option<Box<Unsettled>>,
 }
 
 /// A request that ends by a later line, or by its route's timeout.
@@ -106,6 +111,7 @@ struct Open {
     permit: Permit,
     ending: Ending,
     deadline: Instant,
+    unsettled: Option<Box<Unsettled>>,
 }
 
 impl Engine {
@@ -248,7 +254,7 @@ impl Engine {
             Ok(Admission { permit, report }) => {
                 let start = permit.start();
                 let decided = Some(DecisionRecord::admitted(&report, &snapshot.routes[route]));
-                self.keep(arrival, permit, snapshot.routes[route].options.timeouts.request);
+                self.keep(arrival, permit, &snapshot.routes[route]);
                 ArrivalResult { route: Ok(route), decided, claims, report, start: Some(start) }
             }
             Err(rejection) => ArrivalResult {
@@ -264,13 +270,13 @@ impl Engine {
     /// Ends a request that came without a duration, if it was admitted.
     pub fn complete(&mut self, complete: &Complete) {
         self.release_until(complete.at);
-        if let Some(Open { permit, ending, deadline }) = self.open.remove(&complete.of) {
+        if let Some(Open { permit, ending, deadline, unsettled }) = self.open.remove(&complete.of) {
             self.deadlines.remove(&(deadline, complete.of));
             let ending = match complete.status {
                 Some(_) => Ending::Responded(complete.status),
                 None => ending,
             };
-            finish(permit, ending, complete.at);
+            finish(permit, ending, complete.at, unsettled.as_deref());
         }
     }
 
@@ -283,8 +289,8 @@ impl Engine {
         {
             self.release_due(deadline);
             self.deadlines.pop_first();
-            if let Some(Open { permit, ending, .. }) = self.open.remove(&id) {
-                finish(permit, cut_off(ending), deadline);
+            if let Some(Open { permit, ending, unsettled, .. }) = self.open.remove(&id) {
+                finish(permit, cut_off(ending), deadline, unsettled.as_deref());
             }
         }
         self.release_due(until);
@@ -299,8 +305,8 @@ impl Engine {
                 due.head = None;
                 due.at = end.max(due.at);
             } else {
-                let Reverse(Due { at, permit, ending, .. }) = PeekMut::pop(next);
-                finish(*permit, ending, at);
+                let Reverse(Due { at, permit, ending, unsettled, .. }) = PeekMut::pop(next);
+                finish(*permit, ending, at, unsettled.as_deref());
             }
         }
     }
@@ -319,11 +325,12 @@ impl Engine {
 
     /// Keeps an admitted request until its end, at most `longest` from its arrival if no line has
     /// its end and the route bounds it.
-    fn keep(&mut self, arrival: &Arrival, permit: Permit, longest: Option<Duration>) {
+    fn keep(&mut self, arrival: &Arrival, permit: Permit, route: &Arc<Route>) {
+        let unsettled = Unsettled::of(arrival, &permit, route);
         let start = permit.start();
         let ending = arrival.ending;
         let left_at = left_at(arrival, start).filter(|at| permit.waits_in_queue(*at));
-        if !permit.holds() && left_at.is_none() {
+        if !permit.holds() && left_at.is_none() && unsettled.is_none() {
             return;
         }
 
@@ -344,15 +351,16 @@ impl Engine {
                 None => (end, None),
             };
 
-            let due = Due { at, number, permit: Box::new(permit), head, ending };
+            let due = Due { at, number, permit: Box::new(permit), head, ending, unsettled };
             self.admitted += 1;
             self.due.push(Reverse(due));
         } else {
             // A request that waits longer is cut off at its start.
+            let longest = route.options.timeouts.request;
             let deadline = longest.map_or(Instant::FAR_FUTURE, |longest| arrival.at + longest);
             let deadline = permit.start().max(deadline);
             self.deadlines.insert((deadline, arrival.id));
-            let before = self.open.insert(arrival.id, Open { permit, ending, deadline });
+            let before = self.open.insert(arrival.id, Open { permit, ending, deadline, unsettled });
             debug_assert!(before.is_none(), "an arrival has one number");
         }
     }
@@ -384,6 +392,7 @@ impl Engine {
             if arrival.priority {
                 route.prioritize(claims);
             }
+            settle::reserve(arrival, route, claims);
             if let Some(cost) = arrival.cost {
                 route.charge(cost, claims);
             }
@@ -542,7 +551,10 @@ fn left_at(arrival: &Arrival, start: Instant) -> Option<Instant> {
     Some(at).filter(|at| *at < start)
 }
 
-fn finish(permit: Permit, ending: Ending, at: Instant) {
+fn finish(mut permit: Permit, ending: Ending, at: Instant, unsettled: Option<&Unsettled>) {
+    if let Some(unsettled) = unsettled {
+        unsettled.settle(&mut permit, ending, at);
+    }
     let outcome = match ending {
         Ending::Responded(status) => outcome(status.unwrap_or(200), at),
         Ending::Failed => Outcome::Failure { at },

@@ -45,8 +45,27 @@ pub struct Arrival {
     pub takes: Option<Duration>,
     /// Its end.
     pub ending: Ending,
-    /// Fields that only flowgate's log has.
+    /// Fields that few lines have but those of flowgate's log.
     pub recorded: Option<Box<Recorded>>,
+}
+
+/// The facts by which the costs of a request are settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settling {
+    /// Its cost in the end, for every rule that settles.
+    pub settled: Option<u64>,
+    /// The bytes of its body.
+    pub request_bytes: Option<u64>,
+    /// The bytes of its response's body.
+    pub response_bytes: Option<u64>,
+}
+
+impl Settling {
+    /// Returns what an event with these facts has, if any is known.
+    pub(super) fn of_event(self) -> Option<Box<Recorded>> {
+        let recorded = || Recorded { settling: self, is_event: true, ..Recorded::default() };
+        (self != Self::default()).then(|| Box::new(recorded()))
+    }
 }
 
 /// A request as the recording gateway knew it.
@@ -60,6 +79,23 @@ pub struct Recorded {
     pub head: Option<ResponseHead>,
     /// True if its client left while it waited for its start.
     pub left: bool,
+    /// The costs of rules that settle them.
+    pub costs: Vec<RecordedCost>,
+    /// The facts by which costs are settled.
+    pub settling: Settling,
+    /// True if it is no line of flowgate's log.
+    pub is_event: bool,
+}
+
+/// A logged cost of a rule that settles it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedCost {
+    /// The rule's identity.
+    pub rule: Box<str>,
+    /// The cost that was charged at admission.
+    pub reserved: u64,
+    /// The cost in the end; `None`: the reserve stayed charged.
+    pub settled: Option<u64>,
 }
 
 /// Identifies an arrival.

@@ -15,13 +15,15 @@ mod event;
 mod input;
 mod notes;
 mod report;
+mod settle;
 mod times;
 
 pub use crate::access_log::DecisionKind;
 pub use command::{Options, Output, ReplayError, TrafficError, TrafficOptions, run};
 pub use engine::{ArrivalResult, Engine, Unreached};
 pub use event::{
-    Arrival, Complete, Ending, Event, Id, Recorded, RecordedKey, Request, ResponseHead,
+    Arrival, Complete, Ending, Event, Id, Recorded, RecordedCost, RecordedKey, Request,
+    ResponseHead, Settling,
 };
 pub use input::{BadLine, BadLines, Format, InputError, Inputs, UnreadableLog};
 pub(crate) use notes::Unmatched;

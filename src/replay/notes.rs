@@ -283,7 +283,9 @@ struct Counts {
 impl AbsentKeys {
     pub(super) fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
         // Lines with keys need no fields.
-        if arrival.key.is_some() || arrival.recorded.is_some() {
+        if arrival.key.is_some()
+            || arrival.recorded.as_ref().is_some_and(|recorded| !recorded.is_event)
+        {
             return;
         }
         let Ok(route) = result.route else { return };

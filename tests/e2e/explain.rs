@@ -24,7 +24,7 @@ fn post(gateway: &Gateway, fields: &str, body: &str) -> Answer {
 
 const JSON: &str = "content-type: application/json\r\n";
 
-fn explain(gateway: &Gateway, path: &str, tenant: &str) -> Value {
+pub(crate) fn explain(gateway: &Gateway, path: &str, tenant: &str) -> Value {
     let question = json!({ "path": path, "headers": [["x-tenant", tenant]] });
     let answer = post(gateway, JSON, &question.to_string());
     assert_eq!(answer.status, 200, "{}", answer.text());

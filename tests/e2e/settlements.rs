@@ -7,6 +7,7 @@ use crate::{
         metrics,
         upstream::{Request, Script},
     },
+    explain::explain,
     port::free_port,
 };
 use std::{net::SocketAddr, sync::mpsc};
@@ -119,4 +120,92 @@ fn an_edit_may_add_and_remove_the_settlement() {
     assert_eq!(http::statuses(gateway.web(), "/200", 9), [200; 9]);
     gateway.edit(&yaml(server.address, "", plain));
     assert_eq!(http::statuses(gateway.web(), "/200", 2), [200, 429]);
+}
+
+/// A server whose response has these fields and this body, with `x-cost` as trailer `n` if asked.
+fn saying(answer: &'static str) -> Script {
+    Script::answering(move |_| answer.into())
+}
+
+#[test]
+fn numbers_in_fields_bytes_and_time_are_costs() {
+    let header = saying("HTTP/1.1 200 OK\r\nX-Cost: 2.5\r\nContent-Length: 4\r\n\r\nbody");
+    let trailer = saying(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-cost\r\n\r\n4\r\nbody\r\n0\r\nx-cost: 7\r\n\r\n",
+    );
+    let no_number = saying("HTTP/1.1 200 OK\r\nX-Cost: much\r\nContent-Length: 0\r\n\r\n");
+    for (server, settle, passing) in [
+        (&header, "header: x-cost", 4),
+        (&trailer, "trailer: x-cost", 2),
+        (&header, "bytes: response", 3),
+        // The reserve stays.
+        (&no_number, "header: x-cost", 12),
+        (&no_number, "bytes: both", 50),
+    ] {
+        let rule = format!(
+            "{{ name: units, limit: 12/6h, burst: 12, cost: {{ settle: {{ {settle} }} }} }}"
+        );
+        let gateway = Gateway::start(&yaml(server.address, "", &rule));
+        let passed = (0..50).take_while(|_| http::get(gateway.web(), "/").status == 200).count();
+        assert_eq!(passed, passing, "{settle}");
+    }
+
+    let rule = "{ name: time, limit: 1000000/6h, cost: { settle: { time: 1us } } }";
+    let gateway = Gateway::start(&yaml(header.address, "", rule));
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    let text = http::ask(gateway.address("admin"), "/metrics").text();
+    let settled = "flowgate_flow_cost_settled_total{route=\"all\",rule=\"time\"}";
+    let line = text.lines().find(|line| line.starts_with(settled)).expect("its cost");
+    let micros: f64 = line.rsplit(' ').next().expect("a value").parse().expect("a number");
+    assert!(micros > 10.0, "{line}");
+    let explained = explain(&gateway, "/", "a");
+    assert_eq!(explained["rules"][0]["is_reserve"], true, "{explained}");
+}
+
+#[test]
+fn a_reserve_is_learned_and_stays_over_an_edit() {
+    let server = saying("HTTP/1.1 200 OK\r\nX-Cost: 30\r\nContent-Length: 0\r\n\r\n");
+    let rule = |limit: u64| {
+        format!(
+            "{{ name: units, limit: {limit}/6h, cost: {{ reserve: auto, settle: {{ header: x-cost }} }} }}"
+        )
+    };
+    let gateway = Gateway::start(&yaml(server.address, "", &rule(1000)));
+    let reserve = || {
+        let explained = explain(&gateway, "/", "a");
+        explained["rules"][0]["cost"].as_u64().expect("a reserve")
+    };
+    assert_eq!(reserve(), 1);
+    assert_eq!(http::get(gateway.web(), "/").status, 200);
+    assert_eq!(reserve(), 30);
+    gateway.edit(&yaml(server.address, "", &rule(20)));
+    assert_eq!(reserve(), 20, "it is cut to the limit");
+    gateway.edit(&yaml(server.address, "", &rule(2000)));
+    assert_eq!(reserve(), 30);
+}
+
+#[test]
+fn the_log_has_both_costs() {
+    let server = server();
+    let budgets =
+        "{ name: org, limit: 100/6h, cost: { reserve: 4, settle: { status: { default: 2 } } } }";
+    let flow = "{ name: own, limit: 100/6h, cost: { reserve: 5, settle: { status: { 401: 9 } } } }, { budget: org }";
+    let text = format!("access_log: access.jsonl\n{}", yaml(server.address, budgets, flow));
+    let gateway = Gateway::start(&text);
+    assert_eq!(http::get(gateway.web(), "/401").status, 401);
+    assert_eq!(http::get(gateway.web(), "/200").status, 200);
+    let file = gateway.dir.path().join("access.jsonl");
+    let lines = eventually("two lines", || {
+        let text = std::fs::read_to_string(&file).ok()?;
+        let mut lines: Vec<serde_json::Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        // Each worker writes its own.
+        lines.sort_by_key(|line| line["status"] == 200);
+        (lines.len() == 2).then_some(lines)
+    });
+    let costs = |line: usize, name: &str| lines[line]["flow"][name].clone();
+    assert_eq!(costs(0, "reserved"), serde_json::json!({ "own": 5, "org": 4 }));
+    assert_eq!(costs(0, "settled"), serde_json::json!({ "own": 9, "org": 2 }));
+    assert_eq!(costs(1, "reserved"), serde_json::json!({ "own": 5, "org": 4 }));
+    assert_eq!(costs(1, "settled"), serde_json::json!({ "org": 2 }), "200 is not listed");
 }

@@ -365,7 +365,7 @@ impl Play {
 
     fn end(&mut self, mut live: Live, cost: Option<u64>) {
         let now = self.now;
-        let settled = live.permit.settle(now, |_| cost);
+        let settled = live.permit.settle(now, |_| cost.map(Into::into));
         assert_eq!(settled.len(), cost.map_or(0, |_| self.rules.len()));
         live.permit.finish(Outcome::Success { at: now });
 

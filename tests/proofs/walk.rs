@@ -209,7 +209,7 @@ impl<F: Formula> Walk<F> {
             return;
         }
         let mut request = self.running.swap_remove(which % self.running.len());
-        let _settled = request.permit.settle(instant(self.now), |_| Some(cost));
+        let _settled = request.permit.settle(instant(self.now), |_| Some(cost.into()));
         let difference = i128::from(cost) - request.reserve;
         if difference > 0 {
             self.formula.excess(self.now, difference);

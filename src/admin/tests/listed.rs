@@ -42,11 +42,13 @@ impl Fixture {
         let tls = "tls: { certificates: [{ cert: c.pem, key: c.key }] }";
         let text = CONFIG.replacen("127.0.0.1:0 }", &format!("127.0.0.1:0, {tls} }}"), 1);
         let budgets = "budgets:
-  - { name: keyed, limit: 9/1s, key: client_ip, dry_run: true }
+  - { name: keyed, limit: 9/1s, key: client_ip, dry_run: true, cost: { settle: { bytes: both } } }
   - { name: places, concurrency: 9 }
 flow: [{ budget: keyed }, { budget: places }]
 ";
-        let text = text + budgets;
+        let settles = "cost: { settle: { bytes: both } }";
+        let text =
+            text.replacen("limit: 3/1h }", &format!("limit: 3/1h, {settles} }}"), 1) + budgets;
         let plan = self.read(&text).unwrap_or_else(|problems| panic!("{problems}"));
         let state = &self.router.admin.state;
         state.live.apply(plan, state.clock.now(), &mut Retired::default());

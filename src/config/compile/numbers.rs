@@ -4,11 +4,12 @@
 use super::compiler::Compiler;
 use crate::{
     config::{
-        decode::{At, Either, Entries, Key, SettledOr},
+        decode::{At, Either, Entries, Key, MarkedOr},
         diagnostics::{Problem, SourceSpan},
         plan::Cost,
         spec::{
-            AlgorithmWord, CostSpec, LimitSpec, OverrideSpec, RuleSpec, WarmUpSpec,
+            AlgorithmWord, ComputedReserveSpec, CostSpec, LimitSpec, OverrideSpec, RuleSpec,
+            WarmUpSpec,
             leaf::{Integer, MethodOrDefault},
             values::{self, Limit},
         },
@@ -31,6 +32,24 @@ pub(super) struct Costs {
     pub by_method: Vec<(Method, At<u64>)>,
     /// Where `reserve` stands, or the map without it, if the cost is settled.
     pub settled: Option<SourceSpan>,
+    /// The reserve, if it is computed for each request.
+    pub computed: Option<Computed>,
+}
+
+/// A reserve that is computed for each request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Computed {
+    /// In thousandths.
+    pub request_bytes: u64,
+    /// `None`: what the rule has learned.
+    pub plus: Option<u64>,
+}
+
+impl Computed {
+    fn of(spec: &ComputedReserveSpec) -> Self {
+        let request_bytes = spec.request_bytes.value().map_or(0, |weight| weight.0);
+        Self { request_bytes, plus: spec.plus.value().map_or(Some(0), |plus| plus.0) }
+    }
 }
 
 impl From<Costs> for Cost {
@@ -198,16 +217,20 @@ pub(super) fn costs(key: &Key<CostSpec>, span: SourceSpan) -> Costs {
     let Some(at) = &key.at else { return Costs::of(one) };
     match &at.value {
         Either::Plain(cost) => Costs::of(at.as_ref().map(|_| cost.0)),
-        Either::Map(SettledOr::Map(Entries(entries))) => Costs::by_method(one, entries),
-        Either::Map(SettledOr::Settled(spec)) => {
+        Either::Map(MarkedOr::Map(Entries(entries))) => Costs::by_method(one, entries),
+        Either::Map(MarkedOr::Marked(spec)) => {
             let one = At { span: at.span, ..one };
             let costs = match spec.reserve.at.as_ref().map(|at| at.as_ref()) {
                 None => Costs::of(one),
-                Some(At { value: Either::Plain(cost), span, written }) => {
-                    Costs::of(At { value: cost.0, span, written })
-                }
-                Some(At { value: Either::Map(Entries(entries)), .. }) => {
+                Some(At { value: Either::Plain(cost), span, written }) => Costs {
+                    computed: cost.0.is_none().then_some(Computed { request_bytes: 0, plus: None }),
+                    ..Costs::of(At { value: cost.0.unwrap_or(1), span, written })
+                },
+                Some(At { value: Either::Map(MarkedOr::Map(Entries(entries))), .. }) => {
                     Costs::by_method(one, entries)
+                }
+                Some(At { value: Either::Map(MarkedOr::Marked(spec)), .. }) => {
+                    Costs { computed: Some(Computed::of(spec)), ..Costs::of(one) }
                 }
             };
             Costs { settled: Some(spec.reserve.span.unwrap_or(at.span)), ..costs }
@@ -218,7 +241,7 @@ pub(super) fn costs(key: &Key<CostSpec>, span: SourceSpan) -> Costs {
 impl Costs {
     /// Returns one cost of all requests.
     const fn of(default: At<u64>) -> Self {
-        Self { default, by_method: Vec::new(), settled: None }
+        Self { default, by_method: Vec::new(), settled: None, computed: None }
     }
 
     fn by_method<const MAX: u64>(

@@ -171,7 +171,7 @@ impl Compiler {
                 when,
                 key: key.clone(),
                 on_missing: spec.on_missing_key.map(|at| at.value).unwrap_or_default(),
-                cost: cost.clone(),
+                cost: cost.cut_to(&algorithm),
                 except: except.clone(),
                 priority: priority.clone(),
                 plans: plans.clone().filter(|_| is_base),

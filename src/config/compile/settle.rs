@@ -1,13 +1,21 @@
 //! Costs that are settled after the response: what they need, and the rules that cannot have them.
 
-use super::{compiler::Compiler, numbers::Costs, routes::Parts};
+use super::{
+    compiler::Compiler,
+    numbers::{Computed, Costs},
+    routes::Parts,
+};
 use crate::{
     config::{
-        decode::{At, Either, Entries, Key, SettledOr},
+        decode::{At, Either, Entries, Key, MarkedOr},
         diagnostics::{Lint, Problem, SourceSpan, quoted},
-        plan::{Cost, JsonCost, RoutePlan, RulePlan, Settle, SettleSource, StatusCosts},
+        plan::{
+            ComputedReserve, Cost, CountedBytes, JsonCost, RoutePlan, RulePlan, Settle,
+            SettleSource, StatusCosts,
+        },
         spec::{
-            AlgorithmWord, OtherwiseSpec, RuleSpec, Scope, SettleSpec, SettledCost, SettlementSpec,
+            AlgorithmWord, BytesWord, OtherwiseSpec, RuleSpec, Scope, SettleSpec, SettledCost,
+            SettlementSpec,
             leaf::{ChargedFactor, Factor, JsonPath, PresetName, StatusesOrDefault},
         },
     },
@@ -25,7 +33,7 @@ impl Compiler {
 
     fn settle(&mut self, rule: &RuleSpec, costs: &Costs) -> Option<Settle> {
         let span = costs.settled?;
-        let Either::Map(SettledOr::Settled(spec)) = &rule.cost.at.as_ref()?.value else {
+        let Either::Map(MarkedOr::Marked(spec)) = &rule.cost.at.as_ref()?.value else {
             return None;
         };
 
@@ -38,7 +46,14 @@ impl Compiler {
             return None;
         }
         let at = spec.settle.at.as_ref()?;
-        self.source(&at.value, at.span).map(|source| Settle { source })
+        let source = self.source(&at.value, at.span)?;
+        let reserve = costs.computed.map(|Computed { request_bytes, plus }| ComputedReserve {
+            request_bytes,
+            plus,
+            most: u64::MAX,
+            most_of_plans: Vec::new(),
+        });
+        Some(Settle { source, reserve })
     }
 
     fn source(&mut self, spec: &SettlementSpec, span: SourceSpan) -> Option<SettleSource> {
@@ -58,6 +73,10 @@ impl Compiler {
         let sources = [
             ("status", spec.status.is_written(), spec.status.span),
             ("json", spec.json.is_written(), spec.json.span),
+            ("header", spec.header.is_written(), spec.header.span),
+            ("trailer", spec.trailer.is_written(), spec.trailer.span),
+            ("bytes", spec.bytes.is_written(), spec.bytes.span),
+            ("time", spec.time.is_written(), spec.time.span),
         ];
         let mut written = sources.into_iter().filter(|(_, is_written, _)| *is_written);
         let Some((first, ..)) = written.next() else {
@@ -85,7 +104,7 @@ impl Compiler {
                     .help("remove it: only numbers in a response may be missing"),
             );
         }
-        spec.status.value().map(|Entries(entries)| by_status(entries))
+        spec.status.value().map(|Entries(entries)| by_status(entries)).or_else(|| measured(spec))
     }
 
     /// Returns the cost by numbers in the response.
@@ -171,6 +190,21 @@ fn by_status(entries: &[(At<StatusesOrDefault>, Key<SettledCost>)]) -> SettleSou
         }
     }
     SettleSource::Status(StatusCosts::new(listed, default))
+}
+
+/// Returns the cost by a field, the bytes or the time.
+fn measured(spec: &SettleSpec) -> Option<SettleSource> {
+    let header = spec.header.value().map(|name| SettleSource::Header(name.0.clone()));
+    let trailer = spec.trailer.value().map(|name| SettleSource::Trailer(name.0.clone()));
+    let bytes = spec.bytes.value().map(|word| {
+        SettleSource::Bytes(match word {
+            BytesWord::Request => CountedBytes::Request,
+            BytesWord::Response => CountedBytes::Response,
+            BytesWord::Both => CountedBytes::Both,
+        })
+    });
+    let time = spec.time.duration().map(|at| SettleSource::Time(at.value));
+    header.or(trailer).or(bytes).or(time)
 }
 
 fn otherwise(spec: &OtherwiseSpec) -> Otherwise {

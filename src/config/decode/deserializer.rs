@@ -3,7 +3,7 @@
 use super::{
     access::{Fields, OwnEntries, Parts},
     error::Stop,
-    keys::{EITHER, KEY, MANY, SETTLED, SETTLED_KEYS, SEVERAL},
+    keys::{EITHER, KEY, MANY, SEVERAL, marks},
     shape::Shape,
     value::Value,
 };
@@ -137,8 +137,8 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
                 visitor.visit_newtype_struct(Self { stands_for_list: true, ..self })
             }
             (EITHER, Shape::Map(_)) => visitor.visit_newtype_struct(self),
-            (SETTLED, Shape::Map(entries))
-                if entries.iter().any(|(name, _)| SETTLED_KEYS.contains(&&*name.text)) =>
+            (name, Shape::Map(entries))
+                if entries.iter().any(|(key, _)| marks(name).contains(&&*key.text)) =>
             {
                 visitor.visit_newtype_struct(self)
             }

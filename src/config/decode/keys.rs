@@ -17,10 +17,15 @@ pub(super) const KEY: &str = "$key";
 pub(super) const SEVERAL: &str = "$several";
 pub(super) const MANY: &str = "$many";
 pub(super) const EITHER: &str = "$either";
-pub(super) const SETTLED: &str = "$settled";
 
-/// The keys by which a map is one of a cost that is settled.
-pub(super) const SETTLED_KEYS: [&str; 2] = ["reserve", "settle"];
+/// Returns the keys of which a map has one that is read as the [`MarkedMap`] of this name.
+pub(super) fn marks(name: &str) -> &'static [&'static str] {
+    match name {
+        "$settled" => &["reserve", "settle"],
+        "$computed" => &["request_bytes", "plus"],
+        _ => &[],
+    }
+}
 
 /// The span of a key that is not written.
 pub(super) const NOWHERE: u128 = u128::MAX;
@@ -246,37 +251,47 @@ impl<'de, P: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for Either<
     }
 }
 
-/// A map of a cost that is settled after the response, or another map.
+/// A map that is known by one of its keys.
+pub(in crate::config) trait MarkedMap {
+    /// The name by which it is asked for: see `marks`.
+    const NAME: &'static str;
+}
+
+/// A map that is known by one of its keys, or another map.
 #[derive(Debug)]
-pub(in crate::config) enum SettledOr<S, M> {
-    Settled(S),
+pub(in crate::config) enum MarkedOr<S, M> {
+    Marked(S),
     Map(M),
 }
 
-impl<'de, S: Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de> for SettledOr<S, M> {
+impl<'de, S: MarkedMap + Deserialize<'de>, M: Deserialize<'de>> Deserialize<'de>
+    for MarkedOr<S, M>
+{
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct SettledOrMap<S, M>(PhantomData<(S, M)>);
+        struct MarkedOrOther<S, M>(PhantomData<(S, M)>);
 
-        impl<'de, S: Deserialize<'de>, M: Deserialize<'de>> Visitor<'de> for SettledOrMap<S, M> {
-            type Value = SettledOr<S, M>;
+        impl<'de, S: MarkedMap + Deserialize<'de>, M: Deserialize<'de>> Visitor<'de>
+            for MarkedOrOther<S, M>
+        {
+            type Value = MarkedOr<S, M>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map")
             }
 
             fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<Self::Value, D::Error> {
-                M::deserialize(map).map(SettledOr::Map)
+                M::deserialize(map).map(MarkedOr::Map)
             }
 
             fn visit_newtype_struct<D: Deserializer<'de>>(
                 self,
                 map: D,
             ) -> Result<Self::Value, D::Error> {
-                S::deserialize(map).map(SettledOr::Settled)
+                S::deserialize(map).map(MarkedOr::Marked)
             }
         }
 
-        deserializer.deserialize_newtype_struct(SETTLED, SettledOrMap(PhantomData))
+        deserializer.deserialize_newtype_struct(S::NAME, MarkedOrOther(PhantomData))
     }
 }
 
@@ -357,7 +372,7 @@ impl<K: Described, V: Described> Described for Entries<K, V> {
     const FORM: &'static Form = &Form::Entries { names: K::FORM, values: V::FORM };
 }
 
-impl<S: Described, M: Described> Described for SettledOr<S, M> {
+impl<S: Described, M: Described> Described for MarkedOr<S, M> {
     const FORM: &'static Form = &Form::Either { plain: S::FORM, map: M::FORM };
 }
 

@@ -13,7 +13,7 @@ mod value;
 pub(super) use deserializer::MAX_VALUES;
 pub(super) use error::{InvalidValue, Wrong};
 pub(super) use keys::{
-    At, Either, Entries, Key, List, Many, Printed, SettledOr, Several, read_text,
+    At, Either, Entries, Key, List, Many, MarkedMap, MarkedOr, Printed, Several, read_text,
 };
 
 use crate::config::{

@@ -8,8 +8,8 @@ use super::{
 use crate::{
     config::{
         plan::{
-            ClientPlans, GroupOwner, Listener, MetGroup, Plan, RoutePlan, RuleGroupPlan, RulePlan,
-            Settle, UpstreamPlan, certificates, name_in_store,
+            ClientPlans, GroupOwner, Listener, MetGroup, Plan, RoutePlan, RuleGroupPlan,
+            RuleOptions, RulePlan, Settle, UpstreamPlan, certificates, name_in_store,
         },
         report::changes::{ConfigChanges, at_start_only},
         snapshot::{
@@ -194,7 +194,7 @@ impl<'o> Builder<'o> {
         let here = divided(&plan.flow, shared_ones, false, self.local_share);
         let installed = gate.install(&here, self.now);
         let tags = [RuleGroupPlan::own_tag(&plan.owner), plan.store_tag.to_string()];
-        let rules = in_force(plan.rules, installed.flow, &plan.definition.flow, &tags);
+        let rules = in_force(plan.rules, installed.flow, &gate, &plan.definition.flow, &tags);
 
         let is_shared = rules.iter().any(|rule| rule.shared.is_some());
         let group = RuleGroup { definition: plan.definition, gate, rules, is_shared };
@@ -273,7 +273,7 @@ impl<'o> Builder<'o> {
         let installed = gate.install(&here, self.now);
         let tags = [false, true].map(|is_by_key| plan.hash_tag(is_by_key));
 
-        let mut rules = in_force(plan.rules, installed.flow, &plan.definition.flow, &tags);
+        let mut rules = in_force(plan.rules, installed.flow, &gate, &plan.definition.flow, &tags);
         let mut met = Vec::with_capacity(plan.groups.len());
         for MetGroup { index, listeners } in plan.groups {
             let group = &groups[index];
@@ -300,6 +300,7 @@ impl<'o> Builder<'o> {
 
         let route = Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
+            computes_reserves: rules.iter().any(|rule| computes_reserve(&rule.options)),
             paced,
             definition,
             action: action.map(|index| Arc::clone(&upstreams[index])),
@@ -368,6 +369,7 @@ fn shared_here(rule: &RulePlan) -> Option<bool> {
 fn in_force(
     plans: Vec<RulePlan>,
     slots: Vec<SlotId>,
+    gate: &Gate,
     flow: &Rules,
     tags: &[String; 2],
 ) -> Vec<RouteRule> {
@@ -387,6 +389,7 @@ fn in_force(
         algorithm: rule.algorithm.word(),
         group: None,
         listeners: None,
+        learned: computes_reserve(&plan.options).then(|| gate.learned(slot)).flatten(),
         options: plan.options,
         query: None,
         problem: OnceLock::new(),
@@ -408,6 +411,11 @@ fn number_queries(rules: &mut [RouteRule]) -> Option<Arc<Queries>> {
     }
     // The file was checked for what a reader cannot follow.
     Queries::new(&queries).ok().filter(|queries| !queries.is_empty()).map(Arc::new)
+}
+
+/// Returns whether a rule computes the reserve of each request.
+fn computes_reserve(options: &RuleOptions) -> bool {
+    options.cost.settle.as_ref().is_some_and(|settle| settle.reserve.is_some())
 }
 
 /// Returns the numbers of a rule's plans in the store, if it has plans.

@@ -50,7 +50,9 @@ pub(super) use rule_group::{MetGroup, RuleGroupPlan};
 pub use server_verifier::{ListedNames, ServerVerifier, UnsupportedCertificate};
 pub use settings::{ClientTimeouts, Limits, Settings};
 pub(super) use settle::JsonCost;
-pub use settle::{ResponseEnd, Settle, SettleSource, StatusCosts};
+pub use settle::{
+    ComputedReserve, CountedBytes, ResponseEnd, Settle, SettleSource, StatusCosts, decimal,
+};
 pub(super) use store::name_in_store;
 pub use store::{StoreKind, StoreSettings};
 pub use template::{GroupPiece, Piece, Placeholder, Template, Text, UrlPart};

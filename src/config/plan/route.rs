@@ -9,7 +9,7 @@ use crate::{
         diagnostics::SourceSpan,
         spec::{OnMissing, OnStoreError},
     },
-    flow,
+    flow::{self, Algorithm},
     route::{IdentityPattern, KeySpec, Rewrite, Target},
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -412,6 +412,18 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// Returns it for a rule with this algorithm: a computed reserve is cut to what passes at once.
+    pub(in crate::config) fn cut_to(&self, algorithm: &Algorithm) -> Self {
+        let mut cost = self.clone();
+        let settle = cost.settle.as_mut().map(Arc::make_mut);
+        if let Some(reserve) = settle.and_then(|settle| settle.reserve.as_mut()) {
+            let plans = algorithm.plans().map_or(&[][..], |plans| plans.table().levels());
+            reserve.most = algorithm.most_at_once();
+            reserve.most_of_plans = plans.iter().map(Algorithm::most_at_once).collect();
+        }
+        cost
+    }
+
     /// Returns how much a request with this method counts.
     pub fn of(&self, method: &Method) -> u64 {
         let named = self.by_method.iter().find(|(named, _)| named == method);

@@ -1,13 +1,22 @@
 //! Costs that are known only after the response.
 
-use crate::usage::{Otherwise, Passed, Query, Reading, settled};
-use core::ops::RangeInclusive;
+use crate::{
+    flow::FinalCost,
+    usage::{Otherwise, Passed, Query, Reading, settled},
+};
+use core::{ops::RangeInclusive, time::Duration};
+use http::HeaderName;
+
+/// The most that a response can cost.
+const MAX_COST: u64 = 1_000_000_000_000;
 
 /// How the cost of a request is found after its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
     /// The source of the cost.
     pub source: SettleSource,
+    /// The reserve, if it is computed for each request; else it is the rule's cost by method.
+    pub reserve: Option<ComputedReserve>,
 }
 
 /// The source of a cost.
@@ -17,6 +26,14 @@ pub enum SettleSource {
     Status(StatusCosts),
     /// Numbers in the body of the response.
     Json(JsonCost),
+    /// A number in a header field of the response.
+    Header(HeaderName),
+    /// A number in a trailer field of the response.
+    Trailer(HeaderName),
+    /// The bytes of the bodies.
+    Bytes(CountedBytes),
+    /// The time from the start of the request to the end of the response, in these units.
+    Time(Duration),
 }
 
 /// A cost that is in the body of the response.
@@ -28,6 +45,30 @@ pub struct JsonCost {
     pub query: Query,
     /// The cost of a response without them.
     pub otherwise: Otherwise,
+}
+
+/// The bodies whose bytes are the cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedBytes {
+    /// The request's.
+    Request,
+    /// The response's.
+    Response,
+    /// Both.
+    Both,
+}
+
+/// A reserve that is computed for each request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComputedReserve {
+    /// The weight of each byte of the request's body, in thousandths.
+    pub request_bytes: u64,
+    /// The rest; `None`: what the rule has learned.
+    pub plus: Option<u64>,
+    /// The limit or burst, to which it is cut.
+    pub most: u64,
+    /// The same for the numbers of plans.
+    pub most_of_plans: Vec<u64>,
 }
 
 /// Costs by the status of the response.
@@ -42,36 +83,114 @@ pub struct StatusCosts {
 /// The end of a response, as far as it decides about costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseEnd {
-    /// The parts of the request and of its response that have passed.
-    pub passed: Passed,
     /// The status that the client got; `None` if there was no response.
     pub status: Option<u16>,
     /// True if the upstream failed before its response began, and flowgate responded.
     pub is_failure: bool,
+    /// The parts of the request and of its response that have passed.
+    pub passed: Passed,
+    /// The time since the start of the request.
+    pub time: Duration,
+    /// The number in the field that the rule names, if there is one.
+    pub field: Option<u64>,
 }
 
 impl Settle {
-    /// Returns the cost of a request whose response has ended; `None` if it is not known, so that the
-    /// `reserve` stays charged. A number in the response's body is in `reading`, if there was a body.
-    pub fn cost(&self, end: ResponseEnd, reserve: u64, reading: Option<Reading>) -> Option<u64> {
-        let known = match &self.source {
-            SettleSource::Status(costs) => costs.cost(end),
-            SettleSource::Json(_) if end.is_failure => Some(0),
-            SettleSource::Json(cost) => {
-                let reading = reading.unwrap_or_default();
-                Some(settled(&reading, &end.passed, reserve, &cost.otherwise))
-            }
-        };
-        if end.is_failure { known.or(Some(0)) } else { known }
+    /// Returns the cost of a request with this reserve, whose response has ended; `None` if it is not
+    /// known, so that the reserve stays charged. A number in the response's body is in `reading`, if
+    /// there was a body.
+    pub fn cost(
+        &self,
+        end: &ResponseEnd,
+        reserve: u64,
+        reading: Option<Reading>,
+    ) -> Option<FinalCost> {
+        let cost = self.known(end, reserve, reading).or_else(|| end.is_failure.then_some(0))?;
+        Some(self.known_cost(cost, end))
+    }
+
+    /// Returns a cost that is known, with the part that the request did not show.
+    pub fn known_cost(&self, cost: u64, end: &ResponseEnd) -> FinalCost {
+        let cost = cost.min(MAX_COST);
+        let foreseen =
+            self.reserve.as_ref().map_or(0, |of| of.of_request(end.passed.request_bytes, 0));
+        FinalCost { cost, unforeseen: cost.saturating_sub(foreseen) }
     }
 
     /// Returns the numbers that it finds in the body of a response, if it reads that.
     pub const fn query(&self) -> Option<&Query> {
         match &self.source {
-            SettleSource::Status(_) => None,
             SettleSource::Json(cost) => Some(&cost.query),
+            SettleSource::Status(_)
+            | SettleSource::Header(_)
+            | SettleSource::Trailer(_)
+            | SettleSource::Bytes(_)
+            | SettleSource::Time(_) => None,
         }
     }
+
+    fn known(&self, end: &ResponseEnd, reserve: u64, reading: Option<Reading>) -> Option<u64> {
+        let measured = match &self.source {
+            SettleSource::Status(costs) => return costs.cost(end),
+            SettleSource::Json(_) if end.is_failure => return Some(0),
+            SettleSource::Json(cost) => {
+                let reading = reading.unwrap_or_default();
+                return Some(settled(&reading, &end.passed, reserve, &cost.otherwise));
+            }
+            SettleSource::Header(_) | SettleSource::Trailer(_) => {
+                return end.field.filter(|_| !end.is_failure);
+            }
+            SettleSource::Bytes(CountedBytes::Request) => end.passed.request_bytes,
+            SettleSource::Bytes(CountedBytes::Response) => end.passed.response_bytes,
+            SettleSource::Bytes(CountedBytes::Both) => {
+                end.passed.request_bytes.saturating_add(end.passed.response_bytes)
+            }
+            SettleSource::Time(unit) => {
+                let units = end.time.as_nanos().div_ceil(unit.as_nanos().max(1));
+                u64::try_from(units).unwrap_or(u64::MAX)
+            }
+        };
+        match end.status {
+            _ if end.is_failure => None,
+            Some(_) => Some(measured),
+            // A client that leaves before its response pays the reserve at least.
+            None => Some(measured.max(reserve)),
+        }
+    }
+}
+
+impl ComputedReserve {
+    /// Returns the reserve of a request with a body of this length, of a client of this plan, where the
+    /// rule has learned this much.
+    pub fn of(&self, request_bytes: u64, learned: u64, plan: Option<usize>) -> u64 {
+        let plus = self.plus.unwrap_or(learned);
+        let of_plan = plan.and_then(|plan| self.most_of_plans.get(plan)).copied();
+        self.of_request(request_bytes, plus).clamp(1, of_plan.unwrap_or(self.most).max(1))
+    }
+
+    /// Returns the weighted bytes and `plus`, rounded up once.
+    fn of_request(&self, bytes: u64, plus: u64) -> u64 {
+        let sum = u128::from(bytes) * u128::from(self.request_bytes) + u128::from(plus) * 1000;
+        u64::try_from(sum.div_ceil(1000)).unwrap_or(u64::MAX).min(MAX_COST)
+    }
+}
+
+/// Reads a decimal number as a cost, rounded up; `None` if it is none.
+pub fn decimal(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii();
+    let (whole, part) = match text.iter().position(|byte| *byte == b'.') {
+        Some(point) => (&text[..point], &text[point + 1..]),
+        None => (text, &b"0"[..]),
+    };
+    let are_digits = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    if !are_digits(whole) || !are_digits(part) {
+        return None;
+    }
+    let add = |sum: u64, digit: &u8| {
+        sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')).min(MAX_COST)
+    };
+    let has_part = part.iter().any(|digit| *digit != b'0');
+    Some((whole.iter().fold(0, add) + u64::from(has_part)).min(MAX_COST))
 }
 
 impl StatusCosts {
@@ -88,7 +207,7 @@ impl StatusCosts {
 
     /// Returns the cost of a response. A failure of the upstream costs something only where its status
     /// is listed.
-    fn cost(&self, end: ResponseEnd) -> Option<u64> {
+    fn cost(&self, end: &ResponseEnd) -> Option<u64> {
         let status = end.status?;
         let listed = self.listed.iter().find(|(statuses, _)| statuses.contains(&status));
         let default = self.default.filter(|_| !end.is_failure);
@@ -100,36 +219,111 @@ impl StatusCosts {
 mod tests {
     use super::*;
 
-    fn cost(status: u16, is_failure: bool) -> Option<u64> {
+    const RESERVE: u64 = 50;
+
+    fn end(status: Option<u16>) -> ResponseEnd {
+        let time = Duration::from_micros(1_500);
+        ResponseEnd {
+            status,
+            passed: Passed { request_bytes: 4, response_bytes: 100, ..Passed::default() },
+            time,
+            ..ResponseEnd::default()
+        }
+    }
+
+    fn cost(source: SettleSource, end: &ResponseEnd) -> Option<u64> {
+        Settle { source, reserve: None }.cost(end, RESERVE, None).map(|cost| cost.cost)
+    }
+
+    fn by_status(default: Option<u64>) -> SettleSource {
         let listed = vec![(500..=599, 2), (401..=401, 1), (502..=503, 7)];
-        let source = SettleSource::Status(StatusCosts::new(listed, Some(0)));
-        let end = ResponseEnd { status: Some(status), is_failure, ..ResponseEnd::default() };
-        Settle { source }.cost(end, 1, None)
+        SettleSource::Status(StatusCosts::new(listed, default))
     }
 
     #[test]
     fn the_narrowest_range_decides_and_then_the_default() {
-        let costs = [401, 500, 502, 599, 200].map(|status| cost(status, false));
-        assert_eq!(costs, [Some(1), Some(2), Some(7), Some(2), Some(0)]);
+        let of = |status| cost(by_status(Some(0)), &end(Some(status)));
+        assert_eq!(
+            [401, 500, 502, 599, 200].map(of),
+            [Some(1), Some(2), Some(7), Some(2), Some(0)]
+        );
     }
 
     #[test]
-    fn without_a_default_an_unknown_status_keeps_the_reserve() {
-        let source = SettleSource::Status(StatusCosts::new(vec![(401..=401, 1)], None));
-        let settle = Settle { source };
-        let of = |status, is_failure| {
-            settle.cost(ResponseEnd { status, is_failure, ..ResponseEnd::default() }, 1, None)
+    fn without_a_number_the_reserve_stays_unless_the_upstream_failed() {
+        let failed = ResponseEnd { is_failure: true, ..end(Some(504)) };
+        assert_eq!(cost(by_status(None), &end(Some(200))), None);
+        assert_eq!(cost(by_status(Some(9)), &end(None)), None, "the client has left");
+        assert_eq!(cost(by_status(Some(9)), &failed), Some(2), "its status is listed");
+        let header = || SettleSource::Header(HeaderName::from_static("x-cost"));
+        assert_eq!(cost(header(), &end(Some(200))), None);
+        assert_eq!(cost(header(), &ResponseEnd { field: Some(3), ..end(Some(200)) }), Some(3));
+        for source in [header(), SettleSource::Bytes(CountedBytes::Both)] {
+            assert_eq!(cost(source, &failed), Some(0));
+        }
+    }
+
+    #[test]
+    fn bytes_and_time_are_measured_and_a_client_that_leaves_pays_the_reserve_at_least() {
+        for (source, whole, left) in [
+            (SettleSource::Bytes(CountedBytes::Request), 4, 50),
+            (SettleSource::Bytes(CountedBytes::Response), 100, 100),
+            (SettleSource::Bytes(CountedBytes::Both), 104, 104),
+            (SettleSource::Time(Duration::from_millis(1)), 2, 50),
+            (SettleSource::Time(Duration::from_micros(10)), 150, 150),
+        ] {
+            assert_eq!(cost(source.clone(), &end(Some(200))), Some(whole), "{source:?}");
+            assert_eq!(cost(source.clone(), &end(None)), Some(left), "{source:?}");
+        }
+    }
+
+    #[test]
+    fn a_computed_reserve_is_rounded_up_once_and_cut_to_the_limit() {
+        let computed = |request_bytes, plus| ComputedReserve {
+            request_bytes,
+            plus,
+            most: 100,
+            most_of_plans: vec![10, 500],
         };
-        assert_eq!(of(Some(200), false), None);
-        assert_eq!(of(None, false), None, "the client has left before the response");
-        assert_eq!(of(Some(504), true), Some(0), "the upstream did not respond");
+        assert_eq!(computed(250, Some(3)).of(5, 9, None), 5, "1.25 and 3");
+        assert_eq!(computed(250, None).of(5, 9, None), 11, "1.25 and what was learned");
+        assert_eq!(computed(0, None).of(5, 900, None), 100);
+        assert_eq!(computed(0, None).of(5, 900, Some(0)), 10);
+        assert_eq!(computed(0, None).of(5, 900, Some(1)), 500);
+        assert_eq!(computed(250, Some(0)).of(0, 9, None), 1);
+        let settle = Settle {
+            source: SettleSource::Bytes(CountedBytes::Response),
+            reserve: Some(computed(250, None)),
+        };
+        let cost = settle.cost(&end(Some(200)), 1, None);
+        assert_eq!(
+            cost,
+            Some(FinalCost { cost: 100, unforeseen: 99 }),
+            "the request's part is known"
+        );
     }
 
     #[test]
-    fn a_failure_of_the_upstream_counts_only_where_its_status_is_listed() {
-        assert_eq!(cost(502, true), Some(7));
-        let source = SettleSource::Status(StatusCosts::new(Vec::new(), Some(5)));
-        let end = ResponseEnd { status: Some(502), is_failure: true, ..ResponseEnd::default() };
-        assert_eq!(Settle { source }.cost(end, 1, None), Some(0));
+    fn only_decimal_numbers_are_costs() {
+        for (text, number) in [
+            ("0", Some(0)),
+            (" 12 ", Some(12)),
+            ("12.0", Some(12)),
+            ("12.001", Some(13)),
+            ("007", Some(7)),
+            ("99999999999999999999999", Some(MAX_COST)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1e3", None),
+            ("0x10", None),
+            ("1,000", None),
+            ("1.", None),
+            (".5", None),
+            ("1.2.3", None),
+            ("NaN", None),
+        ] {
+            assert_eq!(decimal(text.as_bytes()), number, "{text}");
+        }
     }
 }

@@ -6,9 +6,9 @@ use crate::{
     config::HeaderCase,
     config::{
         plan::{
-            BREAKER, Certificate, Certificates, Cost, FlowPart, Listener, MetGroup, PACING, Plan,
-            RoutePlan, RuleGroupPlan, RulePlan, Settings, Settle, SettleSource, StoreKind,
-            StoreSettings, Tracing, UpstreamPlan,
+            BREAKER, Certificate, Certificates, ComputedReserve, Cost, CountedBytes, FlowPart,
+            Listener, MetGroup, PACING, Plan, RoutePlan, RuleGroupPlan, RulePlan, Settings, Settle,
+            SettleSource, StoreKind, StoreSettings, Tracing, UpstreamPlan,
         },
         spec::{OnMissing, OnStoreError, leaf::short, word},
         vocabulary::ShownKey,
@@ -395,7 +395,23 @@ fn cost(cost: &Cost) -> Option<String> {
     let costs: Vec<_> = named.chain([format!("else {}", cost.default)]).collect();
     match &cost.settle {
         None => (costs != ["else 1"]).then(|| format!("cost: {}", costs.join(", "))),
-        Some(settle) => Some(format!("reserve: {}; {}", costs.join(", "), settled(settle))),
+        Some(settle) => {
+            let reserve = settle.reserve.as_ref().map_or_else(|| costs.join(", "), computed);
+            Some(format!("reserve: {reserve}; {}", settled(settle)))
+        }
+    }
+}
+
+/// Says how a reserve is computed.
+fn computed(reserve: &ComputedReserve) -> String {
+    let plus = reserve.plus.map_or_else(|| "auto".to_owned(), |plus| plus.to_string());
+    match reserve.request_bytes {
+        0 => plus,
+        weight => {
+            let weight = format!("{}.{:03}", weight / 1000, weight % 1000);
+            let weight = weight.trim_end_matches('0').trim_end_matches('.');
+            format!("{weight} × bytes of the request + {plus}")
+        }
     }
 }
 
@@ -420,6 +436,12 @@ fn settled(settle: &Settle) -> String {
             let costs: Vec<_> = listed.chain([default]).collect();
             format!("costs by status after the response: {}", costs.join(", "))
         }
+        SettleSource::Header(name) => format!("costs by the header {name} of the response"),
+        SettleSource::Trailer(name) => format!("costs by the trailer {name} of the response"),
+        SettleSource::Bytes(CountedBytes::Request) => "costs by bytes of the request".to_owned(),
+        SettleSource::Bytes(CountedBytes::Response) => "costs by bytes of the response".to_owned(),
+        SettleSource::Bytes(CountedBytes::Both) => "costs by bytes of both bodies".to_owned(),
+        SettleSource::Time(unit) => format!("costs by time in units of {}", short(*unit)),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
         plan::{BREAKER, PACING, Priority},
         spec::OnMissing,
     },
-    flow::{Claim, Instant, Key, Outcome, PlanKey, SlotId},
+    flow::{Claim, Estimate, Instant, Key, Outcome, PlanKey, SlotId},
     route::{NoKey, OnDuplicate, Seed, Target},
 };
 use core::{net::IpAddr, time::Duration};
@@ -108,6 +108,11 @@ impl Route {
                 plan: None,
             });
         }
+        if self.computes_reserves {
+            let length = target.headers.get_only("content-length");
+            let length = length.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+            self.reserve(length.unwrap_or(0), claims);
+        }
     }
 
     /// Gives a request with these claims the priority that any of its rules knows.
@@ -116,6 +121,25 @@ impl Route {
             let rule = self.rules.iter().find(|rule| rule.slot == claim.slot);
             if let Some(priority) = rule.and_then(|rule| rule.priority.as_ref()) {
                 claim.patience = priority.max_wait;
+            }
+        }
+    }
+
+    /// Computes the reserves of a request with these claims, whose body has this length.
+    pub fn reserve(&self, request_bytes: u64, claims: &mut Claims) {
+        if !self.computes_reserves {
+            return;
+        }
+        for claim in claims {
+            let Some(rule) = self.rules.iter().find(|rule| rule.slot == claim.slot) else {
+                continue;
+            };
+            let settle = rule.cost.settle.as_deref();
+            if let Some(reserve) = settle.and_then(|settle| settle.reserve.as_ref()) {
+                let learned = rule.learned.as_ref().map_or(1, Estimate::get);
+                let plan = rule.plans.as_deref().zip(claim.plan);
+                let plan = plan.and_then(|(plans, plan)| plans.level(plan));
+                claim.cost = reserve.of(request_bytes, learned, plan);
             }
         }
     }

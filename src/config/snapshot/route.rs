@@ -6,7 +6,7 @@ use crate::{
         plan::{Action, ClientPlans, FlowPart, Limit, MetGroup, RouteDefinition, RuleOptions},
         spec::OnStoreError,
     },
-    flow::{Gate, Gates, PlanKey, SlotId, Stored},
+    flow::{Estimate, Gate, Gates, PlanKey, SlotId, Stored},
     meter,
     usage::Queries,
 };
@@ -48,6 +48,8 @@ pub struct Route {
     pub paced: Option<Shared>,
     /// True if gateways share any of its rules.
     pub is_shared: bool,
+    /// True if a rule computes the reserve of each request.
+    pub computes_reserves: bool,
     /// The counters of responses; kept over reloads by the route's name.
     pub meter: Arc<meter::RouteMeter>,
 }
@@ -80,6 +82,8 @@ pub struct RouteRule {
     pub query: Option<usize>,
     /// The rule in the store, if gateways share it.
     pub shared: Option<Shared>,
+    /// What it has learned for its reserve, if that is computed.
+    pub learned: Option<Estimate>,
     /// The beginning of the body for requests that the rate of this rule alone has rejected, once
     /// there was one: it depends on the file only.
     pub problem: OnceLock<Box<[u8]>>,

@@ -3,7 +3,7 @@
 
 use super::{
     AccessLog, AuthEndpoint, CollectorEndpoint, RedisUrl, SampleRatio, Secret, acme,
-    values::{self, Endpoint, InvalidValue, Limit, RetryOn, StatusOrClose, invalid},
+    values::{self, Endpoint, InvalidValue, Limit, RetryOn, StatusOrClose, Wrong, invalid},
 };
 use crate::{
     auth::{ALGORITHMS, Algorithm},
@@ -228,6 +228,12 @@ leaves! {
     /// A status, or a range of them.
     Statuses(RangeInclusive<u16>), "statuses", "200-299", values::statuses,
         TEXT_OR_NUMBER.matching("^[1-5][0-9][0-9](-[1-5][0-9][0-9])?$");
+    /// A number, or `auto`.
+    NumberOrAuto<MIN, MAX>(Option<u64>), "a whole number, or `auto`", "auto", |text| number_or_auto(text, MIN, MAX),
+        NUMBER_OR_TEXT.within(MIN, MAX).matching("^auto$");
+    /// A weight in thousandths.
+    Thousandths(u64), "a number with at most three decimals", "0.25", thousandths,
+        SHARE.within(0, 1_000_000), number;
     /// A status, a range of them, or `default` for all others.
     StatusesOrDefault(Option<RangeInclusive<u16>>), "statuses", "401", statuses_or_default,
         TEXT_OR_NUMBER.matching("^([1-5][0-9][0-9](-[1-5][0-9][0-9])?|default)$");
@@ -435,6 +441,36 @@ fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {
         Err(wrong) if !known => Err(InvalidValue { help: EXAMPLE.to_owned(), ..wrong }),
         read => read.map(Some),
     }
+}
+
+fn number_or_auto(text: &str, min: u64, max: u64) -> Result<Option<u64>, Wrong> {
+    match text {
+        "auto" => Ok(None),
+        text if text.starts_with(|first: char| first.is_ascii_digit()) => {
+            values::integer_within(text, min, max).map(Some)
+        }
+        text => Err(Wrong::Text(InvalidValue {
+            message: format!("{} is not a number", quoted(text)),
+            help: "write a number, or `auto`".to_owned(),
+        })),
+    }
+}
+
+fn thousandths(text: &str) -> Result<u64, InvalidValue> {
+    const MOST: u64 = 1_000_000_000;
+    let wrong = || {
+        invalid(
+            format!("{} is not a weight", quoted(text)),
+            "write a number from 0 to 1000000 with at most three decimals, as in `0.25`",
+        )
+    };
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(part) || part.len() > 3 {
+        return wrong();
+    }
+    let number = format!("{whole}{part:0<3}").parse::<u64>().ok();
+    number.filter(|number| *number <= MOST).map_or_else(wrong, Ok)
 }
 
 fn statuses_or_default(text: &str) -> Result<Option<RangeInclusive<u16>>, InvalidValue> {

@@ -46,8 +46,9 @@ pub(super) use redis_url::RedisUrl;
 pub use redis_url::Secret;
 pub(super) use route::{ErrorSpec, HeaderEditsSpec, RejectSpec, RetrySpec, RouteSpec};
 pub(super) use rule::{
-    ConditionSpec, CostSpec, ExceptSpec, LimitSpec, OtherwiseSpec, OverrideSpec, PacingSpec,
-    PrioritySpec, RuleSpec, SettleSpec, SettledCost, SettlementSpec, WarmUpSpec,
+    ComputedReserveSpec, ConditionSpec, CostSpec, ExceptSpec, LimitSpec, OtherwiseSpec,
+    OverrideSpec, PacingSpec, PrioritySpec, RuleSpec, SettleSpec, SettledCost, SettlementSpec,
+    WarmUpSpec,
 };
 pub use sample_ratio::SampleRatio;
 pub(super) use store::StoreSpec;
@@ -57,4 +58,4 @@ pub use words::{
     AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, ParentTraces, RateLimitHeaders,
     RequestIds, UpstreamProtocol,
 };
-pub(super) use words::{AlgorithmWord, Align, ClientAuth, OnDuplicate, Scope, word};
+pub(super) use words::{AlgorithmWord, Align, BytesWord, ClientAuth, OnDuplicate, Scope, word};

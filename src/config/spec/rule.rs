@@ -4,17 +4,17 @@ use super::other_words::rule::{
     IN_RESERVE, IN_SETTLE, PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT,
 };
 use super::{
-    AlgorithmWord, Align, ConditionValue, FieldConditions, NetworksSpec, OnDuplicate, OnMissing,
-    OnStoreError, PlansSpec, Scope, ValueSpec,
+    AlgorithmWord, Align, BytesWord, ConditionValue, FieldConditions, NetworksSpec, OnDuplicate,
+    OnMissing, OnStoreError, PlansSpec, Scope, ValueSpec,
     keys::keys,
     leaf::{
         ChargedFactor, Condition, Factor, FieldName, FileName, HOUR, Integer, JsonPath, KeyPart,
-        MILLI, MethodName, MethodOrDefault, Name, Path, Pattern, Period, PresetName, Rate, Refund,
-        SECOND, StatusesOrDefault, Text, Zone,
+        MILLI, MethodName, MethodOrDefault, Name, NumberOrAuto, Path, Pattern, Period, PresetName,
+        Rate, Refund, SECOND, StatusesOrDefault, Text, Thousandths, Zone,
     },
 };
 use crate::{
-    config::decode::{Either, Entries, List, SettledOr, Several},
+    config::decode::{Either, Entries, List, MarkedMap, MarkedOr, Several},
     route,
 };
 
@@ -23,10 +23,14 @@ pub(in crate::config) type LimitSpec = Either<Rate, RateSpec>;
 
 /// How much a request counts, in one of three forms.
 pub(in crate::config) type CostSpec =
-    Either<Cost, SettledOr<SettledCostSpec, Entries<MethodOrDefault, Cost>>>;
+    Either<Cost, MarkedOr<SettledCostSpec, Entries<MethodOrDefault, Cost>>>;
+
+/// The largest cost that is settled.
+const MOST: u64 = 1_000_000_000_000;
 
 /// How much a request counts until its cost is known.
-pub(in crate::config) type ReserveSpec = Either<Count, Entries<MethodOrDefault, Count>>;
+pub(in crate::config) type ReserveSpec =
+    Either<NumberOrAuto<1, MOST>, MarkedOr<ComputedReserveSpec, Entries<MethodOrDefault, Count>>>;
 
 /// The source of a cost that is known after the response, in either form.
 pub(in crate::config) type SettlementSpec = Either<PresetName, SettleSpec>;
@@ -35,7 +39,7 @@ pub(in crate::config) type SettlementSpec = Either<PresetName, SettleSpec>;
 pub(in crate::config) type OtherwiseSpec = Either<Refund, OtherwiseWeightsSpec>;
 
 /// A cost that is known after the response.
-pub(in crate::config) type SettledCost = Integer<0, 1_000_000_000_000>;
+pub(in crate::config) type SettledCost = Integer<0, MOST>;
 
 /// How much a request counts.
 pub(in crate::config) type Cost = Integer<1, 1_000_000_000>;
@@ -170,8 +174,10 @@ keys! {
     #[instead = &[["default", IN_RESERVE], ["GET", IN_RESERVE], ["POST", IN_RESERVE], ["status", IN_SETTLE]]]
     #[meant = &[["estimate", "reserve"], ["settlement", "settle"]]]
     struct SettledCostSpec: "a cost that is settled" {
-        /// The cost of a request until it is known: a number, or a map by method with `default`. At
-        /// most the limit or the burst.
+        /// The cost of a request until it is known: a number, a map by method with `default`, `auto`,
+        /// or a map with `request_bytes` and `plus`. `auto` is what 95 % of the rule's latest 1,000
+        /// costs did not exceed, of all keys together, and 1 before the first. A number may be at
+        /// most the limit or the burst; what is computed is cut to it.
         reserve: ReserveSpec = 1;
         /// Where the cost is read from: a map, or an API whose responses have the number of tokens
         /// (`openai`, `openai_responses`, `anthropic`, `gemini` or `ollama`). If the cost is not known
@@ -195,6 +201,17 @@ keys! {
         /// left: a weighted sum of what has passed, at least the reserve. With `refund`, a response
         /// that is not streamed costs nothing then.
         otherwise: OtherwiseSpec, else "the reserve";
+        /// The cost is the decimal number in this header field of the response, rounded up. Anything
+        /// else keeps the reserve.
+        header: FieldName, else "–";
+        /// The cost is the decimal number in this trailer field of the response, rounded up.
+        trailer: FieldName, else "–";
+        /// The cost is the number of bytes in the bodies that pass: of the `request`, of the
+        /// `response`, or of `both`.
+        bytes: BytesWord, else "–";
+        /// The cost is the time from the start of the request to the end of its response, in this
+        /// unit, rounded up: with `1ms` it is in milliseconds.
+        time: Period<1_000, HOUR>, else "–";
     }
 
     /// The weighted sum of what has passed. It is at least the reserve.
@@ -207,6 +224,18 @@ keys! {
         /// The factor of each event of `text/event-stream`, each line of NDJSON, and each object in an
         /// array.
         events: ChargedFactor, else "0";
+    }
+
+    /// A reserve that is computed for each request: the weighted length of its body and `plus`,
+    /// rounded up once, and cut to the limit or the burst.
+    #[example = "{ request_bytes: 0.25, plus: auto }"]
+    struct ComputedReserveSpec: "a computed reserve" {
+        /// The weight of each byte of the request's body, with at most three decimals. A body without
+        /// `Content-Length` counts as empty.
+        request_bytes: Thousandths, else "0";
+        /// A number, or `auto`: what 95 % of the rule's latest 1,000 costs did not exceed, without what
+        /// `request_bytes` knew of them.
+        plus: NumberOrAuto<0, MOST> = 0;
     }
 
     /// Write exactly one of the keys.
@@ -293,6 +322,14 @@ keys! {
         /// How pacing with `scope: cluster` decides while the store fails, as for a rule.
         on_store_error: OnStoreError = "local";
     }
+}
+
+impl MarkedMap for SettledCostSpec {
+    const NAME: &'static str = "$settled";
+}
+
+impl MarkedMap for ComputedReserveSpec {
+    const NAME: &'static str = "$computed";
 }
 
 impl From<OnDuplicate> for route::OnDuplicate {

@@ -43,6 +43,13 @@ words! {
         FirstRequest = "first_request",
     }
 
+    /// The bodies whose bytes are a cost.
+    pub(in crate::config) enum BytesWord {
+        Request = "request",
+        Response = "response",
+        Both = "both",
+    }
+
     /// The gateways that share a count.
     pub(in crate::config) enum Scope {
         Process = "process",

@@ -3,9 +3,11 @@
 
 use super::{messages, plan, warnings, with_rules};
 use crate::{
-    config::{ResponseEnd, Settle},
+    config::{ComputedReserve, CountedBytes, ResponseEnd, Settle, SettleSource},
     usage::{Passed, Preset, Query, Reading, Weight},
 };
+use core::time::Duration;
+use http::HeaderName;
 
 fn with_rule(rule: &str) -> String {
     with_rules(&format!("      - {{ name: a, {rule} }}\n"))
@@ -23,7 +25,7 @@ fn a_reserve_is_one_unless_the_file_has_another() {
     let (settle, reserve) = settled("{ settle: { status: { 401: 5, '500-599': 2, default: 0 } } }");
     assert_eq!(reserve, 1);
     let end = |status| ResponseEnd { status: Some(status), ..ResponseEnd::default() };
-    let cost = |status| settle.cost(end(status), 1, None);
+    let cost = |status| settle.cost(&end(status), 1, None).map(|cost| cost.cost);
     assert_eq!([401, 503, 200].map(cost), [Some(5), Some(2), Some(0)]);
 
     let (_, reserve) = settled("{ reserve: 7, settle: { status: { default: 0 } } }");
@@ -31,6 +33,57 @@ fn a_reserve_is_one_unless_the_file_has_another() {
     let (_, reserve) =
         settled("{ reserve: { default: 3, POST: 10 }, settle: { status: { default: 0 } } }");
     assert_eq!(reserve, 3);
+}
+
+#[test]
+fn every_source_is_read() {
+    let name = HeaderName::from_static("x-cost");
+    for (written, source) in [
+        ("header: X-Cost", SettleSource::Header(name.clone())),
+        ("trailer: x-cost", SettleSource::Trailer(name)),
+        ("bytes: request", SettleSource::Bytes(CountedBytes::Request)),
+        ("bytes: response", SettleSource::Bytes(CountedBytes::Response)),
+        ("bytes: both", SettleSource::Bytes(CountedBytes::Both)),
+        ("time: 1ms", SettleSource::Time(Duration::from_millis(1))),
+    ] {
+        let (settle, _) = settled(&format!("{{ settle: {{ {written} }} }}"));
+        assert_eq!((settle.source, settle.reserve), (source, None), "{written}");
+    }
+}
+
+#[test]
+fn a_reserve_may_be_computed() {
+    for (written, request_bytes, plus) in [
+        ("auto", 0, None),
+        ("{ request_bytes: 0.25 }", 250, Some(0)),
+        ("{ request_bytes: 1.5, plus: 7 }", 1_500, Some(7)),
+        ("{ request_bytes: 0.001, plus: auto }", 1, None),
+    ] {
+        let (settle, _) = settled(&format!("{{ reserve: {written}, settle: {{ bytes: both }} }}"));
+        let expected =
+            ComputedReserve { request_bytes, plus, most: 100, most_of_plans: Vec::new() };
+        assert_eq!(settle.reserve, Some(expected), "{written}");
+    }
+}
+
+#[test]
+fn a_computed_reserve_that_cannot_be_read_is_rejected() {
+    for (rule, message) in [
+        (
+            "limit: 10/1s, cost: { settle: { header: x-a, bytes: both } }",
+            "a settlement has one source, and this has `header` and `bytes` | remove one, or write another rule that settles by it",
+        ),
+        (
+            "limit: 10/1s, cost: { reserve: { request_bytes: 0.0001 }, settle: { bytes: both } }",
+            "`0.0001` is not a weight | write a number from 0 to 1000000 with at most three decimals, as in `0.25`",
+        ),
+        (
+            "limit: 10/1s, cost: { reserve: many, settle: { bytes: both } }",
+            "`many` is not a number | write a number, or `auto`",
+        ),
+    ] {
+        messages(&with_rule(rule), &[message]);
+    }
 }
 
 #[test]
@@ -98,9 +151,12 @@ fn numbers_of_a_response_are_written_as_paths_or_as_an_api() {
         ..ResponseEnd::default()
     };
     let number = |sum| Some(Reading { sum: Some(sum), is_final: true, is_streamed: true });
-    assert_eq!(settle.cost(end, 40, number(7)), Some(7));
-    assert_eq!(settle.cost(end, 40, None), Some(109));
-    assert_eq!(settle.cost(ResponseEnd { is_failure: true, ..end }, 40, None), Some(0));
+    let cost = |settle: &Settle, end: ResponseEnd, reserve, reading| {
+        settle.cost(&end, reserve, reading).map(|cost| cost.cost)
+    };
+    assert_eq!(cost(&settle, end, 40, number(7)), Some(7));
+    assert_eq!(cost(&settle, end, 40, None), Some(109));
+    assert_eq!(cost(&settle, ResponseEnd { is_failure: true, ..end }, 40, None), Some(0));
 
     let (settle, _) = settled(
         "{ settle: { json: { usage.a: 1, usage.b: 0.25, $.c: -2.5 }, otherwise: { events: 3, response_bytes: 0.001 } } }",
@@ -108,9 +164,9 @@ fn numbers_of_a_response_are_written_as_paths_or_as_an_api() {
     let paths = [("usage.a", 1000), ("usage.b", 250), ("c", -2500)];
     let paths = paths.map(|(path, thousandths)| (path, Weight::thousandths(thousandths)));
     assert_eq!(settle.query(), Some(&Query::sum(paths)));
-    assert_eq!(settle.cost(end, 1, None), Some(27));
+    assert_eq!(cost(&settle, end, 1, None), Some(27));
     let (settle, _) = settled("{ settle: { json: { n: 1 }, otherwise: refund } }");
-    assert_eq!(settle.cost(end, 5, None), Some(0));
+    assert_eq!(cost(&settle, end, 5, None), Some(0));
 }
 
 #[test]

@@ -194,6 +194,9 @@ impl Chain {
             };
 
             entry.counts = before.counts;
+            if let (Some(learned), Some(before)) = (&mut entry.learned, &before.learned) {
+                before.export().into_iter().for_each(|sample| learned.add(sample));
+            }
             if before.rule.counts_by() == entry.rule.counts_by() {
                 entry.rejections = before.rejections.take();
                 entry.grants = take(&mut before.grants);
@@ -240,13 +243,17 @@ impl Chain {
             return (entry, Change::Kept);
         }
         if entry.slot.retune(rule.build(self.wall), now) {
-            return (ChainSlot { rule, ..entry }, Change::Converted);
+            let learned = entry.learned.or_else(|| rule.settles().then(Box::default));
+            return (ChainSlot { rule, learned, ..entry }, Change::Converted);
         }
 
         let previous = Some(entry.id);
         let counts = entry.counts();
+        let learned = entry.learned.take();
         unused.push(entry);
-        (self.entry(rule, previous, counts), Change::Reset)
+        let mut fresh = self.entry(rule, previous, counts);
+        fresh.learned = learned.or(fresh.learned);
+        (fresh, Change::Reset)
     }
 
     /// Adds the counts of a removed override to its rule: the rule's sum must not decrease.
@@ -267,7 +274,8 @@ impl Chain {
         let slot = rule.build(self.wall);
         let pending = Pendings::default();
         let grants = Grants::default();
-        ChainSlot { id, previous, rule, slot, counts, pending, rejections: None, grants }
+        let learned = rule.settles().then(Box::default);
+        ChainSlot { id, previous, rule, slot, counts, pending, rejections: None, grants, learned }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::flow::{
     decision::{Claim, Key, ReasonKind, SlotId},
     grants::Grants,
     keyed::KeySlot,
+    learned::Learned,
     rules::SlotRule,
     slot::{LimiterSlot, Pendings, Slot, build},
     statistic::{Counts, RuleObservation},
@@ -24,6 +25,8 @@ pub(super) struct ChainSlot {
     /// From the first rejection of a keyed rule on.
     pub(super) rejections: Option<Box<RejectionCounts>>,
     pub(super) grants: Grants,
+    /// The latest costs, if they are settled.
+    pub(super) learned: Option<Box<Learned>>,
 }
 
 impl ChainSlot {
@@ -72,6 +75,7 @@ impl ChainSlot {
 
     pub(super) fn observe(&self, now: Instant) -> RuleObservation {
         RuleObservation {
+            settles: self.rule.settles(),
             name: self.rule.name(),
             slot: self.id,
             algorithm: self.rule.word(),

@@ -355,6 +355,7 @@ impl Chain {
                 if rule.settles() {
                     let receipt = Receipt { at: Some(now), limit };
                     reserves.push(Reserve::new(*id, claim, key_slot, receipt));
+                    counts.reserved = counts.reserved.saturating_add(cost);
                 }
                 result.quota_with_growth(limit, usage)
             } else {

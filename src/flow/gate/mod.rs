@@ -19,7 +19,7 @@ mod transfer;
 pub use gates::{BudgetGates, Gates};
 pub use operators::{KeyUsage, NotReset};
 pub use reservation::Reservation;
-pub use settle::{Reserve, SettledReserve};
+pub use settle::{FinalCost, Reserve, SettledReserve};
 pub use transfer::ImportedSlots;
 
 use super::{

@@ -8,15 +8,17 @@
 //! Each slot is settled by itself, in the gate that charged it.
 
 use super::{
-    Permit,
+    Gate, Permit,
     chain::{Chain, Charged},
 };
 use crate::flow::{
     decision::{Claim, SlotId},
     keyed::KeySlot,
+    learned::Estimate,
     limiter::{Difference, Receipt},
     slot::{Owner, Settled},
     time::Instant,
+    transfer::LateSettlement,
 };
 use core::mem::take;
 
@@ -30,11 +32,26 @@ pub struct Reserve {
     cost: u64,
 }
 
+/// The cost of a request in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinalCost {
+    /// The cost that counts.
+    pub cost: u64,
+    /// The part of it that a learned reserve is to cover: without what was known of the request.
+    pub unforeseen: u64,
+}
+
+impl From<u64> for FinalCost {
+    fn from(cost: u64) -> Self {
+        Self { cost, unforeseen: cost }
+    }
+}
+
 /// A reserve whose cost is known.
 #[derive(Clone, Copy, Debug)]
 pub struct SettledReserve {
     reserve: Reserve,
-    cost: u64,
+    cost: FinalCost,
 }
 
 impl Reserve {
@@ -73,7 +90,7 @@ impl SettledReserve {
 
     /// Returns the cost that counts.
     pub const fn cost(&self) -> u64 {
-        self.cost
+        self.cost.cost
     }
 
     pub(super) const fn is_of_gate(&self, number: u32) -> bool {
@@ -88,11 +105,11 @@ impl Permit {
     }
 
     /// Settles at `now` the reserves whose cost `cost_of` knows, and returns them. The others stay
-    /// charged, and may be settled later.
+    /// charged, and may be settled later. Each rule learns from its costs.
     pub fn settle(
         &mut self,
         now: Instant,
-        mut cost_of: impl FnMut(&Reserve) -> Option<u64>,
+        mut cost_of: impl FnMut(&Reserve) -> Option<FinalCost>,
     ) -> Vec<SettledReserve> {
         let Charged { reserves, .. } = &mut self.charged;
         let mut settled = Vec::new();
@@ -113,22 +130,41 @@ impl Permit {
     }
 }
 
+impl Gate {
+    /// Returns what the rule behind `slot` has learned, if it settles costs. It stays over edits that
+    /// keep the rule.
+    pub fn learned(&self, slot: SlotId) -> Option<Estimate> {
+        let mut chain = self.lock();
+        chain.slot_mut(slot)?.learned.as_ref().map(|learned| learned.estimate().clone())
+    }
+}
+
 impl Chain {
     /// Settles reserves of this chain's slots.
     fn settle<'s>(&mut self, now: Instant, settled: impl Iterator<Item = &'s SettledReserve>) {
         let now = self.clamp(now);
         for SettledReserve { reserve, cost } in settled {
-            let Some(difference) = Difference::between(reserve.cost, *cost) else { continue };
             // A slot that an edit removed or reset is gone; its successor did not charge this request.
             let entry = self.slots.iter_mut().find(|entry| entry.id == reserve.charged);
             let Some(entry) = entry else { continue };
+            if let Some(learned) = &mut entry.learned {
+                learned.add(cost.unforeseen);
+            }
+            entry.counts.settled = entry.counts.settled.saturating_add(cost.cost);
 
+            let difference = Difference::between(reserve.cost, cost.cost);
+            let Some(difference) = difference else { continue };
             let settled = entry.slot.settle(now, &reserve.owner, difference);
             if let Some(Settled { key_slot, receipt }) = settled
                 && let Some(journal) = &self.journal
                 && let Some(owner) = entry.slot.exported(key_slot)
             {
-                journal.settled(reserve.charged, owner, now, receipt, difference);
+                let unforeseen = cost.unforeseen;
+                journal.settled(
+                    reserve.charged,
+                    owner,
+                    LateSettlement { now, receipt, difference, unforeseen },
+                );
             }
         }
     }

@@ -30,8 +30,13 @@ impl Gate {
     /// call have at most 16,384 numbers besides those of the last state.
     pub fn export(&self, slot: u32, into: &mut Vec<StatePart>) -> bool {
         let slot = SlotId { gate: self.number, number: slot };
-        let export =
-            self.with_slot(slot, Instant::EPOCH, |entry, now| entry.slot.export(now, into));
+        let export = self.with_slot(slot, Instant::EPOCH, |entry, now| {
+            let has_more = entry.slot.export(now, into);
+            if let Some(learned) = entry.learned.as_ref().filter(|_| !has_more) {
+                into.push(StatePart::Learned(learned.export()));
+            }
+            has_more
+        });
         export.unwrap_or(false)
     }
 
@@ -53,7 +58,16 @@ impl Gate {
 
     /// Imports a part of the state of `slot`. Returns whether it is one; else nothing changes.
     pub fn import_part(&self, slot: SlotId, now: Instant, part: StatePart) -> bool {
-        self.with_slot(slot, now, |entry, now| entry.slot.import(now, part)).unwrap_or(false)
+        let import = self.with_slot(slot, now, |entry, now| match (part, &mut entry.learned) {
+            (StatePart::Learned(samples), Some(learned)) => {
+                for sample in samples {
+                    learned.add(sample);
+                }
+                true
+            }
+            (part, _) => entry.slot.import(now, part),
+        });
+        import.unwrap_or(false)
     }
 
     /// Applies a change that another process sends.
@@ -62,7 +76,14 @@ impl Gate {
             self.lock().has_lent = true;
             return;
         }
-        self.with_slot(slot, change.now(), |entry, now| entry.slot.apply(now, owner, change));
+        self.with_slot(slot, change.now(), |entry, now| {
+            if let (LateChange::Settle { unforeseen, .. }, Some(learned)) =
+                (change, &mut entry.learned)
+            {
+                learned.add(unforeseen);
+            }
+            entry.slot.apply(now, owner, change);
+        });
     }
 }
 
@@ -116,7 +137,10 @@ mod tests {
             has_more = old.export(number, &mut parts);
             let numbers = parts.iter().map(|part| match part {
                 StatePart::State(_, numbers) => numbers.len(),
-                StatePart::Summary { .. } | StatePart::Hand(_) | StatePart::StoreClock(..) => 0,
+                StatePart::Summary { .. }
+                | StatePart::Hand(_)
+                | StatePart::StoreClock(..)
+                | StatePart::Learned(_) => 0,
             });
             let numbers: usize = numbers.sum();
             assert!(numbers < 16 * 1024 + 2 * 900, "{numbers}");

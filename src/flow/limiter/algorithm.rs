@@ -117,6 +117,23 @@ impl Algorithm {
         Some((most, rate.window()))
     }
 
+    /// Returns the most cost that passes at once, of clients without a plan.
+    pub fn most_at_once(&self) -> u64 {
+        match self {
+            Self::TokenBucket(it) => it.burst,
+            Self::WarmUp(it) => it.burst,
+            Self::LeakyBucket(it) => it.capacity,
+            Self::SlidingLog(it) => it.rate.count(),
+            Self::SlidingWindow(it) => it.rate.count(),
+            Self::SlidingCounter(it) => it.rate.count(),
+            Self::FixedWindow(it) => it.rate.count(),
+            Self::Concurrency(it) => it.limit,
+            Self::Pacing(_) => u64::MAX,
+            Self::Planned(it) => it.own().most_at_once(),
+            Self::Synced(it) => it.whole().most_at_once(),
+        }
+    }
+
     /// Returns the most bytes per key of a keyed rule; if it `lends` to requests with priority,
     /// including the loans.
     pub fn bytes_per_key(&self, lends: bool) -> usize {

@@ -585,6 +585,8 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             StatePart::Hand(hand) => {
                 self.on_table(now, |table, _, _| table.set_hand(hand)).is_some()
             }
+            // The chain's.
+            StatePart::Learned(_) => false,
             StatePart::StoreClock(offset, least) => match self.limiter.syncs_mut() {
                 Some(limiter) => {
                     limiter.set_clock(StoreClock::of_numbers(offset, least));

@@ -4,6 +4,7 @@
 use super::{
     log_entry::End,
     observers::{Event, Observers},
+    settlement::FieldNumbers,
 };
 use crate::proxy::{
     body::{EarlyEnd, Upload, UploadState},
@@ -119,6 +120,8 @@ pub(super) struct ResponseProgress {
     pub(super) usage: Option<Box<Reader>>,
     /// True if flowgate responds because the upstream failed.
     stands_for_upstream: bool,
+    /// The numbers in its fields that are costs.
+    pub(super) numbers: FieldNumbers,
 }
 
 impl ResponseProgress {
@@ -209,6 +212,7 @@ impl Completion {
                 bytes: 0,
                 usage: None,
                 stands_for_upstream: false,
+                numbers: Vec::new(),
             },
             closes: false,
             scope: Scope::Nothing,
@@ -498,6 +502,7 @@ impl Completion {
     /// Ends the request for its rules, and for a new file in preview. Returns whether it was admitted.
     fn end_decision(&mut self, status: StatusCode, at: Instant) -> bool {
         self.settle_costs(at);
+        self.log_unsettled();
         let ending = self.response.ending;
         end_trial(self.observers.trial.take(), ending, status, at);
 

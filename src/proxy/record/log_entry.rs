@@ -3,7 +3,9 @@
 use super::observers::Event;
 use crate::proxy::{body::Upload, message::Request, peer::Peer, worker::Worker};
 use crate::{
-    access_log::{AccessRecord, DecisionRecord, FlowRecord, LoggedKey, ResponseOutcome},
+    access_log::{
+        AccessRecord, DecisionRecord, FlowRecord, LoggedCost, LoggedKey, ResponseOutcome,
+    },
     config::{Claims, Route, Server, Snapshot, Tracing},
     flow::{Instant, Rejection, Report},
     http1::{self, FieldList},
@@ -48,6 +50,8 @@ pub(super) struct DecisionNotes {
     /// True if the client left while the request waited for its start.
     pub(super) has_left: bool,
     keys: Vec<LoggedKey>,
+    /// The costs of rules that settle them.
+    pub(super) costs: Vec<LoggedCost>,
     /// The decision of a new file, while there is a preview.
     pub(super) preview: Option<Box<TrialRecord>>,
 }
@@ -237,6 +241,8 @@ impl LogEntry {
             config_hash: &self.snapshot.hash,
             flow: self.decision.flow.map(|flow| FlowRecord {
                 left: self.decision.has_left,
+                reserved: &self.decision.costs,
+                settled: &self.decision.costs,
                 ..flow.record(end.route, &self.decision.keys)
             }),
             preview: self.decision.preview.as_ref().map(|preview| preview.record()),

@@ -16,6 +16,7 @@ use crate::proxy::{
     worker::Worker,
 };
 use crate::{
+    access_log::LoggedCost,
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Outcome, Rejection, Report},
     http1::FieldList,
@@ -92,6 +93,13 @@ impl Observers {
     pub(crate) fn note(&mut self, event: Event<'_>) {
         if let Some(entry) = &mut self.entry {
             entry.note(event);
+        }
+    }
+
+    /// Notes the reserve of a rule, and the cost in the end.
+    pub(super) fn note_cost(&mut self, cost: LoggedCost) {
+        if let Some(entry) = &mut self.entry {
+            entry.decision.costs.push(cost);
         }
     }
 

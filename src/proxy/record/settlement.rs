@@ -3,29 +3,95 @@
 //! They are settled before the last byte of the response is handed to the client's connection: a
 //! request that begins later finds them charged.
 
-use super::Completion;
+use super::{Completion, observers::Observers};
 use crate::{
-    config::{ResponseEnd, Route},
-    flow::{Instant, Permit, Reserve},
+    access_log::LoggedCost,
+    config::{ResponseEnd, Route, RouteRule, SettleSource, decimal},
+    flow::{Instant, Permit, Reserve, SlotId},
     http1::FieldList,
     usage::{Encoding, Format, Passed, Reader},
 };
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use core::time::Duration;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use std::sync::Arc;
+
+/// The numbers that fields of a response have for rules.
+pub(super) type FieldNumbers = Vec<(SlotId, u64)>;
+
+/// The numbers that a response has.
+#[derive(Clone, Copy)]
+struct Numbers<'r> {
+    fields: &'r FieldNumbers,
+    usage: Option<&'r Reader>,
+}
 
 impl Completion {
     /// Settles what the response has cost, if any of the request's rules settles and has not yet.
     #[inline]
     pub(super) fn settle_costs(&mut self, at: Instant) {
-        let decision = &self.decision;
-        let permits = [&decision.permit, &decision.early_permit];
-        if permits.into_iter().flatten().any(|permit| !permit.reserves().is_empty()) {
+        if self.has_reserves() {
             self.settle_all(at);
+        }
+    }
+
+    /// Notes the numbers in the header of the upstream's response, for rules whose costs they are.
+    #[inline]
+    pub(crate) fn read_costs(&mut self, headers: &FieldList) {
+        if self.has_reserves() {
+            let number = |source: &SettleSource| match source {
+                SettleSource::Header(name) => {
+                    let mut values = headers.get_all(name);
+                    values.next().filter(|_| values.next().is_none()).and_then(decimal)
+                }
+                SettleSource::Status(_)
+                | SettleSource::Json(_)
+                | SettleSource::Trailer(_)
+                | SettleSource::Bytes(_)
+                | SettleSource::Time(_) => None,
+            };
+            self.note_numbers(number);
+        }
+    }
+
+    /// Notes the numbers in the trailers of the upstream's response.
+    #[inline]
+    pub(crate) fn read_trailing_costs(&mut self, trailers: &HeaderMap) {
+        if self.has_reserves() {
+            let number = |source: &SettleSource| match source {
+                SettleSource::Trailer(name) => {
+                    let mut values = trailers.get_all(name).iter();
+                    let only = values.next().filter(|_| values.next().is_none())?;
+                    decimal(only.as_bytes())
+                }
+                SettleSource::Status(_)
+                | SettleSource::Json(_)
+                | SettleSource::Header(_)
+                | SettleSource::Bytes(_)
+                | SettleSource::Time(_) => None,
+            };
+            self.note_numbers(number);
+        }
+    }
+
+    fn has_reserves(&self) -> bool {
+        let permits = [&self.decision.permit, &self.decision.early_permit];
+        permits.into_iter().flatten().any(|permit| !permit.reserves().is_empty())
+    }
+
+    #[inline(never)]
+    fn note_numbers(&mut self, number: impl Fn(&SettleSource) -> Option<u64>) {
+        let Some(route) = &self.route else { return };
+        for rule in &route.rules {
+            let settle = rule.cost.settle.as_ref();
+            if let Some(number) = settle.and_then(|settle| number(&settle.source)) {
+                self.response.numbers.push((rule.slot, number));
+            }
         }
     }
 
     #[inline(never)]
     fn settle_all(&mut self, at: Instant) {
+        let Some(route) = self.route.clone() else { return };
         let usage = self.response.usage.take().map(|mut usage| {
             usage.finish();
             usage
@@ -40,12 +106,15 @@ impl Completion {
             passed,
             status: self.sent_status().map(|status| status.as_u16()),
             is_failure: self.has_failed_before_response(),
+            time: Duration::ZERO,
+            field: None,
         };
 
-        let Some(route) = self.route.clone() else { return };
-        let decision = &mut self.decision;
+        let Self { decision, response, observers, .. } = self;
+        let numbers = Numbers { fields: &response.numbers, usage: usage.as_deref() };
         for permit in [&mut decision.permit, &mut decision.early_permit].into_iter().flatten() {
-            settle(permit, &route, end, usage.as_deref(), at);
+            let end = ResponseEnd { time: at.since(permit.start()), ..end };
+            settle(permit, &route, &end, numbers, at, observers);
         }
     }
 
@@ -85,6 +154,24 @@ impl Completion {
         }
     }
 
+    /// Notes for the log the reserves that stay charged.
+    pub(super) fn log_unsettled(&mut self) {
+        let Some(route) = self.route.clone().filter(|_| self.has_reserves()) else { return };
+        let Self { decision, observers, .. } = self;
+        for permit in [&decision.permit, &decision.early_permit].into_iter().flatten() {
+            for reserve in permit.reserves() {
+                if let Some(rule) = rule_of(&route, reserve.slot()) {
+                    let rule = Arc::clone(&rule.identity);
+                    observers.note_cost(LoggedCost {
+                        rule,
+                        reserved: reserve.cost(),
+                        settled: None,
+                    });
+                }
+            }
+        }
+    }
+
     /// Returns the status that the client got; `None` if there was no response.
     fn sent_status(&self) -> Option<StatusCode> {
         self.response.status.filter(|_| !self.response.is_closed())
@@ -95,13 +182,28 @@ impl Completion {
 fn settle(
     permit: &mut Permit,
     route: &Route,
-    end: ResponseEnd,
-    usage: Option<&Reader>,
+    end: &ResponseEnd,
+    numbers: Numbers<'_>,
     at: Instant,
+    observers: &mut Observers,
 ) {
-    permit.settle(at, |reserve| {
-        let rule = route.rules.iter().find(|rule| rule.slot == reserve.slot())?;
-        let reading = usage.zip(rule.query).map(|(usage, query)| usage.reading(query));
-        rule.cost.settle.as_ref()?.cost(end, reserve.cost(), reading)
+    let settled = permit.settle(at, |reserve| {
+        let rule = rule_of(route, reserve.slot())?;
+        let field = numbers.fields.iter().find(|(slot, _)| *slot == reserve.slot());
+        let end = ResponseEnd { field: field.map(|(_, number)| *number), ..*end };
+        let reading = numbers.usage.zip(rule.query).map(|(usage, query)| usage.reading(query));
+        rule.cost.settle.as_ref()?.cost(&end, reserve.cost(), reading)
     });
+
+    for cost in settled {
+        if let Some(rule) = rule_of(route, cost.slot()) {
+            let rule = Arc::clone(&rule.identity);
+            let settled = Some(cost.cost());
+            observers.note_cost(LoggedCost { rule, reserved: cost.reserved(), settled });
+        }
+    }
+}
+
+fn rule_of(route: &Route, slot: SlotId) -> Option<&RouteRule> {
+    route.rules.iter().find(|rule| rule.slot == slot)
 }

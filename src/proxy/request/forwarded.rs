@@ -47,6 +47,7 @@ impl Forwarded {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch();
         }
+        self.completion.read_costs(self.response.headers());
         if self.head.extended.is_some() && status.is_success() {
             // The client would take it for the server's consent.
             return self.reject("it answered an upgrade with a success");

@@ -240,6 +240,7 @@ impl Body for ResponseBody {
                     if let Some(Ok(part)) = &mut frame
                         && let Some(trailers) = part.trailers_mut()
                     {
+                        this.completion.read_trailing_costs(trailers);
                         strip(trailers, &this.completion);
                         if trailers.is_empty() {
                             frame = None;

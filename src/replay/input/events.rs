@@ -6,7 +6,7 @@ use super::problems::{Reason, json_reason};
 use crate::{
     flow::Instant,
     replay::{
-        event::{Arrival, Complete, Ending, Event, Id, Request},
+        event::{Arrival, Complete, Ending, Event, Id, Request, Settling},
         times::scaled,
     },
 };
@@ -39,6 +39,9 @@ struct Line<'a> {
     path: Option<Text<'a>>,
     headers: Option<Map<String, Value>>,
     cost: Option<WholeNumber>,
+    settled: Option<WholeNumber>,
+    request_bytes: Option<WholeNumber>,
+    response_bytes: Option<WholeNumber>,
     priority: Option<bool>,
     #[serde(borrow)]
     duration: Option<&'a RawValue>,
@@ -123,8 +126,13 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
         identity: None,
         route: shared(line.route),
         key: line.key.map(key).transpose()?,
-        recorded: None,
         cost: line.cost.map(|WholeNumber(cost)| cost),
+        recorded: Settling {
+            settled: line.settled.map(|WholeNumber(cost)| cost),
+            request_bytes: line.request_bytes.map(|WholeNumber(bytes)| bytes),
+            response_bytes: line.response_bytes.map(|WholeNumber(bytes)| bytes),
+        }
+        .of_event(),
         priority: line.priority.unwrap_or(false),
         takes: takes.map(Duration::from_nanos),
         ending: Ending::Responded(status),

@@ -12,7 +12,7 @@ use crate::{
     access_log::{ResponseOutcome, StreamLine, StreamState},
     flow::{Instant, Key},
     replay::{
-        event::{Ending, Recorded, RecordedKey, Request, ResponseHead},
+        event::{Ending, Recorded, RecordedCost, RecordedKey, Request, ResponseHead, Settling},
         times::scaled,
     },
 };
@@ -48,6 +48,8 @@ struct Line<'a> {
     outcome: Option<ResponseOutcome>,
     client_ip: IpAddr,
     upstream: Option<IgnoredAny>,
+    bytes_in: Option<u64>,
+    bytes_out: Option<u64>,
     #[serde(borrow)]
     flow: Option<Flow<'a>>,
 }
@@ -66,6 +68,10 @@ struct Flow<'a> {
     priority: Vec<Box<str>>,
     #[serde(default)]
     plans: BTreeMap<Box<str>, Box<str>>,
+    #[serde(default)]
+    reserved: BTreeMap<Box<str>, u64>,
+    #[serde(default)]
+    settled: BTreeMap<Box<str>, u64>,
 }
 
 /// Returns whether an object is of flowgate's log, or of `/requests` of its admin listener.
@@ -123,6 +129,13 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     let recorded = Recorded {
         route: line.route.as_deref().map(|route| cache.text(route)),
         left: flow.is_some_and(|flow| flow.left),
+        costs: flow.map(costs).unwrap_or_default(),
+        settling: Settling {
+            settled: None,
+            request_bytes: line.bytes_in,
+            response_bytes: line.bytes_out,
+        },
+        is_event: false,
         keys: line.flow.map_or_else(|| Ok(Vec::new()), keys)?,
         head,
     };
@@ -155,6 +168,15 @@ impl Line<'_> {
 
 fn millis(value: &RawValue) -> Result<u64, Reason> {
     scaled(value.get(), 6).ok_or_else(|| format!("{} is no time in ms", value.get()).into())
+}
+
+fn costs(flow: &Flow<'_>) -> Vec<RecordedCost> {
+    let costs = flow.reserved.iter().map(|(rule, reserved)| RecordedCost {
+        rule: rule.clone(),
+        reserved: *reserved,
+        settled: flow.settled.get(rule).copied(),
+    });
+    costs.collect()
 }
 
 fn keys(flow: Flow<'_>) -> Result<Vec<RecordedKey>, Reason> {

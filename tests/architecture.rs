@@ -116,7 +116,7 @@ const LAYERS: &[Layer] = &[
             "small_http",
         ],
     ),
-    io("replay", &["flow", "route", "counted", "terminal_text", "config", "access_log"]),
+    io("replay", &["flow", "route", "usage", "counted", "terminal_text", "config", "access_log"]),
     io("scenario", &["flow", "route", "config", "counted", "replay"]),
     io("admin_client", &["terminal_text", "config"]),
     io(

@@ -244,7 +244,16 @@ impl FileSpec {
     /// listener asks for a credential, stays known.
     pub(in crate::config) fn without_files(mut self) -> Self {
         for listener in self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0) {
-            listener.value.tls = Key::default();
+            // A certificate without one of its files stays an error.
+            let tls = listener.value.tls.at.as_mut();
+            let list = tls.and_then(|tls| tls.value.certificates.at.as_mut());
+            let is_whole = list.is_none_or(|list| {
+                list.value.0.retain(|certificate| certificate.value.lacks_a_file());
+                list.value.0.is_empty()
+            });
+            if is_whole {
+                listener.value.tls = Key::default();
+            }
         }
         for upstream in self.upstreams.at.iter_mut().flat_map(|at| &mut at.value.0) {
             upstream.value.forget_tls();

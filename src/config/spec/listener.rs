@@ -156,6 +156,12 @@ impl TlsSpec {
 }
 
 impl CertificateSpec {
+    /// Returns whether it has neither both files nor names.
+    pub(super) const fn lacks_a_file(&self) -> bool {
+        let has_files = self.cert.is_written() && self.key.is_written();
+        !has_files && !self.acme.is_written()
+    }
+
     /// Returns the names for which the authority is to issue it, if it has any.
     pub(in crate::config) fn names(&self) -> Option<AcmeNames> {
         let names = self.acme.items().iter().map(|at| at.as_ref().map(|name| name.0.clone()));

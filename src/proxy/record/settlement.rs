@@ -73,9 +73,10 @@ impl Completion {
         }
     }
 
+    #[inline]
     fn has_reserves(&self) -> bool {
-        let permits = [&self.decision.permit, &self.decision.early_permit];
-        permits.into_iter().flatten().any(|permit| !permit.reserves().is_empty())
+        has_reserves(self.decision.permit.as_ref())
+            || has_reserves(self.decision.early_permit.as_ref())
     }
 
     #[inline(never)]
@@ -155,8 +156,16 @@ impl Completion {
     }
 
     /// Notes for the log the reserves that stay charged.
+    #[inline]
     pub(super) fn log_unsettled(&mut self) {
-        let Some(route) = self.route.clone().filter(|_| self.has_reserves()) else { return };
+        if self.has_reserves() {
+            self.log_reserves();
+        }
+    }
+
+    #[inline(never)]
+    fn log_reserves(&mut self) {
+        let Some(route) = self.route.clone() else { return };
         let Self { decision, observers, .. } = self;
         for permit in [&decision.permit, &decision.early_permit].into_iter().flatten() {
             for reserve in permit.reserves() {
@@ -202,6 +211,11 @@ fn settle(
             observers.note_cost(LoggedCost { rule, reserved: cost.reserved(), settled });
         }
     }
+}
+
+#[inline]
+fn has_reserves(permit: Option<&Permit>) -> bool {
+    permit.is_some_and(|permit| !permit.reserves().is_empty())
 }
 
 fn rule_of(route: &Route, slot: SlotId) -> Option<&RouteRule> {

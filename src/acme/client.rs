@@ -55,7 +55,7 @@ struct Directory {
 struct Seen {
     /// The wait that the last response demands.
     retry_after: Option<Duration>,
-    /// Where the authority has renewal information.
+    /// The address of the authority's renewal information.
     renewal_info: Option<String>,
 }
 

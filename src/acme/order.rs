@@ -36,7 +36,7 @@ const MOST_CHARS: usize = 300;
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 const ALREADY_REPLACED: &str = "urn:ietf:params:acme:error:alreadyReplaced";
 
-/// Why there is no certificate.
+/// The reason for which there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
     /// The authority rejects a request, or cannot be reached.

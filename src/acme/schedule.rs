@@ -76,7 +76,7 @@ pub(super) struct RenewalInfo {
     pub(super) certificate: String,
     /// The beginning and the end of the window, if the authority suggests one.
     pub(super) window: Option<[u64; 2]>,
-    /// When to request it again.
+    /// The time of the next request.
     pub(super) check_at: u64,
 }
 

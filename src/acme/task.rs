@@ -45,7 +45,7 @@ pub struct Task {
     clock: Clock,
     status: Arc<Status>,
     transport: Transport,
-    /// Where the news goes that a certificate was written.
+    /// The receiver of the news that a certificate was written.
     changed: mpsc::Sender<()>,
     running: JoinSet<()>,
     /// The certificates about which a task runs.

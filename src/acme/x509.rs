@@ -26,7 +26,7 @@ const EXTENSIONS: u8 = 0xa3;
 /// `authorityKeyIdentifier`, 2.5.29.35.
 const AUTHORITY_KEY: [u8; 3] = [0x55, 0x1d, 0x23];
 
-/// Why a chain is not the certificate that was ordered.
+/// The reason for which a chain is not the certificate that was ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WrongCertificate {
     /// Something else than certificates in PEM.

@@ -30,7 +30,7 @@ impl Default for Otherwise {
     }
 }
 
-/// What has passed of a request and its response.
+/// The bytes and events that have passed of a request and its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Bytes of the request's body.

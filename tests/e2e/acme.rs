@@ -236,7 +236,7 @@ fn https_is_there_from_nothing_and_stays_through_renewals_and_an_outage_of_the_a
     let storage = tempfile::tempdir().expect("a folder");
     let both = plain(ports) + &tls(ports, "{ acme: [shop.example, www.example] }");
     let gateway = Gateway::start(&text(&pebble, &storage.path().join("acme"), &both));
-    // Until there is a certificate, clients get one that nobody trusts, but no error of TLS.
+    // Until there is a certificate, clients get one that no authority signed, and no error of TLS.
     let line = gateway.wait_log("the authority has issued a certificate");
     assert!(line.contains("shop.example, www.example"), "{line}");
     gateway.wait_log("certificate shop.example+");

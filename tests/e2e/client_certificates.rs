@@ -152,5 +152,5 @@ fn a_session_does_not_outlive_the_authority_that_it_began_with() {
     assert_eq!(session(&gateway, &other), Some(HandshakeKind::Full));
 
     gateway.edit(&text(""));
-    assert_eq!(session(&gateway, &partner), Some(HandshakeKind::Full), "nobody is asked");
+    assert_eq!(session(&gateway, &partner), Some(HandshakeKind::Full), "no client is asked");
 }

@@ -141,7 +141,7 @@ fn calendar(window: u64) -> Calendar {
     Calendar::new("equal", NonZeroU64::new(window).expect("some time"), runs)
 }
 
-/// What one rule has counted for one client, or for all: a list, from which everything is computed.
+/// The counts of one rule for one client, or for all: a list, from which everything is computed.
 #[derive(Clone, Debug, Default)]
 struct List {
     /// Charges and excesses, each with the time from which it counts, and what is left of it.

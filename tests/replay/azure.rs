@@ -45,7 +45,7 @@ fn chats() -> Vec<Chat> {
     text.lines().skip(1).map(chat).collect()
 }
 
-/// What a reserve makes of the trace.
+/// The results of a reserve on the trace.
 #[derive(Debug)]
 struct Outcome {
     /// Of all chats.

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-/// Where it says that it is.
+/// Its host in all addresses.
 pub(super) const HOST: &str = "ca.example";
 
 /// A way to fail.
@@ -59,26 +59,26 @@ pub(super) enum Fault {
 
 struct Order {
     names: Vec<String>,
-    /// Whether each name is valid, if that is known.
+    /// True for each name that is valid, if that is known.
     valid: Vec<Option<bool>>,
     chain: Option<String>,
     looks: u32,
     replaces: Option<String>,
 }
 
-/// Whether a challenge of a kind for a name is answered with this beginning.
+/// True if a challenge of a kind for a name is answered with this beginning.
 type Verify = Box<dyn Fn(&str, &str, &str) -> bool + Send>;
 
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(super) fault: Fault,
-    /// How long certificates are valid.
+    /// The lifetime of certificates.
     pub(super) lifetime: Duration,
     /// The window of renewal, in shares of the lifetime.
     pub(super) window: Option<[f64; 2]>,
-    /// How far its clock is ahead of the caller's, in seconds.
+    /// The lead of its clock over the caller's, in seconds.
     pub(super) clock_ahead: i64,
-    /// How often an order must be looked at before it goes on.
+    /// The number of looks at an order before it goes on.
     pub(super) slowness: u32,
     /// True if the reply to an order does not have `replaces`.
     pub(super) forgets_replaces: bool,

@@ -30,7 +30,7 @@ pub(super) enum Numbers {
 pub(super) struct Costs {
     pub default: At<u64>,
     pub by_method: Vec<(Method, At<u64>)>,
-    /// Where `reserve` stands, or the map without it, if the cost is settled.
+    /// The place of `reserve`, or the map without it, if the cost is settled.
     pub settled: Option<SourceSpan>,
     /// The reserve, if it is computed for each request.
     pub computed: Option<Computed>,

@@ -17,13 +17,13 @@ use std::{path::PathBuf, sync::Arc};
 /// The authority, and the certificates to get from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acme {
-    /// Where the authority sends warnings.
+    /// The address to which the authority sends warnings.
     pub email: Option<String>,
     /// The account and the certificates on disk.
     pub folder: AcmeFolder,
     /// The URL of the authority's directory.
     pub directory: String,
-    /// How connections to it are secured.
+    /// The TLS of connections to it.
     pub tls: Arc<UpstreamTls>,
     /// The account at the authority's web site.
     pub eab: Option<Eab>,

@@ -26,7 +26,7 @@ use std::{
 };
 use webpki::KeyUsage;
 
-/// Where a certificate comes from.
+/// The origin of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Files that the configuration names.
@@ -48,7 +48,7 @@ pub struct Certificate {
     pub path: PathBuf,
     /// The last second in which it is valid, since 1970.
     pub not_after: u64,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
     /// Where the file names it.
     pub(in crate::config) span: SourceSpan,

@@ -10,7 +10,7 @@ use http::HeaderName;
 /// The most that a response can cost.
 const MAX_COST: u64 = 1_000_000_000_000;
 
-/// How the cost of a request is found after its response.
+/// The source of a request's cost after its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
     /// The source of the cost.

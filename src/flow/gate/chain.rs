@@ -50,7 +50,7 @@ pub(super) struct Charged {
     pub(super) held: Held,
     /// The queues in which it waits for its turn.
     pub(super) queues: Queues,
-    /// What was charged that its end settles. Most requests have none, and allocate nothing.
+    /// The charges that its end settles. Most requests have none, and allocate nothing.
     pub(super) reserves: Vec<Reserve>,
     /// True if the route's statistics count it.
     pub(super) is_counted: bool,

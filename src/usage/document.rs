@@ -39,6 +39,8 @@ enum State {
     Number(Part),
     /// The rest of `true`, `false` or `null`.
     Literal(&'static [u8]),
+    /// The document is a number or a literal, which is complete if it does not go on.
+    Bare,
     /// The document is complete.
     Done,
     /// It is no JSON.
@@ -115,7 +117,7 @@ impl Document {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.state == State::Done
+        matches!(self.state, State::Bare | State::Done)
     }
 
     pub(super) fn is_malformed(&self) -> bool {
@@ -141,6 +143,7 @@ impl Document {
                 State::Text => at = self.text(bytes, at, queries),
                 State::Number(part) => at = self.number(bytes, at, part, numbers),
                 State::Malformed => return bytes.len(),
+                State::Bare => self.state = after_bare(*byte),
                 State::Done if !byte.is_ascii_whitespace() => return at,
                 State::Escape | State::Hex(_) | State::Literal(_) => {
                     self.inside(*byte);
@@ -235,6 +238,11 @@ impl Document {
         self.state = if self.depth == 0 { State::Done } else { State::Comma };
     }
 
+    /// Ends a number or a literal, which has no last character of its own.
+    const fn end_bare(&mut self) {
+        self.state = if self.depth == 0 { State::Bare } else { State::Comma };
+    }
+
     /// Goes to the next member or element, after a comma.
     fn next(&mut self) {
         if self.is_in_object() {
@@ -326,7 +334,7 @@ impl Document {
             }
             State::Literal([expected, rest @ ..]) if byte == *expected => {
                 if rest.is_empty() {
-                    self.end_value();
+                    self.end_bare();
                     return;
                 }
                 State::Literal(rest)
@@ -341,6 +349,7 @@ impl Document {
             | State::Comma
             | State::Text
             | State::Number(_)
+            | State::Bare
             | State::Done
             | State::Malformed => State::Malformed,
         };
@@ -379,7 +388,7 @@ impl Document {
         {
             numbers.put(self.slots, amount);
         }
-        self.end_value();
+        self.end_bare();
     }
 
     /// Adds a character to the number that is read.
@@ -424,6 +433,16 @@ impl Part {
     /// True if a number may end after it.
     const fn is_end(self) -> bool {
         matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::Exponent)
+    }
+}
+
+/// Returns the state of a document that is a number or a literal, from the byte behind it.
+const fn after_bare(byte: u8) -> State {
+    match byte {
+        b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'[' | b']' | b'{' | b'}' | b',' | b':' => {
+            State::Done
+        }
+        _ => State::Malformed,
     }
 }
 

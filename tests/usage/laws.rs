@@ -119,6 +119,17 @@ proptest! {
     }
 
     #[test]
+    fn documents_may_follow_each_other_at_once_as_by_serde(
+        values in vec(prop::sample::select(LEAVES), 1..5),
+        cuts in vec(any::<Index>(), 0..5),
+    ) {
+        let body = format!("{{\"n\":7}}{}", values.concat()).into_bytes();
+        let (reading, _) = read(query(), Format::Json, Encoding::Identity, pieces(&body, &cuts));
+        let expected = oracle::sum(&query(), Format::Json, &body);
+        prop_assert_eq!(reading.sum, expected, "{}", String::from_utf8_lossy(&body));
+    }
+
+    #[test]
     fn no_bytes_are_an_error(
         body in vec(any::<u8>(), 0..200),
         is_gzip in any::<bool>(),

@@ -1,7 +1,7 @@
 //! A naive reader of whole bodies, by `serde_json`: it splits them, parses each document, and keeps the
 //! last number at each path.
 
-use flowgate::usage::{Format, Query};
+use flowgate::usage::{Format, MAX_COST, Query};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::{collections::HashMap, fmt};
@@ -45,9 +45,36 @@ pub(crate) fn sum(query: &Query, format: Format, body: &[u8]) -> Option<u64> {
     }
     let weighted = last
         .iter()
-        .map(|(index, thousandths)| thousandths * query.terms[*index].weight.in_thousandths());
-    let millionths = u64::try_from(weighted.sum::<i64>()).unwrap_or(0);
-    (!last.is_empty()).then(|| millionths.div_ceil(1_000_000))
+        .map(|(index, amount)| amount * i128::from(query.terms[*index].weight.in_thousandths()));
+    let parts = u128::try_from(weighted.sum::<i128>()).unwrap_or(0);
+    let sum = u64::try_from(parts.div_ceil(PARTS.unsigned_abs() * 1000)).unwrap_or(u64::MAX);
+    (!last.is_empty()).then(|| sum.min(MAX_COST))
+}
+
+/// Parts of one in an amount.
+const PARTS: i128 = 1_000_000_000_000;
+
+/// Returns the amount of a number that is not negative, in parts of 10⁻¹², rounded up and at most
+/// [`MAX_COST`].
+fn amount(text: &str) -> i128 {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let point = digits.len() - fraction.len();
+    let exponent: i64 = exponent.parse().expect("the numbers of the tests are short");
+
+    // The digits before the point, once it is moved by the exponent and by twelve places.
+    let length = i64::try_from(point).expect("it is short") + exponent + 12;
+    let kept = usize::try_from(length.clamp(0, 100)).expect("it is short");
+    let integer: String = digits.chars().chain(std::iter::repeat('0')).take(kept).collect();
+    let has_rest = digits.chars().skip(kept).any(|digit| digit != '0');
+    let largest = i128::from(MAX_COST) * PARTS;
+    let integer = match integer.trim_start_matches('0') {
+        "" => 0,
+        digits if digits.len() > 30 => largest,
+        digits => digits.parse().expect("they are digits"),
+    };
+    (integer + i128::from(has_rest)).min(largest)
 }
 
 /// Returns the number of events or lines of a whole body.
@@ -117,8 +144,8 @@ fn event_data(body: &[u8]) -> Vec<Vec<u8>> {
     events.into_iter().map(String::into_bytes).collect()
 }
 
-/// Reports the numbers below a value, which is at `path`, in their order, in thousandths.
-fn walk(value: &RawValue, path: &[String], found: &mut impl FnMut(&[String], i64)) {
+/// Reports the numbers below a value, which is at `path`, in their order, as amounts.
+fn walk(value: &RawValue, path: &[String], found: &mut impl FnMut(&[String], i128)) {
     let text = value.get();
     match text.as_bytes()[0] {
         b'{' => {
@@ -135,11 +162,10 @@ fn walk(value: &RawValue, path: &[String], found: &mut impl FnMut(&[String], i64
             }
         }
         b'-' | b'0'..=b'9' => {
-            let number: f64 = text.parse().expect("it is a number");
-            if number >= 0.0 {
-                // The numbers of the tests have at most three places.
-                let thousandths = format!("{:.0}", number * 1000.0);
-                found(path, thousandths.parse().expect("it is small"));
+            // Of negative numbers only zero counts.
+            let amount = amount(text.trim_start_matches('-'));
+            if !text.starts_with('-') || amount == 0 {
+                found(path, amount);
             }
         }
         _ => {}

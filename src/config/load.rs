@@ -4,6 +4,7 @@ use super::{
     compile,
     decode::{self, Decoded},
     diagnostics::{Diagnostics, Problem, Problems, Source},
+    lint,
     plan::Plan,
     read::{Content, Node, comments, foreign, include, open_quote, source, yaml::Tree},
     spec::FileSpec,
@@ -124,9 +125,12 @@ pub(super) fn plan(
     files.extend(source::read_networks(&networks));
     files.extend(source::read_plans(&plans));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let (plan, more) = compile::compile(spec, &files, source, cores);
+    let (mut plan, more) = compile::compile(spec, &files, source, cores);
     problems.extend(more);
     if problems.is_empty() {
+        let findings = lint::findings(&plan);
+        plan.warnings = plan.warnings.and(findings.warnings.into_iter());
+        plan.notes = findings.notes;
         return Ok(plan);
     }
     let pairs = certificates.into_iter().map(|files| (files.cert.value, files.key.value));

@@ -29,6 +29,7 @@ mod admin_address;
 mod compile;
 mod decode;
 mod diagnostics;
+mod lint;
 mod live;
 mod load;
 mod plan;

@@ -1,18 +1,15 @@
 //! Certificates by ACME: the authority of the file, and what listeners show of its certificates.
 
 use super::compiler::Compiler;
-use crate::{
-    config::{
-        decode::At,
-        diagnostics::{Lint, Problem, quoted},
-        plan::{Acme, AcmeOrder, Certificate, Eab, Origin, UpstreamTls, self_signed},
-        read::source::Files,
-        spec::{
-            AcmeFolder, AcmeNames, AcmeSpec, CertificateFiles, CertificateSpec, EabSpec, FileSpec,
-            ListenerSpec, MOST_NAMES, Secret, TlsOptions, UpstreamProtocol, is_beside,
-        },
+use crate::config::{
+    decode::At,
+    diagnostics::{Problem, quoted},
+    plan::{Acme, AcmeOrder, Certificate, Eab, Origin, UpstreamTls, self_signed},
+    read::source::Files,
+    spec::{
+        AcmeFolder, AcmeNames, AcmeSpec, CertificateFiles, CertificateSpec, EabSpec, FileSpec,
+        ListenerSpec, MOST_NAMES, Secret, TlsOptions, UpstreamProtocol, is_beside,
     },
-    route::Table,
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use std::{collections::HashSet, sync::Arc};
@@ -71,12 +68,6 @@ impl Compiler {
 
         let folder = at.value.folder()?;
         let orders = orders(file, &folder);
-        if orders.is_empty() {
-            let message = "`acme` without a certificate for it";
-            self.notes.push(Problem::note(Lint::AcmeUnused, message).at(at.span).help(
-                "write names at a listener: `tls: { certificates: [{ acme: [shop.example.com] }] }`",
-            ));
-        }
         let has_plain_listener = has_plain_listener(file.listeners.items());
         Some(Arc::new(Acme {
             email: email.value().map(|email| email.0.clone()),
@@ -150,34 +141,6 @@ impl Compiler {
 
         let own = self_signed(&order.names, order.file.clone(), names.span);
         found.chain(own).collect()
-    }
-
-    /// Notes names that no request can reach, and challenges that nothing can answer.
-    pub(super) fn acme_notes(&mut self, listeners: &[At<ListenerSpec>], table: &Table) {
-        let names: Vec<_> = listeners.iter().flat_map(|at| at.value.acme_names()).collect();
-        let matchers = || (0..).map_while(|route| table.matcher(route));
-        let takes_every_host = matchers().any(|matcher| matcher.hosts.is_empty());
-        let is_lost = |at: &&At<String>| {
-            let mut hosts = matchers().flat_map(|matcher| &matcher.hosts);
-            !takes_every_host && !hosts.any(|pattern| pattern.matches(&at.value))
-        };
-
-        for lost in names.iter().flat_map(|names| &names.names).filter(is_lost) {
-            let message = format!("no route has the host {}", quoted(&lost.value));
-            let note = Problem::note(Lint::AcmeNameWithoutRoute, message).at(lost.span);
-            self.notes.push(note.help(
-                "flowgate gets the certificate, and responds 404; write a route with \
-                 `match: { host: … }`, or remove the name",
-            ));
-        }
-
-        let span = names.first().map(|names| names.span);
-        if let Some(span) = span.filter(|_| !has_plain_listener(listeners)) {
-            let message = "no listener without TLS can answer the challenge HTTP-01";
-            self.notes.push(Problem::note(Lint::AcmeWithoutPlainListener, message).at(span).help(
-                "flowgate answers TLS-ALPN-01, for which port 443 must reach this gateway itself, not a proxy that ends TLS; for both, add `{ name: plain, listen: \":80\" }`",
-            ));
-        }
     }
 }
 

@@ -9,12 +9,12 @@ use crate::{
     config::{
         decode::{At, Either, Key},
         diagnostics::{Lint, Problem, SourceSpan, quoted},
-        plan::{Action, Respond, RoutePlan},
+        plan::{Action, Respond},
         spec::{
             RedirectSpec, RespondSpec, RewriteSpec, RouteSpec, leaf::Name, values::StatusOrClose,
         },
     },
-    route::{Matcher, Rewrite},
+    route::Rewrite,
 };
 use http::header::CONTENT_TYPE;
 use std::collections::HashMap;
@@ -183,24 +183,5 @@ impl Compiler {
         self.patterns.extend(spec.host.as_ref().map(|at| at.span));
         rewrite.words = self.conceal(rewrite.to_string()).into();
         Some(rewrite)
-    }
-
-    /// Warns of a route at `span` that sends clients round in circles: those of TLS to https.
-    pub(super) fn circle(&mut self, route: &RoutePlan, matcher: &Matcher, span: SourceSpan) {
-        let Action::Redirect(redirect) = &route.action else { return };
-        let takes = |name| matcher.listeners.is_empty() || matcher.listeners.contains(name);
-        let mut by_tls = self.listeners.iter().filter(|(name, is_tls)| *is_tls && takes(name));
-        if redirect.is_to_https_alone()
-            && matcher.headers.is_empty()
-            && let Some((name, _)) = by_tls.next()
-        {
-            let message =
-                format!("requests of the listener `{name}` are redirected to their own URL");
-            self.warn(
-                Problem::warning(Lint::RedirectLoop, span, message)
-                    .label("takes them too")
-                    .help("write `match: { listener: … }` with a listener that has no `tls`"),
-            );
-        }
     }
 }

@@ -9,12 +9,12 @@ use super::{
 use crate::{
     config::{
         decode::{At, Key, List, Printed},
-        diagnostics::{Lint, Problem, SourceSpan},
-        plan::{Auth, GroupDefinition, GroupOwner, MetGroup, RoutePlan, RuleGroupPlan, RulePlan},
+        diagnostics::{Problem, SourceSpan},
+        plan::{GroupDefinition, GroupOwner, MetGroup, RoutePlan, RuleGroupPlan, RulePlan},
         spec::{FileSpec, RuleSpec, keys::WrittenKeys, leaf::Name},
     },
     flow,
-    route::{Matcher, Table},
+    route::Matcher,
 };
 use std::{
     collections::{BTreeSet, HashMap},
@@ -27,8 +27,6 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub(super) plans: Vec<RuleGroupPlan>,
-    /// Beside `plans`: where the file has each.
-    spans: Vec<SourceSpan>,
     /// The budgets by name; `None` for one whose problems are reported.
     budgets: HashMap<Arc<str>, Option<usize>>,
     /// The groups of the file's `flow`.
@@ -99,7 +97,7 @@ impl Compiler {
             let Some(name) = self.needed_name(spec, at.span, "a budget") else { continue };
             let owner = GroupOwner::Budget(Arc::clone(&name));
             let index = self.shared_rule(owner, *print, spec, at.span);
-            let index = index.map(|plan| groups.add(plan, at.span));
+            let index = index.map(|plan| groups.add(plan));
             groups.budgets.insert(name, index);
         }
 
@@ -126,7 +124,7 @@ impl Compiler {
             let names: Vec<_> = circle.map(|at| groups.name(at)).collect();
             let message = format!("the budgets {} form a circle", words(names.into_iter()));
             let help = "remove one `parent`: the last budget of a chain has none";
-            self.error(Problem::error(groups.spans[index], message).help(help));
+            self.error(Problem::error(groups.plans[index].span, message).help(help));
             // The others of the circle need no message of their own.
             groups.plans[index].definition.parent = None;
         }
@@ -157,7 +155,7 @@ impl Compiler {
             self.no_parent(spec);
             let Some(name) = self.needed_name(spec, at.span, "a rule") else { continue };
             let plan = self.shared_rule(owner(name), *print, spec, at.span);
-            met.extend(plan.map(|plan| groups.add(plan, at.span)));
+            met.extend(plan.map(|plan| groups.add(plan)));
         }
         met
     }
@@ -182,7 +180,7 @@ impl Compiler {
         let print = print ^ u128::from(self.address_print()).rotate_left(64);
         let store_tag = RuleGroupPlan::own_tag(&owner).into();
         let definition = GroupDefinition { owner, flow, parent: None, print };
-        Some(RuleGroupPlan { definition, rules, store_tag })
+        Some(RuleGroupPlan { definition, span, rules, store_tag })
     }
 
     /// Returns what the `flow` of a route lists.
@@ -418,46 +416,6 @@ impl Compiler {
             group.store_tag = tag;
         }
     }
-
-    /// Warns of budgets that nothing uses, and of those that count by what a route does not know.
-    pub(super) fn unused_budgets(&mut self, groups: &Groups, routes: &[RoutePlan], table: &Table) {
-        let used: BTreeSet<usize> =
-            routes.iter().flat_map(|route| &route.groups).map(|met| met.index).collect();
-        for (index, plan) in groups.plans.iter().enumerate() {
-            let Some(name) = plan.owner.budget().filter(|_| !used.contains(&index)) else {
-                continue;
-            };
-            let message = format!("nothing uses the budget `{name}`");
-            self.warn(
-                Problem::warning(Lint::UnusedBudget, groups.spans[index], message)
-                    .help(format!("write `flow: [{{ budget: {name} }}]` in a route, or remove it")),
-            );
-        }
-
-        for (index, plan) in groups.plans.iter().enumerate() {
-            let Some(rule) = plan.rules.iter().find(|rule| rule.when.is_none()) else { continue };
-            let lacks = |(at, route): &(usize, &RoutePlan)| {
-                let meets = route.groups.iter().any(|met| met.index == index);
-                meets && !knows_key(route, table.matcher(*at), rule)
-            };
-            let without = routes.iter().enumerate().filter(lacks);
-            let without: Vec<_> = without.map(|(_, route)| &*route.name).collect();
-            if without.is_empty() {
-                continue;
-            }
-            let message = format!("`{}` counts by `{}`", rule.name, rule.key);
-            let shown = words(without.iter().take(5).copied());
-            let more = without.len().saturating_sub(5);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            self.warn(
-                Problem::warning(Lint::BudgetWithoutKey, rule.span, message)
-                    .label(format!("requests of {shown}{more} have no such key"))
-                    .help(
-                        "write `auth`, or the segment into the path, at these routes; or say by `on_missing_key` how they count",
-                    ),
-            );
-        }
-    }
 }
 
 fn print_of(tag: &str) -> u128 {
@@ -475,26 +433,9 @@ const fn may_exempt(owner: &GroupOwner) -> bool {
     }
 }
 
-/// Returns whether a route's requests may have the key of a rule.
-fn knows_key(route: &RoutePlan, matcher: Option<&Matcher>, rule: &RulePlan) -> bool {
-    let paths = matcher.map_or(&[][..], |matcher| &matcher.paths);
-    let key = rule.key.clone().of_paths(paths);
-    let unknown = key.segments().find(|segment| !segment.is_known());
-    let auth = route.options.auth.as_ref();
-    let has_claims = auth.is_some_and(|auth| auth.jwt.is_some());
-    unknown.is_none()
-        && (rule.key.claims().next().is_none() || has_claims)
-        && (!rule.key.needs_user() || auth.is_some_and(Auth::is_own))
-        && rule.key.auth_fields().all(|name| {
-            let forward = auth.and_then(|auth| auth.forward.as_ref());
-            forward.is_some_and(|forward| forward.copies(name))
-        })
-}
-
 impl Groups {
-    fn add(&mut self, plan: RuleGroupPlan, span: SourceSpan) -> usize {
+    fn add(&mut self, plan: RuleGroupPlan) -> usize {
         self.plans.push(plan);
-        self.spans.push(span);
         self.plans.len() - 1
     }
 

@@ -6,7 +6,7 @@ use crate::{
     config::{
         decode::At,
         diagnostics::{Problem, Problems, SourceSpan, Substitutions},
-        plan::{Certificates, UpstreamPlan},
+        plan::UpstreamPlan,
         spec::{calendar::Unit, leaf::Name, values::InvalidValue},
         vocabulary::nearest,
     },
@@ -31,14 +31,10 @@ pub(super) struct Compiler {
     pub(super) warnings: Problems,
     /// The prefixes behind which an IPv4 address stands.
     pub(super) nat64: Nat64,
-    /// Notes that only `check` prints.
-    pub(super) notes: Vec<Problem>,
     /// True if the file has a store.
     pub(super) has_store: bool,
     /// The names of the listeners, and which have TLS.
     pub(super) listeners: Vec<(Arc<str>, bool)>,
-    /// The certificates of those with TLS, if they can be used.
-    pub(super) certificates: Vec<(Arc<str>, Arc<Certificates>)>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// True if none of the upstreams could be read, which has been reported.

@@ -3,17 +3,17 @@
 use super::compiler::Compiler;
 use crate::config::{
     decode::At,
-    diagnostics::{Lint, Problem},
+    diagnostics::Problem,
     plan::{Certificate, Certificates, ClientAuthorities, Listener, TlsTerms},
     read::source::Files,
     spec::{
         AcmeFolder, AcmeSpec, CertificateFiles, CertificateSpec, ClientAuth, FileSpec,
-        ListenerSpec, TlsSpec, values::Endpoint,
+        ListenerSpec, TlsSpec,
     },
 };
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -26,18 +26,6 @@ pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     };
     let same_port = one.port() == other.port();
     same_port && (one == other || covers(one, other) || covers(other, one))
-}
-
-/// Reports whether connections to the server `endpoint` reach a socket on `listener`.
-fn reaches(endpoint: &Endpoint, listener: SocketAddr) -> bool {
-    let ip = listener.ip();
-    let is_local = ip.is_loopback() || ip.is_unspecified();
-    let is_same = match endpoint.host.parse::<IpAddr>() {
-        Ok(host) if host.is_unspecified() => is_local,
-        Ok(host) => host == ip || (host.is_loopback() && ip.is_unspecified()),
-        Err(_) => is_local && &*endpoint.host == "localhost",
-    };
-    is_same && endpoint.port == listener.port()
 }
 
 /// Returns, as a problem, that the address at `at` overlaps with that at `other`.
@@ -108,27 +96,6 @@ impl Compiler {
         }
     }
 
-    /// Warns about servers that are listeners of the same file: a request could go around until all
-    /// connections are used.
-    pub(super) fn own_listeners(&mut self, file: &FileSpec) {
-        let listeners = file.listeners.items().iter();
-        let listeners: Vec<_> = listeners.filter_map(|at| at.value.listen.address()).collect();
-        let upstreams = file.upstreams.items().iter();
-        for server in upstreams.flat_map(|upstream| upstream.value.servers.items()) {
-            let Some(url) = server.value.url.as_ref() else { continue };
-            let endpoint = &url.value.0;
-            let Some(own) = listeners.iter().find(|at| reaches(endpoint, at.value)) else {
-                continue;
-            };
-            let message = format!("the server `{endpoint}` is a listener of this gateway");
-            self.warn(
-                Problem::warning(Lint::UpstreamIsListener, url.span, message)
-                    .also(own.span, "listens here")
-                    .help("write the address of the service, or another port at the listener"),
-            );
-        }
-    }
-
     fn collisions(&mut self, addresses: impl Iterator<Item = At<SocketAddr>>) {
         let mut by_port: HashMap<u16, Vec<At<SocketAddr>>> = HashMap::new();
         for at in addresses {
@@ -170,8 +137,6 @@ impl Compiler {
 
         let At { value: address, span, .. } = spec.listen.address()?;
 
-        self.certificates.extend(tls.iter().map(|tls| (Arc::clone(&name), Arc::clone(tls))));
-
         let terms = spec.tls.value().map(|tls| self.tls_terms(tls, files)).unwrap_or_default();
         let own = &spec.trusted_proxies;
         let trusted_proxies = own.is_written().then(|| self.trusted_proxies(own));
@@ -207,25 +172,14 @@ impl Compiler {
     }
 
     fn certificate(&mut self, spec: &CertificateFiles, files: &Files) -> Option<Certificate> {
-        let certificate = match Certificate::load(spec, files) {
-            Ok(certificate) => certificate,
+        match Certificate::load(spec, files) {
+            Ok(certificate) => Some(certificate),
             Err(problems) => {
                 for problem in problems {
                     self.error(problem);
                 }
-                return None;
+                None
             }
-        };
-        if certificate.names.is_empty() {
-            self.warn(
-                Problem::warning(
-                    Lint::CertificateWithoutName,
-                    spec.cert.span,
-                    "the certificate names no host",
-                )
-                .help("clients reject it unless it has the name that they request"),
-            );
         }
-        Some(certificate)
     }
 }

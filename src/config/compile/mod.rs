@@ -6,13 +6,9 @@ mod actions;
 mod admin;
 mod algorithm;
 mod budgets;
-mod bypasses;
-mod certificates;
-mod clients;
 mod compiler;
 mod conditions;
 mod forward_auth;
-mod idle;
 mod listeners;
 mod matches;
 mod named_file;
@@ -38,7 +34,7 @@ use crate::{
     config::{
         decode::Key,
         diagnostics::{Diagnostics, Problems, Severity, Source},
-        plan::{ClientTimeouts, Limits, Plan, Settings},
+        plan::{ClientTimeouts, Limits, Places, Plan, Settings},
         read::source::{self, Files},
         spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, leaf::Timeout},
         vocabulary::{DescribedMap, ShownKey},
@@ -50,6 +46,7 @@ use compiler::Compiler;
 use http::HeaderName;
 use routes::Parts;
 use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
+use upstreams::Compiled;
 
 /// Compiles `spec`, whose certificates stand in `files`, and returns the plan beside all problems
 /// found; with a problem, the plan is not whole. `cores` is the default number of workers.
@@ -79,22 +76,13 @@ pub(super) fn compile(
     compiler.are_upstreams_unreadable = spec.upstreams.is_written() && spec.upstreams.at.is_none();
 
     let upstreams = compiler.upstreams(spec.upstreams.items(), files);
-    compiler.own_listeners(&spec);
     let watched = watched(source, &spec);
-    let access_log = spec.access_log.as_ref().map(|at| at.span);
+    let places = places(&spec, &upstreams);
     let mut groups = compiler.groups(&spec);
     let specs = spec.routes.into_items();
     let parts = Parts { upstreams: &upstreams, groups: &groups, limits: &settings.limits, files };
     let (mut routes, table) = compiler.routes(specs, &parts);
-    compiler.unused_budgets(&groups, &routes, &table);
     Compiler::store_tags(&mut groups.plans, &mut routes);
-
-    compiler.unused(&upstreams, &routes);
-    compiler.behind_proxies(&spec.listeners, &spec.trusted_proxies, &routes, &table);
-    compiler.acme_notes(spec.listeners.items(), &table);
-    compiler.chosen_keys(&routes);
-    compiler.chosen_targets(&routes, &table);
-    compiler.chosen_overrides(&spec.listeners, &spec.trusted_proxies, &routes, &groups.plans);
 
     let body_limit = spec.limits.value().and_then(|limits| limits.body.read(|size| size.0));
     let mut limited = routes.iter().enumerate().filter(|(_, route)| route.options.body_limit == 0);
@@ -120,13 +108,26 @@ pub(super) fn compile(
         table,
         deciding_headers,
         warnings: Diagnostics::new(source, compiler.warnings),
-        notes: compiler.notes,
-        admin: admin.map(|at| at.span),
-        access_log,
+        notes: Vec::new(),
+        places,
         files: watched,
     };
 
     (plan, compiler.errors)
+}
+
+/// Returns the places of what problems with the whole plan point at.
+fn places(spec: &FileSpec, upstreams: &[Compiled]) -> Places {
+    let admin = spec.admin.value().and_then(|admin| admin.listen.address());
+    let names = spec.listeners.items().iter().flat_map(|at| at.value.acme_names());
+    Places {
+        admin: admin.map(|at| at.span),
+        access_log: spec.access_log.as_ref().map(|at| at.span),
+        trusted_proxies: spec.trusted_proxies.span,
+        acme: spec.acme.as_ref().map(|at| at.span),
+        acme_names: names.map(|names| names.names).collect(),
+        upstreams: upstreams.iter().map(Compiled::place).collect(),
+    }
 }
 
 /// Returns the fields that the access log has, each once.

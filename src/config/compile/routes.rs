@@ -13,7 +13,7 @@ use crate::{
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{
             Action, Auth, Body, ErrorBody, HeaderEdits, Limits, NO_ROUTE, Reject, RouteDefinition,
-            RouteOptions, RoutePlan, RouteTimeouts, RuleGroupPlan,
+            RouteOptions, RoutePlan, RouteTimeouts, RuleGroupPlan, RulePlan,
         },
         read::source::Files,
         spec::{BreakerSpec, ErrorSpec, RejectSpec, RouteSpec, values::StatusOrClose},
@@ -58,58 +58,24 @@ impl Compiler {
 
         let mut plans = Vec::with_capacity(specs.len());
         let mut matchers = Vec::with_capacity(specs.len());
-        let mut spans = Vec::with_capacity(specs.len());
         for at in specs {
             let spec = &at.value.1;
             let action = self.action(spec, at.span, &by_name);
             let body_limit = spec.body_limit.read(|size| size.0);
             let conditions = spec.matcher.as_ref();
-            let span = conditions.map_or(at.span, |at| at.span);
             let matcher = conditions.map(|at| self.matcher(at));
             let words = matcher.as_ref().map(|matcher| self.conceal(matcher.to_string()));
             let plan = self.route(at, action, matcher.as_ref().zip(words), parts);
 
             if let (Some(mut plan), Some(matcher)) = (plan, matcher) {
                 self.segments(&mut plan.rules, &matcher);
-                self.circle(&plan, &matcher, span);
-                self.uncovered_host(&matcher, span);
                 self.no_bodies(body_limit.filter(|_| takes_bodies(&matcher)));
                 plans.push(plan);
                 matchers.push(matcher);
-                spans.push(span);
             }
         }
 
         let table = Table::build(matchers);
-        let listeners: Vec<_> = self.listeners.iter().map(|(name, _)| Arc::clone(name)).collect();
-
-        for (earlier, later) in table.shadowed(&listeners) {
-            let has_listener =
-                |route| table.matcher(route).is_some_and(|matcher| !matcher.listeners.is_empty());
-            let by_listeners =
-                earlier.iter().all(|route| has_listener(*route)) && !has_listener(later);
-
-            let (label, help) = if by_listeners {
-                (
-                    "every listener has a route that takes all requests first",
-                    "name a `listener` here too, so that this route comes first, or remove it",
-                )
-            } else {
-                (
-                    "other routes with the same conditions come first",
-                    "remove it, or write a more specific `match`",
-                )
-            };
-
-            let message = format!("the route `{}` can never be reached", plans[later].name);
-            let problem = Problem::warning(Lint::UnreachableRoute, spans[later], message);
-            let problem = earlier.iter().fold(problem.label(label), |problem, route| {
-                problem.also(spans[*route], format!("`{}` comes first", plans[*route].name))
-            });
-            self.warn(problem.help(help));
-        }
-
-        self.bypasses(&plans, &table, &spans);
         plans.extend(self.unmatched(parts));
         (plans, table)
     }
@@ -144,6 +110,7 @@ impl Compiler {
 
         let mut plan = RoutePlan {
             definition,
+            span: SourceSpan::default(),
             action: Action::NoRoute,
             rules: Vec::new(),
             paced: None,
@@ -163,7 +130,7 @@ impl Compiler {
         conditions: Option<(&Matcher, String)>,
         parts: &Parts<'_>,
     ) -> Option<RoutePlan> {
-        let &Parts { limits, files, .. } = parts;
+        let limits = parts.limits;
         let Printed(print, mut spec) = at.value;
         self.network_print = 0;
 
@@ -176,14 +143,7 @@ impl Compiler {
         let (mut flow, rules, paced) =
             self.rules(&entries.rules, entries.span, spec.pacing.at.as_ref());
         flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.span));
-        let (mut auth, auth_print) = self.auth(&spec.auth, &rules, files);
-        let forward = spec.auth.value().and_then(|auth| auth.forward.at.as_ref());
-        let forward = forward.and_then(|at| self.forward_auth(at, parts.upstreams));
-        let auth_upstream = forward.as_ref().map(|forward| forward.upstream);
-        if let (Some(auth), Some(forward)) = (&mut auth, forward) {
-            auth.forward = Some(Arc::new(forward.auth));
-        }
-        self.needs_auth(&spec.auth, &rules);
+        let (auth, auth_print, auth_upstream) = self.route_auth(&spec, &rules, parts);
 
         let mut options = RouteOptions {
             access: spec.access.as_ref().map(|at| self.access(at)),
@@ -203,12 +163,7 @@ impl Compiler {
             has_placeholders: action.as_ref().is_some_and(Action::has_placeholders),
         };
 
-        let mut fields = options.request_headers.set.iter().chain(&options.response_headers.set);
-        let has_fields = fields.any(|(_, text)| text.is_template());
-        let rejection = options.reject.as_ref().and_then(Reject::body);
-        let mut bodies =
-            rejection.into_iter().chain(options.errors.iter().map(|error| &error.body));
-        options.has_placeholders |= has_fields || bodies.any(Body::has_placeholders);
+        options.has_placeholders |= has_placeholders(&options);
 
         let (matcher, words) = conditions?;
         let definition = RouteDefinition {
@@ -223,11 +178,38 @@ impl Compiler {
         };
         let action = action?;
         let groups = Vec::new();
-        let mut plan =
-            RoutePlan { definition, action, rules, paced, groups, store_tag: None, auth_upstream };
+        let mut plan = RoutePlan {
+            definition,
+            span: spec.matcher.span.unwrap_or(at.span),
+            action,
+            rules,
+            paced,
+            groups,
+            store_tag: None,
+            auth_upstream,
+        };
         self.meet(&mut plan, spec.exempt_from.items(), &entries, matcher, parts);
-        self.readable_responses(&plan, parts);
+        self.not_too_many_numbers(&plan, parts);
         Some(plan)
+    }
+
+    /// Returns what clients of a route must prove, what its files hash to, and the upstream that decides
+    /// about each request, if one does.
+    fn route_auth(
+        &mut self,
+        spec: &RouteSpec,
+        rules: &[RulePlan],
+        parts: &Parts<'_>,
+    ) -> (Option<Auth>, u64, Option<usize>) {
+        let (mut auth, print) = self.auth(&spec.auth, rules, parts.files);
+        let forward = spec.auth.value().and_then(|auth| auth.forward.at.as_ref());
+        let forward = forward.and_then(|at| self.forward_auth(at, parts.upstreams));
+        let upstream = forward.as_ref().map(|forward| forward.upstream);
+        if let (Some(auth), Some(forward)) = (&mut auth, forward) {
+            auth.forward = Some(Arc::new(forward.auth));
+        }
+        self.needs_auth(&spec.auth, rules);
+        (auth, print, upstream)
     }
 
     /// Warns of a limit of 0 for bodies, which nginx takes for no limit. Routes for methods without
@@ -327,6 +309,15 @@ impl Compiler {
         }
         errors
     }
+}
+
+/// True if a text of these options has placeholders.
+fn has_placeholders(options: &RouteOptions) -> bool {
+    let mut fields = options.request_headers.set.iter().chain(&options.response_headers.set);
+    let rejection = options.reject.as_ref().and_then(Reject::body);
+    let errors = options.errors.iter().map(|error| &error.body);
+    fields.any(|(_, text)| text.is_template())
+        || rejection.into_iter().chain(errors).any(Body::has_placeholders)
 }
 
 /// Returns the header fields that decide about requests, on any route: which one a request takes

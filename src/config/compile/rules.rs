@@ -2,7 +2,6 @@
 
 use super::{
     compiler::Compiler,
-    idle::idle_rules,
     numbers::{Costs, Numbers, costs},
     plans::PlannedRule,
     quotas,
@@ -30,26 +29,14 @@ impl Compiler {
         let specs = self.at_most_16(specs, span);
         self.names("rule", specs.iter().filter_map(|at| at.value.name.as_ref()));
         self.own_names(specs.iter().filter_map(|at| at.value.name.as_ref()));
-        let mut spans = Vec::with_capacity(specs.len());
         let mut rules = flow::Rules::default();
         let mut plans: Vec<RulePlan> = Vec::with_capacity(specs.len());
 
         for at in specs {
             for (rule, plan) in self.rule(&at.value, at.span).into_iter().flatten() {
-                spans.push(at.span);
                 rules.flow.push(rule);
                 plans.push(plan);
             }
-        }
-
-        for (idle, busy) in idle_rules(&rules.flow, &plans) {
-            let message = format!("the rule `{}` can never reject anything", plans[idle].name);
-            self.warn(
-                Problem::warning(Lint::NeverRejects, spans[idle], message)
-                    .label("allows what the other one rejects first")
-                    .also(spans[busy], format!("`{}` is as strict or stricter", plans[busy].name))
-                    .help("remove it, or write a lower limit"),
-            );
         }
 
         let pacing = pacing.map(|at| &at.value);
@@ -58,9 +45,9 @@ impl Compiler {
             self.scope(&spec.scope, &spec.on_store_error, [Stored::paced(config)])
         });
         let is_shared = shared.is_some() || plans.iter().any(|plan| plan.shared.is_some());
-        if let Some(at) = plans.iter().position(|plan| is_shared && plan.priority.is_some()) {
+        if let Some(plan) = plans.iter().find(|plan| is_shared && plan.priority.is_some()) {
             self.error(
-                Problem::error(spans[at], "`priority` beside a rule with `scope: cluster`")
+                Problem::error(plan.span, "`priority` beside a rule with `scope: cluster`")
                     .help("remove one: a loan here cannot wait for the decision of other gateways"),
             );
         }

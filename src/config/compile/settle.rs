@@ -21,7 +21,6 @@ use crate::{
     },
     usage::{Otherwise, Preset, Queries, Query, Weight},
 };
-use http::header;
 use std::sync::Arc;
 
 impl Compiler {
@@ -146,8 +145,8 @@ impl Compiler {
         Some(SettleSource::Json(JsonCost { words, query, otherwise }))
     }
 
-    /// Warns of a route that asks its upstream for responses in which its rules cannot find numbers.
-    pub(super) fn readable_responses(&mut self, plan: &RoutePlan, parts: &Parts<'_>) {
+    /// Reports rules of a route that read more numbers than one reader finds.
+    pub(super) fn not_too_many_numbers(&mut self, plan: &RoutePlan, parts: &Parts<'_>) {
         let groups = &parts.groups.plans;
         let met = plan.groups.iter().flat_map(|met| &groups[met.index].rules);
         let rules = plan.rules.iter().chain(met);
@@ -163,18 +162,6 @@ impl Compiler {
                     .help("settle fewer rules by the response, or by the same numbers"),
             );
         }
-        if plan.options.request_headers.names(&header::ACCEPT_ENCODING) {
-            return;
-        }
-        let message = format!(
-            "the rule `{}` reads responses, and clients of the route `{}` may ask for encodings that flowgate cannot read",
-            rule.name, plan.name
-        );
-        self.warn(
-            Problem::warning(Lint::UnreadableEncoding, rule.span, message).help(
-                "write `request_headers: { set: { accept-encoding: gzip } }`, or `remove: accept-encoding`, in the route",
-            ),
-        );
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
         decode::At,
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{
-            AnswerLimits, RoutePlan, ServerPlan, UpstreamOptions, UpstreamPlan, UpstreamTls,
+            AnswerLimits, ServerPlan, UpstreamOptions, UpstreamPlace, UpstreamPlan, UpstreamTls,
             schedule,
         },
         read::source::Files,
@@ -29,7 +29,16 @@ const HASHED_V6_PREFIX: u8 = 64;
 pub(super) struct Compiled {
     pub name: Arc<str>,
     pub span: SourceSpan,
+    /// The URLs of its servers.
+    pub servers: Vec<SourceSpan>,
     pub plan: UpstreamPlan,
+}
+
+impl Compiled {
+    /// Returns its place in the file.
+    pub(super) fn place(&self) -> UpstreamPlace {
+        UpstreamPlace { span: self.span, servers: self.servers.clone() }
+    }
 }
 
 impl Compiler {
@@ -82,6 +91,7 @@ impl Compiler {
         let hash_key = self.hash_key(spec);
         let name = spec.name.as_ref()?;
 
+        let spans = servers.iter().map(|(endpoint, _)| endpoint.span).collect();
         let plan = UpstreamPlan {
             name: name.value.0.clone(),
             servers: servers
@@ -111,7 +121,7 @@ impl Compiler {
             keys: [spec.shown_keys(""), limits.shown_keys("limits")].concat(),
         };
 
-        Some(Compiled { name: plan.name.clone(), span: name.span, plan })
+        Some(Compiled { name: plan.name.clone(), span: name.span, servers: spans, plan })
     }
 
     /// Returns what decides about a request's server, if something does.
@@ -199,24 +209,6 @@ impl Compiler {
         }
 
         Some(Arc::new(tls))
-    }
-
-    pub(super) fn unused(&mut self, upstreams: &[Compiled], routes: &[RoutePlan]) {
-        let mut used = vec![false; upstreams.len()];
-        let sends = routes.iter().filter_map(|route| route.action.upstream().copied());
-        for index in sends.chain(routes.iter().filter_map(|route| route.auth_upstream)) {
-            // Those of auth services by their URL follow.
-            if let Some(used) = used.get_mut(index) {
-                *used = true;
-            }
-        }
-        for (upstream, _) in upstreams.iter().zip(used).filter(|(_, used)| !used) {
-            let message = format!("no route uses the upstream `{}`", upstream.name);
-            self.warn(
-                Problem::warning(Lint::UnusedUpstream, upstream.span, message)
-                    .help("write `upstream: …` in a route, or remove it"),
-            );
-        }
     }
 }
 

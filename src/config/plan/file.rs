@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{
     config::{
+        decode::At,
         diagnostics::{Diagnostics, Problem, Source, SourceSpan, quoted},
         spec::{AccessLog, values::Endpoint},
         watched::Watched,
@@ -36,10 +37,8 @@ pub struct Plan {
     pub(in crate::config) notes: Vec<Problem>,
     /// The things to watch for changes: this file, those that it includes, certificates and keys.
     pub files: Vec<Watched>,
-    /// Where the file has the admin listener's address.
-    pub(in crate::config) admin: Option<SourceSpan>,
-    /// Where the file has the access log's.
-    pub(in crate::config) access_log: Option<SourceSpan>,
+    /// The places of its parts in the file.
+    pub(in crate::config) places: Places,
     pub(in crate::config) upstreams: Vec<UpstreamPlan>,
     /// The rules that several routes share.
     pub(in crate::config) groups: Vec<RuleGroupPlan>,
@@ -48,6 +47,32 @@ pub struct Plan {
     pub(in crate::config) table: route::Table,
     /// See [`crate::config::Snapshot::deciding_headers`].
     pub(in crate::config) deciding_headers: Arc<[Box<str>]>,
+}
+
+/// The places in the file of what problems with a whole plan point at.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Places {
+    /// The admin listener's address.
+    pub admin: Option<SourceSpan>,
+    /// The access log.
+    pub access_log: Option<SourceSpan>,
+    /// The proxies that all listeners trust.
+    pub trusted_proxies: Option<SourceSpan>,
+    /// The authority for certificates.
+    pub acme: Option<SourceSpan>,
+    /// The names that each certificate of that authority has.
+    pub acme_names: Vec<Vec<At<String>>>,
+    /// Beside the plan's upstreams, but for those that routes name by their URL.
+    pub upstreams: Vec<UpstreamPlace>,
+}
+
+/// The place of an upstream in the file.
+#[derive(Debug)]
+pub(in crate::config) struct UpstreamPlace {
+    /// Its name.
+    pub span: SourceSpan,
+    /// The URLs of its servers.
+    pub servers: Vec<SourceSpan>,
 }
 
 impl Plan {
@@ -84,7 +109,7 @@ impl Plan {
     /// Returns, as the problem of the file's line, that the admin listener cannot listen at
     /// `address`.
     pub fn cannot_administer(&self, address: SocketAddr, error: &io::Error) -> Diagnostics {
-        self.no_listener("admin", address, self.admin.unwrap_or_default(), error)
+        self.no_listener("admin", address, self.places.admin.unwrap_or_default(), error)
     }
 
     /// Returns, as the problem of the file's line, that the access log cannot be opened.
@@ -97,7 +122,7 @@ impl Plan {
         };
         let help = "write a file in a folder that is there and that this user may write to; \
                     relative names start from this file's folder";
-        let span = self.access_log.unwrap_or_default();
+        let span = self.places.access_log.unwrap_or_default();
         self.warnings.instead(Problem::error(span, message).help(help))
     }
 
@@ -121,6 +146,11 @@ impl Plan {
     /// are out of date.
     pub fn warnings_at(&self, now: Instant) -> Diagnostics {
         self.warnings_of(|certificate, peers| certificate.out_of_date(now, peers))
+    }
+
+    /// Returns the same with notes on what could be better.
+    pub fn remarks_at(&self, now: Instant) -> Diagnostics {
+        self.warnings_at(now).and(self.notes.iter().cloned())
     }
 
     /// Returns the same without certificates that have ended, of which the log has a line for each.

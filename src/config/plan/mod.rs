@@ -37,6 +37,7 @@ pub use expiry::ShownCertificate;
 pub(super) use expiry::shown;
 pub(super) use file::certificates;
 pub use file::{Listener, Plan};
+pub(super) use file::{Places, UpstreamPlace};
 pub use requests::Except;
 pub(super) use requests::{Priority, When};
 pub(super) use route::ErrorBody;

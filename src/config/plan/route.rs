@@ -72,6 +72,8 @@ impl RouteDefinition {
 #[derive(Debug)]
 pub(in crate::config) struct RoutePlan {
     pub definition: RouteDefinition,
+    /// Where the file has its conditions.
+    pub span: SourceSpan,
     /// The action for requests that may pass; an upstream is an index into the plan's.
     pub action: Action<usize>,
     /// Beside `flow.flow`, in its order.

@@ -2,7 +2,10 @@
 //! upstreams.
 
 use super::{RulePlan, name_in_store};
-use crate::flow::{self, Stored};
+use crate::{
+    config::diagnostics::SourceSpan,
+    flow::{self, Stored},
+};
 use std::{fmt, ops::Deref, sync::Arc};
 
 /// The place in the file that has a shared rule, with the rule's name.
@@ -68,6 +71,8 @@ pub struct GroupDefinition {
 #[derive(Debug)]
 pub(in crate::config) struct RuleGroupPlan {
     pub definition: GroupDefinition,
+    /// Where the file has it.
+    pub span: SourceSpan,
     /// Beside `flow.flow`, in its order.
     pub rules: Vec<RulePlan>,
     /// The hash tag of the rules about which the store decides: the group's own, or that of all

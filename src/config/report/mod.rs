@@ -5,9 +5,9 @@ mod describe;
 mod diff;
 mod memory;
 mod promise;
-mod remarks;
 
 pub use changes::{ChangeKind, ConfigChanges, Named};
 pub use describe::{RoutePromises, RulePromise, describe, promises};
 pub use diff::{Difference, RouteChange, RuleChange, diff};
 pub use memory::most_bytes;
+pub(super) use promise::bucket_numbers;

@@ -6,7 +6,7 @@ use crate::{
     route::{KeyPart, KeySpec},
 };
 
-/// Reports whether all that `busy` lets pass fits into `idle`: the same algorithm with numbers no
+/// True if all that `busy` lets pass fits into `idle`: the same algorithm with numbers no
 /// larger, or a window beside a bucket.
 pub(super) fn is_stricter(busy: &Algorithm, idle: &Algorithm) -> bool {
     use Algorithm::{
@@ -47,7 +47,7 @@ pub(super) fn is_stricter(busy: &Algorithm, idle: &Algorithm) -> bool {
     }
 }
 
-/// Reports whether a bucket never runs empty of what passes a window, whenever that begins: it
+/// True if a bucket never runs empty of what passes a window, whenever that begins: it
 /// holds the window's count, and gains as much while the window lasts.
 fn fits(window: Rate, bucket: Rate, burst: u64) -> bool {
     let gained = u128::from(bucket.count()) * u128::from(window.window_nanos());
@@ -55,7 +55,7 @@ fn fits(window: Rate, bucket: Rate, burst: u64) -> bool {
     window.count() <= burst && spent <= gained
 }
 
-/// Reports whether a window never holds more than its count of what passes a bucket: the burst, and
+/// True if a window never holds more than its count of what passes a bucket: the burst, and
 /// what the bucket gains while the window lasts.
 fn holds(bucket: Rate, burst: u64, window: Rate) -> bool {
     let unit = u128::from(bucket.window_nanos());
@@ -63,7 +63,7 @@ fn holds(bucket: Rate, burst: u64, window: Rate) -> bool {
     u128::from(burst) * unit + gained <= u128::from(window.count()) * unit
 }
 
-/// Reports whether every request has the key, so that none is rejected for want of it. What all
+/// True if every request has the key, so that none is rejected for want of it. What all
 /// clients together may use is then more than enough for one.
 fn is_always_there(key: &KeySpec) -> bool {
     key.parts().iter().all(|part| match part {

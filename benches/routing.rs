@@ -148,7 +148,7 @@ fn around_a_request() {
     let headers = headers();
     let trusted = NetworkList::new(["10.0.0.0/8".parse().expect("a network")], Vec::new());
     let nat64 = Nat64::default();
-    let proxies = Proxies { trusted: &trusted, nat64: &nat64 };
+    let proxies = Proxies { trusted: &trusted, header: None, nat64: &nat64 };
     let peer = IpAddr::from([10, 0, 0, 1]);
     let client = IpAddr::from([192, 0, 2, 1]);
     let host = "gateway.example.com:8080";

@@ -112,7 +112,7 @@ proptest! {
             }
         }
         let nat64 = Nat64::default();
-        let proxies = Proxies { trusted: &trusted, nat64: &nat64 };
+        let proxies = Proxies { trusted: &trusted, header: None, nat64: &nat64 };
         let client = proxies.client(peer, (&headers).into()).address;
         prop_assert_eq!(client, nat64.canonical(client));
         let alone = proxies.client(peer, (&HeaderMap::new()).into()).address;
@@ -189,7 +189,7 @@ fn a_usual_request_takes_no_heap_memory() {
             headers: (&headers).into(),
         };
         assert_eq!(dangerous_path(path), None);
-        let proxies = Proxies { trusted: &trusted, nat64: &Nat64::default() };
+        let proxies = Proxies { trusted: &trusted, header: None, nat64: &Nat64::default() };
         let client = proxies.client(IpAddr::from([10, 0, 0, 1]), (&headers).into()).address;
         assert!(key.fingerprint(&Seed::new([1, 2]), &target, client).is_ok());
         table.find(&target)

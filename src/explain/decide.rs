@@ -54,7 +54,7 @@ impl Question {
         };
         let mut said = blank(snapshot, &target, client);
         if let Some(unread) = found.unread {
-            said.notes.push(format!("X-Forwarded-For names no client: {unread}"));
+            said.notes.push(format!("{} names no client: {unread}", proxies.header_name()));
         }
         let index = match snapshot.find_index(&target, written) {
             Ok(index) => index,

@@ -8,6 +8,7 @@ use super::{
     report::ImportReport,
     tree::{Directive, Scope},
 };
+use http::HeaderName;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs, net::IpAddr};
@@ -255,8 +256,10 @@ pub(super) fn networks_of(geo: &Directive) -> Option<Vec<(Option<IpNet>, &str)>>
 /// The proxies that a block trusts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RealIp {
-    /// Those that name the client in `X-Forwarded-For`.
+    /// Those that name the client.
     pub trusted: Vec<IpNet>,
+    /// The field in which they do; `None`: `X-Forwarded-For`.
+    pub header: Option<String>,
 }
 
 impl RealIp {
@@ -267,8 +270,11 @@ impl RealIp {
             return Self::default();
         }
 
-        let header = scope.take("real_ip_header", report);
-        if let Some(header) = header.filter(|_| !scope.is_on("real_ip_recursive", report)) {
+        let written = scope.take("real_ip_header", report);
+        let is_recursive = scope.is_on("real_ip_recursive", report);
+        let name = real_ip_header(scope);
+        let header = (name != USUAL_HEADER).then_some(name);
+        if let Some(header) = written.filter(|_| !is_recursive && header.is_none()) {
             report.note(header, "flowgate uses the last address that is not a trusted proxy, as with `real_ip_recursive on`");
         }
 
@@ -282,8 +288,17 @@ impl RealIp {
                 None => report.note(directive, "it is neither an address nor a network"),
             }
         }
-        Self { trusted }
+        Self { trusted, header }
     }
+}
+
+/// The field that flowgate reads unless another one is written.
+pub(super) const USUAL_HEADER: &str = "x-forwarded-for";
+
+/// Returns the field in which proxies name the client, in lower case.
+fn real_ip_header(scope: &Scope<'_>) -> String {
+    let written = scope.find("real_ip_header");
+    written.map_or("X-Real-IP", |directive| directive.arg(0)).to_ascii_lowercase()
 }
 
 /// Returns why the client's address is another one here than in nginx, if it is.
@@ -291,11 +306,14 @@ pub(super) fn lost(scope: &Scope<'_>) -> Option<&'static str> {
     if scope.all(&["set_real_ip_from"]).is_empty() {
         return None;
     }
-    let header = scope.find("real_ip_header").map_or("X-Real-IP", |directive| directive.arg(0));
-    if !header.eq_ignore_ascii_case("x-forwarded-for") {
+    if real_ip_header(scope) == "proxy_protocol" {
         return Some(
-            "the client's address is lost: flowgate reads it from X-Forwarded-For and from no other field (real_ip_header)",
+            "the client's address is lost: write `proxy_protocol: true` at the listener (real_ip_header)",
         );
+    }
+    let header = real_ip_header(scope);
+    if header == "forwarded" || header.parse::<HeaderName>().is_err() {
+        return Some("the client's address is lost: flowgate reads no such field (real_ip_header)");
     }
 
     let is_within = |block: &&Directive| block.name == "location";

@@ -1,7 +1,7 @@
 //! `listen`: the listeners, and which servers each has.
 
 use super::{
-    access::{RealIp, listed},
+    access::{RealIp, USUAL_HEADER, listed},
     converted_config::{Fields, Item},
     files::Files,
     report::ImportReport,
@@ -239,26 +239,38 @@ impl Listener<'_> {
         fields: &mut Fields,
         report: &mut ImportReport,
     ) {
-        let usual = RealIp::read(&Scope(vec![http]), report).trusted;
+        let usual = RealIp::read(&Scope(vec![http]), report);
         let mut all = Vec::new();
         for index in &self.servers {
             let own = RealIp::read(&Scope(vec![http, servers[*index]]), report);
-            all.push((servers[*index], own.trusted));
+            all.push((servers[*index], own));
         }
 
         let Some((_, first)) = all.first() else { return };
 
-        let mut trusted = first.clone();
+        let mut trusted = first.trusted.clone();
         for (server, own) in &all {
-            if own != first {
+            if own.trusted != first.trusted {
                 let why = "its listener trusts the proxies of all servers there";
                 report.note(server, why);
             }
-            trusted.extend(own.iter().filter(|network| !first.contains(network)).copied());
+            let has_proxies = !own.trusted.is_empty();
+            if has_proxies && own.header != first.header {
+                let why =
+                    "its listener reads the client's address from the field of its first server";
+                report.note(server, why);
+            }
+            let others = own.trusted.iter().filter(|network| !first.trusted.contains(network));
+            trusted.extend(others.copied());
         }
 
-        if trusted != usual {
+        if trusted != usual.trusted {
             fields.set("trusted_proxies", listed(&trusted));
+        }
+        let usual_header = usual.header.as_deref().unwrap_or(USUAL_HEADER);
+        let header = first.header.as_deref().unwrap_or(USUAL_HEADER);
+        if !trusted.is_empty() && header != usual_header {
+            fields.set("client_ip_header", header);
         }
     }
 

@@ -54,9 +54,12 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Import
         fields.set("timeouts", timeouts);
     }
 
-    let proxies = RealIp::read(&scope, report).trusted;
-    if !proxies.is_empty() {
-        fields.set("trusted_proxies", listed(&proxies));
+    let proxies = RealIp::read(&scope, report);
+    if !proxies.trusted.is_empty() {
+        fields.set("trusted_proxies", listed(&proxies.trusted));
+        if let Some(header) = proxies.header {
+            fields.set("client_ip_header", header);
+        }
     }
 
     if is_logged(http, report) {

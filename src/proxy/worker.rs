@@ -102,13 +102,13 @@ impl Worker {
     /// Counts and logs that the client of a request is not known, because what its proxy writes
     /// cannot be read.
     #[cold]
-    pub(super) fn unread_client(&self, proxy: IpAddr, unread: &Unread<'_>) {
+    pub(super) fn unread_client(&self, proxy: IpAddr, header: &str, unread: &Unread<'_>) {
         self.counters.unread_clients.fetch_add(1, Relaxed);
         if let Some(count) = self.records.request_log.unread_client(self.clock.now()) {
             tracing::warn!(
                 %proxy,
                 count,
-                "X-Forwarded-For names no client, so the proxy counts as the client: {unread}"
+                "{header} names no client, so the proxy counts as the client: {unread}"
             );
         }
     }

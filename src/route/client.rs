@@ -16,8 +16,10 @@ const MAX_ENTRIES: usize = 64;
 /// Whose word about clients is believed, and which addresses of IPv6 are those of IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proxies<'a> {
-    /// The networks of proxies whose `X-Forwarded-For` is believed, in their IPv4 form.
+    /// The networks of proxies whose word is believed, in their IPv4 form.
     pub trusted: &'a NetworkList,
+    /// The field in which they name the client; `None`: `X-Forwarded-For`.
+    pub header: Option<&'a HeaderName>,
     /// The prefixes behind which an IPv4 address stands.
     pub nat64: &'a Nat64,
 }
@@ -29,11 +31,11 @@ pub struct FoundClient<'h> {
     pub address: IpAddr,
     /// True if the peer is a trusted proxy.
     pub is_proxied: bool,
-    /// Why `address` is the proxy's, although `X-Forwarded-For` names clients.
+    /// Why `address` is the proxy's, although its field names clients.
     pub unread: Option<Unread<'h>>,
 }
 
-/// Why no client is read from `X-Forwarded-For`.
+/// Why no client is read from the field of a trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread<'h> {
     /// This entry is no address.
@@ -43,6 +45,11 @@ pub enum Unread<'h> {
 }
 
 impl Proxies<'_> {
+    /// Returns the name of the field in which trusted proxies name the client.
+    pub fn header_name(&self) -> &str {
+        self.header.map_or("x-forwarded-for", HeaderName::as_str)
+    }
+
     /// Returns whether `address` is a trusted proxy's.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         let address = self.nat64.canonical(address);
@@ -50,11 +57,12 @@ impl Proxies<'_> {
     }
 
     /// Returns the client: `peer`, or, if `peer` is a trusted proxy, the right-most address of
-    /// `X-Forwarded-For` that is not one.
+    /// their field that is not one.
     ///
     /// Several lines are one list; empty entries are skipped; ports and brackets are accepted. If
     /// every entry is a trusted proxy, the left-most is the client. Garbage before an untrusted
-    /// address, or more than 64 trusted entries, fall back to `peer`. IPv4 addresses that are written
+    /// address, or more than 64 trusted entries, fall back to `peer`. Without the field, the client is
+    /// `peer` too. IPv4 addresses that are written
     /// as IPv6 count and are returned as IPv4.
     pub fn client<'h>(&self, peer: IpAddr, headers: Fields<'h>) -> FoundClient<'h> {
         let peer = self.nat64.canonical(peer);
@@ -63,7 +71,7 @@ impl Proxies<'_> {
         }
         let fallback = |why| FoundClient { address: peer, is_proxied: true, unread: Some(why) };
 
-        let lines = headers.get_all("x-forwarded-for").rev();
+        let lines = headers.get_all(self.header_name()).rev();
         let entries = lines.flat_map(|line| line.rsplit(|byte| *byte == b','));
         let mut client = peer;
         for (walked, entry) in entries.enumerate() {
@@ -435,7 +443,7 @@ mod tests {
     fn an_entry_that_makes_the_proxy_the_client_is_shown() {
         let trusted = NetworkList::new(["10.0.0.0/8".parse().unwrap()], Vec::new());
         let nat64 = Nat64::default();
-        let proxies = Proxies { trusted: &trusted, nat64: &nat64 };
+        let proxies = Proxies { trusted: &trusted, header: None, nat64: &nat64 };
         let many = "10.0.0.2,".repeat(65);
         for (list, peer, expected) in [
             ("\"192.0.2.1\"", "10.0.0.1", Some("the entry `\\\"192.0.2.1\\\"` is not an address")),
@@ -468,7 +476,7 @@ mod tests {
             headers.append("x-forwarded-for", line);
         }
         let nat64 = Nat64::new(vec!["64:ff9b:1::/48".parse().unwrap()]);
-        let proxies = Proxies { trusted: &trusted, nat64: &nat64 };
+        let proxies = Proxies { trusted: &trusted, header: None, nat64: &nat64 };
         let found = proxies.client(peer.parse().unwrap(), (&headers).into()).address;
         assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{peer} {lines:?}");
     }

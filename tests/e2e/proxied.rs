@@ -77,6 +77,58 @@ fn a_load_balancer_names_the_client_of_a_connection() {
 }
 
 #[test]
+fn a_field_of_trusted_proxies_names_the_client_and_that_of_others_is_removed() {
+    let upstream = upstream::echo();
+    let rule = ", flow: [{ name: each, limit: 2/1h, key: client_ip }] }";
+    let file = |keys: &str, rest: &str| {
+        let route = ROUTE.replace(" }\n", &format!("{rule}\n"));
+        let listener = format!("name: web, {keys}listen");
+        yaml(upstream.address, &route).replacen("name: web, listen", &listener, 1) + rest
+    };
+    let trusting = "trusted_proxies: 127.0.0.0/8\nclient_ip_header: CF-Connecting-IP\n";
+    let gateway = Gateway::start(&file("", trusting));
+    let mut client = Client::new(gateway.web());
+
+    // What the proxy passes in `X-Forwarded-For` counts for nothing.
+    let from = |address: &'static str| {
+        [
+            ("CF-Connecting-IP", address),
+            ("X-Forwarded-For", "6.6.6.6"),
+            ("CF_Connecting_IP", "6.6.6.7"),
+        ]
+    };
+    let answer = client.request("GET", "/", &from("192.0.2.7"));
+    assert_eq!(forwarded(&answer), "192.0.2.7, 127.0.0.1");
+    assert!(!answer.text().contains("6.6.6"), "{}", answer.text());
+    assert!(answer.text().contains("\"cf-connecting-ip\",\"192.0.2.7\""), "{}", answer.text());
+    assert_eq!(client.request("GET", "/", &from("192.0.2.7")).status, 200);
+    assert_eq!(client.request("GET", "/", &from("192.0.2.7")).status, 429);
+    assert_eq!(client.request("GET", "/", &from("192.0.2.8")).status, 200, "another client");
+
+    // Without the field, and with one that is no address, the proxy is the client.
+    assert_eq!(
+        forwarded(&client.request("GET", "/", &[("X-Forwarded-For", "6.6.6.6")])),
+        "127.0.0.1"
+    );
+    assert_eq!(forwarded(&client.request("GET", "/", &from("nobody"))), "127.0.0.1");
+    gateway.wait_log("cf-connecting-ip names no client, so the proxy counts as the client");
+
+    // An edit takes effect on open connections; a peer that is not trusted names nobody.
+    gateway.edit(&file("trusted_proxies: [10.0.0.0/8], ", trusting));
+    let direct = client.request("GET", "/", &from("192.0.2.9"));
+    assert_eq!(direct.status, 429, "its address has used its limit as the proxy's");
+    gateway.edit(&yaml(upstream.address, ROUTE).replacen(
+        "name: web, listen",
+        "name: web, trusted_proxies: [10.0.0.0/8], client_ip_header: x-real-ip, listen",
+        1,
+    ));
+    let forged = [("X-Real-IP", "192.0.2.9"), ("X_Real_IP", "192.0.2.9")];
+    let direct = client.request("GET", "/", &forged);
+    assert_eq!(forwarded(&direct), "127.0.0.1");
+    assert!(!direct.text().contains("192.0.2.9"), "{}", direct.text());
+}
+
+#[test]
 fn a_header_comes_before_tls() {
     let upstream = upstream::echo();
     let dir = tempfile::tempdir().expect("a temporary directory");

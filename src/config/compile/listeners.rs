@@ -3,7 +3,7 @@
 use super::compiler::Compiler;
 use crate::config::{
     decode::At,
-    diagnostics::Problem,
+    diagnostics::{Problem, SourceSpan},
     plan::{Certificate, Certificates, ClientAuthorities, Listener, TlsTerms},
     read::source::Files,
     spec::{
@@ -45,6 +45,14 @@ fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
     Problem::error(at.span, message).label(label).also(other.span, "first here").help(help)
 }
 
+/// Returns, as a problem, that nobody may name clients in the field at `span`.
+fn without_proxies(span: SourceSpan) -> Problem {
+    Problem::error(span, "`client_ip_header` without `trusted_proxies`").help(
+        "write `trusted_proxies: [10.0.0.0/8]`: the proxies in front that write this field. Any \
+         other client could choose its address",
+    )
+}
+
 /// The folders of certificates.
 struct Folders<'f> {
     /// That of the configuration.
@@ -73,7 +81,9 @@ impl Compiler {
         self.collisions(addresses.filter(|at| at.value.port() != 0));
         for at in specs {
             self.proxy_protocol(&at.value, file);
+            self.client_ip_header(&at.value, file);
         }
+        self.unused_client_ip_header(file);
 
         let issued = file.acme.value().and_then(AcmeSpec::folder);
         let tls = specs.iter().filter_map(|at| at.value.tls.value());
@@ -93,6 +103,26 @@ impl Compiler {
                 Problem::error(at.span, "`proxy_protocol` without `trusted_proxies`")
                     .help("write `trusted_proxies: [10.0.0.0/8]`: the load balancers in front of this listener"),
             );
+        }
+    }
+
+    /// Reports a field of trusted proxies at a listener that trusts none.
+    fn client_ip_header(&mut self, spec: &ListenerSpec, file: &FileSpec) {
+        let own = &spec.trusted_proxies;
+        let trusted = if own.is_written() { own } else { &file.trusted_proxies };
+        let names_none = trusted.items().is_empty();
+        if let Some(span) = spec.client_ip_header.span.filter(|_| names_none) {
+            self.error(without_proxies(span));
+        }
+    }
+
+    /// Reports a field of trusted proxies where no listener trusts any.
+    fn unused_client_ip_header(&mut self, file: &FileSpec) {
+        let listeners = file.listeners.items().iter();
+        let trusted = listeners.flat_map(|at| at.value.trusted_proxies.items());
+        let names_none = trusted.chain(file.trusted_proxies.items()).next().is_none();
+        if let Some(span) = file.client_ip_header.span.filter(|_| names_none) {
+            self.error(without_proxies(span));
         }
     }
 
@@ -148,6 +178,7 @@ impl Compiler {
             tls,
             terms,
             trusted_proxies,
+            client_ip_header: spec.client_ip_header.value().map(|name| name.0.clone()),
             proxy_protocol,
             certificates,
             span,

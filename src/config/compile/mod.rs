@@ -141,6 +141,12 @@ fn logged_headers(spec: &FileSpec) -> Arc<[HeaderName]> {
     names.into()
 }
 
+/// Returns the field in which proxies name the client, if it is not the usual one.
+fn client_ip_header(spec: &FileSpec) -> Option<HeaderName> {
+    let name = spec.client_ip_header.value().map(|name| &name.0);
+    name.filter(|name| name.as_str() != "x-forwarded-for").cloned()
+}
+
 /// Returns the settings. What could not be read has been reported; its stand-in is never used.
 fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
     let workers = spec.workers.number().and_then(|at| usize::try_from(at.value).ok());
@@ -150,6 +156,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         workers,
         drain_timeout: drain_timeout.unwrap_or_default(),
         trusted_proxies: NetworkList::default(),
+        client_ip_header: client_ip_header(spec),
         nat64: Nat64::default(),
         dns_servers: spec.dns_servers.plain(|server| server.0),
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),

@@ -13,6 +13,7 @@ use crate::{
     flow::{Instant, Rule, calendar::Calendar},
     route::{self, NetworkList},
 };
+use http::HeaderName;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -189,8 +190,10 @@ pub struct Listener {
     pub tls: Option<Arc<Certificates>>,
     /// The terms of that TLS.
     pub terms: TlsTerms,
-    /// Whose `X-Forwarded-For` is believed, if not the file's list.
+    /// Whose word about clients is believed, if not the file's list.
     pub trusted_proxies: Option<NetworkList>,
+    /// The field in which they name the client, if not the file's.
+    pub client_ip_header: Option<HeaderName>,
     /// True if connections begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
     /// The files of its certificates as the configuration names them.

@@ -23,8 +23,10 @@ pub struct Settings {
     pub workers: NonZeroUsize,
     /// The time that a stopping gateway waits for requests in flight.
     pub drain_timeout: Duration,
-    /// Whose `X-Forwarded-For` is believed.
+    /// Whose word about clients is believed.
     pub trusted_proxies: NetworkList,
+    /// The field in which they name the client, if the file says so.
+    pub client_ip_header: Option<HeaderName>,
     /// The prefixes of IPv6 behind which an IPv4 client stands.
     pub nat64: Nat64,
     /// The DNS servers that resolve the names of servers; if empty, those of the system.

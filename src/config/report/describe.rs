@@ -113,6 +113,9 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
         if let Some(proxies) = &listener.trusted_proxies {
             writeln!(out, "    trusted_proxies  {}", networks(proxies))?;
         }
+        if let Some(header) = &listener.client_ip_header {
+            writeln!(out, "    client_ip_header  {header}")?;
+        }
     }
 
     if let Some(admin) = &plan.settings.admin {

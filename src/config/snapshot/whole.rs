@@ -9,8 +9,9 @@ use crate::{
         watched::Watched,
     },
     flow::Gate,
-    route::{self, NO_NETWORKS, NetworkList, Proxies},
+    route::{self, NO_NETWORKS, Proxies},
 };
+use http::HeaderName;
 use std::{path::Path, sync::Arc};
 
 /// A configuration in force.
@@ -67,18 +68,23 @@ impl Snapshot {
         shown(&self.listeners, self.settings.admin.as_ref(), of_upstreams)
     }
 
-    /// Returns whose word about clients is believed at a listener: nobody's at one that an edit has
-    /// removed.
-    fn trusted_proxies(&self, listener: Option<&str>) -> &NetworkList {
-        let all = &self.settings.trusted_proxies;
-        let Some(name) = listener else { return all };
-        let Some(listener) = self.listener(name) else { return &NO_NETWORKS };
-        listener.trusted_proxies.as_ref().unwrap_or(all)
-    }
-
-    /// Returns whose word about clients is believed at a listener, and how addresses are read.
+    /// Returns whose word about clients is believed at a listener, and how addresses are read. At a
+    /// listener that an edit has removed, nobody's is.
     pub fn proxies(&self, listener: Option<&str>) -> Proxies<'_> {
-        Proxies { trusted: self.trusted_proxies(listener), nat64: &self.settings.nat64 }
+        let settings = &self.settings;
+        let Some(name) = listener else {
+            let header = other_than_usual(settings.client_ip_header.as_ref());
+            return Proxies { trusted: &settings.trusted_proxies, header, nat64: &settings.nat64 };
+        };
+        let listener = self.listener(name);
+        let own = listener.and_then(|listener| listener.client_ip_header.as_ref());
+        Proxies {
+            trusted: listener.map_or(&NO_NETWORKS, |listener| {
+                listener.trusted_proxies.as_ref().unwrap_or(&settings.trusted_proxies)
+            }),
+            header: other_than_usual(own.or(settings.client_ip_header.as_ref())),
+            nat64: &settings.nat64,
+        }
     }
 
     /// Returns the listener of this name.
@@ -105,4 +111,9 @@ impl Snapshot {
         let mut rules = self.routes.iter().flat_map(|route| &*route.rules).chain(shared);
         rules.any(|rule| rule.sync().is_some())
     }
+}
+
+/// Returns the name of a field, unless it is the usual one.
+fn other_than_usual(header: Option<&HeaderName>) -> Option<&HeaderName> {
+    header.filter(|name| name.as_str() != "x-forwarded-for")
 }

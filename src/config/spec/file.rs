@@ -9,8 +9,8 @@ use super::{
     UpstreamSpec, UpstreamTlsSpec,
     keys::keys,
     leaf::{
-        ByteRate, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget, LoggedName,
-        Nat64Prefix, Period, Size, Timeout, Via,
+        ByteRate, ClientIpHeader, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget,
+        LoggedName, Nat64Prefix, Period, Size, Timeout, Via,
     },
     networks::{files_of, files_of_mut},
 };
@@ -46,8 +46,13 @@ keys! {
         acme: AcmeSpec, else "–";
         /// Health, metrics and pages for operators, on a separate listener.
         admin: AdminSpec, else "–";
-        /// The proxies in front of this gateway. flowgate believes their `X-Forwarded-For`.
+        /// The proxies in front of this gateway. flowgate believes what they say about clients, in
+        /// `X-Forwarded-For` or in `client_ip_header`.
         trusted_proxies: NetworksSpec, else "none";
+        /// The field in which the trusted proxies name the client, as in `cf-connecting-ip` or
+        /// `x-real-ip`. It replaces `X-Forwarded-For`, also for upstreams. flowgate removes it from
+        /// the requests of all other peers.
+        client_ip_header: ClientIpHeader = "x-forwarded-for";
         /// The prefixes of your NAT64, as in `64:ff9b:1::/48` (RFC 6052). A client with an address
         /// behind one counts, and is shown, as its IPv4 address. `64:ff9b::/96` needs no entry.
         nat64: Several<Nat64Prefix>, else "none";

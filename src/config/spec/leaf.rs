@@ -195,6 +195,10 @@ leaves! {
     /// The name of a header field that the access log may have.
     LoggedName(HeaderName), "the name of a header", "user-agent", logged_name,
         TEXT;
+    /// The name of the header field in which trusted proxies name the client.
+    ClientIpHeader(HeaderName), "the name of a header", "cf-connecting-ip", values::client_ip_header,
+        TEXT
+        => HeaderName::to_string;
     /// The name of a header field of an auth service that the upstream receives.
     CopiedName(HeaderName), "the name of a header", "remote-user", values::copied,
         TEXT;

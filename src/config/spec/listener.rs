@@ -7,7 +7,7 @@ use super::{
     NetworksSpec, RuleSpec,
     acme::AcmeNames,
     keys::keys,
-    leaf::{AcmeName, Address, AdminToken, FileName, Name, TlsVersion},
+    leaf::{AcmeName, Address, AdminToken, ClientIpHeader, FileName, Name, TlsVersion},
     words::ClientAuth,
 };
 use crate::config::{
@@ -30,6 +30,9 @@ keys! {
         listen: Address;
         /// The trusted proxies of this listener, in place of the file's list. `[]` trusts none.
         trusted_proxies: NetworksSpec, else "the file's";
+        /// The field in which the trusted proxies of this listener name the client, in place of the
+        /// file's.
+        client_ip_header: ClientIpHeader, else "the file's";
         /// Whether the trusted proxies begin each connection with a PROXY protocol header (version
         /// 1 or 2), which has the client's address. flowgate closes connections without this
         /// header, and connections of other peers.

@@ -275,6 +275,53 @@ fn a_key_set_is_checked_against_the_algorithms_and_an_edit_of_it_is_named() {
 }
 
 #[test]
+fn a_field_with_the_clients_address_needs_trusted_proxies() {
+    let file = |keys: &str, rest: &str| {
+        let frame = FRAME.replace("name: web,", &format!("name: web, {keys}"));
+        format!(
+            "{frame}routes: [{{ name: a, match: {{ path: /a }}, upstream: app }}]\n{rest}end: true\n"
+        )
+    };
+    let header = "client_ip_header: cf-connecting-ip";
+    let proxies = "trusted_proxies: 10.0.0.0/8";
+    let lacks = "`client_ip_header` without `trusted_proxies` | write `trusted_proxies: [10.0.0.0/8]`: the proxies in front that write this field. Any other client could choose its address";
+    messages(&file("", &format!("{header}\n")), &[lacks]);
+    messages(&file(&format!("{header}, "), ""), &[lacks]);
+    messages(&file(&format!("{header}, trusted_proxies: [], "), &format!("{proxies}\n")), &[lacks]);
+    for (keys, rest) in [
+        (String::new(), format!("{header}\n{proxies}\n")),
+        (format!("{header}, {proxies}, "), String::new()),
+        (format!("{header}, "), format!("{proxies}\n")),
+        (format!("{proxies}, "), format!("{header}\n")),
+    ] {
+        let plan = plan(&file(&keys, &rest));
+        assert!(describe(&plan).contains("client_ip_header"), "{keys} {rest}");
+    }
+
+    let before = plan(&file("", &format!("{header}\n{proxies}\n")));
+    let after = plan(&file("", &format!("{proxies}\nclient_ip_header: x-real-ip\n")));
+    let said = diff(&before, &after).to_string();
+    assert!(said.contains("client_ip_header cf-connecting-ip → x-real-ip"), "{said}");
+
+    for (name, error) in [
+        (
+            "forwarded",
+            "`forwarded` is a field that flowgate does not read | let the proxy write `X-Forwarded-For`, which is read without this key",
+        ),
+        (
+            "Host",
+            "`Host` is not a field with the client's address | write the field that your proxy sets to the client's address, as in `cf-connecting-ip` or `x-real-ip`",
+        ),
+        (
+            "proxy_protocol",
+            "`proxy_protocol` is not a header | write `proxy_protocol: true` at the listener",
+        ),
+    ] {
+        messages(&file("", &format!("{proxies}\nclient_ip_header: {name}\n")), &[error]);
+    }
+}
+
+#[test]
 fn a_listener_names_its_proxies_and_needs_them_for_the_proxy_protocol() {
     let file = |keys: &str, rest: &str| {
         let frame = FRAME.replace("name: web,", &format!("name: web, {keys},"));

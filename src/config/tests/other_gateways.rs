@@ -141,6 +141,7 @@ fn keys_of_the_file_and_of_listeners() {
         ("redis: redis://a", "`store: { redis: redis://10.0.1.9:6379 }`"),
         ("metrics: true", "`/metrics`"),
         ("real_ip_header: x", "`trusted_proxies: [10.0.0.0/8]`"),
+        ("real_ip_header: x", "`client_ip_header: cf-connecting-ip`"),
         ("gzip: true", "remove it"),
         ("server: { listen: 80 }", "`flowgate import nginx.conf`"),
         ("http: { routers: {} }", "docs/migrating.md"),

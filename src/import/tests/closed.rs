@@ -83,7 +83,7 @@ fn an_unclear_condition_closes_whatever_it_would_answer() {
 
 #[test]
 fn addresses_are_not_compared_where_they_are_lost() {
-    let text = "http { set_real_ip_from 10.0.0.0/8; real_ip_header CF-Connecting-IP;
+    let text = "http { set_real_ip_from 10.0.0.0/8; real_ip_header proxy_protocol;
         limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s;
         server { listen 81; location / { proxy_pass http://h; limit_req zone=z burst=5 nodelay; }
         location /office/ { proxy_pass http://h; allow 10.0.0.0/8; deny all; } } }";

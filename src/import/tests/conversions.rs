@@ -198,6 +198,34 @@ fn servers_receive_the_client_that_nginx_sends() {
 }
 
 #[test]
+fn the_field_of_proxies_is_that_of_nginx() {
+    let file = |directives: &str| {
+        let text = format!("http {{ {directives} server {{ listen 81; return 200; }} }}");
+        import(&text).unwrap()
+    };
+    let proxies = "set_real_ip_from 10.0.0.0/8; real_ip_recursive on;";
+    for (header, expected) in [
+        ("real_ip_header CF-Connecting-IP;", "client_ip_header: cf-connecting-ip\n"),
+        ("real_ip_header X-Real-IP;", "client_ip_header: x-real-ip\n"),
+        // The default of nginx.
+        ("", "client_ip_header: x-real-ip\n"),
+    ] {
+        let (yaml, lines) = file(&format!("{proxies} {header}"));
+        assert!(yaml.contains(expected), "{yaml}");
+        assert!(yaml.contains("trusted_proxies: [10.0.0.0/8]\n"), "{yaml}");
+        assert_eq!(lines, [""; 0], "{header}");
+    }
+    let (yaml, _) = file(&format!("{proxies} real_ip_header X-Forwarded-For;"));
+    assert!(!yaml.contains("client_ip_header"), "{yaml}");
+
+    let own = "http { set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;
+        server { listen 81; real_ip_header X-Real-IP; return 200; } server { listen 82; return 200; } }";
+    let (yaml, _) = import(own).unwrap();
+    let expected = "    listen: 0.0.0.0:81\n    client_ip_header: x-real-ip\n  - name: http-82";
+    assert!(yaml.contains(expected), "{yaml}");
+}
+
+#[test]
 fn proxies_of_a_server_are_those_of_its_listener() {
     let (yaml, lines) = import(
         "http { server { listen 81; set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on; return 200; }

@@ -58,9 +58,15 @@ pub(super) struct AskedFor<'a> {
 }
 
 impl AskedFor<'_> {
-    /// Returns the request to the service.
-    pub(super) fn request(&self, forward: &ForwardAuth, peer: &Peer) -> Request<RequestBody> {
+    /// Returns the request to the service. `name_client` corrects what a proxy says about the client.
+    pub(super) fn request(
+        &self,
+        forward: &ForwardAuth,
+        peer: &Peer,
+        name_client: impl FnOnce(&mut FieldList),
+    ) -> Request<RequestBody> {
         let mut headers = self.head.headers.clone();
+        name_client(&mut headers);
         let fields = headers.set();
         strip_hop_by_hop(&mut headers, fields);
         headers.remove_names(|name| is_left_out(name) || self.is_forged(name));

@@ -17,8 +17,10 @@ use crate::proxy::{
 use crate::{
     config::Server,
     http1::{FieldKind, FieldList, FieldSet},
+    route::{folded_name, folds_to},
     traces::TRACEPARENT,
 };
+use core::net::IpAddr;
 use http::{
     HeaderName, HeaderValue, Method, StatusCode, Uri, Version,
     header::{
@@ -181,6 +183,32 @@ pub(super) fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: 
     }
     if !headers.contains_key(&X_FORWARDED_HOST) && !authority.value.is_empty() {
         headers.insert(X_FORWARDED_HOST, &authority.value);
+    }
+}
+
+/// Has `headers` name in `X-Forwarded-For` the `client` that a trusted proxy has named in the field
+/// `header`. Nobody vouches for the other addresses there. A peer that is not trusted names nobody: its
+/// field is removed, in every spelling that servers may read alike.
+#[inline(never)]
+pub(super) fn name_client(
+    headers: &mut FieldList,
+    header: &HeaderName,
+    is_proxied: bool,
+    peer: &Peer,
+    client: IpAddr,
+) {
+    let folded = folded_name(header.as_str());
+    if !is_proxied {
+        headers.remove_names(|name| folds_to(name, &folded));
+        return;
+    }
+
+    headers.remove_names(|name| folds_to(name, &folded) && name != header.as_str().as_bytes());
+    headers.remove(&X_FORWARDED_FOR);
+    if client != peer.address
+        && let Ok(address) = HeaderValue::try_from(client.to_string())
+    {
+        headers.append(X_FORWARDED_FOR, address);
     }
 }
 

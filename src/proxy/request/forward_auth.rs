@@ -120,7 +120,9 @@ impl Undetermined {
             target: asked_target(&self.request, route.options.relaxed_path)?,
             is_proxied: *is_proxied,
         };
-        let mut request = asked.request(&self.forward, peer);
+        let mut request = asked.request(&self.forward, peer, |headers| {
+            self.found.name_client(peer, headers);
+        });
         if let Some(id) = &self.completion.arrival.request_id {
             id.write(request.headers_mut());
         }

@@ -4,7 +4,7 @@ use super::{
     Decided,
     admitted::discard,
     challenge::{self, Challenged},
-    forward::Forward,
+    forward::{self, Forward},
     forward_auth::Undetermined,
     routed::Routed,
 };
@@ -32,13 +32,13 @@ use crate::{
         Upstream,
     },
     flow::{Instant, Rejection, Report},
-    http1::FieldKind,
+    http1::{FieldKind, FieldList},
     meter,
     preview::{Alike, RunningPreview},
     route::{Identity, KeySpec, Rewrite, Seed, Target, low_bits, normal_path, sent_path},
 };
 use core::net::IpAddr;
-use http::{Uri, uri::PathAndQuery};
+use http::{HeaderName, Uri, uri::PathAndQuery};
 use http_body::Body as _;
 use std::{borrow::Cow, sync::Arc};
 
@@ -69,8 +69,19 @@ pub(super) struct Found {
     client: IpAddr,
     /// True if a trusted proxy sent the request.
     pub(super) is_proxied: bool,
+    /// The field in which trusted proxies name clients, if it is not `X-Forwarded-For`.
+    client_ip_header: Option<Box<HeaderName>>,
     /// The target, if another one than the client's is sent.
     target: Option<Box<PathAndQuery>>,
+}
+
+impl Found {
+    /// Has `headers` name the client in `X-Forwarded-For`, if trusted proxies name it in another field.
+    pub(super) fn name_client(&self, peer: &Peer, headers: &mut FieldList) {
+        if let Some(header) = &self.client_ip_header {
+            forward::name_client(headers, header, self.is_proxied, peer, self.client);
+        }
+    }
 }
 
 /// The address of a request's client.
@@ -78,6 +89,8 @@ struct ClientAddress {
     client: IpAddr,
     /// True if a trusted proxy sent the request.
     is_proxied: bool,
+    /// The field in which trusted proxies name clients, if it is not `X-Forwarded-For`.
+    header: Option<Box<HeaderName>>,
 }
 
 impl<'s> Received<'s> {
@@ -214,7 +227,7 @@ impl<'s> Received<'s> {
             Err(why) => return Err(unrouted(peer, why)),
         };
 
-        let ClientAddress { client, is_proxied } = client_address(snapshot, request, peer);
+        let ClientAddress { client, is_proxied, header } = client_address(snapshot, request, peer);
         completion.observers.note(Event::Client(client));
         if route.options.has_placeholders {
             let id = completion.arrival.request_id.as_ref();
@@ -233,7 +246,8 @@ impl<'s> Received<'s> {
             Cow::Borrowed(_) => None,
             Cow::Owned(path) => Some(path),
         };
-        Ok(Found { route, authority, normal_path, client, is_proxied, target })
+        let client_ip_header = header;
+        Ok(Found { route, authority, normal_path, client, is_proxied, client_ip_header, target })
     }
 
     /// Returns the client's identity by its credentials, unless that is known already.
@@ -278,7 +292,8 @@ impl<'s> Received<'s> {
     /// Goes on with the route and with everything that its server is to receive.
     fn route(self, found: Found) -> Routed {
         let key = self.server_key(&found);
-        let Self { snapshot, request, now, completion, .. } = self;
+        let Self { snapshot, mut request, now, completion, .. } = self;
+        found.name_client(&completion.peer, request.headers_mut());
         let Found { route, authority, is_proxied, target, .. } = found;
         let trailers = request_trailers(&request, snapshot, &route);
         let settings = &snapshot.settings;
@@ -432,9 +447,10 @@ fn client_address(
     let proxies = peer.proxies(snapshot);
     let found = proxies.client(peer.address, request.headers().into());
     if let Some(unread) = found.unread {
-        peer.worker.unread_client(peer.address, &unread);
+        peer.worker.unread_client(peer.address, proxies.header_name(), &unread);
     }
-    ClientAddress { client: found.address, is_proxied: found.is_proxied }
+    let header = proxies.header.cloned().map(Box::new);
+    ClientAddress { client: found.address, is_proxied: found.is_proxied, header }
 }
 
 /// Checks the client's address and the declared length of the body.

@@ -64,6 +64,7 @@ pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<
     let mut words = Words::default();
     words.value("listen", old.address, new.address, ToString::to_string);
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
+    words.named("client_ip_header", old.client_ip_header == new.client_ip_header);
     words.value("proxy_protocol", old.proxy_protocol, new.proxy_protocol, bool::to_string);
     words.named("client_ca", old.terms.clients == new.terms.clients);
     words.named("min_version", old.terms.needs_tls13 == new.terms.needs_tls13);

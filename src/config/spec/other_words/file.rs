@@ -42,6 +42,8 @@ pub(in crate::config::spec) const NO_FILES: &str =
 pub(in crate::config::spec) const REAL_IP: &str =
     "write `trusted_proxies: [10.0.0.0/8]`: flowgate reads the `X-Forwarded-For` of these proxies";
 
+pub(in crate::config::spec) const REAL_IP_HEADER: &str = "write `trusted_proxies: [10.0.0.0/8]`, and `client_ip_header: cf-connecting-ip` if these proxies write another field than `X-Forwarded-For`";
+
 /// Keys that `FileSpec` does not take, with what to write instead.
 pub(in crate::config::spec) const FILE_INSTEAD: &[[&str; 2]] = &[
     ["log", LOG],
@@ -52,7 +54,7 @@ pub(in crate::config::spec) const FILE_INSTEAD: &[[&str; 2]] = &[
     ["redis", "write `store: { redis: redis://10.0.1.9:6379 }`"],
     ["metrics", METRICS],
     ["prometheus", METRICS],
-    ["real_ip_header", REAL_IP],
+    ["real_ip_header", REAL_IP_HEADER],
     ["compression", NO_GZIP],
     ["compress", NO_GZIP],
     ["gzip", NO_GZIP],
@@ -110,6 +112,8 @@ pub(in crate::config::spec) const FILE_MEANT: &[[&str; 2]] = &[
     ["resolvers", "dns_servers"],
     ["nameservers", "dns_servers"],
     ["trusted_proxy", "trusted_proxies"],
+    ["client_ip_headers", "client_ip_header"],
+    ["real_ip_from_header", "client_ip_header"],
 ];
 
 /// Keys that `ClientTimeoutsSpec` does not take, with what to write instead.

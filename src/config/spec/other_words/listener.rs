@@ -40,6 +40,8 @@ pub(in crate::config::spec) const LISTENER_MEANT: &[[&str; 2]] = &[
     ["addr", "listen"],
     ["entry_point", "listen"],
     ["trusted_ips", "trusted_proxies"],
+    ["client_ip_headers", "client_ip_header"],
+    ["real_ip_header", "client_ip_header"],
     ["set_real_ip_from", "trusted_proxies"],
     ["forwarded_headers", "trusted_proxies"],
 ];

@@ -254,6 +254,46 @@ pub(in crate::config) fn copied(text: &str) -> Result<HeaderName, InvalidValue> 
     not(text, "cannot be copied from the auth service", help)
 }
 
+/// Reads the name of the field in which trusted proxies name the client.
+pub(in crate::config) fn client_ip_header(text: &str) -> Result<HeaderName, InvalidValue> {
+    const OTHERS: &[&str] = &[
+        "authorization",
+        "connection",
+        "cookie",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-request-id",
+    ];
+    const HELP: &str = "write the field that your proxy sets to the client's address, as in \
+                        `cf-connecting-ip` or `x-real-ip`";
+
+    if text.eq_ignore_ascii_case("proxy_protocol") {
+        return not(text, "is not a header", "write `proxy_protocol: true` at the listener");
+    }
+    let name = header_name(text)?;
+    let folded = folded_name(name.as_str());
+    if folded == "forwarded" {
+        return not(
+            text,
+            "is a field that flowgate does not read",
+            "let the proxy write `X-Forwarded-For`, which is read without this key",
+        );
+    }
+    if OTHERS.contains(&&*folded) || folded.starts_with("content-") {
+        return not(text, "is not a field with the client's address", HELP);
+    }
+    Ok(name)
+}
+
 /// Reads the name of a header that a route may change: not those that frame the message or name
 /// its authority, which the gateway writes itself.
 pub(in crate::config) fn editable(text: &str) -> Result<HeaderName, InvalidValue> {

@@ -15,9 +15,9 @@ pub(in crate::config) use address::{
 };
 pub use address::{Resolve, ServerUrl, server_url};
 pub(in crate::config) use http::{
-    RetryOn, StatusOrClose, answer_status, authority, check_path, copied, editable, header_name,
-    header_value, location, method, redirect_status, reject_status, retry_on, status, statuses,
-    upgrade,
+    RetryOn, StatusOrClose, answer_status, authority, check_path, client_ip_header, copied,
+    editable, header_name, header_value, location, method, redirect_status, reject_status,
+    retry_on, status, statuses, upgrade,
 };
 pub(in crate::config) use number::{
     byte_rate, duration, duration_within, integer, integer_within, optional_timeout, percent,

@@ -57,6 +57,11 @@ pub(super) struct Charged {
 }
 
 impl Charged {
+    /// Returns what a request that starts at `start` holds before any slot has charged it.
+    pub(super) fn new(start: Instant, is_counted: bool) -> Self {
+        Self { start, held: Held::new(), queues: Queues::new(), reserves: Vec::new(), is_counted }
+    }
+
     /// Returns whether a rule depends on the request's end.
     pub(super) fn has_end(&self) -> bool {
         !self.held.is_empty() || !self.queues.is_empty() || !self.reserves.is_empty()

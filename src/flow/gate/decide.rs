@@ -1,7 +1,7 @@
 //! The decision about a request: all slots are checked before any is charged.
 
 use super::{
-    chain::{Chain, Charged, Held, HeldSlot, Queues},
+    chain::{Chain, Charged, Held, HeldSlot},
     chain_slot::ChainSlot,
     settle::Reserve,
 };
@@ -25,11 +25,24 @@ pub(super) struct KeptStates(Vec<(usize, KeptState)>);
 
 /// The slots' results for one request, before any is charged.
 pub(super) struct Evaluation<'a> {
-    pub(super) results: SmallVec<[SlotResult<'a>; 4]>,
+    /// In the order in which the slots decide; of several gates, one after the other.
+    pub(super) results: SmallVec<[SlotResult<'a>; 8]>,
     pub(super) now: Instant,
+    /// The latest start that any slot asks for.
     pub(super) start: Instant,
     pub(super) rejection: Option<RejectingResult>,
     /// True if the route's statistics count the request.
+    pub(super) is_counted: bool,
+}
+
+/// The part of one gate in an [`Evaluation`].
+#[derive(Clone, Copy)]
+pub(super) struct GateResults<'e, 'a> {
+    pub(super) results: &'e [SlotResult<'a>],
+    pub(super) now: Instant,
+    /// The start of the request, which all gates share.
+    pub(super) start: Instant,
+    /// True if the statistics of this gate count the request.
     pub(super) is_counted: bool,
 }
 
@@ -55,6 +68,12 @@ pub(super) struct RejectingResult {
 impl<'a> Evaluation<'a> {
     pub(super) fn new(now: Instant) -> Self {
         Self { results: SmallVec::new(), now, start: now, rejection: None, is_counted: true }
+    }
+
+    /// Returns the results of all slots, if one gate has them.
+    pub(super) fn of_gate(&self) -> GateResults<'_, 'a> {
+        let &Self { ref results, now, start, is_counted, .. } = self;
+        GateResults { results, now, start, is_counted }
     }
 
     /// Checks a slot that was [prepared](crate::flow::slot::Slot::prepare), with the state that
@@ -139,8 +158,12 @@ impl Chain {
         evaluation.is_counted = is_counted;
         self.check_all(claims, &mut evaluation);
         match evaluation.rejection {
-            None => Ok(self.pass(&evaluation, report)),
-            Some(rejecting) => Err(self.reject(&evaluation, rejecting, report)),
+            None => {
+                let mut charged = Charged::new(evaluation.start, is_counted);
+                self.pass(evaluation.of_gate(), report, &mut charged);
+                Ok(charged)
+            }
+            Some(rejecting) => Err(self.reject(evaluation.of_gate(), rejecting, report)),
         }
     }
 
@@ -200,8 +223,9 @@ impl Chain {
         self.check_all(claims, &mut evaluation);
 
         let is_passed = evaluation.rejection.is_none();
-        let quotas = evaluation.results.iter();
-        let quotas = quotas.map(|result| self.quota(result, &evaluation, is_passed)).collect();
+        let part = evaluation.of_gate();
+        let quotas = part.results.iter().map(|result| self.quota(result, part, is_passed));
+        let quotas = quotas.collect();
         let report = Report { quotas, transition: None };
         self.restore_states(kept);
 
@@ -239,10 +263,10 @@ impl Chain {
     pub(super) fn quota(
         &self,
         result: &SlotResult<'_>,
-        evaluation: &Evaluation<'_>,
+        part: GateResults<'_, '_>,
         is_passed: bool,
     ) -> Quota {
-        let &Evaluation { now, start, .. } = evaluation;
+        let GateResults { now, start, .. } = part;
         let &SlotResult { index, claim, wait, lookup, .. } = result;
         let ChainSlot { slot, .. } = &self.slots[index];
         let limit = slot.limit_at(lookup);
@@ -301,18 +325,20 @@ impl Chain {
         waits.max()
     }
 
-    /// Charges an admitted request to every checked slot.
+    /// Charges an admitted request to every checked slot. Adds to `charged` what the request holds.
     #[inline]
-    pub(super) fn pass(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) -> Charged {
-        let &Evaluation { now, start, is_counted, .. } = evaluation;
+    pub(super) fn pass(
+        &mut self,
+        part: GateResults<'_, '_>,
+        report: &mut Report,
+        charged: &mut Charged,
+    ) {
+        let GateResults { results, now, start, is_counted } = part;
         if is_counted {
             self.statistic.on_pass(now, start);
         }
 
-        let mut held = Held::new();
-        let mut queues = Queues::new();
-        let mut reserves = Vec::new();
-        for result in &evaluation.results {
+        for result in results {
             let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
             let &Claim { key, cost, patience, .. } = claim;
             let entry = &mut self.slots[index];
@@ -338,7 +364,7 @@ impl Chain {
 
             let is_charged = result.is_charged();
             if start > now && is_charged && !rule.is_dry_run() && slot.is_queue() {
-                queues.push(*id);
+                charged.queues.push(*id);
             }
             let quota = if is_charged {
                 let times = Times { now, own: now + wait, start };
@@ -350,11 +376,11 @@ impl Chain {
                     journal.charged(*id, owner, times, cost, slot.plan_at(key_slot));
                 }
                 if let Some(hold) = hold {
-                    held.push(HeldSlot { slot: *id, hold, cost });
+                    charged.held.push(HeldSlot { slot: *id, hold, cost });
                 }
                 if rule.settles() {
                     let receipt = Receipt { at: Some(now), limit };
-                    reserves.push(Reserve::new(*id, claim, key_slot, receipt));
+                    charged.reserves.push(Reserve::new(*id, claim, key_slot, receipt));
                     counts.reserved = counts.reserved.saturating_add(cost);
                 }
                 result.quota_with_growth(limit, usage)
@@ -364,20 +390,19 @@ impl Chain {
             };
             report.quotas.push(quota);
         }
-        Charged { start, held, queues, reserves, is_counted }
     }
 
     /// Rejects a request for one of the results.
     pub(super) fn reject(
         &mut self,
-        evaluation: &Evaluation<'_>,
+        part: GateResults<'_, '_>,
         rejecting: RejectingResult,
         report: &mut Report,
     ) -> RejectedBy {
         let RejectingResult { at, reason } = rejecting;
-        self.record_rejection(evaluation, report);
-        let SlotResult { index, claim, .. } = evaluation.results[at];
-        self.slots[index].on_reject(reason.kind(), claim.key, evaluation.now);
+        self.record_rejection(part, report);
+        let SlotResult { index, claim, .. } = part.results[at];
+        self.slots[index].on_reject(reason.kind(), claim.key, part.now);
         RejectedBy { slot: claim.slot, key: Some(claim.key), reason }
     }
 
@@ -388,12 +413,12 @@ impl Chain {
     }
 
     /// Records a rejected request in every checked slot.
-    pub(super) fn record_rejection(&mut self, evaluation: &Evaluation<'_>, report: &mut Report) {
-        let now = evaluation.now;
-        if evaluation.is_counted {
+    pub(super) fn record_rejection(&mut self, part: GateResults<'_, '_>, report: &mut Report) {
+        let now = part.now;
+        if part.is_counted {
             self.statistic.on_reject(now);
         }
-        for result in &evaluation.results {
+        for result in part.results {
             let slot = &mut self.slots[result.index].slot;
             let usage = slot.usage(now, result.lookup);
             report.quotas.push(result.quota(slot.limit_at(result.lookup), usage));

@@ -8,8 +8,8 @@
 
 use super::{
     Admission, Gate, Permit,
-    chain::{Chain, Charged, Held, Queues},
-    decide::{Evaluation, RejectingResult, extended},
+    chain::{Chain, Charged},
+    decide::{Evaluation, GateResults, RejectingResult, extended},
     lock_order::LockOrder,
     settle::SettledReserve,
 };
@@ -205,17 +205,10 @@ pub(super) struct LockedGates<'g> {
 
 /// The results of all gates for one request, before any is charged.
 pub(super) struct Evaluations<'a> {
-    /// The own gate's first, then those of budgets in the order in which they decide.
-    pub(super) parts: SmallVec<[Evaluation<'a>; 4]>,
-    pub(super) rejecting: Option<RejectingGate>,
-}
-
-/// The result that rejects the request, of several the one whose reason outranks the others.
-#[derive(Clone, Copy)]
-pub(super) struct RejectingGate {
-    /// Its gate's place in [`Evaluations::parts`].
-    gate: usize,
-    result: RejectingResult,
+    /// The own gate's results first, then those of budgets in the order in which they decide.
+    pub(super) all: Evaluation<'a>,
+    /// The index in `all` behind the last result of each gate.
+    ends: SmallVec<[usize; 8]>,
 }
 
 impl LockedGates<'_> {
@@ -228,9 +221,9 @@ impl LockedGates<'_> {
         is_counted: bool,
     ) -> Result<Charged, RejectedBy> {
         let now = self.clamp(now);
-        let mut evaluations = self.evaluate(now, claims, is_counted);
-        match evaluations.rejecting {
-            None => Ok(self.pass(&mut evaluations, report)),
+        let evaluations = self.evaluate(now, claims, is_counted);
+        match evaluations.all.rejection {
+            None => Ok(self.pass(&evaluations, report)),
             Some(rejecting) => Err(self.reject(&evaluations, rejecting, report)),
         }
     }
@@ -241,22 +234,23 @@ impl LockedGates<'_> {
         let now = self.latest().max(now);
         let mut kept = Vec::new();
         self.each(|_, chain| kept.push(chain.keep_states(now, claims)));
-        let mut evaluations = self.evaluate(now, claims, false);
-        let is_passed = evaluations.rejecting.is_none();
-        evaluations.start_together();
+        let evaluations = self.evaluate(now, claims, false);
+        let is_passed = evaluations.all.rejection.is_none();
 
         let mut report = Report::default();
         self.each(|at, chain| {
-            let part = &evaluations.parts[at];
+            let part = evaluations.of_gate(at);
             let quotas = part.results.iter().map(|result| chain.quota(result, part, is_passed));
             report.quotas.extend(quotas);
         });
         let mut kept = kept.into_iter();
         self.each(|_, chain| kept.next().into_iter().for_each(|kept| chain.restore_states(kept)));
 
-        let Some(RejectingGate { gate, result }) = evaluations.rejecting else { return Ok(report) };
-        let claim = evaluations.parts[gate].results[result.at].claim;
-        Err(Rejection { slot: claim.slot, key: Some(claim.key), reason: result.reason, report })
+        let Some(RejectingResult { at, reason }) = evaluations.all.rejection else {
+            return Ok(report);
+        };
+        let claim = evaluations.all.results[at].claim;
+        Err(Rejection { slot: claim.slot, key: Some(claim.key), reason, report })
     }
 
     /// Runs `work` on each chain with its place, in the order in which they decide.
@@ -289,23 +283,18 @@ impl LockedGates<'_> {
         claims: &'a [Claim],
         is_counted: bool,
     ) -> Evaluations<'a> {
-        let mut evaluations = Evaluations { parts: SmallVec::new(), rejecting: None };
+        let mut evaluations = Evaluations::new(now, is_counted);
         let mut has_lent = false;
 
-        self.each(|at, chain| {
-            let mut part = Evaluation::new(now);
-            // The statistics are of routes. A budget has its rule's counts only.
-            part.is_counted = is_counted && at == 0;
-            chain.check_each(claims, &mut part);
+        self.each(|_, chain| {
+            chain.check_each(claims, &mut evaluations.all);
+            evaluations.end_gate();
             has_lent |= chain.has_lent;
-            evaluations.add(part);
         });
 
-        if has_lent && let Some(RejectingGate { gate, result }) = evaluations.rejecting {
-            let rejects_for = |wait| self.rejects_for(&evaluations, now + wait);
-            let reason = extended(result.reason, rejects_for);
-            let result = RejectingResult { reason, ..result };
-            evaluations.rejecting = Some(RejectingGate { gate, result });
+        if has_lent && let Some(RejectingResult { at, reason }) = evaluations.all.rejection {
+            let reason = extended(reason, |wait| self.rejects_for(&evaluations, now + wait));
+            evaluations.all.rejection = Some(RejectingResult { at, reason });
         }
         evaluations
     }
@@ -315,71 +304,62 @@ impl LockedGates<'_> {
         let places = self.order.iter().map(|place| usize::from(*place));
         let budgets = places.filter_map(|place| self.budgets.get(place).map(|chain| &**chain));
         let chains = core::iter::once(&*self.own).chain(budgets);
-        let parts = chains.zip(&evaluations.parts);
-        parts.filter_map(|(chain, part)| chain.rejects_for(&part.results, then)).max()
+        let waits = chains
+            .enumerate()
+            .filter_map(|(at, chain)| chain.rejects_for(evaluations.of_gate(at).results, then));
+        waits.max()
     }
 
     /// Charges an admitted request to every checked slot.
-    pub(super) fn pass(
-        &mut self,
-        evaluations: &mut Evaluations<'_>,
-        report: &mut Report,
-    ) -> Charged {
-        let start = evaluations.start_together();
-        let mut whole = Charged {
-            start,
-            held: Held::new(),
-            queues: Queues::new(),
-            reserves: Vec::new(),
-            is_counted: false,
-        };
-
-        self.each(|at, chain| {
-            let Charged { held, queues, reserves, is_counted, .. } =
-                chain.pass(&evaluations.parts[at], report);
-            whole.held.extend(held);
-            whole.queues.extend(queues);
-            whole.reserves.extend(reserves);
-            whole.is_counted |= is_counted;
-        });
-        whole
+    pub(super) fn pass(&mut self, evaluations: &Evaluations<'_>, report: &mut Report) -> Charged {
+        let mut charged = Charged::new(evaluations.all.start, evaluations.all.is_counted);
+        self.each(|at, chain| chain.pass(evaluations.of_gate(at), report, &mut charged));
+        charged
     }
 
     /// Rejects a request for one of the results.
     pub(super) fn reject(
         &mut self,
         evaluations: &Evaluations<'_>,
-        RejectingGate { gate, result }: RejectingGate,
+        rejecting: RejectingResult,
         report: &mut Report,
     ) -> RejectedBy {
-        let claim = evaluations.parts[gate].results[result.at].claim;
+        let RejectingResult { at: rejecting_at, reason } = rejecting;
+        let mut begin = 0;
         self.each(|at, chain| {
-            let part = &evaluations.parts[at];
-            if at == gate {
-                chain.reject(part, result, report);
-            } else {
-                chain.record_rejection(part, report);
+            let part = evaluations.of_gate(at);
+            match rejecting_at.checked_sub(begin).filter(|own| *own < part.results.len()) {
+                Some(own) => _ = chain.reject(part, RejectingResult { at: own, reason }, report),
+                None => chain.record_rejection(part, report),
             }
+            begin += part.results.len();
         });
-        RejectedBy { slot: claim.slot, key: Some(claim.key), reason: result.reason }
+        let claim = evaluations.all.results[rejecting_at].claim;
+        RejectedBy { slot: claim.slot, key: Some(claim.key), reason }
     }
 }
 
 impl<'a> Evaluations<'a> {
-    /// Adds the results of the next gate.
-    fn add(&mut self, part: Evaluation<'a>) {
-        if let Some(result) = part.rejection
-            && self.rejecting.is_none_or(|first| result.reason.outranks(first.result.reason))
-        {
-            self.rejecting = Some(RejectingGate { gate: self.parts.len(), result });
-        }
-        self.parts.push(part);
+    /// Returns an evaluation without results.
+    pub(super) fn new(now: Instant, is_counted: bool) -> Self {
+        let all = Evaluation { is_counted, ..Evaluation::new(now) };
+        Self { all, ends: SmallVec::new() }
     }
 
-    /// Has the request start at the latest start that any gate asks for, and returns it.
-    pub(super) fn start_together(&mut self) -> Instant {
-        let start = self.parts.iter().map(|part| part.start).max().unwrap_or(Instant::EPOCH);
-        self.parts.iter_mut().for_each(|part| part.start = start);
-        start
+    /// Says that the results so far are all of the gate that was asked last.
+    pub(super) fn end_gate(&mut self) {
+        self.ends.push(self.all.results.len());
+    }
+
+    /// Returns the results of a gate, by its place in the order in which they decide. Statistics are of
+    /// routes, so a budget's gate counts no requests.
+    pub(super) fn of_gate(&self, at: usize) -> GateResults<'_, 'a> {
+        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let whole = self.all.of_gate();
+        GateResults {
+            results: &whole.results[begin..self.ends[at]],
+            is_counted: whole.is_counted && at == 0,
+            ..whole
+        }
     }
 }

@@ -29,7 +29,7 @@ use super::{
     statistic::{Observation, Totals},
     time::{Instant, WallOffset},
 };
-use chain::{Chain, Charged, Held, HeldSlot, Queues};
+use chain::{Chain, Charged, Held, HeldSlot};
 use chain_slot::ChainSlot;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -199,8 +199,7 @@ impl Gate {
         let start = self.lock().pass_at_once(now, claims, &mut held);
         let Some(start) = start else { return false };
         if !held.is_empty() {
-            let queues = Queues::new();
-            let charged = Charged { start, held, queues, reserves: Vec::new(), is_counted: false };
+            let charged = Charged { held, ..Charged::new(start, false) };
             *permit = Some(Permit::new(Arc::clone(self), charged));
         }
         true

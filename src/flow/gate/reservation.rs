@@ -156,12 +156,12 @@ impl LockedGates<'_> {
 
         let now = self.clamp(now);
         let evaluations = self.evaluate(now, &claims, true);
-        if let Some(rejecting) = evaluations.rejecting {
+        if let Some(rejecting) = evaluations.all.rejection {
             return Err(self.reject(&evaluations, rejecting, report));
         }
 
         let mut parts = Parts::new();
-        self.each(|at, chain| parts.push(chain.reserve(&evaluations.parts[at])));
+        self.each(|at, chain| parts.push(chain.reserve(evaluations.of_gate(at).results)));
         Ok(parts)
     }
 
@@ -178,12 +178,12 @@ impl LockedGates<'_> {
         let mut evaluations = self.reopen(now, parts, &claims);
 
         for quota in elsewhere {
-            let own = &mut evaluations.parts[0];
-            own.start = own.start.max(own.now + quota.wait);
+            let all = &mut evaluations.all;
+            all.start = all.start.max(all.now + quota.wait);
             self.each(|_, chain| chain.count(quota.slot, quota.verdict));
         }
 
-        let charged = self.pass(&mut evaluations, report);
+        let charged = self.pass(&evaluations, report);
         report.quotas.extend_from_slice(elsewhere);
         charged
     }
@@ -201,7 +201,7 @@ impl LockedGates<'_> {
         let StoreRejection { slot, key, reason, quotas } = *elsewhere;
 
         self.each(|at, chain| {
-            let part = &evaluations.parts[at];
+            let part = evaluations.of_gate(at);
             chain.record_rejection(part, report);
             match (chain.current(slot), key) {
                 (Some(entry), Some(key)) => entry.on_reject(reason.kind(), key, part.now),
@@ -221,13 +221,12 @@ impl LockedGates<'_> {
         claims: &'a [SmallVec<[Claim; 4]>],
     ) -> Evaluations<'a> {
         let now = self.clamp(now);
-        let mut evaluations = Evaluations { parts: SmallVec::new(), rejecting: None };
+        let mut evaluations = Evaluations::new(now, true);
         self.each(|at, chain| {
             let reserved = &parts[at];
             chain.abandon(reserved);
-            let mut part = chain.reevaluate(now, reserved, &claims[at]);
-            part.is_counted = at == 0;
-            evaluations.parts.push(part);
+            chain.reevaluate(reserved, &claims[at], &mut evaluations.all);
+            evaluations.end_gate();
         });
         evaluations
     }
@@ -235,12 +234,12 @@ impl LockedGates<'_> {
 
 impl Chain {
     /// Reserves room for a request that all gates let pass.
-    fn reserve(&mut self, evaluation: &Evaluation<'_>) -> Reserved {
+    fn reserve(&mut self, results: &[SlotResult<'_>]) -> Reserved {
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
 
         let mut granted = SmallVec::new();
-        for result in &evaluation.results {
+        for result in results {
             let &SlotResult { index, claim: &claim, verdict, lookup, is_granted, .. } = result;
             if is_granted {
                 self.slots[index].grants.spend(&claim);
@@ -269,23 +268,22 @@ impl Chain {
         }
     }
 
-    /// Returns the results at the reservation, as of `now`.
+    /// Adds the results at the reservation, as of the evaluation's instant.
     ///
     /// This converts and recalls states, which changes no later decision.
     fn reevaluate<'a>(
         &mut self,
-        now: Instant,
         reserved: &Reserved,
         claims: &'a [Claim],
-    ) -> Evaluation<'a> {
-        let now = self.clamp(now);
+        evaluation: &mut Evaluation<'a>,
+    ) {
+        let now = evaluation.now;
         for entry in &mut self.slots {
             if let Some(claim) = entry.claim_in(claims) {
                 entry.prepare(now, claim);
             }
         }
 
-        let mut evaluation = Evaluation::new(now);
         for (claim, granted) in claims.iter().zip(&reserved.claims) {
             let is_of_it =
                 |entry: &ChainSlot| entry.claim_in(core::slice::from_ref(claim)).is_some();
@@ -314,7 +312,6 @@ impl Chain {
             let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted };
             evaluation.results.push(result);
         }
-        evaluation
     }
 
     /// Returns the slot, or the one that it was reset to.

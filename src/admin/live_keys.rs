@@ -1,7 +1,8 @@
-//! The fullest and the most rejected keys of rules, as JSON.
+//! The fullest and the most rejected keys of rules.
 //!
 //! A [`Surveys`] finds the fullest keys by a walk through all of them.
 
+use super::keys_view::{GrantView, KeyView, KeysView, RejectedKey, RejectedKeysView, RuleKeys};
 use crate::{
     clock::Clock,
     config::{GateRules, RouteRule, Snapshot},
@@ -13,97 +14,10 @@ use crate::{
     route::fingerprint_text,
 };
 use core::time::Duration;
-use serde::Serialize;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-
-/// The keys of rules.
-#[derive(Debug, Serialize)]
-pub(crate) struct KeysView {
-    /// True if keys have names.
-    shows_keys: bool,
-    /// While the store fails: since when and why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub store_failure: Option<String>,
-    rules: Vec<RuleKeys>,
-}
-
-#[derive(Debug, Serialize)]
-struct RuleKeys {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    route: Option<String>,
-    /// The budget; of another shared rule, the place in the file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    budget: Option<String>,
-    rule: String,
-    /// The condition of an override.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    when: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    algorithm: &'static str,
-    /// True if it rejects nothing.
-    #[serde(skip_serializing_if = "core::ops::Not::not")]
-    dry_run: bool,
-    limit: u64,
-    /// By the shared state, if the rule has no key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    used: Option<u64>,
-    /// True if the store counts, which is not asked.
-    in_store: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    live: Option<u32>,
-    fullest: Vec<KeyView>,
-    rejected: RejectedKeysView,
-    grants: Vec<GrantView>,
-}
-
-/// The usage of a key.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct KeyView {
-    fingerprint: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<Arc<str>>,
-    used: u64,
-    /// The rule's, or that of its plan.
-    limit: u64,
-    /// Until nothing is used, if it sends no more.
-    reset_ms: u64,
-}
-
-/// The keys that a rule rejects most.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct RejectedKeysView {
-    /// Over how many seconds.
-    seconds: u64,
-    /// Rejections of all keys.
-    total: u64,
-    keys: Vec<RejectedKey>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct RejectedKey {
-    fingerprint: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<Arc<str>>,
-    rejected: u64,
-    /// By how much `rejected` may be too high.
-    error: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct GrantView {
-    /// `None`: the state of all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fingerprint: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<Arc<str>>,
-    count: u64,
-    left: u64,
-    seconds: u64,
-}
 
 impl KeyView {
     pub(crate) fn of(usage: &KeyUsage, names: Names<'_>) -> Self {
@@ -195,7 +109,7 @@ impl RuleKeys {
             rule: rule_of(&seen.name).to_owned(),
             when: rule.when.as_ref().map(|when| when.words().to_string()),
             key: is_keyed.then(|| rule.key.to_string()),
-            algorithm: seen.algorithm,
+            algorithm: seen.algorithm.into(),
             dry_run: seen.dry_run,
             limit: seen.limit,
             used: (!is_keyed).then_some(seen.used),

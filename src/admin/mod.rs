@@ -8,6 +8,7 @@ mod edit;
 mod endpoint;
 mod exposition;
 mod guard;
+mod keys_view;
 mod live;
 mod live_keys;
 mod metrics;
@@ -21,6 +22,7 @@ pub(crate) mod sample;
 
 pub use context::State;
 pub use edit::{Save, SaveError};
+pub(crate) use keys_view::{GrantView, KeysView, RejectedKeysView, RuleKeys};
 pub use live::RouteSort;
 pub use readiness::{Edits, Readiness, RejectedReload, Reload};
 

@@ -3,7 +3,7 @@
 //! A reader leaves out fields that it does not know, and takes the default for fields that are missing:
 //! the gateway may have another version.
 
-use super::live_keys::{KeyView, RejectedKeysView};
+use super::keys_view::{KeyView, RejectedKeysView};
 use crate::{
     config::{Balance, Diagnostic, ShownCertificate},
     worst_paths::PathList,

@@ -2,6 +2,7 @@
 
 use super::{Format, GrantOptions, KeysOptions, ResetOptions};
 use crate::{
+    admin::{GrantView, KeysView, RejectedKeysView, RuleKeys},
     admin_client::{AdminClient, AdminOptions, ClientError, run},
     counted::counted,
     route::{fingerprint_hint, key_words},
@@ -29,69 +30,6 @@ pub enum KeysError {
     /// The output cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-/// The part of the page that is written as text.
-#[derive(Debug, Deserialize)]
-struct Keys {
-    /// While the store fails: since when and why.
-    store_failure: Option<String>,
-    #[serde(default, rename = "shows_keys")]
-    shows_names: bool,
-    rules: Vec<Rule>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Rule {
-    route: Option<String>,
-    budget: Option<String>,
-    #[serde(rename = "rule")]
-    name: String,
-    when: Option<String>,
-    key: Option<String>,
-    algorithm: String,
-    #[serde(default)]
-    dry_run: bool,
-    limit: u64,
-    used: Option<u64>,
-    in_store: bool,
-    live: Option<u32>,
-    fullest: Vec<Key>,
-    rejected: Rejected,
-    grants: Vec<Grant>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Key {
-    fingerprint: String,
-    name: Option<String>,
-    used: u64,
-    /// Absent from gateways of earlier versions.
-    limit: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Rejected {
-    seconds: u64,
-    total: u64,
-    keys: Vec<RejectedKey>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RejectedKey {
-    fingerprint: String,
-    name: Option<String>,
-    rejected: u64,
-    error: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Grant {
-    fingerprint: Option<String>,
-    name: Option<String>,
-    count: u64,
-    left: u64,
-    seconds: u64,
 }
 
 /// The answer to a reset or a grant.
@@ -123,11 +61,11 @@ pub fn keys(config: &Path, options: &KeysOptions, out: &mut impl Write) -> Resul
             out.write_all(terminal_json(&text).as_bytes())?;
         }
         Format::Text => {
-            let keys: Keys = serde_json::from_slice(&text).map_err(io::Error::from)?;
+            let keys: KeysView = serde_json::from_slice(&text).map_err(io::Error::from)?;
             let failure = keys.store_failure.as_deref();
             keys.rules.iter().try_for_each(|rule| write_rule(rule, failure, out))?;
             if keys.rules.iter().any(has_fingerprint) {
-                writeln!(out, "{}", fingerprint_hint(keys.shows_names))?;
+                writeln!(out, "{}", fingerprint_hint(keys.shows_keys))?;
             }
         }
     }
@@ -222,14 +160,18 @@ fn encoded(value: &str) -> String {
 }
 
 /// Returns whether a key is shown by its fingerprint.
-fn has_fingerprint(rule: &Rule) -> bool {
+fn has_fingerprint(rule: &RuleKeys) -> bool {
     rule.fullest.iter().any(|key| key.name.is_none())
         || rule.rejected.keys.iter().any(|key| key.name.is_none())
         || rule.grants.iter().any(|grant| grant.name.is_none() && grant.fingerprint.is_some())
 }
 
-fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) -> io::Result<()> {
-    let Rule { name, algorithm, limit, live, .. } = rule;
+fn write_rule(
+    rule: &RuleKeys,
+    store_failure: Option<&str>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let RuleKeys { rule: name, algorithm, limit, live, .. } = rule;
     let owner = match (&rule.route, &rule.budget) {
         (Some(route), _) => format!("{route}/{name}"),
         (None, Some(budget)) if budget.contains(' ') => budget.clone(),
@@ -258,12 +200,12 @@ fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) ->
 
     for key in &rule.fullest {
         let name = shown(key.name.as_deref(), Some(&key.fingerprint));
-        let of = key.limit.unwrap_or(*limit);
+        let of = if key.limit > 0 { key.limit } else { *limit };
         writeln!(out, "  used {:>12} of {of}  {name}", key.used)?;
     }
     for key in &rule.rejected.keys {
         let name = shown(key.name.as_deref(), Some(&key.fingerprint));
-        let Rejected { total, seconds, .. } = rule.rejected;
+        let RejectedKeysView { total, seconds, .. } = rule.rejected;
         let error = if key.error > 0 {
             format!(" (at most {} too many)", key.error)
         } else {
@@ -275,7 +217,7 @@ fn write_rule(rule: &Rule, store_failure: Option<&str>, out: &mut impl Write) ->
     }
     for grant in &rule.grants {
         let name = shown(grant.name.as_deref(), grant.fingerprint.as_deref());
-        let Grant { left, count, seconds, .. } = grant;
+        let GrantView { left, count, seconds, .. } = grant;
         writeln!(out, "  granted {left:>9} left of {count} for {seconds} s  {name}")?;
     }
     Ok(())

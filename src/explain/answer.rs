@@ -19,10 +19,10 @@ pub struct Explanation {
     /// Its hash.
     pub config_hash: String,
     /// The request as routes and rules see it.
-    pub request: RequestView,
+    pub request: ExplainedRequest,
     /// The route that it would take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub route: Option<RouteView>,
+    pub route: Option<ExplainedRoute>,
     /// The decision about it.
     pub decision: ExpectedDecision,
     /// Why it would be rejected, in one word.
@@ -40,10 +40,10 @@ pub struct Explanation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Each rule's part, in the order of the route.
-    pub rules: Vec<RuleView>,
+    pub rules: Vec<ExplainedRule>,
     /// The server that it would be sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upstream: Option<UpstreamView>,
+    pub upstream: Option<ExplainedUpstream>,
     /// A note for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -69,7 +69,7 @@ pub enum ExpectedDecision {
 
 /// A request as routes and rules see it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RequestView {
+pub struct ExplainedRequest {
     /// Its method.
     pub method: String,
     /// Its path in the form in which routes compare it, without the query.
@@ -84,7 +84,7 @@ pub struct RequestView {
 
 /// A route.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RouteView {
+pub struct ExplainedRoute {
     /// Its name.
     pub name: String,
     /// Its conditions.
@@ -107,7 +107,7 @@ pub struct RunnerUp {
 
 /// A rule's part in the decision.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RuleView {
+pub struct ExplainedRule {
     /// Its name.
     pub name: String,
     /// The condition of an override.
@@ -157,7 +157,7 @@ pub struct RuleView {
 
 /// Where the request would be sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct UpstreamView {
+pub struct ExplainedUpstream {
     /// The upstream.
     pub name: String,
     /// The server; absent if chance decides.
@@ -169,12 +169,12 @@ pub struct UpstreamView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<usize>,
     /// The first 16 servers.
-    pub servers: Vec<ServerView>,
+    pub servers: Vec<ExplainedServer>,
 }
 
 /// A server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ServerView {
+pub struct ExplainedServer {
     /// Its address.
     pub address: String,
     /// `healthy`, `ejected`, `unreachable` or `unhealthy`.
@@ -276,13 +276,13 @@ impl Explanation {
     /// Says why a request that the rules pass may get no answer.
     fn obstacle(&self) -> &'static str {
         match &self.upstream {
-            Some(UpstreamView { healthy: Some(0), .. }) => "; no server is healthy",
+            Some(ExplainedUpstream { healthy: Some(0), .. }) => "; no server is healthy",
             Some(_) | None => "",
         }
     }
 }
 
-impl Display for RuleView {
+impl Display for ExplainedRule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "rule {}", self.name)?;
         if let Some(when) = &self.when {
@@ -323,7 +323,7 @@ impl Display for RuleView {
     }
 }
 
-impl Display for UpstreamView {
+impl Display for ExplainedUpstream {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let server = self.server.as_deref().unwrap_or("one of its servers");
         writeln!(f, "upstream {}: {server}, {}", self.name, self.because)?;

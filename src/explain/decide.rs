@@ -2,8 +2,8 @@
 
 use super::{
     answer::{
-        ExpectedDecision, Explanation, RequestView, RouteView, RuleView, RunnerUp, ServerView,
-        UpstreamView, millis,
+        ExpectedDecision, ExplainedRequest, ExplainedRoute, ExplainedRule, ExplainedServer,
+        ExplainedUpstream, Explanation, RunnerUp, millis,
     },
     question::{Question, Request, TokenClaim},
     shared::{Local, Seeds},
@@ -170,7 +170,7 @@ fn blank(snapshot: &Snapshot, target: &Target<'_>, client: IpAddr) -> Explanatio
     Explanation {
         config_version: snapshot.version,
         config_hash: snapshot.hash.clone(),
-        request: RequestView {
+        request: ExplainedRequest {
             method: target.method.to_string(),
             path: target.path.to_owned(),
             host: target.host.to_owned(),
@@ -190,7 +190,7 @@ fn blank(snapshot: &Snapshot, target: &Target<'_>, client: IpAddr) -> Explanatio
     }
 }
 
-fn route_view(snapshot: &Snapshot, target: &Target<'_>, index: usize) -> RouteView {
+fn route_view(snapshot: &Snapshot, target: &Target<'_>, index: usize) -> ExplainedRoute {
     let route = &snapshot.routes[index];
     let other = snapshot.table.runner_up(target, index);
     let runner_up = other.and_then(|(other, advantage)| {
@@ -201,7 +201,7 @@ fn route_view(snapshot: &Snapshot, target: &Target<'_>, index: usize) -> RouteVi
             because: advantage.to_string(),
         })
     });
-    RouteView { name: route.name.to_string(), r#match: route.matches.to_string(), runner_up }
+    ExplainedRoute { name: route.name.to_string(), r#match: route.matches.to_string(), runner_up }
 }
 
 impl Explanation {
@@ -238,7 +238,7 @@ impl Explanation {
         };
         for rule in route.rules.iter().filter(|rule| rule.is_asked_at(target.listener)) {
             let claim = claims.iter().find(|claim| claim.slot == rule.slot);
-            let mut view = RuleView::of(rule.algorithm, &rule.name);
+            let mut view = ExplainedRule::of(rule.algorithm, &rule.name);
             let condition = rule.identity.strip_prefix(&*rule.name);
             let condition = condition.and_then(|condition| condition.strip_prefix(" when "));
             view.when = condition.map(str::to_owned);
@@ -257,7 +257,7 @@ impl Explanation {
 
         for (slot, word) in [(route.breaker, "breaker"), (route.pacing, "pacing")] {
             let Some(slot) = slot else { continue };
-            let mut view = RuleView::of(word, word);
+            let mut view = ExplainedRule::of(word, word);
             view.decide(slot, &report, &local);
             self.rules.push(view);
         }
@@ -317,7 +317,7 @@ fn why_not_asked(rule: &RouteRule, target: &Target<'_>, client: IpAddr) -> Cow<'
     why.into()
 }
 
-impl RuleView {
+impl ExplainedRule {
     fn of(algorithm: &str, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -386,17 +386,17 @@ impl RuleView {
 const LISTED: usize = 16;
 
 /// Returns where a request would be sent. No turn is taken, and no server is tried.
-pub(super) fn next(upstream: &Upstream, target: &Target<'_>, client: IpAddr) -> UpstreamView {
+pub(super) fn next(upstream: &Upstream, target: &Target<'_>, client: IpAddr) -> ExplainedUpstream {
     let members = upstream.members();
     let (place, because) = pick(upstream, &members, target, client);
     let address = |place: usize| members.servers.get(place).map(|server| server.address());
-    let servers = members.servers.iter().take(LISTED).map(|server| ServerView {
+    let servers = members.servers.iter().take(LISTED).map(|server| ExplainedServer {
         address: server.address(),
         health: server.health_word().to_owned(),
         in_flight: server.in_flight.load(Relaxed),
     });
     let healthy = members.servers.iter().filter(|server| server.health.is_healthy());
-    UpstreamView {
+    ExplainedUpstream {
         name: upstream.name.to_string(),
         server: place.and_then(address),
         because: because.to_owned(),

@@ -9,8 +9,8 @@ mod question;
 mod shared;
 
 pub use answer::{
-    ExpectedDecision, Explanation, RequestView, RouteView, RuleView, RunnerUp, ServerView,
-    UpstreamView,
+    ExpectedDecision, ExplainedRequest, ExplainedRoute, ExplainedRule, ExplainedServer,
+    ExplainedUpstream, Explanation, RunnerUp,
 };
 pub use question::{MAX_HEADERS, Question, TokenClaim};
 pub use shared::{Seeds, StoreState};

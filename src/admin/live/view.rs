@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     admin::{
-        live_keys::{KeyView, Names, Surveys, rejected},
+        keys_view::KeyView,
+        live_keys::{Names, Surveys, rejected},
         readiness::{Readiness, RejectedReload},
         sample::{
             BreakerState, BudgetList, ConfigState, Failing, History, KeyCount, Point, RejectedEdit,

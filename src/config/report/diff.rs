@@ -5,8 +5,8 @@
 
 use super::{
     changes::{
-        self, ChangeKind, MOVED, Named, RESET, RouteView, RulesView, at_start_only, bounded,
-        changed,
+        self, ChangeKind, ComparedRoute, ComparedRules, MOVED, Named, RESET, at_start_only,
+        bounded, changed,
     },
     describe,
 };
@@ -124,7 +124,7 @@ type Of<'p> = (&'p RoutePlan, &'p Plan);
 fn route_change(old: Option<Of<'_>>, new: Option<Of<'_>>, name: &Arc<str>) -> RouteChange {
     let differs = match (old, new) {
         (Some((before, old)), Some((after, new))) => {
-            RouteView::of_plan(before, old).words(&RouteView::of_plan(after, new))
+            ComparedRoute::of_plan(before, old).words(&ComparedRoute::of_plan(after, new))
         }
         _ => Vec::new(),
     };
@@ -177,7 +177,7 @@ fn shared_change(
         (_, None) => ChangeKind::Removed,
     };
     let differs = old.zip(new).map(|(old, new)| {
-        let [old, new] = [old, new].map(|group| RulesView::new(&group.flow, &group.rules));
+        let [old, new] = [old, new].map(|group| ComparedRules::new(&group.flow, &group.rules));
         old.words(&new)
     });
 

@@ -10,7 +10,7 @@ use crate::config::{plan::Plan, snapshot::Snapshot, spec::word, vocabulary::Show
 use ahash::AHashMap;
 use rest::renewed;
 pub(in crate::config) use rest::{at_start_only, listener, settings, upstream};
-pub(in crate::config) use route::{RouteView, RulesView};
+pub(in crate::config) use route::{ComparedRoute, ComparedRules};
 use serde::Serialize;
 use std::fmt::{self, Display};
 use words::Words;
@@ -126,8 +126,8 @@ fn shared_rules(old: &Snapshot, new: &Plan) -> Vec<String> {
             None => (ChangeKind::Added, Vec::new()),
             Some(known) if known.print == group.print => continue,
             Some(known) => {
-                let before = RulesView::new(&known.flow, &known.rules);
-                let after = RulesView::new(&group.flow, &group.rules);
+                let before = ComparedRules::new(&known.flow, &known.rules);
+                let after = ComparedRules::new(&group.flow, &group.rules);
                 let mut differs = before.words(&after);
                 if known.parent != group.parent {
                     let parent = group.parent.as_deref().unwrap_or("none");
@@ -164,7 +164,7 @@ fn routes(old: &Snapshot, new: &Plan, most: usize) -> (Vec<String>, usize) {
             None => add(ChangeKind::Added, &route.name, &Vec::new),
             Some(known) if known.print == route.print => {}
             Some(known) => add(ChangeKind::Edited, &route.name, &|| {
-                RouteView::from(&**known).words(&RouteView::of_plan(route, new))
+                ComparedRoute::from(&**known).words(&ComparedRoute::of_plan(route, new))
             }),
         }
     }

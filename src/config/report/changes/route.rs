@@ -20,7 +20,7 @@ use bytesize::ByteSize;
 use std::{borrow::Cow, time::Duration};
 
 /// A route without state, of a plan or in force.
-pub(in crate::config) struct RouteView<'r> {
+pub(in crate::config) struct ComparedRoute<'r> {
     matches: &'r str,
     /// The upstream's name, or what the route answers itself.
     action: Cow<'r, str>,
@@ -28,7 +28,7 @@ pub(in crate::config) struct RouteView<'r> {
     respond: Option<&'r Respond>,
     options: &'r RouteOptions,
     flow: &'r flow::Rules,
-    rules: RulesView<'r>,
+    rules: ComparedRules<'r>,
     /// The shared rules that its requests meet, by name.
     shared: Vec<&'r str>,
     /// The decisions of pacing while the store fails, if gateways share it.
@@ -42,17 +42,17 @@ fn words_of<'r, U>(action: &'r Action<U>, name: impl FnOnce(&'r U) -> &'r str) -
 }
 
 /// The rules of one gate without state, of a plan or in force.
-pub(in crate::config) struct RulesView<'r> {
+pub(in crate::config) struct ComparedRules<'r> {
     flow: &'r flow::Rules,
-    rules: Vec<RuleView<'r>>,
+    rules: Vec<ComparedRule<'r>>,
 }
 
-impl<'r> RulesView<'r> {
+impl<'r> ComparedRules<'r> {
     pub(in crate::config) fn new<R>(flow: &'r flow::Rules, rules: &'r [R]) -> Self
     where
-        RuleView<'r>: From<&'r R>,
+        ComparedRule<'r>: From<&'r R>,
     {
-        Self { flow, rules: rules.iter().map(RuleView::from).collect() }
+        Self { flow, rules: rules.iter().map(ComparedRule::from).collect() }
     }
 
     /// Says what differs.
@@ -81,14 +81,14 @@ impl<'r> RulesView<'r> {
 }
 
 /// The conditions that a rule has of requests, and whether gateways share it.
-pub(in crate::config) struct RuleView<'r> {
+pub(in crate::config) struct ComparedRule<'r> {
     options: &'r RuleOptions,
     /// The decisions of the rule while the store fails, if gateways share it.
     shared: Option<OnStoreError>,
     sync_interval: Option<Duration>,
 }
 
-impl<'r> From<&'r Route> for RouteView<'r> {
+impl<'r> From<&'r Route> for ComparedRoute<'r> {
     fn from(route: &'r Route) -> Self {
         Self {
             matches: &route.matches,
@@ -97,14 +97,14 @@ impl<'r> From<&'r Route> for RouteView<'r> {
             respond: route.action.respond(),
             options: &route.options,
             flow: &route.flow,
-            rules: RulesView::new(&route.flow, route.own_rules()),
+            rules: ComparedRules::new(&route.flow, route.own_rules()),
             shared: route.groups.iter().map(|group| &**group.owner.rule()).collect(),
             paced: route.paced.as_ref().map(|shared| shared.on_error),
         }
     }
 }
 
-impl<'r> From<&'r RouteRule> for RuleView<'r> {
+impl<'r> From<&'r RouteRule> for ComparedRule<'r> {
     fn from(rule: &'r RouteRule) -> Self {
         Self {
             options: &rule.options,
@@ -114,14 +114,14 @@ impl<'r> From<&'r RouteRule> for RuleView<'r> {
     }
 }
 
-impl<'r> From<&'r RulePlan> for RuleView<'r> {
+impl<'r> From<&'r RulePlan> for ComparedRule<'r> {
     fn from(rule: &'r RulePlan) -> Self {
         let RulePlan { options, shared, sync_interval, .. } = rule;
         Self { options, shared: *shared, sync_interval: *sync_interval }
     }
 }
 
-impl<'r> RouteView<'r> {
+impl<'r> ComparedRoute<'r> {
     /// Returns a route of `plan`.
     pub(in crate::config) fn of_plan(route: &'r RoutePlan, plan: &'r Plan) -> Self {
         let shared = route.groups.iter().map(|met| &plan.groups[met.index]);
@@ -132,7 +132,7 @@ impl<'r> RouteView<'r> {
             respond: route.action.respond(),
             options: &route.options,
             flow: &route.flow,
-            rules: RulesView::new(&route.flow, &route.rules),
+            rules: ComparedRules::new(&route.flow, &route.rules),
             shared: shared.map(|group| &**group.owner.rule()).collect(),
             paced: route.paced,
         }
@@ -245,7 +245,7 @@ fn algorithm(name: &str, old: &flow::Rule, new: &flow::Rule, words: &mut Words) 
 }
 
 /// Says what differs in the requests that a rule counts, and in the gateways that share it.
-fn conditions(name: &str, from: &RuleView<'_>, to: &RuleView<'_>, words: &mut Words) {
+fn conditions(name: &str, from: &ComparedRule<'_>, to: &ComparedRule<'_>, words: &mut Words) {
     let at = |key: &str| format!("{name} {key}");
     let before = from.options;
     let after = to.options;

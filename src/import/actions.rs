@@ -6,6 +6,7 @@ use super::{
     access::{Access, Closing, access},
     branches::{BranchContext, Branches},
     converted_config::{Fields, Item},
+    error_pages::ErrorPages,
     headers,
     locations::{Kind, Location, label},
     numbers::{size, sized},
@@ -169,6 +170,11 @@ impl<'a> Routes<'a, '_> {
             let (more, more_closings) = self.conditions(&inner, &scope, route, &mut fields, report);
             comments.extend(more);
             closings = more_closings;
+            let http = self.http;
+            let Server { block, variables, .. } = server;
+            let pages =
+                ErrorPages { scope: &inner, http, server: block, variables, files: self.files };
+            pages.convert(&mut fields, report);
         }
 
         self.body_limit(&scope, &mut fields, report);

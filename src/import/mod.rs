@@ -14,6 +14,7 @@ mod branches;
 mod command;
 mod condition;
 mod converted_config;
+mod error_pages;
 mod files;
 mod headers;
 mod limit_keys;

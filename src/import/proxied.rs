@@ -307,7 +307,6 @@ fn always(scope: &Scope<'_>, report: &mut ImportReport) {
         ("proxy_pass_request_headers", "on"),
         ("proxy_pass_request_body", "on"),
         ("proxy_cache", "off"),
-        ("proxy_intercept_errors", "off"),
     ];
 
     for (name, value) in ways {

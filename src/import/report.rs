@@ -253,7 +253,7 @@ const REASONS: &[(&str, &str)] = &[
     ("client_header_buffer_size", "see `limits.header_bytes`"),
     ("client_header_timeout", "it holds for the whole file: write it in `http`"),
     ("error_log", "the log goes to the standard error"),
-    ("error_page", "write `errors` at a route; errors of servers pass as they are"),
+    ("error_page", "write `errors` at a route, with `from: both` for those of servers too"),
     ("expires", "write `response_headers`"),
     ("fastcgi*", "flowgate speaks HTTP to its servers"),
     ("grpc_*", "write an upstream with `protocol: h2`"),

@@ -120,7 +120,7 @@ fn placeholder(name: &str, variables: &ServerVariables<'_>) -> Result<String, St
 }
 
 /// Returns a text whose words in braces stay as they are.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     let is_word = |sign: char| sign.is_ascii_alphanumeric() || "_-.".contains(sign);
     let mut out = String::new();
     let mut parts = text.split('{');

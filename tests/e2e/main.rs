@@ -27,6 +27,7 @@ mod descriptors;
 mod divided;
 mod duplicates;
 mod edit;
+mod error_pages;
 mod explain;
 mod failing_store;
 mod files;

@@ -11,7 +11,8 @@ use crate::{
         diagnostics::{Lint, Problem, SourceSpan, quoted},
         plan::{Action, Respond},
         spec::{
-            RedirectSpec, RespondSpec, RewriteSpec, RouteSpec, leaf::Name, values::StatusOrClose,
+            ErrorsFrom, RedirectSpec, RespondSpec, RewriteSpec, RouteSpec, leaf::Name,
+            values::StatusOrClose,
         },
     },
     route::Rewrite,
@@ -122,7 +123,12 @@ impl Compiler {
             ("rewrite", spec.rewrite.span),
             ("upgrades", spec.upgrades.span),
         ];
-        for (name, span) in keys {
+        let errors = spec.errors.items().iter();
+        let of_upstream = errors.filter_map(|at| {
+            let from = at.value.from.at.as_ref()?;
+            (from.value != ErrorsFrom::Flowgate).then_some(("from", Some(from.span)))
+        });
+        for (name, span) in keys.into_iter().chain(of_upstream) {
             let Some(span) = span else { continue };
             let message = format!("`{name}` does nothing in a route without `upstream`");
             self.warn(Problem::warning(Lint::KeyWithoutEffect, span, message).help("remove it"));

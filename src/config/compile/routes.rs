@@ -16,7 +16,7 @@ use crate::{
             RouteOptions, RoutePlan, RouteTimeouts, RuleGroupPlan, RulePlan,
         },
         read::source::Files,
-        spec::{BreakerSpec, ErrorSpec, RejectSpec, RouteSpec, values::StatusOrClose},
+        spec::{BreakerSpec, ErrorSpec, ErrorsFrom, RejectSpec, RouteSpec, values::StatusOrClose},
     },
     flow::{
         self,
@@ -289,10 +289,12 @@ impl Compiler {
                 );
             }
 
+            let from = spec.from.value().copied().unwrap_or(ErrorsFrom::Flowgate);
             let has_all = |earlier: &ErrorBody| {
                 let mut these = statuses.iter();
-                earlier.statuses.is_empty()
-                    || !statuses.is_empty() && these.all(|one| earlier.statuses.contains(one))
+                let has_statuses = earlier.statuses.is_empty()
+                    || !statuses.is_empty() && these.all(|one| earlier.statuses.contains(one));
+                has_statuses && (earlier.from == ErrorsFrom::Both || earlier.from == from)
             };
             if errors.iter().any(has_all) {
                 let message = "an entry before this one has all its statuses";
@@ -305,7 +307,7 @@ impl Compiler {
             let content_type =
                 content_type.map(|at| self.header_text(&at.value, at.span, Use::Request));
             let body = self.body(&body.value.0, body.span, content_type, Use::Request);
-            errors.push(ErrorBody { statuses, body });
+            errors.push(ErrorBody { statuses, from, body });
         }
         errors
     }

@@ -7,7 +7,7 @@ use crate::counted::counted;
 use crate::{
     config::{
         diagnostics::SourceSpan,
-        spec::{OnMissing, OnStoreError},
+        spec::{ErrorsFrom, OnMissing, OnStoreError},
     },
     flow::{self, Algorithm},
     route::{IdentityPattern, KeySpec, Rewrite, Target},
@@ -374,21 +374,42 @@ impl Reject {
     }
 }
 
-/// The body of flowgate's own errors with some statuses.
+/// The body of errors with some statuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorBody {
     /// 400 to 599; if there is none, all.
     pub statuses: Vec<StatusCode>,
+    /// Whose errors get it.
+    pub from: ErrorsFrom,
     /// The text for the client.
     pub body: Body,
+}
+
+impl ErrorBody {
+    fn is_for(&self, status: StatusCode) -> bool {
+        self.statuses.is_empty() || self.statuses.contains(&status)
+    }
 }
 
 impl RouteOptions {
     /// Returns the body of an error of flowgate's own; `None`: a problem+json document.
     pub fn error_body(&self, status: StatusCode) -> Option<&Body> {
-        let is_for =
-            |error: &&ErrorBody| error.statuses.is_empty() || error.statuses.contains(&status);
-        self.errors.iter().find(is_for).map(|error| &error.body)
+        let of_flowgate = |error: &&ErrorBody| error.from != ErrorsFrom::Upstream;
+        self.errors
+            .iter()
+            .filter(of_flowgate)
+            .find(|error| error.is_for(status))
+            .map(|error| &error.body)
+    }
+
+    /// Returns the body in place of that of an upstream's error; `None`: it passes as it is.
+    pub fn upstream_error_body(&self, status: StatusCode) -> Option<&Body> {
+        let of_upstream = |error: &&ErrorBody| error.from != ErrorsFrom::Flowgate;
+        self.errors
+            .iter()
+            .filter(of_upstream)
+            .find(|error| error.is_for(status))
+            .map(|error| &error.body)
     }
 }
 

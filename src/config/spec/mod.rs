@@ -58,4 +58,6 @@ pub use words::{
     AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, ParentTraces, RateLimitHeaders,
     RequestIds, UpstreamProtocol,
 };
-pub(super) use words::{AlgorithmWord, Align, BytesWord, ClientAuth, OnDuplicate, Scope, word};
+pub(super) use words::{
+    AlgorithmWord, Align, BytesWord, ClientAuth, ErrorsFrom, OnDuplicate, Scope, word,
+};

@@ -5,8 +5,8 @@ use super::other_words::route::{
     ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
 };
 use super::{
-    AccessSpec, AuthSpec, BreakerSpec, MatchSpec, PacingSpec, RedirectSpec, RespondSpec,
-    RewriteSpec, RuleSpec,
+    AccessSpec, AuthSpec, BreakerSpec, ErrorsFrom, MatchSpec, PacingSpec, RedirectSpec,
+    RespondSpec, RewriteSpec, RuleSpec,
     keys::keys,
     leaf::{
         AnswerStatus, ByteRate, EditableName, FieldValue, Integer, MethodName, Name,
@@ -86,9 +86,9 @@ keys! {
         response_headers: Box<HeaderEditsSpec>, else "–";
         /// The response to a rejected client, in place of a problem+json document.
         reject: Box<RejectSpec>, else "–";
-        /// The bodies of flowgate's own errors, such as the 502 of an upstream that it cannot reach:
-        /// the first entry with the status. A `body` of `reject` comes before them. The upstream's
-        /// errors pass as they are.
+        /// The bodies of errors, such as the 502 of an upstream that flowgate cannot reach: the first
+        /// entry with the status. A `body` of `reject` comes before them. The upstream's errors pass
+        /// as they are, unless `from` says otherwise.
         errors: List<ErrorSpec>, else "problem+json documents";
     }
 
@@ -149,13 +149,15 @@ keys! {
         content_type: FieldValue, else "`application/json` for a body that begins with `{` or `[`, `text/html; charset=utf-8` for `<`, else `text/plain; charset=utf-8`";
     }
 
-    /// The body of flowgate's own errors with some statuses. gRPC requests always get a gRPC
-    /// status.
+    /// The body of errors with some statuses. gRPC requests always get a gRPC status.
     #[example = "{ status: [502, 503, 504], body: We are back soon. }"]
     #[meant = ERROR_MEANT]
     struct ErrorSpec: "an error" {
         /// 400 to 599.
         status: Several<Status>, else "all";
+        /// Whose errors get the body: flowgate's own (`flowgate`), the upstream's in place of their
+        /// bodies (`upstream`), or `both`.
+        from: ErrorsFrom = "flowgate";
         /// The body, with placeholders.
         body: Text;
         /// The type of `body`.

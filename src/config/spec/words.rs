@@ -165,6 +165,17 @@ words! {
         Off = "off",
     }
 
+    /// The errors whose bodies are replaced.
+    #[meant = &[["gateway", "flowgate"], ["server", "upstream"], ["backend", "upstream"], ["all", "both"], ["any", "both"]]]
+    pub enum ErrorsFrom {
+        /// Those of flowgate itself.
+        Flowgate = "flowgate",
+        /// Those of the upstream.
+        Upstream = "upstream",
+        /// All.
+        Both = "both",
+    }
+
     /// The form in which header names are written to clients of HTTP/1.1.
     #[derive(Default)]
     pub enum HeaderCase {

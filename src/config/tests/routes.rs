@@ -2,6 +2,7 @@
 
 use super::{FRAME, messages, parsed, plan, rejected, warnings};
 use crate::config::{Action, Redirect, describe};
+use http::StatusCode;
 
 /// A file whose route has these keys.
 fn file(keys: &str) -> String {
@@ -12,6 +13,37 @@ fn redirect(keys: &str) -> Redirect {
     let plan = plan(&file(&format!("redirect: {keys}")));
     let Action::Redirect(redirect) = &plan.routes[0].action else { panic!("no redirect") };
     redirect.clone()
+}
+
+#[test]
+fn errors_are_those_of_flowgate_unless_from_says_otherwise() {
+    let route = |errors: &str| {
+        format!(
+            "{FRAME}routes: [{{ name: a, match: {{ path: /a }}, upstream: app, errors: [{errors}] }}]\n"
+        )
+    };
+    let plan = parsed(&route("{ status: 502, body: own }, { status: 502, from: upstream, body: theirs }, { from: both, body: all }")).unwrap();
+    let options = &plan.routes[0].options;
+    let own = |status: u16| options.error_body(status.try_into().unwrap()).cloned();
+    let theirs = |status: u16| options.upstream_error_body(status.try_into().unwrap()).cloned();
+    assert_ne!(own(502), theirs(502));
+    assert_eq!(own(404), theirs(404));
+    assert!(own(404).is_some() && own(404) != own(502) && own(404) != theirs(502));
+
+    let usual = parsed(&route("{ body: own }")).unwrap();
+    assert_eq!(usual.routes[0].options.upstream_error_body(StatusCode::BAD_GATEWAY), None);
+
+    let covered = "an entry before this one has all its statuses";
+    warnings(&route("{ from: both, body: a }, { status: 502, body: b }"), &[covered]);
+    warnings(&route("{ from: upstream, body: a }, { status: 502, body: b }"), &[]);
+    messages(
+        &route("{ from: servers, body: a }"),
+        &["`from` cannot be `servers` | write one of `flowgate`, `upstream`, `both`"],
+    );
+    let own = "routes: [{ name: a, match: { path: /a }, respond: 200, errors: [{ from: both, body: a }] }]\n";
+    let idle = "`from` does nothing in a route without `upstream`";
+    let listener = FRAME.lines().next().unwrap();
+    warnings(&format!("{listener}\n{own}"), &[idle]);
 }
 
 #[test]

@@ -238,6 +238,33 @@ fn proxies_of_a_server_are_those_of_its_listener() {
 }
 
 #[test]
+fn error_pages_are_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("50x.html");
+    std::fs::write(&page, "<h1>{path} is broken</h1>\n").unwrap();
+    let root = folder.path().display();
+    let text = format!(
+        "http {{ server {{ listen 81; error_page 500 502 /50x.html; error_page 404 /404; error_page 403 =200 /x;
+        proxy_redirect off; location / {{ proxy_pass http://h; proxy_intercept_errors on; }} location /own {{ proxy_pass http://h; }}
+        location = /50x.html {{ root {root}; internal; }}
+        location = /404 {{ return 404 '$host has no such page'; }} }} }}"
+    );
+    let (yaml, lines) = import(&text).unwrap();
+    let all = route(&yaml, "all");
+    assert!(all.contains("from: both"), "{all}");
+    assert!(all.contains("{{path}} is broken") && all.contains("{host} has no such page"), "{all}");
+    let own = route(&yaml, "own");
+    assert!(own.contains("{{path}} is broken") && !own.contains("from:"), "{own}");
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(lines[0].contains("error_page: flowgate keeps the status of the error"), "{lines:#?}");
+
+    let missing = text.replace("50x.html", "51x.html");
+    let (yaml, lines) = import(&missing).unwrap();
+    assert!(!yaml.contains("is broken"), "{yaml}");
+    assert!(lines.iter().any(|line| line.contains("51x.html is missing here")), "{lines:#?}");
+}
+
+#[test]
 fn long_timeouts_are_written() {
     let import = |time: &str| {
         let text = format!(

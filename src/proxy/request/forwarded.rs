@@ -1,13 +1,13 @@
 //! The fourth stage of a request: the head of a server's response is there, and becomes the client's.
 
-use super::forward;
+use super::{dropped_body::release, forward};
 use crate::proxy::{
     gateway_error::{Failure, GatewayError},
     message::{ExtendedConnect, RequestHead, Response, hop_by_hop::strip_hop_by_hop},
     placeholders,
     record::Completion,
     response::{
-        own_response::error_response,
+        own_response::{error_response, replace_body},
         response_body::ResponseBody,
         tunnel::{Http2Tunnel, Joined, tunnel},
     },
@@ -15,7 +15,7 @@ use crate::proxy::{
     upstream::{Http1Connection, keep_alive},
 };
 use crate::{
-    config::Route,
+    config::{Body, Route},
     flow::Instant,
     http1::{FieldKind, FieldList},
 };
@@ -58,6 +58,11 @@ impl Forwarded {
             self.clean(status);
         }
         self.add_own_fields();
+        if status.as_u16() >= 400
+            && let Some(body) = self.error_body(status)
+        {
+            return self.replace_error(status, &body);
+        }
 
         let Self { response, route, head, deadline, is_grpc, mut completion, .. } = self;
         completion.begin_forwarded_response(status, head);
@@ -74,6 +79,25 @@ impl Forwarded {
         };
         let is_grpc = is_grpc && completion.arrival.version == Version::HTTP_2;
         response.map(|()| ResponseBody::upstream(body_timeout, is_grpc, completion))
+    }
+
+    /// Returns the body that the route has for the server's error.
+    #[cold]
+    fn error_body(&self, status: StatusCode) -> Option<Body> {
+        let options = &self.route.options;
+        options.upstream_error_body(status).filter(|_| !self.is_grpc).cloned()
+    }
+
+    /// Responds with the server's status and the route's `body`.
+    #[cold]
+    fn replace_error(self, status: StatusCode, body: &Body) -> Response<ResponseBody> {
+        let Self { mut response, head, mut completion, .. } = self;
+        let body = replace_body(&mut response, body, &completion);
+        completion.begin_forwarded_response(status, head);
+
+        // Of the server's response only the body is dropped: its connection is used again.
+        release(completion.upstream.lease.take(), &completion.peer);
+        response.map(|()| ResponseBody::own(body, completion))
     }
 
     /// Adds the fields of the gateway, and those that the route sets.

@@ -19,6 +19,7 @@ mod admitted;
 mod attempt;
 mod auth_request;
 mod challenge;
+mod dropped_body;
 mod failure;
 mod forward;
 mod forward_auth;

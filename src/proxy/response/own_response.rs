@@ -113,6 +113,42 @@ struct Page {
     body: Bytes,
 }
 
+/// Puts `body` into a server's error in place of its own, which `head` describes no more. A HEAD gets only the
+/// length.
+pub(crate) fn replace_body(
+    response: &mut Response<()>,
+    body: &Body,
+    completion: &Completion,
+) -> Bytes {
+    let Page { content_type, body } = written(body, completion, None);
+    let headers = response.headers_mut();
+    headers.remove_names(describes_content);
+    headers.extend(content_type.map(|value| (CONTENT_TYPE, value)));
+    if completion.arrival.method != Method::HEAD {
+        return body;
+    }
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    Bytes::new()
+}
+
+/// Returns whether a field is about the body of its message, or how to keep it.
+fn describes_content(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 11] = [
+        b"accept-ranges",
+        b"age",
+        b"cache-control",
+        b"digest",
+        b"etag",
+        b"expires",
+        b"last-modified",
+        b"pragma",
+        b"repr-digest",
+        b"trailer",
+        b"transfer-encoding",
+    ];
+    name.starts_with(b"content-") && name != b"content-security-policy" || NAMES.contains(&name)
+}
+
 /// Returns a body that the file has, with the values of its placeholders.
 fn written(body: &Body, completion: &Completion, of: Option<OfRejection<'_>>) -> Page {
     let values = completion.values.as_deref();

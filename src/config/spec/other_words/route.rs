@@ -66,7 +66,7 @@ pub(in crate::config::spec) const JWT: &str = "write `auth: { jwt: { jwks: issue
 
 pub(in crate::config::spec) const HEALTH: &str = "write `health` at the upstream";
 
-pub(in crate::config::spec) const ERRORS: &str = "write `errors: [{ status: 502, body: … }]` for flowgate's own errors; those of servers pass as they are";
+pub(in crate::config::spec) const ERRORS: &str = "write `errors: [{ status: 502, body: … }]` for flowgate's own errors, with `from: both` for those of servers too";
 
 pub(in crate::config::spec) const IN_SET: &str =
     "write it in `set`, as in `set: { x-served-by: gateway }`";
@@ -206,5 +206,11 @@ pub(in crate::config::spec) const HEADER_EDITS_MEANT: &[[&str; 2]] =
     &[["delete", "remove"], ["hide", "remove"], ["unset", "remove"]];
 
 /// Words for keys of `ErrorSpec`, with the key that is meant.
-pub(in crate::config::spec) const ERROR_MEANT: &[[&str; 2]] =
-    &[["code", "status"], ["statuses", "status"], ["content", "body"], ["text", "body"]];
+pub(in crate::config::spec) const ERROR_MEANT: &[[&str; 2]] = &[
+    ["of", "from"],
+    ["source", "from"],
+    ["code", "status"],
+    ["statuses", "status"],
+    ["content", "body"],
+    ["text", "body"],
+];

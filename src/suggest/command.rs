@@ -3,8 +3,11 @@
 //! The options of `flowgate suggest`.
 
 use super::{
-    proposal::Percent, recording::Recording, study::Study, suggested_config::SuggestedConfig,
-    traffic::Traffic,
+    proposal::Percent,
+    recording::Recording,
+    study::Study,
+    suggested_config::SuggestedConfig,
+    traffic::{Grouping, Traffic},
 };
 use crate::{
     admin_client::{AdminClient, AdminOptions, ClientError},
@@ -111,7 +114,12 @@ pub fn run(
         if options.live.live { record(options, files.gateway)? } else { read(options)? };
     let mut unmatched = Unmatched::new(&engine);
     let inputs = &mut source.inputs;
-    let traffic = Traffic::read(inputs, &engine, &key, files.routes.is_none(), &mut unmatched);
+    let grouping = match files.routes {
+        _ if options.together => Grouping::Together,
+        Some(_) => Grouping::ByRoute,
+        None => Grouping::ByPath,
+    };
+    let traffic = Traffic::read(inputs, &engine, &key, grouping, &mut unmatched);
     source.notes.extend(unmatched.explain_absent());
     write_config(options, source, &traffic, files.routes.is_some(), out)
 }
@@ -187,6 +195,7 @@ fn write_config(
         notes: &notes,
         routes,
         is_for_file,
+        is_shared: options.together,
     };
 
     out.write_all(config.write().as_bytes())?;
@@ -208,6 +217,9 @@ pub struct Options {
     /// commas between.
     #[arg(long, value_name = "KEY", default_value = "client_ip")]
     pub key: String,
+    /// Suggest one limit that all routes share, as a budget of the whole file.
+    #[arg(long)]
+    pub together: bool,
     /// The window of the limit. Without it, the one of 1s, 1m and 1h in which clients differ most.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub window: Option<Duration>,

@@ -46,6 +46,8 @@ pub(super) struct SuggestedConfig<'a> {
     pub routes: Vec<RouteResult>,
     /// Routes are those of a configuration, which has listeners and upstreams already.
     pub is_for_file: bool,
+    /// One limit is for all routes.
+    pub is_shared: bool,
 }
 
 impl SuggestedConfig<'_> {
@@ -59,6 +61,10 @@ impl SuggestedConfig<'_> {
         if !self.is_for_file {
             out += "\nlisteners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
                     upstreams: [{ name: app, servers: [{ url: http://127.0.0.1:9000 }] }] # your service\n";
+        }
+        if self.is_shared {
+            _ = self.write_budget(&mut out);
+            return out;
         }
         out += "\nroutes:\n";
         for route in &self.routes {
@@ -109,7 +115,49 @@ impl SuggestedConfig<'_> {
         Ok(())
     }
 
+    /// Writes the limit that all routes share.
+    fn write_budget(&self, out: &mut String) -> core::fmt::Result {
+        out.push('\n');
+        for all in &self.routes {
+            if all.proposal.is_ok() {
+                writeln!(out, "budgets:")?;
+            }
+            self.write_study(out, all)?;
+            let Ok((proposal, _)) = &all.proposal else { continue };
+            writeln!(out, "  - name: site")?;
+            self.write_terms(out, "    ", proposal, all)?;
+            writeln!(out, "flow: [{{ budget: site }}] # every route of the file")?;
+        }
+        if !self.is_for_file {
+            writeln!(out, "routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: app }}]")?;
+            writeln!(out, "end: true")?;
+        }
+        Ok(())
+    }
+
     fn write_route(&self, out: &mut String, route: &RouteResult) -> core::fmt::Result {
+        let name = &route.group.name;
+        self.write_study(out, route)?;
+        if self.is_for_file && route.proposal.is_err() {
+            return Ok(());
+        }
+
+        writeln!(out, "  - name: {name}")?;
+        match &route.group.path_prefix {
+            Some(prefix) => {
+                writeln!(out, "    match: {{ path_prefix: {prefix} }}\n    upstream: app")?;
+            }
+            None => writeln!(out, "    # with the `match` and the `upstream` that it has")?,
+        }
+
+        let Ok((proposal, _)) = &route.proposal else { return Ok(()) };
+        let name = if self.key == "client_ip" { "per-client" } else { "per-key" };
+        writeln!(out, "    flow:\n      - name: {name}")?;
+        self.write_terms(out, "        ", proposal, route)
+    }
+
+    /// Writes what is known of the requests of a route, and why it gets its limit.
+    fn write_study(&self, out: &mut String, route: &RouteResult) -> core::fmt::Result {
         let name = &route.group.name;
         let clients = route.clients;
         let requests = counted(route.requests, "request");
@@ -146,20 +194,7 @@ impl SuggestedConfig<'_> {
             }
             Err(why) => writeln!(out, "  #   no limit is suggested: {why}")?,
         }
-
-        if self.is_for_file && route.proposal.is_err() {
-            return Ok(());
-        }
-        writeln!(out, "  - name: {name}")?;
-        match &route.group.path_prefix {
-            Some(prefix) => {
-                writeln!(out, "    match: {{ path_prefix: {prefix} }}\n    upstream: app")?;
-            }
-            None => writeln!(out, "    # with the `match` and the `upstream` that it has")?,
-        }
-
-        let Ok((proposal, _)) = &route.proposal else { return Ok(()) };
-        self.write_rule(out, proposal, route.without_key > 0, clients)
+        Ok(())
     }
 
     fn write_reason(&self, out: &mut String, proposal: &Proposal) -> core::fmt::Result {
@@ -226,25 +261,25 @@ impl SuggestedConfig<'_> {
         Ok(())
     }
 
-    fn write_rule(
+    /// Writes the keys of a rule behind its name, each on a line of its own.
+    fn write_terms(
         &self,
         out: &mut String,
+        indent: &str,
         proposal: &Proposal,
-        has_missing: bool,
-        clients: usize,
+        route: &RouteResult,
     ) -> core::fmt::Result {
         let rate = rate(proposal.limit, proposal.window);
-        let name = if self.key == "client_ip" { "per-client" } else { "per-key" };
         let key =
             if self.key.contains(',') { format!("[{}]", self.key) } else { self.key.to_owned() };
-        writeln!(out, "    flow:\n      - name: {name}\n        algorithm: sliding_window")?;
-        writeln!(out, "        limit: {rate}\n        strict: true\n        key: {key}")?;
-        if has_missing && self.key != "client_ip" {
-            writeln!(out, "        on_missing_key: skip")?;
+        writeln!(out, "{indent}algorithm: sliding_window\n{indent}limit: {rate}")?;
+        writeln!(out, "{indent}strict: true\n{indent}key: {key}")?;
+        if route.without_key > 0 && self.key != "client_ip" {
+            writeln!(out, "{indent}on_missing_key: skip")?;
         }
         // Twice as many as there were, so that new ones find places.
-        if clients > USUAL_KEYS / 2 {
-            writeln!(out, "        max_keys: {}", (2 * clients).min(10_000_000))?;
+        if route.clients > USUAL_KEYS / 2 {
+            writeln!(out, "{indent}max_keys: {}", (2 * route.clients).min(10_000_000))?;
         }
         Ok(())
     }

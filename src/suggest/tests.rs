@@ -113,6 +113,7 @@ fn options(input: PathBuf) -> Options {
         traffic: TrafficOptions { inputs: vec![input], ..TrafficOptions::default() },
         live: LiveOptions::default(),
         key: "client_ip".to_owned(),
+        together: false,
         window: None,
         margin: None,
         target: None,
@@ -308,6 +309,44 @@ fn routes_are_those_of_the_file_or_first_segments() {
     assert!(config.contains("  - name: shop\n    # with the `match`"), "{config}");
     assert!(config.contains("1000 requests that reach no route are left out"), "{config}");
     assert!(!config.contains("pass `"), "{config}");
+    assert!(!config.contains("listeners"), "{config}");
+}
+
+#[test]
+fn one_limit_for_all_routes_counts_a_client_on_each_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut text = String::new();
+    for n in 0..4000 {
+        let place = ["/api/a", "/img/b.png"][n % 2];
+        let at = n * 500;
+        let client = n % 5;
+        writeln!(text, "{{\"t\":{at},\"client_ip\":\"192.0.2.{client}\",\"path\":\"{place}\",\"host\":\"shop.example\"}}").unwrap();
+    }
+    fs::write(&path, text).unwrap();
+    let window = Some(Duration::from_mins(1));
+    let margin = "0%".parse().ok();
+
+    let apart = Options { window, margin, ..options(path) };
+    let (_, config) = suggest(&apart);
+    assert!(config.contains("limit: 12/1m"), "half of the requests are for each route: {config}");
+
+    let together = Options { together: true, ..apart };
+    let (_, config) = suggest(&together);
+    assert!(config.contains("\n  # all routes together: 4000 requests of 5 clients\n"), "{config}");
+    assert!(
+        config.contains("\n  - name: site\n    algorithm: sliding_window\n    limit: 24/1m\n"),
+        "{config}"
+    );
+    let plan = Text::new(Path::new("suggested.yaml"), &config).rules().unwrap();
+    assert!(!plan.remarks_at(Instant::EPOCH).has_warnings(), "{config}");
+
+    let file = folder.path().join("gateway.yaml");
+    fs::write(&file, ALL_BUT_IMAGES).unwrap();
+    let mut out = Vec::new();
+    run(&together, Files { routes: Some(&file), gateway: &file }, &mut out).unwrap();
+    let config = String::from_utf8(out).unwrap();
+    assert!(config.ends_with("flow: [{ budget: site }] # every route of the file\n"), "{config}");
     assert!(!config.contains("listeners"), "{config}");
 }
 

@@ -37,7 +37,18 @@ pub(super) struct Request {
     pub key: u32,
 }
 
-/// A route, or what could become one.
+/// The routes that get limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grouping {
+    /// Those of the configuration.
+    ByRoute,
+    /// The first segments of paths, if no configuration has routes.
+    ByPath,
+    /// All of them share one limit.
+    Together,
+}
+
+/// A route, or what could become one, or all of them together.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub name: String,
@@ -62,13 +73,12 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Reads all of `inputs`. Routes are those of `engine`, or of its only route the first segments
-    /// of paths if `by_path` is set.
+    /// Reads all of `inputs`, whose routes `engine` finds.
     pub(super) fn read(
         inputs: &mut Inputs,
         engine: &Engine,
         key: &KeySpec,
-        by_path: bool,
+        grouping: Grouping,
         unmatched: &mut Unmatched,
     ) -> Self {
         let mut reader = Reader { traffic: Self::default(), keys: HashMap::new() };
@@ -79,22 +89,22 @@ impl Traffic {
             let found = engine.identify(&arrival, key);
             let route = found.as_ref().map(|(route, _)| *route).map_err(|reason| *reason);
             unmatched.note(engine, &arrival, route);
-            reader.add(&arrival, found.ok(), key, |route| {
-                if by_path {
-                    segments.of(arrival.request.path.as_deref().unwrap_or("/"))
-                } else {
-                    u32::try_from(route).unwrap_or(u32::MAX)
-                }
+            reader.add(&arrival, found.ok(), key, |route| match grouping {
+                Grouping::ByRoute => u32::try_from(route).unwrap_or(u32::MAX),
+                Grouping::ByPath => segments.of(arrival.request.path.as_deref().unwrap_or("/")),
+                Grouping::Together => 0,
             });
         }
 
         let mut traffic = reader.traffic;
-        if by_path {
-            traffic.keep_largest(&segments);
-        } else {
-            let routes = &engine.snapshot().routes;
-            let named = |name: &Arc<str>| Group { name: name.to_string(), path_prefix: None };
-            traffic.groups = routes.iter().map(|route| named(&route.name)).collect();
+        let named = |name: &str| Group { name: name.to_owned(), path_prefix: None };
+        match grouping {
+            Grouping::ByRoute => {
+                let routes = &engine.snapshot().routes;
+                traffic.groups = routes.iter().map(|route| named(&route.name)).collect();
+            }
+            Grouping::ByPath => traffic.keep_largest(&segments),
+            Grouping::Together => traffic.groups = vec![named("all routes together")],
         }
 
         // A recorded clock may step back.

@@ -81,7 +81,7 @@ fn an_entry_of_x_forwarded_for_that_is_no_address_is_counted_and_logged() {
     assert_eq!(ask("not-an-address, 203.0.113.8"), 200, "what the client wrote does not count");
     assert_eq!(ask("203.0.113.8, 127.0.0.2"), 200);
     assert_eq!(metrics(&gateway, name)[name], 2.0);
-    let line = gateway.wait_log("X-Forwarded-For names no client");
+    let line = gateway.wait_log("x-forwarded-for names no client");
     for part in ["WARN", "proxy=127.0.0.1", r#"the entry `\"203.0.113.8\"` is not an address"#] {
         assert!(line.contains(part), "{line}");
     }
@@ -91,7 +91,7 @@ fn an_entry_of_x_forwarded_for_that_is_no_address_is_counted_and_logged() {
         assert_eq!(ask("nothing"), 200);
     }
     assert_eq!(ask("nothing"), 429, "they count as the proxy");
-    let lines = gateway.log().matches("X-Forwarded-For names no client").count();
+    let lines = gateway.log().matches("x-forwarded-for names no client").count();
     assert!(lines <= 3, "{lines}");
     assert_eq!(metrics(&gateway, name)[name], 5.0);
 }

@@ -45,7 +45,7 @@ fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
     Problem::error(at.span, message).label(label).also(other.span, "first here").help(help)
 }
 
-/// Returns, as a problem, that nobody may name clients in the field at `span`.
+/// Returns, as a problem, that no proxy is trusted to write the field at `span`.
 fn without_proxies(span: SourceSpan) -> Problem {
     Problem::error(span, "`client_ip_header` without `trusted_proxies`").help(
         "write `trusted_proxies: [10.0.0.0/8]`: the proxies in front that write this field. Any \

@@ -107,6 +107,11 @@ const fn is_sent(part: &KeyPart) -> bool {
     matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
 }
 
+/// True if `auth` proves the part, so that a client cannot choose it.
+const fn is_proven(part: &KeyPart) -> bool {
+    matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_))
+}
+
 /// Returns the field that any client can send to be exempt from a rule, or to get another version of
 /// it that admits more. A field in the rule's key says which client it is.
 fn chosen_field<'r>(route: &RoutePlan, index: usize, rule: &'r RulePlan) -> Option<&'r str> {
@@ -152,8 +157,6 @@ fn holds_for_all(rule: &RulePlan) -> bool {
 /// True if a client chooses under which key it counts: each new value has a new count.
 fn is_chosen(rule: &RulePlan) -> bool {
     let parts = rule.key.parts();
-    let is_proven =
-        |part: &KeyPart| matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_));
     parts.iter().any(is_sent) && !parts.iter().any(is_proven)
 }
 
@@ -164,7 +167,7 @@ fn chosen_target<'r>(rule: &'r RulePlan, matcher: &Matcher) -> Option<Cow<'r, st
     let has_paths = !matcher.paths.is_empty() && matcher.paths.iter().all(is_path);
     let has_hosts = !matcher.hosts.is_empty() && matcher.hosts.iter().all(HostPattern::is_exact);
     let parts = rule.key.parts();
-    if parts.iter().any(|part| matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_))) {
+    if parts.iter().any(is_proven) {
         return None;
     }
     parts.iter().find_map(|part| match part {

@@ -394,22 +394,22 @@ impl ErrorBody {
 impl RouteOptions {
     /// Returns the body of an error of flowgate's own; `None`: a problem+json document.
     pub fn error_body(&self, status: StatusCode) -> Option<&Body> {
-        let of_flowgate = |error: &&ErrorBody| error.from != ErrorsFrom::Upstream;
-        self.errors
-            .iter()
-            .filter(of_flowgate)
-            .find(|error| error.is_for(status))
-            .map(|error| &error.body)
+        self.first_error_body(status, |from| from != ErrorsFrom::Upstream)
     }
 
     /// Returns the body in place of that of an upstream's error; `None`: it passes as it is.
     pub fn upstream_error_body(&self, status: StatusCode) -> Option<&Body> {
-        let of_upstream = |error: &&ErrorBody| error.from != ErrorsFrom::Flowgate;
-        self.errors
-            .iter()
-            .filter(of_upstream)
-            .find(|error| error.is_for(status))
-            .map(|error| &error.body)
+        self.first_error_body(status, |from| from != ErrorsFrom::Flowgate)
+    }
+
+    /// Returns the first body for this status whose origin of errors `is_meant`.
+    fn first_error_body(
+        &self,
+        status: StatusCode,
+        is_meant: impl Fn(ErrorsFrom) -> bool,
+    ) -> Option<&Body> {
+        let mut errors = self.errors.iter().filter(|error| is_meant(error.from));
+        errors.find(|error| error.is_for(status)).map(|error| &error.body)
     }
 }
 

@@ -187,8 +187,8 @@ pub(super) fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: 
 }
 
 /// Has `headers` name in `X-Forwarded-For` the `client` that a trusted proxy has named in the field
-/// `header`. Nobody vouches for the other addresses there. A peer that is not trusted names nobody: its
-/// field is removed, in every spelling that servers may read alike.
+/// `header`. Other addresses there are removed, because the client may have written them. The field of
+/// a peer that is not trusted is removed, in every spelling that servers may read alike.
 #[inline(never)]
 pub(super) fn name_client(
     headers: &mut FieldList,

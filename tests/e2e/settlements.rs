@@ -2,9 +2,8 @@
 
 use crate::{
     common::{
-        Gateway, eventually,
+        Gateway, await_ends, eventually,
         http::{self, Client},
-        metrics,
         upstream::{Request, Script},
     },
     explain::explain,
@@ -84,10 +83,7 @@ fn a_failure_before_the_response_gives_the_reserve_back_and_a_client_that_leaves
     client.send(http::head("GET", "/", &[]));
     is_asked.recv().expect("the server is asked");
     drop(client);
-    eventually("the request has ended", || {
-        let in_flight = metrics(&gateway, "flowgate_requests_in_flight");
-        in_flight.values().all(|count| *count == 0.0).then_some(())
-    });
+    await_ends(&gateway);
     assert_eq!(http::get(gateway.web(), "/").status, 429);
 }
 

@@ -3,9 +3,9 @@
 
 use crate::{
     common::{
-        Gateway, eventually,
+        Gateway, await_ends,
         http::{self, Client},
-        http2, http2_server, metrics,
+        http2, http2_server,
         upstream::{Connection, Script},
     },
     fixtures::{FIXTURES, Fixture, fixture, gzip},
@@ -213,15 +213,9 @@ fn check_cut(gateway: &Gateway, fixture: &Fixture, end: usize) {
     }
     assert_eq!(body, &fixture.body[..end]);
     drop(client);
-    eventually("the request has ended", || {
-        let in_flight = metrics(gateway, "flowgate_requests_in_flight");
-        in_flight.values().all(|count| *count == 0.0).then_some(())
-    });
-    // The request settles its cost when it has ended.
+    await_ends(gateway);
     let expected = expected(fixture, &fixture.body[..end], false);
-    eventually(&format!("{case} costs {expected}"), || {
-        (cost(gateway, fixture.preset, &case) == expected).then_some(())
-    });
+    assert_eq!(cost(gateway, fixture.preset, &case), expected, "{case}");
 }
 
 #[test]
@@ -281,10 +275,7 @@ fn only_a_failure_before_the_response_gives_everything_back() {
     let _ended = client.stream.read_to_end(&mut rest);
     let least = expected(fixture("openai.sse"), &fixture("openai.sse").body[..300], false);
     assert!(least >= RESERVE);
-    eventually("it is settled", || {
-        let in_flight = metrics(&gateway, "flowgate_requests_in_flight");
-        in_flight.values().all(|count| *count == 0.0).then_some(())
-    });
+    await_ends(&gateway);
     assert_eq!(cost(&gateway, Preset::OpenAi, "broken"), least);
 }
 

@@ -293,6 +293,16 @@ pub(crate) fn yaml_at(port: u16, upstream: SocketAddr, routes: &str) -> String {
     yaml(upstream, routes).replacen("127.0.0.1:0", &format!("127.0.0.1:{port}"), 1)
 }
 
+/// Waits until every admitted request has ended and settled its costs.
+#[track_caller]
+pub(crate) fn await_ends(gateway: &Gateway) {
+    eventually("all requests have ended", || {
+        let in_flight = metrics(gateway, "flowgate_flow_in_flight");
+        assert!(!in_flight.is_empty(), "the metric has a value for each route");
+        in_flight.values().all(|count| *count == 0.0).then_some(())
+    });
+}
+
 /// The values of a metric, by its labels as they are printed.
 pub(crate) fn metrics(gateway: &Gateway, name: &str) -> HashMap<String, f64> {
     let page = http::ask(gateway.address("admin"), "/metrics").text();

@@ -6,7 +6,7 @@ use super::{
     diagnostics::{Diagnostics, Problem, Problems, Source},
     lint,
     plan::Plan,
-    read::{Content, Node, comments, foreign, include, open_quote, source, yaml::Tree},
+    read::{Content, Node, comments, foreign, include, source, syntax, yaml::Tree},
     spec::FileSpec,
     vocabulary::{self, DescribedMap},
 };
@@ -161,7 +161,7 @@ fn own_spec(source: &Source) -> Result<(Source, Option<FileSpec>, Problems), Dia
     }
     let Decoded { value, problems: more, missing } = decode::read(&root, source);
     problems.extend(more);
-    if let Some(problem) = open_quote::find(&source.text, &root, &missing) {
+    if let Some(problem) = syntax::open_quote(&source.text, &root, &missing) {
         return Err(Diagnostics::new(source, problem));
     }
     let spec = value.map(|spec: FileSpec| spec.resolved(source));

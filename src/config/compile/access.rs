@@ -2,8 +2,8 @@
 
 use super::{
     compiler::Compiler,
-    named_file::read,
     networks::{MAX_WARNINGS, Networks},
+    plan_file::read,
 };
 use crate::{
     auth::{ALGORITHMS, Algorithm, InvalidUsers, JwtKeys, JwtRules, TokenSource, Users},

@@ -11,14 +11,12 @@ mod conditions;
 mod forward_auth;
 mod listeners;
 mod matches;
-mod named_file;
 mod networks;
 mod numbers;
 mod plan_file;
 mod plans;
 mod quotas;
 mod redirect;
-mod retry;
 mod routes;
 mod rules;
 mod settle;
@@ -26,7 +24,6 @@ mod store;
 mod templates;
 mod tracing;
 mod upstreams;
-mod waits;
 
 pub use listeners::overlap;
 

@@ -1,7 +1,7 @@
 //! Lists of networks, the files of them that a configuration names, and warnings about both.
 //! Networks are compiled to the IPv4 form in which clients' addresses are compared.
 
-use super::{compiler::Compiler, named_file::read};
+use super::{compiler::Compiler, plan_file::read};
 use crate::{
     config::{
         decode::{At, Either, Key},

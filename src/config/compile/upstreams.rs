@@ -1,4 +1,4 @@
-//! Upstreams: names, servers, and the order in which weights take their turns.
+//! Upstreams: names, servers, the order in which weights take their turns, and retries.
 
 use super::compiler::Compiler;
 use crate::{
@@ -6,19 +6,21 @@ use crate::{
         decode::At,
         diagnostics::{Lint, Problem, SourceSpan},
         plan::{
-            AnswerLimits, ServerPlan, UpstreamOptions, UpstreamPlace, UpstreamPlan, UpstreamTls,
-            schedule,
+            AnswerLimits, RetryPolicy, ServerPlan, UpstreamOptions, UpstreamPlace, UpstreamPlan,
+            UpstreamTls, schedule,
         },
         read::source::Files,
         spec::{
-            Balance, EjectionSpec, HealthSpec, UpstreamProtocol, UpstreamSpec, UpstreamTlsSpec,
-            values::Endpoint,
+            Balance, EjectionSpec, HealthSpec, RetrySpec, UpstreamProtocol, UpstreamSpec,
+            UpstreamTlsSpec,
+            values::{Endpoint, RetryOn},
         },
         vocabulary::DescribedMap,
     },
     health::{Check, Ejection},
     route::{KeyPart, KeySpec, OnDuplicate},
 };
+use http::Method;
 use std::{sync::Arc, time::Duration};
 
 /// The bits of an IPv6 address that decide about a server: what one client has.
@@ -234,4 +236,53 @@ fn ejection(spec: &EjectionSpec) -> Option<Ejection> {
         longest: spec.longest.duration()?.value,
         most_percent: small(spec.most_percent.number()?),
     })
+}
+
+/// The statuses that are retried by default: gateways' and overload's statuses.
+const STATUSES: [u16; 3] = [502, 503, 504];
+
+/// The methods that are sent again where the file does not say: those that ask for nothing to be
+/// done (RFC 9110, 9.2.1).
+const METHODS: [Method; 3] = [Method::GET, Method::HEAD, Method::OPTIONS];
+
+impl Compiler {
+    pub(super) fn retry(&mut self, spec: &RetrySpec) -> Option<RetryPolicy> {
+        for at in spec.methods.items() {
+            let method = &at.value.0;
+            if [Method::POST, Method::PATCH].contains(method) {
+                self.error(
+                    Problem::error(at.span, format!("`{method}` cannot be sent again"))
+                        .label("a server may do twice what it asks for")
+                        .help("remove it; flowgate always sends a request again that no server can have acted on"),
+                );
+            }
+        }
+
+        let on = spec.on.is_written().then(|| spec.on.plain(|cause| cause.0));
+        let has = |cause| on.as_ref().is_none_or(|on| on.contains(&cause));
+        let statuses = on.as_ref().map_or_else(
+            || STATUSES.to_vec(),
+            |on| {
+                let statuses = on.iter().filter_map(|cause| match *cause {
+                    RetryOn::Status(status) => Some(status),
+                    RetryOn::Connect | RetryOn::Reset | RetryOn::Timeout => None,
+                });
+                statuses.collect()
+            },
+        );
+
+        Some(RetryPolicy {
+            attempts: u32::try_from(spec.attempts.number()?.value).unwrap_or(u32::MAX),
+            connect: has(RetryOn::Connect),
+            reset: has(RetryOn::Reset),
+            timeout: on.as_ref().is_some_and(|on| on.contains(&RetryOn::Timeout)),
+            statuses,
+            methods: if spec.methods.is_written() {
+                spec.methods.plain(|method| method.0.clone())
+            } else {
+                METHODS.to_vec()
+            },
+            budget_percent: spec.budget.value()?.0,
+        })
+    }
 }

@@ -1,7 +1,11 @@
 //! What a value holds, one after the other: the parts of a key, the items of a list, the entries of
 //! a map.
 
-use super::{error::Stop, keys::NOWHERE, shape::Shape, value::Value};
+use super::{
+    error::Stop,
+    keys::NOWHERE,
+    value::{Shape, Value},
+};
 use crate::config::{
     diagnostics::{Problem, SourceSpan, quoted},
     read::{Content, Name, Node},

@@ -4,8 +4,7 @@ use super::{
     access::{Fields, OwnEntries, Parts},
     error::Stop,
     keys::{EITHER, KEY, MANY, SEVERAL, marks},
-    shape::Shape,
-    value::Value,
+    value::{Shape, Value},
 };
 use crate::config::{diagnostics::quoted, vocabulary};
 use serde::{

@@ -1,6 +1,6 @@
 //! Why a value could not be read, in serde's terms, and as a problem of the file.
 
-use super::shape::Shape;
+use super::value::Shape;
 use crate::config::diagnostics::{HIDDEN, Problem, SourceSpan};
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;

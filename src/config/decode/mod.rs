@@ -7,7 +7,6 @@ mod access;
 mod deserializer;
 mod error;
 mod keys;
-mod shape;
 mod value;
 
 pub(super) use deserializer::MAX_VALUES;
@@ -22,9 +21,8 @@ use crate::config::{
     vocabulary::{DescribedMap, Vocabulary},
 };
 use serde::de::DeserializeOwned;
-use shape::Shape;
 use std::cell::RefCell;
-use value::{Reader, Value};
+use value::{Reader, Shape, Value};
 
 /// The part of a file that could be read.
 #[derive(Debug)]

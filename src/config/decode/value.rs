@@ -1,6 +1,6 @@
 //! A value to be read, with what there is to say about it where it cannot be.
 
-use super::{error::Stop, shape::Shape};
+use super::error::Stop;
 use crate::config::{
     diagnostics::{Problem, Problems, SourceSpan, Substitution, Substitutions, quoted},
     read::{Content, Name, Node},
@@ -225,5 +225,38 @@ impl<'n, 's> Value<'n, 's> {
             |word| format!("did you mean `{word}`? write one of {list}"),
         );
         Stop::Invalid { message: format!("`{name}` cannot be {}", quoted(text)), help }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Shape<'n, 's> {
+    /// The key is not written, and has no default.
+    Missing,
+    Empty,
+    /// See [`Content::Unset`].
+    Unset,
+    Scalar(&'n str),
+    List(&'n [Node<'s>]),
+    Map(&'n [(Name<'s>, Node<'s>)]),
+}
+
+impl<'n, 's> Shape<'n, 's> {
+    pub(super) fn of(node: &'n Node<'s>) -> Self {
+        match &node.content {
+            Content::Empty => Self::Empty,
+            Content::Unset => Self::Unset,
+            Content::Scalar(text) => Self::Scalar(text),
+            Content::List(items) => Self::List(items),
+            Content::Map(entries) => Self::Map(entries),
+        }
+    }
+
+    pub(super) fn unexpected(self) -> Unexpected<'n> {
+        match self {
+            Self::Missing | Self::Empty | Self::Unset => Unexpected::Unit,
+            Self::Scalar(text) => Unexpected::Str(text),
+            Self::List(_) => Unexpected::Seq,
+            Self::Map(_) => Unexpected::Map,
+        }
     }
 }

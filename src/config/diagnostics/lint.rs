@@ -1,7 +1,8 @@
-//! The names of warnings and notes, by which a file can silence them.
+//! The names of warnings and notes, by which a file can silence them, and where it does.
 
+use super::{Problem, SourceSpan};
 use serde::{Serialize, Serializer};
-use std::fmt;
+use std::{fmt, ops::Range};
 
 macro_rules! lints {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
@@ -138,4 +139,42 @@ impl Serialize for Lint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
+}
+
+/// The warnings that the comments `# flowgate: allow(NAME)` of a file silence.
+#[derive(Clone, Debug, Default)]
+pub(in crate::config) struct Allowed {
+    pub allows: Vec<Allow>,
+    /// Names that no check has.
+    pub unknown: Vec<Problem>,
+}
+
+/// One name in such a comment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::config) struct Allow {
+    pub lint: Lint,
+    /// The bytes of the comment's line and, if nothing else is in it, of the next line.
+    pub lines: Range<usize>,
+    /// The bytes of its file.
+    pub file: Range<usize>,
+}
+
+impl Allowed {
+    /// Reports whether a comment silences this problem.
+    pub(in crate::config) fn covers(&self, problem: &Problem) -> bool {
+        let Some(lint) = problem.lint else { return false };
+        let start = problem.span.map_or(0, |span| span.range().start);
+        let alias = problem.span.and_then(SourceSpan::alias).map(|range| range.start);
+        self.allows.iter().filter(|allow| allow.lint == lint).any(|allow| {
+            if lint.is_of_whole_file() {
+                return holds(&allow.file, start);
+            }
+            holds(&allow.lines, start) || alias.is_some_and(|at| holds(&allow.lines, at))
+        })
+    }
+}
+
+/// True if `at` is in `range`, or at its end, where a file without a last line end has its mark.
+fn holds(range: &Range<usize>, at: usize) -> bool {
+    range.start <= at && at <= range.end
 }

@@ -2,7 +2,7 @@
 
 use super::{
     LocalShare, Summary,
-    local_share::divided,
+    current::divided,
     members::{ServerBuilder, ServerIds},
 };
 use crate::{

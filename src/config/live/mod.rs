@@ -3,11 +3,9 @@
 mod builder;
 mod current;
 mod cut;
-mod local_share;
 mod members;
 mod summary;
 pub mod watch;
 
-pub use current::{Live, Retired};
-pub use local_share::LocalShare;
+pub use current::{Live, LocalShare, Retired};
 pub use summary::Summary;

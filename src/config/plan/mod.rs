@@ -16,14 +16,11 @@ mod rule_group;
 mod server_verifier;
 mod settings;
 mod settle;
-mod store;
 mod template;
 mod tls_terms;
-mod tracing;
 mod upstream;
 mod upstream_tls;
 
-pub use self::tracing::{Collector, Tracing};
 pub(super) use access::CopiedField;
 pub use access::{Access, Auth, ForwardAuth, Jwt};
 pub(super) use acme::self_signed;
@@ -35,13 +32,11 @@ pub use certificate::{Certificate, Certificates, Origin};
 pub use client_plans::ClientPlans;
 pub use expiry::ShownCertificate;
 pub(super) use expiry::shown;
-pub(super) use file::certificates;
 pub use file::{Listener, Plan};
-pub(super) use file::{Places, UpstreamPlace};
+pub(super) use file::{Places, UpstreamPlace, certificates};
 pub use requests::Except;
 pub(super) use requests::{Priority, When};
-pub(super) use route::ErrorBody;
-pub(super) use route::{BREAKER, FlowPart, NO_ROUTE, PACING, RoutePlan, RulePlan};
+pub(super) use route::{BREAKER, ErrorBody, FlowPart, NO_ROUTE, PACING, RoutePlan, RulePlan};
 pub use route::{
     Cost, HeaderEdits, Limit, Reject, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts,
     RuleOptions,
@@ -49,13 +44,14 @@ pub use route::{
 pub use rule_group::{GroupDefinition, GroupOwner};
 pub(super) use rule_group::{MetGroup, RuleGroupPlan};
 pub use server_verifier::{ListedNames, ServerVerifier, UnsupportedCertificate};
-pub use settings::{ClientTimeouts, Limits, Settings};
+pub(super) use settings::name_in_store;
+pub use settings::{
+    ClientTimeouts, Collector, Limits, Settings, StoreKind, StoreSettings, Tracing,
+};
 pub(super) use settle::JsonCost;
 pub use settle::{
     ComputedReserve, CountedBytes, ResponseEnd, Settle, SettleSource, StatusCosts, decimal,
 };
-pub(super) use store::name_in_store;
-pub use store::{StoreKind, StoreSettings};
 pub use template::{GroupPiece, Piece, Placeholder, Template, Text, UrlPart};
 pub(super) use template::{Token, tokens};
 pub use tls_terms::{ClientAuthorities, TlsTerms};

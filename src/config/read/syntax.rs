@@ -1,6 +1,7 @@
-//! The errors of a text that is not YAML, or passes a bound, in words.
+//! The errors of a text that is not YAML, that passes a bound, or whose quote is closed too late, in words.
 
 use super::{
+    Content, Node,
     cause::{Cause, cause},
     spacing,
 };
@@ -298,6 +299,54 @@ pub(in crate::config) fn no_word(text: &str, span: SourceSpan) -> Problem {
 pub(in crate::config) fn ended(text: &str) -> Problem {
     Problem::error(SourceSpan::of(text.len()..text.len()), "the file ends in the middle of a value")
         .help("write the rest of it")
+}
+
+/// Finds a quoted text that contains one of the `missing` keys.
+pub(in crate::config) fn open_quote(
+    text: &str,
+    root: &Node<'_>,
+    missing: &[String],
+) -> Option<Problem> {
+    if missing.is_empty() {
+        return None;
+    }
+    match &root.content {
+        Content::Empty | Content::Unset => None,
+        Content::Scalar(_) => within(text, root.span, missing),
+        Content::List(items) => items.iter().find_map(|item| open_quote(text, item, missing)),
+        Content::Map(entries) => entries.iter().find_map(|(name, value)| {
+            within(text, name.span, missing).or_else(|| open_quote(text, value, missing))
+        }),
+    }
+}
+
+fn within(text: &str, span: SourceSpan, missing: &[String]) -> Option<Problem> {
+    if !span.is_quoted(text) {
+        return None;
+    }
+    let range = span.range();
+    let scalar = text.get(range.clone())?;
+    let found = |key: &String| Some((position(scalar, key)?, key.len()));
+    let (at, length) = missing.iter().filter_map(found).min()?;
+    let key = SourceSpan::of(range.start + at..range.start + at + length);
+    let message = format!("the missing key `{}` is within a quoted text", &text[key.range()]);
+    Some(
+        Problem::error(SourceSpan::of(range.start..range.start + 1), message)
+            .label("the text begins here")
+            .also(key, "and has this in it")
+            .help("close the quote before the key"),
+    )
+}
+
+/// Returns where `text` has `key`, a colon and a blank behind it, as if it were a key.
+fn position(text: &str, key: &str) -> Option<usize> {
+    let is_key = |at: &usize| {
+        let before = &text[..*at];
+        let after = &text[at + key.len()..];
+        before.ends_with([' ', '\t', '\n', ',', '{', '"', '\''])
+            && after.strip_prefix(':').is_some_and(|rest| rest.starts_with(char::is_whitespace))
+    };
+    text.match_indices(key).map(|(at, _)| at).find(is_key)
 }
 
 #[cfg(test)]

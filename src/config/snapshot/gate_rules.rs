@@ -1,8 +1,11 @@
 //! The rules of one gate, whatever has them: a route, or a rule that several routes share.
 
-use super::{Route, RouteRule, RuleGroup, Snapshot};
-use crate::{config::plan::GroupOwner, flow::Gate};
-use std::{fmt, sync::Arc};
+use super::{Route, RouteRule, Snapshot};
+use crate::{
+    config::plan::{GroupDefinition, GroupOwner},
+    flow::Gate,
+};
+use std::{fmt, ops::Deref, sync::Arc};
 
 /// The rules of a gate, with their owner.
 #[derive(Clone, Copy, Debug)]
@@ -80,5 +83,34 @@ impl Snapshot {
     /// [`RuleOwner::budget`].
     pub fn shared_rule(&self, name: &str) -> Option<GateRules<'_>> {
         self.shared_rules().find(|rules| rules.owner.budget().is_some_and(|own| own == name))
+    }
+}
+
+/// A rule that several routes share, with its overrides and their gate.
+#[derive(Debug)]
+pub struct RuleGroup {
+    /// The definition in the file.
+    pub(in crate::config) definition: GroupDefinition,
+    /// Decides; kept over reloads by the place in the file and the rule's name.
+    pub gate: Arc<Gate>,
+    /// The conditions of a request for each of the gate's rules, in their order.
+    pub rules: Vec<RouteRule>,
+    /// True if gateways share it.
+    pub is_shared: bool,
+}
+
+impl Deref for RuleGroup {
+    type Target = GroupDefinition;
+
+    fn deref(&self) -> &GroupDefinition {
+        &self.definition
+    }
+}
+
+impl RuleGroup {
+    /// Returns the name in the store of the rule with this identity, if gateways share it.
+    pub fn in_store(&self, identity: &str) -> Option<&Arc<str>> {
+        let rule = self.rules.iter().find(|rule| *rule.identity == *identity)?;
+        rule.shared.as_ref().map(|shared| &shared.name)
     }
 }

@@ -7,12 +7,12 @@ use super::{
     AccessLog, AcmeSpec, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec,
     NetworksSpec, RateLimitHeaders, RequestIds, RouteSpec, RuleSpec, StoreSpec, TracingSpec,
     UpstreamSpec, UpstreamTlsSpec,
+    access::{files_of, files_of_mut},
     keys::keys,
     leaf::{
         ByteRate, ClientIpHeader, DnsServer, FileName, HOUR, Integer, LEAST_HEADER, LogTarget,
         LoggedName, Nat64Prefix, Period, Size, Timeout, Via,
     },
-    networks::{files_of, files_of_mut},
 };
 use crate::config::{
     decode::{At, Key, List, Printed, Several},

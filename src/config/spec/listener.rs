@@ -1,6 +1,6 @@
 //! Where clients and operators connect.
 
-use super::other_words::listener::{
+use super::other_words::file::{
     ADMIN_MEANT, LISTENER_INSTEAD, LISTENER_MEANT, TLS_INSTEAD, TLS_MEANT,
 };
 use super::{

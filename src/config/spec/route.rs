@@ -1,17 +1,16 @@
-//! Routes: what they match, and what they change on the way.
+//! Routes: what they match, what they change on the way, and what they do without an upstream.
 
-use super::other_words::route::{
-    BASIC, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH, ROUTE_INSTEAD,
-    ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
-};
 use super::{
-    AccessSpec, AuthSpec, BreakerSpec, ErrorsFrom, MatchSpec, PacingSpec, RedirectSpec,
-    RespondSpec, RewriteSpec, RuleSpec,
+    AccessSpec, AuthSpec, BreakerSpec, ErrorsFrom, PacingSpec, RuleSpec,
     keys::keys,
     leaf::{
-        AnswerStatus, ByteRate, EditableName, FieldValue, Integer, MethodName, Name,
-        OptionalTimeout, Percent, Protocol, RedirectTo, RejectStatus, RetryCause, Size, Status,
-        Text, Timeout,
+        AnswerStatus, Authority, ByteRate, EditableName, FieldName, FieldValue, Host, Integer,
+        MethodName, Name, OptionalTimeout, Path, Pattern, Percent, Protocol, RedirectStatus,
+        RedirectTo, RejectStatus, RetryCause, Size, Status, Text, Timeout,
+    },
+    other_words::route::{
+        BASIC, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH, MATCH_INSTEAD,
+        MATCH_MEANT, ROUTE_INSTEAD, ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
     },
 };
 use crate::config::decode::{Either, Entries, List, Several};
@@ -162,5 +161,112 @@ keys! {
         body: Text;
         /// The type of `body`.
         content_type: FieldValue, else "guessed as for `reject`";
+    }
+}
+
+/// Fields by name, with what each must look like.
+pub(in crate::config) type FieldConditions<N> = Entries<N, ValueSpec>;
+
+/// What a value must look like: texts of which one must be equal, or a map.
+pub(in crate::config) type ValueSpec = Either<Several<Text>, FieldSpec>;
+
+keys! {
+    /// The most specific route wins. flowgate compares in this order: the listener (routes with the
+    /// request's `listener` before routes without); the host (exact, wildcard, any); the path
+    /// (exact, template, longest prefix, regular expressions in the order of the file, then any
+    /// path, which includes `path_prefix: /`); a method; more headers; more query fields; the order
+    /// of the file.
+    #[example = "{ path_prefix: /login }"]
+    #[instead = MATCH_INSTEAD]
+    #[meant = MATCH_MEANT]
+    struct MatchSpec: "a match" {
+        /// `shop.example.com`, `*.example.com` for all names below it, or `shop.*` for all that go
+        /// on so; any of a list.
+        host: Several<Host>, else "any";
+        /// The whole path, as in `/health`, or any of a list. `{…}` matches one segment, as in
+        /// `/users/{id}`; in a match that is written in braces, such a path needs quotes.
+        path: Several<Path>, else "any";
+        /// A prefix of the path, by whole segments: `/api` matches `/api` and `/api/x`, not
+        /// `/apix`. `/` matches all paths. `{…}` matches one segment, as in `/orgs/{org}`. Or any
+        /// of a list.
+        path_prefix: Several<Path>, else "any";
+        /// A regular expression that the whole path must match, as in `/(de|en)/.*`. It needs no
+        /// `^` and `$`. Or any of a list.
+        path_regex: Several<Pattern>, else "any";
+        /// `GET`, or any of a list.
+        method: Several<MethodName>, else "any";
+        /// The name of the listener that received the request, or any of a list.
+        listener: Several<Name>, else "any";
+        /// Header fields that must all match: a text that the value must equal, a list of texts of
+        /// which it must equal one, or a map.
+        header: FieldConditions<FieldName>, else "any";
+        /// Query fields that must all match, in the same way.
+        query: FieldConditions<Text>, else "any";
+        /// A regular expression that the whole query must match, as the client wrote it, without the
+        /// `?`: `.*[.][.]/.*`. A request without a query has an empty one.
+        query_regex: Pattern, else "any";
+    }
+
+    /// Write exactly one of the three keys.
+    struct FieldSpec: "a field's pattern" {
+        /// The whole value, or a list of values.
+        equals: Several<Text>, else "–";
+        /// A regular expression that the whole value must match.
+        regex: Pattern, else "–";
+        /// `true`: the field must be present, with any value.
+        present: bool, else "–";
+    }
+}
+
+keys! {
+    /// Redirects the client, with an empty body. The short form `redirect: https` is `redirect: {
+    /// to: https }`.
+    #[instead = &[["scheme", "write `to: https`"]]]
+    #[meant = &[["code", "status"], ["location", "to"], ["target", "to"], ["url", "to"]]]
+    struct RedirectSpec: "a redirect" {
+        /// A URL, or a path on the same host, with placeholders. `https` is short for
+        /// `https://{host}{path}`. The query is kept unless the value has a `?`. A `?` at the end
+        /// removes the query. `$1` or `$name` is a group of the route's `path_regex`, `$$` a dollar
+        /// sign.
+        to: RedirectTo;
+        /// 301, 302, 303, 307 or 308; with the last two, clients repeat a POST as a POST.
+        status: RedirectStatus, else "308 for `https`, else 302";
+    }
+
+    /// A response of flowgate itself. The short form `respond: 204` is `respond: { status: 204 }`.
+    /// `respond: close` ends the connection without a response.
+    #[meant = &[["code", "status"], ["content", "body"], ["text", "body"]]]
+    struct RespondSpec: "a response" {
+        /// 200 to 599, or `close`: flowgate ends the connection (in HTTP/2, the stream) without a
+        /// response.
+        status: AnswerStatus = 200;
+        /// Header fields of the response, with placeholders.
+        headers: Entries<EditableName, FieldValue>, else "–";
+        /// The body, with placeholders. Its type is that in `headers`, or guessed as for `reject`.
+        body: Text, else "none";
+    }
+
+    /// Changes the path and the host that the upstream receives. Routes and rules see the original
+    /// request. flowgate applies `strip_prefix` first, then `path_regex`, then `add_prefix`.
+    struct RewriteSpec: "a rewrite" {
+        /// A prefix to remove from the path, by whole segments: `/api/x` without `/api` is `/x`.
+        /// Other paths do not change.
+        strip_prefix: Path, else "–";
+        /// Replaces parts of the path.
+        path_regex: PathRegexSpec, else "–";
+        /// A prefix to add to the path.
+        add_prefix: Path, else "–";
+        /// The `Host` that the upstream receives, with a port or without.
+        host: Authority, else "the request's";
+    }
+
+    /// Replaces each match in the path as the client wrote it, without the query.
+    struct PathRegexSpec: "a replacement" {
+        /// A regular expression; `^` and `$` are the path's ends.
+        #[serde(rename = "match")]
+        pattern: Pattern;
+        /// The replacement: `$1` or `$name` is a group, `$$` a dollar sign. A `?` begins a query, behind
+        /// which the request's own comes: `/users?id=$1`.
+        replace: Text;
     }
 }

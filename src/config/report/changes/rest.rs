@@ -1,6 +1,6 @@
 //! The differences of upstreams, listeners and settings.
 
-use super::{changed_keys, words::Words};
+use super::{Words, changed_keys};
 use crate::config::{
     plan::{Admin, Certificate, Listener, Plan, ServerPlan, Settings, UpstreamPlan, certificates},
     snapshot::Snapshot,

@@ -1,6 +1,6 @@
 //! The differences of a route and its rules.
 
-use super::words::Words;
+use super::Words;
 use crate::{
     config::{
         plan::{

@@ -4,8 +4,6 @@
 //! They go into the schema, which is made in a test.
 
 pub(super) mod file;
-pub(super) mod listener;
-pub(super) mod matches;
 pub(super) mod route;
 pub(super) mod rule;
 pub(super) mod upstream;

@@ -9,8 +9,9 @@ use super::{
     report::{ImportReport, Lines, reason},
     routes::{Routes, Server},
     servers::{hosts, shares},
-    settings::{settings, take_usual},
+    settings::settings,
     shared_zones::share,
+    single_keys::take_usual,
     template::ServerVariables,
     tree::{Directive, Tree},
     upstreams::Upstreams,
@@ -185,7 +186,7 @@ fn converted(
 
     let mut listeners = listeners::read(&servers, report);
     let mut config = ConvertedConfig {
-        settings: settings(&tree.directives, http, report),
+        settings: settings(&tree.directives, http, files, report),
         ..ConvertedConfig::default()
     };
     listeners.retain(|listener| {

@@ -35,6 +35,7 @@ mod routes;
 mod servers;
 mod settings;
 mod shared_zones;
+mod single_keys;
 mod sites;
 mod template;
 mod tree;

@@ -94,7 +94,6 @@ pub(super) fn proxied<'a>(
     }
 
     timeouts(context.scope, module, &mut fields, report);
-    always(context.scope, report);
     Ok(fields)
 }
 
@@ -295,24 +294,6 @@ fn timeouts(scope: &Scope<'_>, module: &str, fields: &mut Fields, report: &mut I
             all.set("request", json!("off"));
         }
         fields.set("timeouts", all);
-    }
-}
-
-/// Takes what flowgate always does.
-fn always(scope: &Scope<'_>, report: &mut ImportReport) {
-    let ways = [
-        ("proxy_http_version", "1.1"),
-        ("proxy_buffering", "off"),
-        ("proxy_request_buffering", "off"),
-        ("proxy_pass_request_headers", "on"),
-        ("proxy_pass_request_body", "on"),
-        ("proxy_cache", "off"),
-    ];
-
-    for (name, value) in ways {
-        if let Some(directive) = scope.find(name).filter(|directive| directive.arg(0) == value) {
-            report.take(directive);
-        }
     }
 }
 

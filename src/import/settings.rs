@@ -3,29 +3,22 @@
 use super::{
     access::{RealIp, listed},
     converted_config::Fields,
-    numbers::{size, sized, spelled, time},
+    files::Files,
+    numbers::{size, sized},
     report::ImportReport,
     routes::USUAL_BODY,
+    single_keys::{SingleKey, TIMEOUTS},
     tree::{Directive, Scope},
 };
 use serde_json::json;
 
-/// Directives of which one value is what flowgate does in any case.
-const ALWAYS: [(&str, &str); 10] = [
-    ("server_tokens", "off"),
-    ("access_log", "off"),
-    ("worker_processes", "auto"),
-    ("daemon", "off"),
-    ("http2", "on"),
-    ("merge_slashes", "on"),
-    ("tcp_nodelay", "on"),
-    ("ignore_invalid_headers", "on"),
-    ("chunked_transfer_encoding", "on"),
-    ("gzip", "off"),
-];
-
 /// Returns the keys of the file beside its lists.
-pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut ImportReport) -> Fields {
+pub(super) fn settings(
+    main: &[Directive],
+    http: &Directive,
+    files: &Files,
+    report: &mut ImportReport,
+) -> Fields {
     let mut fields = Fields::default();
     let scope = Scope(vec![http]);
 
@@ -38,18 +31,7 @@ pub(super) fn settings(main: &[Directive], http: &Directive, report: &mut Import
     let body = if body == 0 { "1EiB".to_owned() } else { sized(body) };
     fields.set("limits", json!({ "body": body }));
 
-    let mut timeouts = Fields::default();
-    for (name, key) in [
-        ("client_header_timeout", "header_read"),
-        ("keepalive_timeout", "keep_alive"),
-        ("send_timeout", "write"),
-    ] {
-        let Some(directive) = scope.take(name, report) else { continue };
-        match time(directive.arg(0)) {
-            Some(time) => timeouts.set(key, json!(spelled(time))),
-            None => report.note(directive, "the time is not one that can be waited for"),
-        }
-    }
+    let timeouts = SingleKey::read_all(&TIMEOUTS, &scope, files, report);
     if !timeouts.is_empty() {
         fields.set("timeouts", timeouts);
     }
@@ -103,15 +85,4 @@ fn is_logged(http: &Directive, report: &mut ImportReport) -> bool {
         report.note(log, why);
     }
     true
-}
-
-/// Takes everywhere what flowgate does in any case.
-pub(super) fn take_usual(all: &[Directive], report: &mut ImportReport) {
-    for directive in all {
-        let is_usual = ALWAYS.contains(&(directive.name.as_str(), directive.arg(0)));
-        if is_usual || directive.name == "events" {
-            report.take(directive);
-        }
-        take_usual(directive.inner(), report);
-    }
 }

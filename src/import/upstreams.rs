@@ -5,6 +5,7 @@ use super::{
     files::Files,
     numbers::{spelled, time},
     report::ImportReport,
+    single_keys::{SingleKey, UPSTREAM_TLS},
     tree::{Directive, Scope},
 };
 use serde_json::{Value, json};
@@ -248,18 +249,7 @@ fn tls(
     fields: &mut Fields,
     report: &mut ImportReport,
 ) {
-    let mut tls = Fields::default();
-    let names = [
-        ("proxy_ssl_trusted_certificate", "ca"),
-        ("proxy_ssl_certificate", "cert"),
-        ("proxy_ssl_certificate_key", "key"),
-    ];
-    for (name, key) in names {
-        if let Some(file) = scope.word(name, report) {
-            tls.set(key, json!(files.named(file)));
-        }
-    }
-
+    let mut tls = SingleKey::read_all(&UPSTREAM_TLS, scope, files, report);
     let is_verified = scope.is_on("proxy_ssl_verify", report);
     _ = scope.is_on("proxy_ssl_server_name", report);
     if !is_verified && let Some(pass) = scope.find("proxy_pass") {

@@ -78,6 +78,7 @@ fn install(gate: &Arc<Gate>, count: usize) -> Vec<SlotId> {
         keyed: None,
         dry_run: false,
         settles: false,
+        queue: None,
     };
     gate.install(&Rules { flow: (0..count).map(rule).collect(), ..Rules::default() }, START).flow
 }

@@ -87,6 +87,7 @@ fn rules(algorithms: &[Algorithm], keys: Option<u32>) -> Rules {
         keyed: keys.map(|max_keys| Keyed { by: "client_ip/64".into(), max_keys }),
         dry_run: false,
         settles: false,
+        queue: None,
     };
     Rules { flow: algorithms.iter().enumerate().map(rule).collect(), ..Rules::default() }
 }

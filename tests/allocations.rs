@@ -34,7 +34,14 @@ fn a_decision_about_clients_without_room_takes_no_heap_memory() {
 fn a_sliding_log_takes_memory_only_as_it_fills() {
     let rate = Rate::new(1_000, Duration::from_secs(1)).expect("a rate");
     let algorithm = Algorithm::SlidingLog(sliding_log::Config { rate });
-    let rule = Rule { name: "log".into(), algorithm, keyed: None, dry_run: false, settles: false };
+    let rule = Rule {
+        name: "log".into(),
+        algorithm,
+        keyed: None,
+        dry_run: false,
+        settles: false,
+        queue: None,
+    };
     let gate = Arc::new(Gate::new(Instant::EPOCH));
     let slot =
         gate.install(&Rules { flow: vec![rule], ..Rules::default() }, Instant::EPOCH).flow[0];
@@ -95,7 +102,8 @@ fn two_an_hour() -> Vec<(Algorithm, u32)> {
 /// more memory than was said, and resets nobody. Each passes once, and `at_once` if alone.
 fn flood_with_keys(algorithm: Algorithm, at_once: u32, max_keys: u32) {
     let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
-    let rule = Rule { name: "it".into(), algorithm, keyed, dry_run: false, settles: false };
+    let rule =
+        Rule { name: "it".into(), algorithm, keyed, dry_run: false, settles: false, queue: None };
     let most = rule.most_bytes(false);
     let word = rule.algorithm.word();
     let now = Instant::EPOCH + Duration::from_hours(500_000);
@@ -171,7 +179,7 @@ fn any_number_of_keys_takes_no_more_memory_than_was_said() {
             let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
             let name = "it".into();
             let algorithm = algorithm.clone();
-            let rule = Rule { name, algorithm, keyed, dry_run: false, settles: false };
+            let rule = Rule { name, algorithm, keyed, dry_run: false, settles: false, queue: None };
             let most = rule.most_bytes(false);
             let word = rule.algorithm.word();
             let bytes = bytes_of_filling(rule, max_keys + 10);
@@ -187,7 +195,8 @@ fn clients_that_borrow_take_no_more_memory_than_was_said() {
     let config = sliding_window::Config { rate, buckets: 10, strict: false };
     let keyed = Some(Keyed { by: "client_ip".into(), max_keys: CLIENTS });
     let algorithm = Algorithm::SlidingWindow(config);
-    let rule = Rule { name: "it".into(), algorithm, keyed, dry_run: false, settles: false };
+    let rule =
+        Rule { name: "it".into(), algorithm, keyed, dry_run: false, settles: false, queue: None };
     let plain = rule.most_bytes(false);
     let most = rule.most_bytes(true);
     let gate = Arc::new(Gate::new(Instant::EPOCH));
@@ -218,7 +227,14 @@ fn an_edit_of_buckets_takes_memory_once_for_a_client() {
         let algorithm =
             Algorithm::SlidingWindow(sliding_window::Config { rate, buckets, strict: false });
         let keyed = Some(Keyed { by: "client_ip".into(), max_keys: 100 });
-        let rule = Rule { name: "window".into(), algorithm, keyed, dry_run: false, settles: false };
+        let rule = Rule {
+            name: "window".into(),
+            algorithm,
+            keyed,
+            dry_run: false,
+            settles: false,
+            queue: None,
+        };
         Rules { flow: vec![rule], ..Rules::default() }
     };
     let gate = Arc::new(Gate::new(Instant::EPOCH));
@@ -302,6 +318,7 @@ fn three_rules_and_pacing(keyed: Option<&Keyed>) -> Rules {
         keyed: keyed.cloned(),
         dry_run: false,
         settles: false,
+        queue: None,
     };
     Rules {
         flow: algorithms.into_iter().map(rule).collect(),

@@ -316,7 +316,14 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 fn one(algorithm: Algorithm) -> Rules {
     let name = algorithm.word().into();
     Rules {
-        flow: vec![Rule { name, algorithm, keyed: None, dry_run: false, settles: false }],
+        flow: vec![Rule {
+            name,
+            algorithm,
+            keyed: None,
+            dry_run: false,
+            settles: false,
+            queue: None,
+        }],
         ..Rules::default()
     }
 }
@@ -332,6 +339,7 @@ fn keyed(algorithms: [Algorithm; 2]) -> Rules {
             keyed,
             dry_run: false,
             settles: false,
+            queue: None,
         });
     }
     rules

@@ -68,6 +68,7 @@ impl Guard {
             keyed: Some(Keyed { by: "client_ip".into(), max_keys: MAX_CLIENTS }),
             dry_run: false,
             settles: false,
+            queue: None,
         });
         let rules = Rules { flow: rule.into_iter().collect(), ..Rules::default() };
         let slot = gate.install(&rules, now).flow.first().copied();

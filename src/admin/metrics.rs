@@ -581,6 +581,7 @@ fn rejections<'a>(
     counts: &'a ByReason,
 ) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
     let own = match rule.algorithm {
+        "concurrency" if rule.waiting.is_some() => ReasonKind::Queue,
         "concurrency" => ReasonKind::Concurrency,
         "pacing" => ReasonKind::Queue,
         "breaker" => ReasonKind::Breaker,

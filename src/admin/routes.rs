@@ -124,6 +124,9 @@ struct RuleView<'a> {
     dry_run_rejected: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<KeysView>,
+    /// The requests that wait for a place, if the rule has a queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     breaker: Option<BreakerView>,
 }
@@ -262,6 +265,7 @@ impl<'a> RuleView<'a> {
                 restored: seen.counts.churn.restored,
                 overflowed: seen.counts.churn.overflowed,
             }),
+            waiting: seen.waiting,
             breaker: seen.breaker.map(|seen| BreakerView {
                 state: seen.phase.word(),
                 opened: seen.opened,

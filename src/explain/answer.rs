@@ -255,6 +255,9 @@ impl Explanation {
                     None => writeln!(f),
                 }
             }
+            ExpectedDecision::Delayed if self.wait_ms <= 0.0 => {
+                writeln!(f, "→ passed once a place is free{}", self.obstacle())
+            }
             ExpectedDecision::Delayed => {
                 writeln!(f, "→ passed after {}{}", spelled(self.wait_ms), self.obstacle())
             }

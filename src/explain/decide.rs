@@ -13,7 +13,7 @@ use crate::{
         Action, Balance, Claims, KeySource, Members, Reject, RequestContext, Route, RouteRule,
         Snapshot, Unrouted, Upstream, rejected_path,
     },
-    flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId},
+    flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId, Verdict},
     http1::Fields,
     proxy::{by_token, owner},
     route::{Identity, Seed, Target, fingerprint_text, low_bits, normal_path},
@@ -270,7 +270,8 @@ impl Explanation {
         if let Some(slot) = local.denied {
             return self.rejected(route.rule_name(slot), ReasonKind::Store, Some(UNDECIDED));
         }
-        self.decision = match wait.is_zero() {
+        let waits = report.quotas.iter().any(|quota| quota.verdict == Verdict::Delayed);
+        self.decision = match !waits {
             _ if local.asks => ExpectedDecision::Undecided,
             true => ExpectedDecision::Passed,
             false => ExpectedDecision::Delayed,
@@ -374,6 +375,9 @@ impl ExplainedRule {
         self.reason = kind.map(|kind| kind.word().to_owned());
         self.cost = Some(*cost);
         self.wait_ms = millis(*wait);
+        if *verdict == Verdict::Delayed && wait.is_zero() {
+            self.note = Some("no place is free: the request waits in the queue".to_owned());
+        }
         if *limit > 0 {
             self.limit = Some(*limit);
             self.used = Some(*used);

@@ -21,7 +21,7 @@ pub enum Decision {
 ///
 /// Each `retry_after` is exact to the nanosecond: a request of the same cost is admitted then if no
 /// others came in between, and not earlier. When it depends on running requests, they must have
-/// ended by then.
+/// ended by then. That of a queue for places is an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The rate limit is reached.
@@ -53,6 +53,16 @@ pub enum Reason {
         /// Time until the request would be admitted.
         retry_after: Duration,
     },
+    /// The queue for free places is full.
+    NoRoomToWait {
+        /// Estimated time until those that wait have started.
+        retry_after: Duration,
+    },
+    /// The request has waited for a free place as long as it may.
+    WaitedTooLong {
+        /// Estimated time until those that wait have started.
+        retry_after: Duration,
+    },
     /// The request lacks the rule's key.
     MissingKey,
     /// The request has the rule's key several times, and servers differ in which one they take.
@@ -78,7 +88,7 @@ pub enum ReasonKind {
     Concurrency,
     /// The breaker keeps requests from a failing service.
     Breaker,
-    /// The queue is full, or the wait in it too long.
+    /// The queue is full, or the wait in it is too long.
     Queue,
     /// The request lacks the rule's key, or has it several times.
     Key,
@@ -112,7 +122,10 @@ impl Reason {
             Self::Rate { .. } => ReasonKind::Rate,
             Self::TooCostly { kind, .. } => kind,
             Self::Concurrency { .. } => ReasonKind::Concurrency,
-            Self::QueueFull { .. } | Self::QueueWait { .. } => ReasonKind::Queue,
+            Self::QueueFull { .. }
+            | Self::QueueWait { .. }
+            | Self::NoRoomToWait { .. }
+            | Self::WaitedTooLong { .. } => ReasonKind::Queue,
             Self::MissingKey | Self::DuplicateKey => ReasonKind::Key,
             Self::Undecided { .. } => ReasonKind::Store,
             Self::BreakerOpen { .. } => ReasonKind::Breaker,
@@ -125,6 +138,8 @@ impl Reason {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
             | Self::Undecided { retry_after }
+            | Self::NoRoomToWait { retry_after }
+            | Self::WaitedTooLong { retry_after }
             | Self::QueueWait { retry_after, .. } => Some(retry_after),
             Self::BreakerOpen { retry_after } => retry_after,
             Self::Concurrency { .. }
@@ -154,6 +169,8 @@ impl Reason {
             Self::Rate { retry_after }
             | Self::QueueFull { retry_after }
             | Self::QueueWait { retry_after, .. }
+            | Self::NoRoomToWait { retry_after }
+            | Self::WaitedTooLong { retry_after }
             | Self::Undecided { retry_after }
             | Self::BreakerOpen { retry_after: Some(retry_after) } => *retry_after = wait,
             Self::BreakerOpen { retry_after: None }

@@ -15,12 +15,13 @@
 //!
 //! An algorithm is one file in [`limiter`], and so are [`breaker`] and [`pacing`]. It decides over
 //! states that a slot owns (`slot`), one for all clients or one for each (`keyed`). The slots of a
-//! route are a chain behind a lock (`gate`).
+//! route are a chain behind a lock (`gate`). Requests may wait for places (`queue`).
 
 mod gate;
 mod grants;
 mod keyed;
 mod learned;
+mod queue;
 mod rules;
 mod slot;
 mod top;
@@ -50,10 +51,13 @@ pub use grants::{Grant, MOST_GRANTS};
 pub use keyed::{Churn, Fullest, Keyed, Keys};
 pub use learned::Estimate;
 pub use limiter::{
-    Algorithm, Difference, PlanTable, PlannedConfig, SyncedConfig, breaker, pacing,
+    Algorithm, Difference, PlanTable, PlannedConfig, SyncedConfig, breaker,
+    concurrency::QueueConfig,
+    pacing,
     ramp::WarmUp,
     stored::{Judgement, Stored, Terms, Unstorable},
 };
+pub use queue::Sharer;
 pub use rate::Rate;
 pub use rules::{Change, Installed, Rule, Rules, rule_of};
 pub use shared::{Delta, RemoteState, RoundTrip, StateName};

@@ -3,7 +3,7 @@
 use super::{
     decision::SlotId,
     keyed::{Keyed, OTHERS, summary_bytes},
-    limiter::{Algorithm, breaker, pacing},
+    limiter::{Algorithm, breaker, concurrency::QueueConfig, pacing},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -34,6 +34,9 @@ pub struct Rule {
     /// algorithms that count over time.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub settles: bool,
+    /// The queue for requests that find no free place. Only for limits on requests in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Box<QueueConfig>>,
 }
 
 /// The rule of a slot.
@@ -154,6 +157,12 @@ impl SlotRule {
             Self::Breaker(config) => config.dry_run,
             Self::Pacing(_) => false,
         }
+    }
+
+    /// Returns the settings of its queue. A dry run has none: it holds no request back.
+    pub(super) fn queue(&self) -> Option<&QueueConfig> {
+        let rule = self.rule().filter(|rule| !rule.dry_run)?;
+        rule.queue.as_deref()
     }
 
     /// Returns whether the end of a request settles its cost.

@@ -116,6 +116,8 @@ pub struct RuleObservation {
     pub breaker: Option<breaker::BreakerStats>,
     /// The number of keys, if it has keys.
     pub keys: Option<Keys>,
+    /// The number of requests that wait for a place, if it has a queue.
+    pub waiting: Option<u32>,
 }
 
 /// The decisions of one rule. They outlive its edits and resets, and include those of removed
@@ -189,6 +191,8 @@ pub(super) struct Statistic {
     totals: Cell,
     in_flight: u64,
     in_flight_max: u64,
+    /// Requests that wait for a free place.
+    queued: u64,
     waits: [u64; WAIT_BOUNDS.len() + 1],
     /// From the first request on: with many routes most are never called.
     recent: Option<Box<Recent>>,
@@ -232,9 +236,41 @@ const fn grid(length: u64) -> Grid {
 
 impl Statistic {
     pub(super) fn on_pass(&mut self, now: Instant, start: Instant) {
+        self.begin();
+        self.count_wait(now, start.since(now));
+        if start > now {
+            self.recent().wait(now, start);
+        }
+    }
+
+    /// Counts a request that waits for a free place.
+    pub(super) fn on_wait(&mut self) {
+        self.begin();
+        self.queued += 1;
+    }
+
+    /// Counts the end of such a wait: the request starts at `start`, or leaves now.
+    pub(super) fn on_waited(&mut self, now: Instant, arrival: Instant, start: Instant) {
+        self.queued = self.queued.saturating_sub(1);
+        self.count_wait(now, start.since(arrival));
+        if start > now {
+            self.recent().wait(now, start);
+        }
+    }
+
+    /// Counts the end of such a wait of a request that does not start.
+    pub(super) fn on_waited_in_vain(&mut self, now: Instant) {
+        self.queued = self.queued.saturating_sub(1);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.on_reject(now);
+    }
+
+    fn begin(&mut self) {
         self.in_flight += 1;
         self.in_flight_max = self.in_flight_max.max(self.in_flight);
-        let wait = start.since(now);
+    }
+
+    fn count_wait(&mut self, now: Instant, wait: Duration) {
         if wait.is_zero() {
             return self.count(now, |cell| cell.passed += 1);
         }
@@ -243,7 +279,6 @@ impl Statistic {
             cell.delayed += 1;
             cell.wait_sum += nanos(wait);
         });
-        self.recent().wait(now, start);
     }
 
     pub(super) fn on_reject(&mut self, now: Instant) {
@@ -296,7 +331,7 @@ impl Statistic {
             in_flight: self.in_flight,
             in_flight_max: self.in_flight_max,
             waits: self.waits,
-            waiting: recent.map_or(0, |recent| recent.waiting(now)),
+            waiting: recent.map_or(0, |recent| recent.waiting(now)) + self.queued,
             ..Observation::default()
         }
     }
@@ -305,6 +340,7 @@ impl Statistic {
     pub(super) fn totals(&self, now: Instant) -> Totals {
         let Cell { passed, delayed, rejected, .. } = self.totals;
         let waiting = self.recent.as_deref().map_or(0, |recent| recent.waiting(now));
+        let waiting = waiting + self.queued;
         Totals { passed, delayed, rejected, in_flight: self.in_flight, waiting }
     }
 

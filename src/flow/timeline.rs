@@ -138,7 +138,7 @@ pub(super) fn keyed(algorithm: Algorithm, max_keys: u32) -> Rules {
 
 /// Returns a flow rule.
 pub(super) fn rule(name: &str, algorithm: Algorithm) -> Rule {
-    Rule { name: name.into(), algorithm, keyed: None, dry_run: false, settles: false }
+    Rule { name: name.into(), algorithm, keyed: None, dry_run: false, settles: false, queue: None }
 }
 
 /// Returns rules of one flow rule whose cost is settled.
@@ -180,6 +180,8 @@ fn reason(reason: Reason) -> String {
         Reason::QueueWait { wait, retry_after } => {
             format!("queue {} {}", text(wait), text(retry_after))
         }
+        Reason::NoRoomToWait { retry_after } => format!("no room {}", text(retry_after)),
+        Reason::WaitedTooLong { retry_after } => format!("late {}", text(retry_after)),
         Reason::MissingKey => "key".into(),
         Reason::DuplicateKey => "duplicate key".into(),
         Reason::Undecided { retry_after } => format!("undecided {}", text(retry_after)),

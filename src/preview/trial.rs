@@ -11,7 +11,7 @@ use crate::{
     flow::{Claim, Instant, Key, Outcome, Permit, Report, SlotId},
     route::{Identity, Target},
 };
-use core::{net::IpAddr, time::Duration};
+use core::{net::IpAddr, task::Waker, time::Duration};
 use http::Method;
 use std::sync::Arc;
 
@@ -395,7 +395,11 @@ fn ask_in_full(
     };
     let mut report = Report::default();
     match route.gates.decide_uncounted(now, claims, &mut report) {
-        Ok(admitted) => {
+        Ok(mut admitted) => {
+            // It takes a place as it would live, but waits for nothing.
+            if let Some(permit) = admitted.as_mut().filter(|permit| permit.is_waiting()) {
+                drop(permit.poll_start(now, Waker::noop()));
+            }
             *permit = admitted;
             Asked {
                 treatment: Treatment::admitted(&report),

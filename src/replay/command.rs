@@ -8,6 +8,7 @@ use super::{
     notes::{AbsentKeys, Unmatched},
     report::{self, Against, Collector, Comparison, HtmlReport, ReplayReport},
     times::Times,
+    undecided::{UndecidedArrival, UndecidedArrivals},
 };
 use crate::{
     config,
@@ -260,58 +261,43 @@ fn replay(
     const STEP: u64 = 4096;
 
     let is_reported = options.output == Output::Report || options.html.is_some();
-    let mut run = Run::new(config, options, is_reported || options.svg.is_some())?;
+    let run = Run::new(config, options, is_reported || options.svg.is_some())?;
     let against = options.against.as_ref();
     let other = against.map(|path| Run::new(path, options, is_reported)).transpose()?;
-    let mut other = other.map(|run| (run, Comparison::default()));
 
     let TrafficOptions { inputs, format, .. } = &options.traffic;
     let mut inputs = Inputs::open(inputs, *format, &mut |bytes| progress.at(bytes))?;
     let times = inputs.times().clone();
-    let mut unmatched = Unmatched::new(&run.engine);
-    let mut absent_keys = AbsentKeys::default();
+    let is_listed = options.output == Output::Decisions;
+    let mut replay = Replaying::new(run, other, times.clone(), is_listed);
     let mut number = 0;
 
     while let Some(event) = inputs.next_event() {
-        let arrival = match event {
-            Event::Arrival(arrival) => arrival,
+        match event {
+            Event::Arrival(arrival) => {
+                replay.arrive(number, arrival);
+                number += 1;
+            }
             Event::Complete(complete) => {
-                run.engine.complete(&complete);
-                if let Some((other, _)) = &mut other {
+                replay.run.engine.complete(&complete);
+                if let Some((other, _)) = &mut replay.other {
                     other.engine.complete(&complete);
                 }
-                continue;
             }
-            Event::Unreadable => {
-                number += 1;
-                continue;
-            }
-        };
-
-        let here = run.arrive(&arrival);
-        unmatched.note_result(&run.engine, &arrival, &here);
-        absent_keys.note(&run.engine, &arrival, &here);
-        let there = other.as_mut().map(|(other, comparison)| {
-            let there = other.arrive(&arrival);
-            let here = ResultOf { engine: &run.engine, result: &here };
-            let result = ResultOf { engine: &other.engine, result: &there };
-            comparison.note(number, &times, &arrival, here, result);
-            (&other.engine, there)
-        });
-
-        if options.output == Output::Decisions {
-            let here = ResultOf { engine: &run.engine, result: &here };
-            let there = there.as_ref().map(|(engine, result)| ResultOf { engine, result });
-            decisions::write(out, number, &times, arrival.at, here, there)?;
+            Event::Unreadable => number += 1,
         }
 
-        number += 1;
+        replay.note_decided(out)?;
         if number.is_multiple_of(STEP) {
             progress.at(inputs.bytes());
         }
     }
+    replay.end_waits();
+    replay.note_decided(out)?;
 
-    let against = against.zip(other).map(|(path, (other, comparison))| Against {
+    let Replaying { run, other, unmatched, absent_keys, .. } = replay;
+    let against = options.against.as_ref().zip(other);
+    let against = against.map(|(path, (other, comparison))| Against {
         config: path.display().to_string(),
         report: other.report(times.origin()),
         comparison,
@@ -326,6 +312,96 @@ fn replay(
     Ok(Results { report, against, times, notes, bad, lines: inputs.lines, requests: number })
 }
 
+/// A replay in progress.
+struct Replaying {
+    run: Run,
+    /// The configuration to compare with, and the differences so far.
+    other: Option<(Run, Comparison)>,
+    undecided: UndecidedArrivals,
+    unmatched: Unmatched,
+    absent_keys: AbsentKeys,
+    times: Times,
+    /// True if each decision is written.
+    is_listed: bool,
+}
+
+impl Replaying {
+    fn new(run: Run, other: Option<Run>, times: Times, is_listed: bool) -> Self {
+        Self {
+            unmatched: Unmatched::new(&run.engine),
+            run,
+            other: other.map(|run| (run, Comparison::default())),
+            undecided: UndecidedArrivals::default(),
+            absent_keys: AbsentKeys::default(),
+            times,
+            is_listed,
+        }
+    }
+
+    /// Has both configurations decide about an arrival.
+    fn arrive(&mut self, number: u64, arrival: Arrival) {
+        let here = self.run.engine.arrive(&arrival);
+        let there = self.other.as_mut().and_then(|(other, _)| other.engine.arrive(&arrival));
+        let results = [here, there];
+        let is_compared = self.other.is_some();
+        self.undecided.push(UndecidedArrival { number, arrival, results }, is_compared);
+    }
+
+    /// Goes on until no arrival waits.
+    fn end_waits(&mut self) {
+        self.run.engine.end_waits();
+        if let Some((other, _)) = &mut self.other {
+            other.engine.end_waits();
+        }
+    }
+
+    /// Counts and writes the decisions that are known, in the order of the arrivals.
+    fn note_decided(&mut self, out: &mut impl Write) -> Result<(), ReplayError> {
+        let other = self.other.as_mut().map(|(other, _)| &mut other.engine);
+        for (of, engine) in [Some(&mut self.run.engine), other].into_iter().flatten().enumerate() {
+            for ended in engine.take_ended() {
+                self.undecided.note(ended.arrival.id, of, ended.result);
+            }
+        }
+
+        let is_compared = self.other.is_some();
+        while let Some(decided) = self.undecided.pop(is_compared) {
+            let UndecidedArrival { number, arrival, results: [Some(here), there] } = decided else {
+                continue;
+            };
+            self.note(number, &arrival, &here, there.as_ref(), out)?;
+        }
+        Ok(())
+    }
+
+    fn note(
+        &mut self,
+        number: u64,
+        arrival: &Arrival,
+        here: &ArrivalResult,
+        there: Option<&ArrivalResult>,
+        out: &mut impl Write,
+    ) -> Result<(), ReplayError> {
+        self.run.count(arrival, here);
+        let engine = &self.run.engine;
+        self.unmatched.note_result(engine, arrival, here);
+        self.absent_keys.note(engine, arrival, here);
+
+        let here = ResultOf { engine, result: here };
+        let mut compared = None;
+        if let (Some((other, comparison)), Some(there)) = (&mut self.other, there) {
+            other.count(arrival, there);
+            let there = ResultOf { engine: &other.engine, result: there };
+            comparison.note(number, &self.times, arrival, here, there);
+            compared = Some(there);
+        }
+        if self.is_listed {
+            decisions::write(out, number, &self.times, arrival.at, here, compared)?;
+        }
+        Ok(())
+    }
+}
+
 impl Run {
     fn new(config: &Path, options: &Options, is_counted: bool) -> Result<Self, ReplayError> {
         let plan = config::read_rules(config).map_err(|e| ReplayError::Config(Box::new(e)))?;
@@ -335,13 +411,12 @@ impl Run {
         Ok(Self { engine, is_counted, collector: None })
     }
 
-    fn arrive(&mut self, arrival: &Arrival) -> ArrivalResult {
-        let result = self.engine.arrive(arrival);
+    /// Counts the result of an arrival.
+    fn count(&mut self, arrival: &Arrival, result: &ArrivalResult) {
         if self.is_counted {
             let first = || Collector::new(&self.engine, arrival.at);
-            self.collector.get_or_insert_with(first).note(&self.engine, arrival, &result);
+            self.collector.get_or_insert_with(first).note(&self.engine, arrival, result);
         }
-        result
     }
 
     fn report(self, origin: Instant) -> ReplayReport {

@@ -9,6 +9,7 @@
 use super::{
     event::{Arrival, Complete, Ending, Id, RecordedKey, Request, ResponseHead},
     settle::{self, Unsettled},
+    waits::{EndedWait, WaitingArrival, Waits},
 };
 use crate::{
     access_log::DecisionRecord,
@@ -16,12 +17,13 @@ use crate::{
         self, Claims, KeySource, Live, Plan, RequestContext, Retired, Route, RouteRule, Snapshot,
         Unrouted,
     },
-    flow::{Admission, Instant, Key, Outcome, Permit, Report, SlotId, Verdict, rule_of},
+    flow::{Admission, Instant, Key, Outcome, Permit, Rejection, Report, SlotId, Verdict, rule_of},
     route::{KeySpec, Matcher, Seed, Target, canonical_host, normal_path},
 };
 use core::{
     cmp::{Ordering, Reverse},
     net::{IpAddr, Ipv4Addr},
+    task::Poll,
     time::Duration,
 };
 use http::{HeaderMap, StatusCode};
@@ -50,6 +52,8 @@ pub struct Engine {
     open: HashMap<Id, Open>,
     /// The times at which open requests are cut off.
     deadlines: BTreeSet<(Instant, Id)>,
+    /// Requests that wait for a place.
+    waits: Waits,
     /// The latest time seen.
     latest: Instant,
     /// Counts admitted requests, so that ends at the same instant are in the order of arrivals.
@@ -133,6 +137,7 @@ impl Engine {
             due: BinaryHeap::new(),
             open: HashMap::new(),
             deadlines: BTreeSet::new(),
+            waits: Waits::default(),
             latest: from,
             admitted: 0,
             no_headers: HeaderMap::new(),
@@ -216,6 +221,7 @@ impl Engine {
         self.snapshot = self.live.load_full();
         self.retired.sweep();
         self.index();
+        self.poll_woken(at);
     }
 
     /// Returns the configuration in force.
@@ -239,31 +245,45 @@ impl Engine {
         })
     }
 
-    /// Decides about an arrival.
-    pub fn arrive(&mut self, arrival: &Arrival) -> ArrivalResult {
+    /// Decides about an arrival. `None`: it waits for a place, and [`take_ended`](Self::take_ended) has
+    /// the result when that is known.
+    pub fn arrive(&mut self, arrival: &Arrival) -> Option<ArrivalResult> {
         self.release_until(arrival.at);
         let snapshot = Arc::clone(&self.snapshot);
         let mut claims = Claims::new();
         let route = match self.claim(&snapshot, arrival, &mut claims) {
             Ok(route) => route,
-            Err(reason) => return ArrivalResult::unreached(reason),
+            Err(reason) => return Some(ArrivalResult::unreached(reason)),
         };
 
         let decision = snapshot.routes[route].gates.enter(arrival.at, &claims);
         match decision {
+            Ok(Admission { permit, .. }) if permit.is_waiting() => {
+                let number = self.admitted;
+                self.admitted += 1;
+                let waiting = WaitingArrival::new(arrival, permit, claims, route, &snapshot);
+                self.poll(number, waiting, arrival.at).map(|ended| ended.result)
+            }
             Ok(Admission { permit, report }) => {
                 let start = permit.start();
                 let decided = Some(DecisionRecord::admitted(&report, &snapshot.routes[route]));
                 self.keep(arrival, permit, &snapshot.routes[route]);
-                ArrivalResult { route: Ok(route), decided, claims, report, start: Some(start) }
+                let start = Some(start);
+                Some(ArrivalResult { route: Ok(route), decided, claims, report, start })
             }
-            Err(rejection) => ArrivalResult {
-                route: Ok(route),
-                decided: Some(DecisionRecord::rejected(&rejection)),
-                claims,
-                report: rejection.report,
-                start: None,
-            },
+            Err(rejection) => Some(ArrivalResult::rejected(route, claims, rejection)),
+        }
+    }
+
+    /// Takes the arrivals whose wait for a place has ended since the last call.
+    pub fn take_ended(&mut self) -> Vec<EndedWait> {
+        self.waits.take_ended()
+    }
+
+    /// Goes on until no arrival waits for a place any more.
+    pub fn end_waits(&mut self) {
+        while let Some((end, _)) = self.waits.first_end() {
+            self.release_until(end);
         }
     }
 
@@ -277,13 +297,36 @@ impl Engine {
                 None => ending,
             };
             finish(permit, ending, complete.at, unsettled.as_deref());
+        } else if let Some(number) = self.waits.find(complete.of)
+            && let Some(waiting) = self.waits.take(number)
+        {
+            // It would have ended while it waited: its client has left.
+            self.leave(waiting, complete.at);
         }
+        self.poll_woken(complete.at);
     }
 
-    /// Responds to and ends requests due at `until` or before; time does not step back.
+    /// Responds to and ends requests due at `until` or before, and those that wait in vain; time does not
+    /// step back.
     pub fn release_until(&mut self, until: Instant) {
         let until = self.latest.max(until);
         self.latest = until;
+        loop {
+            let end = self.waits.first_end().filter(|(end, _)| *end <= until);
+            self.release_admitted(end.map_or(until, |(end, _)| end));
+            let Some((at, number)) = end else { break };
+
+            // Requests that ended until then may have given it a place.
+            if self.waits.first_end() == Some((at, number))
+                && let Some(waiting) = self.waits.take(number)
+            {
+                self.end_wait(number, waiting, at);
+            }
+        }
+    }
+
+    /// Responds to and ends admitted requests due at `until` or before.
+    fn release_admitted(&mut self, until: Instant) {
         while let Some((deadline, id)) =
             self.deadlines.first().copied().filter(|(deadline, _)| *deadline <= until)
         {
@@ -291,24 +334,97 @@ impl Engine {
             self.deadlines.pop_first();
             if let Some(Open { permit, ending, unsettled, .. }) = self.open.remove(&id) {
                 finish(permit, cut_off(ending), deadline, unsettled.as_deref());
+                self.poll_woken(deadline);
             }
         }
         self.release_due(until);
     }
 
     fn release_due(&mut self, until: Instant) {
+        while let Some(due) = self.next_due(until) {
+            let Due { at, permit, ending, unsettled, .. } = due;
+            finish(*permit, ending, at, unsettled.as_deref());
+            self.poll_woken(at);
+        }
+    }
+
+    /// Responds to requests until one ends, at `until` or before.
+    fn next_due(&mut self, until: Instant) -> Option<Due> {
         while let Some(mut next) = self.due.peek_mut().filter(|next| next.0.at <= until) {
-            if let Some((ResponseHead { status, uploading, .. }, end)) = next.0.head {
-                let Reverse(due) = &mut *next;
-                let outcome = status.map_or(Outcome::Cancelled, |status| outcome(status, due.at));
-                due.permit.answered(outcome, uploading);
-                due.head = None;
-                due.at = end.max(due.at);
-            } else {
-                let Reverse(Due { at, permit, ending, unsettled, .. }) = PeekMut::pop(next);
-                finish(*permit, ending, at, unsettled.as_deref());
+            let Some((ResponseHead { status, uploading, .. }, end)) = next.0.head else {
+                return Some(PeekMut::pop(next).0);
+            };
+            let Reverse(due) = &mut *next;
+            let outcome = status.map_or(Outcome::Cancelled, |status| outcome(status, due.at));
+            due.permit.answered(outcome, uploading);
+            due.head = None;
+            due.at = end.max(due.at);
+        }
+        None
+    }
+
+    /// Looks after those that were woken by what has ended at `now`.
+    fn poll_woken(&mut self, now: Instant) {
+        loop {
+            let woken = self.waits.take_woken();
+            if woken.is_empty() {
+                break;
+            }
+            for number in woken {
+                let Some(waiting) = self.waits.take(number) else { continue };
+                if let Some(ended) = self.poll(number, waiting, now) {
+                    self.waits.end(ended);
+                }
             }
         }
+    }
+
+    /// Ends a wait whose time is over at `at`, or whose client leaves then.
+    fn end_wait(&mut self, number: u64, waiting: WaitingArrival, at: Instant) {
+        if waiting.leaves_at().is_some_and(|leaves| leaves <= at) {
+            self.leave(waiting, at);
+        } else if let Some(ended) = self.poll(number, waiting, at) {
+            self.waits.end(ended);
+        }
+        self.poll_woken(at);
+    }
+
+    /// Has an arrival take the places that are free for it. Returns its result if it waits no longer.
+    fn poll(
+        &mut self,
+        number: u64,
+        mut waiting: WaitingArrival,
+        now: Instant,
+    ) -> Option<EndedWait> {
+        let waker = self.waits.waker(number);
+        let polled = match waiting.permit.poll_start(now, &waker) {
+            Poll::Pending => {
+                self.waits.insert(number, waiting);
+                return None;
+            }
+            Poll::Ready(polled) => polled,
+        };
+
+        let WaitingArrival { arrival, permit, claims, route, snapshot, .. } = waiting;
+        let result = match polled {
+            Ok(report) => {
+                let decided = Some(DecisionRecord::admitted(&report, &snapshot.routes[route]));
+                let start = Some(permit.start());
+                self.keep(&arrival, permit, &snapshot.routes[route]);
+                ArrivalResult { route: Ok(route), decided, claims, report, start }
+            }
+            Err(rejection) => ArrivalResult::rejected(route, claims, rejection),
+        };
+        Some(EndedWait { arrival, result, snapshot })
+    }
+
+    /// Ends the wait of an arrival whose client leaves at `at`.
+    fn leave(&mut self, waiting: WaitingArrival, at: Instant) {
+        let WaitingArrival { arrival, mut permit, claims, route, snapshot, .. } = waiting;
+        let report = permit.withdraw(at);
+        let decided = Some(DecisionRecord::admitted(&report, &snapshot.routes[route]));
+        let result = ArrivalResult { route: Ok(route), decided, claims, report, start: Some(at) };
+        self.waits.end(EndedWait { arrival, result, snapshot });
     }
 
     fn index(&mut self) {
@@ -491,6 +607,11 @@ impl ArrivalResult {
         // The first of equal ones, as in all reports.
         let longest = held.filter(|_| self.start.is_some()).min_by_key(|quota| Reverse(quota.wait));
         longest.copied().or(self.decided?.quota).map(|quota| quota.slot)
+    }
+
+    fn rejected(route: usize, claims: Claims, rejection: Rejection) -> Self {
+        let decided = Some(DecisionRecord::rejected(&rejection));
+        Self { route: Ok(route), decided, claims, report: rejection.report, start: None }
     }
 
     fn unreached(reason: Unreached) -> Self {

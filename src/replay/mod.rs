@@ -17,6 +17,8 @@ mod notes;
 mod report;
 mod settle;
 mod times;
+mod undecided;
+mod waits;
 
 pub use crate::access_log::DecisionKind;
 pub use command::{Options, Output, ReplayError, TrafficError, TrafficOptions, run};
@@ -33,3 +35,4 @@ pub use report::{
 };
 pub(crate) use report::{escaped, escaped_lines};
 pub use times::{Millis, Times};
+pub use waits::EndedWait;

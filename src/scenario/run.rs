@@ -1,12 +1,17 @@
 //! Runs one test on a new gateway.
 
 use crate::{
-    config::{self, Arrivals, Bound, Count, Expect, Measure, Plan, Spread, Step, Test, What, Word},
+    config::{
+        self, Arrivals, Bound, Count, Expect, Measure, Plan, Snapshot, Spread, Step, Test, What,
+        Word,
+    },
     flow::{Instant, Verdict, time::nanos},
-    replay::{Arrival, ArrivalResult, DecisionKind, Ending, Engine, Id, Request, Unreached},
+    replay::{
+        Arrival, ArrivalResult, DecisionKind, EndedWait, Ending, Engine, Id, Request, Unreached,
+    },
     route::{ClaimValue, Identity},
 };
-use core::{fmt::Write, net::IpAddr, time::Duration};
+use core::{fmt::Write, net::IpAddr, ops::Range, time::Duration};
 use http::{HeaderMap, HeaderValue};
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -25,50 +30,104 @@ struct Tally {
 /// The decision about an arrival, or the reason why it reached no rule.
 type DecisionResult = Result<DecisionKind, Unreached>;
 
+/// A test that runs.
+struct Running<'t> {
+    engine: Engine,
+    /// The number of the next arrival.
+    number: u64,
+    /// By the step that fails.
+    failures: Vec<(usize, String)>,
+    steps: Vec<TalliedStep<'t>>,
+}
+
+/// The arrivals of a step, some of which may still wait for a place.
+struct TalliedStep<'t> {
+    /// Its index in the test.
+    index: usize,
+    arrivals: &'t Arrivals,
+    /// The numbers of its arrivals.
+    numbers: Range<u64>,
+    tally: Tally,
+    /// Expected rules that the configuration lacked.
+    unknown: String,
+}
+
 /// Runs a test, and returns its failures as text.
 pub(super) fn run(test: &Test, plan: Plan) -> Vec<String> {
-    let mut engine = Engine::new(plan, Instant::EPOCH, None);
+    let engine = Engine::new(plan, Instant::EPOCH, None);
+    let mut running = Running { engine, number: 0, failures: Vec::new(), steps: Vec::new() };
     let mut clock = Duration::ZERO;
-    let mut number = 0;
-    let mut failures = Vec::new();
-    for step in &test.steps {
+    for (index, step) in test.steps.iter().enumerate() {
         let begin = step.when.at.unwrap_or(clock) + step.when.after;
-        let failure = |text: &str| format!("line {}: {}\n{text}", step.line, step.text);
         if begin < clock {
-            failures.push(failure("  it begins before the step above has ended\n"));
+            running.fail(index, "  it begins before the step above has ended\n");
         }
 
         match &step.what {
             What::Reload(path) => match config::read_rules(path) {
-                Ok(plan) => engine.reload(plan, Instant::EPOCH + begin),
-                Err(problems) => failures.push(failure(&format!("{problems}\n"))),
+                Ok(plan) => running.engine.reload(plan, Instant::EPOCH + begin),
+                Err(problems) => running.fail(index, &format!("{problems}\n")),
             },
-            What::Arrivals(arrivals) => {
-                let mut tally = Tally::default();
-                for (nth, at) in (1..).zip(times(step, arrivals.count, begin)) {
-                    let id = Id { input: 0, number };
-                    number += 1;
-                    let arrival = match arrival(arrivals, Instant::EPOCH + at, id, nth) {
-                        Ok(arrival) => arrival,
-                        Err(wrong) => {
-                            failures.push(failure(&format!("  {wrong}\n")));
-                            break;
-                        }
-                    };
-                    let result = engine.arrive(&arrival);
-                    tally.note(&engine, &arrival, &result);
-                }
+            What::Arrivals(arrivals) => running.arrive(index, step, arrivals, begin),
+        }
+        clock = clock.max(begin + length(step));
+    }
 
-                let wrong = unknown(&engine, &arrivals.expect) + &tally.check(&arrivals.expect);
-                if !wrong.is_empty() {
-                    failures.push(failure(&(wrong + &tally.usage())));
+    running.engine.end_waits();
+    running.check();
+    let failure = |(index, text): (usize, String)| {
+        let step = &test.steps[index];
+        format!("line {}: {}\n{text}", step.line, step.text)
+    };
+    running.failures.sort_by_key(|(index, _)| *index);
+    running.failures.into_iter().map(failure).collect()
+}
+
+impl<'t> Running<'t> {
+    fn fail(&mut self, index: usize, text: &str) {
+        self.failures.push((index, text.to_owned()));
+    }
+
+    /// Has the requests of a step arrive.
+    fn arrive(&mut self, index: usize, step: &Step, arrivals: &'t Arrivals, begin: Duration) {
+        let first = self.number;
+        let mut tally = Tally::default();
+        for (nth, at) in (1..).zip(times(step, arrivals.count, begin)) {
+            let id = Id { input: 0, number: self.number };
+            self.number += 1;
+            let arrival = match arrival(arrivals, Instant::EPOCH + at, id, nth) {
+                Ok(arrival) => arrival,
+                Err(wrong) => {
+                    self.fail(index, &format!("  {wrong}\n"));
+                    break;
                 }
+            };
+            if let Some(result) = self.engine.arrive(&arrival) {
+                tally.note(self.engine.snapshot(), &arrival, &result);
             }
         }
 
-        clock = clock.max(begin + length(step));
+        let unknown = unknown(&self.engine, &arrivals.expect);
+        let numbers = first..self.number;
+        self.steps.push(TalliedStep { index, arrivals, numbers, tally, unknown });
     }
-    failures
+
+    /// Counts those that have waited, and checks what is expected.
+    fn check(&mut self) {
+        for EndedWait { arrival, result, snapshot } in self.engine.take_ended() {
+            let mut steps = self.steps.iter_mut();
+            if let Some(step) = steps.find(|step| step.numbers.contains(&arrival.id.number)) {
+                step.tally.note(&snapshot, &arrival, &result);
+            }
+        }
+        for step in &self.steps {
+            let TalliedStep { index, arrivals, tally, unknown, .. } = step;
+            let wrong = unknown.clone() + &tally.check(&arrivals.expect);
+            if !wrong.is_empty() {
+                self.failures.push((*index, wrong + &tally.usage()));
+            }
+        }
+    }
 }
 
 /// Lists expected rules that the configuration lacks: for them `0 rejected` would always be true.
@@ -189,7 +248,7 @@ fn identity(arrivals: &Arrivals, nth: u64) -> Option<Arc<Identity>> {
 }
 
 impl Tally {
-    fn note(&mut self, engine: &Engine, arrival: &Arrival, result: &ArrivalResult) {
+    fn note(&mut self, snapshot: &Snapshot, arrival: &Arrival, result: &ArrivalResult) {
         let index = match result.route {
             Ok(index) => index,
             Err(reason) => {
@@ -198,7 +257,7 @@ impl Tally {
             }
         };
 
-        let route = &engine.snapshot().routes[index];
+        let route = &snapshot.routes[index];
         let decision = match result.decided.map(|decided| decided.decision) {
             // The rules of the file let it pass, to a 404.
             Some(DecisionKind::Passed) if route.is_for_unmatched() => Err(Unreached::NoRoute),

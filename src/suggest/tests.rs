@@ -140,7 +140,7 @@ fn shares(config: &str, path: &Path) -> (f64, f64) {
     let mut counts = [0_u32; 2];
     while let Some(event) = inputs.next_event() {
         let Event::Arrival(arrival) = event else { continue };
-        let result = engine.arrive(&arrival);
+        let result = engine.arrive(&arrival).expect("no rule has a queue");
         assert!(result.route.is_ok());
         counts[usize::from(result.start.is_none())] += 1;
     }

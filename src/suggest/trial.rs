@@ -60,7 +60,8 @@ pub(super) fn run(
             recorded: None,
         };
 
-        if engine.arrive(&arrival).start.is_none() {
+        // The rules here have no queue.
+        if engine.arrive(&arrival).is_some_and(|result| result.start.is_none()) {
             tried[group].rejected[half] += 1;
             *tried[group].keys.entry(request.key).or_default() += 1;
         }

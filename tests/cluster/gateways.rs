@@ -125,6 +125,7 @@ impl Gateways {
             keyed: Some(Keyed { by: "client".into(), max_keys: 100_000 }),
             dry_run: false,
             settles: false,
+            queue: None,
         };
         Rules { flow: vec![rule], ..Rules::default() }
     }

@@ -62,6 +62,7 @@ mod ports;
 mod preview;
 mod proxied;
 mod proxy;
+mod queues;
 mod reload;
 mod replay;
 mod request_ids;

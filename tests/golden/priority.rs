@@ -94,7 +94,14 @@ fn play(path: &Path) -> Played {
 
 fn gate(config: sliding_window::Config, epoch: Instant) -> (Arc<Gate>, SlotId) {
     let algorithm = Algorithm::SlidingWindow(config);
-    let rule = Rule { name: "rule".into(), algorithm, keyed: None, dry_run: false, settles: false };
+    let rule = Rule {
+        name: "rule".into(),
+        algorithm,
+        keyed: None,
+        dry_run: false,
+        settles: false,
+        queue: None,
+    };
     let gate = Arc::new(Gate::new(epoch));
     let slot = gate.install(&Rules { flow: vec![rule], ..Rules::default() }, epoch).flow[0];
     (gate, slot)

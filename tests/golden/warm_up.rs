@@ -144,6 +144,13 @@ fn rules(params: &Value) -> Rules {
     // As by default.
     let burst = rate.count();
     let algorithm = Algorithm::WarmUp(warm_up::Config { rate, burst, warm_up });
-    let rule = Rule { name: "rule".into(), algorithm, keyed: None, dry_run: false, settles: false };
+    let rule = Rule {
+        name: "rule".into(),
+        algorithm,
+        keyed: None,
+        dry_run: false,
+        settles: false,
+        queue: None,
+    };
     Rules { flow: vec![rule], ..Rules::default() }
 }

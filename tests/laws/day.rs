@@ -231,7 +231,14 @@ pub(crate) fn one(window: u64) -> impl Strategy<Value = Rules> {
 
 pub(crate) fn rule(at: usize, algorithm: Algorithm, keyed: bool) -> Rule {
     let keyed = keyed.then(|| Keyed { by: "client_ip".into(), max_keys: 40 });
-    Rule { name: format!("rule {at}").into(), algorithm, keyed, dry_run: false, settles: false }
+    Rule {
+        name: format!("rule {at}").into(),
+        algorithm,
+        keyed,
+        dry_run: false,
+        settles: false,
+        queue: None,
+    }
 }
 
 pub(crate) fn algorithm(window: u64) -> impl Strategy<Value = Algorithm> {

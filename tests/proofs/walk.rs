@@ -190,6 +190,8 @@ impl<F: Formula> Walk<F> {
                     | Reason::Concurrency { .. }
                     | Reason::QueueFull { .. }
                     | Reason::QueueWait { .. }
+                    | Reason::NoRoomToWait { .. }
+                    | Reason::WaitedTooLong { .. }
                     | Reason::MissingKey
                     | Reason::DuplicateKey
                     | Reason::Undecided { .. }
@@ -240,6 +242,7 @@ fn install(gate: &Gate, formula: &impl Formula, now: i128) -> SlotId {
         keyed: None,
         dry_run: false,
         settles: true,
+        queue: None,
     };
     let rules = Rules { flow: vec![rule], ..Rules::default() };
     gate.install(&rules, instant(now)).flow[0]

@@ -149,6 +149,42 @@ fn a_request_that_waits_takes_its_time_from_its_start() {
 }
 
 #[test]
+fn a_request_that_waits_for_a_place_starts_when_another_one_has_ended() {
+    let config = one_route(
+        "    flow: [{ name: c, concurrency: 1, queue: { max_wait: 50ms, max: 2 } }, { name: l, limit: 5/1h }]",
+    );
+    // The second runs from 30 to 60, the third to 70, the fifth to 170. So the sixth waits in vain until
+    // 115, and the limit gets back what it was charged: the seventh is the fifth that counts.
+    let events = "{\"t\":0,\"duration\":30}\n{\"t\":10,\"duration\":30}\n{\"t\":20,\"duration\":10}\n\
+        {\"t\":25}\n{\"t\":64,\"duration\":100}\n{\"t\":65,\"duration\":1}\n{\"t\":200,\"duration\":1}\n{\"t\":202,\"duration\":1}\n";
+    let lines = decided(&config, events);
+    let decided: Vec<_> =
+        lines.iter().map(|line| (word(line).unwrap(), line["wait_ms"].as_f64().unwrap())).collect();
+    let expected = [
+        ("passed", 0.0),
+        ("delayed", 20.0),
+        ("delayed", 40.0),
+        ("queue", 0.0),
+        ("delayed", 6.0),
+        ("queue", 0.0),
+        ("passed", 0.0),
+        ("rate", 0.0),
+    ];
+    assert_eq!(decided, expected);
+    assert_eq!(lines[5]["rule"], "c", "in the order of arrival");
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_gives_its_turn_to_the_next() {
+    let config = one_route("    flow: [{ name: c, concurrency: 1, queue: { max_wait: 1s } }]");
+    let events = "{\"t\":0,\"duration\":30}\n{\"t\":2}\n{\"t\":3,\"duration\":5}\n\
+        {\"t\":20,\"complete\":1}\n";
+    let lines = decided(&config, events);
+    let waits: Vec<_> = lines.iter().map(|line| line["wait_ms"].as_f64().unwrap()).collect();
+    assert_eq!(waits, [0.0, 18.0, 27.0]);
+}
+
+#[test]
 fn time_that_steps_back_stands_still() {
     let config = one_route("    flow: [{ name: b, limit: 1/10ms, burst: 1 }]");
     let events = "{\"t\":10}\n{\"t\":5}\n{\"t\":20}\n";

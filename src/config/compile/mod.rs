@@ -15,6 +15,7 @@ mod networks;
 mod numbers;
 mod plan_file;
 mod plans;
+mod queues;
 mod quotas;
 mod redirect;
 mod routes;

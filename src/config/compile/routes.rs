@@ -82,6 +82,7 @@ impl Compiler {
 
         let table = Table::build(matchers);
         plans.extend(self.unmatched(parts));
+        self.queue_waits(&plans, parts.groups);
         (plans, table)
     }
 

@@ -142,12 +142,10 @@ impl Compiler {
         let sync_interval = self.sync_interval(&spec.sync_interval, &spec.scope, &mut versions);
         let cost = self.final_cost(spec, costs);
         let settles = cost.settle.is_some();
+        let (queue, queue_wait) = self.queue(spec).unzip();
         let dry_run = spec.dry_run.is_true();
 
-        let keyed = is_keyed.then(|| Keyed {
-            by: key.to_string().into(),
-            max_keys: max_keys.map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX)),
-        });
+        let keyed = is_keyed.then(|| keyed(&key, max_keys));
 
         let version = |(algorithm, when): (Algorithm, Option<Arc<When>>)| {
             // A name cannot hold blanks, so that no other rule has this one.
@@ -166,10 +164,11 @@ impl Compiler {
                 dry_run,
                 before_auth: spec.before_auth.is_true(),
             };
-            let plan = RulePlan { span: named.span, options, shared, sync_interval };
+            let plan = RulePlan { span: named.span, options, shared, sync_interval, queue_wait };
             let name = identity.unwrap_or_else(|| name.clone());
             let keyed = keyed.clone();
-            (flow::Rule { name, algorithm, keyed, dry_run, settles }, plan)
+            let queue = queue.clone();
+            (flow::Rule { name, algorithm, keyed, dry_run, settles, queue }, plan)
         };
 
         let versions: Vec<_> = versions.into_iter().map(version).collect();
@@ -375,6 +374,12 @@ impl Compiler {
         let on_duplicate = spec.on_duplicate_key.map(|at| at.value.into()).unwrap_or_default();
         Some(key.with_duplicates(on_duplicate))
     }
+}
+
+/// Returns the table of a rule with this key.
+fn keyed(key: &KeySpec, max_keys: Option<At<u64>>) -> Keyed {
+    let max_keys = max_keys.map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX));
+    Keyed { by: key.to_string().into(), max_keys }
 }
 
 /// Returns the numbers of an algorithm, and those of its plans.

@@ -346,6 +346,7 @@ const DRY_RUN: &str = "dry run: counts, rejects nothing";
 fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
     let details = [
         rule.keyed.as_ref().map(|keyed| each(keyed, rule, plan)),
+        rule.queue.as_ref().map(|queue| format!("queue: {queue}")),
         cost(&plan.cost),
         plan.plans.as_ref().map(|plans| format!("plans by {plans}")),
         plan.except.as_ref().map(|except| format!("exempt: {}", except.words())),

@@ -39,8 +39,8 @@ pub(super) use route::{
 };
 pub(super) use rule::{
     BreakerSpec, ComputedReserveSpec, ConditionSpec, CostSpec, ExceptSpec, LimitSpec,
-    OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, RuleSpec, SettleSpec, SettledCost,
-    SettlementSpec, WarmUpSpec,
+    OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, QueueSpec, RuleSpec, SettleSpec,
+    SettledCost, SettlementSpec, WarmUpSpec,
 };
 pub use store::Secret;
 pub(super) use store::{RedisUrl, StoreSpec};

@@ -74,6 +74,9 @@ keys! {
         limit: LimitSpec, else "–";
         /// How many requests may be in flight at once. A request that waits in pacing is in flight.
         concurrency: Integer<1, 1_000_000_000>, else "–";
+        /// Lets a request that finds no free place wait for one, in place of a rejection (`concurrency`
+        /// only).
+        queue: Box<QueueSpec>, else "–";
         /// How `limit` is counted. `docs/flow-control.md` says what each algorithm passes at most.
         algorithm: AlgorithmWord = "token_bucket";
         /// How many requests may pass at once: the size of the bucket (`token_bucket` and
@@ -165,6 +168,19 @@ keys! {
         burst: Count, else "the rule's, or the default for the override's `limit`";
         /// How many requests may be in flight at once, if the rule has `concurrency`.
         concurrency: Integer<1, 1_000_000_000>, else "–";
+    }
+
+    /// A queue for free places of a rule with `concurrency`. A request that finds none waits until
+    /// another one has ended. All other rules count it when it arrives; if it does not start, they get
+    /// that back. A request that cannot wait, or has waited for too long, is rejected with the reason
+    /// `queue`. Each override has a queue of its own.
+    #[example = "{ max_wait: 2s, max: 1000 }"]
+    struct QueueSpec: "a queue" {
+        /// The longest wait, counted from the arrival of the request: at most half of the shortest
+        /// `timeouts.request` of the routes whose requests wait here.
+        max_wait: Period<MILLI, HOUR> = "500ms";
+        /// How many requests may wait, of all keys together.
+        max: Integer<1, 1_000_000> = 1000;
     }
 
     /// A cost that is known only after the response. A request is charged its reserve when it is

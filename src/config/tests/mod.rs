@@ -23,6 +23,7 @@ mod other_gateways;
 mod overrides;
 mod paths;
 mod plans;
+mod queues;
 mod reference;
 mod reload;
 mod right_values;

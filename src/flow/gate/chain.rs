@@ -1,18 +1,24 @@
 //! A route's slots, which decide together.
 
-use super::{chain_slot::ChainSlot, settle::Reserve};
+use super::{
+    chain_slot::ChainSlot, decide::Evaluation, places::Turning, settle::Reserve, waiting::Waiting,
+};
 use crate::flow::{
-    decision::{Outcome, SlotId},
+    decision::{Outcome, Report, SlotId},
     grants::Grants,
     keyed::KeySlot,
     limiter::{End, Until, breaker},
+    queue::WaitQueue,
     rules::{Change, Installed, Rules, SlotRule, rule_of},
     slot::{Hold, Pendings},
     statistic::{Counts, Observation, Statistic, Totals},
     time::{Instant, WallOffset},
     transfer::Journal,
 };
-use core::mem::{replace, swap, take};
+use core::{
+    mem::{replace, swap, take},
+    task::Waker,
+};
 use smallvec::SmallVec;
 
 /// The most replaced slots whose charges still wait to be synced, which happens about ten times a
@@ -40,6 +46,8 @@ pub(super) struct Chain {
     pub(super) has_lent: bool,
     /// Sends another process the changes to the states that it has.
     pub(super) journal: Option<Journal>,
+    /// Those whose wait for a place has ended, to be woken without the lock.
+    pub(super) woken: Vec<Waker>,
 }
 
 /// A request that passed every slot.
@@ -52,6 +60,8 @@ pub(super) struct Charged {
     pub(super) queues: Queues,
     /// The charges that its end settles. Most requests have none, and allocate nothing.
     pub(super) reserves: Vec<Reserve>,
+    /// The places that it still waits for, if it does.
+    pub(super) waiting: Option<Box<Waiting>>,
     /// True if the route's statistics count it.
     pub(super) is_counted: bool,
 }
@@ -59,12 +69,50 @@ pub(super) struct Charged {
 impl Charged {
     /// Returns what a request that starts at `start` holds before any slot has charged it.
     pub(super) fn new(start: Instant, is_counted: bool) -> Self {
-        Self { start, held: Held::new(), queues: Queues::new(), reserves: Vec::new(), is_counted }
+        Self {
+            start,
+            held: Held::new(),
+            queues: Queues::new(),
+            reserves: Vec::new(),
+            waiting: None,
+            is_counted,
+        }
+    }
+
+    /// Returns what a request with these results holds before any slot has charged it.
+    pub(super) fn of(evaluation: &Evaluation<'_>) -> Self {
+        let mut charged = Self::new(evaluation.start, evaluation.is_counted);
+        if evaluation.waits {
+            charged.waiting = Some(Box::new(Waiting::new(evaluation.now)));
+        }
+        charged
+    }
+
+    /// Keeps the report for a request that waits.
+    pub(super) fn keep_report(&mut self, report: &Report) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.keep(report);
+        }
+    }
+
+    /// Keeps a charge that is given back if the request does not start after its wait, or that its end
+    /// settles.
+    #[inline(never)]
+    pub(super) fn keep_charge(&mut self, charge: Reserve, is_given_back: bool, settles: bool) {
+        if let Some(waiting) = self.waiting.as_mut().filter(|_| is_given_back) {
+            waiting.charges.push(charge);
+        }
+        if settles {
+            self.reserves.push(charge);
+        }
     }
 
     /// Returns whether a rule depends on the request's end.
     pub(super) fn has_end(&self) -> bool {
-        !self.held.is_empty() || !self.queues.is_empty() || !self.reserves.is_empty()
+        !self.held.is_empty()
+            || !self.queues.is_empty()
+            || !self.reserves.is_empty()
+            || self.waiting.is_some()
     }
 }
 
@@ -103,6 +151,7 @@ impl Chain {
             is_behind: false,
             has_lent: false,
             journal: None,
+            woken: Vec::new(),
         }
     }
 
@@ -165,6 +214,9 @@ impl Chain {
             installed.changes.push((entry.rule.name(), Change::Removed));
             self.hand_over_counts(&entry);
             unused.push(entry);
+        }
+        for entry in &mut unused {
+            entry.dissolve_queue(&mut self.woken);
         }
 
         // Charges of a removed rule still have to reach the store.
@@ -249,16 +301,26 @@ impl Chain {
         }
         if entry.slot.retune(rule.build(self.wall), now) {
             let learned = entry.learned.or_else(|| rule.settles().then(Box::default));
-            return (ChainSlot { rule, learned, ..entry }, Change::Converted);
+            let mut converted = ChainSlot { rule, learned, ..entry };
+            converted.convert_queue(self.turning(now));
+            return (converted, Change::Converted);
         }
 
         let previous = Some(entry.id);
         let counts = entry.counts();
         let learned = entry.learned.take();
+        let queue = entry.queue.take();
         unused.push(entry);
         let mut fresh = self.entry(rule, previous, counts);
         fresh.learned = learned.or(fresh.learned);
+        if let Some(queue) = queue {
+            fresh.take_queue(queue, self.turning(now));
+        }
         (fresh, Change::Reset)
+    }
+
+    fn turning(&mut self, now: Instant) -> Turning<'_> {
+        Turning { now, journal: self.journal.as_ref(), woken: &mut self.woken }
     }
 
     /// Adds the counts of a removed override to its rule: the rule's sum must not decrease.
@@ -280,7 +342,19 @@ impl Chain {
         let pending = Pendings::default();
         let grants = Grants::default();
         let learned = rule.settles().then(Box::default);
-        ChainSlot { id, previous, rule, slot, counts, pending, rejections: None, grants, learned }
+        let queue = rule.queue().map(|config| Box::new(WaitQueue::new(config.clone())));
+        ChainSlot {
+            id,
+            previous,
+            rule,
+            slot,
+            counts,
+            pending,
+            rejections: None,
+            grants,
+            learned,
+            queue,
+        }
     }
 }
 
@@ -369,13 +443,21 @@ impl Chain {
         // A slot that an edit removed or reset is gone; its successor did not charge this request.
         let entry = self.slots.iter_mut().find(|entry| entry.id == slot)?;
         let end = End { now, start, outcome, token };
+        let owner = match &self.journal {
+            Some(_) => entry.slot.exported(key_slot),
+            None => None,
+        };
+        let turned = entry.slot.on_done(key_slot, &end, cost);
 
-        if let Some(journal) = &self.journal
-            && let Some(owner) = entry.slot.exported(key_slot)
-        {
+        // Another process must hear first of those that take the place.
+        if entry.queue.is_some() {
+            let journal = self.journal.as_ref();
+            entry.give_turns(key_slot, Turning { now, journal, woken: &mut self.woken });
+        }
+        if let (Some(journal), Some(owner)) = (&self.journal, owner) {
             journal.released(slot, owner, &end, cost);
         }
-        entry.slot.on_done(key_slot, &end, cost)
+        turned
     }
 }
 

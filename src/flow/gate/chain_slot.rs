@@ -5,6 +5,7 @@ use crate::flow::{
     grants::Grants,
     keyed::KeySlot,
     learned::Learned,
+    queue::WaitQueue,
     rules::SlotRule,
     slot::{LimiterSlot, Pendings, Slot, build},
     statistic::{Counts, RuleObservation},
@@ -27,6 +28,8 @@ pub(super) struct ChainSlot {
     pub(super) grants: Grants,
     /// The latest costs, if they are settled.
     pub(super) learned: Option<Box<Learned>>,
+    /// The requests that wait for a place, if they may.
+    pub(super) queue: Option<Box<WaitQueue>>,
 }
 
 impl ChainSlot {
@@ -85,6 +88,7 @@ impl ChainSlot {
             counts: self.counts(),
             breaker: self.slot.breaker(now),
             keys: self.slot.keys(),
+            waiting: self.queue.as_ref().map(|queue| queue.waiting()),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::flow::{
     decision::{Claim, Decision, Quota, Reason, RejectedBy, Rejection, Report, Verdict},
     keyed::{KeySlot, Lookup},
     limiter::{QuotaUsage, Receipt, Times, Usage},
+    queue::QueueDecision,
     slot::{Charge, KeptState, SlotAnswer},
     time::Instant,
 };
@@ -33,6 +34,8 @@ pub(super) struct Evaluation<'a> {
     pub(super) rejection: Option<RejectingResult>,
     /// True if the route's statistics count the request.
     pub(super) is_counted: bool,
+    /// True if it has to wait for a place.
+    pub(super) waits: bool,
 }
 
 /// The part of one gate in an [`Evaluation`].
@@ -44,6 +47,8 @@ pub(super) struct GateResults<'e, 'a> {
     pub(super) start: Instant,
     /// True if the statistics of this gate count the request.
     pub(super) is_counted: bool,
+    /// True if it has to wait for a place, of whatever gate.
+    pub(super) waits: bool,
 }
 
 /// The result of one slot.
@@ -55,6 +60,8 @@ pub(super) struct SlotResult<'a> {
     pub(super) lookup: Lookup,
     /// True if a grant admits what the rule would reject.
     pub(super) is_granted: bool,
+    /// True if the request takes its place here later, after a wait for this one or an earlier one.
+    pub(super) is_later: bool,
 }
 
 /// The result that rejects the request, of several the one whose reason outranks the others.
@@ -67,13 +74,20 @@ pub(super) struct RejectingResult {
 
 impl<'a> Evaluation<'a> {
     pub(super) fn new(now: Instant) -> Self {
-        Self { results: SmallVec::new(), now, start: now, rejection: None, is_counted: true }
+        Self {
+            results: SmallVec::new(),
+            now,
+            start: now,
+            rejection: None,
+            is_counted: true,
+            waits: false,
+        }
     }
 
     /// Returns the results of all slots, if one gate has them.
     pub(super) fn of_gate(&self) -> GateResults<'_, 'a> {
-        let &Self { ref results, now, start, is_counted, .. } = self;
-        GateResults { results, now, start, is_counted }
+        let &Self { ref results, now, start, is_counted, waits, .. } = self;
+        GateResults { results, now, start, is_counted, waits }
     }
 
     /// Checks a slot that was [prepared](crate::flow::slot::Slot::prepare), with the state that
@@ -86,7 +100,11 @@ impl<'a> Evaluation<'a> {
         known: Option<KeySlot>,
     ) {
         let now = self.now;
-        let SlotAnswer { decision, lookup } = entry.slot.check(now, claim, known, &entry.pending);
+        let mut answer = entry.slot.check(now, claim, known, &entry.pending);
+        if entry.queue.is_some() && self.waits_here(entry, &mut answer, claim) {
+            return self.wait(at, claim, answer.lookup);
+        }
+        let SlotAnswer { decision, lookup } = answer;
         let is_granted = matches!(decision, Decision::Reject(_)) && entry.grants.admit(claim, now);
 
         let (verdict, wait) = match decision {
@@ -107,7 +125,49 @@ impl<'a> Evaluation<'a> {
             }
         };
 
-        let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted };
+        let is_later = false;
+        let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted, is_later };
+        self.results.push(result);
+    }
+
+    /// Has the queue of a slot decide after the limiter. Returns whether the request takes its place here
+    /// later: it takes its places in order, so it does if it waits for an earlier one.
+    #[inline(never)]
+    fn waits_here(&self, entry: &ChainSlot, answer: &mut SlotAnswer, claim: &Claim) -> bool {
+        let waits = match entry.queued(*answer, claim, self.now) {
+            QueueDecision::Wait => true,
+            QueueDecision::As(decision) => {
+                answer.decision = decision;
+                match decision {
+                    Decision::Pass => self.waits && claim.cost > 0,
+                    Decision::Reject(reason) => {
+                        self.waits && matches!(reason, Reason::NoRoomToWait { .. })
+                    }
+                    Decision::Delay(_) => false,
+                }
+            }
+        };
+        if waits && entry.grants.admit(claim, self.now) {
+            // What a grant admits is not counted, and so needs no place.
+            let limit = entry.slot.limit_at(answer.lookup);
+            answer.decision = Decision::Reject(Reason::Concurrency { limit });
+            return false;
+        }
+        waits
+    }
+
+    /// Adds the result of a slot in which the request takes its place later.
+    fn wait(&mut self, index: usize, claim: &'a Claim, lookup: Lookup) {
+        self.waits = true;
+        let result = SlotResult {
+            index,
+            claim,
+            verdict: Verdict::Delayed,
+            wait: Duration::ZERO,
+            lookup,
+            is_granted: false,
+            is_later: true,
+        };
         self.results.push(result);
     }
 
@@ -122,7 +182,7 @@ impl SlotResult<'_> {
     /// Returns whether the request is to be charged to the slot, once all let it pass.
     fn is_charged(&self) -> bool {
         let passes = matches!(self.verdict, Verdict::Passed | Verdict::Delayed);
-        passes && !self.is_granted && self.claim.cost > 0
+        passes && !self.is_granted && !self.is_later && self.claim.cost > 0
     }
 
     /// Returns the record of this result.
@@ -136,6 +196,19 @@ impl SlotResult<'_> {
         let &Self { claim: &Claim { slot, cost, plan, .. }, verdict, wait, .. } = self;
         // The claimed slot, which may be a previous one: the claimant knows the rule by it.
         Quota { slot, verdict, limit, used, cost, plan, wait, reset, growth }
+    }
+}
+
+impl ChainSlot {
+    /// Notes that a request takes its place here later. Returns the record of this result.
+    #[inline(never)]
+    fn later(&self, result: &SlotResult<'_>, now: Instant, charged: &mut Charged) -> Quota {
+        let &SlotResult { claim, lookup, .. } = result;
+        if let Some(waiting) = &mut charged.waiting {
+            waiting.needs(self.id, *claim);
+        }
+        let usage = self.slot.usage_and_growth(now, claim.cost, lookup);
+        result.quota_with_growth(self.slot.limit_at(lookup), usage)
     }
 }
 
@@ -159,8 +232,9 @@ impl Chain {
         self.check_all(claims, &mut evaluation);
         match evaluation.rejection {
             None => {
-                let mut charged = Charged::new(evaluation.start, is_counted);
+                let mut charged = Charged::of(&evaluation);
                 self.pass(evaluation.of_gate(), report, &mut charged);
+                charged.keep_report(report);
                 Ok(charged)
             }
             Some(rejecting) => Err(self.reject(evaluation.of_gate(), rejecting, report)),
@@ -187,7 +261,8 @@ impl Chain {
             let Some(claim) = entry.claim_in(claims) else { continue };
             let known = entry.prepare(now, claim);
             let answer = entry.slot.check(now, claim, known, &entry.pending);
-            if answer.decision != Decision::Pass || entry.rule.settles() {
+            let is_simple = entry.queue.is_none() && !entry.rule.settles();
+            if answer.decision != Decision::Pass || !is_simple {
                 return None;
             }
             passed.push((index, claim, answer.lookup));
@@ -333,16 +408,20 @@ impl Chain {
         report: &mut Report,
         charged: &mut Charged,
     ) {
-        let GateResults { results, now, start, is_counted } = part;
+        let GateResults { results, now, start, is_counted, waits } = part;
         if is_counted {
-            self.statistic.on_pass(now, start);
+            if waits { self.statistic.on_wait() } else { self.statistic.on_pass(now, start) }
         }
 
         for result in results {
-            let &SlotResult { index, claim, verdict, wait, lookup, is_granted } = result;
+            let &SlotResult { index, claim, verdict, wait, lookup, is_granted, is_later } = result;
             let &Claim { key, cost, patience, .. } = claim;
             let entry = &mut self.slots[index];
 
+            if is_later {
+                report.quotas.push(entry.later(result, now, charged));
+                continue;
+            }
             if verdict == Verdict::Delayed && !patience.is_zero() && !self.has_lent {
                 self.has_lent = true;
                 self.journal.iter().for_each(|journal| journal.lent(entry.id));
@@ -378,10 +457,12 @@ impl Chain {
                 if let Some(hold) = hold {
                     charged.held.push(HeldSlot { slot: *id, hold, cost });
                 }
-                if rule.settles() {
-                    let receipt = Receipt { at: Some(now), limit };
-                    charged.reserves.push(Reserve::new(*id, claim, key_slot, receipt));
-                    counts.reserved = counts.reserved.saturating_add(cost);
+                if waits || rule.settles() {
+                    let reserved = if rule.settles() { cost } else { 0 };
+                    counts.reserved = counts.reserved.saturating_add(reserved);
+                    let receipt = Receipt { at: Some(times.own), limit };
+                    let charge = Reserve::new(*id, claim, key_slot, receipt);
+                    charged.keep_charge(charge, hold.is_none(), rule.settles());
                 }
                 result.quota_with_growth(limit, usage)
             } else {

@@ -17,7 +17,7 @@ use crate::flow::{
     decision::{Claim, Outcome, RejectedBy, Rejection, Report},
     time::Instant,
 };
-use core::time::Duration;
+use core::{task::Waker, time::Duration};
 use smallvec::SmallVec;
 use std::sync::{Arc, MutexGuard};
 
@@ -159,17 +159,33 @@ impl Gates {
         LockedGates { own, budgets: locked, order: &budgets.order }
     }
 
+    /// Runs `work` on all gates, and then wakes those whose wait it has ended, without the locks.
+    pub(super) fn with_turns<T>(&self, work: impl FnOnce(&mut LockedGates<'_>) -> T) -> T {
+        let mut all = self.lock();
+        let result = work(&mut all);
+        let mut woken = Vec::new();
+        all.each(|_, chain| woken.append(&mut chain.woken));
+        drop(all);
+        woken.into_iter().for_each(Waker::wake);
+        result
+    }
+
     pub(super) const fn budgets(&self) -> Option<&Arc<BudgetGates>> {
         self.budgets.as_ref()
     }
 }
 
 impl BudgetGates {
+    /// Returns the gates, in the order in which they are locked.
+    pub(super) fn all(&self) -> &[Arc<Gate>] {
+        &self.gates
+    }
+
     /// Gives back what an admitted request holds of their slots.
     pub(super) fn release(&self, charged: &Charged, outcome: Outcome) {
         for gate in &self.gates {
             if charged.held.iter().any(|held| held.slot.gate == gate.number) {
-                gate.lock().release_all(charged, outcome);
+                gate.with_turns(|chain| chain.release_all(charged, outcome));
             }
         }
     }
@@ -223,7 +239,11 @@ impl LockedGates<'_> {
         let now = self.clamp(now);
         let evaluations = self.evaluate(now, claims, is_counted);
         match evaluations.all.rejection {
-            None => Ok(self.pass(&evaluations, report)),
+            None => {
+                let mut charged = self.pass(&evaluations, report);
+                charged.keep_report(report);
+                Ok(charged)
+            }
             Some(rejecting) => Err(self.reject(&evaluations, rejecting, report)),
         }
     }
@@ -312,7 +332,7 @@ impl LockedGates<'_> {
 
     /// Charges an admitted request to every checked slot.
     pub(super) fn pass(&mut self, evaluations: &Evaluations<'_>, report: &mut Report) -> Charged {
-        let mut charged = Charged::new(evaluations.all.start, evaluations.all.is_counted);
+        let mut charged = Charged::of(&evaluations.all);
         self.each(|at, chain| chain.pass(evaluations.of_gate(at), report, &mut charged));
         charged
     }

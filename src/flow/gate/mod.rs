@@ -1,8 +1,8 @@
 //! The one lock of a route, and the chain of slots behind it.
 //!
 //! [`Gate`] is what others use; the files after their subject have its methods and the part of the
-//! chain's logic that they need: [`decide`], [`reservation`], [`settle`], [`sync`], [`transfer`],
-//! [`operators`].
+//! chain's logic that they need: [`decide`], [`waiting`] and [`places`], [`reservation`], [`settle`],
+//! [`sync`], [`transfer`], [`operators`].
 //! Several gates decide together as [`Gates`].
 
 mod chain;
@@ -11,10 +11,12 @@ mod decide;
 mod gates;
 mod lock_order;
 mod operators;
+mod places;
 mod reservation;
 mod settle;
 mod sync;
 mod transfer;
+mod waiting;
 
 pub use gates::{BudgetGates, Gates};
 pub use operators::{KeyUsage, NotReset};
@@ -92,7 +94,7 @@ impl Gate {
     pub fn install(&self, rules: &Rules, now: Instant) -> Installed {
         // No state may be two edits old.
         while self.catch_up() {}
-        let (installed, _unused) = self.lock().install(rules, now);
+        let (installed, _unused) = self.with_turns(|chain| chain.install(rules, now));
         installed
     }
 
@@ -268,7 +270,7 @@ impl Permit {
     /// Returns whether a rule depends on the request's end. If not, dropping the permit early
     /// changes no later decision, unless it [waits in a queue](Self::waits_in_queue) and leaves.
     pub fn holds(&self) -> bool {
-        !self.charged.held.is_empty()
+        !self.charged.held.is_empty() || self.is_waiting()
     }
 
     /// Returns whether the request waits at `now` for a start that [`Self::leave`] would free.
@@ -294,8 +296,10 @@ impl Permit {
 
     /// Ends the request as cancelled by a client that left at `now`. If it still waited for its start,
     /// pacing gives its place to another request.
-    pub fn leave(self, now: Instant) {
-        if self.waits_in_queue(now) {
+    pub fn leave(mut self, now: Instant) {
+        if self.is_waiting() {
+            self.withdraw(now);
+        } else if self.waits_in_queue(now) {
             let Charged { start, queues, .. } = &self.charged;
             self.gate.lock().free_places(now, *start, queues);
             if let Some(budgets) = &self.budgets {
@@ -311,11 +315,14 @@ impl Permit {
         self.end(outcome)
     }
 
-    fn end(&self, outcome: Outcome) -> Option<Transition> {
+    fn end(&mut self, outcome: Outcome) -> Option<Transition> {
+        if self.is_waiting() {
+            self.withdraw(Instant::EPOCH);
+        }
         if let Some(budgets) = &self.budgets {
             budgets.release(&self.charged, outcome);
         }
-        self.gate.lock().on_end(&self.charged, outcome)
+        self.gate.with_turns(|chain| chain.on_end(&self.charged, outcome))
     }
 }
 

@@ -80,7 +80,8 @@ impl Reservation {
     pub fn confirm(mut self, now: Instant, elsewhere: &[Quota]) -> Admission {
         let parts = take(&mut self.parts);
         let mut report = Report::default();
-        let charged = self.gates.lock().confirm(now, &parts, elsewhere, &mut report);
+        let gates = &self.gates;
+        let charged = gates.with_turns(|all| all.confirm(now, &parts, elsewhere, &mut report));
         Admission { permit: Permit::of_all(&self.gates, charged), report }
     }
 
@@ -98,7 +99,9 @@ impl Reservation {
         let parts = take(&mut self.parts);
         let elsewhere = StoreRejection { slot, key, reason, quotas: elsewhere };
         let mut report = Report::default();
-        let rejected = self.gates.lock().reject_by_store(now, &parts, &elsewhere, &mut report);
+        let gates = &self.gates;
+        let rejected =
+            gates.with_turns(|all| all.reject_by_store(now, &parts, &elsewhere, &mut report));
         rejected.with(report)
     }
 }
@@ -106,7 +109,12 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.parts.iter().any(|part| !part.is_empty()) {
-            self.gates.lock().each(|at, chain| chain.abandon(&self.parts[at]));
+            self.gates.with_turns(|all| {
+                all.each(|at, chain| {
+                    chain.abandon(&self.parts[at]);
+                    chain.give_all_turns();
+                });
+            });
         }
     }
 }
@@ -125,6 +133,8 @@ struct ReservedClaim {
     verdict: Verdict,
     /// True if it has spent of a grant.
     is_granted: bool,
+    /// True if the request takes its place here later.
+    is_later: bool,
 }
 
 /// The rejection of a reserved request by the store.
@@ -183,8 +193,9 @@ impl LockedGates<'_> {
             self.each(|_, chain| chain.count(quota.slot, quota.verdict));
         }
 
-        let charged = self.pass(&evaluations, report);
+        let mut charged = self.pass(&evaluations, report);
         report.quotas.extend_from_slice(elsewhere);
+        charged.keep_report(report);
         charged
     }
 
@@ -203,6 +214,7 @@ impl LockedGates<'_> {
         self.each(|at, chain| {
             let part = evaluations.of_gate(at);
             chain.record_rejection(part, report);
+            chain.give_all_turns();
             match (chain.current(slot), key) {
                 (Some(entry), Some(key)) => entry.on_reject(reason.kind(), key, part.now),
                 (Some(entry), None) => entry.counts.rejected.add(reason.kind()),
@@ -240,14 +252,18 @@ impl Chain {
 
         let mut granted = SmallVec::new();
         for result in results {
-            let &SlotResult { index, claim: &claim, verdict, lookup, is_granted, .. } = result;
+            let &SlotResult { index, claim: &claim, verdict, lookup, is_granted, is_later, .. } =
+                result;
             if is_granted {
                 self.slots[index].grants.spend(&claim);
-            } else if claim.cost > 0 && matches!(verdict, Verdict::Passed | Verdict::Delayed) {
+            } else if claim.cost > 0
+                && !is_later
+                && matches!(verdict, Verdict::Passed | Verdict::Delayed)
+            {
                 let Claim { key, cost, .. } = claim;
                 self.slots[index].pending.add(Pending { ticket, key, lookup, cost });
             }
-            granted.push(ReservedClaim { claim, verdict, is_granted });
+            granted.push(ReservedClaim { claim, verdict, is_granted, is_later });
         }
         Reserved { ticket, claims: granted }
     }
@@ -293,6 +309,7 @@ impl Chain {
             let (lookup, due) = slot.due(now, claim);
 
             let (verdict, wait) = match granted.verdict {
+                Verdict::Delayed if granted.is_later => (Verdict::Delayed, Duration::ZERO),
                 Verdict::Passed | Verdict::Delayed if due <= now || granted.is_granted => {
                     (Verdict::Passed, Duration::ZERO)
                 }
@@ -308,8 +325,10 @@ impl Chain {
                 }
             };
 
-            let is_granted = granted.is_granted;
-            let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted };
+            let &ReservedClaim { is_granted, is_later, .. } = granted;
+            evaluation.waits |= is_later;
+            let result =
+                SlotResult { index: at, claim, verdict, wait, lookup, is_granted, is_later };
             evaluation.results.push(result);
         }
     }

@@ -75,6 +75,20 @@ impl Reserve {
     pub const fn cost(&self) -> u64 {
         self.cost
     }
+
+    /// Returns the slot that was charged.
+    pub(super) const fn charged(&self) -> SlotId {
+        self.charged
+    }
+
+    /// Returns the state that was charged.
+    pub(super) const fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    pub(super) const fn is_of_gate(&self, number: u32) -> bool {
+        self.charged.gate == number
+    }
 }
 
 impl SettledReserve {

@@ -76,13 +76,18 @@ impl Gate {
             self.lock().has_lent = true;
             return;
         }
-        self.with_slot(slot, change.now(), |entry, now| {
+        self.with_turns(|chain| {
+            let now = chain.clamp(change.now());
+            let Some(entry) = chain.slot_mut(slot) else { return };
             if let (LateChange::Settle { unforeseen, .. }, Some(learned)) =
                 (change, &mut entry.learned)
             {
                 learned.add(unforeseen);
             }
             entry.slot.apply(now, owner, change);
+            if entry.queue.is_some() {
+                chain.give_all_turns();
+            }
         });
     }
 }

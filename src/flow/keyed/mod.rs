@@ -71,7 +71,7 @@ impl AddAssign for Churn {
 }
 
 /// The place of a charged state. It stays there while it is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum KeySlot {
     /// The state of all, or of all without a key.
     Shared,

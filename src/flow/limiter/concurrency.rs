@@ -11,9 +11,9 @@
 use super::{End, EndOfRequest, Evictable, Limiter, Times, Transfer, Until, Usage};
 use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
-    time::Instant,
+    time::{Instant, spelled},
 };
-use core::time::Duration;
+use core::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 /// At most `limit` in flight.
@@ -21,6 +21,24 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Cost that may be in flight.
     pub limit: u64,
+}
+
+/// The settings of a queue for free places.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueConfig {
+    /// The longest wait, counted from the arrival of a request.
+    pub max_wait: Duration,
+    /// The most waiting requests, of all keys together.
+    pub max: u32,
+}
+
+/// As `check` says it.
+impl fmt::Display for QueueConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max_wait, max } = self;
+        let wait = spelled(*max_wait).replace(' ', "");
+        write!(f, "at most {max} wait for a place, each at most {wait}, first in, first out")
+    }
 }
 
 #[derive(Debug)]

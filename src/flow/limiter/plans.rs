@@ -449,8 +449,14 @@ mod tests {
     }
 
     fn rules(algorithm: Algorithm, keyed: Option<Keyed>) -> Rules {
-        let flow =
-            vec![Rule { name: "it".into(), algorithm, keyed, dry_run: false, settles: false }];
+        let flow = vec![Rule {
+            name: "it".into(),
+            algorithm,
+            keyed,
+            dry_run: false,
+            settles: false,
+            queue: None,
+        }];
         Rules { flow, ..Rules::default() }
     }
 

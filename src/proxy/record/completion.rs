@@ -515,7 +515,15 @@ impl Completion {
             early.finish(outcome);
         }
 
-        let Some(permit) = self.decision.permit.take() else { return false };
+        let Some(mut permit) = self.decision.permit.take() else { return false };
+        if permit.is_waiting() {
+            // Its client has left, or flowgate has ended.
+            let report = permit.withdraw(at);
+            self.observers.note_left();
+            if let Some(route) = &self.route {
+                self.observers.note_wait(&report, route);
+            }
+        }
         let ended = match ending {
             // Another request may already have its place in the queue.
             Ending::Cancelled if at < permit.start() => {

@@ -164,6 +164,13 @@ impl Observers {
         }
     }
 
+    /// Notes the wait of a request that has left before its start.
+    pub(super) fn note_wait(&mut self, report: &Report, route: &Route) {
+        if let Some(entry) = &mut self.entry {
+            entry.admitted(report, route);
+        }
+    }
+
     /// Notes that the client left while the request waited for its start.
     pub(super) fn note_left(&mut self) {
         if let Some(entry) = &mut self.entry {

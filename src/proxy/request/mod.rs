@@ -7,6 +7,7 @@
 //!    checked, or an auth service decides (`forward_auth.rs`, `auth_request.rs`).
 //! 2. [`Routed`](routed::Routed): the rules of the route decide (`routed.rs`, and `shared.rs` for rules that
 //!    gateways share).
+//!    A request that finds no free place waits in a queue (`queued.rs`).
 //! 3. [`Admitted`]: the request waits for its start, and is sent to a server (`admitted.rs`, `attempt.rs`,
 //!    `failure.rs`, `forward.rs`).
 //! 4. [`Forwarded`](forwarded::Forwarded): the head of the server's response is there, and becomes the
@@ -24,6 +25,7 @@ mod failure;
 mod forward;
 mod forward_auth;
 mod forwarded;
+mod queued;
 mod received;
 mod routed;
 mod shared;
@@ -37,6 +39,7 @@ use crate::proxy::{
 use admitted::Admitted;
 use challenge::Challenged;
 use forward_auth::Undetermined;
+use queued::Queued;
 use received::{Received, Unverified};
 use routed::Undecided;
 
@@ -45,6 +48,8 @@ pub(crate) enum Decided {
     /// The client gets this response.
     Responded(Response<ResponseBody>),
     Admitted(Admitted),
+    /// It waits for a place.
+    Queued(Box<Queued>),
     /// The store must decide.
     Undecided(Box<Undecided>),
     /// A password must be checked before the rules decide.
@@ -78,10 +83,11 @@ impl Decided {
         let mut decided = self;
         loop {
             // In boxes because they are rare, and would make every request's future larger. Neither
-            // happens twice.
+            // happens twice, but a wait after another one.
             decided = match decided {
                 Self::Responded(response) => return response,
                 Self::Admitted(admitted) => return admitted.serve().await,
+                Self::Queued(queued) => Box::pin(queued.wait()).await,
                 Self::Unverified(unverified) => Box::pin(unverified.verify()).await,
                 Self::Challenged(challenged) => Box::pin(challenged.respond()).await,
                 Self::Undetermined(undetermined) => Box::pin(undetermined.ask()).await,

@@ -5,6 +5,7 @@ use super::{
     Decided,
     admitted::{Admitted, discard},
     forward::Forward,
+    queued::Queued,
     shared::{self, LocalDecision, PendingDecision, StoreQuery},
 };
 use crate::proxy::{
@@ -58,7 +59,8 @@ impl Routed {
         }
 
         match decided {
-            Ok(permit) => Decided::Admitted(self.admit(permit, &report)),
+            Ok(permit) if permit.is_waiting() => self.queue(permit, &report),
+            Ok(permit) => Decided::Admitted(self.admit(Some(permit), &report)),
             Err(rejection) => Decided::Responded(self.reject(&rejection.with(report))),
         }
     }
@@ -78,19 +80,30 @@ impl Routed {
 
     fn settle(self, decided: Result<Admission, Rejection>) -> Decided {
         match decided {
-            Ok(Admission { permit, report }) => Decided::Admitted(self.admit(permit, &report)),
+            Ok(Admission { permit, report }) if permit.is_waiting() => self.queue(permit, &report),
+            Ok(Admission { permit, report }) => {
+                Decided::Admitted(self.admit(Some(permit), &report))
+            }
             Err(rejection) => Decided::Responded(self.reject(&rejection)),
         }
     }
 
-    /// Notes the admission.
-    fn admit(self, permit: Permit, report: &Report) -> Admitted {
+    /// Has the request wait for the places that it needs.
+    #[inline(never)]
+    fn queue(self, permit: Permit, report: &Report) -> Decided {
+        self.completion.log(report.transition);
+        Decided::Queued(Box::new(Queued::new(self, permit)))
+    }
+
+    /// Notes the admission. `permit` is that of the request.
+    pub(super) fn admit(self, permit: Option<Permit>, report: &Report) -> Admitted {
         let Self { request, route, forward, options, now, mut completion } = self;
         // Another thread may have read a later time and come first. That is no wait.
-        let start = if report.wait().is_zero() { now } else { permit.start() };
+        let delayed = permit.as_ref().filter(|_| !report.wait().is_zero());
+        let start = delayed.map_or(now, Permit::start);
 
         completion.observe_admission(&route, report, &request);
-        completion.decision.permit = Some(permit);
+        completion.decision.permit = permit;
         completion.log(report.transition);
         completion.decision.quota = RateLimitFields::admitted(&route, report, options.headers);
         Admitted { request, route, forward, start, completion }

@@ -246,6 +246,10 @@ fn words(rejection: &Rejection, route: &Route) -> (StatusCode, Code, Cow<'static
         Reason::Concurrency { .. } => (overload, "too many requests are in flight"),
         Reason::QueueFull { .. } => (overload, "the queue is full"),
         Reason::QueueWait { .. } => (overload, "the wait in the queue would be too long"),
+        Reason::NoRoomToWait { .. } => (overload, "as many requests wait as may"),
+        Reason::WaitedTooLong { .. } => {
+            (overload, "the request has waited too long for a free place")
+        }
         Reason::BreakerOpen { .. } => {
             (overload, "the service fails or is slow; the breaker is open")
         }

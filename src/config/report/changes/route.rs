@@ -14,7 +14,7 @@ use crate::{
             word,
         },
     },
-    flow::{self, Algorithm, Rate, limiter::fixed_window::Align},
+    flow::{self, Algorithm, QueueConfig, Rate, limiter::fixed_window::Align},
 };
 use bytesize::ByteSize;
 use std::{borrow::Cow, time::Duration};
@@ -241,6 +241,10 @@ fn algorithm(name: &str, old: &flow::Rule, new: &flow::Rule, words: &mut Words) 
     if let (Some(old), Some(new)) = (&old.keyed, &new.keyed) {
         words.value(&at("max_keys"), old.max_keys, new.max_keys, u32::to_string);
     }
+    let waits = |rule: &flow::Rule| {
+        rule.queue.as_deref().map_or_else(|| "none".to_owned(), QueueConfig::to_string)
+    };
+    words.value(&at("queue"), waits(old), waits(new), String::clone);
     words.value(&at("dry_run"), old.dry_run, new.dry_run, bool::to_string);
 }
 

@@ -1,4 +1,4 @@
-//! The access log: one JSON line per request, written by a thread of its own.
+//! The access log: one line per request, as JSON or in the combined format, written by a thread of its own.
 //!
 //! Each worker appends to its own buffer; the writer thread takes the buffers at least every 100
 //! ms. A buffer holds 1 MiB. If it is full because the disk or reader is too slow, lines are
@@ -7,6 +7,7 @@
 //!
 //! Clients of the admin listener may watch the lines, also if they are not written: see [`Watching`].
 
+mod combined;
 mod decision;
 mod record;
 mod watch;
@@ -23,7 +24,11 @@ use self::{
     watch::Watchers,
     writer::{Buffer, Command, Shared, Writer, lock},
 };
-use crate::{clock::Clock, config::AccessLog, meter::Counters};
+use crate::{
+    clock::Clock,
+    config::{AccessLog, LogFormat},
+    meter::Counters,
+};
 use std::{
     io,
     num::NonZeroUsize,
@@ -182,14 +187,14 @@ impl Handle {
         self.shared.watchers.is_written()
     }
 
-    /// Appends one line to the log and to the queues of watchers. Where there is no room, it is
-    /// dropped and counted.
-    pub fn log(&self, record: &AccessRecord<'_>) {
+    /// Appends one line to the log, in this format, and to the queues of watchers, as JSON. Where there
+    /// is no room, it is dropped and counted.
+    pub fn log(&self, record: &AccessRecord<'_>, format: LogFormat) {
         if self.shared.watchers.is_watched() {
             self.show(record);
         }
         if self.is_written() {
-            self.write(record);
+            self.write(record, format);
         }
     }
 
@@ -200,14 +205,17 @@ impl Handle {
         self.shared.watchers.send(&line);
     }
 
-    fn write(&self, record: &AccessRecord<'_>) {
+    fn write(&self, record: &AccessRecord<'_>, format: LogFormat) {
         let buffer = &self.shared.buffers[self.worker];
         let mut lines = lock(&buffer.lines);
         let before = loop {
             let before = lines.len();
-            let written = serde_json::to_writer(&mut *lines, record);
+            let is_written = match format {
+                LogFormat::Json => serde_json::to_writer(&mut *lines, record).is_ok(),
+                LogFormat::Combined => combined::write(&mut *lines, record).is_ok(),
+            };
             lines.push(b'\n');
-            if written.is_ok() && lines.len() <= BUFFER {
+            if is_written && lines.len() <= BUFFER {
                 break before;
             }
             lines.truncate(before);
@@ -259,10 +267,10 @@ mod tests {
         let target = AccessLog::File(path.clone());
         let (sink, counters) = open(&target);
         let handle = sink.handle(0);
-        handle.log(&record("/before"));
+        handle.log(&record("/before"), LogFormat::Json);
         fs::rename(&path, &old).unwrap();
         sink.redirect(&target).unwrap();
-        handle.log(&record("/after"));
+        handle.log(&record("/after"), LogFormat::Json);
         drop(sink);
         assert_eq!(paths(&old), ["/before"]);
         assert_eq!(paths(&path), ["/after"]);
@@ -276,7 +284,9 @@ mod tests {
         thread::scope(|scope| {
             for worker in 0..2 {
                 let handle = sink.handle(worker);
-                scope.spawn(move || (0..5000).for_each(|_| handle.log(&record("/x"))));
+                scope.spawn(move || {
+                    (0..5000).for_each(|_| handle.log(&record("/x"), LogFormat::Json));
+                });
             }
         });
         drop(sink);
@@ -296,7 +306,7 @@ mod tests {
         let handle = Handle { shared: Arc::new(shared), worker: 0 };
         let long = "x".repeat(BUFFER / 3);
         for _ in 0..5 {
-            handle.log(&record(&long));
+            handle.log(&record(&long), LogFormat::Json);
         }
         assert_eq!(counters.access_log_dropped.load(Relaxed), 3);
         let buffer = lock(&handle.shared.buffers[0].lines);
@@ -313,9 +323,9 @@ mod tests {
         let handle = sink.handle(0);
         let long = "x".repeat(BUFFER / 3);
         for _ in 0..20 {
-            handle.log(&record(&long));
+            handle.log(&record(&long), LogFormat::Json);
         }
-        handle.log(&record(&"x".repeat(BUFFER)));
+        handle.log(&record(&"x".repeat(BUFFER)), LogFormat::Json);
         drop(sink);
         assert_eq!(paths(&path).len(), 20);
         assert_eq!(counters.access_log_dropped.load(Relaxed), 1);
@@ -326,11 +336,11 @@ mod tests {
         let (_directory, path) = place();
         let (sink, _) = open(&AccessLog::Off);
         let handle = sink.handle(7);
-        handle.log(&record("/unseen"));
+        handle.log(&record("/unseen"), LogFormat::Json);
         assert!(!handle.is_on());
         sink.redirect(&AccessLog::File(path.clone())).unwrap();
         assert!(handle.is_on());
-        handle.log(&record("/seen"));
+        handle.log(&record("/seen"), LogFormat::Json);
         drop(sink);
         assert_eq!(paths(&path), ["/seen"]);
     }
@@ -342,7 +352,7 @@ mod tests {
         let nowhere = AccessLog::File(directory.path().join("no/such/directory"));
         let error = sink.redirect(&nowhere).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        sink.handle(0).log(&record("/here"));
+        sink.handle(0).log(&record("/here"), LogFormat::Json);
         drop(sink);
         assert_eq!(paths(&path), ["/here"]);
     }
@@ -351,8 +361,8 @@ mod tests {
     fn what_cannot_be_written_is_counted() {
         let (sink, counters) = open(&AccessLog::File("/dev/full".into()));
         let handle = sink.handle(0);
-        handle.log(&record("/lost"));
-        handle.log(&record("/lost"));
+        handle.log(&record("/lost"), LogFormat::Json);
+        handle.log(&record("/lost"), LogFormat::Json);
         drop(sink);
         assert_eq!(counters.access_log_dropped.load(Relaxed), 2);
     }

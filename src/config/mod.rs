@@ -72,9 +72,9 @@ pub use snapshot::{
     is_served, outcome, rejected_path,
 };
 pub use spec::{
-    AccessLog, AcmeFolder, Balance, CollectorEndpoint, HeaderCase, OnMissing, OnStoreError,
-    ParentTraces, RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret, ServerUrl,
-    UpstreamProtocol, server_url,
+    AccessLog, AcmeFolder, Balance, CollectorEndpoint, HeaderCase, LogFormat, OnMissing,
+    OnStoreError, ParentTraces, RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret,
+    ServerUrl, UpstreamProtocol, server_url,
 };
 pub use watched::{NamePattern, Watched};
 

@@ -246,7 +246,7 @@ pub(super) fn clean(text: &str) -> String {
 /// Reasons by name; those that end with `*` are for all names that begin so. These directives change
 /// what clients, servers or logs get.
 const REASONS: &[(&str, &str)] = &[
-    ("access_log", "write `access_log: FILE`: its lines are JSON"),
+    ("access_log", "write `access_log: FILE`"),
     ("brotli*", "flowgate does not compress"),
     ("charset*", "bodies pass as they are"),
     ("client_body_timeout", "see `timeouts.idle` of a route"),
@@ -264,7 +264,7 @@ const REASONS: &[(&str, &str)] = &[
     ("limit_rate*", "nothing limits bytes a second"),
     ("listen", "see the other lines of this server"),
     ("location", "a named location does not become a route"),
-    ("log_format", "lines of the access log are JSON"),
+    ("log_format", "lines of the access log are JSON, or combined by `access_log_format`"),
     ("lua_*", "nothing is programmed"),
     ("mail", "flowgate passes on HTTP only"),
     ("mirror*", "nothing is sent twice"),

@@ -46,6 +46,9 @@ pub(super) fn settings(
 
     if is_logged(http, report) {
         fields.set("access_log", "stdout");
+        if is_combined(http, report) {
+            fields.set("access_log_format", "combined");
+        }
     }
 
     for directive in main {
@@ -60,15 +63,20 @@ pub(super) fn settings(
     fields
 }
 
-/// Reports whether nginx logs requests. Notes that all of them are logged in one place here.
-fn is_logged(http: &Directive, report: &mut ImportReport) -> bool {
+/// Returns the logs of all blocks.
+fn logs(http: &Directive) -> Vec<&Directive> {
     let mut all = Vec::new();
     let mut open = vec![http];
     while let Some(block) = open.pop() {
         all.extend(block.all("access_log"));
         open.extend(block.inner());
     }
+    all
+}
 
+/// Reports whether nginx logs requests. Notes that all of them are logged in one place here.
+fn is_logged(http: &Directive, report: &mut ImportReport) -> bool {
+    let all = logs(http);
     let is_off = |log: &Directive| matches!(log.arg(0), "off" | "/dev/null");
     if all.iter().all(|log| is_off(log)) {
         for log in all {
@@ -80,9 +88,39 @@ fn is_logged(http: &Directive, report: &mut ImportReport) -> bool {
         let why = if is_off(log) {
             "the log has all requests"
         } else {
-            "its lines are JSON, and go to the standard output: write `access_log: FILE` for a file"
+            "its lines have no query, and go to the standard output: write `access_log: FILE` for a file"
         };
         report.note(log, why);
+    }
+    true
+}
+
+/// Reports whether all logs are in the combined format, or in one that only adds to it.
+fn is_combined(http: &Directive, report: &mut ImportReport) -> bool {
+    const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
+                            $body_bytes_sent \"$http_referer\" \"$http_user_agent\"";
+
+    let all = logs(http);
+    let format_of = |name: &str| http.all("log_format").find(|format| format.arg(0) == name);
+    let text = |format: &Directive| format.args.get(1..).unwrap_or_default().concat();
+    let is_combined = |name: &str| {
+        name == "combined"
+            || format_of(name).is_some_and(|format| text(format).starts_with(COMBINED))
+    };
+    let is_name = |word: &&String| !word.contains('=') && word.as_str() != "gzip";
+    let names: Vec<_> = all
+        .iter()
+        .filter(|log| !matches!(log.arg(0), "off" | "/dev/null"))
+        .map(|log| log.args.get(1).filter(is_name).map_or("combined", String::as_str))
+        .collect();
+    if !names.iter().all(|name| is_combined(name)) {
+        return false;
+    }
+    for format in names.iter().filter_map(|name| format_of(name)) {
+        report.take(format);
+        if text(format) != COMBINED {
+            report.note(format, "lines have what the combined format has, and no more");
+        }
     }
     true
 }

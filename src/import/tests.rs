@@ -280,7 +280,7 @@ fn lines_are_grouped_by_their_effect() {
     let expected = [
         "Changes what clients, servers or logs get (3):".to_owned(),
         format!(
-            "  {begin}:2: access_log: its lines are JSON, and go to the standard output: write `access_log: FILE` for a file"
+            "  {begin}:2: access_log: its lines have no query, and go to the standard output: write `access_log: FILE` for a file"
         ),
         format!("  {begin}:3: gzip: flowgate does not compress"),
         format!("  {begin}:4: access_log: the log has all requests"),

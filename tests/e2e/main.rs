@@ -18,6 +18,7 @@ mod budgets;
 mod certificates;
 mod client_certificates;
 mod cluster;
+mod combined_log;
 mod connection_logins;
 mod cut_responses;
 mod cut_uploads;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     access_log::{StreamLine, StreamState, sample},
+    config::LogFormat,
     small_http::{Endless, Stopping},
 };
 use http_body_util::combinators::UnsyncBoxBody;
@@ -30,7 +31,7 @@ impl Fixture {
 
     fn log(&self, count: u64) {
         let handle = self.access_log.handle(0);
-        (0..count).for_each(|_| handle.log(&sample("/a")));
+        (0..count).for_each(|_| handle.log(&sample("/a"), LogFormat::Json));
     }
 
     fn status(&self, target: &str) -> u16 {

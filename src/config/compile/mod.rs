@@ -34,14 +34,17 @@ use crate::{
         diagnostics::{Diagnostics, Problems, Severity, Source},
         plan::{ClientTimeouts, Limits, Places, Plan, Settings},
         read::source::{self, Files},
-        spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, leaf::Timeout},
+        spec::{ClientTimeoutsSpec, FileSpec, LimitsSpec, LogFormat, leaf::Timeout},
         vocabulary::{DescribedMap, ShownKey},
         watched::Watched,
     },
     route::{Nat64, NetworkList},
 };
 use compiler::Compiler;
-use http::HeaderName;
+use http::{
+    HeaderName,
+    header::{REFERER, USER_AGENT},
+};
 use routes::Parts;
 use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 use upstreams::Compiled;
@@ -121,6 +124,7 @@ fn places(spec: &FileSpec, upstreams: &[Compiled]) -> Places {
     Places {
         admin: admin.map(|at| at.span),
         access_log: spec.access_log.as_ref().map(|at| at.span),
+        access_log_format: spec.access_log_format.as_ref().map(|at| at.span),
         trusted_proxies: spec.trusted_proxies.span,
         acme: spec.acme.as_ref().map(|at| at.span),
         acme_names: names.map(|names| names.names).collect(),
@@ -135,6 +139,11 @@ fn logged_headers(spec: &FileSpec) -> Arc<[HeaderName]> {
         if !names.contains(&at.value.0) {
             names.push(at.value.0.clone());
         }
+    }
+    // The format has a place for these two.
+    if spec.access_log_format.value() == Some(&LogFormat::Combined) {
+        let missing = [REFERER, USER_AGENT].into_iter().filter(|name| !names.contains(name));
+        names.extend(missing.collect::<Vec<_>>());
     }
     names.into()
 }
@@ -160,6 +169,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
         limits: spec.limits.value().map(limits).unwrap_or_default(),
         access_log: spec.access_log.value().map(|target| target.0.clone()).unwrap_or_default(),
+        access_log_format: spec.access_log_format.value().copied().unwrap_or_default(),
         acme: None,
         admin: None,
         rate_limit_headers: spec.headers.value().copied().unwrap_or_default(),

@@ -27,6 +27,7 @@ const LINTS: &[fn(&Plan, &mut Findings)] = &[
     rules::bucket_doubles_limit,
     unused::upstreams,
     unused::budgets,
+    unused::log_format,
     unused::authority,
     rules::budgets_without_key,
     listeners::no_trusted_proxies,

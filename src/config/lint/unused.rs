@@ -4,6 +4,7 @@ use super::Findings;
 use crate::config::{
     diagnostics::{Lint, Problem},
     plan::Plan,
+    spec::{AccessLog, LogFormat},
 };
 use std::collections::BTreeSet;
 
@@ -38,6 +39,20 @@ pub(super) fn budgets(plan: &Plan, findings: &mut Findings) {
         findings.add(
             Problem::warning(Lint::UnusedBudget, group.span, message)
                 .help(format!("write `flow: [{{ budget: {name} }}]` in a route, or remove it")),
+        );
+    }
+}
+
+/// Warns of a format of lines that nothing writes.
+pub(super) fn log_format(plan: &Plan, findings: &mut Findings) {
+    let settings = &plan.settings;
+    let is_unused =
+        settings.access_log == AccessLog::Off && settings.access_log_format == LogFormat::Combined;
+    if let Some(span) = plan.places.access_log_format.filter(|_| is_unused) {
+        let message = "`access_log_format` without an access log";
+        findings.add(
+            Problem::warning(Lint::KeyWithoutEffect, span, message)
+                .help("write `access_log: stdout`, or a file, or remove it"),
         );
     }
 }

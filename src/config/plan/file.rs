@@ -57,6 +57,8 @@ pub(in crate::config) struct Places {
     pub admin: Option<SourceSpan>,
     /// The access log.
     pub access_log: Option<SourceSpan>,
+    /// The format of its lines.
+    pub access_log_format: Option<SourceSpan>,
     /// The proxies that all listeners trust.
     pub trusted_proxies: Option<SourceSpan>,
     /// The authority for certificates.

@@ -4,8 +4,8 @@ use super::{Acme, Admin, UpstreamTls};
 use crate::{
     config::{
         spec::{
-            AccessLog, CollectorEndpoint, HeaderCase, ParentTraces, RateLimitHeaders, RequestIds,
-            SampleRatio, Secret,
+            AccessLog, CollectorEndpoint, HeaderCase, LogFormat, ParentTraces, RateLimitHeaders,
+            RequestIds, SampleRatio, Secret,
         },
         vocabulary::ShownKey,
     },
@@ -42,6 +42,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Where the access log goes.
     pub access_log: AccessLog,
+    /// The format of its lines.
+    pub access_log_format: LogFormat,
     /// The header fields of requests that it has.
     pub logged_headers: Arc<[HeaderName]>,
     /// The authority that issues certificates, if the file has one.

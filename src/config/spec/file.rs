@@ -5,8 +5,8 @@ use super::other_words::file::{
 };
 use super::{
     AccessLog, AcmeSpec, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec,
-    NetworksSpec, RateLimitHeaders, RequestIds, RouteSpec, RuleSpec, StoreSpec, TracingSpec,
-    UpstreamSpec, UpstreamTlsSpec,
+    LogFormat, NetworksSpec, RateLimitHeaders, RequestIds, RouteSpec, RuleSpec, StoreSpec,
+    TracingSpec, UpstreamSpec, UpstreamTlsSpec,
     access::{files_of, files_of_mut},
     keys::keys,
     leaf::{
@@ -79,9 +79,11 @@ keys! {
         /// How header names are written to HTTP/1.1 clients: `content-type` or, for old clients that
         /// depend on the case, `Content-Type`.
         h1_header_case: HeaderCase = "lower";
-        /// One JSON line per request, to `stdout` or to a file. The signal USR1 opens the file
-        /// again.
+        /// One line per request, to `stdout` or to a file. The signal USR1 opens the file again.
         access_log: LogTarget = "off";
+        /// `json`: all that is known of a request, which `flowgate replay` decides by exactly.
+        /// `combined`: the format of Apache and nginx, which log tools read.
+        access_log_format: LogFormat = "json";
         /// Header fields of requests that the access log has too, as in `[user-agent, referer]`. Not
         /// `authorization` and `cookie`, which have secrets.
         access_log_headers: Several<LoggedName>, else "none";

@@ -47,8 +47,8 @@ pub(super) use store::{RedisUrl, StoreSpec};
 pub(super) use upstream::{EjectionSpec, HealthSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec};
 pub use values::{Resolve, ServerUrl, server_url};
 pub use words::{
-    AccessLog, Balance, HeaderCase, OnMissing, OnStoreError, ParentTraces, RateLimitHeaders,
-    RequestIds, UpstreamProtocol,
+    AccessLog, Balance, HeaderCase, LogFormat, OnMissing, OnStoreError, ParentTraces,
+    RateLimitHeaders, RequestIds, UpstreamProtocol,
 };
 pub(super) use words::{
     AlgorithmWord, Align, BytesWord, ClientAuth, ErrorsFrom, OnDuplicate, Scope, word,

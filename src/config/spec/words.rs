@@ -176,6 +176,17 @@ words! {
         Both = "both",
     }
 
+    /// The format of the lines of the access log.
+    #[derive(Default)]
+    #[meant = &[["common", "combined"], ["clf", "combined"], ["main", "combined"], ["text", "combined"], ["apache", "combined"], ["nginx", "combined"]]]
+    pub enum LogFormat {
+        /// JSON, with all that is known of a request.
+        #[default]
+        Json = "json",
+        /// That of Apache and nginx.
+        Combined = "combined",
+    }
+
     /// The form in which header names are written to clients of HTTP/1.1.
     #[derive(Default)]
     pub enum HeaderCase {

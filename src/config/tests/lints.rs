@@ -535,6 +535,15 @@ fn stores_on_other_machines() {
 }
 
 #[test]
+fn a_format_of_a_log_that_nothing_writes() {
+    let text = |log: &str| {
+        format!("{log}access_log_format: combined\n") + &rules(&["name: a, limit: 9/1s"])
+    };
+    check(Lint::KeyWithoutEffect, &text(""), &text("access_log: stdout\n"));
+    check(Lint::KeyWithoutEffect, &text("access_log: off\n"), &text("access_log: a.log\n"));
+}
+
+#[test]
 fn admin_tokens_in_cleartext() {
     let text = |admin: &str| format!("admin: {{ {admin} }}\n") + &rules(&["name: a, limit: 9/1s"]);
     let token = "token: 0123456789abcdef-secret";

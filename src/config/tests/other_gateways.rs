@@ -142,6 +142,8 @@ fn keys_of_the_file_and_of_listeners() {
         ("metrics: true", "`/metrics`"),
         ("real_ip_header: x", "`trusted_proxies: [10.0.0.0/8]`"),
         ("real_ip_header: x", "`client_ip_header: cf-connecting-ip`"),
+        ("log_format: main", "`access_log_format: combined`"),
+        ("access_log: stdout\naccess_log_format: clf", "`combined`"),
         ("gzip: true", "remove it"),
         ("server: { listen: 80 }", "`flowgate import nginx.conf`"),
         ("http: { routers: {} }", "docs/migrating.md"),

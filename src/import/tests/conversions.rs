@@ -238,6 +238,36 @@ fn proxies_of_a_server_are_those_of_its_listener() {
 }
 
 #[test]
+fn logs_of_the_combined_format_stay_so() {
+    let combined = "'$remote_addr - $remote_user [$time_local] \"$request\" ' '$status $body_bytes_sent \"$http_referer\" ' '\"$http_user_agent\"";
+    let file = |logs: &str| {
+        let text = format!("http {{ {logs} server {{ listen 81; return 200; }} }}");
+        import(&text).unwrap()
+    };
+    for logs in [
+        "access_log /a.log;".to_owned(),
+        "access_log /a.log combined; access_log off;".to_owned(),
+        "access_log /a.log combined buffer=32k;".to_owned(),
+        format!("log_format main {combined}'; access_log /a.log main;"),
+        format!("log_format main {combined} \"$http_x_forwarded_for\"'; access_log /a.log main;"),
+    ] {
+        let (yaml, _) = file(&logs);
+        assert!(
+            yaml.contains("access_log: stdout\naccess_log_format: combined\n"),
+            "{logs}: {yaml}"
+        );
+    }
+    for logs in [
+        "log_format own '$remote_addr $request_time'; access_log /a.log own;".to_owned(),
+        "log_format own '$remote_addr'; access_log /a.log; access_log /b.log own;".to_owned(),
+        "access_log off;".to_owned(),
+    ] {
+        let (yaml, _) = file(&logs);
+        assert!(!yaml.contains("access_log_format"), "{logs}: {yaml}");
+    }
+}
+
+#[test]
 fn error_pages_are_texts() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("50x.html");

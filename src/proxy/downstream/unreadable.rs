@@ -110,7 +110,8 @@ impl UnreadableRequest {
             return;
         };
 
-        worker.records.access_log.log(&AccessRecord {
+        let snapshot = worker.live.load();
+        let record = AccessRecord {
             ts: worker.clock.wall_now(),
             method: "",
             host: "",
@@ -138,9 +139,10 @@ impl UnreadableRequest {
             request_id: None,
             trace_id: None,
             headers: &[],
-            config_hash: &worker.live.load().hash,
+            config_hash: &snapshot.hash,
             flow: None,
             preview: None,
-        });
+        };
+        worker.records.access_log.log(&record, snapshot.settings.access_log_format);
     }
 }

@@ -248,7 +248,7 @@ impl LogEntry {
             preview: self.decision.preview.as_ref().map(|preview| preview.record()),
         };
 
-        worker.records.access_log.log(&record);
+        worker.records.access_log.log(&record, self.snapshot.settings.access_log_format);
         if let Some(recording) = &self.recording {
             worker.records.traces.finish(recording, &record, end.arrival);
         }

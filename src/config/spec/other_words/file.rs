@@ -2,6 +2,8 @@
 
 pub(in crate::config::spec) const LOG: &str = "write `access_log: stdout` for requests; the variable `RUST_LOG` sets the level of the other log";
 
+pub(in crate::config::spec) const FORMAT: &str = "write `access_log_format: combined`, or `json`";
+
 pub(in crate::config::spec) const OF_ROUTE: &str = "write it in the `timeouts` of a route";
 
 pub(in crate::config::spec) const AT_LISTENER: &str = "write it at a listener, beside `listen`";
@@ -90,7 +92,7 @@ pub(in crate::config::spec) const FILE_INSTEAD: &[[&str; 2]] = &[
     ["middlewares", OF_ROUTES],
     ["plugins", OF_ROUTES],
     ["error_log", LOG],
-    ["log_format", LOG],
+    ["log_format", FORMAT],
     ["root", NO_FILES],
 ];
 
@@ -113,6 +115,7 @@ pub(in crate::config::spec) const FILE_MEANT: &[[&str; 2]] = &[
     ["nameservers", "dns_servers"],
     ["trusted_proxy", "trusted_proxies"],
     ["client_ip_headers", "client_ip_header"],
+    ["access_log_style", "access_log_format"],
     ["real_ip_from_header", "client_ip_header"],
 ];
 

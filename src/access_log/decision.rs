@@ -117,6 +117,7 @@ impl DecisionRecord {
             keys,
             priority: keys,
             plans: keys,
+            sharers: &[],
         }
     }
 }

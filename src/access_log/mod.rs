@@ -16,7 +16,9 @@ mod writer;
 pub use decision::{DecisionKind, DecisionRecord};
 #[cfg(test)]
 pub(crate) use record::sample;
-pub use record::{AccessRecord, FlowRecord, LoggedCost, LoggedKey, PreviewRecord, ResponseOutcome};
+pub use record::{
+    AccessRecord, FlowRecord, LoggedCost, LoggedKey, LoggedSharer, PreviewRecord, ResponseOutcome,
+};
 pub use watch::{StreamEnd, StreamLine, StreamState, Watch, Watching};
 pub use writer::Output;
 

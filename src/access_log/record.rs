@@ -1,7 +1,7 @@
 //! A line of the access log.
 
 use crate::{
-    flow::{Instant, Key},
+    flow::{Instant, Key, Sharer},
     route::fingerprint_text,
 };
 use http::HeaderName;
@@ -147,6 +147,15 @@ pub struct LoggedKey {
     pub plan: Option<Box<str>>,
 }
 
+/// The part of a request in the order of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedSharer {
+    /// The rule, with the condition of an override.
+    pub rule: Arc<str>,
+    /// Its part.
+    pub sharer: Sharer,
+}
+
 /// The cost of a request in a rule that settles it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedCost {
@@ -206,6 +215,9 @@ pub struct FlowRecord<'a> {
     /// The plans of the request, by rule.
     #[serde(skip_serializing_if = "has_no_plan", serialize_with = "plans")]
     pub plans: &'a [LoggedKey],
+    /// Its parts in the order of queues, by rule.
+    #[serde(skip_serializing_if = "<[LoggedSharer]>::is_empty", serialize_with = "sharers")]
+    pub sharers: &'a [LoggedSharer],
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -244,6 +256,14 @@ fn keys<S: Serializer>(keys: &&[LoggedKey], serializer: S) -> Result<S::Ok, S::E
         });
         (&*key.rule, word)
     }))
+}
+
+fn sharers<S: Serializer>(sharers: &&[LoggedSharer], serializer: S) -> Result<S::Ok, S::Error> {
+    let text = |sharer: &LoggedSharer| {
+        let Sharer { key, weight, class } = sharer.sharer;
+        format!("{key:016x} {weight} {class}")
+    };
+    serializer.collect_map(sharers.iter().map(|sharer| (&*sharer.rule, text(sharer))))
 }
 
 fn reserved<S: Serializer>(costs: &&[LoggedCost], serializer: S) -> Result<S::Ok, S::Error> {
@@ -322,6 +342,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
             keys: &[],
             priority: &[],
             plans: &[],
+            sharers: &[],
         }),
         preview: None,
     }
@@ -353,6 +374,7 @@ mod tests {
         let keys =
             [LoggedKey { rule: "r".into(), key: None, priority: true, plan: Some("gold".into()) }];
         let costs = [LoggedCost { rule: "r".into(), reserved: 1, settled: Some(2) }];
+        let sharers = [LoggedSharer { rule: "r".into(), sharer: Sharer::default() }];
         let mut record = sample("/");
         record.upstream = Some("a:80");
         record.trace_id = Some("0af7");
@@ -371,6 +393,7 @@ mod tests {
         flow.keys = &keys;
         flow.priority = &keys;
         flow.plans = &keys;
+        flow.sharers = &sharers;
         flow.reserved = &costs;
         flow.settled = &costs;
         flow.dry_run = Some("trial");

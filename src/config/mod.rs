@@ -51,9 +51,9 @@ pub use plan::{
     Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector,
     ComputedReserve, Cost, CountedBytes, Eab, Except, ForwardAuth, GroupDefinition, GroupOwner,
     GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener, Origin, Piece,
-    Placeholder, Plan, Redirect, Reject, Respond, ResponseEnd, RetryPolicy, RouteDefinition,
-    RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, Settle, SettleSource,
-    ShownCertificate, StatusCosts, StoreKind, StoreSettings, Syntax, Template,
+    Placeholder, Plan, QueueShares, Redirect, Reject, Respond, ResponseEnd, RetryPolicy,
+    RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, Settle,
+    SettleSource, ShownCertificate, StatusCosts, StoreKind, StoreSettings, Syntax, Template,
     Text as TemplateText, TlsTerms, Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan,
     UpstreamTls, UrlPart, decimal,
 };

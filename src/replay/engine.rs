@@ -17,7 +17,10 @@ use crate::{
         self, Claims, KeySource, Live, Plan, RequestContext, Retired, Route, RouteRule, Snapshot,
         Unrouted,
     },
-    flow::{Admission, Instant, Key, Outcome, Permit, Rejection, Report, SlotId, Verdict, rule_of},
+    flow::{
+        Admission, Instant, Key, Outcome, Permit, Rejection, Report, Sharer, SlotId, Verdict,
+        rule_of,
+    },
     route::{KeySpec, Matcher, Seed, Target, canonical_host, normal_path},
 };
 use core::{
@@ -258,7 +261,8 @@ impl Engine {
 
         let decision = snapshot.routes[route].gates.enter(arrival.at, &claims);
         match decision {
-            Ok(Admission { permit, .. }) if permit.is_waiting() => {
+            Ok(Admission { mut permit, .. }) if permit.is_waiting() => {
+                permit.share(self.sharers(&snapshot.routes[route], arrival));
                 let number = self.admitted;
                 self.admitted += 1;
                 let waiting = WaitingArrival::new(arrival, permit, claims, route, &snapshot);
@@ -514,6 +518,22 @@ impl Engine {
             }
             Ok(index)
         })
+    }
+
+    /// Returns the parts of an arrival in the order of queues: of flowgate's log, or of the request.
+    fn sharers(&self, route: &Route, arrival: &Arrival) -> Vec<(SlotId, Sharer)> {
+        if !route.shares_queues {
+            return Vec::new();
+        }
+        let recorded = |identity: &str| {
+            let mut sharers = arrival.recorded.iter().flat_map(|recorded| &recorded.sharers);
+            sharers.find(|recorded| *recorded.rule == *identity).map(|recorded| recorded.sharer)
+        };
+        let sharers = self.with_head(arrival, |target, _, client| {
+            let request = RequestContext { seed: &self.seed, target, client };
+            Ok(route.sharers(request, recorded))
+        });
+        sharers.unwrap_or_default()
     }
 
     /// Returns an arrival's key for a rule as text.

@@ -1,7 +1,7 @@
 //! Events of the inputs: arrivals, and ends of requests without a duration.
 
 use crate::{
-    flow::{Instant, Key},
+    flow::{Instant, Key, Sharer},
     route::Identity,
 };
 use core::{net::IpAddr, time::Duration};
@@ -79,12 +79,23 @@ pub struct Recorded {
     pub head: Option<ResponseHead>,
     /// True if its client left while it waited for its start.
     pub left: bool,
+    /// Its parts in the order of queues.
+    pub sharers: Vec<RecordedSharer>,
     /// The costs of rules that settle them.
     pub costs: Vec<RecordedCost>,
     /// The facts by which costs are settled.
     pub settling: Settling,
     /// True if it is no line of flowgate's log.
     pub is_event: bool,
+}
+
+/// A logged part of a request in the order of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedSharer {
+    /// The rule's identity.
+    pub rule: Box<str>,
+    /// The part.
+    pub sharer: Sharer,
 }
 
 /// A logged cost of a rule that settles it.

@@ -24,8 +24,8 @@ pub use crate::access_log::DecisionKind;
 pub use command::{Options, Output, ReplayError, TrafficError, TrafficOptions, run};
 pub use engine::{ArrivalResult, Engine, Unreached};
 pub use event::{
-    Arrival, Complete, Ending, Event, Id, Recorded, RecordedCost, RecordedKey, Request,
-    ResponseHead, Settling,
+    Arrival, Complete, Ending, Event, Id, Recorded, RecordedCost, RecordedKey, RecordedSharer,
+    Request, ResponseHead, Settling,
 };
 pub use input::{BadLine, BadLines, Format, InputError, Inputs, UnreadableLog};
 pub(crate) use notes::Unmatched;

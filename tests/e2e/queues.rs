@@ -257,3 +257,106 @@ fn the_requests_of_all_routes_wait_for_the_places_of_an_upstream() {
     }
     assert_eq!(service.paths(), ["/a", "/b"]);
 }
+
+/// Sends a request with this field.
+fn send_as(gateway: &Gateway, path: &str, name: &str, value: &str) -> Client {
+    let mut client = Client::new(gateway.web());
+    client.send(head("GET", path, &[(name, value)]));
+    client
+}
+
+/// Lets all requests of these clients finish, one after the other.
+fn finish(service: &Service, count: usize) {
+    for at in 1..=count {
+        service.has_seen(at);
+        service.respond();
+    }
+}
+
+#[test]
+fn tenants_take_turns_by_their_weights() {
+    let service = Service::start();
+    let queue = "{ max_wait: 20s, share_by: 'header:x-tenant', weights: { gold: 3 } }";
+    let gateway = Gateway::start(&one_place(&service, queue));
+    let mut clients = vec![send(&gateway, "/running")];
+    service.has_seen(1);
+    // One tenant is there first with all of its requests.
+    for (at, tenant) in
+        (1..).zip(["flood", "flood", "flood", "flood", "calm", "gold", "gold", "gold"])
+    {
+        clients.push(send_as(&gateway, &format!("/{tenant}"), "X-Tenant", tenant));
+        has_waiting(&gateway, f64::from(at));
+    }
+    finish(&service, 9);
+    let paths = service.paths();
+    let turn = |of: &str, nth: usize| {
+        let turns = paths.iter().enumerate().filter(|(_, path)| &path[1..] == of);
+        turns.map(|(at, _)| at).nth(nth).expect("it started")
+    };
+    assert!(turn("calm", 0) < turn("flood", 1), "{paths:?}");
+    assert!(turn("gold", 2) < turn("flood", 2), "{paths:?}");
+}
+
+#[test]
+fn interactive_requests_start_before_batch_and_batch_does_not_stand_still() {
+    let service = Service::start();
+    let queue = "{ max_wait: 20s, classes: { by: 'header:x-class', first_to_last: [interactive, batch], \
+                 floor: 25% } }";
+    let gateway = Gateway::start(&one_place(&service, queue));
+    let mut clients = vec![send(&gateway, "/running")];
+    service.has_seen(1);
+    let classes = ["batch", "batch", "interactive", "interactive", "interactive", "interactive"];
+    for (at, class) in (1..).zip(classes) {
+        clients.push(send_as(&gateway, &format!("/{class}"), "X-Class", class));
+        has_waiting(&gateway, f64::from(at));
+    }
+    finish(&service, 7);
+    let order: Vec<_> = service.paths().iter().skip(1).map(|path| path[1..2].to_owned()).collect();
+    assert_eq!(order, ["i", "i", "i", "b", "i", "b"], "every fourth start is of the last class");
+}
+
+#[test]
+fn replay_decides_about_a_log_of_a_queue_as_the_gateway_did() {
+    let service = Service::start();
+    let queue = "{ max_wait: 20s, max: 4, share_by: 'header:x-tenant', weights: { gold: 3 } }";
+    let gateway = Gateway::start(&one_place(&service, queue));
+    let mut clients = vec![send(&gateway, "/running")];
+    service.has_seen(1);
+    for (at, tenant) in (1..).zip(["flood", "flood", "gold", "calm"]) {
+        clients.push(send_as(&gateway, &format!("/{tenant}-{at}"), "X-Tenant", tenant));
+        has_waiting(&gateway, f64::from(at));
+    }
+    assert_eq!(http::get(gateway.web(), "/full").status, 503);
+    finish(&service, 5);
+    let lines: Vec<Value> = ["/running", "/flood-1", "/flood-2", "/gold-3", "/calm-4", "/full"]
+        .iter()
+        .map(|path| line(&gateway, path))
+        .collect();
+
+    let log = gateway.config.with_file_name("access.log");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_flowgate"))
+        .args(["replay", "--config"])
+        .arg(&gateway.config)
+        .args(["--output", "decisions"])
+        .arg(&log)
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let replayed: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(replayed.len(), lines.len(), "{text}");
+    for (replayed, logged) in replayed.iter().zip(&lines) {
+        assert_eq!(replayed["decision"], logged["flow"]["decision"], "{logged}");
+        assert_eq!(
+            replayed["reason"],
+            logged["flow"].get("reason").cloned().unwrap_or(Value::Null)
+        );
+    }
+    // The place is free a little later live than when the response has ended.
+    let wait = |line: &Value| line["wait_ms"].as_f64().expect("a number");
+    let mut by_wait: Vec<usize> = (1..5).collect();
+    by_wait.sort_by(|one, other| wait(&replayed[*one]).total_cmp(&wait(&replayed[*other])));
+    let mut live: Vec<usize> = (1..5).collect();
+    live.sort_by(|one, other| wait(&lines[*one]["flow"]).total_cmp(&wait(&lines[*other]["flow"])));
+    assert_eq!(by_wait, live, "they start in the same order");
+}

@@ -14,7 +14,7 @@ use crate::{
         read::source::Files,
         spec::{AccessSpec, AuthSpec, ForwardSpec, JwtSpec},
     },
-    route::NetworkFile,
+    route::{KeySpec, NetworkFile},
 };
 use ipnet::IpNet;
 use std::{path::PathBuf, sync::Arc};
@@ -232,7 +232,26 @@ impl Compiler {
         }
 
         self.plans_need_auth(&proofs, rules);
+        self.shares_need_auth(&proofs, rules);
         self.conditions_need_auth(&proofs, rules);
+    }
+
+    /// Reports queues in the order of what clients of this route need not prove.
+    fn shares_need_auth(&mut self, proofs: &Proofs<'_>, rules: &[RulePlan]) {
+        for rule in rules.iter().filter(|rule| rule.when.is_none()) {
+            let shares = rule.shares.iter();
+            let Some(key) = shares.flat_map(|shares| shares.keys()).find(|key| proofs.lack(key))
+            else {
+                continue;
+            };
+            let message = format!(
+                "the queue of the rule `{}` is shared by `{key}`, which its route has no `auth` for",
+                rule.name
+            );
+            self.error(Problem::error(rule.span, message).help(
+                "write `auth: { jwt: { jwks: FILE } }` at the route, or a part that needs no proof",
+            ));
+        }
     }
 
     /// Reports plans by what clients of this route need not prove.
@@ -316,6 +335,13 @@ impl<'k> Proofs<'k> {
     /// Returns whether an auth service decides about the route's requests.
     fn has_service(&self) -> bool {
         self.forward.is_some() || self.is_unread
+    }
+
+    /// Returns whether a key has a part that the route's requests do not prove.
+    fn lack(&self, key: &KeySpec) -> bool {
+        key.claims().next().is_some() && !self.has_jwt
+            || key.needs_user() && !self.has_users
+            || key.auth_fields().any(|name| !self.says(name.as_str()))
     }
 
     /// Returns whether an auth service says the field called `name`.

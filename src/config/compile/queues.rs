@@ -1,21 +1,36 @@
-//! Queues for free places: which rules may have one, and how long requests may wait.
+//! Queues for free places: which rules may have one, how long requests may wait, and in which order.
 
 use super::{budgets::Groups, compiler::Compiler};
 use crate::{
     config::{
-        diagnostics::{Problem, SourceSpan},
-        plan::{RoutePlan, RulePlan},
-        spec::{QueueSpec, RuleSpec, Scope},
+        decode::{At, Entries},
+        diagnostics::{Problem, SourceSpan, quoted},
+        plan::{MAX_CLASSES, QueueClasses, QueueShares, RoutePlan, RulePlan},
+        spec::{ClassesSpec, QueueOrder, QueueSpec, RuleSpec, Scope, leaf},
     },
     flow::{QueueConfig, time::spelled},
+    route::{KeyPart, KeySpec},
 };
-use std::time::Duration;
+use std::{
+    num::{NonZeroU8, NonZeroU32},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The queue of a rule, if it has one.
+#[derive(Default)]
+pub(super) struct CompiledQueue {
+    pub(super) config: Option<Box<QueueConfig>>,
+    /// The parts that requests have in its order, if they differ.
+    pub(super) turns: Option<Arc<QueueShares>>,
+    /// Where the file has its longest wait.
+    pub(super) wait: Option<SourceSpan>,
+}
 
 impl Compiler {
-    /// Compiles the queue of a rule, and reports a rule that cannot have one. Returns it with the place
-    /// of its longest wait in the file.
-    pub(super) fn queue(&mut self, rule: &RuleSpec) -> Option<(Box<QueueConfig>, SourceSpan)> {
-        let at = rule.queue.at.as_ref()?;
+    /// Compiles the queue of a rule, and reports a rule that cannot have one.
+    pub(super) fn queue(&mut self, rule: &RuleSpec) -> CompiledQueue {
+        let Some(at) = &rule.queue.at else { return CompiledQueue::default() };
         let is_cluster = rule.scope.is_some_and(|scope| scope.value == Scope::Cluster);
         let is_before_auth = rule.before_auth.is_true();
 
@@ -36,10 +51,132 @@ impl Compiler {
                 "remove one: the auth service is asked at once, and no request waits before that",
             )
         } else {
-            return queue_config(&at.value, at.span);
+            return self.compiled_queue(&at.value, at.span).unwrap_or_default();
         };
         self.error(Problem::error(at.span, message).help(help));
-        None
+        CompiledQueue::default()
+    }
+
+    fn compiled_queue(&mut self, spec: &QueueSpec, span: SourceSpan) -> Option<CompiledQueue> {
+        let max_wait = spec.max_wait.duration()?;
+        let max = u32::try_from(spec.max.number()?.value).unwrap_or(u32::MAX);
+        let shares = self.queue_shares(spec)?;
+        let classes = shares.classes.as_ref().map_or(1, |classes| classes.hashes.len());
+        let floor = spec.classes.value().and_then(|classes| classes.floor.value());
+
+        let config = QueueConfig {
+            classes: u8::try_from(classes).ok().and_then(NonZeroU8::new)?,
+            // In millionths.
+            floor: floor.map_or(0, |floor| u16::try_from(u32::from(floor.0) / 100).unwrap_or(0)),
+            newest_when_late: *spec.order.value()? == QueueOrder::LifoWhenLate,
+            ..QueueConfig::new(max_wait.value, max)
+        };
+        let is_shared = shares.by.is_some() || shares.classes.is_some();
+        Some(CompiledQueue {
+            config: Some(Box::new(config)),
+            turns: is_shared.then(|| Arc::new(shares)),
+            wait: Some(if max_wait.written { max_wait.span } else { span }),
+        })
+    }
+
+    /// Compiles the parts of requests in the order of a queue.
+    fn queue_shares(&mut self, spec: &QueueSpec) -> Option<QueueShares> {
+        let by = match &spec.share_by.at {
+            Some(at) => Some(self.queue_key(&at.value.0.0, at.span)?),
+            None if spec.share_by.is_written() => return None,
+            None => None,
+        };
+        if let Some(span) = spec.weights.span.filter(|_| by.is_none()) {
+            let problem = Problem::error(span, "`weights` without `share_by`");
+            self.error(
+                problem.help("write `share_by: header:x-tenant`, whose values the weights are of"),
+            );
+            return None;
+        }
+
+        let mut shares = QueueShares { by, weights: Vec::new(), classes: None, words: "".into() };
+        self.queue_weights(spec, &mut shares)?;
+        if let Some(at) = &spec.classes.at {
+            shares.classes = Some(self.queue_classes(&at.value, at.span)?);
+        }
+        Some(shares)
+    }
+
+    fn queue_weights(&mut self, spec: &QueueSpec, shares: &mut QueueShares) -> Option<()> {
+        let (Some(at), Some(by)) = (&spec.weights.at, &shares.by) else { return Some(()) };
+        let Entries(entries) = &at.value;
+        let mut words = Vec::new();
+        for (name, weight) in entries {
+            let weight = weight.number()?.value;
+            let hash = self.queue_hash(by, &name.value.0, name.span)?;
+            if shares.weights.iter().any(|(other, _)| *other == hash) {
+                let message = format!("the weight of {} is there twice", quoted(&name.value.0));
+                self.error(Problem::error(name.span, message).help("remove one"));
+                return None;
+            }
+            let weight = u32::try_from(weight).ok().and_then(NonZeroU32::new)?;
+            shares.weights.push((hash, weight));
+            words.push(format!("{} {weight}", name.value.0));
+        }
+        shares.weights.sort_unstable();
+        if !words.is_empty() {
+            shares.words = self.conceal(format!(" ({})", words.join(", "))).into();
+        }
+        Some(())
+    }
+
+    fn queue_classes(&mut self, spec: &ClassesSpec, span: SourceSpan) -> Option<QueueClasses> {
+        let part = spec.by.at.as_ref()?;
+        let by = self.queue_key(core::slice::from_ref(part), part.span)?;
+        let names = spec.first_to_last.items();
+        if names.len() < 2 || names.len() > MAX_CLASSES {
+            let span = spec.first_to_last.span.unwrap_or(span);
+            let message =
+                format!("a queue has 2 to {MAX_CLASSES} classes, and this has {}", names.len());
+            let help = "list their names, as in `first_to_last: [interactive, batch]`";
+            self.error(Problem::error(span, message).help(help));
+            return None;
+        }
+
+        let mut hashes = Vec::with_capacity(names.len());
+        for name in names {
+            let hash = self.queue_hash(&by, &name.value.0, name.span)?;
+            if hashes.contains(&hash) {
+                let message = format!("the class {} is there twice", quoted(&name.value.0));
+                self.error(Problem::error(name.span, message).help("remove one"));
+                return None;
+            }
+            hashes.push(hash);
+        }
+        let words: Vec<&str> = names.iter().map(|name| &*name.value.0).collect();
+        let words = self.conceal(words.join(" before ")).into();
+        Some(QueueClasses { by, hashes, words })
+    }
+
+    /// Compiles the key of a queue.
+    fn queue_key(&mut self, words: &[At<leaf::KeyPart>], span: SourceSpan) -> Option<KeySpec> {
+        let mut parts = Vec::with_capacity(words.len());
+        for at in words {
+            let part = self.pattern(KeyPart::parse(&at.value.0, 64), at.span)?;
+            if part == KeyPart::Route {
+                let problem = Problem::error(at.span, "`route` is the same for all requests here");
+                self.error(problem.help("write what differs, as in `header:x-tenant`"));
+                return None;
+            }
+            parts.push(part);
+        }
+        self.pattern(KeySpec::new(parts), span)
+    }
+
+    /// Returns the hash of a value, and reports one that no request has.
+    fn queue_hash(&mut self, by: &KeySpec, name: &str, span: SourceSpan) -> Option<u64> {
+        let hash = QueueShares::hash_of(by, name, &self.nat64);
+        if hash.is_none() {
+            let message = format!("{} is no value of `{by}`", quoted(name));
+            let help = "write a value as requests have it; of a key with several parts, all of them with `, ` between them";
+            self.error(Problem::error(span, message).help(help));
+        }
+        hash
     }
 
     /// Reports queues in which requests may wait for longer than half of `timeouts.request`: the other
@@ -83,11 +220,4 @@ impl Compiler {
             ));
         self.error(problem);
     }
-}
-
-fn queue_config(spec: &QueueSpec, span: SourceSpan) -> Option<(Box<QueueConfig>, SourceSpan)> {
-    let max_wait = spec.max_wait.duration()?;
-    let max = u32::try_from(spec.max.number()?.value).unwrap_or(u32::MAX);
-    let config = QueueConfig { max_wait: max_wait.value, max };
-    Some((Box::new(config), if max_wait.written { max_wait.span } else { span }))
 }

@@ -4,13 +4,14 @@ use super::{
     compiler::Compiler,
     numbers::{Costs, Numbers, costs},
     plans::PlannedRule,
+    queues::CompiledQueue,
     quotas,
 };
 use crate::{
     config::{
         decode::At,
         diagnostics::{Lint, Problem, SourceSpan, quoted},
-        plan::{BREAKER, PACING, RuleOptions, RulePlan, When},
+        plan::{BREAKER, PACING, QueueShares, RuleOptions, RulePlan, When},
         spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
     flow::{self, Algorithm, Keyed, Stored},
@@ -142,7 +143,7 @@ impl Compiler {
         let sync_interval = self.sync_interval(&spec.sync_interval, &spec.scope, &mut versions);
         let cost = self.final_cost(spec, costs);
         let settles = cost.settle.is_some();
-        let (queue, queue_wait) = self.queue(spec).unzip();
+        let CompiledQueue { config: queue, turns, wait: queue_wait } = self.queue(spec);
         let dry_run = spec.dry_run.is_true();
 
         let keyed = is_keyed.then(|| keyed(&key, max_keys));
@@ -160,6 +161,7 @@ impl Compiler {
                 except: except.clone(),
                 priority: priority.clone(),
                 plans: plans.clone().filter(|_| is_base),
+                shares: turns.clone(),
                 quota: quotas::quota(&name, &algorithm),
                 dry_run,
                 before_auth: spec.before_auth.is_true(),
@@ -216,20 +218,31 @@ impl Compiler {
     pub(super) fn segments(&mut self, rules: &mut [RulePlan], matcher: &Matcher) {
         for rule in rules {
             let key = rule.options.key.clone().of_paths(&matcher.paths);
-            let unknown = key.segments().find(|segment| !segment.is_known());
-            if let Some(segment) = unknown.filter(|_| rule.when.is_none()) {
-                let name = segment.name();
-                let message = format!(
-                    "the rule `{}` counts by `{key}`, and no path of its route has `{{{name}}}`",
-                    rule.name
-                );
-                self.error(Problem::error(rule.span, message).help(format!(
-                    "write the segment into the route's `path` or `path_prefix`, as in \
-                     `path_prefix: '/{name}s/{{{name}}}'`"
-                )));
-            }
+            self.known_segments(rule, &key, "counts");
             rule.options.key = key;
+
+            let shares = rule.options.shares.as_ref();
+            let shares = shares.map(|shares| shares.of_paths(&matcher.paths));
+            for key in shares.iter().flat_map(QueueShares::keys) {
+                self.known_segments(rule, key, "shares its places");
+            }
+            rule.options.shares = shares.map(Arc::new);
         }
+    }
+
+    /// Reports a key with a segment that no path of the route has.
+    fn known_segments(&mut self, rule: &RulePlan, key: &KeySpec, verb: &str) {
+        let unknown = key.segments().find(|segment| !segment.is_known());
+        let Some(segment) = unknown.filter(|_| rule.when.is_none()) else { return };
+        let name = segment.name();
+        let message = format!(
+            "the rule `{}` {verb} by `{key}`, and no path of its route has `{{{name}}}`",
+            rule.name
+        );
+        self.error(Problem::error(rule.span, message).help(format!(
+            "write the segment into the route's `path` or `path_prefix`, as in \
+             `path_prefix: '/{name}s/{{{name}}}'`"
+        )));
     }
 
     fn alternatives(

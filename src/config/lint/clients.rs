@@ -6,7 +6,7 @@ use crate::{
         diagnostics::{Lint, Problem},
         plan::{Access, Listener, Plan, RoutePlan, RulePlan},
     },
-    route::{HostPattern, KeyPart, Matcher, PathPattern},
+    route::{HostPattern, KeyPart, KeySpec, Matcher, PathPattern},
 };
 use std::{borrow::Cow, sync::Arc};
 
@@ -65,13 +65,7 @@ pub(super) fn chosen_plans(plan: &Plan, findings: &mut Findings) {
         return;
     }
 
-    let open: Vec<_> = plan.routes.iter().filter(|route| !knows_clients(route)).collect();
-    let own = open.iter().flat_map(|route| &route.rules);
-    let shared = plan.groups.iter().enumerate().filter(|(index, _)| {
-        open.iter().any(|route| route.groups.iter().any(|met| met.index == *index))
-    });
-
-    for rule in own.chain(shared.flat_map(|(_, group)| &group.rules)) {
+    for rule in open_rules(plan) {
         let Some(plans) = rule.plans.as_ref().filter(|plans| *plans.by() != rule.key) else {
             continue;
         };
@@ -86,6 +80,38 @@ pub(super) fn chosen_plans(plan: &Plan, findings: &mut Findings) {
                 ),
         );
     }
+}
+
+/// Warns of queues in whose order clients choose their place by sending a field.
+pub(super) fn chosen_turns(plan: &Plan, findings: &mut Findings) {
+    if has_proxy(plan) {
+        return;
+    }
+
+    for rule in open_rules(plan) {
+        let keys = rule.shares.iter().flat_map(|shares| shares.keys());
+        let Some(part) = keys.flat_map(KeySpec::parts).find(|part| is_sent(part)) else { continue };
+        let message = format!("any client chooses its turn in the queue of `{}`", rule.name);
+        findings.add(
+            Problem::warning(Lint::ClientChosenKey, rule.span, message)
+                .label(format!("by sending `{part}`"))
+                .help(
+                    "write what clients cannot choose, as in `jwt:tenant` with `auth`, or \
+                     `client_ip`; or have a proxy in front set the field, and name that proxy in \
+                     `trusted_proxies`",
+                ),
+        );
+    }
+}
+
+/// Returns the rules that clients meet without proving who they are.
+fn open_rules(plan: &Plan) -> impl Iterator<Item = &RulePlan> {
+    let open: Vec<_> = plan.routes.iter().filter(|route| !knows_clients(route)).collect();
+    let is_met =
+        |index: usize| open.iter().any(|route| route.groups.iter().any(|met| met.index == index));
+    let shared = plan.groups.iter().enumerate().filter(|(index, _)| is_met(*index));
+    let shared: Vec<_> = shared.flat_map(|(_, group)| &group.rules).collect();
+    open.into_iter().flat_map(|route| &route.rules).chain(shared)
 }
 
 /// True if a proxy in front is trusted, which may set the fields that clients send.

@@ -40,6 +40,7 @@ const LINTS: &[fn(&Plan, &mut Findings)] = &[
     clients::chosen_targets,
     clients::chosen_overrides,
     clients::chosen_plans,
+    clients::chosen_turns,
 ];
 
 /// The warnings and notes found so far.

@@ -279,8 +279,7 @@ impl<'o> Builder<'o> {
             let group = &groups[index];
             met.push(Arc::clone(group));
             rules.extend(group.rules.iter().map(|rule| {
-                let mut options = rule.options.clone();
-                options.key = options.key.of_paths(paths);
+                let options = rule.options.clone().of_paths(paths);
                 RouteRule {
                     group: Some(Arc::clone(group)),
                     listeners: listeners.clone(),
@@ -300,6 +299,7 @@ impl<'o> Builder<'o> {
 
         let route = Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
+            shares_queues: rules.iter().any(|rule| rule.shares.is_some()),
             computes_reserves: rules.iter().any(|rule| computes_reserve(&rule.options)),
             paced,
             definition,

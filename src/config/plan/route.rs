@@ -1,7 +1,8 @@
 //! A route and its rules, without state.
 
 use super::{
-    Access, Action, Auth, Body, ClientPlans, Except, HeaderText, MetGroup, Priority, Settle, When,
+    Access, Action, Auth, Body, ClientPlans, Except, HeaderText, MetGroup, Priority, QueueShares,
+    Settle, When,
 };
 use crate::counted::counted;
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
         spec::{ErrorsFrom, OnMissing, OnStoreError},
     },
     flow::{self, Algorithm},
-    route::{IdentityPattern, KeySpec, Rewrite, Target},
+    route::{IdentityPattern, KeySpec, PathPattern, Rewrite, Target},
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use std::{fmt, num::NonZeroU64, ops::Deref, sync::Arc, time::Duration};
@@ -172,6 +173,8 @@ pub struct RuleOptions {
     pub priority: Option<Arc<Priority>>,
     /// Other numbers by the client's plan.
     pub plans: Option<Arc<ClientPlans>>,
+    /// The parts that requests have in the order of its queue, if they differ.
+    pub shares: Option<Arc<QueueShares>>,
     /// The quota to publish; `None` for a rule without a rate.
     pub quota: Option<Limit>,
     /// True if it only counts what it would reject.
@@ -181,6 +184,12 @@ pub struct RuleOptions {
 }
 
 impl RuleOptions {
+    /// Returns them for a route with these paths, some of whose segments they may name.
+    pub(in crate::config) fn of_paths(self, paths: &[PathPattern]) -> Self {
+        let shares = self.shares.map(|shares| Arc::new(shares.of_paths(paths)));
+        Self { key: self.key.of_paths(paths), shares, ..self }
+    }
+
     /// Returns what its conditions demand of what clients have proved to be.
     pub(in crate::config) fn identity(&self) -> impl Iterator<Item = &IdentityPattern> {
         let when = self.when.iter().flat_map(|when| when.identity());
@@ -190,7 +199,12 @@ impl RuleOptions {
     /// Returns the names of the claims that it looks at.
     pub(in crate::config) fn claims(&self) -> impl Iterator<Item = &str> {
         let plans = self.plans.iter().flat_map(|plans| plans.by().claims());
-        self.key.claims().chain(plans).chain(self.identity().filter_map(IdentityPattern::claim))
+        let shares = self.shares.iter().flat_map(|shares| shares.keys()).flat_map(KeySpec::claims);
+        self.key
+            .claims()
+            .chain(plans)
+            .chain(shares)
+            .chain(self.identity().filter_map(IdentityPattern::claim))
     }
 
     /// Returns whether it makes no difference to the rule which of these a request is, but for the
@@ -212,6 +226,7 @@ impl RuleOptions {
             except,
             priority,
             plans,
+            shares,
             quota: _,
             dry_run: _,
             before_auth,
@@ -224,6 +239,7 @@ impl RuleOptions {
             && same_priority
             && (key, on_missing, cost) == (&other.key, &other.on_missing, &other.cost)
             && *plans == other.plans
+            && *shares == other.shares
             && *before_auth == other.before_auth
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         spec::{OnMissing, OnStoreError, leaf::short, word},
         vocabulary::ShownKey,
     },
-    flow::{Algorithm, Keyed, Rule, Rules, breaker},
+    flow::{Algorithm, Keyed, QueueConfig, Rule, Rules, breaker},
     route::{NetworkList, OnDuplicate, key_words},
     usage::{Otherwise, Weight},
 };
@@ -346,7 +346,7 @@ const DRY_RUN: &str = "dry run: counts, rejects nothing";
 fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
     let details = [
         rule.keyed.as_ref().map(|keyed| each(keyed, rule, plan)),
-        rule.queue.as_ref().map(|queue| format!("queue: {queue}")),
+        rule.queue.as_ref().map(|queue| queue_words(queue, plan)),
         cost(&plan.cost),
         plan.plans.as_ref().map(|plans| format!("plans by {plans}")),
         plan.except.as_ref().map(|except| format!("exempt: {}", except.words())),
@@ -361,6 +361,19 @@ fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
         synced(rule, plan, gateways),
     ];
     details.into_iter().flatten().collect()
+}
+
+/// Says how many requests wait, and in which order.
+fn queue_words(queue: &QueueConfig, plan: &RulePlan) -> String {
+    let mut words = format!("queue: {queue}");
+    if let Some(shares) = &plan.shares {
+        // Writing to a String cannot fail.
+        _ = write!(words, "; {shares}");
+    }
+    if queue.classes.get() > 1 {
+        _ = write!(words, ", the last at least {} %", f64::from(queue.floor) / 100.0);
+    }
+    words
 }
 
 fn details_of_breaker(config: &breaker::Config) -> Vec<String> {

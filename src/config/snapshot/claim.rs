@@ -9,7 +9,7 @@ use crate::{
         plan::{BREAKER, PACING, Priority},
         spec::OnMissing,
     },
-    flow::{Claim, Estimate, Instant, Key, Outcome, PlanKey, SlotId},
+    flow::{Claim, Estimate, Instant, Key, Outcome, PlanKey, Sharer, SlotId},
     route::{KeyPart, NoKey, OnDuplicate, Seed, Target},
 };
 use core::{net::IpAddr, time::Duration};
@@ -113,6 +113,22 @@ impl Route {
             let length = length.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
             self.reserve(length.unwrap_or(0), claims);
         }
+    }
+
+    /// Returns the parts of a request in the order of the queues of its rules, if they differ. `known` has
+    /// the part of a rule with this identity, if it is recorded.
+    pub fn sharers(
+        &self,
+        request: RequestContext<'_>,
+        known: impl Fn(&str) -> Option<Sharer>,
+    ) -> Vec<(SlotId, Sharer)> {
+        let RequestContext { seed, target, client } = request;
+        let sharers = self.rules.iter().filter_map(|rule| {
+            let order = rule.shares.as_ref()?;
+            let part = known(&rule.identity).unwrap_or_else(|| order.of(seed, target, client));
+            Some((rule.slot, part))
+        });
+        sharers.collect()
     }
 
     /// Gives a request with these claims the priority that any of its rules knows.

@@ -50,6 +50,8 @@ pub struct Route {
     pub is_shared: bool,
     /// True if a rule computes the reserve of each request.
     pub computes_reserves: bool,
+    /// True if the order of a queue depends on more than the arrival.
+    pub shares_queues: bool,
     /// The counters of responses; kept over reloads by the route's name.
     pub meter: Arc<meter::RouteMeter>,
 }

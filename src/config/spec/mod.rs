@@ -38,7 +38,7 @@ pub(super) use route::{
     RespondSpec, RetrySpec, RewriteSpec, RouteSpec, ValueSpec,
 };
 pub(super) use rule::{
-    BreakerSpec, ComputedReserveSpec, ConditionSpec, CostSpec, ExceptSpec, LimitSpec,
+    BreakerSpec, ClassesSpec, ComputedReserveSpec, ConditionSpec, CostSpec, ExceptSpec, LimitSpec,
     OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, QueueSpec, RuleSpec, SettleSpec,
     SettledCost, SettlementSpec, WarmUpSpec,
 };
@@ -51,5 +51,5 @@ pub use words::{
     RateLimitHeaders, RequestIds, UpstreamProtocol,
 };
 pub(super) use words::{
-    AlgorithmWord, Align, BytesWord, ClientAuth, ErrorsFrom, OnDuplicate, Scope, word,
+    AlgorithmWord, Align, BytesWord, ClientAuth, ErrorsFrom, OnDuplicate, QueueOrder, Scope, word,
 };

@@ -2,7 +2,7 @@
 
 use super::{
     AlgorithmWord, Align, BytesWord, ConditionValue, FieldConditions, NetworksSpec, OnDuplicate,
-    OnMissing, OnStoreError, PlansSpec, Scope, ValueSpec,
+    OnMissing, OnStoreError, PlansSpec, QueueOrder, Scope, ValueSpec,
     keys::keys,
     leaf::{
         ChargedFactor, Condition, Factor, FieldName, FileName, HOUR, Integer, JsonPath, KeyPart,
@@ -181,6 +181,29 @@ keys! {
         max_wait: Period<MILLI, HOUR> = "500ms";
         /// How many requests may wait, of all keys together.
         max: Integer<1, 1_000_000> = 1000;
+        /// Between whose requests the places are shared fairly while they wait: the parts of a key, as in
+        /// `header:x-tenant`. Each value takes its turn; of one value, the first request starts first.
+        /// Requests without it share as one value.
+        share_by: Several<KeyPart>, else "none: in the order of arrival";
+        /// The weights of values of `share_by`: one with weight 4 starts four times as many requests.
+        weights: Entries<Text, Integer<1, 1000>>, else "1 for each";
+        /// Classes of requests: all that wait of a class start before those of later ones.
+        classes: Box<ClassesSpec>, else "–";
+        /// The order of requests with one value of `share_by`: always the first that came (`fair`), or the
+        /// newest one once the first has waited for longer than half of `max_wait` (`lifo_when_late`).
+        order: QueueOrder = "fair";
+    }
+
+    /// Classes of requests in a queue.
+    #[example = "{ by: header:x-class, first_to_last: [interactive, batch], floor: 5% }"]
+    struct ClassesSpec: "classes" {
+        /// The part of a key that names the class of a request.
+        by: KeyPart;
+        /// The names of the classes, at most 16; the requests of the first start first. A request with
+        /// another class, or with none, is of the last.
+        first_to_last: List<Text>;
+        /// The least share of the last class while it waits, so that it does not stand still.
+        floor: Part = "5%";
     }
 
     /// A cost that is known only after the response. A request is charged its reserve when it is

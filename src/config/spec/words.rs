@@ -43,6 +43,12 @@ words! {
         FirstRequest = "first_request",
     }
 
+    /// The order of the requests of one sharer in a queue.
+    pub(in crate::config) enum QueueOrder {
+        Fair = "fair",
+        LifoWhenLate = "lifo_when_late",
+    }
+
     /// The bodies whose bytes are a cost.
     pub(in crate::config) enum BytesWord {
         Request = "request",

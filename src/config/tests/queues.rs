@@ -1,6 +1,6 @@
 //! Queues for free places: which rules may have one, how long requests may wait, and what an edit says.
 
-use super::{FRAME, messages, plan};
+use super::{FRAME, messages, plan, warnings};
 use crate::config::describe;
 use std::time::Duration;
 
@@ -68,4 +68,62 @@ fn check_says_how_many_wait_and_how_long() {
     let text = describe(&plan(&file("concurrency: 4, queue: { max_wait: 2s, max: 9 }", "")));
     let line = "queue: at most 9 wait for a place, each at most 2s, first in, first out";
     assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn the_order_of_a_queue_has_sharers_weights_and_classes() {
+    let queue = "{ max_wait: 2s, max: 9, share_by: 'header:x-tenant', weights: { gold: 4 }, \
+                 classes: { by: 'header:x-class', first_to_last: [interactive, batch], floor: 10% }, \
+                 order: lifo_when_late }";
+    let text = file(&format!("concurrency: 4, queue: {queue}"), "");
+    let plan = plan(&text);
+    let queue = plan.routes[0].flow.flow[0].queue.as_ref().expect("a queue");
+    assert_eq!((queue.classes.get(), queue.floor, queue.newest_when_late), (2, 1_000, true));
+    let line = "queue: at most 9 wait for a place, each at most 2s, the newest first when late; fair \
+                between values of header:x-tenant (gold 4), by header:x-class interactive before batch, \
+                the last at least 10 %";
+    let described = describe(&plan);
+    assert!(described.contains(line), "{described}");
+}
+
+#[test]
+fn an_order_that_cannot_work_is_rejected() {
+    for (queue, message) in [
+        (
+            "{ weights: { gold: 4 } }",
+            "`weights` without `share_by` | write `share_by: header:x-tenant`, whose values the weights are of",
+        ),
+        (
+            "{ share_by: route }",
+            "`route` is the same for all requests here | write what differs, as in `header:x-tenant`",
+        ),
+        (
+            "{ share_by: client_ip, weights: { gold: 4 } }",
+            "`gold` is no value of `client_ip/64` | write a value as requests have it; of a key with several \
+             parts, all of them with `, ` between them",
+        ),
+        (
+            "{ classes: { by: 'header:x-class', first_to_last: [one] } }",
+            "a queue has 2 to 16 classes, and this has 1 | list their names, as in `first_to_last: \
+             [interactive, batch]`",
+        ),
+        (
+            "{ classes: { by: 'header:x-class', first_to_last: [one, one] } }",
+            "the class `one` is there twice | remove one",
+        ),
+        ("{ order: lifo }", "`order` cannot be `lifo` | write one of `fair`, `lifo_when_late`"),
+    ] {
+        messages(&file(&format!("concurrency: 4, queue: {queue}"), ""), &[message]);
+    }
+}
+
+#[test]
+fn an_order_that_clients_choose_is_warned_of() {
+    let open = file("concurrency: 4, queue: { share_by: 'header:x-tenant' }", "");
+    let message = "any client chooses its turn in the queue of `places`";
+    warnings(&open, &[message]);
+    let class = "{ classes: { by: 'query:class', first_to_last: [a, b] } }";
+    warnings(&file(&format!("concurrency: 4, queue: {class}"), ""), &[message]);
+    warnings(&file("concurrency: 4, queue: { share_by: client_ip }", ""), &[]);
+    warnings(&format!("trusted_proxies: [10.0.0.0/8]\n{open}"), &[]);
 }

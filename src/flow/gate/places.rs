@@ -101,6 +101,7 @@ impl Chain {
         let slot = entry.id;
         let Some(queue) = &mut entry.queue else { return Attempt::Taken(None) };
 
+        let line = queue.line_of(ticket);
         match queue.poll(ticket, now, waker) {
             Some(Progress::Waiting { until }) => Attempt::Queued(Queued { ticket, until }),
             Some(Progress::Started(start)) => {
@@ -109,7 +110,7 @@ impl Chain {
                 Attempt::Taken(Some(TakenPlace { slot, start }))
             }
             Some(Progress::Rejected(reason)) => {
-                entry.drop_closed_queue();
+                self.after_leaving(slot, line, now);
                 Attempt::Rejected(reason)
             }
             None => Attempt::Taken(None),
@@ -118,18 +119,30 @@ impl Chain {
 
     /// Takes a request that leaves out of the queue of a slot. Returns the place that it has got
     /// meanwhile.
-    pub(super) fn leave_place(&mut self, slot: SlotId, ticket: u32) -> Option<TakenPlace> {
+    pub(super) fn leave_place(
+        &mut self,
+        slot: SlotId,
+        ticket: u32,
+        now: Instant,
+    ) -> Option<TakenPlace> {
         let entry = self.current(slot)?;
-        let start = entry.queue.as_mut()?.forget(ticket);
+        let queue = entry.queue.as_mut()?;
+        let line = queue.line_of(ticket);
+        let start = queue.forget(ticket);
         entry.counts.delayed += 1;
         let slot = entry.id;
-
-        // The next one may need less, and fit.
-        self.give_all_turns();
-        if let Some(entry) = self.current(slot) {
-            entry.drop_closed_queue();
-        }
+        self.after_leaving(slot, line, now);
         start.map(|start| TakenPlace { slot, start })
+    }
+
+    /// Gives turns after a request has left a line: the next one may need fewer places, and fit.
+    fn after_leaving(&mut self, slot: SlotId, line: Option<KeySlot>, now: Instant) {
+        let Self { slots, journal, woken, .. } = self;
+        let Some(entry) = slots.iter_mut().find(|entry| entry.id == slot) else { return };
+        if let Some(key_slot) = line {
+            entry.give_turns(key_slot, Turning { now, journal: journal.as_ref(), woken });
+        }
+        entry.drop_closed_queue();
     }
 
     /// Counts a request that the rule of this claim rejects at the end of its wait.

@@ -39,6 +39,8 @@ pub(super) struct Waiting {
     pub(super) charges: SmallVec<[Reserve; 4]>,
     /// The decisions of all slots.
     report: Report,
+    /// The part that it has in the order of each queue; of others the default.
+    sharers: Vec<(SlotId, Sharer)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,7 @@ impl Waiting {
             queued: None,
             charges: SmallVec::new(),
             report: Report::default(),
+            sharers: Vec::new(),
         }
     }
 
@@ -90,6 +93,11 @@ impl Waiting {
         Some(claim)
     }
 
+    fn sharer(&self, slot: SlotId) -> Sharer {
+        let sharer = self.sharers.iter().find(|(of, _)| *of == slot);
+        sharer.map(|(_, sharer)| *sharer).unwrap_or_default()
+    }
+
     fn quota_mut(&mut self, slot: SlotId) -> Option<&mut Quota> {
         self.report.quotas.iter_mut().find(|quota| quota.slot == slot)
     }
@@ -100,6 +108,14 @@ impl Permit {
     /// [`poll_start`](Self::poll_start) says when it may.
     pub const fn is_waiting(&self) -> bool {
         self.charged.waiting.is_some()
+    }
+
+    /// Gives the request its part in the order of the queues, by the slots as they are claimed. Before the
+    /// first call of [`poll_start`](Self::poll_start).
+    pub fn share(&mut self, sharers: Vec<(SlotId, Sharer)>) {
+        if let Some(waiting) = &mut self.charged.waiting {
+            waiting.sharers = sharers;
+        }
     }
 
     /// Returns the end of the wait that [`poll_start`](Self::poll_start) has begun: it must be called
@@ -127,7 +143,12 @@ impl Permit {
 
             let ticket = waiting.queued.map(|queued| queued.ticket);
             let claim = &place.claim;
-            let arrival = Arrival { claim, sharer: Sharer::default(), at: waiting.arrival, waker };
+            let arrival = Arrival {
+                claim,
+                sharer: waiting.sharer(place.claim.slot),
+                at: waiting.arrival,
+                waker,
+            };
             let attempt = self.gate_of(place.slot).map(|gate| {
                 gate.with_turns(|chain| {
                     let now = chain.clamp(now);
@@ -240,7 +261,7 @@ impl Permit {
         let gate = Arc::clone(gate);
         gate.with_turns(|chain| {
             let now = chain.clamp(now);
-            if let Some(TakenPlace { slot, start }) = chain.leave_place(slot, ticket)
+            if let Some(TakenPlace { slot, start }) = chain.leave_place(slot, ticket, now)
                 && let Some(hold) = start.charge.hold
             {
                 self.charged.held.push(HeldSlot { slot, hold, cost: claim.cost });

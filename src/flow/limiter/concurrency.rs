@@ -13,7 +13,7 @@ use crate::flow::{
     decision::{Decision, Reason, ReasonKind},
     time::{Instant, spelled},
 };
-use core::{fmt, time::Duration};
+use core::{fmt, num::NonZeroU8, time::Duration};
 use serde::{Deserialize, Serialize};
 
 /// At most `limit` in flight.
@@ -30,14 +30,30 @@ pub struct QueueConfig {
     pub max_wait: Duration,
     /// The most waiting requests, of all keys together.
     pub max: u32,
+    /// The number of classes.
+    pub classes: NonZeroU8,
+    /// The least share of the last class while it waits, in ten-thousandths.
+    pub floor: u16,
+    /// True if the newest request of a sharer starts first, once its oldest has waited for longer than half
+    /// of `max_wait`.
+    pub newest_when_late: bool,
+}
+
+impl QueueConfig {
+    /// Returns a queue in the order of arrival.
+    pub const fn new(max_wait: Duration, max: u32) -> Self {
+        Self { max_wait, max, classes: NonZeroU8::MIN, floor: 0, newest_when_late: false }
+    }
 }
 
 /// As `check` says it.
 impl fmt::Display for QueueConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { max_wait, max } = self;
+        let Self { max_wait, max, newest_when_late, .. } = self;
         let wait = spelled(*max_wait).replace(' ', "");
-        write!(f, "at most {max} wait for a place, each at most {wait}, first in, first out")
+        let order =
+            if *newest_when_late { "the newest first when late" } else { "first in, first out" };
+        write!(f, "at most {max} wait for a place, each at most {wait}, {order}")
     }
 }
 

@@ -29,9 +29,6 @@ use std::collections::BTreeMap;
 pub use turns::Sharer;
 use turns::{Entry, Settings, Turns};
 
-/// The order of arrival.
-const FIRST_IN_FIRST_OUT: Settings = Settings { classes: 1, floor: 0, late: None };
-
 /// The requests that wait for a place of one rule.
 #[derive(Debug)]
 pub(super) struct WaitQueue {
@@ -186,7 +183,7 @@ impl WaitQueue {
     }
 
     fn line_up(&mut self, key_slot: KeySlot, entry: Entry, now: Instant) {
-        let settings = FIRST_IN_FIRST_OUT;
+        let settings = settings(&self.config);
         let new = || Line { turns: Turns::new(settings), pace: Pace::new(now) };
         self.lines.entry(key_slot).or_insert_with(new).turns.push(entry);
         self.waiting += 1;
@@ -269,6 +266,10 @@ impl WaitQueue {
     pub(super) fn forget(&mut self, ticket: u32) -> Option<Start> {
         let waiter = self.waiters.get_mut(ticket as usize)?.take()?;
         self.free.push(ticket);
+        if self.is_unused() && self.waiters.len() > KEPT_ROOM {
+            self.waiters = Vec::new();
+            self.free = Vec::new();
+        }
         match waiter.end {
             None => {
                 self.leave_line(waiter.key_slot, &waiter.entry);
@@ -277,6 +278,11 @@ impl WaitQueue {
             Some(End::Started(start)) => Some(start),
             Some(End::Rejected(_)) => None,
         }
+    }
+
+    /// Returns the state for whose places a request waits.
+    pub(super) fn line_of(&self, ticket: u32) -> Option<KeySlot> {
+        Some(self.waiters.get(ticket as usize)?.as_ref()?.key_slot)
     }
 
     /// Returns the states for which requests wait.
@@ -324,7 +330,8 @@ impl WaitQueue {
     /// Those that wait keep the end of their wait.
     pub(super) fn set(&mut self, config: QueueConfig, now: Instant, woken: &mut Vec<Waker>) {
         self.config = config;
-        self.lines.values_mut().for_each(|line| line.turns.set(FIRST_IN_FIRST_OUT));
+        let settings = settings(&self.config);
+        self.lines.values_mut().for_each(|line| line.turns.set(settings));
 
         let excess = self.waiting.saturating_sub(self.config.max) as usize;
         if excess > 0 {
@@ -377,6 +384,18 @@ impl WaitQueue {
         entries.into_iter().map(|entry| entry.ticket).collect()
     }
 }
+
+/// Returns the settings of the order.
+fn settings(config: &QueueConfig) -> Settings {
+    Settings {
+        classes: config.classes.get(),
+        floor: u64::from(config.floor),
+        late: config.newest_when_late.then(|| config.max_wait / 2),
+    }
+}
+
+/// Waiters to keep memory for while none waits.
+const KEPT_ROOM: usize = 1024;
 
 /// The longest estimate that a rejected client gets: a longer one would be a guess about other times.
 const LONGEST_ESTIMATE: Duration = Duration::from_mins(1);

@@ -4,7 +4,8 @@ use super::observers::Event;
 use crate::proxy::{body::Upload, message::Request, peer::Peer, worker::Worker};
 use crate::{
     access_log::{
-        AccessRecord, DecisionRecord, FlowRecord, LoggedCost, LoggedKey, ResponseOutcome,
+        AccessRecord, DecisionRecord, FlowRecord, LoggedCost, LoggedKey, LoggedSharer,
+        ResponseOutcome,
     },
     config::{Claims, Route, Server, Snapshot, Tracing},
     flow::{Instant, Rejection, Report},
@@ -52,6 +53,8 @@ pub(super) struct DecisionNotes {
     keys: Vec<LoggedKey>,
     /// The costs of rules that settle them.
     pub(super) costs: Vec<LoggedCost>,
+    /// The parts of the request in the order of queues, if it has waited.
+    pub(super) sharers: Vec<LoggedSharer>,
     /// The decision of a new file, while there is a preview.
     pub(super) preview: Option<Box<TrialRecord>>,
 }
@@ -243,6 +246,7 @@ impl LogEntry {
                 left: self.decision.has_left,
                 reserved: &self.decision.costs,
                 settled: &self.decision.costs,
+                sharers: &self.decision.sharers,
                 ..flow.record(end.route, &self.decision.keys)
             }),
             preview: self.decision.preview.as_ref().map(|preview| preview.record()),

@@ -16,9 +16,9 @@ use crate::proxy::{
     worker::Worker,
 };
 use crate::{
-    access_log::LoggedCost,
+    access_log::{LoggedCost, LoggedSharer},
     config::{Claims, Route, Server, Snapshot},
-    flow::{Instant, Outcome, Rejection, Report},
+    flow::{Instant, Outcome, Rejection, Report, Sharer, SlotId},
     http1::FieldList,
     meter::{AuthOutcome, ExemplarId},
     preview::Trial,
@@ -100,6 +100,17 @@ impl Observers {
     pub(super) fn note_cost(&mut self, cost: LoggedCost) {
         if let Some(entry) = &mut self.entry {
             entry.decision.costs.push(cost);
+        }
+    }
+
+    /// Notes the parts of the request in the order of queues.
+    pub(crate) fn note_sharers(&mut self, route: &Route, sharers: &[(SlotId, Sharer)]) {
+        if let Some(entry) = &mut self.entry {
+            let logged = sharers.iter().filter_map(|(slot, sharer)| {
+                let rule = route.rules.iter().find(|rule| rule.slot == *slot)?;
+                Some(LoggedSharer { rule: Arc::clone(&rule.identity), sharer: *sharer })
+            });
+            entry.decision.sharers = logged.collect();
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     challenge::{self, Challenged},
     forward::{self, Forward},
     forward_auth::Undetermined,
-    routed::Routed,
+    routed::{Routed, Sharers},
 };
 use crate::proxy::{
     body::{BodyBuffer, ClientBody, RequestBody, drain},
@@ -31,7 +31,7 @@ use crate::{
         Auth, Claims, ForwardAuth, KeySource, RequestContext, Route, RouteRule, Snapshot, Unrouted,
         Upstream,
     },
-    flow::{Instant, Rejection, Report},
+    flow::{Instant, Rejection, Report, Sharer, SlotId},
     http1::{FieldKind, FieldList},
     meter,
     preview::{Alike, RunningPreview},
@@ -164,7 +164,27 @@ impl<'s> Received<'s> {
         if found.route.auth_upstream.is_some() {
             claims.retain(|claim| !found.route.is_before_auth(claim.slot));
         }
-        self.route(found).decide(&claims, alike)
+        let sharers = self.sharers(&found);
+        Routed { sharers, ..self.route(found) }.decide(&claims, alike)
+    }
+
+    /// Returns the parts of the request in the order of queues, if those of the route need any.
+    fn sharers(&self, found: &Found) -> Option<Sharers> {
+        found.route.shares_queues.then(|| self.queue_shares(found).into())
+    }
+
+    #[inline(never)]
+    fn queue_shares(&self, found: &Found) -> Vec<(SlotId, Sharer)> {
+        let Self { request, completion, .. } = self;
+        let path = found.normal_path.as_deref().unwrap_or_else(|| written(request));
+        let peer = &completion.peer;
+        let target = Target {
+            identity: self.identity.as_ref(),
+            ..target(request, peer, &found.authority.host, path)
+        };
+        let seed = &peer.worker.seed;
+        let request = RequestContext { seed, target: &target, client: found.client };
+        found.route.sharers(request, |_| None)
     }
 
     /// Has the rules decide that stand before the auth service. They hold what they have charged until
@@ -313,7 +333,7 @@ impl<'s> Received<'s> {
             explain: settings.explain_headers,
         };
         let request = limit_body(request, &route, trailers, &completion);
-        Routed { request, route, forward, options, now, completion }
+        Routed { request, route, forward, options, now, completion, sharers: None }
     }
 
     /// Returns the number by which the upstream's servers share out requests, the same in all gateways.

@@ -20,7 +20,7 @@ use crate::proxy::{
 };
 use crate::{
     config::{Claims, Route},
-    flow::{Admission, Instant, Permit, Rejection, Report},
+    flow::{Admission, Instant, Permit, Rejection, Report, Sharer, SlotId},
     preview::{Alike, Treatment},
 };
 use std::sync::Arc;
@@ -34,7 +34,12 @@ pub(super) struct Routed {
     /// The time of the decision.
     pub(super) now: Instant,
     pub(super) completion: Box<Completion>,
+    /// Its parts in the order of queues, if those of its route need any.
+    pub(super) sharers: Option<Sharers>,
 }
+
+/// The parts of a request in the order of queues.
+pub(super) type Sharers = Box<[(SlotId, Sharer)]>;
 
 /// A request that waits for the decision of the store.
 pub(crate) struct Undecided {
@@ -90,14 +95,18 @@ impl Routed {
 
     /// Has the request wait for the places that it needs.
     #[inline(never)]
-    fn queue(self, permit: Permit, report: &Report) -> Decided {
+    fn queue(mut self, mut permit: Permit, report: &Report) -> Decided {
+        if let Some(sharers) = self.sharers.take() {
+            self.completion.observers.note_sharers(&self.route, &sharers);
+            permit.share(sharers.into_vec());
+        }
         self.completion.log(report.transition);
         Decided::Queued(Box::new(Queued::new(self, permit)))
     }
 
     /// Notes the admission. `permit` is that of the request.
     pub(super) fn admit(self, permit: Option<Permit>, report: &Report) -> Admitted {
-        let Self { request, route, forward, options, now, mut completion } = self;
+        let Self { request, route, forward, options, now, mut completion, .. } = self;
         // Another thread may have read a later time and come first. That is no wait.
         let delayed = permit.as_ref().filter(|_| !report.wait().is_zero());
         let start = delayed.map_or(now, Permit::start);

@@ -10,9 +10,12 @@ use super::{
 };
 use crate::{
     access_log::{ResponseOutcome, StreamLine, StreamState},
-    flow::{Instant, Key},
+    flow::{Instant, Key, Sharer},
     replay::{
-        event::{Ending, Recorded, RecordedCost, RecordedKey, Request, ResponseHead, Settling},
+        event::{
+            Ending, Recorded, RecordedCost, RecordedKey, RecordedSharer, Request, ResponseHead,
+            Settling,
+        },
         times::scaled,
     },
 };
@@ -68,6 +71,8 @@ struct Flow<'a> {
     priority: Vec<Box<str>>,
     #[serde(default)]
     plans: BTreeMap<Box<str>, Box<str>>,
+    #[serde(default)]
+    sharers: BTreeMap<Box<str>, Box<str>>,
     #[serde(default)]
     reserved: BTreeMap<Box<str>, u64>,
     #[serde(default)]
@@ -129,6 +134,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
     let recorded = Recorded {
         route: line.route.as_deref().map(|route| cache.text(route)),
         left: flow.is_some_and(|flow| flow.left),
+        sharers: flow.map_or_else(|| Ok(Vec::new()), sharers)?,
         costs: flow.map(costs).unwrap_or_default(),
         settling: Settling {
             settled: None,
@@ -170,6 +176,21 @@ fn millis(value: &RawValue) -> Result<u64, Reason> {
     scaled(value.get(), 6).ok_or_else(|| format!("{} is no time in ms", value.get()).into())
 }
 
+fn sharers(flow: &Flow<'_>) -> Result<Vec<RecordedSharer>, Reason> {
+    let read = |text: &str| {
+        let mut parts = text.split(' ');
+        let key = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let weight = parts.next()?.parse().ok()?;
+        let class = parts.next()?.parse().ok()?;
+        Some(Sharer { key, weight, class })
+    };
+    let sharers = flow.sharers.iter().map(|(rule, text)| {
+        let sharer = read(text).ok_or("a sharer is not its key, its weight and its class")?;
+        Ok(RecordedSharer { rule: rule.clone(), sharer })
+    });
+    sharers.collect()
+}
+
 fn costs(flow: &Flow<'_>) -> Vec<RecordedCost> {
     let costs = flow.reserved.iter().map(|(rule, reserved)| RecordedCost {
         rule: rule.clone(),
@@ -201,6 +222,7 @@ fn keys(flow: Flow<'_>) -> Result<Vec<RecordedKey>, Reason> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::num::NonZeroU32;
     use proptest::prelude::*;
 
     const LINE: &str = r#"{"ts":"2026-11-21T05:00:00.125000001Z","method":"GET","host":"a.example:80","path":"/x",
@@ -208,7 +230,7 @@ mod tests {
         "upstream":"u:80","upload_ms":0.25,"attempts":1,
         "bytes_in":0,"bytes_out":17,"config_hash":"00d1ce","flow":{"decision":"delayed","rule":"q","limit":1,"used":1,
         "cost":1,"wait_ms":100.0,"keys":{"a":"000000000000000000000000000000ff","b":null,"c":"shared"},"priority":["c"],
-        "plans":{"a":"gold"}}}"#;
+        "plans":{"a":"gold"},"sharers":{"q":"00000000000000ff 4 1"}}}"#;
 
     #[test]
     fn a_line_is_read_to_the_nanosecond() {
@@ -225,6 +247,8 @@ mod tests {
         let keys: Vec<_> =
             recorded.keys.iter().map(|key| (&*key.rule, key.key, key.priority)).collect();
         assert_eq!(recorded.keys[0].plan.as_deref(), Some("gold"));
+        let part = Sharer { key: 255, weight: NonZeroU32::new(4).unwrap(), class: 1 };
+        assert_eq!(recorded.sharers, [RecordedSharer { rule: "q".into(), sharer: part }]);
         let shared = Some(Key::Shared);
         assert_eq!(
             keys,

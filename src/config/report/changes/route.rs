@@ -257,6 +257,7 @@ fn conditions(name: &str, from: &ComparedRule<'_>, to: &ComparedRule<'_>, words:
     words.named(&at("cost"), before.cost == after.cost);
     words.named(&at("except"), before.except == after.except);
     words.named(&at("priority"), before.priority == after.priority);
+    words.named(&at("order of the queue"), before.shares == after.shares);
     if before.plans != after.plans {
         let plans = [before, after].map(|options| {
             options.plans.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)

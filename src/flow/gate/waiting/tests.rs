@@ -1,3 +1,7 @@
+//! Requests that wait for places of a gate.
+
+mod measures;
+
 use super::*;
 use crate::flow::{
     Admission, Algorithm, Change, Gates, Key,
@@ -43,7 +47,7 @@ fn at(millis: u64) -> Instant {
 /// Returns a rule with this many places and a queue.
 fn places(name: &str, limit: u64, max_wait: u64, max: u32) -> Rule {
     let algorithm = Algorithm::Concurrency(concurrency::Config { limit });
-    let queue = QueueConfig { max_wait: Duration::from_millis(max_wait), max };
+    let queue = QueueConfig::new(Duration::from_millis(max_wait), max);
     Rule { queue: Some(Box::new(queue)), ..rule(name, algorithm) }
 }
 
@@ -180,6 +184,38 @@ fn nobody_overtakes_a_request_that_needs_more_places() {
     assert!(small.permit.is_waiting(), "one place is free, but another request is first");
     first.end(10);
     assert_eq!((large.look(10), small.look(10)), (Seen::Starts(9), Seen::Starts(8)));
+}
+
+#[test]
+fn those_behind_a_large_request_start_when_that_leaves_or_is_late() {
+    let world = World::new(&rules([places("it", 3, 100, 9)]));
+    let _first = world.enter_as(0, Shared, 2).expect("room");
+    let leaving = world.enter_as(1, Shared, 3).expect("it may wait");
+    let mut late = world.enter_as(2, Shared, 2).expect("it may wait");
+    let mut small = world.enter_as(50, Shared, 1).expect("it may wait");
+    leaving.permit.leave(at(60));
+    assert_eq!(small.look(60), Seen::Waits, "the next one needs two places");
+    assert!(matches!(late.look(102), Seen::Rejected(_)));
+    assert!(small.is_woken());
+    assert_eq!(small.look(102), Seen::Starts(52));
+}
+
+#[test]
+fn thousands_that_leave_give_their_places_and_their_memory_back() {
+    let keyed = Some(crate::flow::Keyed { by: "client_ip".into(), max_keys: 9_000 });
+    let world = World::new(&rules([Rule { keyed, ..places("it", 1, 1_000, 9_000) }]));
+    let key = |client: u128| Key::Of((client + 1) << 64);
+    let running: Vec<_> = (0..2_000).map(|client| world.enter_as(0, key(client), 1)).collect();
+    assert!(running.iter().all(Result::is_ok));
+    let waiting: Vec<_> = (0..4_000_u128)
+        .map(|nth| world.enter_as(1, key(nth % 2_000), 1).expect("it may wait"))
+        .collect();
+    assert_eq!(world.gate().observe(at(1)).rules[0].waiting, Some(4_000));
+    drop(waiting);
+    let seen = world.gate().observe(at(2));
+    assert_eq!((seen.rules[0].waiting, seen.in_flight), (Some(0), 2_000));
+    drop(running);
+    assert_eq!(world.gate().observe(at(3)).in_flight, 0);
 }
 
 #[test]
@@ -425,4 +461,30 @@ fn a_question_without_effect_says_that_a_request_would_wait() {
     let rejection = world.gates.peek(at(2), &claims).expect_err("the queue is full");
     assert_eq!(rejection.reason.kind(), ReasonKind::Queue);
     assert_eq!(world.gate().observe(at(2)).waiting, 1);
+}
+
+#[test]
+fn sharers_take_turns_for_the_places() {
+    let world = World::new(&rules([places("it", 1, 1_000, 9)]));
+    let mut running = world.start(0);
+    let mut waiting: Vec<(u64, Request)> = Vec::new();
+    for key in [1, 1, 1, 2, 3] {
+        let Admission { mut permit, .. } =
+            world.gates.enter(at(1), &world.claims(Shared, 1)).expect("room to wait");
+        permit.share(vec![(world.slots[0], Sharer { key, ..Sharer::default() })]);
+        let mut request = Request { permit, bell: Arc::default() };
+        assert_eq!(request.look(1), Seen::Waits);
+        waiting.push((key, request));
+    }
+
+    let mut order = Vec::new();
+    for now in 2..7 {
+        running.end(now);
+        let next = waiting.iter().position(|(_, request)| request.is_woken()).expect("one starts");
+        let (key, mut request) = waiting.remove(next);
+        assert!(matches!(request.look(now), Seen::Starts(_)));
+        order.push(key);
+        running = request;
+    }
+    assert_eq!(order, [1, 2, 3, 1, 1]);
 }

@@ -426,6 +426,10 @@ fn pick(
         return (None, "none gets requests now, so one is tried");
     }
 
+    if servers.iter().all(|server| server.is_backup || server.health.is_out()) {
+        return (None, "a backup, as all other servers are out");
+    }
+
     match upstream.options.balance {
         Balance::RoundRobin => {
             let turn = upstream.turn.load(Relaxed) % members.schedule.len().max(1);

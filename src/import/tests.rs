@@ -257,7 +257,6 @@ fn a_line_names_what_it_is_about_and_is_said_once() {
         location /b/ { proxy_pass http://h/; proxy_set_header Upgrade $http_upgrade; } } }";
     let (yaml, lines) = import(text).unwrap();
     let expected = [
-        "nginx.conf:3: server: backup: the server is left out",
         "nginx.conf:4: limit_req_status: limits of the route `all` answer 430 and 503; a route has one status: here 430",
         "nginx.conf:7: proxy_pass: here and elsewhere, nginx also changes `Location`",
         "nginx.conf:7: proxy_set_header: here and elsewhere, nginx passes upgrades to every protocol",

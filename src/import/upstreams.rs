@@ -177,13 +177,7 @@ fn parameters(server: &Directive, fields: &mut Fields, report: &mut ImportReport
                 _ => report.note(server, "a weight is 1 to 1000"),
             },
             "down" => is_used = false,
-            "backup" => {
-                is_used = false;
-                report.note(
-                    server,
-                    "backup: the server is left out, as flowgate keeps none for when others fail",
-                );
-            }
+            "backup" => fields.set("backup", json!(true)),
             "max_fails" | "fail_timeout" => {
                 report.note(server, format!("{name}: write `ejection`, which counts otherwise"));
             }

@@ -65,6 +65,28 @@ fn requests_are_shared_out_by_weight() {
 }
 
 #[test]
+fn a_backup_gets_requests_only_while_the_other_server_cannot_be_reached() {
+    let usual = Script::answering(|_| upstream::ok("usual"));
+    let backup = Script::answering(|_| upstream::ok("backup"));
+    let file = |usual: SocketAddr| {
+        let backup = format!("{{ url: \"http://{}\", backup: true }}", backup.address);
+        with_servers(&format!("{}, {backup}", server(usual)), "")
+    };
+    let gateway = Gateway::start(&file(usual.address));
+    let mut client = Client::new(gateway.web());
+    let mut all_are = |name: &str| {
+        let texts: Vec<_> = (0..10).map(|_| client.get("/").text()).collect();
+        assert_eq!(texts, [name; 10]);
+    };
+
+    all_are("usual");
+    gateway.edit(&file(dead()));
+    all_are("backup");
+    gateway.edit(&file(usual.address));
+    all_are("usual");
+}
+
+#[test]
 fn least_request_avoids_the_busy_server() {
     let held = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&held);

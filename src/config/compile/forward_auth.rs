@@ -134,7 +134,7 @@ fn path(key: &Key<CheckPath>) -> Option<PathAndQuery> {
 
 /// Returns the upstream of a service at a URL. It has the defaults of an upstream of the file.
 fn upstream_at(name: Arc<str>, url: &AuthEndpoint) -> UpstreamPlan {
-    let server = ServerPlan { endpoint: url.endpoint.clone(), weight: 1 };
+    let server = ServerPlan { endpoint: url.endpoint.clone(), weight: 1, is_backup: false };
     let seconds = Duration::from_secs;
     UpstreamPlan {
         name,

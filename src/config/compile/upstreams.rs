@@ -11,8 +11,8 @@ use crate::{
         },
         read::source::Files,
         spec::{
-            Balance, EjectionSpec, HealthSpec, RetrySpec, UpstreamProtocol, UpstreamSpec,
-            UpstreamTlsSpec,
+            Balance, EjectionSpec, HealthSpec, RetrySpec, ServerSpec, UpstreamProtocol,
+            UpstreamSpec, UpstreamTlsSpec,
             values::{Endpoint, RetryOn},
         },
         vocabulary::DescribedMap,
@@ -43,6 +43,32 @@ impl Compiled {
     }
 }
 
+/// A server of the file.
+struct CompiledServer<'s> {
+    endpoint: At<&'s Endpoint>,
+    weight: u64,
+    is_backup: bool,
+}
+
+/// Returns a server; `None` if a key of it could not be read.
+fn server_of(spec: &ServerSpec) -> Option<CompiledServer<'_>> {
+    Some(CompiledServer {
+        endpoint: spec.url.as_ref()?.as_ref().map(|url| &url.0),
+        weight: spec.weight.number()?.value,
+        is_backup: *spec.backup.value()?,
+    })
+}
+
+impl CompiledServer<'_> {
+    fn plan(&self) -> ServerPlan {
+        ServerPlan {
+            endpoint: self.endpoint.value.clone(),
+            weight: u32::try_from(self.weight).unwrap_or(u32::MAX),
+            is_backup: self.is_backup,
+        }
+    }
+}
+
 impl Compiler {
     pub(super) fn upstreams(&mut self, specs: &[At<UpstreamSpec>], files: &Files) -> Vec<Compiled> {
         self.names("upstream", specs.iter().filter_map(|at| at.value.name.as_ref()));
@@ -61,31 +87,21 @@ impl Compiler {
 
     fn upstream(&mut self, at: &At<UpstreamSpec>, files: &Files) -> Option<Compiled> {
         let spec = &at.value;
-        let servers: Vec<(At<&Endpoint>, u64)> = spec
-            .servers
-            .items()
-            .iter()
-            .filter_map(|server| {
-                let endpoint = server.value.url.as_ref()?.as_ref().map(|url| &url.0);
-                Some((endpoint, server.value.weight.number()?.value))
-            })
-            .collect();
+        let servers: Vec<CompiledServer<'_>> =
+            spec.servers.items().iter().filter_map(|server| server_of(&server.value)).collect();
 
         self.unique(
-            servers.iter().map(|(at, _)| ((&at.value.host, at.value.port), at.span)),
+            servers.iter().map(|server| {
+                let at = &server.endpoint;
+                ((&at.value.host, at.value.port), at.span)
+            }),
             |_| "the server is in the list already".to_owned(),
             "write `weight: 2` at the first to send it more",
         );
 
         let protocol = *spec.protocol.value()?;
-        let tls = self.tls(spec, protocol, servers.iter().map(|(endpoint, _)| *endpoint), files);
-        let weights: Vec<u64> = servers.iter().map(|(_, weight)| *weight).collect();
-        if schedule(&weights).is_none() {
-            self.error(
-                Problem::error(at.span, "the cycle of the weights is too long")
-                    .help("write weights whose sum, divided by what they share, is at most 1000"),
-            );
-        }
+        let tls = self.tls(spec, protocol, servers.iter().map(|server| server.endpoint), files);
+        self.check_turns(&servers, at.span);
 
         let value = |at: Option<At<Duration>>| at.map(|at| at.value).unwrap_or_default();
         let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -93,16 +109,10 @@ impl Compiler {
         let hash_key = self.hash_key(spec);
         let name = spec.name.as_ref()?;
 
-        let spans = servers.iter().map(|(endpoint, _)| endpoint.span).collect();
+        let spans = servers.iter().map(|server| server.endpoint.span).collect();
         let plan = UpstreamPlan {
             name: name.value.0.clone(),
-            servers: servers
-                .into_iter()
-                .map(|(endpoint, weight)| ServerPlan {
-                    endpoint: endpoint.value.clone(),
-                    weight: u32::try_from(weight).unwrap_or(u32::MAX),
-                })
-                .collect(),
+            servers: servers.iter().map(CompiledServer::plan).collect(),
             options: UpstreamOptions {
                 balance: *spec.balance.value()?,
                 hash_key,
@@ -124,6 +134,30 @@ impl Compiler {
         };
 
         Some(Compiled { name: plan.name.clone(), span: name.span, servers: spans, plan })
+    }
+
+    /// Checks that requests have a server while all are well, and that the turns of the others, and those
+    /// of the backups, come round soon.
+    fn check_turns(&mut self, servers: &[CompiledServer<'_>], span: SourceSpan) {
+        let (backups, others): (Vec<_>, Vec<_>) =
+            servers.iter().partition(|server| server.is_backup);
+        if let Some(first) = backups.first().filter(|_| others.is_empty()) {
+            self.error(
+                Problem::error(first.endpoint.span, "all servers are backups")
+                    .help("remove `backup: true` from those that get requests at all times"),
+            );
+        }
+
+        let is_too_long = |servers: &[&CompiledServer<'_>]| {
+            let weights: Vec<u64> = servers.iter().map(|server| server.weight).collect();
+            schedule(&weights).is_none()
+        };
+        if is_too_long(&others) || is_too_long(&backups) {
+            self.error(
+                Problem::error(span, "the cycle of the weights is too long")
+                    .help("write weights whose sum, divided by what they share, is at most 1000"),
+            );
+        }
     }
 
     /// Returns what decides about a request's server, if something does.

@@ -92,8 +92,9 @@ impl<'i> ServerBuilder<'i> {
             }
             names.extend(known.map(|addresses| (Arc::clone(host), addresses)));
         }
-        let schedule = turns(&servers);
-        Members { servers, schedule, names }
+        let schedule = turns(&servers, false);
+        let backup_schedule = turns(&servers, true);
+        Members { servers, schedule, backup_schedule, names }
     }
 
     fn server(
@@ -102,14 +103,17 @@ impl<'i> ServerBuilder<'i> {
         ip: Option<IpAddr>,
         old: Option<&Members>,
     ) -> Arc<Server> {
-        let ServerPlan { endpoint, weight } = plan;
+        let ServerPlan { endpoint, weight, is_backup } = plan;
         let address = (Arc::clone(&endpoint.host), endpoint.port, ip);
         let is_it = |server: &&Arc<Server>| address_of(server) == address;
         let before = old.and_then(|old| old.servers.iter().find(is_it));
 
-        if let Some(before) =
-            before.filter(|same| same.weight == *weight && same.is_tls == endpoint.is_tls)
-        {
+        let is_same = |server: &&Arc<Server>| {
+            server.weight == *weight
+                && server.is_backup == *is_backup
+                && server.is_tls == endpoint.is_tls
+        };
+        if let Some(before) = before.filter(is_same) {
             return Arc::clone(before);
         }
 
@@ -118,6 +122,7 @@ impl<'i> ServerBuilder<'i> {
             id: self.ids.of(&address),
             hash: hash_of(&address),
             weight: *weight,
+            is_backup: *is_backup,
             in_flight: known.map_or_else(Arc::default, |known| Arc::clone(&known.in_flight)),
             meter: known.map_or_else(Arc::default, |known| Arc::clone(&known.meter)),
             health: before.map_or_else(Arc::default, |before| Arc::clone(&before.health)),
@@ -142,16 +147,21 @@ fn hash_of((host, port, ip): &Address) -> u64 {
     Seed::new([0, 0]).hash(text.as_bytes())
 }
 
-/// Returns the places of the servers in the order of their turns. The addresses of names may make
-/// the cycle too long: then weights are rounded, and beyond a thousand servers all are the same.
-fn turns(servers: &[Arc<Server>]) -> Vec<u16> {
-    let weights: Vec<u64> = servers.iter().map(|server| server.weight.into()).collect();
+/// Returns the places of the servers that are backups, or of those that are not, in the order of their
+/// turns. The addresses of names may make the cycle too long: then weights are rounded, and beyond a
+/// thousand servers all are the same.
+fn turns(servers: &[Arc<Server>], is_backup: bool) -> Vec<u16> {
+    let meant = servers.iter().enumerate().filter(|(_, server)| server.is_backup == is_backup);
+    let (places, weights): (Vec<_>, Vec<u64>) =
+        meant.map(|(place, server)| (place, u64::from(server.weight))).unzip();
     let sum = weights.iter().sum::<u64>().max(1);
     let room = MAX_CYCLE.saturating_sub(weights.len() as u64);
     let rounded =
         || schedule(&weights.iter().map(|weight| weight * room / sum + 1).collect::<Vec<_>>());
-    let one_each = || (0..=u16::MAX).take(servers.len()).collect();
-    schedule(&weights).or_else(rounded).unwrap_or_else(one_each)
+    let one_each = || (0..=u16::MAX).take(places.len()).collect();
+    let turns: Vec<u16> = schedule(&weights).or_else(rounded).unwrap_or_else(one_each);
+    let place_of = |turn: u16| u16::try_from(*places.get(usize::from(turn))?).ok();
+    turns.into_iter().filter_map(place_of).collect()
 }
 
 #[cfg(test)]
@@ -239,7 +249,7 @@ routes:
         let live = Live::start(plan(&FILE.replace("weight: 2", "weight: 997")), Instant::EPOCH);
         live.resolve(&"shop".into(), &addresses(&[1, 2, 3]));
         let members = Arc::clone(&*live.load().upstreams[0].members());
-        let turns = turns(&members.servers);
+        let turns = turns(&members.servers, false);
         let share = |place: u16| turns.iter().filter(|turn| **turn == place).count();
         assert!(turns.len() <= 1000 && share(3) == 1, "{}", share(3));
         assert!([0, 1, 2].map(share).iter().all(|share| *share > 300));

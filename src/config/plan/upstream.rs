@@ -28,6 +28,8 @@ pub struct UpstreamPlan {
 pub(in crate::config) struct ServerPlan {
     pub endpoint: Endpoint,
     pub weight: u32,
+    /// True if it gets requests only while no other server can.
+    pub is_backup: bool,
 }
 
 /// The keys of an upstream in the file, beside its servers.

@@ -208,6 +208,9 @@ fn write_upstream<'p>(
         if server.weight > 1 {
             write!(out, "  weight {}", server.weight)?;
         }
+        if server.is_backup {
+            write!(out, "  backup")?;
+        }
         writeln!(out)?;
     }
     Ok(())

@@ -25,8 +25,10 @@ pub(in crate::config) type Names = BTreeMap<Arc<str>, Arc<[IpAddr]>>;
 pub struct Members {
     /// In the order of the file, a name by each of its addresses; at least one.
     pub servers: Vec<Arc<Server>>,
-    /// Their places in the order of their turns by weight; at least one.
+    /// The places of those that are no backups, in the order of their turns by weight; at least one.
     pub schedule: Vec<u16>,
+    /// The places of the backups, likewise; often none.
+    pub backup_schedule: Vec<u16>,
     /// The names among them that are resolved.
     pub(in crate::config) names: Names,
 }
@@ -97,7 +99,7 @@ const NOT_ASKED: &str = "not asked yet";
 
 /// A server of an upstream. Its identity, what is in flight and its meter belong to its address
 /// and outlive a reload; so does its health, which belongs to the upstream's name as well. Its
-/// weight is this configuration's.
+/// weight, and whether it is a backup, are this configuration's.
 #[derive(Debug)]
 pub struct Server {
     /// Counted from 0, and never given to another address while the process lives.
@@ -113,6 +115,8 @@ pub struct Server {
     pub is_tls: bool,
     /// 1 to 1000.
     pub weight: u32,
+    /// True if it gets requests only while no other server can.
+    pub is_backup: bool,
     /// Stands for its address where keys are assigned to servers: the same in all gateways.
     pub hash: u64,
     /// Requests that it works on.

@@ -44,7 +44,9 @@ pub(super) use rule::{
 };
 pub use store::Secret;
 pub(super) use store::{RedisUrl, StoreSpec};
-pub(super) use upstream::{EjectionSpec, HealthSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec};
+pub(super) use upstream::{
+    EjectionSpec, HealthSpec, ServerSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec,
+};
 pub use values::{Resolve, ServerUrl, server_url};
 pub use words::{
     AccessLog, Balance, HeaderCase, LogFormat, OnMissing, OnStoreError, ParentTraces,

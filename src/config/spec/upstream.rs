@@ -117,6 +117,8 @@ keys! {
         url: Url;
         /// The server's share of the requests, relative to the others.
         weight: Integer<1, 1000> = 1;
+        /// It gets requests only while none of the other servers can.
+        backup: bool = false;
     }
 
     /// Sizes and counts. Responses beyond them become 502.

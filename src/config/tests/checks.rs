@@ -18,6 +18,7 @@ upstreams:
   - { name: b, servers: [], hash_key: path }
   - { name: c, servers: [{ url: ftp://h }, { url: h, weight: 0 }] }
   - { name: d, servers: [{ url: http://a, weight: 997 }, { url: http://b, weight: 991 }] }
+  - { name: e, servers: [{ url: http://a, backup: true }, { url: http://b, backup: true }] }
 routes:
   - { name: r, match: { path: / }, upstream: zzz }
 ",
@@ -35,7 +36,8 @@ routes:
             "`h` is not an http:// or https:// URL | write `http://h`",
             "`weight` cannot be 0 | write a number from 1 to 1000",
             "the cycle of the weights is too long | write weights whose sum, divided by what they share, is at most 1000",
-            "there is no upstream `zzz` | write one of `b`, `c`, `d`",
+            "all servers are backups | remove `backup: true` from those that get requests at all times",
+            "there is no upstream `zzz` | write one of `b`, `c`, `d`, `e`",
         ],
     );
 }

@@ -244,12 +244,17 @@ fn an_edit_of_any_key_is_named() {
 #[test]
 fn an_edit_of_any_key_of_an_upstream_is_named() {
     let old = "listeners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
-        upstreams: [{ name: app, servers: [{ url: 'http://a:1', weight: 2 }], balance: random, connect_timeout: 1s, \
+        upstreams: [{ name: app, servers: [{ url: 'http://a:1', weight: 2 }, { url: 'http://b:1' }], balance: random, connect_timeout: 1s, \
         idle_timeout: 2s, max_idle: 5, limits: { header_bytes: 16KiB, headers: 50 }, health: { path: /h }, \
         ejection: { failures: 3 }, slow_start: 3s, resolve: 5s }]\n\
         routes: [{ name: a, match: { path: /a }, upstream: app }]\n";
     let edits = [
         ("weight: 2", "weight: 3", "weight of a:1 2 → 3"),
+        (
+            "{ url: 'http://b:1' }",
+            "{ url: 'http://b:1', backup: true }",
+            "backup of b:1 false → true",
+        ),
         ("balance: random", "balance: round_robin", "balance random → round_robin"),
         ("connect_timeout: 1s", "connect_timeout: 4s", "connect_timeout 1s → 4s"),
         ("idle_timeout: 2s", "idle_timeout: 4s", "idle_timeout 2s → 4s"),

@@ -125,7 +125,6 @@ fn keys_of_upstreams() {
         upstream(&format!("{SERVERS}{lines}"), help);
     }
     upstream("targets: [{ url: http://a }]", "write `servers`");
-    upstream("servers: [{ url: http://a, backup: true }]", "remove it");
     upstream("servers: [{ url: http://a, max_fails: 3 }]", "`ejection: { failures: 5 }`");
     upstream("servers: [{ url: http://a }]\n    maxFails: 3", "`ejection: { failures: 5 }`");
     let https = "servers: [{ url: https://a }]\n    ";

@@ -347,6 +347,18 @@ fn a_server_that_is_listed_twice_has_both_weights() {
 }
 
 #[test]
+fn a_backup_stays_one() {
+    let (yaml, lines) = import(
+        "http { upstream app { server 10.0.0.1:80; server 10.0.0.2:80 weight=2 backup; }
+        server { listen 81; location / { proxy_pass http://app; proxy_redirect off; } } }",
+    )
+    .unwrap();
+    let expected = "{ url: http://10.0.0.1:80 }\n      - { url: http://10.0.0.2:80, weight: 2, backup: true }\n";
+    assert!(yaml.contains(expected), "{yaml}");
+    assert_eq!(lines, [""; 0]);
+}
+
+#[test]
 fn a_log_that_nobody_reads_is_none() {
     let (yaml, lines) =
         import("http { access_log /dev/null; server { listen 81; return 204; } }").unwrap();

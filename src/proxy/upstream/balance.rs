@@ -102,74 +102,134 @@ struct Choice<'a> {
 
 impl Choice<'_> {
     fn place(self, key: Option<u64>, mut random: impl FnMut(usize) -> usize) -> Option<usize> {
-        let Self { upstream, members, tried, now } = self;
-        let servers = &members.servers;
-        if servers.len() == 1 && !tried.has(0) {
+        let Self { members, tried, .. } = self;
+        if members.servers.len() == 1 && !tried.has(0) {
             return Some(0);
         }
 
-        let slow_start = upstream.options.slow_start;
+        let start = match self.of_group(Group::Usual, key, &mut random) {
+            Ok(place) => return Some(place),
+            Err(start) => start,
+        };
+        if !members.backup_schedule.is_empty()
+            && let Ok(place) = self.of_group(Group::Backup, key, &mut random)
+        {
+            return Some(place);
+        }
+
+        // None gets requests now: the first that was not tried, backups last.
+        let untried = self.untried_from(start);
+        untried
+            .clone()
+            .find(|place| self.is_in(Group::Usual, *place))
+            .or_else(|| untried.clone().next())
+    }
+
+    /// Returns the place of a server of a group that gets requests.
+    ///
+    /// # Errors
+    /// None does. The place is that of the last one that was looked at.
+    fn of_group(
+        self,
+        group: Group,
+        key: Option<u64>,
+        mut random: impl FnMut(usize) -> usize,
+    ) -> Result<usize, usize> {
+        let Self { upstream, members, tried, .. } = self;
         let mut place = 0;
         if let Some(key) = key {
             let mut passed_over = PassedOver::of(tried);
-            while let Some(picked) = by_key(servers, &passed_over, key) {
-                if servers.get(picked)?.health.admits(now, slow_start, &mut random) {
-                    return Some(picked);
+            while let Some(picked) = by_key(&members.servers, group, &passed_over, key) {
+                if self.admits(picked, &mut random) {
+                    return Ok(picked);
                 }
                 passed_over.add(picked);
                 place = picked;
             }
-        } else {
-            for pick in 0..PICKS {
-                let picked = match pick {
-                    0 => in_turn(upstream, members, &mut random),
-                    _ => by_chance(members, &mut random),
-                };
-                let Some(picked) = picked else { break };
-                let server = servers.get(picked)?;
-                if !tried.has(picked) && server.health.admits(now, slow_start, &mut random) {
-                    return Some(picked);
-                }
-                place = picked;
-            }
+            return Err(place);
         }
 
-        self.first_from(place)
+        for pick in 0..PICKS {
+            let picked = match pick {
+                0 => in_turn(upstream, members, group, &mut random),
+                _ => by_chance(group.schedule(members), &mut random),
+            };
+            let Some(picked) = picked else { break };
+            if !tried.has(picked) && self.admits(picked, &mut random) {
+                return Ok(picked);
+            }
+            place = picked;
+        }
+
+        let is_meant = |at: &usize| self.is_in(group, *at) && self.admits(*at, |_| 0);
+        self.untried_from(place).find(is_meant).ok_or(place)
     }
 
-    /// Returns the first place from `start` on whose server gets requests. If none does, the first
-    /// that was not tried.
-    fn first_from(self, start: usize) -> Option<usize> {
-        let servers = &self.members.servers;
+    fn admits(self, place: usize, random: impl FnMut(usize) -> usize) -> bool {
         let slow_start = self.upstream.options.slow_start;
-        let untried = (0..servers.len())
-            .map(|step| (start + step) % servers.len())
-            .filter(|&place| !self.tried.has(place));
+        let server = self.members.servers.get(place);
+        server.is_some_and(|server| server.health.admits(self.now, slow_start, random))
+    }
 
-        let admits = |place: &usize| {
-            servers
-                .get(*place)
-                .is_some_and(|server| server.health.admits(self.now, slow_start, |_| 0))
-        };
-        untried.clone().find(admits).or_else(|| untried.clone().next())
+    fn is_in(self, group: Group, place: usize) -> bool {
+        self.members.servers.get(place).is_some_and(|server| group.has(server))
+    }
+
+    /// Returns the places that were not tried, from `start` on.
+    fn untried_from(self, start: usize) -> impl Iterator<Item = usize> + Clone {
+        let count = self.members.servers.len();
+        let places = (0..count).map(move |step| (start + step) % count);
+        places.filter(move |&place| !self.tried.has(place))
+    }
+}
+
+/// The servers that get requests at all times, and those that stand in for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    Usual,
+    Backup,
+}
+
+impl Group {
+    const fn has(self, server: &Server) -> bool {
+        server.is_backup == matches!(self, Self::Backup)
+    }
+
+    /// Returns the order of the turns of its servers.
+    fn schedule(self, members: &Members) -> &[u16] {
+        match self {
+            Self::Usual => &members.schedule,
+            Self::Backup => &members.backup_schedule,
+        }
     }
 }
 
 /// Returns the place of the server that gets the requests with a key, unless all are out.
 pub(crate) fn owner(servers: &[Arc<Server>], key: u64) -> Option<usize> {
     let mut out = PassedOver::default();
-    loop {
-        let place = by_key(servers, &out, key)?;
-        if !servers.get(place)?.health.is_out() {
-            return Some(place);
+    for group in [Group::Usual, Group::Backup] {
+        while let Some(place) = by_key(servers, group, &out, key) {
+            if !servers.get(place)?.health.is_out() {
+                return Some(place);
+            }
+            out.add(place);
         }
-        out.add(place);
     }
+    None
 }
 
-/// Returns the place of the server that a key belongs to, among those that were not passed over.
-fn by_key(servers: &[Arc<Server>], passed_over: &PassedOver, key: u64) -> Option<usize> {
-    let left = servers.iter().enumerate().filter(|(place, _)| !passed_over.has(*place));
+/// Returns the place of the server of a group that a key belongs to, among those that were not passed
+/// over.
+fn by_key(
+    servers: &[Arc<Server>],
+    group: Group,
+    passed_over: &PassedOver,
+    key: u64,
+) -> Option<usize> {
+    let left = servers
+        .iter()
+        .enumerate()
+        .filter(|(place, server)| group.has(server) && !passed_over.has(*place));
     let candidates = left.map(|(place, server)| Candidate {
         place,
         id: server.hash,
@@ -179,20 +239,22 @@ fn by_key(servers: &[Arc<Server>], passed_over: &PassedOver, key: u64) -> Option
     choose(key, candidates)
 }
 
-/// Returns the place of the server whose turn it is.
+/// Returns the place of the server of a group whose turn it is.
 fn in_turn(
     upstream: &Upstream,
     members: &Members,
+    group: Group,
     mut random: impl FnMut(usize) -> usize,
 ) -> Option<usize> {
+    let schedule = group.schedule(members);
     match upstream.options.balance {
-        Balance::RoundRobin => Some(next_in_turn(upstream, members)),
-        // A request without a key goes to any.
-        Balance::Random | Balance::Hash => by_chance(members, random),
+        Balance::RoundRobin if group == Group::Usual => Some(next_in_turn(upstream, schedule)),
+        // A request for a backup has taken a turn of the others already, so that those turns would
+        // always be the same backup's. A request without a key goes to any.
+        Balance::RoundRobin | Balance::Random | Balance::Hash => by_chance(schedule, random),
         Balance::LeastRequest => {
-            let one = by_chance(members, &mut random)?;
+            let one = by_chance(schedule, &mut random)?;
             // Another one: the same twice would say nothing.
-            let schedule = &members.schedule;
             let start = random(schedule.len());
             let mut others = schedule.iter().cycle().skip(start).take(schedule.len());
             let two = others.find(|two| usize::from(**two) != one).map_or(one, |two| (*two).into());
@@ -201,13 +263,13 @@ fn in_turn(
     }
 }
 
-fn by_chance(members: &Members, mut random: impl FnMut(usize) -> usize) -> Option<usize> {
-    members.schedule.get(random(members.schedule.len())).map(|place| usize::from(*place))
+fn by_chance(schedule: &[u16], mut random: impl FnMut(usize) -> usize) -> Option<usize> {
+    schedule.get(random(schedule.len())).map(|place| usize::from(*place))
 }
 
-fn next_in_turn(upstream: &Upstream, members: &Members) -> usize {
+fn next_in_turn(upstream: &Upstream, schedule: &[u16]) -> usize {
     let turn = upstream.turn.fetch_add(1, Relaxed);
-    members.schedule.get(turn % members.schedule.len().max(1)).copied().unwrap_or(0).into()
+    schedule.get(turn % schedule.len().max(1)).copied().unwrap_or(0).into()
 }
 
 /// Requests in flight per unit of weight, in thousandths. The schedule already
@@ -264,6 +326,60 @@ mod tests {
             let second = owner(key);
             assert_ne!(first, second);
             assert_eq!(second, picked(upstream, key), "requests go there");
+        }
+    }
+
+    /// An upstream with two servers and, behind them in the file, two backups.
+    fn with_backups(balance: &str) -> Arc<Snapshot> {
+        let (_, live) = live(&format!(
+            "listeners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
+             upstreams: [{{ name: up, balance: {balance}, ejection: {{ most_percent: 100 }}, servers: [\
+             {{ url: 'http://127.0.0.1:1' }}, {{ url: 'http://127.0.0.1:2', weight: 3 }}, \
+             {{ url: 'http://127.0.0.1:3', backup: true }}, {{ url: 'http://127.0.0.1:4', backup: true }}] }}]\n\
+             routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: up }}]\n"
+        ));
+        live.load_full()
+    }
+
+    /// The places that 400 requests get.
+    fn places(
+        upstream: &Upstream,
+        tried: Tried,
+        key: impl Fn(u64) -> Option<u64>,
+    ) -> BTreeSet<usize> {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut pick_one = |number| {
+            let random = |below: usize| random.usize(..below.max(1));
+            pick(upstream, tried, Instant::from_nanos(0), key(number), random)
+        };
+        (0..400).map(|number| pick_one(number).expect("a server").place).collect()
+    }
+
+    #[test]
+    fn backups_get_requests_only_while_no_other_server_can() {
+        for balance in ["round_robin", "least_request", "random", "hash, hash_key: 'header:x-a'"] {
+            let snapshot = with_backups(balance);
+            let upstream = &snapshot.upstreams[0];
+            let key = |number| balance.starts_with("hash").then_some(number);
+            let of = |tried| places(upstream, tried, key);
+            assert_eq!(of(Tried::default()), BTreeSet::from([0, 1]), "{balance}");
+
+            eject(upstream, 0);
+            assert_eq!(of(Tried::default()), BTreeSet::from([1]), "{balance}");
+            let mut tried = Tried::default();
+            tried.add(1);
+            assert_eq!(of(tried), BTreeSet::from([2, 3]), "a second attempt, {balance}");
+
+            eject(upstream, 1);
+            assert_eq!(of(Tried::default()), BTreeSet::from([2, 3]), "{balance}");
+            eject(upstream, 3);
+            assert_eq!(of(Tried::default()), BTreeSet::from([2]), "{balance}");
+
+            // None gets requests now, so one that is no backup is tried.
+            eject(upstream, 2);
+            assert!(of(Tried::default()).is_subset(&BTreeSet::from([0, 1])), "{balance}");
+            tried.add(0);
+            assert!(of(tried).is_subset(&BTreeSet::from([2, 3])), "{balance}");
         }
     }
 

@@ -37,12 +37,12 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
     (!words.0.is_empty()).then_some(words.0)
 }
 
-fn servers(old: &[ServerPlan], new: &[ServerPlan], words: &mut Words) {
-    let weights = |list: &[ServerPlan]| -> HashMap<Endpoint, u32> {
-        list.iter().map(|server| (server.endpoint.clone(), server.weight)).collect()
+fn servers<'p>(old: &'p [ServerPlan], new: &'p [ServerPlan], words: &mut Words) {
+    let by_endpoint = |list: &'p [ServerPlan]| -> HashMap<Endpoint, &'p ServerPlan> {
+        list.iter().map(|server| (server.endpoint.clone(), server)).collect()
     };
-    let before = weights(old);
-    let after = weights(new);
+    let before = by_endpoint(old);
+    let after = by_endpoint(new);
     let added = after.keys().filter(|server| !before.contains_key(*server)).count();
     let removed = before.keys().filter(|server| !after.contains_key(*server)).count();
     for (sign, count) in [('+', added), ('-', removed)] {
@@ -51,10 +51,13 @@ fn servers(old: &[ServerPlan], new: &[ServerPlan], words: &mut Words) {
             _ => words.add(format!("{sign}{}", counted(count, "server"))),
         }
     }
-    for ServerPlan { endpoint, weight } in new {
-        if let Some(old) = before.get(endpoint) {
-            let Endpoint { host, port, .. } = endpoint;
-            words.value(&format!("weight of {host}:{port}"), old, weight, ToString::to_string);
+    for server in new {
+        if let Some(old) = before.get(&server.endpoint) {
+            let Endpoint { host, port, .. } = &server.endpoint;
+            let weight = format!("weight of {host}:{port}");
+            words.value(&weight, old.weight, server.weight, ToString::to_string);
+            let backup = format!("backup of {host}:{port}");
+            words.value(&backup, old.is_backup, server.is_backup, ToString::to_string);
         }
     }
 }

@@ -5,9 +5,6 @@ use super::file::CONCURRENCY_OF_ROUTE;
 pub(in crate::config::spec) const URL: &str =
     "write `url: http://HOST:PORT`, as in `url: http://127.0.0.1:8000`";
 
-pub(in crate::config::spec) const NO_BACKUP: &str =
-    "remove it: all servers of an upstream get requests, except those that fail";
-
 pub(in crate::config::spec) const EJECTION: &str = "write `ejection: { failures: 5 }` at the upstream: servers that fail get no requests for a while";
 
 pub(in crate::config::spec) const HEALTH: &str =
@@ -94,7 +91,6 @@ pub(in crate::config::spec) const HEALTH_MEANT: &[[&str; 2]] = &[
 pub(in crate::config::spec) const SERVER_INSTEAD: &[[&str; 2]] = &[
     ["host", URL],
     ["port", URL],
-    ["backup", NO_BACKUP],
     ["max_fails", EJECTION],
     ["max_conns", CONCURRENCY_OF_ROUTE],
     ["maxconn", CONCURRENCY_OF_ROUTE],

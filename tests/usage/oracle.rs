@@ -61,7 +61,9 @@ fn amount(text: &str) -> i128 {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
     let point = digits.len() - fraction.len();
-    let exponent: i64 = exponent.parse().expect("the numbers of the tests are short");
+    // One that has too many digits for a number is as good as any other far from 0.
+    let far = if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 };
+    let exponent: i64 = exponent.parse().unwrap_or(far);
 
     // The digits before the point, once it is moved by the exponent and by twelve places.
     let length = i64::try_from(point).expect("it is short") + exponent + 12;
@@ -94,6 +96,14 @@ fn split(path: &str) -> Vec<String> {
     path.split('.').map(str::to_owned).collect()
 }
 
+/// Returns whether a text ends within a number, as in `{"a":0.`: serde calls that an error, though another
+/// digit makes it whole.
+fn ends_in_number(text: &[u8]) -> bool {
+    let longer = [text, b"0"].concat();
+    let next = serde_json::Deserializer::from_slice(&longer).into_iter::<Box<RawValue>>().next();
+    next.is_none_or(|value| value.map_or_else(|error| error.is_eof(), |_| true))
+}
+
 /// Returns the complete documents of a body; `None` if JSON is followed by something else.
 fn documents(format: Format, body: &[u8]) -> Option<Vec<Box<RawValue>>> {
     let parsed = |text: &[u8]| serde_json::from_slice::<Box<RawValue>>(text).ok();
@@ -107,9 +117,7 @@ fn documents(format: Format, body: &[u8]) -> Option<Vec<Box<RawValue>>> {
                 match values.next() {
                     None => break,
                     Some(Ok(value)) => documents.push(value),
-                    Some(Err(error)) if error.is_eof() => break,
-                    // A number that is cut is an error of another kind.
-                    Some(Err(_)) if parsed(&[&body[begin..], b"0"].concat()).is_some() => break,
+                    Some(Err(error)) if error.is_eof() || ends_in_number(&body[begin..]) => break,
                     Some(Err(_)) => return None,
                 }
             }

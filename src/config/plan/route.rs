@@ -134,7 +134,7 @@ pub(in crate::config) struct RulePlan {
     pub shared: Option<OnStoreError>,
     /// The interval in which gateways sync it, if they do.
     pub sync_interval: Option<Duration>,
-    /// Where the file has the longest wait in its queue, if it has one.
+    /// The place in the file of the longest wait in its queue, if it has one.
     pub queue_wait: Option<SourceSpan>,
 }
 

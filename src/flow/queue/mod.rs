@@ -215,13 +215,7 @@ impl WaitQueue {
 
     /// Gives a waiting request its place.
     pub(super) fn start(&mut self, ticket: u32, start: Start, woken: &mut Vec<Waker>) {
-        let Some(waiter) = self.waiters.get_mut(ticket as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        waiter.end = Some(End::Started(start));
-        woken.push(replace(&mut waiter.waker, Waker::noop().clone()));
-        let entry = waiter.entry;
-        let key_slot = waiter.key_slot;
+        let Some((entry, key_slot)) = self.end(ticket, End::Started(start), woken) else { return };
         if let Some(line) = self.lines.get_mut(&key_slot)
             && line.turns.start(&entry)
         {
@@ -233,14 +227,18 @@ impl WaitQueue {
 
     /// Ends the wait of a request without a place.
     pub(super) fn reject(&mut self, ticket: u32, reason: Reason, woken: &mut Vec<Waker>) {
-        let Some(waiter) = self.waiters.get_mut(ticket as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        waiter.end = Some(End::Rejected(reason));
+        if let Some((entry, key_slot)) = self.end(ticket, End::Rejected(reason), woken) {
+            self.leave_line(key_slot, &entry);
+        }
+    }
+
+    /// Notes the end of a wait, for the request to see. Returns its entry, and the state whose line that
+    /// is still in.
+    fn end(&mut self, ticket: u32, end: End, woken: &mut Vec<Waker>) -> Option<(Entry, KeySlot)> {
+        let waiter = self.waiters.get_mut(ticket as usize)?.as_mut()?;
+        waiter.end = Some(end);
         woken.push(replace(&mut waiter.waker, Waker::noop().clone()));
-        let entry = waiter.entry;
-        let key_slot = waiter.key_slot;
-        self.leave_line(key_slot, &entry);
+        Some((waiter.entry, waiter.key_slot))
     }
 
     /// Returns the progress of a request at `now`, which calls `waker` when that changes. A request

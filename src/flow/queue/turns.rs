@@ -58,7 +58,7 @@ pub(super) struct Entry {
     /// Increases with each request.
     pub(super) serial: u64,
     pub(super) arrival: Instant,
-    /// Where the queue has it.
+    /// The ticket by which the queue finds it.
     pub(super) ticket: u32,
 }
 

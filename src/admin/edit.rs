@@ -179,7 +179,11 @@ fn shortened(schema: &Value) -> Value {
 
 fn field(name: &str, value: &Value) -> Option<(String, Value)> {
     let value = match (name, value) {
-        ("properties" | "$defs", Value::Object(named)) => {
+        ("$defs", Value::Object(named)) => {
+            let named = named.iter().map(|(name, map)| (name.clone(), without_description(map)));
+            Value::Object(named.collect::<Map<_, _>>())
+        }
+        ("properties", Value::Object(named)) => {
             let named = named.iter().map(|(name, value)| (name.clone(), shortened(value)));
             Value::Object(named.collect::<Map<_, _>>())
         }
@@ -195,6 +199,15 @@ fn field(name: &str, value: &Value) -> Option<(String, Value)> {
         _ => return None,
     };
     Some((name.to_owned(), value))
+}
+
+/// Returns the parts of a map, whose keys have descriptions that completion shows: its own is not shown.
+fn without_description(map: &Value) -> Value {
+    let mut map = shortened(map);
+    if let Value::Object(fields) = &mut map {
+        fields.remove("description");
+    }
+    map
 }
 
 /// Returns the first sentence, or as much of it as has room.

@@ -49,13 +49,13 @@ pub use load::{Text, read, read_rules, reference, schema, schema_value};
 pub use plan::{
     Access, Acme, AcmeOrder, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body,
     Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector,
-    ComputedReserve, Cost, CountedBytes, Eab, Except, ForwardAuth, GroupDefinition, GroupOwner,
-    GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener, Origin, Piece,
-    Placeholder, Plan, QueueShares, Redirect, Reject, Respond, ResponseEnd, RetryPolicy,
-    RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, Settle,
-    SettleSource, ShownCertificate, StatusCosts, StoreKind, StoreSettings, Syntax, Template,
-    Text as TemplateText, TlsTerms, Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan,
-    UpstreamTls, UrlPart, decimal,
+    ComputedReserve, Cors, Cost, CountedBytes, Eab, Except, ForwardAuth, GroupDefinition,
+    GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener,
+    Origin, Piece, Placeholder, Plan, QueueShares, Redirect, Reject, Respond, ResponseEnd,
+    RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
+    Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind, StoreSettings,
+    Syntax, Template, Text as TemplateText, TlsTerms, Tracing, UnsupportedCertificate,
+    UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart, decimal,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{
@@ -73,8 +73,8 @@ pub use snapshot::{
 };
 pub use spec::{
     AccessLog, AcmeFolder, Balance, CollectorEndpoint, HeaderCase, LogFormat, OnMissing,
-    OnStoreError, ParentTraces, RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret,
-    ServerUrl, UpstreamProtocol, server_url,
+    OnStoreError, OriginPattern, ParentTraces, RateLimitHeaders, RequestIds, Resolve, SampleRatio,
+    Secret, ServerUrl, UpstreamProtocol, server_url,
 };
 pub use watched::{NamePattern, Watched};
 

@@ -63,7 +63,7 @@ impl Question {
         };
         said.route = Some(route_view(snapshot, &target, index));
         let route = &snapshot.routes[index];
-        if let Some((status, why)) = turned_away(route, &request, client) {
+        if let Some((status, why)) = turned_away(route, &request, &target, client) {
             return Ok(said.answered(status, &why));
         }
         let identity = match self.identity(route, &request, wall) {
@@ -147,6 +147,7 @@ impl Question {
 fn turned_away(
     route: &Route,
     request: &Request,
+    target: &Target<'_>,
     client: IpAddr,
 ) -> Option<(u16, Cow<'static, str>)> {
     let options = &route.options;
@@ -159,7 +160,15 @@ fn turned_away(
     if length.is_some_and(|length| length > options.body_limit) {
         return Some((413, "the body is longer than the route's `body_limit`".into()));
     }
-    None
+
+    let cors = options.cors.as_ref().filter(|_| route.answers_preflight(target))?;
+    let is_allowed = cors.allows(target.headers.get_only("origin").unwrap_or_default());
+    let (status, why) = if is_allowed {
+        (204, "a preflight, which `cors` answers")
+    } else {
+        (403, "a preflight, whose origin `cors` does not allow")
+    };
+    Some((status, why.into()))
 }
 
 const CLOSES: &str = "the gateway closes the connection without a response";

@@ -193,7 +193,9 @@ pub(super) fn to_client(
     for directive in scope.all(&["add_header"]) {
         report.take(directive);
         if let Err(why) = edits.set(directive.arg(0), directive.arg(1), variables) {
-            report.note(directive, why);
+            let is_origin = directive.arg(0).eq_ignore_ascii_case("access-control-allow-origin");
+            let help = if is_origin { ": name the origins in `cors` of the route" } else { "" };
+            report.note(directive, format!("{why}{help}"));
         } else if directive.arg(2) != "always" {
             report.note(directive, "errors get the field too, as with `always`");
         }

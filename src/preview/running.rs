@@ -93,13 +93,14 @@ impl Preview {
             })
         };
         let twins = snapshot.routes.iter().map(twin).collect();
-        let relaxed = |snapshot: &Snapshot| -> Vec<bool> {
-            snapshot.routes.iter().map(|route| route.options.relaxed_path).collect()
+        let searched = |snapshot: &Snapshot| -> Vec<(bool, bool)> {
+            let options = snapshot.routes.iter().map(|route| &route.options);
+            options.map(|options| (options.relaxed_path, options.cors.is_some())).collect()
         };
         // With as many routes, both or none have one for the requests that no other one matches.
         let routes_alike = base.table.is_same(&snapshot.table)
             && base.routes.len() == snapshot.routes.len()
-            && relaxed(&base) == relaxed(&snapshot);
+            && searched(&base) == searched(&snapshot);
         let alike = || alike_routes(&base, &snapshot, shows_keys);
         let alike = if routes_alike { alike() } else { Vec::new() };
 

@@ -275,7 +275,8 @@ fn identified(
     if arrival.length.is_some_and(|length| length > options.body_limit) {
         return Err(OwnRejection::TooLong);
     }
-    Ok(options.auth.as_ref().map_or(Identified::As(None), |_| identify()))
+    let auth = options.auth.as_ref().filter(|_| !route.answers_preflight(arrival.request.target));
+    Ok(auth.map_or(Identified::As(None), |_| identify()))
 }
 
 /// Returns the keys that a request claims, in words.

@@ -52,6 +52,8 @@ pub(crate) enum GatewayError {
     Misdirected,
     /// The client's address may not use the route.
     Denied,
+    /// A script of this origin may not use the route.
+    ForeignOrigin,
     /// The client is not authenticated.
     Unauthenticated(Challenge),
     /// The client has tried too many passwords. It has to wait so long.
@@ -77,7 +79,7 @@ impl GatewayError {
             }
             Self::Invalid(_) | Self::Upstream(Failure::ClientBroken) => StatusCode::BAD_REQUEST,
             Self::NoRoute => StatusCode::NOT_FOUND,
-            Self::Denied => StatusCode::FORBIDDEN,
+            Self::Denied | Self::ForeignOrigin => StatusCode::FORBIDDEN,
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
             Self::Guessing(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::TooManyChecks => StatusCode::SERVICE_UNAVAILABLE,
@@ -98,6 +100,7 @@ impl GatewayError {
             Self::Invalid(invalid) => return invalid.detail(),
             Self::NoRoute => "no route matches this request",
             Self::Denied => DENIED,
+            Self::ForeignOrigin => "`cors` of this route does not allow the origin",
             Self::Unauthenticated(challenge) => challenge.why,
             Self::Guessing(_) => "too many wrong passwords came from this address",
             Self::TooManyChecks => "too many passwords wait for their check",
@@ -144,6 +147,7 @@ impl GatewayError {
             | Self::NoRoute
             | Self::Misdirected
             | Self::Denied
+            | Self::ForeignOrigin
             | Self::TooLong
             | Self::AuthService(_)
             | Self::Upstream(_) => return,

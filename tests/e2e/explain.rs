@@ -25,7 +25,11 @@ fn post(gateway: &Gateway, fields: &str, body: &str) -> Answer {
 const JSON: &str = "content-type: application/json\r\n";
 
 pub(crate) fn explain(gateway: &Gateway, path: &str, tenant: &str) -> Value {
-    let question = json!({ "path": path, "headers": [["x-tenant", tenant]] });
+    explained(gateway, &json!({ "path": path, "headers": [["x-tenant", tenant]] }))
+}
+
+/// Asks a question.
+pub(crate) fn explained(gateway: &Gateway, question: &Value) -> Value {
     let answer = post(gateway, JSON, &question.to_string());
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()

@@ -20,6 +20,7 @@ mod client_certificates;
 mod cluster;
 mod combined_log;
 mod connection_logins;
+mod cors;
 mod cut_responses;
 mod cut_uploads;
 mod dashboard;

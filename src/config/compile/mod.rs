@@ -8,6 +8,7 @@ mod algorithm;
 mod budgets;
 mod compiler;
 mod conditions;
+mod cors;
 mod forward_auth;
 mod listeners;
 mod matches;

@@ -91,6 +91,7 @@ impl Compiler {
         let options = RouteOptions {
             access: None,
             auth: None,
+            cors: None,
             timeouts: RouteTimeouts::default(),
             body_limit: parts.limits.body,
             min_body_rate: parts.limits.min_body_rate,
@@ -154,6 +155,7 @@ impl Compiler {
         let mut options = RouteOptions {
             access: spec.access.as_ref().map(|at| self.access(at)),
             auth,
+            cors: self.cors(&spec.cors, &spec.response_headers).map(Box::new),
             timeouts: timeouts.unwrap_or_default(),
             body_limit: spec.body_limit.bytes().unwrap_or(limits.body),
             min_body_rate: spec.min_body_rate.value().map_or(limits.min_body_rate, |rate| rate.0),

@@ -110,6 +110,7 @@ impl<'o> Builder<'o> {
             listeners: kept(plan.listeners, self.old),
             upstreams,
             groups,
+            answers_preflights: routes.iter().any(|route| route.options.cors.is_some()),
             routes,
             table: plan.table,
             deciding_headers: plan.deciding_headers,

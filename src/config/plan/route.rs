@@ -1,8 +1,8 @@
 //! A route and its rules, without state.
 
 use super::{
-    Access, Action, Auth, Body, ClientPlans, Except, HeaderText, MetGroup, Priority, QueueShares,
-    Settle, When,
+    Access, Action, Auth, Body, ClientPlans, Cors, Except, HeaderText, MetGroup, Priority,
+    QueueShares, Settle, When,
 };
 use crate::counted::counted;
 use crate::{
@@ -264,6 +264,8 @@ pub struct RouteOptions {
     pub access: Option<Access>,
     /// The proof that a client needs; `None`: nothing.
     pub auth: Option<Auth>,
+    /// The scripts of other origins that may use it; `None`: no fields about them.
+    pub cors: Option<Box<Cors>>,
     /// Deadlines of the upstream's response.
     pub timeouts: RouteTimeouts,
     /// The largest body of a request, in bytes.

@@ -238,6 +238,10 @@ fn write_route(
         writeln!(out, "    auth  {auth}")?;
     }
 
+    if let Some(cors) = &route.options.cors {
+        writeln!(out, "    cors  {cors}")?;
+    }
+
     write_rules(out, &route.flow, &route.rules, gateways)?;
     if !shared_names.is_empty() {
         writeln!(out, "    shared: {shared_names}")?;

@@ -59,6 +59,10 @@ impl Route {
         claims: &mut Claims,
     ) {
         let RequestContext { seed, target, client } = request;
+        if self.answers_preflight(target) {
+            return;
+        }
+
         let mut is_taken = false;
 
         for rule in self.rules.iter().filter(|rule| rule.is_asked_at(target.listener)) {

@@ -4,7 +4,7 @@
 
 use super::{Route, Snapshot};
 use crate::{
-    config::plan::Action,
+    config::plan::{Action, preflight_method},
     route::{Target, dangerous_path, has_encoded_slash, literal_path, without_parameters},
 };
 use std::sync::Arc;
@@ -51,10 +51,25 @@ impl Snapshot {
     ///
     /// Why it reaches none.
     pub fn find_index(&self, target: &Target<'_>, path: &str) -> Result<usize, Unrouted> {
+        if self.answers_preflights
+            && let Some(index) = self.find_preflight(target, path)
+        {
+            return Ok(index);
+        }
         match self.find_matching(target, path) {
             Err(Unrouted::NoRoute) => self.unmatched().ok_or(Unrouted::NoRoute),
             found => found,
         }
+    }
+
+    /// Returns the index of the route that the request takes about which a preflight request asks, if that
+    /// one answers it.
+    #[inline(never)]
+    fn find_preflight(&self, target: &Target<'_>, path: &str) -> Option<usize> {
+        let method = preflight_method(target)?;
+        let target = Target { method: &method, ..*target };
+        let index = self.find_matching(&target, path).ok()?;
+        self.routes[index].options.cors.is_some().then_some(index)
     }
 
     /// Returns the index of the route for requests that no other one matches, if there is one: the last.
@@ -141,6 +156,12 @@ impl Snapshot {
 }
 
 impl Route {
+    /// Returns whether it answers a request itself, which then meets neither `auth` nor rules, because it is
+    /// the preflight of a script.
+    pub fn answers_preflight(&self, target: &Target<'_>) -> bool {
+        self.options.cors.is_some() && preflight_method(target).is_some()
+    }
+
     /// Reports whether it makes no difference to the route's rules which of these a request is,
     /// but for the whole path and query that they count by.
     fn takes_alike(&self, one: &Target<'_>, other: &Target<'_>) -> bool {

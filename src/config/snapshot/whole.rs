@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub routes: Vec<Arc<Route>>,
     /// The route of a request.
     pub table: route::Table,
+    /// True if a route answers preflight requests.
+    pub(in crate::config) answers_preflights: bool,
     /// The files whose change is a change of the configuration.
     pub files: Vec<Watched>,
     /// The header fields that decide about requests, as [`route::folded_name`] has them, sorted:

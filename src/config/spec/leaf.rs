@@ -3,7 +3,9 @@
 
 use super::{
     AccessLog, AuthEndpoint, CollectorEndpoint, RedisUrl, SampleRatio, Secret, acme,
-    values::{self, Endpoint, InvalidValue, Limit, RetryOn, StatusOrClose, Wrong, invalid},
+    values::{
+        self, Endpoint, InvalidValue, Limit, OriginPattern, RetryOn, StatusOrClose, Wrong, invalid,
+    },
 };
 use crate::{
     auth::{ALGORITHMS, Algorithm},
@@ -182,6 +184,12 @@ leaves! {
     /// An HTTP method.
     MethodName(Method), "a method", "GET", values::method,
         TEXT.matching("^[^a-z ]+$");
+    /// A method, or `*` for all.
+    CorsMethod(Option<Method>), "a method, or `*`", "POST", cors_method,
+        TEXT.matching("^[^a-z ]+$");
+    /// The origins of scripts.
+    CorsOrigin(OriginPattern), "an origin", "https://app.example.com", values::origin,
+        TEXT.matching("^([*]|[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+)$");
     /// A method, or `default` for all others.
     MethodOrDefault(Option<Method>), "a method", "POST", method_or_default,
         TEXT;
@@ -558,6 +566,11 @@ fn refund(text: &str) -> Result<(), InvalidValue> {
         format!("{} is not a cost", quoted(text)),
         "write `refund` to give the reserve back, or weights, as in `{ request_bytes: 0.25, events: 1 }`",
     )
+}
+
+/// Reads a method, or `*`.
+fn cors_method(text: &str) -> Result<Option<Method>, InvalidValue> {
+    if text == "*" { Ok(None) } else { values::method(text).map(Some) }
 }
 
 /// Reports whether it is a method of HTTP itself.

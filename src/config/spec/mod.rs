@@ -6,6 +6,7 @@ mod access;
 mod acme;
 mod auth_url;
 pub(super) mod calendar;
+mod cors;
 mod file;
 pub(super) mod keys;
 pub(super) mod leaf;
@@ -28,6 +29,7 @@ pub(super) use access::{
 pub use acme::AcmeFolder;
 pub(super) use acme::{AcmeNames, AcmeSpec, EabSpec, MOST_NAMES, is_beside};
 pub(super) use auth_url::AuthEndpoint;
+pub(super) use cors::CorsSpec;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{
     AdminSpec, AdminTlsSpec, CertificateFiles, CertificateSpec, ListenerSpec, TlsSpec,
@@ -47,7 +49,7 @@ pub(super) use store::{RedisUrl, StoreSpec};
 pub(super) use upstream::{
     EjectionSpec, HealthSpec, ServerSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec,
 };
-pub use values::{Resolve, ServerUrl, server_url};
+pub use values::{OriginPattern, Resolve, ServerUrl, server_url};
 pub use words::{
     AccessLog, Balance, HeaderCase, LogFormat, OnMissing, OnStoreError, ParentTraces,
     RateLimitHeaders, RequestIds, UpstreamProtocol,

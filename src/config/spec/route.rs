@@ -1,7 +1,7 @@
 //! Routes: what they match, what they change on the way, and what they do without an upstream.
 
 use super::{
-    AccessSpec, AuthSpec, BreakerSpec, ErrorsFrom, PacingSpec, RuleSpec,
+    AccessSpec, AuthSpec, BreakerSpec, CorsSpec, ErrorsFrom, PacingSpec, RuleSpec,
     keys::keys,
     leaf::{
         AnswerStatus, Authority, ByteRate, EditableName, FieldName, FieldValue, Host, Integer,
@@ -9,8 +9,8 @@ use super::{
         RedirectTo, RejectStatus, RetryCause, Size, Status, Text, Timeout,
     },
     other_words::route::{
-        BASIC, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH, MATCH_INSTEAD,
-        MATCH_MEANT, ROUTE_INSTEAD, ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
+        BASIC, CORS, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH,
+        MATCH_INSTEAD, MATCH_MEANT, ROUTE_INSTEAD, ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
     },
 };
 use crate::config::decode::{Either, Entries, List, Several};
@@ -41,6 +41,9 @@ keys! {
         /// Which passwords or tokens a client needs. Checked after `access` and before the rules.
         #[help = BASIC]
         auth: Box<AuthSpec>, else "–";
+        /// Which scripts of other origins may use the route.
+        #[help = CORS]
+        cors: Box<CorsSpec>, else "–";
         /// Rules and budgets that decide together: all of them admit and count a request, or none
         /// counts it. At most 16, with those of the file, the listener and the upstream.
         flow: List<RuleSpec>, else "no rules";

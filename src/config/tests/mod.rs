@@ -7,6 +7,7 @@ mod budgets;
 mod certificates;
 mod checks;
 mod client_plans;
+mod cors;
 mod declared_key;
 mod diagnostics;
 mod diff;

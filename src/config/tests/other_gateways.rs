@@ -37,7 +37,7 @@ fn keys_of_routes() {
     for (lines, help) in [
         ("upstream: app\n    client_max_body_size: 10MB", "write `body_limit`"),
         ("return: 301", "write `respond: 204` or `redirect: https`"),
-        ("upstream: app\n    cors: true", "`response_headers`"),
+        ("upstream: app\n    cors: true", "`cors: { origins: [https://app.example.com] }`"),
         ("upstream: app\n    stripPrefix: /api", "`rewrite: { strip_prefix: /api }`"),
         ("upstream: app\n    basicAuth: users", "`auth: { basic: users.htpasswd }`"),
         ("upstream: app\n    circuitBreaker: { errors: 5 }", "write `breaker`"),

@@ -66,6 +66,8 @@ pub(crate) struct Completion {
     pub(crate) observers: Observers,
     /// The `Set-Cookie` lines of the auth service, for the client's response.
     pub(crate) auth_cookies: Vec<HeaderValue>,
+    /// The origin of the script that may read the response, if `cors` of the route allows it.
+    pub(crate) origin: Option<Box<HeaderValue>>,
     pub(super) response: ResponseProgress,
     /// True if the connection of a response of the gateway's own ends with it, in HTTP/1.
     pub(crate) closes: bool,
@@ -205,6 +207,7 @@ impl Completion {
             upstream: UpstreamUse::default(),
             observers: Observers::default(),
             auth_cookies: Vec::new(),
+            origin: None,
             response: ResponseProgress {
                 status: None,
                 begun_at: None,

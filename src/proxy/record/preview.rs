@@ -196,13 +196,6 @@ pub(crate) fn rejected_undecided<B: Body>(
 ) {
     // No file serves the others.
     let Some(why) = why(error) else { return };
-    let peer = Arc::clone(&completion.peer);
-    let Some(running) = running(&peer, snapshot) else { return };
-    let host = request.headers().get(&http::header::HOST);
-    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
-    let Some(authority) = authority.or(host) else { return };
-    let Ok(authority) = peer.authority(authority) else { return };
-
     let client = match error {
         GatewayError::Unauthenticated(_)
         | GatewayError::Guessing(_)
@@ -212,14 +205,45 @@ pub(crate) fn rejected_undecided<B: Body>(
         | GatewayError::NoRoute
         | GatewayError::Misdirected
         | GatewayError::Denied
+        | GatewayError::ForeignOrigin
         | GatewayError::TooLong
         | GatewayError::Upstream(_) => Client::Unasked,
     };
 
+    undecided(snapshot, request, client, Treatment::OwnRejection(why), completion, now);
+}
+
+/// Has the new file decide about a preflight request, which the file in force lets pass without a rule.
+pub(crate) fn preflight<B: Body>(
+    snapshot: &Arc<Snapshot>,
+    request: &Request<B>,
+    completion: &mut Completion,
+    now: Instant,
+) {
+    undecided(snapshot, request, Client::Unasked, Treatment::Passed, completion, now);
+}
+
+/// Has the new file decide about a request of a client that the file in force has treated like this
+/// without a rule, and compares.
+fn undecided<B: Body>(
+    snapshot: &Arc<Snapshot>,
+    request: &Request<B>,
+    client: Client<'_>,
+    treatment: Treatment,
+    completion: &mut Completion,
+    now: Instant,
+) {
+    let peer = Arc::clone(&completion.peer);
+    let Some(running) = running(&peer, snapshot) else { return };
+    let host = request.headers().get(&http::header::HOST);
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    let Some(authority) = authority.or(host) else { return };
+    let Ok(authority) = peer.authority(authority) else { return };
+
     let path = normal_path(written(request));
     let asked = Asked { host: &authority.host, path: &path, client };
     decide(&running, request, &asked, completion, now);
-    compare(Treatment::OwnRejection(why), request, completion);
+    compare(treatment, request, completion);
 }
 
 /// Compares an admission with the decision of the new file, if there is one.
@@ -298,7 +322,10 @@ fn why(error: GatewayError) -> Option<OwnRejection> {
         | GatewayError::TooManyChecks
         | GatewayError::AuthService(_) => Some(OwnRejection::Unauthenticated),
         GatewayError::TooLong => Some(OwnRejection::TooLong),
-        GatewayError::Invalid(_) | GatewayError::Misdirected | GatewayError::Upstream(_) => None,
+        GatewayError::Invalid(_)
+        | GatewayError::Misdirected
+        | GatewayError::ForeignOrigin
+        | GatewayError::Upstream(_) => None,
     }
 }
 

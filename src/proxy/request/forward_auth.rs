@@ -18,7 +18,7 @@ use crate::proxy::{
     peer::Peer,
     placeholders,
     record::{Completion, Event, preview},
-    response::{own_response::error_response, response_body::ResponseBody},
+    response::{cors, own_response::error_response, response_body::ResponseBody},
     timeouts::{body_timeout::BodyTimeout, timeout::Timeout},
     upstream::lease::Lease,
 };
@@ -167,6 +167,7 @@ impl Undetermined {
         let is_error = status.as_u16() >= 400;
         let values = completion.values.as_deref();
         placeholders::add_to_own(is_error, headers, &options.response_headers, values);
+        cors::write(options, completion.origin.as_deref(), headers);
 
         let is_head = request.method() == Method::HEAD;
         let head = let_go(request, &mut completion);
@@ -214,7 +215,10 @@ impl Undetermined {
 }
 
 /// Lets go of a request whose body is not needed, and returns its head.
-fn let_go(request: Request<ClientBody>, completion: &mut Completion) -> Box<RequestHead> {
+pub(super) fn let_go(
+    request: Request<ClientBody>,
+    completion: &mut Completion,
+) -> Box<RequestHead> {
     let (head, body) = request.into_parts();
     match completion.peer.upload_buffer() {
         Some(buffer) => {

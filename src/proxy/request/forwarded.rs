@@ -7,6 +7,7 @@ use crate::proxy::{
     placeholders,
     record::Completion,
     response::{
+        cors,
         own_response::{error_response, replace_body},
         response_body::ResponseBody,
         tunnel::{Http2Tunnel, Joined, tunnel},
@@ -109,6 +110,7 @@ impl Forwarded {
         self.completion.write_id(headers);
         let edits = &self.route.options.response_headers;
         placeholders::edit(headers, edits, self.completion.values.as_deref());
+        cors::write(&self.route.options, self.completion.origin.as_deref(), headers);
     }
 
     /// Removes and rewrites the fields that the client may not receive as they came.

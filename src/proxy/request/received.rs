@@ -5,7 +5,7 @@ use super::{
     admitted::discard,
     challenge::{self, Challenged},
     forward::{self, Forward},
-    forward_auth::Undetermined,
+    forward_auth::{Undetermined, let_go},
     routed::{Routed, Sharers},
 };
 use crate::proxy::{
@@ -24,7 +24,10 @@ use crate::proxy::{
         Completion, Event, Observers,
         preview::{self, Asked, Client as PreviewClient},
     },
-    response::own_response::{ReplyOptions, error_response},
+    response::{
+        cors::{self, Asks},
+        own_response::{ReplyOptions, error_response},
+    },
 };
 use crate::{
     config::{
@@ -126,6 +129,9 @@ impl<'s> Received<'s> {
             Err(error) => return self.respond(error),
         };
 
+        if found.route.options.cors.is_some() && self.is_preflight() {
+            return self.respond_to_preflight();
+        }
         if let Some(auth) = &found.route.options.auth {
             if let (Some(forward), Some(service)) = (&auth.forward, &found.route.auth_upstream) {
                 let forward = Arc::clone(forward);
@@ -256,6 +262,9 @@ impl<'s> Received<'s> {
             completion.values = Some(Box::new(values));
         }
         completion.route = Some(Arc::clone(&route));
+        if let Some(cors) = &route.options.cors {
+            completion.origin = cors::allowed_origin(cors, request.headers());
+        }
         check_access(&route, peer, client, request.body())?;
 
         // A path that is its own form has no segment to leave out.
@@ -352,6 +361,23 @@ impl<'s> Received<'s> {
             ..target(request, &completion.peer, &found.authority.host, path)
         };
         key.fingerprint(&Seed::new([0, 0]), &target, found.client).ok().map(low_bits)
+    }
+
+    /// Returns whether a browser asks whether a script may send another request.
+    fn is_preflight(&self) -> bool {
+        cors::is_preflight(self.request.head())
+    }
+
+    /// Responds to a preflight, about which no rule decides.
+    #[cold]
+    fn respond_to_preflight(self) -> Decided {
+        let Self { snapshot, request, now, mut completion, .. } = self;
+        preview::preflight(snapshot, &request, &mut completion, now);
+
+        let asked = Asks::of(request.headers());
+        let head = let_go(request, &mut completion);
+        completion.peer.keep_head(head);
+        Decided::Responded(cors::respond_to_preflight(asked, completion))
     }
 
     /// Goes on once a thread has checked the password.

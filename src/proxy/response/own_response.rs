@@ -1,6 +1,6 @@
 //! Responses that the gateway gives itself.
 
-use super::response_body::ResponseBody;
+use super::{cors, response_body::ResponseBody};
 use crate::proxy::{
     gateway_error::{GatewayError, HINT, whole_seconds},
     message::{
@@ -357,6 +357,7 @@ pub(crate) fn finish(
         let is_error = status.as_u16() >= 400 || headers.contains_key(&grpc::STATUS);
         let edits = &route.options.response_headers;
         placeholders::add_to_own(is_error, headers, edits, completion.values.as_deref());
+        cors::write(&route.options, completion.origin.as_deref(), headers);
     }
     if completion.arrival.method == Method::HEAD && !body.is_empty() {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));

@@ -176,6 +176,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     let RouteOptions {
         access,
         auth,
+        cors,
         timeouts: RouteTimeouts { first_byte, idle, event_stream, tunnel, request },
         body_limit,
         min_body_rate,
@@ -198,6 +199,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
 
     words.named("access", *access == new.access);
     words.named("auth", *auth == new.auth);
+    words.named("cors", *cors == new.cors);
     words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
     words.value("timeouts.idle", idle, &timeouts.idle, time);
     words.value("timeouts.event_stream", event_stream, &timeouts.event_stream, time);

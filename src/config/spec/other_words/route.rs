@@ -53,7 +53,7 @@ pub(in crate::config::spec) const MIDDLEWARES: &str =
     "write keys of the route, such as `flow`, `access`, `auth`, `rewrite` and `response_headers`";
 
 pub(in crate::config::spec) const CORS: &str =
-    "write the fields in `response_headers`, and a route of its own that answers `OPTIONS`";
+    "write `cors: { origins: [https://app.example.com] }`";
 
 pub(in crate::config::spec) const NO_CACHE: &str = "remove it: flowgate stores no responses";
 
@@ -125,7 +125,8 @@ pub(in crate::config::spec) const ROUTE_INSTEAD: &[[&str; 2]] = &[
     ["read_timeout", TIMEOUTS],
     ["middlewares", MIDDLEWARES],
     ["plugins", MIDDLEWARES],
-    ["cors", CORS],
+    ["cors_policy", CORS],
+    ["enable_cors", CORS],
     ["cache", NO_CACHE],
     ["gzip", NO_GZIP],
     ["compress", NO_GZIP],
@@ -241,6 +242,28 @@ pub(in crate::config::spec) const MATCH_INSTEAD: &[[&str; 2]] = &[
     ["claim", PROVEN],
     ["claims", PROVEN],
     ["user", PROVEN],
+];
+
+/// Words for keys of `CorsSpec`, with the key that is meant.
+pub(in crate::config::spec) const CORS_MEANT: &[[&str; 2]] = &[
+    ["origin", "origins"],
+    ["allow_origin", "origins"],
+    ["allow_origins", "origins"],
+    ["allowed_origins", "origins"],
+    ["allow_origin_string_match", "origins"],
+    ["accessControlAllowOriginList", "origins"],
+    ["allow_methods", "methods"],
+    ["allowed_methods", "methods"],
+    ["accessControlAllowMethods", "methods"],
+    ["allow_headers", "headers"],
+    ["allowed_headers", "headers"],
+    ["accessControlAllowHeaders", "headers"],
+    ["expose_headers", "expose"],
+    ["exposed_headers", "expose"],
+    ["accessControlExposeHeaders", "expose"],
+    ["allow_credentials", "credentials"],
+    ["accessControlAllowCredentials", "credentials"],
+    ["accessControlMaxAge", "max_age"],
 ];
 
 /// Words for keys of `MatchSpec`, with the key that is meant.

@@ -6,6 +6,7 @@
 mod address;
 mod http;
 mod number;
+mod origin;
 mod rate;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ pub(in crate::config) use number::{
     byte_rate, duration, duration_within, integer, integer_within, optional_timeout, percent,
     ratio, size_within,
 };
+pub use origin::OriginPattern;
+pub(in crate::config) use origin::origin;
 pub(in crate::config) use rate::{Limit, PlanNumber, limit, plan_number, rate_of, zone};
 
 pub(in crate::config) use crate::config::decode::{InvalidValue, Wrong};

@@ -113,6 +113,7 @@ fn find_ns(shape: Shape, table: &Table, asked: usize) -> f64 {
         for ((host, path), route) in requests.iter().zip(&asked) {
             let target = Target {
                 listener: None,
+                certificate: None,
                 identity: None,
                 host,
                 path,
@@ -155,6 +156,7 @@ fn around_a_request() {
     let path = "/api/v1/orders/17/items";
     let target = Target {
         listener: None,
+        certificate: None,
         identity: None,
         host,
         path,

@@ -51,7 +51,7 @@ const LAYERS: &[Layer] = &[
     pure("health", &["flow"], &[]),
     pure(
         "auth",
-        &["flow", "route"],
+        &["flow", "route", "hex"],
         &["ahash", "base64", "bcrypt", "http", "jsonwebtoken", "serde_json"],
     ),
     pure(
@@ -231,6 +231,7 @@ const GRANTS: &[(&str, &[&str])] = &[
     ("config::plan::tls_terms", &["aws_lc_rs", "rustls"]),
     ("config::plan::upstream_tls", &["aws_lc_rs", "rustls", "rustls_native_certs"]),
     ("config::plan::admin_tls", &["aws_lc_rs", "rustls"]),
+    ("auth::client_certificate", &["aws_lc_rs", "rcgen", "x509_cert"]),
     ("auth::jwt", &["rcgen"]),
     ("config::tests::acme", &["rcgen"]),
     ("config::tests::certificates", &["rcgen"]),

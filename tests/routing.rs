@@ -137,7 +137,7 @@ proptest! {
             headers.append("x-a", value.clone());
             headers.append("cookie", value);
         }
-        let target = Target { listener: None, identity: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: (&headers).into() };
+        let target = Target { listener: None, certificate: None, identity: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: (&headers).into() };
         let found = table.find(&target);
         prop_assert!(found.is_none_or(|route| table.matcher(route).is_some()));
         let parts: Vec<KeyPart> = patterns
@@ -181,6 +181,7 @@ fn a_usual_request_takes_no_heap_memory() {
         let host = canonical_host(authority).unwrap();
         let target = Target {
             listener: None,
+            certificate: None,
             identity: None,
             host: &host,
             path: &normal_path(path),
@@ -376,6 +377,7 @@ impl Request {
         let query = query.join("&");
         question(&Target {
             listener: None,
+            certificate: None,
             identity: None,
             host: self.host,
             path: &normal_path(&path),

@@ -92,6 +92,8 @@ fn question(options: &ExplainOptions) -> Result<Question, ExplainError> {
         headers: headers.collect::<Result<_, ExplainError>>()?,
         from: Some(options.from),
         listener: options.listener.clone(),
+        client_cert_subject: options.client_cert_subject.clone(),
+        client_cert_fingerprint: options.client_cert_fingerprint.clone(),
         user: options.user.clone(),
         token: options.token.clone(),
         claims,

@@ -90,6 +90,12 @@ pub struct ExplainOptions {
     /// The listener that receives the request. Default: the first one of the configuration.
     #[arg(long, value_name = "NAME")]
     pub listener: Option<String>,
+    /// The subject of the client's certificate, as in `CN=ann,O=Example`.
+    #[arg(long, value_name = "NAME")]
+    pub client_cert_subject: Option<String>,
+    /// The SHA-256 of the client's certificate.
+    #[arg(long, value_name = "DIGITS")]
+    pub client_cert_fingerprint: Option<String>,
     /// The user that the client has authenticated as.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,

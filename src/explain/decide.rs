@@ -50,6 +50,7 @@ impl Question {
             query: request.target.query(),
             method: &request.method,
             headers: Fields::Map(&request.headers),
+            certificate: request.certificate.as_ref(),
             identity: None,
         };
         let mut said = blank(snapshot, &target, client);

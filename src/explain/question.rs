@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Listener, Snapshot, is_served},
-    route::{ClaimValue, canonical_host, parse_method},
+    route::{ClaimValue, ClientCertificate, canonical_host, parse_method},
 };
 use core::net::{IpAddr, Ipv4Addr};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
@@ -34,6 +34,12 @@ pub struct Question {
     /// The listener that it comes by; the first of the file if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listener: Option<String>,
+    /// The subject of the client's certificate, as `CN=ann,O=Example`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cert_subject: Option<String>,
+    /// The SHA-256 of the client's certificate, with colons or without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cert_fingerprint: Option<String>,
     /// The user that it has authenticated as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -90,6 +96,7 @@ pub(super) struct Request {
     pub(super) headers: HeaderMap,
     pub(super) from: IpAddr,
     pub(super) listener: Arc<Listener>,
+    pub(super) certificate: Option<ClientCertificate>,
 }
 
 impl Question {
@@ -115,7 +122,22 @@ impl Question {
             headers,
             from: self.from.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             listener: self.find_listener(snapshot)?,
+            certificate: self.certificate()?,
         })
+    }
+
+    /// Returns the client's certificate, of which the parts that are not given are empty.
+    fn certificate(&self) -> Result<Option<ClientCertificate>, String> {
+        if self.client_cert_subject.is_none() && self.client_cert_fingerprint.is_none() {
+            return Ok(None);
+        }
+        let fingerprint = match self.client_cert_fingerprint.as_deref() {
+            None => String::new(),
+            Some(text) => ClientCertificate::read_fingerprint(text)
+                .ok_or_else(|| format!("`{}` is no SHA-256", text.escape_debug()))?,
+        };
+        let subject = self.client_cert_subject.clone().unwrap_or_default();
+        Ok(Some(ClientCertificate { subject: subject.into(), fingerprint: fingerprint.into() }))
     }
 
     fn target(&self) -> Result<PathAndQuery, String> {

@@ -62,7 +62,16 @@ impl Sent {
         let headers = headers.into();
         let listener = Some("web");
         let host = "shop.example.com";
-        Target { listener, host, path, query: None, method, headers, identity: None }
+        Target {
+            listener,
+            host,
+            path,
+            query: None,
+            method,
+            headers,
+            certificate: None,
+            identity: None,
+        }
     }
 }
 

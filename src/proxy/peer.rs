@@ -21,7 +21,7 @@ use crate::{
     config::{Certificates, Snapshot},
     flow::Instant,
     http1::FieldList,
-    route::{KeyPart, KeySpec, NO_NETWORKS, Proxies, Target},
+    route::{ClientCertificate, KeyPart, KeySpec, NO_NETWORKS, Proxies, Target},
 };
 use core::{
     net::{IpAddr, SocketAddr},
@@ -53,8 +53,17 @@ pub(super) struct Peer {
     /// The connection to a server that is for its requests alone, in HTTP/1.1.
     pub(super) reservation: Reservation,
     client: Client,
-    server_name: Option<ServerName>,
+    tls: TlsSession,
     cache: RequestCache,
+}
+
+/// The facts of a client's TLS that its requests need.
+#[derive(Debug, Default)]
+pub(crate) struct TlsSession {
+    /// The name that the client asked for, if the listener has several certificates.
+    pub(crate) server_name: Option<ServerName>,
+    /// The certificate that the client has shown.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
 }
 
 /// The client of a connection.
@@ -112,13 +121,12 @@ impl Peer {
         worker: Arc<Worker>,
         handle: Arc<ConnectionHandle>,
         client: Client,
-        server_name: Option<ServerName>,
+        tls: Option<TlsSession>,
         listener: Arc<str>,
-        is_secured: bool,
     ) -> Self {
         let address = client.address.ip().to_canonical();
         let address_value = header_value(address);
-        let scheme = HeaderValue::from_static(if is_secured { "https" } else { "http" });
+        let scheme = HeaderValue::from_static(if tls.is_some() { "https" } else { "http" });
 
         Self {
             worker,
@@ -134,7 +142,7 @@ impl Peer {
             spare_heads: SpareHeads::default(),
             reservation: Reservation::default(),
             client,
-            server_name,
+            tls: tls.unwrap_or_default(),
             cache: RequestCache::default(),
         }
     }
@@ -241,9 +249,15 @@ impl Peer {
     /// a client that trusts one of them for its connection must not get from it what
     /// another stands for (RFC 9110, 7.4).
     pub(super) fn may_ask_for(&self, host: &str) -> bool {
-        self.server_name
+        self.tls
+            .server_name
             .as_ref()
             .is_none_or(|ServerName { name, certificates }| certificates.agree(name, host))
+    }
+
+    /// Returns the client's certificate, if it has shown one.
+    pub(super) const fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        self.tls.certificate.as_ref()
     }
 
     /// Returns whose word about clients is believed, and how addresses are read.

@@ -10,6 +10,7 @@ use crate::{
         TemplateText as Text, UrlPart,
     },
     http1::FieldList,
+    route::ClientCertificate,
 };
 use bytes::Bytes;
 use core::net::IpAddr;
@@ -21,6 +22,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// What is known of a request, kept for a route that asks for it.
 #[derive(Debug)]
 pub(super) struct Values {
+    certificate: Option<Arc<ClientCertificate>>,
     client: IpAddr,
     host: Arc<str>,
     scheme: &'static str,
@@ -59,9 +61,11 @@ impl Values {
         id: Option<&RequestId>,
         host: &Arc<str>,
         client: IpAddr,
+        peer: &Peer,
     ) -> Self {
         let uri = request.uri();
         Self {
+            certificate: peer.certificate().cloned(),
             client,
             host: Arc::clone(host),
             scheme,
@@ -130,8 +134,15 @@ impl Values {
         escape: Escape,
         out: &mut String,
     ) {
+        let certificate = self.certificate.as_deref();
         // Writing to a String does not fail.
         _ = match value {
+            Placeholder::ClientCertFingerprint => {
+                out.write_str(certificate.map_or("", |shown| &shown.fingerprint))
+            }
+            Placeholder::ClientCertSubject => {
+                escape.write(certificate.map_or("", |shown| &shown.subject), out)
+            }
             Placeholder::ClientIp => write!(out, "{}", self.client),
             Placeholder::RetryAfter => match of.and_then(|of| of.retry_after) {
                 Some(seconds) => write!(out, "{seconds}"),

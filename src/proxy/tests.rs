@@ -180,8 +180,7 @@ impl TestProxy {
         let place = self.worker.connections.enter(&handle);
         let worker = Arc::clone(&self.worker);
         let client = test_client();
-        let peer =
-            Arc::new(Peer::new(Arc::clone(&worker), handle, client, None, "web".into(), false));
+        let peer = Arc::new(Peer::new(Arc::clone(&worker), handle, client, None, "web".into()));
         let options = ConnectionOptions::of(&worker.live.load().settings);
         let weak = Arc::downgrade(&peer);
         let serving = serve(peer, options);
@@ -374,11 +373,12 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let open = proxy.worker.counters.connection(u64::MAX).expect("no limit");
     let handle = ConnectionHandle::new(&proxy.worker.clock, open);
     let client = test_client();
-    let peer = Peer::new(Arc::clone(&proxy.worker), handle, client, None, "web".into(), false);
+    let peer = Peer::new(Arc::clone(&proxy.worker), handle, client, None, "web".into());
     let method = Method::GET;
     let headers = HeaderMap::new();
     let target = Target {
         listener: None,
+        certificate: None,
         identity: None,
         host: "a",
         path: "/",

@@ -435,9 +435,10 @@ impl Engine {
         let names = self.snapshot.routes.iter().enumerate();
         self.by_name = names.map(|(index, route)| (Arc::clone(&route.name), index)).collect();
         let needs_fields = |matcher: &Matcher| {
-            let Matcher { listeners, headers, query, whole_query, .. } = matcher;
+            let Matcher { listeners, headers, query, certificate, whole_query, .. } = matcher;
             let has_query = !query.is_empty() || whole_query.is_some();
-            !listeners.is_empty() || !headers.is_empty() || has_query
+            let has_fields = !headers.is_empty() || !certificate.is_empty() || has_query;
+            !listeners.is_empty() || has_fields
         };
         let is_needed = self.matchers().any(needs_fields);
         self.needs_fields = is_needed;
@@ -578,8 +579,16 @@ impl Engine {
         let normal = normal_path(path);
         let listener = self.listener_of(arrival);
         let identity = arrival.identity.as_deref();
-        let target =
-            Target { listener, identity, host: &host, path: &normal, query, method, headers };
+        let target = Target {
+            listener,
+            certificate: None,
+            identity,
+            host: &host,
+            path: &normal,
+            query,
+            method,
+            headers,
+        };
 
         // A log without addresses has one client.
         let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));

@@ -297,6 +297,35 @@ impl Identity {
     }
 }
 
+/// The certificate that a client has shown in the handshake of TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The distinguished name of its owner, as `CN=ann,O=Example` (RFC 4514); empty if it has none.
+    pub subject: Box<str>,
+    /// The SHA-256 of its DER form: 64 hexadecimal digits in lower case.
+    pub fingerprint: Box<str>,
+}
+
+impl ClientCertificate {
+    /// Reads a fingerprint in one of the forms that programs print: 64 hexadecimal digits, with colons
+    /// or without. Returns the form of [`Self::fingerprint`].
+    pub fn read_fingerprint(text: &str) -> Option<String> {
+        let digits: String = text.chars().filter(|c| *c != ':').collect();
+        let is_one = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_one.then(|| digits.to_ascii_lowercase())
+    }
+
+    /// Returns the part with this name, unless it is empty.
+    pub fn part(&self, name: &str) -> Option<&str> {
+        let part = match name {
+            "subject" => &*self.subject,
+            "fingerprint" => &*self.fingerprint,
+            _ => return None,
+        };
+        Some(part).filter(|part| !part.is_empty())
+    }
+}
+
 /// A condition on what a client has proved to be. A client that has proved nothing meets none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentityPattern {

@@ -52,6 +52,8 @@ pub enum KeyPart {
     Jwt(String),
     /// The field with this name that the route's auth service has said.
     Auth(HeaderName),
+    /// The fingerprint of the client's certificate.
+    ClientCert,
 }
 
 /// The value that counts if a request has a header, cookie or query parameter of the key several
@@ -91,7 +93,7 @@ pub enum NoKey {
 
 impl KeyPart {
     /// Reads `route`, `client_ip`, `listener`, `host`, `path`, `path:NAME`, `method`, `user`,
-    /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` or `auth:NAME`. `v6_prefix` are the significant
+    /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME`, `auth:NAME` or `client_cert`. `v6_prefix` are the significant
     /// bits of an IPv6 client's address; all those of an IPv4 address are. No request has
     /// `path:NAME` before [`KeySpec::of_paths`].
     ///
@@ -118,6 +120,7 @@ impl KeyPart {
             ("path", None) => Ok(Self::Path),
             ("method", None) => Ok(Self::Method),
             ("user", None) => Ok(Self::User),
+            ("client_cert", None) => Ok(Self::ClientCert),
             ("header", Some(name)) => header::name(name).map(Self::Header),
             ("path", Some(name)) => NamedSegment::parse(name).map(Self::Segment),
             ("cookie", Some(name)) => part_name(name).map(Self::Cookie),
@@ -132,8 +135,8 @@ impl KeyPart {
                 let help = meant_key(text).map_or_else(
                     || {
                         "write one of route, client_ip, host, path, path:NAME, method, \
-                         listener, user, header:NAME, cookie:NAME, query:NAME, jwt:NAME, auth:NAME, or a \
-                         list of them"
+                         listener, user, client_cert, header:NAME, cookie:NAME, query:NAME, jwt:NAME, \
+                         auth:NAME, or a list of them"
                             .to_owned()
                     },
                     |meant| format!("did you mean `{meant}`?"),
@@ -186,6 +189,9 @@ impl KeyPart {
             Self::Auth(name) => {
                 fingerprint.add(some(said(target, name).ok_or(NoKey::Missing)?)?);
             }
+            Self::ClientCert => {
+                fingerprint.add(shown(target).ok_or(NoKey::Missing)?.as_bytes());
+            }
         }
         Ok(())
     }
@@ -220,6 +226,7 @@ impl KeyPart {
             Self::User => user(target)?.to_owned(),
             Self::Jwt(name) => claim(target, name)?.to_owned(),
             Self::Auth(name) => text(said(target, name)?),
+            Self::ClientCert => shown(target)?.to_owned(),
         })
     }
 }
@@ -261,6 +268,11 @@ fn claim<'a>(target: &Target<'a>, name: &str) -> Option<&'a str> {
 /// Returns the field that the auth service has said about the client.
 fn said<'a>(target: &Target<'a>, name: &HeaderName) -> Option<&'a [u8]> {
     target.identity?.field(name.as_str())
+}
+
+/// Returns the fingerprint of the certificate that the client has shown.
+fn shown<'a>(target: &Target<'a>) -> Option<&'a str> {
+    target.certificate?.part("fingerprint")
 }
 
 /// Returns the value of the only cookie called `name`.
@@ -351,6 +363,7 @@ impl fmt::Display for KeyPart {
             Self::User => f.write_str("user"),
             Self::Jwt(name) => write!(f, "jwt:{name}"),
             Self::Auth(name) => write!(f, "auth:{name}"),
+            Self::ClientCert => f.write_str("client_cert"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
@@ -419,6 +432,7 @@ impl KeySpec {
             }
             KeyPart::Jwt(name) => Some(format!("the claim {name} in its token")),
             KeyPart::Auth(name) => Some(format!("the field {name} of the auth service")),
+            KeyPart::ClientCert => Some("a client certificate".to_owned()),
             KeyPart::Route
             | KeyPart::ClientIp { .. }
             | KeyPart::Listener
@@ -761,6 +775,7 @@ mod tests {
             let headers = HeaderMap::new();
             let target = Target {
                 listener,
+                certificate: None,
                 identity: None,
                 host: "a",
                 path: "/",
@@ -779,6 +794,7 @@ mod tests {
     fn the_seed_decides_the_fingerprint() {
         let target = Target {
             listener: None,
+            certificate: None,
             identity: None,
             host: "a",
             path: "/",
@@ -821,6 +837,7 @@ mod tests {
         let method = &Method::GET;
         let target = Target {
             listener: None,
+            certificate: None,
             identity: None,
             host: "a.example",
             path,

@@ -81,7 +81,9 @@ fn add(
         KeyPart::ClientIp { v6_prefix, v4_prefix } => {
             add_client(nat64.canonical(address(value)?), [*v6_prefix, *v4_prefix], fingerprint);
         }
-        KeyPart::Host => fingerprint.add(value.to_ascii_lowercase().as_bytes()),
+        KeyPart::Host | KeyPart::ClientCert => {
+            fingerprint.add(value.to_ascii_lowercase().as_bytes());
+        }
         KeyPart::Path => fingerprint.add(normal_path(value).as_bytes()),
         KeyPart::Listener
         | KeyPart::Segment(_)
@@ -335,6 +337,7 @@ mod tests {
             query: Some("q=1%202"),
             method: &Method::POST,
             headers: Fields::Map(&headers),
+            certificate: None,
             identity: Some(&identity),
         };
         let seed = Seed::new([1, 2]);

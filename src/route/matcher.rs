@@ -21,6 +21,8 @@ pub struct Matcher {
     pub headers: Vec<FieldPattern>,
     /// All of these query parameters, decoded like HTML forms.
     pub query: Vec<FieldPattern>,
+    /// All of these parts of the client's certificate: `subject` and `fingerprint`.
+    pub certificate: Vec<FieldPattern>,
     /// The whole query.
     pub whole_query: Option<QueryPattern>,
     /// The value of a repeated field that counts.
@@ -88,6 +90,15 @@ impl Matcher {
                 })
             })
             && self.whole_query.as_ref().is_none_or(|pattern| pattern.matches(target.query))
+            && (self.certificate.is_empty() || self.matches_certificate(target))
+    }
+
+    /// Returns whether the client has shown a certificate that matches.
+    fn matches_certificate(&self, target: &Target<'_>) -> bool {
+        let Some(certificate) = target.certificate else { return false };
+        self.certificate.iter().all(|pattern| {
+            certificate.part(pattern.name()).is_some_and(|part| pattern.matches_exactly(part))
+        })
     }
 
     /// Returns whether `target` repeats a field that this looks at, or has one that servers read
@@ -122,6 +133,9 @@ impl fmt::Display for Matcher {
         }
         if let Some(QueryPattern(pattern)) = &self.whole_query {
             write!(f, " query_regex {}", pattern.text())?;
+        }
+        for part in &self.certificate {
+            write!(f, " client_cert {part}")?;
         }
         if !self.listeners.is_empty() {
             f.write_str(" listener ")?;
@@ -196,6 +210,7 @@ mod tests {
             let whole_query = Some(QueryPattern::regex(text).unwrap());
             Matcher { whole_query, ..Matcher::default() }.matches(&Target {
                 listener: None,
+                certificate: None,
                 identity: None,
                 host: "a",
                 path: "/",
@@ -237,6 +252,7 @@ mod tests {
             };
             let target = Target {
                 listener: None,
+                certificate: None,
                 identity: None,
                 host: "a",
                 path: "/",

@@ -32,8 +32,8 @@ mod tree;
 
 use crate::http1::Fields;
 pub use client::{
-    ClaimValue, FoundClient, Identity, IdentityPattern, Nat64, Proxies, Unread, WholePrefix,
-    client_network,
+    ClaimValue, ClientCertificate, FoundClient, Identity, IdentityPattern, Nat64, Proxies, Unread,
+    WholePrefix, client_network,
 };
 pub use fingerprint::{Seed, low_bits};
 pub use header::{FieldPattern, folded_name, folds_to};
@@ -68,6 +68,8 @@ pub struct Target<'a> {
     pub method: &'a http::Method,
     /// All header lines.
     pub headers: Fields<'a>,
+    /// The client's certificate, if it has shown one.
+    pub certificate: Option<&'a ClientCertificate>,
     /// Who the client has proved to be, if its route asks for that.
     pub identity: Option<&'a Identity>,
 }

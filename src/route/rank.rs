@@ -73,8 +73,9 @@ pub(super) fn by_specificity(paths: &[PathPattern]) -> Vec<&PathPattern> {
 
 /// Returns how many other conditions there are: the lowest wins.
 pub(super) fn conditions_key(matcher: &Matcher) -> impl Ord + use<> {
+    let headers = matcher.headers.len() + matcher.certificate.len();
     let query = matcher.query.len() + usize::from(matcher.whole_query.is_some());
-    (matcher.methods.is_empty(), Reverse(matcher.headers.len()), Reverse(query))
+    (matcher.methods.is_empty(), Reverse(headers), Reverse(query))
 }
 
 /// A search with its best route so far.

@@ -174,6 +174,7 @@ impl Table {
                 && matcher.methods.is_empty()
                 && matcher.headers.is_empty()
                 && matcher.query.is_empty()
+                && matcher.certificate.is_empty()
                 && matcher.whole_query.is_none();
             for listener in matcher.listeners.iter().filter(|_| takes_all) {
                 for host in hosts_of(matcher) {
@@ -230,6 +231,7 @@ struct Conditions<'a> {
     methods: Vec<&'a str>,
     headers: Vec<FieldPattern>,
     query: Vec<FieldPattern>,
+    certificate: Vec<FieldPattern>,
     whole_query: Option<&'a QueryPattern>,
 }
 
@@ -247,8 +249,9 @@ fn conditions(matcher: &Matcher) -> impl Iterator<Item = Conditions<'_>> {
         methods.dedup();
         let headers = sorted(matcher.headers.iter().map(FieldPattern::without_case));
         let query = sorted(matcher.query.iter().cloned());
+        let certificate = sorted(matcher.certificate.iter().cloned());
         let whole_query = matcher.whole_query.as_ref();
-        Conditions { listener, host, path, methods, headers, query, whole_query }
+        Conditions { listener, host, path, methods, headers, query, certificate, whole_query }
     })
 }
 
@@ -755,6 +758,7 @@ mod tests {
         let path = &*normal_path(path);
         let target = Target {
             listener,
+            certificate: None,
             identity: None,
             host,
             path,

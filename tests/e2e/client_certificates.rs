@@ -1,6 +1,7 @@
 //! Certificates of clients and versions of TLS at listeners, with curl and with sessions that are resumed.
 
-use crate::common::{Gateway, metrics, tls_server::Authority};
+use crate::common::{Gateway, metrics, run, tls_server::Authority};
+use rcgen::{DistinguishedName, DnType};
 use std::{
     fs,
     io::{Read, Write},
@@ -100,6 +101,104 @@ fn older_versions_are_rejected() {
     assert_eq!(ask(&gateway, None, &["--tls-max", "1.2"]).as_deref(), Some("hello"));
     gateway.edit(&text(", min_version: '1.3'"));
     assert_eq!(ask(&gateway, None, &["--tls-max", "1.2"]), None);
+}
+
+const BY_CERTIFICATE: &str = "
+  - name: ann
+    match: { path_prefix: /, client_cert: { subject: 'CN=ann,O=Example' } }
+    respond: { body: 'ann {client_cert_subject} {client_cert_fingerprint}' }
+    flow: [{ name: each, limit: 2/6h, key: client_cert }]
+  - name: others-of-example
+    match: { path_prefix: /, client_cert: { subject: { regex: 'CN=[^,]+,O=Example' } } }
+    respond: { body: 'example {client_cert_subject}' }
+  - name: known
+    match: { path_prefix: /, client_cert: { fingerprint: FINGERPRINT } }
+    respond: { body: known }
+  - name: any
+    match: { path_prefix: /, client_cert: true }
+    respond: { body: any }
+  - name: without
+    match: { path_prefix: / }
+    respond: { body: 'none <{client_cert_subject}>' }
+";
+
+/// Returns the SHA-256 of a certificate's file, as `openssl` prints it.
+fn fingerprint(folder: &Path, name: &str) -> String {
+    let der = CertificateDer::from_pem_slice(
+        &fs::read(folder.join(format!("{name}.pem"))).expect("there"),
+    );
+    let digest = sha256(&der.expect("a certificate"));
+    digest.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+}
+
+fn sha256(der: &[u8]) -> Vec<u8> {
+    let suite = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let suite = suite.tls13().expect("a suite of TLS 1.3");
+    suite.common.hash_provider.hash(der).as_ref().to_vec()
+}
+
+#[test]
+fn routes_rules_and_placeholders_know_the_certificate() {
+    let folder = folder();
+    let partners = Authority::new("people");
+    partners.write(folder.path(), "people");
+    for (file, name, organization) in [
+        ("ann", "ann", "Example"),
+        ("bob", "bob", "Example"),
+        ("carl", "carl", "Else"),
+        ("dora", "dora", "Else"),
+    ] {
+        partners.sign(folder.path(), file, &["client"], |params| {
+            let mut owner = DistinguishedName::new();
+            owner.push(DnType::OrganizationName, organization);
+            owner.push(DnType::CommonName, name);
+            params.distinguished_name = owner;
+        });
+    }
+    let prints = ["ann", "carl"].map(|name| fingerprint(folder.path(), name));
+    let terms = ", client_ca: people.pem, client_auth: optional";
+    let routes = BY_CERTIFICATE.replace("FINGERPRINT", &prints[1]);
+    let text =
+        text(terms).split("routes:").next().expect("a part").to_owned() + "routes:" + &routes;
+    let gateway = Gateway::start_in(folder, &text, &[]);
+
+    let digits = prints[0].replace(':', "").to_lowercase();
+    for (client, expected) in [
+        (Some("ann"), format!("ann CN=ann,O=Example {digits}")),
+        (Some("bob"), "example CN=bob,O=Example".to_owned()),
+        (Some("carl"), "known".to_owned()),
+        (Some("dora"), "any".to_owned()),
+        (None, "none <>".to_owned()),
+    ] {
+        for version in ["--http2", "--tls-max"] {
+            let more: &[&str] = if version == "--http2" {
+                &["--http2"]
+            } else {
+                &["--tls-max", "1.2", "--http1.1"]
+            };
+            assert_eq!(
+                ask(&gateway, client, more).as_ref(),
+                Some(&expected),
+                "{client:?} {version}"
+            );
+        }
+    }
+    let third = ask(&gateway, Some("ann"), &[]).expect("a response");
+    assert!(third.contains("rate"), "{third}");
+
+    let explain = |more: &[&str]| {
+        let all: Vec<&str> = ["explain", "GET", "/"].iter().chain(more).copied().collect();
+        run(&gateway, &all)
+    };
+    let ann = explain(&[
+        "--client-cert-subject",
+        "CN=ann,O=Example",
+        "--client-cert-fingerprint",
+        &prints[0],
+    ]);
+    assert!(ann.contains("rejected (rate)") && ann.contains("client_cert = "), "{ann}");
+    let without = explain(&[]);
+    assert!(without.contains("without"), "{without}");
 }
 
 /// Returns how a client with a certificate began its session; `None` if it gets no response.

@@ -1,7 +1,6 @@
 //! What rules can count by.
 
-use crate::common::{Gateway, http::Client};
-use std::process::Command;
+use crate::common::{Gateway, http::Client, run};
 
 const NETWORKS: &str = "\
 listeners:
@@ -19,14 +18,6 @@ routes:
     respond: { status: 200 }
     flow: [{ name: r, limit: 1/6h, key: listener }]
 ";
-
-/// Runs a command against the gateway, and returns what it prints.
-fn run(gateway: &Gateway, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
-    command.args(arguments).args(["--admin", &gateway.address("admin").to_string()]);
-    let output = command.env_remove("FLOWGATE_ADMIN_TOKEN").output().expect("it runs");
-    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-}
 
 #[test]
 fn the_clients_of_an_ipv4_network_count_as_one() {

@@ -14,7 +14,7 @@ use crate::{
         read::source::Files,
         spec::{AccessSpec, AuthSpec, ForwardSpec, JwtSpec},
     },
-    route::{KeySpec, NetworkFile},
+    route::{KeyPart, KeySpec, NetworkFile},
 };
 use ipnet::IpNet;
 use std::{path::PathBuf, sync::Arc};
@@ -194,7 +194,14 @@ impl Compiler {
         for rule in rules.iter().filter(|rule| rule.when.is_none()) {
             let is_claim = rule.key.claims().next().is_some();
             let unsaid = rule.key.auth_fields().find(|name| !proofs.says(name.as_str()));
-            let (lacks, help) = if is_claim && !proofs.has_jwt {
+            let is_certificate = rule.key.parts().contains(&KeyPart::ClientCert);
+            let verifies = || self.listeners.iter().any(|known| known.verifies_clients);
+            let (lacks, help) = if is_certificate && !verifies() {
+                (
+                    "no listener asks for certificates",
+                    "write `client_ca: FILE` in `tls` of a listener".to_owned(),
+                )
+            } else if is_claim && !proofs.has_jwt {
                 (
                     "its route has no `auth: { jwt }`",
                     "write `auth: { jwt: { jwks: FILE } }` at the route: clients could forge a claim that is not verified".to_owned(),

@@ -22,6 +22,14 @@ use std::{
     time::Duration,
 };
 
+/// A listener, as routes and rules need to know it.
+#[derive(Debug)]
+pub(super) struct NamedListener {
+    pub(super) name: Arc<str>,
+    /// True if it asks clients for certificates.
+    pub(super) verifies_clients: bool,
+}
+
 /// The problems found while compiling.
 #[derive(Debug, Default)]
 pub(super) struct Compiler {
@@ -33,8 +41,8 @@ pub(super) struct Compiler {
     pub(super) nat64: Nat64,
     /// True if the file has a store.
     pub(super) has_store: bool,
-    /// The names of the listeners, and which have TLS.
-    pub(super) listeners: Vec<(Arc<str>, bool)>,
+    /// The listeners that have a name.
+    pub(super) listeners: Vec<NamedListener>,
     /// Upstreams whose problems are reported: a route that names one has no further one.
     pub(super) faulty_upstreams: HashSet<Arc<str>>,
     /// True if none of the upstreams could be read, which has been reported.

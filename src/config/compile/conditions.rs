@@ -107,6 +107,7 @@ impl Compiler {
                 // Such requests are rejected.
                 OnDuplicate::Reject => Repeated::Any,
             },
+            certificate: Vec::new(),
             whole_query: None,
         };
 

@@ -1,6 +1,6 @@
 //! Listeners: names, addresses, certificates.
 
-use super::compiler::Compiler;
+use super::compiler::{Compiler, NamedListener};
 use crate::config::{
     decode::At,
     diagnostics::{Problem, SourceSpan},
@@ -73,7 +73,8 @@ impl Compiler {
         self.names("listener", specs.iter().filter_map(|at| at.value.name.as_ref()));
         let named = specs.iter().filter_map(|at| {
             let ListenerSpec { name, tls, .. } = &at.value;
-            Some((Arc::clone(&name.value()?.0), tls.is_written()))
+            let verifies_clients = tls.value().is_some_and(|tls| tls.client_ca.is_written());
+            Some(NamedListener { name: Arc::clone(&name.value()?.0), verifies_clients })
         });
         self.listeners = named.collect();
         let addresses = specs.iter().filter_map(|at| at.value.listen.address()).chain(admin);

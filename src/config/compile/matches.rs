@@ -6,8 +6,8 @@ use crate::{
         decode::{At, Either, Entries, Key, List, Several},
         diagnostics::{Lint, Problem, SourceSpan, quoted},
         spec::{
-            FieldConditions, FieldSpec, MatchSpec, ValueSpec,
-            leaf::{Name, Text},
+            ClientCertSpec, FieldConditions, FieldSpec, MatchSpec, ValueSpec,
+            leaf::{AnyCertificate, Name, Text},
         },
     },
     route::{self, FieldPattern, HostPattern, Matcher, PathPattern, QueryPattern, Repeated},
@@ -70,6 +70,7 @@ impl Compiler {
             spec.header.span,
             spec.query.span,
             spec.query_regex.span,
+            spec.client_cert.span,
         ];
 
         if paths.iter().chain(&others).all(Option::is_none) {
@@ -103,10 +104,51 @@ impl Compiler {
             methods: spec.method.plain(|method| method.0.clone()),
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: self.fields(&spec.query, |name| &name.0),
+            certificate: self.certificate_conditions(&spec.client_cert),
             whole_query: self.optional(&spec.query_regex, |regex| QueryPattern::regex(&regex.0)),
             // A client gets past no route by sending a field twice.
             repeated: Repeated::Any,
         }
+    }
+
+    /// Compiles what a client's certificate must look like.
+    fn certificate_conditions(
+        &mut self,
+        key: &Key<Either<AnyCertificate, ClientCertSpec>>,
+    ) -> Vec<FieldPattern> {
+        let Some(at) = &key.at else { return Vec::new() };
+        if self.listeners.iter().all(|known| !known.verifies_clients) {
+            self.error(
+                Problem::error(at.span, "`client_cert` where no listener asks for certificates")
+                    .help("write `client_ca: FILE` in `tls` of a listener"),
+            );
+        }
+
+        let spec = match &at.value {
+            Either::Plain(AnyCertificate(())) => {
+                return self
+                    .pattern(FieldPattern::present("fingerprint"), at.span)
+                    .into_iter()
+                    .collect();
+            }
+            Either::Map(spec) => spec,
+        };
+        if spec.subject.span.is_none() && spec.fingerprint.span.is_none() {
+            self.error(
+                Problem::error(at.span, "`client_cert` needs a condition")
+                    .help("write `client_cert: true`, or `client_cert: { subject: CN=ann }`"),
+            );
+        }
+
+        let subject = spec
+            .subject
+            .as_ref()
+            .and_then(|at| self.value("subject", &at.value, at.span, FieldPattern::exactly_one_of));
+        let digits: Vec<&str> = spec.fingerprint.items().iter().map(|at| &*at.value.0).collect();
+        let fingerprint = spec.fingerprint.span.filter(|_| !digits.is_empty()).and_then(|span| {
+            self.pattern(FieldPattern::exactly_one_of("fingerprint", &digits), span)
+        });
+        subject.into_iter().chain(fingerprint).collect()
     }
 
     /// Warns of a regular expression that looks like one for a part of the path.
@@ -129,7 +171,7 @@ impl Compiler {
     /// Returns the names of listeners that exist, and reports others.
     fn listeners_of(&mut self, names: &[At<Name>]) -> Vec<Arc<str>> {
         for At { value: Name(name), span, .. } in names {
-            let known: Vec<&str> = self.listeners.iter().map(|(name, _)| &**name).collect();
+            let known: Vec<&str> = self.listeners.iter().map(|known| &*known.name).collect();
             if !known.contains(&&**name) {
                 let help = suggestion(name, known, "listener");
                 let message = format!("there is no listener {}", quoted(name));

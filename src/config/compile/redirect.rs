@@ -255,7 +255,9 @@ fn stand_in(piece: &Piece) -> &str {
         Piece::Value(Placeholder::Path) => "/path",
         Piece::Value(Placeholder::Query) => "?query",
         Piece::Value(
-            Placeholder::ClientIp
+            Placeholder::ClientCertFingerprint
+            | Placeholder::ClientCertSubject
+            | Placeholder::ClientIp
             | Placeholder::Host
             | Placeholder::Method
             | Placeholder::RequestId

@@ -350,13 +350,7 @@ impl Compiler {
         let from_client = has(|part| matches!(part, KeyPart::ClientIp { .. }));
         let may_repeat =
             has(|part| matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)));
-        let may_lack = may_repeat
-            || has(|part| {
-                matches!(
-                    part,
-                    KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_) | KeyPart::Segment(_)
-                )
-            });
+        let may_lack = may_repeat || has(may_be_missing);
 
         if !from_client {
             self.prefixes_without_address(prefixes);
@@ -406,3 +400,15 @@ const MAX_RULES: usize = 16;
 
 /// The memory of a rule without a warning: 1 GiB.
 const MUCH_MEMORY: u64 = 1 << 30;
+
+/// True if a request may lack the part because of its path, its certificate, or what `auth` says.
+const fn may_be_missing(part: &KeyPart) -> bool {
+    matches!(
+        part,
+        KeyPart::User
+            | KeyPart::Jwt(_)
+            | KeyPart::Auth(_)
+            | KeyPart::ClientCert
+            | KeyPart::Segment(_)
+    )
+}

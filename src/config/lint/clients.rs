@@ -133,9 +133,9 @@ const fn is_sent(part: &KeyPart) -> bool {
     matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
 }
 
-/// True if `auth` proves the part, so that a client cannot choose it.
+/// True if `auth` or the client's certificate proves the part, so that a client cannot choose it.
 const fn is_proven(part: &KeyPart) -> bool {
-    matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_))
+    matches!(part, KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_) | KeyPart::ClientCert)
 }
 
 /// Returns the field that any client can send to be exempt from a rule, or to get another version of
@@ -169,7 +169,8 @@ fn holds_for_all(rule: &RulePlan) -> bool {
         | KeyPart::Method
         | KeyPart::User
         | KeyPart::Jwt(_)
-        | KeyPart::Auth(_) => true,
+        | KeyPart::Auth(_)
+        | KeyPart::ClientCert => true,
         KeyPart::Host
         | KeyPart::Path
         | KeyPart::Segment(_)
@@ -209,7 +210,8 @@ fn chosen_target<'r>(rule: &'r RulePlan, matcher: &Matcher) -> Option<Cow<'r, st
         | KeyPart::Cookie(_)
         | KeyPart::Query(_)
         | KeyPart::Jwt(_)
-        | KeyPart::Auth(_) => None,
+        | KeyPart::Auth(_)
+        | KeyPart::ClientCert => None,
     })
 }
 

@@ -79,7 +79,8 @@ fn is_always_there(key: &KeySpec) -> bool {
         | KeyPart::Query(_)
         | KeyPart::User
         | KeyPart::Jwt(_)
-        | KeyPart::Auth(_) => false,
+        | KeyPart::Auth(_)
+        | KeyPart::ClientCert => false,
     })
 }
 

@@ -31,6 +31,7 @@ fn takes_hosts(matcher: &Matcher) -> bool {
         && matcher.methods.is_empty()
         && matcher.headers.is_empty()
         && matcher.query.is_empty()
+        && matcher.certificate.is_empty()
         && matcher.whole_query.is_none()
 }
 
@@ -56,6 +57,7 @@ fn takes_path(table: &Table, open: usize, paths: &[String], method: &Method) -> 
     let found = |host: &str, path: &str| {
         table.find(&Target {
             listener: matcher.listeners.first().map(|name| &**name),
+            certificate: None,
             identity: None,
             host,
             path,
@@ -153,7 +155,8 @@ pub(super) fn redirected_to_themselves(plan: &Plan, findings: &mut Findings) {
     for (index, route) in plan.routes.iter().enumerate() {
         let Action::Redirect(redirect) = &route.action else { continue };
         let Some(matcher) = plan.table.matcher(index) else { continue };
-        if !redirect.is_to_https_alone() || !matcher.headers.is_empty() {
+        let has_conditions = !matcher.headers.is_empty() || !matcher.certificate.is_empty();
+        if !redirect.is_to_https_alone() || has_conditions {
             continue;
         }
 

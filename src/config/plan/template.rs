@@ -10,6 +10,10 @@ use std::fmt;
 /// The meaning of a word in braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placeholder {
+    /// The SHA-256 of the client's certificate; empty without one.
+    ClientCertFingerprint,
+    /// The subject of the client's certificate; empty without one.
+    ClientCertSubject,
     /// The client's address, by the trusted proxies.
     ClientIp,
     /// The host asked for, in lower case and without a port.
@@ -32,7 +36,9 @@ pub enum Placeholder {
 
 impl Placeholder {
     /// All, by their words.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 11] = [
+        ("client_cert_fingerprint", Self::ClientCertFingerprint),
+        ("client_cert_subject", Self::ClientCertSubject),
         ("client_ip", Self::ClientIp),
         ("host", Self::Host),
         ("method", Self::Method),

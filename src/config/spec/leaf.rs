@@ -15,7 +15,7 @@ use crate::{
         vocabulary::{Described, Form, Plain, Values},
     },
     flow::{breaker::Ratio, time::spelled},
-    route::{self, meant_key},
+    route::{self, ClientCertificate, meant_key},
     usage::{Preset, Weight, check_path},
 };
 use bytesize::ByteSize;
@@ -174,6 +174,13 @@ leaves! {
     /// The URL of an authority's directory.
     AcmeDirectory(String), "`letsencrypt`, `staging`, or a URL", "letsencrypt", acme::directory,
         TEXT.matching("^(letsencrypt|staging|https://.+)$");
+    /// Any certificate of a client.
+    AnyCertificate(()), "`true`, or a map", "true", any_certificate,
+        Values::of(&["boolean"]);
+    /// The SHA-256 of a certificate, in lower case and without colons.
+    Fingerprint(String), "the SHA-256 of a certificate",
+        "2f4c3a0b6d1e8f7a9c5b4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a", fingerprint,
+        TEXT.matching("^([0-9A-Fa-f]{2}:?){32}$");
     /// The oldest version of TLS: true for 1.3.
     TlsVersion(bool), "`1.2` or `1.3`", "1.3", tls_version, ANY_TEXT.matching("^1\\.[23]$");
     /// An address of mail.
@@ -335,6 +342,30 @@ fn text(text: &str) -> Result<String, InvalidValue> {
 }
 
 /// Reads the oldest version of TLS: true for 1.3.
+fn any_certificate(text: &str) -> Result<(), InvalidValue> {
+    match text {
+        "true" => Ok(()),
+        "false" => invalid(
+            "a certificate that must be absent cannot be matched",
+            "write `true`, and a more general route for clients without a certificate",
+        ),
+        _ => invalid(
+            format!("{} is not a condition on a certificate", quoted(text)),
+            "write `true`, or `{ subject: CN=ann }`",
+        ),
+    }
+}
+
+fn fingerprint(text: &str) -> Result<String, InvalidValue> {
+    match ClientCertificate::read_fingerprint(text) {
+        Some(fingerprint) => Ok(fingerprint),
+        None => invalid(
+            format!("{} is not the SHA-256 of a certificate", quoted(text)),
+            "write the 64 hexadecimal digits that `openssl x509 -noout -fingerprint -sha256` prints",
+        ),
+    }
+}
+
 fn tls_version(text: &str) -> Result<bool, InvalidValue> {
     let number = text.trim_start_matches("TLSv").trim_start_matches("TLS").trim();
     match number {

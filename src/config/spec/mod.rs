@@ -36,8 +36,8 @@ pub(super) use listener::{
 };
 pub(super) use plans::{PlanNumbers, PlansSpec};
 pub(super) use route::{
-    ErrorSpec, FieldConditions, FieldSpec, HeaderEditsSpec, MatchSpec, RedirectSpec, RejectSpec,
-    RespondSpec, RetrySpec, RewriteSpec, RouteSpec, ValueSpec,
+    ClientCertSpec, ErrorSpec, FieldConditions, FieldSpec, HeaderEditsSpec, MatchSpec,
+    RedirectSpec, RejectSpec, RespondSpec, RetrySpec, RewriteSpec, RouteSpec, ValueSpec,
 };
 pub(super) use rule::{
     BreakerSpec, ClassesSpec, ComputedReserveSpec, ConditionSpec, CostSpec, ExceptSpec, LimitSpec,

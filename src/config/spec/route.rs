@@ -4,9 +4,10 @@ use super::{
     AccessSpec, AuthSpec, BreakerSpec, CorsSpec, ErrorsFrom, PacingSpec, RuleSpec,
     keys::keys,
     leaf::{
-        AnswerStatus, Authority, ByteRate, EditableName, FieldName, FieldValue, Host, Integer,
-        MethodName, Name, OptionalTimeout, Path, Pattern, Percent, Protocol, RedirectStatus,
-        RedirectTo, RejectStatus, RetryCause, Size, Status, Text, Timeout,
+        AnswerStatus, AnyCertificate, Authority, ByteRate, EditableName, FieldName, FieldValue,
+        Fingerprint, Host, Integer, MethodName, Name, OptionalTimeout, Path, Pattern, Percent,
+        Protocol, RedirectStatus, RedirectTo, RejectStatus, RetryCause, Size, Status, Text,
+        Timeout,
     },
     other_words::route::{
         BASIC, CORS, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH,
@@ -208,6 +209,21 @@ keys! {
         /// A regular expression that the whole query must match, as the client wrote it, without the
         /// `?`: `.*[.][.]/.*`. A request without a query has an empty one.
         query_regex: Pattern, else "any";
+        /// The certificate that the client has shown, which `tls: { client_ca }` of the listener has
+        /// verified: `true` for any, or a map. A client without a certificate does not match.
+        client_cert: Either<AnyCertificate, ClientCertSpec>, else "any, or none";
+    }
+
+    /// The parts of a client's certificate that must match.
+    #[example = "{ subject: { regex: 'CN=[^,]+,O=Example' } }"]
+    #[meant = &[["dn", "subject"], ["sha256", "fingerprint"], ["hash", "fingerprint"]]]
+    struct ClientCertSpec: "a client's certificate" {
+        /// The distinguished name of its owner, as in `CN=ann,O=Example` (RFC 4514): a text, a list of
+        /// texts of which it must equal one, or a map.
+        subject: ValueSpec, else "any";
+        /// The SHA-256 of the certificate: 64 hexadecimal digits, with colons or without. Or any of a
+        /// list.
+        fingerprint: Several<Fingerprint>, else "any";
     }
 
     /// Write exactly one of the three keys.

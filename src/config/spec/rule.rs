@@ -103,7 +103,9 @@ keys! {
         /// What is counted separately: `client_ip`, `host`, `path`, `path:NAME` (the segment that a
         /// template of the route's path names), `method`, `listener`, `user` (with `auth`),
         /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, with `auth: { jwt }`;
-        /// dots lead into it, as in `jwt:realm_access.roles`), or a list of them. `route` counts all requests together.
+        /// dots lead into it, as in `jwt:realm_access.roles`), `auth:NAME` (a field of the auth
+        /// service, with `auth: { forward }`), `client_cert` (with `client_ca` of a listener), or a
+        /// list of them. `route` counts all requests together.
         #[help = "write each part as a text, as in `key: header:x-api-key`"]
         key: Several<KeyPart> = "route";
         /// How many bits of an IPv6 address are one client.

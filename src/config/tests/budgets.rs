@@ -72,6 +72,7 @@ impl Gateway {
             query: None,
             method: &Method::GET,
             headers: (&headers).into(),
+            certificate: None,
             identity: None,
         };
         let route = snapshot.find(&target, path).expect("it has a route");

@@ -62,6 +62,7 @@ impl Gateway {
             query: None,
             method: &Method::GET,
             headers: (&headers).into(),
+            certificate: None,
             identity: None,
         };
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -19,6 +19,7 @@ fn claims(live: &Live, query: Option<&str>, fields: &[(&'static str, &'static st
     }
     let target = Target {
         listener: None,
+        certificate: None,
         identity: None,
         host: "a",
         path: "/",

@@ -6,6 +6,7 @@ mod admin_address;
 mod budgets;
 mod certificates;
 mod checks;
+mod client_certificates;
 mod client_plans;
 mod cors;
 mod declared_key;

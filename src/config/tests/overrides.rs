@@ -135,6 +135,7 @@ fn admitted(live: &Live, client: &str, method: &Method, tenant: Option<&'static 
     let client: IpAddr = client.parse().unwrap();
     let target = Target {
         listener: None,
+        certificate: None,
         identity: None,
         host: "a",
         path: "/",

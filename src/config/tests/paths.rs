@@ -20,6 +20,7 @@ fn found<'a>(snapshot: &'a Snapshot, path: &str) -> Result<&'a str, Unrouted> {
     let headers = HeaderMap::new();
     let target = Target {
         listener: None,
+        certificate: None,
         identity: None,
         host: "a",
         path: &normal_path(path),

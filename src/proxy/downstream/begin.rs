@@ -125,14 +125,14 @@ async fn handshake(
     // Without it a small response may wait 40 ms for an acknowledgement.
     stream.set_nodelay(true).ok()?;
     let options = ConnectionOptions::of(&worker.live.load().settings);
-    let peer = |name, is_secured| {
+    let peer = |tls| {
         let worker = Arc::clone(worker);
         let handle = Arc::clone(handle);
-        Arc::new(Peer::new(worker, handle, client, name, listener, is_secured))
+        Arc::new(Peer::new(worker, handle, client, tls, listener))
     };
 
     let Some(acceptor) = tls else {
-        return detect_and_serve(stream, peer(None, false), options).await;
+        return detect_and_serve(stream, peer(None), options).await;
     };
 
     let limit = options.timeouts.tls_handshake;
@@ -140,9 +140,9 @@ async fn handshake(
     let accepting =
         Box::pin(worker.clock.timeout(limit, acceptor.accept(stream, &worker.challenges)));
     let accepted = unless_drained(handle, accepting).await;
-    if let Some(Ok(Ok(Accepted::Secured(stream, protocol, name)))) = accepted {
+    if let Some(Ok(Ok(Accepted::Secured(stream, protocol, session)))) = accepted {
         worker.counters.tls_handshakes.fetch_add(1, Relaxed);
-        return Some(serve(stream, ReadAhead::default(), protocol, peer(name, true), options));
+        return Some(serve(stream, ReadAhead::default(), protocol, peer(Some(session)), options));
     }
 
     if let Some(Ok(Ok(Accepted::Challenged))) = accepted {
@@ -151,7 +151,7 @@ async fn handshake(
     }
     worker.counters.tls_failures.fetch_add(1, Relaxed);
     let Some(Ok(Ok(Accepted::Cleartext(stream)))) = accepted else { return None };
-    Some(Box::pin(http1::reject(stream, peer(None, false), options, WITHOUT_TLS)))
+    Some(Box::pin(http1::reject(stream, peer(None), options, WITHOUT_TLS)))
 }
 
 /// Returns what serves a connection without TLS: the client's first bytes show the protocol.

@@ -1,8 +1,12 @@
 //! TLS towards clients.
 
 use crate::acme::{ACME_TLS, Challenges};
+use crate::auth::client_certificate;
 use crate::config::{Acme, Certificates, Live, Snapshot, TlsTerms};
-use crate::proxy::{connections::registry::Protocol, peer::ServerName};
+use crate::proxy::{
+    connections::registry::Protocol,
+    peer::{ServerName, TlsSession},
+};
 use core::fmt;
 use std::{
     io,
@@ -30,7 +34,7 @@ const SESSIONS: usize = 256;
 
 /// What a client of a listener with TLS speaks.
 pub(crate) enum Accepted {
-    Secured(Box<TlsStream<TcpStream>>, Protocol, Option<ServerName>),
+    Secured(Box<TlsStream<TcpStream>>, Protocol, TlsSession),
     /// HTTP without TLS, of which nothing has been read.
     Cleartext(TcpStream),
     /// The challenge of an authority of certificates, which is over.
@@ -121,7 +125,10 @@ impl Acceptor {
         let server_name = name
             .zip(several)
             .map(|(name, certificates)| ServerName { name: name.to_owned(), certificates });
-        Ok(Accepted::Secured(stream, protocol, server_name))
+        let certificate = session.peer_certificates().and_then(<[_]>::first);
+        let certificate = certificate.map(|shown| Arc::new(client_certificate(shown)));
+        let tls = TlsSession { server_name, certificate };
+        Ok(Accepted::Secured(stream, protocol, tls))
     }
 }
 

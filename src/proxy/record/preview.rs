@@ -93,7 +93,9 @@ fn decide<B: Body>(
     let method = request.method();
     let listener = Some(&*peer.listener);
     let query = uri.query();
-    let target = Target { listener, host, path, query, method, headers, identity: None };
+    let certificate = peer.certificate().map(|certificate| &**certificate);
+    let target =
+        Target { listener, host, path, query, method, headers, certificate, identity: None };
     let seed = &peer.worker.seed;
 
     let arrival = Arrival {
@@ -146,6 +148,7 @@ pub(crate) fn decide_alike<B>(
             query: None,
             method,
             headers,
+            certificate: None,
             identity: None,
         };
         let client = alike.client;
@@ -168,6 +171,7 @@ pub(crate) fn decide_alike<B>(
             query,
             method,
             headers,
+            certificate: peer.certificate().map(|certificate| &**certificate),
             identity: None,
         };
         rule.key.show(&target, alike.client)

@@ -258,7 +258,7 @@ impl<'s> Received<'s> {
         if route.options.has_placeholders {
             let id = completion.arrival.request_id.as_ref();
             let scheme = placeholders::scheme(request.headers(), peer, is_proxied);
-            let values = Values::of(request, scheme, id, &authority.host, client);
+            let values = Values::of(request, scheme, id, &authority.host, client, peer);
             completion.values = Some(Box::new(values));
         }
         completion.route = Some(Arc::clone(&route));
@@ -530,7 +530,8 @@ fn target<'a>(
     let method = request.method();
     let headers = request.headers().into();
     let listener = Some(&*peer.listener);
-    Target { listener, host, path, query, method, headers, identity: None }
+    let certificate = peer.certificate().map(|certificate| &**certificate);
+    Target { listener, host, path, query, method, headers, certificate, identity: None }
 }
 
 /// Counts and logs a request that is not valid.

@@ -259,6 +259,14 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// Runs a command against the gateway, and returns what it prints.
+pub(crate) fn run(gateway: &Gateway, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
+    command.args(arguments).args(["--admin", &gateway.address("admin").to_string()]);
+    let output = command.env_remove("FLOWGATE_ADMIN_TOKEN").output().expect("it runs");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
 /// Runs `curl` and returns what it prints.
 #[track_caller]
 pub(crate) fn curl(arguments: &[&str]) -> String {

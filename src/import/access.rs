@@ -159,7 +159,8 @@ const GUARDS: [(&str, &str); 6] = [
     ("secure_link", "links are not verified"),
     (
         "ssl_verify_client",
-        "write `client_ca: FILE` in `tls` of the listener, and remove the `respond` of the route",
+        "write `client_ca: FILE` in `tls` of the listener, if that is right for all of its hosts, and \
+         remove the `respond` of the route",
     ),
     ("limit_except", "write a route with `method` for each"),
 ];
@@ -200,7 +201,7 @@ pub(super) fn guarding(scope: &Scope<'_>, report: &mut ImportReport) -> Vec<Clos
     let mut all = Vec::new();
     for (name, why) in GUARDS {
         let Some(directive) = scope.find(name) else { continue };
-        if directive.arg(0) == "off" {
+        if directive.arg(0) == "off" || report.is_of_listener(directive) {
             report.take(directive);
         } else if name == "auth_delay" {
             report.note(directive, why);

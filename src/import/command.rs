@@ -1,6 +1,7 @@
 //! `flowgate import`: from `nginx.conf` to `gateway.yaml`.
 
 use super::{
+    client_certificates,
     converted_config::{ConvertedConfig, repair},
     files::Files,
     limits::Zones,
@@ -185,6 +186,7 @@ fn converted(
     let upstreams = Upstreams::read(http);
 
     let mut listeners = listeners::read(&servers, report);
+    client_certificates::read(&mut listeners, http, &servers, files, report);
     let mut config = ConvertedConfig {
         settings: settings(&tree.directives, http, files, report),
         ..ConvertedConfig::default()

@@ -2,6 +2,7 @@
 
 use super::{
     access::{RealIp, USUAL_HEADER, listed},
+    client_certificates::ClientCertificates,
     converted_config::{Fields, Item},
     files::Files,
     report::ImportReport,
@@ -24,6 +25,8 @@ pub(super) struct Listener<'a> {
     pub default: usize,
     has_named_default: bool,
     directives: Vec<&'a Directive>,
+    /// The certificates of clients for which it asks.
+    pub clients: Option<ClientCertificates>,
 }
 
 /// Reads the listeners of all servers.
@@ -73,6 +76,7 @@ fn add<'a>(
             default: index,
             has_named_default: false,
             directives: Vec::new(),
+            clients: None,
         });
         all.len() - 1
     });
@@ -192,6 +196,12 @@ impl Listener<'_> {
             let mut tls = json!({ "certificates": all });
             if self.needs_tls13(http, servers, report) {
                 tls["min_version"] = json!("1.3");
+            }
+            if let Some(clients) = &self.clients {
+                tls["client_ca"] = json!(clients.authorities);
+                if !clients.is_required {
+                    tls["client_auth"] = json!("optional");
+                }
             }
             fields.set("tls", tls);
         }

@@ -11,6 +11,7 @@
 mod access;
 mod actions;
 mod branches;
+mod client_certificates;
 mod command;
 mod condition;
 mod converted_config;

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct ImportReport {
     /// Those that something has converted or looked into.
     taken: BTreeSet<usize>,
+    /// Directives that keep clients out, which a listener does.
+    of_listeners: BTreeSet<usize>,
     /// Reasons by directive, in the order of the files.
     notes: BTreeMap<usize, Note>,
 }
@@ -94,6 +96,17 @@ impl ImportReport {
     /// Notes that a directive is converted exactly.
     pub(super) fn take(&mut self, directive: &Directive) {
         self.taken.insert(directive.id);
+    }
+
+    /// Notes that a listener does what a directive asks of every route.
+    pub(super) fn take_for_listener(&mut self, directive: &Directive) {
+        self.take(directive);
+        self.of_listeners.insert(directive.id);
+    }
+
+    /// Returns whether a listener does what the directive asks.
+    pub(super) fn is_of_listener(&self, directive: &Directive) -> bool {
+        self.of_listeners.contains(&directive.id)
     }
 
     /// Notes why a directive is not converted, or how what it became differs.

@@ -109,6 +109,7 @@ fn placeholder(name: &str, variables: &ServerVariables<'_>) -> Result<String, St
         "remote_addr" => "{client_ip}".into(),
         "request_uri" => "{path}{query}".into(),
         "request_id" => "{request_id}".into(),
+        "ssl_client_s_dn" => "{client_cert_subject}".into(),
         "is_args_args" => "{query}".into(),
         "server_name" => literal(variables.server_name),
         "server_port" => variables

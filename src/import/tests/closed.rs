@@ -131,3 +131,62 @@ fn networks_of_a_condition_become_the_access_of_every_route() {
     let yaml = import("default 0; 192.0.2.0/24 1; 192.0.2.5 0;", "");
     assert!(route(&yaml, "all").contains("respond: { status: 403 }"), "{yaml}");
 }
+
+#[test]
+fn certificates_of_clients_are_asked_for_by_the_listener() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, "").unwrap();
+    let ca = ca.display();
+    let site = |name: &str, verify: &str| {
+        format!(
+            "server {{ listen 443 ssl; server_name {name}; {verify}
+             location / {{ proxy_pass http://h; proxy_set_header X-Dn $ssl_client_s_dn; }}
+             location /a/ {{ proxy_pass http://h; }} }}"
+        )
+    };
+    let text = |servers: &[String]| {
+        format!(
+            "http {{ ssl_certificate c.pem; ssl_certificate_key k.pem; ssl_client_certificate {ca};
+             {} }}",
+            servers.concat()
+        )
+    };
+    let is_closed = |yaml: &str, name: &str| {
+        let route = route(yaml, name);
+        route.contains("respond: { status: 403 }") || route.contains("redirect:")
+    };
+
+    for (verify, expected) in [
+        ("ssl_verify_client on;", format!("client_ca: {ca} }}")),
+        ("ssl_verify_client optional;", format!("client_ca: {ca}, client_auth: optional }}")),
+    ] {
+        let (yaml, _) = import(&text(&[site("a.test", verify), site("b.test", verify)])).unwrap();
+        let unquoted = yaml.replace('"', "");
+        assert!(unquoted.contains(&expected), "{yaml}");
+        for (name, closed) in routes(&yaml) {
+            assert!(!closed.contains("403"), "{name}: {yaml}");
+        }
+        assert!(yaml.contains("{client_cert_subject}"), "{yaml}");
+    }
+
+    // A listener cannot ask for one host alone.
+    for other in ["", "ssl_verify_client optional;", "ssl_verify_client optional_no_ca;"] {
+        let servers = [site("a.test", "ssl_verify_client on;"), site("b.test", other)];
+        let (yaml, _) = import(&text(&servers)).unwrap();
+        assert!(!yaml.contains("client_ca"), "{other}: {yaml}");
+        let of_a = routes(&yaml).into_iter().filter(|(name, _)| name.starts_with("a.test"));
+        let of_a: Vec<_> = of_a.collect();
+        assert!(!of_a.is_empty(), "{yaml}");
+        for (name, _) in &of_a {
+            assert!(is_closed(&yaml, name), "{name}: {yaml}");
+        }
+    }
+    for more in ["ssl_verify_client on; ssl_crl revoked.pem;", "ssl_verify_client optional_no_ca;"]
+    {
+        let (yaml, _) = import(&text(&[site("a.test", more)])).unwrap();
+        for (name, _) in routes(&yaml) {
+            assert!(is_closed(&yaml, &name), "{more}: {name}: {yaml}");
+        }
+    }
+}

@@ -153,7 +153,10 @@ fn users(file: &Directive, files: &Files) -> Result<String, String> {
 /// Directives that keep clients out in nginx and have no counterpart here. A route with one of these stays
 /// closed, so that nothing is open that was not.
 const GUARDS: [(&str, &str); 6] = [
-    ("auth_request", "no other service is asked: see `auth`"),
+    (
+        "auth_request",
+        "write `auth: { forward: { url: http://HOST:PORT/PATH, copy: […] } }`: see docs/forward-auth.md",
+    ),
     ("auth_jwt", "write `auth: { jwt: … }`"),
     ("auth_delay", "passwords are checked at once"),
     ("secure_link", "links are not verified"),

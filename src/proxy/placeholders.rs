@@ -10,7 +10,7 @@ use crate::{
         TemplateText as Text, UrlPart,
     },
     http1::FieldList,
-    route::ClientCertificate,
+    route::{ClientCertificate, folded_name, folds_to},
 };
 use bytes::Bytes;
 use core::net::IpAddr;
@@ -20,7 +20,7 @@ use std::{fmt::Write, sync::Arc};
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What is known of a request, kept for a route that asks for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Values {
     certificate: Option<Arc<ClientCertificate>>,
     client: IpAddr,
@@ -74,6 +74,15 @@ impl Values {
             query: uri.query().map(Box::from),
             id: id.cloned(),
         }
+    }
+
+    /// Returns them with the path and the query of `target`.
+    pub(super) fn with_target(&self, target: &str) -> Self {
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query.into())),
+            None => (target, None),
+        };
+        Self { path: path.into(), query, ..self.clone() }
     }
 
     /// Returns where a redirect leads; `None` if that needs a host and the request has none.
@@ -240,6 +249,21 @@ fn apply(headers: &mut FieldList, edits: &HeaderEdits, values: Option<&Values>) 
         match header(text, values) {
             Some(value) => headers.insert(name, value),
             None => headers.remove(name),
+        }
+    }
+}
+
+/// Writes fields in place of all that servers read alike.
+pub(super) fn replace(
+    headers: &mut FieldList,
+    fields: &[(HeaderName, HeaderText)],
+    values: Option<&Values>,
+) {
+    for (name, text) in fields {
+        let folded = folded_name(name.as_str());
+        headers.remove_names(|sent| folds_to(sent, &folded));
+        if let Some(value) = header(text, values) {
+            headers.append(name, value);
         }
     }
 }

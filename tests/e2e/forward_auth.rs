@@ -273,6 +273,42 @@ fn the_service_gets_the_clients_request_without_its_body_and_conditions() {
 }
 
 #[test]
+fn the_service_gets_the_fields_that_the_file_sets_whatever_the_client_sends() {
+    let upstream = listing();
+    let (service, asked) = oauth2_proxy();
+    let set = "set: { x-original-url: '{scheme}://{host}{path}{query}', x-original-method: '{method}', x-site: shop }";
+    let forward = format!("{COPY}, {set}");
+    let gateway = Gateway::start(&yaml(upstream.address, &route(service.address, &forward, "")));
+    let mut client = Client::new(gateway.web());
+    let fields = [
+        ("Cookie", "_oauth2_proxy=ann"),
+        ("X-Original-Url", "http://gateway.test/public"),
+        ("X_Original_Url", "http://gateway.test/public"),
+        ("X-Site", "other"),
+        ("X_Site", "other"),
+    ];
+    let passed = client.request("DELETE", "/admin/./x?x=/y", &fields);
+    assert_eq!(passed.status, 200, "{}", passed.text());
+
+    // The path is the one that the server gets, not the one that the client wrote.
+    let request = last(&asked);
+    for (name, value) in [
+        ("x-original-url", "http://gateway.test/admin/x?x=/y"),
+        ("x-original-method", "DELETE"),
+        ("x-site", "shop"),
+    ] {
+        let alike =
+            |(sent, _): &&(String, String)| sent.to_ascii_lowercase().replace('_', "-") == name;
+        let found: Vec<_> =
+            request.headers.iter().filter(alike).map(|(_, value)| value.as_str()).collect();
+        assert_eq!(found, [value], "{name}: {request:?}");
+    }
+    assert!(passed.text().contains("DELETE /admin/x?x=/y "), "{}", passed.text());
+    // The server gets none of them but the client's.
+    assert!(!passed.text().contains("shop"), "{}", passed.text());
+}
+
+#[test]
 fn a_trusted_proxy_says_whose_request_it_is_but_never_which() {
     let upstream = listing();
     let (service, asked) = oauth2_proxy();

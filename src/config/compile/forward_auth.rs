@@ -46,9 +46,10 @@ impl Compiler {
         );
         let copy = names.iter().map(|at| CopiedField::new(at.value.0.clone())).collect();
 
+        let set = self.header_fields(&spec.set);
         let timeout = spec.timeout.duration()?.value;
         let Service { name, upstream, host, target } = service?;
-        let auth = ForwardAuth { upstream: name, host, target, copy, timeout };
+        let auth = ForwardAuth { upstream: name, host, target, copy, set, timeout };
         Some(CompiledForward { auth, upstream })
     }
 

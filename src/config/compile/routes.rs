@@ -324,9 +324,12 @@ impl Compiler {
 /// True if a text of these options has placeholders.
 fn has_placeholders(options: &RouteOptions) -> bool {
     let mut fields = options.request_headers.set.iter().chain(&options.response_headers.set);
+    let auth = options.auth.as_ref().and_then(|auth| auth.forward.as_ref());
+    let mut asked = auth.into_iter().flat_map(|forward| &forward.set);
     let rejection = options.reject.as_ref().and_then(Reject::body);
     let errors = options.errors.iter().map(|error| &error.body);
     fields.any(|(_, text)| text.is_template())
+        || asked.any(|(_, text)| text.is_template())
         || rejection.into_iter().chain(errors).any(Body::has_placeholders)
 }
 

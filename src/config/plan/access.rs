@@ -2,6 +2,7 @@
 
 use crate::{
     auth::{JwtKeys, JwtRules, TokenSource, Users},
+    config::plan::HeaderText,
     counted::counted,
     route::{NetworkList, folded_name, folds_to},
 };
@@ -79,6 +80,8 @@ pub struct ForwardAuth {
     pub target: PathAndQuery,
     /// The fields of its response that the route's upstream receives.
     pub(in crate::config) copy: Vec<CopiedField>,
+    /// The fields that it receives besides.
+    pub set: Vec<(HeaderName, HeaderText)>,
     /// The longest time until the header of its response.
     pub timeout: Duration,
 }
@@ -139,6 +142,10 @@ impl fmt::Display for ForwardAuth {
         let names: Vec<_> = self.copy.iter().map(|copied| copied.name.as_str()).collect();
         if !names.is_empty() {
             write!(f, ", copy {}", names.join(" "))?;
+        }
+        let names: Vec<_> = self.set.iter().map(|(name, _)| name.as_str()).collect();
+        if !names.is_empty() {
+            write!(f, ", set {}", names.join(" "))?;
         }
         write!(f, ", timeout {}", humantime::format_duration(self.timeout))
     }

@@ -4,8 +4,8 @@ use super::{
     ConditionSpec, RouteSpec, RuleSpec,
     keys::keys,
     leaf::{
-        AuthUrl, CheckPath, CopiedName, FieldName, FileName, JwtAlgorithm, Name, Network, Period,
-        SECOND, Text, Timeout,
+        AuthUrl, CheckPath, CopiedName, EditableName, FieldName, FieldValue, FileName,
+        JwtAlgorithm, Name, Network, Period, SECOND, Text, Timeout,
     },
 };
 use crate::config::{
@@ -24,6 +24,8 @@ const FORWARD_MEANT: &[[&str; 2]] = &[
     ["allowed_upstream_headers", "copy"],
     ["copy_headers", "copy"],
     ["headers", "copy"],
+    ["request_headers", "set"],
+    ["set_headers", "set"],
     ["response_headers", "copy"],
     ["server", "url"],
     ["service", "upstream"],
@@ -72,6 +74,10 @@ keys! {
         /// Header fields of the service's response that the route's upstream receives. flowgate
         /// removes what the client sends in these fields, whether the service sends them or not.
         copy: Several<CopiedName>, else "none";
+        /// Fields that the service receives besides, with placeholders, as in `x-original-url:
+        /// "{scheme}://{host}{path}{query}"`. They replace what the client sends. `{path}` is the path
+        /// that the route's upstream receives, before `rewrite`.
+        set: Entries<EditableName, FieldValue>, else "none";
         /// How long the header of the service's response may take, the connection included.
         timeout: Timeout = "2s";
     }

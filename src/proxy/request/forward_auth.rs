@@ -117,6 +117,11 @@ impl Undetermined {
         if let Some(id) = &self.completion.arrival.request_id {
             id.write(request.headers_mut());
         }
+        if !self.forward.set.is_empty() {
+            let target = asked.target.to_str().unwrap_or_default();
+            let values = self.completion.values.as_ref().map(|values| values.with_target(target));
+            placeholders::replace(request.headers_mut(), &self.forward.set, values.as_ref());
+        }
         Some(request)
     }
 

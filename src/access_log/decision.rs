@@ -118,6 +118,8 @@ impl DecisionRecord {
             priority: keys,
             plans: keys,
             sharers: &[],
+            limits: &[],
+            limit_changes: &[],
         }
     }
 }

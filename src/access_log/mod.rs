@@ -17,7 +17,8 @@ pub use decision::{DecisionKind, DecisionRecord};
 #[cfg(test)]
 pub(crate) use record::sample;
 pub use record::{
-    AccessRecord, FlowRecord, LoggedCost, LoggedKey, LoggedSharer, PreviewRecord, ResponseOutcome,
+    AccessRecord, FlowRecord, LoggedCost, LoggedKey, LoggedLimit, LoggedSharer, PreviewRecord,
+    ResponseOutcome,
 };
 pub use watch::{StreamEnd, StreamLine, StreamState, Watch, Watching};
 pub use writer::Output;

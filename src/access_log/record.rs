@@ -1,7 +1,7 @@
 //! A line of the access log.
 
 use crate::{
-    flow::{Instant, Key, Sharer},
+    flow::{Instant, Key, LimitChange, Sharer},
     route::fingerprint_text,
 };
 use http::HeaderName;
@@ -156,6 +156,17 @@ pub struct LoggedSharer {
     pub sharer: Sharer,
 }
 
+/// The limit of a rule that finds itself, in a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedLimit {
+    /// The rule, with the condition of an override.
+    pub rule: Arc<str>,
+    /// The limit.
+    pub limit: u64,
+    /// Its latest change, if no request has reported that before.
+    pub change: Option<LimitChange>,
+}
+
 /// The cost of a request in a rule that settles it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedCost {
@@ -218,6 +229,12 @@ pub struct FlowRecord<'a> {
     /// Its parts in the order of queues, by rule.
     #[serde(skip_serializing_if = "<[LoggedSharer]>::is_empty", serialize_with = "sharers")]
     pub sharers: &'a [LoggedSharer],
+    /// The limits that find themselves, by rule.
+    #[serde(skip_serializing_if = "<[LoggedLimit]>::is_empty", serialize_with = "limits")]
+    pub limits: &'a [LoggedLimit],
+    /// The latest changes of these limits, by rule.
+    #[serde(skip_serializing_if = "has_no_change", serialize_with = "limit_changes")]
+    pub limit_changes: &'a [LoggedLimit],
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -264,6 +281,45 @@ fn sharers<S: Serializer>(sharers: &&[LoggedSharer], serializer: S) -> Result<S:
         format!("{key:016x} {weight} {class}")
     };
     serializer.collect_map(sharers.iter().map(|sharer| (&*sharer.rule, text(sharer))))
+}
+
+fn limits<S: Serializer>(limits: &&[LoggedLimit], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(limits.iter().map(|logged| (&*logged.rule, logged.limit)))
+}
+
+fn has_no_change(limits: &&[LoggedLimit]) -> bool {
+    limits.iter().all(|logged| logged.change.is_none())
+}
+
+/// A change of a limit, as the log has it.
+#[derive(Serialize)]
+struct ChangeRecord {
+    from: u32,
+    to: u32,
+    reason: &'static str,
+    elasticity: f64,
+    trend: f64,
+    unloaded_ms: f64,
+    slot_ms: f64,
+}
+
+impl From<LimitChange> for ChangeRecord {
+    fn from(change: LimitChange) -> Self {
+        Self {
+            from: change.from,
+            to: change.to,
+            reason: change.reason.words(),
+            elasticity: f64::from(change.elasticity) / 1e3,
+            trend: f64::from(change.trend) / 1e3,
+            unloaded_ms: change.unloaded.as_secs_f64() * 1e3,
+            slot_ms: change.slot.as_secs_f64() * 1e3,
+        }
+    }
+}
+
+fn limit_changes<S: Serializer>(limits: &&[LoggedLimit], serializer: S) -> Result<S::Ok, S::Error> {
+    let changes = limits.iter().filter_map(|logged| Some((&*logged.rule, logged.change?)));
+    serializer.collect_map(changes.map(|(rule, change)| (rule, ChangeRecord::from(change))))
 }
 
 fn reserved<S: Serializer>(costs: &&[LoggedCost], serializer: S) -> Result<S::Ok, S::Error> {
@@ -343,6 +399,8 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
             priority: &[],
             plans: &[],
             sharers: &[],
+            limits: &[],
+            limit_changes: &[],
         }),
         preview: None,
     }
@@ -351,6 +409,7 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::ChangeReason;
     use serde_json::{Value, json};
 
     #[test]
@@ -369,12 +428,43 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
     }
 
+    fn limit() -> LoggedLimit {
+        let change = LimitChange {
+            at: Instant::EPOCH,
+            reason: ChangeReason::MorePays,
+            from: 8,
+            to: 9,
+            elasticity: 500,
+            trend: 250,
+            unloaded: Duration::from_millis(20),
+            slot: Duration::from_millis(134),
+        };
+        LoggedLimit { rule: "r".into(), limit: 9, change: Some(change) }
+    }
+
+    #[test]
+    fn a_limit_that_finds_itself_is_logged_with_its_change() {
+        let limits = [limit()];
+        let mut record = sample("/");
+        let flow = record.flow.as_mut().unwrap();
+        flow.limits = &limits;
+        flow.limit_changes = &limits;
+        let line = serde_json::to_value(record).unwrap();
+        let expected = json!({
+            "from": 8, "to": 9, "reason": "more pays", "elasticity": 0.5, "trend": 0.25,
+            "unloaded_ms": 20.0, "slot_ms": 134.0,
+        });
+        assert_eq!(line["flow"]["limit_changes"], json!({ "r": expected }));
+        assert_eq!(line["flow"]["limits"], json!({ "r": 9 }));
+    }
+
     #[test]
     fn every_field_is_in_the_documentation() {
         let keys =
             [LoggedKey { rule: "r".into(), key: None, priority: true, plan: Some("gold".into()) }];
         let costs = [LoggedCost { rule: "r".into(), reserved: 1, settled: Some(2) }];
         let sharers = [LoggedSharer { rule: "r".into(), sharer: Sharer::default() }];
+        let limits = [limit()];
         let mut record = sample("/");
         record.upstream = Some("a:80");
         record.trace_id = Some("0af7");
@@ -394,6 +484,8 @@ mod tests {
         flow.priority = &keys;
         flow.plans = &keys;
         flow.sharers = &sharers;
+        flow.limits = &limits;
+        flow.limit_changes = &limits;
         flow.reserved = &costs;
         flow.settled = &costs;
         flow.dry_run = Some("trial");

@@ -135,6 +135,20 @@ pub(super) fn gauges<L: EncodeLabelSet>(
     Ok(())
 }
 
+/// Writes gauges whose values are fractions.
+pub(super) fn fractions<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: impl IntoIterator<Item = (L, f64)>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in samples {
+        family.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
+
 /// Writes a gauge without labels.
 pub(super) fn gauge(
     encoder: &mut DescriptorEncoder<'_>,

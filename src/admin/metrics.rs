@@ -5,6 +5,7 @@
 //! key. A page takes about 5 KB per route in use, and 2 KB more with
 //! exemplars.
 
+use super::auto_limits::{self, AutoLimit};
 use super::exposition::{
     self, Format, Head, Histogram, Process, counter, counters, gauge, gauges, histograms, info,
 };
@@ -27,6 +28,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt,
     sync::{
@@ -147,6 +149,20 @@ impl Metrics {
         rules.flat_map(|(name, seen)| {
             seen.iter().map(move |rule| ([("budget", name.clone())], rule))
         })
+    }
+
+    /// Returns the limits that find themselves, with the labels of their rules.
+    fn auto_limits(&self) -> Vec<AutoLimit<'_>> {
+        let own = self.rules().filter_map(|([route, rule], seen)| {
+            let labels =
+                [("budget", Cow::Borrowed("")), (route.0, route.1.into()), (rule.0, rule.1.into())];
+            Some(AutoLimit { labels, stats: seen.auto? })
+        });
+        let shared = self.shared_rules().filter_map(|([(_, budget)], seen)| {
+            let labels = [("budget", budget.into()), ("route", "".into()), ("rule", "".into())];
+            Some(AutoLimit { labels, stats: seen.auto? })
+        });
+        own.chain(shared).collect()
     }
 
     fn budgets(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -565,6 +581,7 @@ impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.flow(&mut encoder)?;
         self.budgets(&mut encoder)?;
+        auto_limits::encode(&self.auto_limits(), &mut encoder)?;
         self.http(&mut encoder)?;
         self.forward_auth(&mut encoder)?;
         self.upstreams(&mut encoder)?;

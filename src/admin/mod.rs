@@ -3,6 +3,7 @@
 //! It runs on the control thread and holds a route's lock as briefly as a request does. `guard.rs`
 //! decides which requests it answers. A page is a file in `pages/`.
 
+mod auto_limits;
 mod context;
 mod edit;
 mod endpoint;

@@ -1,6 +1,6 @@
 //! `/routes`: the routes in matching order with their rules and counts, as JSON.
 
-use super::{context::Admin, live::Sampler, live_keys::Surveys};
+use super::{context::Admin, live::Sampler, live_keys::Surveys, sample::AutoState};
 use crate::{
     config::{GateRules, Route, RuleGroup, Snapshot, Upstream},
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},
@@ -129,6 +129,9 @@ struct RuleView<'a> {
     waiting: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     breaker: Option<BreakerView>,
+    /// The state of a limit that finds itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto: Option<AutoState>,
 }
 
 #[derive(Serialize)]
@@ -275,6 +278,7 @@ impl<'a> RuleView<'a> {
                 failed: seen.answers.failed,
                 slow: seen.answers.slow,
             }),
+            auto: seen.auto.as_ref().map(AutoState::of),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Decisions of slots, the report of the chain, and how a request may end.
 
-use super::time::Instant;
+use super::{limit_change::LimitChange, time::Instant};
 use core::{cmp::Reverse, fmt, num::NonZeroU64, time::Duration};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -253,6 +253,18 @@ pub struct Report {
     pub quotas: SmallVec<[Quota; 4]>,
     /// The breaker's transition by this decision, for the log.
     pub transition: Option<Transition>,
+    /// The latest change of a limit that finds itself, for the log. The first request that passes
+    /// afterwards reports it.
+    pub change: Option<RuleChange>,
+}
+
+/// A change of the limit of one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleChange {
+    /// The rule's slot.
+    pub slot: SlotId,
+    /// The change.
+    pub change: LimitChange,
 }
 
 impl Report {

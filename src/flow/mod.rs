@@ -29,6 +29,7 @@ mod window;
 
 pub mod calendar;
 pub mod decision;
+pub mod limit_change;
 pub mod limiter;
 pub mod rate;
 pub mod shared;
@@ -50,6 +51,7 @@ pub use gate::{
 pub use grants::{Grant, MOST_GRANTS};
 pub use keyed::{Churn, Fullest, Keyed, Keys};
 pub use learned::Estimate;
+pub use limit_change::{AutoStats, ChangeReason, LimitChange};
 pub use limiter::{
     Algorithm, Difference, PlanTable, PlannedConfig, SyncedConfig, breaker,
     concurrency::QueueConfig,

@@ -165,6 +165,11 @@ impl SlotRule {
         rule.queue.as_deref()
     }
 
+    /// Returns whether its limit finds itself.
+    pub(super) fn is_auto(&self) -> bool {
+        self.rule().is_some_and(|rule| matches!(rule.algorithm, Algorithm::AutoConcurrency(_)))
+    }
+
     /// Returns whether the end of a request settles its cost.
     pub(super) fn settles(&self) -> bool {
         self.rule().is_some_and(|rule| rule.settles)
@@ -173,7 +178,10 @@ impl SlotRule {
     /// Returns whether a request holds something until its answer or end, and its state counts that.
     pub fn holds(&self) -> bool {
         match self {
-            Self::Flow(rule) => matches!(rule.algorithm.own(), Algorithm::Concurrency(_)),
+            Self::Flow(rule) => matches!(
+                rule.algorithm.own(),
+                Algorithm::Concurrency(_) | Algorithm::AutoConcurrency(_)
+            ),
             Self::Breaker(_) => true,
             Self::Pacing(_) => false,
         }
@@ -197,7 +205,9 @@ impl SlotRule {
                 !rule.settles
                     && !matches!(
                         rule.algorithm.own(),
-                        Algorithm::Concurrency(_) | Algorithm::Synced(_)
+                        Algorithm::Concurrency(_)
+                            | Algorithm::AutoConcurrency(_)
+                            | Algorithm::Synced(_)
                     )
             }
             Self::Breaker(_) | Self::Pacing(_) => false,

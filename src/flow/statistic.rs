@@ -11,6 +11,7 @@
 use super::{
     decision::{Outcome, ReasonKind, SlotId},
     keyed::{Churn, Keys},
+    limit_change::AutoStats,
     limiter::breaker,
     time::{Instant, nanos},
     window::{Grid, Ring},
@@ -118,6 +119,8 @@ pub struct RuleObservation {
     pub keys: Option<Keys>,
     /// The number of requests that wait for a place, if it has a queue.
     pub waiting: Option<u32>,
+    /// The state of its limit, if that finds itself.
+    pub auto: Option<AutoStats>,
 }
 
 /// The decisions of one rule. They outlive its edits and resets, and include those of removed

@@ -259,6 +259,7 @@ impl Engine {
             Err(reason) => return Some(ArrivalResult::unreached(reason)),
         };
 
+        follow_limits(&snapshot.routes[route], arrival);
         let decision = snapshot.routes[route].gates.enter(arrival.at, &claims);
         match decision {
             Ok(Admission { mut permit, .. }) if permit.is_waiting() => {
@@ -746,3 +747,17 @@ impl PartialEq for Due {
 }
 
 impl Eq for Due {}
+
+/// Has limits that find themselves take over those of the recorded decision: what is learned depends on how
+/// the service reacts, which a record of other times does not know.
+fn follow_limits(route: &Route, arrival: &Arrival) {
+    let Some(recorded) = arrival.recorded.as_ref().filter(|_| !route.auto.is_empty()) else {
+        return;
+    };
+    for (identity, limit) in &recorded.limits {
+        let is_it = |rule: &&RouteRule| rule.is_auto && *rule.identity == **identity;
+        if let Some(rule) = route.rules.iter().find(is_it) {
+            route.gates.follow_limit(rule.slot, arrival.at, *limit);
+        }
+    }
+}

@@ -81,6 +81,8 @@ pub struct Recorded {
     pub left: bool,
     /// Its parts in the order of queues.
     pub sharers: Vec<RecordedSharer>,
+    /// The limits that found themselves, by the identities of their rules.
+    pub limits: Vec<(Box<str>, u32)>,
     /// The costs of rules that settle them.
     pub costs: Vec<RecordedCost>,
     /// The facts by which costs are settled.

@@ -304,6 +304,7 @@ fn boundless(algorithm: &Algorithm) -> Algorithm {
         Algorithm::WarmUp(_)
         | Algorithm::SlidingLog(_)
         | Algorithm::Concurrency(_)
+        | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("not synced"),
@@ -418,6 +419,7 @@ fn excess(algorithm: &Algorithm, passed: &[(Instant, u64)]) -> u64 {
         Algorithm::WarmUp(_)
         | Algorithm::SlidingLog(_)
         | Algorithm::Concurrency(_)
+        | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("not synced"),

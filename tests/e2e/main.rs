@@ -37,6 +37,7 @@ mod files;
 mod fixtures;
 mod flood;
 mod forward_auth;
+mod found_limits;
 mod handover;
 mod health;
 mod hostile_servers;

@@ -217,6 +217,7 @@ pub(crate) fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
         Algorithm::TokenBucket(_)
         | Algorithm::WarmUp(_)
         | Algorithm::LeakyBucket(_)
+        | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => return false,

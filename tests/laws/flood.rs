@@ -160,6 +160,7 @@ fn is_compared(algorithm: &Algorithm, is_edited: bool) -> bool {
         | Algorithm::SlidingCounter(_)
         | Algorithm::FixedWindow(_)
         | Algorithm::Concurrency(_)
+        | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
         | Algorithm::Planned(_)
         | Algorithm::Synced(_)) => !is_first_request(other),

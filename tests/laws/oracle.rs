@@ -25,8 +25,8 @@ pub(crate) struct Past {
 pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64) -> bool {
     let now = now.as_nanos();
     match algorithm {
-        // `warm_up.rs` has its laws.
-        Algorithm::WarmUp(_) => unreachable!("no day has one"),
+        // `warm_up.rs` and `tests/auto_limit.rs` have their laws.
+        Algorithm::WarmUp(_) | Algorithm::AutoConcurrency(_) => unreachable!("no day has one"),
         Algorithm::TokenBucket(token_bucket::Config { rate, burst: size })
         | Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: size }) => {
             bucket_holds(*rate, *size, past, now, cost)
@@ -182,7 +182,7 @@ pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
                 spans(&past.passed[later..], 2 * rate.count() - 1);
             }
         }
-        Algorithm::Concurrency(_) => {}
+        Algorithm::Concurrency(_) | Algorithm::AutoConcurrency(_) => {}
         Algorithm::Planned(config) => assert_promise(config.own(), past),
         Algorithm::Synced(config) => assert_promise(config.whole(), past),
         Algorithm::Pacing(pacing::Config { rate, .. }) => assert_spaced(*rate, past),

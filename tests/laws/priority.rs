@@ -207,6 +207,7 @@ fn lender(algorithm: &Algorithm) -> Lender<'_> {
         | Algorithm::SlidingLog(_)
         | Algorithm::SlidingCounter(_)
         | Algorithm::Concurrency(_)
+        | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("only these lend"),

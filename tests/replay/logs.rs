@@ -554,3 +554,23 @@ fn a_log_is_reported_by_its_own_clock() {
     let begins = r#"{"i":0,"time":"2026-11-21T06:00:07+01:00","decision":"passed","#;
     assert!(first.starts_with(begins), "{first}");
 }
+
+/// The limit of each decision is in the log, and moves in the replay as it did live.
+#[test]
+fn a_limit_that_finds_itself_is_that_of_the_log() {
+    let config = one_route("    flow: [{ name: places, concurrency: { auto: { max: 5 } } }]");
+    let line = |millis: u32, limit: u32| {
+        format!(
+            "{{\"ts\":\"2026-01-05T10:00:00.{millis:03}000000Z\",\"method\":\"GET\",\"host\":\"a\",\
+             \"path\":\"/\",\"route\":\"all\",\"status\":200,\"duration_ms\":500.0,\
+             \"outcome\":\"completed\",\"client_ip\":\"10.0.0.1\",\"attempts\":1,\
+             \"bytes_in\":0,\"bytes_out\":0,\"config_hash\":\"0\",\
+             \"flow\":{{\"decision\":\"passed\",\"wait_ms\":0.0,\"limits\":{{\"places\":{limit}}}}}}}\n"
+        )
+    };
+    let limits = [3, 3, 3, 3, 4, 4, 9, 9, 2];
+    let log: String = (0..).zip(limits).map(|(at, limit)| line(at, limit)).collect();
+    let decided: Vec<String> = decided(&config, log).into_iter().map(|(_, word)| word).collect();
+    let passed: Vec<bool> = decided.iter().map(|word| word == "passed").collect();
+    assert_eq!(passed, [true, true, true, false, true, false, true, false, false]);
+}

@@ -414,7 +414,7 @@ const ruleTable = (body) => make("div", { class: "scroll" }, make("table", {}, m
 const ruleRows = (route) => {
   const rows = route.rules.flatMap((rule) => [make("tr", {},
     make("td", {}, make("b", { text: rule.name }), rule.dry_run ? make("span", { class: "chip warn", text: "dry run" }) : null, rule.shared ? make("span", { class: "chip", text: "shared" }) : null,
-      make("small", { class: "soft" }, make("br"), [rule.algorithm, rule.quota, rule.when].filter(Boolean).join(", "))),
+      make("small", { class: "soft" }, make("br"), [rule.algorithm, rule.auto && autoWords(rule.auto), rule.quota, rule.when].filter(Boolean).join(", "))),
     make("td", { text: rule.key ? `each ${rule.key}` : rule.breaker ? "answers" : "all together" }),
     make("td", {}, fill(rule)),
     make("td", { class: "n", text: short(rule.passed) }), make("td", { class: "n", text: short(rule.delayed) }),
@@ -437,6 +437,10 @@ const topKeys = (rule) => {
     nameless(rule) && !(shown.config && shown.config.shows_keys) ? make("small", { class: "soft hint-keys", text: "Keys are shown as fingerprints; `admin: { show_keys: true }` in the file shows their names." }) : null,
     list(`most rejected in ${Math.max(1, Math.ceil(seconds / 60))} min`, rejected, number));
 };
+
+/** Says what a limit that finds itself has found, and why it changed last. */
+const autoWords = ({ limit, slot_ms: slot, elasticity, trend, unloaded_ms: unloaded, latest }) =>
+  `auto ${short(limit)}, elasticity ${elasticity.toFixed(2)}, trend ${trend.toFixed(2)}, unloaded ${short(unloaded)} ms, slot ${short(slot)} ms${latest ? `, latest ${latest.from} → ${latest.to}: ${latest.reason}` : ""}`;
 
 const reasonsOf = (rule) => Object.keys(rule.reasons || {}).map((reason) => ` ${reason}`).join(",");
 

@@ -12,8 +12,9 @@ use crate::{
         live_keys::{Names, Surveys, rejected},
         readiness::{Readiness, RejectedReload},
         sample::{
-            BreakerState, BudgetList, ConfigState, Failing, History, KeyCount, Point, RejectedEdit,
-            RejectingRule, RouteList, RouteRow, RuleRow, Sample, StoreState, UpstreamList,
+            AutoState, BreakerState, BudgetList, ConfigState, Failing, History, KeyCount, Point,
+            RejectedEdit, RejectingRule, RouteList, RouteRow, RuleRow, Sample, StoreState,
+            UpstreamList,
         },
     },
     cluster::Store,
@@ -294,6 +295,7 @@ impl RuleRow {
                 failed: seen.answers.failed,
                 slow: seen.answers.slow,
             }),
+            auto: seen.auto.as_ref().map(AutoState::of),
         }
     }
 }

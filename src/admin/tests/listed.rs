@@ -43,7 +43,7 @@ impl Fixture {
         let text = CONFIG.replacen("127.0.0.1:0 }", &format!("127.0.0.1:0, {tls} }}"), 1);
         let budgets = "budgets:
   - { name: keyed, limit: 9/1s, key: client_ip, dry_run: true, cost: { settle: { bytes: both } } }
-  - { name: places, concurrency: 9 }
+  - { name: places, concurrency: auto }
 flow: [{ budget: keyed }, { budget: places }]
 ";
         let settles = "cost: { settle: { bytes: both } }";

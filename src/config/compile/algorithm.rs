@@ -43,6 +43,10 @@ impl Compiler {
                 let config = concurrency::Config { limit: limit.value };
                 return Some(Algorithm::Concurrency(config));
             }
+            Numbers::Auto(bounds) => {
+                self.cost(costs, bounds.map(|bounds| bounds.max.into()), "max");
+                return Some(Algorithm::AutoConcurrency(bounds.value));
+            }
             Numbers::Limit { limit, burst } => (limit?, burst),
         };
 

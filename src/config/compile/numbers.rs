@@ -8,21 +8,26 @@ use crate::{
         diagnostics::{Problem, SourceSpan},
         plan::Cost,
         spec::{
-            AlgorithmWord, ComputedReserveSpec, CostSpec, LimitSpec, OverrideSpec, RuleSpec,
-            WarmUpSpec,
+            AlgorithmWord, AutoBoundsSpec, ComputedReserveSpec, CostSpec, LimitSpec, OverrideSpec,
+            RuleSpec, WarmUpSpec,
             leaf::{Integer, MethodOrDefault},
             values::{self, Limit},
         },
     },
-    flow::WarmUp,
+    flow::{WarmUp, limiter::auto_limit},
 };
 use http::Method;
 
 /// The numbers of a rule, or of an override. A number is `None` if it could not be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Numbers {
-    Limit { limit: Option<At<Limit>>, burst: Option<At<u64>> },
+    Limit {
+        limit: Option<At<Limit>>,
+        burst: Option<At<u64>>,
+    },
     Concurrency(Option<At<u64>>),
+    /// The limit finds itself.
+    Auto(At<auto_limit::Config>),
 }
 
 /// The cost of a request; if it is settled after the response, the reserve.
@@ -84,7 +89,7 @@ impl Compiler {
                 for (name, span, ..) in owned(rule) {
                     self.foreign(name, span, "`concurrency` takes none");
                 }
-                Some(Numbers::Concurrency(rule.concurrency.number()))
+                self.concurrency(rule)
             }
             (Some(_), None) => {
                 for (name, span, owners, takes) in owned(rule) {
@@ -96,6 +101,53 @@ impl Compiler {
                 Some(Numbers::Limit { limit, burst: rule.burst.number() })
             }
         }
+    }
+
+    /// Returns the numbers of a rule with `concurrency`.
+    fn concurrency(&mut self, rule: &RuleSpec) -> Option<Numbers> {
+        let At { value, span, written } = rule.concurrency.at.as_ref()?.as_ref();
+        let number = |value| At { value, span, written };
+        let bounds = match value {
+            Either::Plain(number_or_auto) => match number_or_auto.0 {
+                Some(limit) => return Some(Numbers::Concurrency(Some(number(limit)))),
+                None => AUTO_BOUNDS,
+            },
+            Either::Map(spec) => self.auto_bounds(spec.auto.value()?)?,
+        };
+
+        if let Some(span) = rule.plans.span {
+            self.error(Problem::error(span, "`plans` beside `concurrency: auto`").help(
+                "remove it: one limit is found for all requests. `queue: { share_by: header:x-tenant, \
+                 weights: { gold: 4 } }` shares its places",
+            ));
+            return None;
+        }
+        if let Some(span) = rule.key.span.filter(|_| !is_of_all(rule)) {
+            self.error(Problem::error(span, "`key` beside `concurrency: auto`").help(
+                "remove it: one limit is found for all requests, as the service has its places for \
+                 all. `queue: { share_by: header:x-tenant }` shares them fairly",
+            ));
+            return None;
+        }
+        Some(Numbers::Auto(At { value: bounds, span, written }))
+    }
+
+    /// Returns the bounds of a limit that finds itself.
+    fn auto_bounds(&mut self, spec: &AutoBoundsSpec) -> Option<auto_limit::Config> {
+        let min = spec.min.number()?;
+        let max = spec.max.number()?;
+        if min.value > max.value {
+            let at = if min.written { min } else { max };
+            let message =
+                format!("the lowest limit, {}, is above the highest, {}", min.value, max.value);
+            self.error(
+                Problem::error(at.span, message)
+                    .help(format!("write a `max` of at least {}, or a lower `min`", min.value)),
+            );
+            return None;
+        }
+        let bound = |at: At<u64>| u32::try_from(at.value).ok();
+        Some(auto_limit::Config { min: bound(min)?, max: bound(max)? })
     }
 
     /// Reports a key that means nothing in this kind of rule.
@@ -127,7 +179,7 @@ impl Compiler {
     ) -> Option<Numbers> {
         let spec = &at.value;
         match base {
-            Numbers::Concurrency(_) => {
+            Numbers::Concurrency(_) | Numbers::Auto(_) => {
                 let limit = self.misplaced(spec.limit.span, "the rule has `concurrency`");
                 let burst = self.misplaced(spec.burst.span, "the rule has `concurrency`");
                 if limit || burst {
@@ -177,6 +229,14 @@ impl Compiler {
         );
         None
     }
+}
+
+/// The bounds of `concurrency: auto`.
+const AUTO_BOUNDS: auto_limit::Config = auto_limit::Config { min: 1, max: 1000 };
+
+/// Returns whether a rule counts all requests together.
+fn is_of_all(rule: &RuleSpec) -> bool {
+    rule.key.value().is_some_and(|parts| parts.0.0.iter().all(|part| &*part.value.0 == "route"))
 }
 
 /// A key that only some algorithms take: its name, its span, which algorithms, and that in words.

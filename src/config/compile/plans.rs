@@ -232,7 +232,7 @@ impl Compiler {
                 let burst = burst.and_then(|burst| self.plan_burst(rule.spec, burst, span));
                 burst.map(|burst| Numbers::Limit { limit, burst: Some(burst) })
             }
-            (Some(Numbers::Concurrency(_)), _) => {
+            (Some(Numbers::Concurrency(_) | Numbers::Auto(_)), _) => {
                 self.error(
                     Problem::error(span, "a `burst` beside `concurrency`").help("remove it"),
                 );
@@ -295,7 +295,7 @@ impl Compiler {
         };
 
         match base {
-            Numbers::Concurrency(_) => {
+            Numbers::Concurrency(_) | Numbers::Auto(_) => {
                 let has_limit = [spec.limit.span, spec.burst.span].into_iter().flatten().next();
                 if let Some(span) = has_limit {
                     let problem = Problem::error(span, "the rule has `concurrency`");
@@ -346,10 +346,10 @@ impl Compiler {
                 let limit = self.same_window(limit, name, own?)?;
                 Some(Numbers::Limit { limit: Some(limit), burst })
             }
-            (PlanNumber::Concurrency(limit), Numbers::Concurrency(_)) => {
+            (PlanNumber::Concurrency(limit), Numbers::Concurrency(_) | Numbers::Auto(_)) => {
                 Some(Numbers::Concurrency(Some(At { value: limit, span, written: true })))
             }
-            (PlanNumber::Limit(_), Numbers::Concurrency(_)) => {
+            (PlanNumber::Limit(_), Numbers::Concurrency(_) | Numbers::Auto(_)) => {
                 let message = format!("the plan {} has a rate, and its rule none", quoted(name));
                 self.error(
                     Problem::error(span, message)
@@ -406,6 +406,7 @@ impl Compiler {
                 (Some(limit?.value), burst.map_or(0, |burst| burst.value))
             }
             Numbers::Concurrency(limit) => (None, limit?.value),
+            Numbers::Auto(bounds) => (None, bounds.value.max.into()),
         };
         if let Some(level) = rows.known.get(&known) {
             return *level;
@@ -470,6 +471,7 @@ fn in_words(algorithm: &Algorithm) -> String {
     let limit = quotas::quota("", algorithm).map(|quota| quota.text.to_string());
     let burst = match algorithm {
         Algorithm::Concurrency(config) => return config.limit.to_string(),
+        Algorithm::AutoConcurrency(config) => return format!("auto {config}"),
         Algorithm::Pacing(config) => return config.rate.to_string(),
         Algorithm::TokenBucket(config) if config.burst != config.rate.count() => config.burst,
         Algorithm::WarmUp(config) if config.burst != config.rate.count() => config.burst,

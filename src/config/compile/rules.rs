@@ -151,18 +151,18 @@ impl Compiler {
         let version = |(algorithm, when): (Algorithm, Option<Arc<When>>)| {
             // A name cannot hold blanks, so that no other rule has this one.
             let identity = when.as_ref().map(|when| format!("{name} when {}", when.words()).into());
-            let is_base = when.is_none();
             let options = RuleOptions {
                 name: name.clone(),
+                plans: plans.clone().filter(|_| when.is_none()),
                 when,
                 key: key.clone(),
                 on_missing: spec.on_missing_key.map(|at| at.value).unwrap_or_default(),
                 cost: cost.cut_to(&algorithm),
                 except: except.clone(),
                 priority: priority.clone(),
-                plans: plans.clone().filter(|_| is_base),
                 shares: turns.clone(),
                 quota: quotas::quota(&name, &algorithm),
+                is_auto: matches!(algorithm, Algorithm::AutoConcurrency(_)),
                 dry_run,
                 before_auth: spec.before_auth.is_true(),
             };

@@ -247,6 +247,10 @@ fn unstorable(why: Unstorable, span: SourceSpan) -> Problem {
             "write `algorithm: sliding_window` with `strict: true`, whose bound is as hard"
         }
         Unstorable::Pacing => "write `scope: process`, or share the route's own `pacing`",
+        Unstorable::Auto => {
+            "write `scope: process`: each gateway finds its own limit, and those in front of one \
+             service raise and lower theirs together"
+        }
         Unstorable::WarmUp => "remove `warm_up`, or write `scope: process`",
         Unstorable::Fraction => "write a window of whole microseconds",
         Unstorable::TooLarge => {

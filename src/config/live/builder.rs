@@ -300,6 +300,7 @@ impl<'o> Builder<'o> {
 
         let route = Route {
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
+            auto: rules.iter().filter(|rule| rule.is_auto).map(|rule| rule.slot).collect(),
             shares_queues: rules.iter().any(|rule| rule.shares.is_some()),
             computes_reserves: rules.iter().any(|rule| computes_reserve(&rule.options)),
             paced,

@@ -177,6 +177,8 @@ pub struct RuleOptions {
     pub shares: Option<Arc<QueueShares>>,
     /// The quota to publish; `None` for a rule without a rate.
     pub quota: Option<Limit>,
+    /// True if its limit finds itself.
+    pub is_auto: bool,
     /// True if it only counts what it would reject.
     pub dry_run: bool,
     /// True if it decides before the route's auth service is asked.
@@ -228,6 +230,7 @@ impl RuleOptions {
             plans,
             shares,
             quota: _,
+            is_auto: _,
             dry_run: _,
             before_auth,
         } = self;

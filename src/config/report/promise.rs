@@ -53,6 +53,12 @@ pub(in crate::config) fn promise(algorithm: &Algorithm) -> String {
                 config.limit, config.limit
             )
         }
+        Algorithm::AutoConcurrency(config) => {
+            format!(
+                "concurrency auto {config}: the limit finds itself, at most {} in flight",
+                config.max
+            )
+        }
         Algorithm::Pacing(config) => format!("pacing {}", pacing_promise(config)),
         Algorithm::Planned(config) => promise(config.own()),
         Algorithm::Synced(config) => promise(config.whole()),
@@ -100,6 +106,7 @@ pub(in crate::config) fn bucket_numbers(algorithm: &Algorithm) -> Option<(Rate, 
         | Algorithm::SlidingCounter(_)
         | Algorithm::FixedWindow(_)
         | Algorithm::Concurrency(_)
+        | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_) => None,
     }
 }

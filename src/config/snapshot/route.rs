@@ -52,6 +52,8 @@ pub struct Route {
     pub computes_reserves: bool,
     /// True if the order of a queue depends on more than the arrival.
     pub shares_queues: bool,
+    /// The slots of rules whose limit finds itself.
+    pub auto: Vec<SlotId>,
     /// The counters of responses; kept over reloads by the route's name.
     pub meter: Arc<meter::RouteMeter>,
 }

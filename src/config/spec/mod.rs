@@ -40,9 +40,9 @@ pub(super) use route::{
     RedirectSpec, RejectSpec, RespondSpec, RetrySpec, RewriteSpec, RouteSpec, ValueSpec,
 };
 pub(super) use rule::{
-    BreakerSpec, ClassesSpec, ComputedReserveSpec, ConditionSpec, CostSpec, ExceptSpec, LimitSpec,
-    OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, QueueSpec, RuleSpec, SettleSpec,
-    SettledCost, SettlementSpec, WarmUpSpec,
+    AutoBoundsSpec, BreakerSpec, ClassesSpec, ComputedReserveSpec, ConditionSpec, CostSpec,
+    ExceptSpec, LimitSpec, OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, QueueSpec,
+    RuleSpec, SettleSpec, SettledCost, SettlementSpec, WarmUpSpec,
 };
 pub use store::Secret;
 pub(super) use store::{RedisUrl, StoreSpec};

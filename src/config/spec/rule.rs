@@ -21,6 +21,9 @@ use crate::{
 /// How many per how long, in either form.
 pub(in crate::config) type LimitSpec = Either<Rate, RateSpec>;
 
+/// How many requests may be in flight, in either form.
+pub(in crate::config) type ConcurrencySpec = Either<NumberOrAuto<1, 1_000_000_000>, AutoSpec>;
+
 /// How much a request counts, in one of three forms.
 pub(in crate::config) type CostSpec =
     Either<Cost, MarkedOr<SettledCostSpec, Entries<MethodOrDefault, Cost>>>;
@@ -72,8 +75,9 @@ keys! {
         /// (from Monday) or `/month` of the calendar; otherwise a day is 24 hours. Write either
         /// this or `concurrency`.
         limit: LimitSpec, else "–";
-        /// How many requests may be in flight at once. A request that waits in pacing is in flight.
-        concurrency: Integer<1, 1_000_000_000>, else "–";
+        /// How many requests may be in flight at once: a number, or a limit that finds itself (`auto`, or
+        /// `{ auto: { min, max } }`). A request that waits in pacing is in flight.
+        concurrency: ConcurrencySpec, else "–";
         /// Lets a request that finds no free place wait for one, in place of a rejection (`concurrency`
         /// only).
         queue: Box<QueueSpec>, else "–";
@@ -170,6 +174,23 @@ keys! {
         burst: Count, else "the rule's, or the default for the override's `limit`";
         /// How many requests may be in flight at once, if the rule has `concurrency`.
         concurrency: Integer<1, 1_000_000_000>, else "–";
+    }
+
+    /// A limit that finds itself.
+    #[example = "{ auto: { min: 4, max: 500 } }"]
+    struct AutoSpec: "a limit that finds itself" {
+        /// The bounds of the limit; `{}` for the defaults.
+        auto: Box<AutoBoundsSpec>;
+    }
+
+    /// The bounds of a limit that finds itself. It begins at `min`, but at least at 2, and doubles
+    /// while the throughput follows. `docs/overload.md` says how it goes on.
+    #[example = "{ min: 4, max: 500 }"]
+    struct AutoBoundsSpec: "the bounds of a limit" {
+        /// The lowest limit.
+        min: Integer<1, 1_000_000> = 1;
+        /// The highest limit. No request may cost more.
+        max: Integer<1, 1_000_000> = 1000;
     }
 
     /// A queue for free places of a rule with `concurrency`. A request that finds none waits until

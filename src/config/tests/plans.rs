@@ -169,7 +169,7 @@ in the order in which they match
     in-flight  concurrency 64: at most 64 in flight at any instant
       exempt: method=OPTIONS
     in-flight-each  concurrency 6: at most 6 in flight at any instant
-      for each client_ip (IPv6: /64): at most 10 keys, 40 bytes each; 3.0 KiB in all
+      for each client_ip (IPv6: /64): at most 10 keys, 48 bytes each; 3.6 KiB in all
       even when method=PUT  pacing 5/1s: starts at least 200ms apart; waits up to 100ms, 1 at most
       for each client_ip (IPv6: /64): at most 10 keys, 200 bytes each; 47.0 KiB in all, including the usage remembered for replaced keys
       cost: else 2

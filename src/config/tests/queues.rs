@@ -1,7 +1,10 @@
 //! Queues for free places: which rules may have one, how long requests may wait, and what an edit says.
 
 use super::{FRAME, messages, plan, warnings};
-use crate::config::describe;
+use crate::{
+    config::describe,
+    flow::{Algorithm, limiter::auto_limit},
+};
 use std::time::Duration;
 
 /// Returns a file with a route that has this rule, and these other keys.
@@ -126,4 +129,66 @@ fn an_order_that_clients_choose_is_warned_of() {
     warnings(&file(&format!("concurrency: 4, queue: {class}"), ""), &[message]);
     warnings(&file("concurrency: 4, queue: { share_by: client_ip }", ""), &[]);
     warnings(&format!("trusted_proxies: [10.0.0.0/8]\n{open}"), &[]);
+}
+
+#[test]
+fn a_limit_finds_itself_within_bounds() {
+    let algorithm = |rule: &str| plan(&file(rule, "")).routes[0].flow.flow[0].algorithm.clone();
+    let auto = |min, max| Algorithm::AutoConcurrency(auto_limit::Config { min, max });
+    assert_eq!(algorithm("concurrency: auto"), auto(1, 1000));
+    assert_eq!(algorithm("concurrency: { auto: {} }"), auto(1, 1000));
+    assert_eq!(algorithm("concurrency: { auto: { min: 4, max: 500 } }"), auto(4, 500));
+    assert_eq!(algorithm("concurrency: { auto: { max: 9 } }, queue: {}"), auto(1, 9));
+    assert_eq!(algorithm("concurrency: auto, key: route"), auto(1, 1000));
+
+    messages(
+        &file("concurrency: { auto: { min: 8, max: 4 } }", ""),
+        &[
+            "the lowest limit, 8, is above the highest, 4 | write a `max` of at least 8, or a lower `min`",
+        ],
+    );
+    messages(
+        &file("concurrency: { auto: { min: 2000 } }", ""),
+        &[
+            "the lowest limit, 2000, is above the highest, 1000 | write a `max` of at least 2000, or a \
+           lower `min`",
+        ],
+    );
+    messages(
+        &file("concurrency: { auto: { max: 4 } }, cost: 5", ""),
+        &["nothing can ever pass: a request costs 5 of max 4 | write a cost of at most 4, \
+           or a larger max"],
+    );
+}
+
+#[test]
+fn one_limit_is_found_for_all_requests() {
+    let cluster = file("concurrency: auto, scope: cluster", "");
+    messages(
+        &format!("store: {{ redis: redis://127.0.0.1:6379 }}\n{cluster}"),
+        &[
+            "this rule cannot be shared: its limit finds itself, by what one gateway sees | write `scope: process`: each gateway finds its \
+           own limit, and those in front of one service raise and lower theirs together",
+        ],
+    );
+    messages(
+        &file("concurrency: auto, key: client_ip", ""),
+        &[
+            "`key` beside `concurrency: auto` | remove it: one limit is found for all requests, as the \
+           service has its places for all. `queue: { share_by: header:x-tenant }` shares them fairly",
+        ],
+    );
+    let plans = "concurrency: auto, plans: { by: header:x-plan, limits: { gold: 9 } }";
+    messages(
+        &file(plans, ""),
+        &["`plans` beside `concurrency: auto` | remove it: one limit is found for all requests. \
+           `queue: { share_by: header:x-tenant, weights: { gold: 4 } }` shares its places"],
+    );
+}
+
+#[test]
+fn check_says_that_a_limit_finds_itself() {
+    let text = describe(&plan(&file("concurrency: { auto: { min: 4, max: 500 } }", "")));
+    let promise = "concurrency auto 4 to 500: the limit finds itself, at most 500 in flight";
+    assert!(text.contains(promise), "{text}");
 }

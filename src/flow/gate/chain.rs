@@ -301,7 +301,8 @@ impl Chain {
         }
         if entry.slot.retune(rule.build(self.wall), now) {
             let learned = entry.learned.or_else(|| rule.settles().then(Box::default));
-            let mut converted = ChainSlot { rule, learned, ..entry };
+            let is_auto = rule.is_auto();
+            let mut converted = ChainSlot { rule, learned, is_auto, ..entry };
             converted.convert_queue(self.turning(now));
             return (converted, Change::Converted);
         }
@@ -343,6 +344,7 @@ impl Chain {
         let grants = Grants::default();
         let learned = rule.settles().then(Box::default);
         let queue = rule.queue().map(|config| Box::new(WaitQueue::new(config.clone())));
+        let is_auto = rule.is_auto();
         ChainSlot {
             id,
             previous,
@@ -354,6 +356,7 @@ impl Chain {
             grants,
             learned,
             queue,
+            is_auto,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A slot in the chain, with its rule and counts.
 
 use crate::flow::{
-    decision::{Claim, Key, ReasonKind, SlotId},
+    decision::{Claim, Key, ReasonKind, Report, RuleChange, SlotId},
     grants::Grants,
     keyed::KeySlot,
     learned::Learned,
@@ -30,6 +30,8 @@ pub(super) struct ChainSlot {
     pub(super) learned: Option<Box<Learned>>,
     /// The requests that wait for a place, if they may.
     pub(super) queue: Option<Box<WaitQueue>>,
+    /// True if its limit finds itself.
+    pub(super) is_auto: bool,
 }
 
 impl ChainSlot {
@@ -43,6 +45,9 @@ impl ChainSlot {
     /// Prepares a check of `claim`: see [`Slot::prepare`].
     #[inline]
     pub(super) fn prepare(&mut self, now: Instant, claim: &Claim) -> Option<KeySlot> {
+        if self.is_auto {
+            self.slot.tick(now);
+        }
         if self.rule.has_plans() {
             return self.slot.prepare_plan(now, claim.key, claim.plan);
         }
@@ -56,7 +61,24 @@ impl ChainSlot {
         } else {
             self.counts.rejected.add(kind);
         }
+        if self.is_auto && kind == ReasonKind::Concurrency {
+            self.slot.on_full(now);
+        }
         self.note_rejected(key, now);
+    }
+
+    /// Reports the latest change of a limit that finds itself, unless a request has reported it.
+    #[inline]
+    pub(super) fn report_change(&mut self, report: &mut Report) {
+        if self.is_auto && report.change.is_none() {
+            report.change = self.take_change();
+        }
+    }
+
+    /// Takes the latest change of a limit that finds itself, unless a request has reported it.
+    pub(super) fn take_change(&mut self) -> Option<RuleChange> {
+        let change = self.slot.take_change()?;
+        Some(RuleChange { slot: self.id, change })
     }
 
     /// Counts a rejection for its key.
@@ -89,6 +111,7 @@ impl ChainSlot {
             breaker: self.slot.breaker(now),
             keys: self.slot.keys(),
             waiting: self.queue.as_ref().map(|queue| queue.waiting()),
+            auto: self.slot.auto(),
         }
     }
 }

@@ -301,7 +301,7 @@ impl Chain {
         let part = evaluation.of_gate();
         let quotas = part.results.iter().map(|result| self.quota(result, part, is_passed));
         let quotas = quotas.collect();
-        let report = Report { quotas, transition: None };
+        let report = Report { quotas, transition: None, change: None };
         self.restore_states(kept);
 
         match evaluation.rejection {
@@ -313,11 +313,12 @@ impl Chain {
         }
     }
 
-    /// Returns copies of the states that a check of these claims may convert to another plan.
+    /// Returns copies of the states that a check of these claims may convert to another plan, or whose
+    /// limit it may have move on.
     pub(super) fn keep_states(&mut self, now: Instant, claims: &[Claim]) -> KeptStates {
         let mut kept = KeptStates::default();
         for (index, entry) in self.slots.iter_mut().enumerate() {
-            if entry.rule.has_plans()
+            if (entry.rule.has_plans() || entry.is_auto)
                 && let Some(claim) = entry.claim_in(claims)
                 && let Some(state) = entry.slot.keep(now, claim.key)
             {
@@ -464,6 +465,7 @@ impl Chain {
                     let charge = Reserve::new(*id, claim, key_slot, receipt);
                     charged.keep_charge(charge, hold.is_none(), rule.settles());
                 }
+                entry.report_change(report);
                 result.quota_with_growth(limit, usage)
             } else {
                 let usage = slot.usage_and_growth(now, cost, lookup);

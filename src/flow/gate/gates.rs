@@ -14,7 +14,7 @@ use super::{
     settle::SettledReserve,
 };
 use crate::flow::{
-    decision::{Claim, Outcome, RejectedBy, Rejection, Report},
+    decision::{Claim, Outcome, RejectedBy, Rejection, Report, SlotId},
     time::Instant,
 };
 use core::{task::Waker, time::Duration};
@@ -122,6 +122,16 @@ impl Gates {
         permit: &mut Option<Permit>,
     ) -> bool {
         self.budgets.is_none() && self.own.pass_uncounted(now, claims, permit)
+    }
+
+    /// Has a limit that finds itself take over the one of a recorded decision: see
+    /// [`Gate::follow_limit`].
+    pub fn follow_limit(&self, slot: SlotId, now: Instant, limit: u32) {
+        let budgets = self.budgets().into_iter().flat_map(|budgets| budgets.all());
+        let mut gates = core::iter::once(self.own()).chain(budgets);
+        if let Some(gate) = gates.find(|gate| gate.number() == slot.gate) {
+            gate.follow_limit(slot, now, limit);
+        }
     }
 
     /// Returns what [`enter`](Self::enter) would decide, like [`Gate::peek`].

@@ -155,6 +155,18 @@ impl Gate {
         self.with_slot(slot, now, |entry, now| entry.grants.in_force(now)).unwrap_or_default()
     }
 
+    /// Has a limit that finds itself take over the one of a recorded decision. It learns nothing any
+    /// more.
+    pub fn follow_limit(&self, slot: SlotId, now: Instant, limit: u32) {
+        self.with_turns(|chain| {
+            chain.clamp(now);
+            if let Some(entry) = chain.slot_mut(slot) {
+                entry.slot.follow_limit(limit);
+            }
+            chain.give_all_turns();
+        });
+    }
+
     /// Runs `work` on the slot if its keys can be reset, with the time and the wall clock's offset.
     fn with_resettable<T>(
         &self,
@@ -169,7 +181,8 @@ impl Gate {
 
         let entry = chain.slot_mut(slot).ok_or(NotReset::NoRule)?;
         let SlotRule::Flow(rule) = &entry.rule else { return Err(NotReset::NoRule) };
-        if matches!(rule.algorithm.own(), Algorithm::Concurrency(_)) {
+        if matches!(rule.algorithm.own(), Algorithm::Concurrency(_) | Algorithm::AutoConcurrency(_))
+        {
             return Err(NotReset::InFlight);
         }
         if is_handing_over {

@@ -3,7 +3,7 @@
 
 use super::{Gate, chain::Chain, chain_slot::ChainSlot, settle::Reserve};
 use crate::flow::{
-    decision::{Claim, Decision, Reason, ReasonKind, SlotId},
+    decision::{Claim, Decision, Reason, ReasonKind, RuleChange, SlotId},
     keyed::{KeySlot, Lookup},
     limiter::{Difference, Times},
     queue::{Arrival, Progress, QueueDecision, Start, WaitQueue},
@@ -34,6 +34,8 @@ pub(super) enum Attempt {
 pub(super) struct TakenPlace {
     pub(super) slot: SlotId,
     pub(super) start: Start,
+    /// A change of the rule's limit that this request reports.
+    pub(super) change: Option<RuleChange>,
 }
 
 /// The circumstances of a turn: the time, the journal of the chain, and those to wake.
@@ -66,7 +68,7 @@ impl Chain {
         arrival: &Arrival<'_>,
         now: Instant,
     ) -> Attempt {
-        let Self { slots, journal, .. } = self;
+        let Self { slots, journal, woken, .. } = self;
         let current = |entry: &&mut ChainSlot| entry.id == slot || entry.previous == Some(slot);
         let Some(entry) = slots.iter_mut().find(current) else { return Attempt::Taken(None) };
 
@@ -75,16 +77,22 @@ impl Chain {
         let answer = entry.slot.check(now, claim, known, &entry.pending);
         match (entry.queued(answer, claim, now), answer.lookup) {
             (QueueDecision::As(Decision::Reject(reason)), _) => Attempt::Rejected(reason),
-            (QueueDecision::Wait, Lookup::At(key_slot)) => entry.begin_wait(arrival, key_slot, now),
+            (QueueDecision::Wait, Lookup::At(key_slot)) => {
+                let attempt = entry.begin_wait(arrival, key_slot, now);
+                // The limit may have risen since the latest turn.
+                if entry.is_auto {
+                    entry.give_turns(key_slot, Turning { now, journal: journal.as_ref(), woken });
+                }
+                attempt
+            }
             // A new client has room.
             (QueueDecision::As(Decision::Pass | Decision::Delay(_)), lookup)
             | (QueueDecision::Wait, lookup @ Lookup::New { .. }) => {
                 let charge = entry.charge_place(claim, lookup, now, journal.as_ref());
                 entry.counts.passed += 1;
-                Attempt::Taken(Some(TakenPlace {
-                    slot: entry.id,
-                    start: Start { at: now, charge },
-                }))
+                let start = Start { at: now, charge };
+                let latest = entry.take_change();
+                Attempt::Taken(Some(TakenPlace { slot: entry.id, start, change: latest }))
             }
         }
     }
@@ -107,7 +115,8 @@ impl Chain {
             Some(Progress::Started(start)) => {
                 entry.counts.delayed += 1;
                 entry.drop_closed_queue();
-                Attempt::Taken(Some(TakenPlace { slot, start }))
+                let change = entry.take_change();
+                Attempt::Taken(Some(TakenPlace { slot, start, change }))
             }
             Some(Progress::Rejected(reason)) => {
                 self.after_leaving(slot, line, now);
@@ -132,7 +141,7 @@ impl Chain {
         entry.counts.delayed += 1;
         let slot = entry.id;
         self.after_leaving(slot, line, now);
-        start.map(|start| TakenPlace { slot, start })
+        start.map(|start| TakenPlace { slot, start, change: None })
     }
 
     /// Gives turns after a request has left a line: the next one may need fewer places, and fit.
@@ -237,6 +246,9 @@ impl ChainSlot {
                 break;
             }
         }
+        if self.is_auto {
+            self.slot.set_waiting(turning.now, queue.has_line(key_slot));
+        }
         self.queue = Some(queue);
     }
 
@@ -282,6 +294,9 @@ impl ChainSlot {
             (Some(queue), None) => queue.close(),
             (None, config) => self.queue = config.map(|config| Box::new(WaitQueue::new(config))),
         }
+        if self.is_auto {
+            self.slot.set_waiting(turning.now, self.has_waiting());
+        }
         self.drop_closed_queue();
         self.give_all_turns(turning);
     }
@@ -313,6 +328,14 @@ impl ChainSlot {
         }
         queue.set(config, now, turning.woken);
         self.queue = Some(queue);
+        if self.is_auto {
+            self.slot.set_waiting(now, self.has_waiting());
+        }
+    }
+
+    /// Returns whether requests wait here.
+    fn has_waiting(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.waiting() > 0)
     }
 
     /// Has those start that wait, because their rule is gone.

@@ -79,6 +79,9 @@ impl Waiting {
         self.taken += 1;
         let has_waited = self.queued.take().is_some();
         let arrival = self.arrival;
+        if let Some(change) = taken.and_then(|taken| taken.change) {
+            self.report.change = Some(change);
+        }
 
         if let Some(TakenPlace { start, .. }) = taken
             && let Some(quota) = self.quota_mut(claim.slot)
@@ -212,7 +215,7 @@ impl Permit {
     fn take(&mut self, taken: Option<&TakenPlace>) {
         let Some(waiting) = &mut self.charged.waiting else { return };
         let Some(Claim { cost, .. }) = waiting.note_taken(taken) else { return };
-        if let Some(&TakenPlace { slot, start }) = taken
+        if let Some(&TakenPlace { slot, start, .. }) = taken
             && let Some(hold) = start.charge.hold
         {
             self.charged.held.push(HeldSlot { slot, hold, cost });
@@ -261,7 +264,7 @@ impl Permit {
         let gate = Arc::clone(gate);
         gate.with_turns(|chain| {
             let now = chain.clamp(now);
-            if let Some(TakenPlace { slot, start }) = chain.leave_place(slot, ticket, now)
+            if let Some(TakenPlace { slot, start, .. }) = chain.leave_place(slot, ticket, now)
                 && let Some(hold) = start.charge.hold
             {
                 self.charged.held.push(HeldSlot { slot, hold, cost: claim.cost });

@@ -1,8 +1,8 @@
 //! The choice of an algorithm, with its numbers.
 
 use super::{
-    concurrency, fixed_window, leaky_bucket, loans::Loans, pacing, plans::PlannedConfig,
-    sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
+    auto_limit, concurrency, fixed_window, leaky_bucket, loans::Loans, pacing,
+    plans::PlannedConfig, sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
 };
 use crate::flow::{calendar::Calendar, keyed::entry_bytes, rate::Rate};
 use core::time::Duration;
@@ -27,6 +27,8 @@ pub enum Algorithm {
     FixedWindow(fixed_window::Config),
     /// A bound on what is in flight.
     Concurrency(concurrency::Config),
+    /// A bound on what is in flight that finds itself.
+    AutoConcurrency(auto_limit::Config),
     /// Evenly spaced starts.
     Pacing(pacing::Config),
     /// An algorithm with other numbers for some plans.
@@ -45,7 +47,7 @@ impl Algorithm {
             Self::SlidingWindow(_) => "sliding_window",
             Self::SlidingCounter(_) => "sliding_counter",
             Self::FixedWindow(_) => "fixed_window",
-            Self::Concurrency(_) => "concurrency",
+            Self::Concurrency(_) | Self::AutoConcurrency(_) => "concurrency",
             Self::Pacing(_) => "pacing",
             Self::Planned(it) => it.own().word(),
             Self::Synced(it) => it.whole().word(),
@@ -65,6 +67,7 @@ impl Algorithm {
             | Self::SlidingWindow(_)
             | Self::SlidingCounter(_)
             | Self::Concurrency(_)
+            | Self::AutoConcurrency(_)
             | Self::Pacing(_) => None,
         }
     }
@@ -86,6 +89,7 @@ impl Algorithm {
             | Self::SlidingWindow(_)
             | Self::SlidingCounter(_)
             | Self::Concurrency(_)
+            | Self::AutoConcurrency(_)
             | Self::Pacing(_) => {}
         }
     }
@@ -108,7 +112,7 @@ impl Algorithm {
                 }
                 fixed_window::Align::Calendar(_) => return None,
             },
-            Self::Concurrency(_) => return None,
+            Self::Concurrency(_) | Self::AutoConcurrency(_) => return None,
             // For starts of cost 1: the last one may cost more.
             Self::Pacing(it) => (it.rate.count().saturating_add(1), it.rate),
             Self::Planned(it) => return it.largest().most_in_a_window(),
@@ -128,6 +132,7 @@ impl Algorithm {
             Self::SlidingCounter(it) => it.rate.count(),
             Self::FixedWindow(it) => it.rate.count(),
             Self::Concurrency(it) => it.limit,
+            Self::AutoConcurrency(it) => it.max.into(),
             Self::Pacing(_) => u64::MAX,
             Self::Planned(it) => it.own().most_at_once(),
             Self::Synced(it) => it.whole().most_at_once(),
@@ -151,6 +156,9 @@ impl Algorithm {
                 entry_bytes::<fixed_window::State>() + if lends { Loans::bytes(1) } else { 0 }
             }
             Self::Concurrency(_) => entry_bytes::<concurrency::State>(),
+            Self::AutoConcurrency(_) => {
+                entry_bytes::<concurrency::State>() + allocated(auto_limit::BYTES)
+            }
             Self::Pacing(config) => {
                 entry_bytes::<pacing::State>().saturating_add(config.full_bytes())
             }
@@ -167,7 +175,7 @@ impl Algorithm {
     /// Returns whether usage counts after requests have ended, so that it is kept when a client is
     /// evicted.
     pub fn is_remembered(&self) -> bool {
-        !matches!(self.own(), Self::Concurrency(_))
+        !matches!(self.own(), Self::Concurrency(_) | Self::AutoConcurrency(_))
     }
 
     /// Returns whether its windows follow the wall clock.
@@ -187,6 +195,7 @@ impl Algorithm {
             | Self::SlidingCounter(_)
             | Self::FixedWindow(_)
             | Self::Concurrency(_)
+            | Self::AutoConcurrency(_)
             | Self::Pacing(_)
             | Self::Synced(_) => self,
         }
@@ -205,6 +214,7 @@ impl Algorithm {
             | Self::SlidingCounter(_)
             | Self::FixedWindow(_)
             | Self::Concurrency(_)
+            | Self::AutoConcurrency(_)
             | Self::Pacing(_) => None,
         }
     }
@@ -240,6 +250,7 @@ impl SyncedConfig {
             Algorithm::WarmUp(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::Concurrency(_)
+            | Algorithm::AutoConcurrency(_)
             | Algorithm::Pacing(_)
             | Algorithm::Synced(_) => None,
         }
@@ -268,6 +279,7 @@ impl SyncedConfig {
             Algorithm::WarmUp(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::Concurrency(_)
+            | Algorithm::AutoConcurrency(_)
             | Algorithm::Pacing(_)
             | Algorithm::Planned(_)
             | Algorithm::Synced(_) => 0,

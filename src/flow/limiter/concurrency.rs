@@ -6,11 +6,18 @@
 //! Worst case: `limit` in flight, exact. An edit that lowers the limit ends no request: it rejects
 //! until enough have ended. Requests admitted before the rule was added or reset do not count.
 //!
+//! The limit is a number, or finds itself: see [`auto_limit`]. Then a request also passes that costs more
+//! than the limit of the moment, if nothing else is in flight and it costs at most `max`.
+//!
 //! Differs from Sentinel's thread grade, which checks `n` but counts 1.
 
-use super::{End, EndOfRequest, Evictable, Limiter, Times, Transfer, Until, Usage};
+use super::{
+    Adapts, End, EndOfRequest, Evictable, Limiter, Times, Transfer, Until, Usage,
+    auto_limit::{self, AutoLimit},
+};
 use crate::flow::{
-    decision::{Decision, Reason, ReasonKind},
+    decision::{Decision, Outcome, Reason, ReasonKind},
+    limit_change::{AutoStats, LimitChange},
     time::{Instant, spelled},
 };
 use core::{fmt, num::NonZeroU8, time::Duration};
@@ -59,12 +66,20 @@ impl fmt::Display for QueueConfig {
 
 #[derive(Debug)]
 pub(in crate::flow) struct Concurrency {
+    /// If the limit finds itself, its bound.
     limit: u64,
+    auto: Option<auto_limit::Config>,
 }
 
 impl Config {
     pub(in crate::flow) const fn build(&self) -> Concurrency {
-        Concurrency { limit: self.limit }
+        Concurrency { limit: self.limit, auto: None }
+    }
+}
+
+impl auto_limit::Config {
+    pub(in crate::flow) const fn build(self) -> Concurrency {
+        Concurrency { limit: self.max as u64, auto: Some(self) }
     }
 }
 
@@ -72,74 +87,127 @@ impl Config {
 #[derive(Clone, Debug)]
 pub(in crate::flow) struct State {
     cost: u64,
+    /// The limit, if it finds itself.
+    auto: Option<Box<AutoLimit>>,
 }
 
 impl State {
     /// Returns the state of a client with this cost in flight.
     pub(in crate::flow) const fn stored(cost: u64) -> Self {
-        Self { cost }
+        Self { cost, auto: None }
+    }
+}
+
+impl Concurrency {
+    /// Runs `work` on a limit that finds itself, and notes the time.
+    #[inline]
+    fn with_auto(&self, state: &mut State, now: Instant, work: impl FnOnce(&mut AutoLimit)) {
+        if let (Some(config), Some(auto)) = (self.auto, &mut state.auto) {
+            work(auto);
+            auto.tick(config, now, state.cost);
+        }
+    }
+
+    /// Returns the most cost that may be in flight now.
+    #[inline]
+    fn now(&self, state: &State) -> u64 {
+        match (self.auto, &state.auto) {
+            (Some(config), Some(auto)) => auto.level(config).into(),
+            (Some(_) | None, _) => self.limit,
+        }
     }
 }
 
 impl Limiter for Concurrency {
     type State = State;
 
+    const ADAPTS: bool = true;
+
     fn limit(&self) -> u64 {
         self.limit
     }
 
+    fn limit_of(&self, state: &State) -> u64 {
+        self.now(state)
+    }
+
     fn fresh(&self) -> State {
-        State::stored(0)
+        let auto = self.auto.map(|config| Box::new(AutoLimit::new(config, None)));
+        State { cost: 0, auto }
     }
 
-    fn is_fresh(&self, in_flight: &State, _now: Instant) -> bool {
-        in_flight.cost == 0
+    fn is_fresh(&self, state: &State, _now: Instant) -> bool {
+        state.cost == 0 && state.auto.is_none()
     }
 
-    fn check(&self, in_flight: &State, _now: Instant, cost: u64) -> Decision {
-        let limit = self.limit;
-        if cost > limit {
-            Decision::Reject(Reason::TooCostly { limit, kind: ReasonKind::Concurrency })
-        } else if in_flight.cost.saturating_add(cost) > limit {
+    fn check(&self, state: &State, _now: Instant, cost: u64) -> Decision {
+        if cost > self.limit {
+            let kind = ReasonKind::Concurrency;
+            return Decision::Reject(Reason::TooCostly { limit: self.limit, kind });
+        }
+        let limit = self.now(state);
+        let is_alone = state.auto.is_some() && state.cost == 0;
+        if state.cost.saturating_add(cost) > limit && !is_alone {
             Decision::Reject(Reason::Concurrency { limit })
         } else {
             Decision::Pass
         }
     }
 
-    fn usage(&self, in_flight: &State, _now: Instant) -> Usage {
-        Usage { used: in_flight.cost, reset: Duration::ZERO }
+    fn usage(&self, state: &State, _now: Instant) -> Usage {
+        Usage { used: state.cost, reset: Duration::ZERO }
     }
 
-    fn charge(&self, in_flight: &mut State, _times: Times, cost: u64) {
-        in_flight.cost = in_flight.cost.saturating_add(cost);
+    fn charge(&self, state: &mut State, _times: Times, cost: u64) {
+        state.cost = state.cost.saturating_add(cost);
     }
 
-    fn convert(&self, _old: &Self, _in_flight: &mut State, _now: Instant) {}
+    fn convert(&self, old: &Self, state: &mut State, _now: Instant) {
+        let Some(config) = self.auto else {
+            state.auto = None;
+            return;
+        };
+        if let Some(auto) = &mut state.auto {
+            auto.fit(config);
+        } else {
+            let known = u32::try_from(old.limit).unwrap_or(u32::MAX);
+            state.auto = Some(Box::new(AutoLimit::new(config, Some(known))));
+        }
+    }
 
     fn end_of_request(&self) -> Option<&dyn EndOfRequest<Self::State>> {
         Some(self)
     }
+
+    fn adapts(&self) -> Option<&dyn Adapts<Self::State>> {
+        self.auto.is_some().then_some(self as &dyn Adapts<State>)
+    }
 }
 
 impl Evictable for Concurrency {
-    fn is_held(&self, in_flight: &State, _now: Instant) -> bool {
-        in_flight.cost > 0
+    fn is_held(&self, state: &State, _now: Instant) -> bool {
+        state.cost > 0
     }
 }
 
 impl Transfer for Concurrency {
-    fn export(&self, in_flight: &State) -> Vec<u64> {
-        vec![in_flight.cost]
+    fn export(&self, state: &State) -> Vec<u64> {
+        let auto = state.auto.iter().flat_map(|auto| auto.export());
+        core::iter::once(state.cost).chain(auto).collect()
     }
 
     fn import(&self, numbers: &[u64]) -> Option<State> {
-        let &[cost] = numbers else { return None };
-        Some(State::stored(cost))
+        let (&cost, rest) = numbers.split_first()?;
+        let auto = match self.auto {
+            Some(config) => Some(Box::new(AutoLimit::import(config, rest)?)),
+            None if rest.is_empty() => None,
+            None => return None,
+        };
+        Some(State { cost, auto })
     }
 
-    fn abandon(&self, in_flight: &mut State, cost: u64) {
-        in_flight.cost = in_flight.cost.saturating_sub(cost);
+    fn abandon(&self, state: &mut State, cost: u64) {
+        state.cost = state.cost.saturating_sub(cost);
     }
 }
 
@@ -148,8 +216,40 @@ impl EndOfRequest<State> for Concurrency {
         Until::End
     }
 
-    fn release(&self, in_flight: &mut State, _end: &End, cost: u64) {
-        in_flight.cost = in_flight.cost.saturating_sub(cost);
+    fn release(&self, state: &mut State, end: &End, cost: u64) {
+        state.cost = state.cost.saturating_sub(cost);
+        self.with_auto(state, end.now, |auto| {
+            let is_good = matches!(end.outcome, Outcome::Success { .. });
+            auto.on_response(end.now, end.now.since(end.start), cost, is_good);
+        });
+    }
+}
+
+impl Adapts<State> for Concurrency {
+    fn tick(&self, state: &mut State, now: Instant) {
+        self.with_auto(state, now, |_| {});
+    }
+
+    fn set_waiting(&self, state: &mut State, now: Instant, waits: bool) {
+        self.with_auto(state, now, |auto| auto.set_waiting(now, waits));
+    }
+
+    fn on_full(&self, state: &mut State, now: Instant) {
+        self.with_auto(state, now, |auto| auto.on_full(now));
+    }
+
+    fn take_change(&self, state: &mut State) -> Option<LimitChange> {
+        state.auto.as_mut()?.take_change()
+    }
+
+    fn follow(&self, state: &mut State, limit: u32) {
+        if let (Some(config), Some(auto)) = (self.auto, &mut state.auto) {
+            auto.follow(config, limit);
+        }
+    }
+
+    fn stats(&self, state: &State) -> Option<AutoStats> {
+        Some(state.auto.as_ref()?.stats(self.auto?))
     }
 }
 
@@ -240,5 +340,46 @@ mod tests {
                 2 key=a block concurrency 1
                 ",
             );
+    }
+
+    fn auto(min: u32, max: u32) -> Rules {
+        one(Algorithm::AutoConcurrency(auto_limit::Config { min, max }))
+    }
+
+    #[test]
+    fn an_edit_from_a_number_begins_there_and_keeps_what_is_in_flight() {
+        Timeline::new(&limit(3))
+            .check("0 x3 pass")
+            .edit(&auto(1, 100), &[Change::Converted])
+            .check(
+                "
+                1      block concurrency 3
+                1 done 2
+                1      pass
+                1      block concurrency 3
+                ",
+            )
+            .edit(&auto(5, 100), &[Change::Converted])
+            .check("2 x2 pass")
+            .check("2    block concurrency 5")
+            .edit(&limit(1), &[Change::Converted])
+            .check("3    block concurrency 1");
+    }
+
+    #[test]
+    fn a_request_that_costs_more_than_the_limit_found_passes_alone() {
+        check(
+            &auto(1, 5),
+            "
+            0 cost=6 block costly 5
+            0 cost=5 pass
+            0        block concurrency 2
+            1 done   0
+            1        pass
+            1 cost=5 block concurrency 2
+            1        pass
+            1        block concurrency 2
+            ",
+        );
     }
 }

@@ -7,6 +7,7 @@
 //! Every algorithm implements `Limiter` and `Evictable`. Few implement one of the other traits,
 //! which a limiter offers by a method such as `Limiter::lends`.
 
+pub mod auto_limit;
 pub mod breaker;
 pub mod concurrency;
 pub mod fixed_window;
@@ -30,6 +31,7 @@ mod warmth;
 use super::{
     decision::{BreakerStats, Decision, Outcome, PlanKey, Transition, fitting},
     keyed::{PastUsage, Scale},
+    limit_change::{AutoStats, LimitChange},
     shared::{Numbers, StoreClock},
     time::Instant,
 };
@@ -146,6 +148,9 @@ pub(super) trait Limiter: Debug + Send + 'static {
     /// True if its states have plans: see [`plans`].
     const HAS_PLANS: bool = false;
 
+    /// True if its limit may follow what it sees: then [`Limiter::adapts`] says whether it does.
+    const ADAPTS: bool = false;
+
     /// Returns the most that [`Usage::used`] may be.
     fn limit(&self) -> u64;
 
@@ -248,6 +253,11 @@ pub(super) trait Limiter: Debug + Send + 'static {
         None
     }
 
+    /// Returns `self` if its limit follows what it sees.
+    fn adapts(&self) -> Option<&dyn Adapts<Self::State>> {
+        None
+    }
+
     /// Returns `self` if gateways sync its states.
     fn syncs(&self) -> Option<&dyn Syncs<Self::State>> {
         None
@@ -341,6 +351,27 @@ pub(super) trait Breaks<S> {
     fn seen(&self, state: &S, now: Instant) -> BreakerStats;
 }
 
+/// A limit that follows what it sees.
+pub(super) trait Adapts<S> {
+    /// Notes the time, before a decision.
+    fn tick(&self, state: &mut S, now: Instant);
+
+    /// Notes whether requests wait for places from now on.
+    fn set_waiting(&self, state: &mut S, now: Instant, waits: bool);
+
+    /// Notes that a request was rejected because it found no place.
+    fn on_full(&self, state: &mut S, now: Instant);
+
+    /// Takes the latest change of the limit that no request has reported yet.
+    fn take_change(&self, state: &mut S) -> Option<LimitChange>;
+
+    /// Takes over the limit of a recorded decision.
+    fn follow(&self, state: &mut S, limit: u32);
+
+    /// Returns what logs and metrics show.
+    fn stats(&self, state: &S) -> Option<AutoStats>;
+}
+
 /// Syncs states with other gateways through a store: see [`synced`].
 pub(super) trait Syncs<S> {
     /// Takes what was charged to `state` since the last call, if anything: the total cost and the
@@ -392,7 +423,7 @@ mod tests {
             (sliding(true), 80 + 96),
             (Algorithm::SlidingCounter(sliding_counter::Config { rate }), 56),
             (Algorithm::FixedWindow(fixed_window::Config { rate, align }), 56),
-            (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 40),
+            (Algorithm::Concurrency(concurrency::Config { limit: 100 }), 48),
             (Algorithm::Pacing(paced(rate, 500, 100).pacing.expect("pacing")), 168 + 16 * 51),
         ] {
             assert_eq!(algorithm.bytes_per_key(false), bytes, "{algorithm:?}");
@@ -405,6 +436,7 @@ mod tests {
                 | Algorithm::SlidingLog(_)
                 | Algorithm::SlidingCounter(_)
                 | Algorithm::Concurrency(_)
+                | Algorithm::AutoConcurrency(_)
                 | Algorithm::Pacing(_)
                 | Algorithm::Planned(_)
                 | Algorithm::Synced(_) => 0,

@@ -103,6 +103,9 @@ pub enum Unstorable {
     /// Its curve needs more digits than a double has.
     #[error("a warm-up cannot be shared")]
     WarmUp,
+    /// It follows what one gateway sees.
+    #[error("its limit finds itself, by what one gateway sees")]
+    Auto,
     /// The script computes in microseconds.
     #[error("the window is not a whole number of microseconds")]
     Fraction,
@@ -147,6 +150,7 @@ impl Stored {
                 return Err(Unstorable::TooLarge);
             }
             Algorithm::Concurrency(config) => Shape::Leases(config.build()),
+            Algorithm::AutoConcurrency(_) => return Err(Unstorable::Auto),
             Algorithm::Pacing(_) => return Err(Unstorable::Pacing),
         };
 
@@ -336,6 +340,8 @@ impl Algorithm {
             Self::SlidingCounter(it) => it.rate = slice(it.rate, gateways),
             Self::FixedWindow(it) => it.rate = slice(it.rate, gateways),
             Self::Concurrency(it) => it.limit = part(it.limit),
+            // Each gateway finds its own.
+            Self::AutoConcurrency(_) => {}
             Self::Pacing(it) => *it = it.among(gateways),
             Self::Planned(it) => *it = it.among(gateways),
             Self::Synced(it) => *it = it.among(gateways),

@@ -7,8 +7,10 @@ use crate::flow::{
     keyed::{
         Conversion, Fullest, KeySlot, Keyed, Keys, Lookup, PastUsage, Scale, StatePolicy, Table,
     },
+    limit_change::{AutoStats, LimitChange},
     limiter::{
-        Difference, End, Evictable, GivenBack, QuotaUsage, Receipt, Times, Usage, plans::Plan,
+        Adapts, Difference, End, Evictable, GivenBack, QuotaUsage, Receipt, Times, Usage,
+        plans::Plan,
     },
     shared::{Delta, RemoteState, RoundTrip, StoreClock},
     time::Instant,
@@ -121,6 +123,16 @@ impl<F: Evictable> LimiterSlot<F> {
 }
 
 impl<F: Evictable> LimiterSlot<F> {
+    /// Runs `work` on a limit that finds itself.
+    #[inline]
+    fn adapt<T>(
+        &mut self,
+        work: impl FnOnce(&dyn Adapts<F::State>, &mut F::State) -> T,
+    ) -> Option<T> {
+        let limiter = self.limiter.adapts()?;
+        Some(work(limiter, self.states.get_mut(KeySlot::Shared)))
+    }
+
     fn decide(&self, state: &F::State, now: Instant, claim: &Claim) -> Decision {
         let decision = self.limiter.check(state, now, claim.cost);
         if claim.patience.is_zero() || !matches!(decision, Decision::Reject(Reason::Rate { .. })) {
@@ -376,6 +388,30 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         }
     }
 
+    fn tick(&mut self, now: Instant) {
+        self.adapt(|limiter, state| limiter.tick(state, now));
+    }
+
+    fn set_waiting(&mut self, now: Instant, waits: bool) {
+        self.adapt(|limiter, state| limiter.set_waiting(state, now, waits));
+    }
+
+    fn on_full(&mut self, now: Instant) {
+        self.adapt(|limiter, state| limiter.on_full(state, now));
+    }
+
+    fn take_change(&mut self) -> Option<LimitChange> {
+        self.adapt(|limiter, state| limiter.take_change(state))?
+    }
+
+    fn follow_limit(&mut self, limit: u32) {
+        self.adapt(|limiter, state| limiter.follow(state, limit));
+    }
+
+    fn auto(&self) -> Option<AutoStats> {
+        self.limiter.adapts()?.stats(self.states.shared())
+    }
+
     fn on_done(&mut self, key_slot: KeySlot, end: &End, cost: u64) -> Option<breaker::Transition> {
         self.refresh(key_slot);
         let state = self.states.get_mut(key_slot);
@@ -469,7 +505,8 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
 
     fn keep(&mut self, now: Instant, key: Key) -> Option<KeptState> {
         // A copy of a state that syncs would lose charges; its numbers are the same for all plans.
-        if !F::HAS_PLANS || self.limiter.syncs().is_some() {
+        let differs = F::HAS_PLANS || self.limiter.adapts().is_some();
+        if !differs || self.limiter.syncs().is_some() {
             return None;
         }
         let key_slot = match key {
@@ -631,11 +668,11 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
     }
 
     fn limit(&self) -> u64 {
-        self.limiter.limit()
+        if F::ADAPTS { self.limiter.limit_of(self.states.shared()) } else { self.limiter.limit() }
     }
 
     fn limit_at(&self, lookup: Lookup) -> u64 {
-        if F::HAS_PLANS {
+        if F::HAS_PLANS || F::ADAPTS {
             self.limiter.limit_of(self.states.get(lookup))
         } else {
             self.limiter.limit()

@@ -11,6 +11,7 @@ use super::{
     breaker,
     decision::{Claim, Decision, Key, PlanKey},
     keyed::{Fullest, KeySlot, Keyed, Keys, Lookup},
+    limit_change::{AutoStats, LimitChange},
     limiter::{
         Algorithm, Difference, End, PlannedConfig, QuotaUsage, Receipt, SyncedConfig, Times, Token,
         Until, Usage,
@@ -67,6 +68,26 @@ pub(super) trait Slot: Any + Debug + Send {
 
     /// Records that a request that was checked here was rejected.
     fn on_reject(&mut self, lookup: Lookup);
+
+    // A limit that finds itself. It has one state for all clients.
+
+    /// Notes the time, before a check.
+    fn tick(&mut self, now: Instant);
+
+    /// Notes whether requests wait for places from now on.
+    fn set_waiting(&mut self, now: Instant, waits: bool);
+
+    /// Notes that a request was rejected because it found no place.
+    fn on_full(&mut self, now: Instant);
+
+    /// Takes the latest change of the limit that no request has reported yet.
+    fn take_change(&mut self) -> Option<LimitChange>;
+
+    /// Takes over the limit of a recorded decision.
+    fn follow_limit(&mut self, limit: u32);
+
+    /// Returns what logs and metrics show; `None` if the limit does not find itself.
+    fn auto(&self) -> Option<AutoStats>;
 
     /// Releases what a request holds at its answer or end. Returns a breaker's transition.
     fn on_done(&mut self, key_slot: KeySlot, end: &End, cost: u64) -> Option<breaker::Transition>;
@@ -247,6 +268,7 @@ pub(super) fn build(
             LimiterSlot::boxed(ByWall::new(config.build(), wall), keyed)
         }
         Algorithm::Concurrency(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::AutoConcurrency(config) => LimiterSlot::boxed(config.build(), keyed),
         Algorithm::Pacing(config) => LimiterSlot::boxed(config.build(), keyed),
         Algorithm::Planned(config) => build_planned(config, keyed, wall),
         Algorithm::Synced(config) => {
@@ -289,8 +311,10 @@ fn build_planned(config: &PlannedConfig, keyed: Option<&Keyed>, wall: WallOffset
             LimiterSlot::boxed(planned!(own, config, Concurrency), keyed)
         }
         Algorithm::Pacing(own) => LimiterSlot::boxed(planned!(own, config, Pacing), keyed),
-        // Plans of plans, or of a rule that syncs, are never made.
-        own @ (Algorithm::Planned(_) | Algorithm::Synced(_)) => build(own, keyed, wall),
+        // Plans of plans, of a limit that finds itself, or of a rule that syncs, are never made.
+        own @ (Algorithm::AutoConcurrency(_) | Algorithm::Planned(_) | Algorithm::Synced(_)) => {
+            build(own, keyed, wall)
+        }
     }
 }
 

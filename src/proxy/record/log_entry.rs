@@ -4,7 +4,7 @@ use super::observers::Event;
 use crate::proxy::{body::Upload, message::Request, peer::Peer, worker::Worker};
 use crate::{
     access_log::{
-        AccessRecord, DecisionRecord, FlowRecord, LoggedCost, LoggedKey, LoggedSharer,
+        AccessRecord, DecisionRecord, FlowRecord, LoggedCost, LoggedKey, LoggedLimit, LoggedSharer,
         ResponseOutcome,
     },
     config::{Claims, Route, Server, Snapshot, Tracing},
@@ -55,6 +55,8 @@ pub(super) struct DecisionNotes {
     pub(super) costs: Vec<LoggedCost>,
     /// The parts of the request in the order of queues, if it has waited.
     pub(super) sharers: Vec<LoggedSharer>,
+    /// The limits that find themselves.
+    limits: Vec<LoggedLimit>,
     /// The decision of a new file, while there is a preview.
     pub(super) preview: Option<Box<TrialRecord>>,
 }
@@ -135,11 +137,21 @@ impl LogEntry {
     /// Notes an admission by `route`: the wait, and the rule that has least left.
     pub(crate) fn admitted(&mut self, report: &Report, route: &Route) {
         self.decision.flow = Some(DecisionRecord::admitted(report, route));
+        self.note_limits(report, route);
+    }
+
+    /// Notes the limits that find themselves.
+    #[inline]
+    fn note_limits(&mut self, report: &Report, route: &Route) {
+        if !route.auto.is_empty() {
+            self.decision.limits = auto_limits(report, route);
+        }
     }
 
     /// Notes a rejection and the rule that it came from.
-    pub(crate) fn rejected(&mut self, rejection: &Rejection) {
+    pub(crate) fn rejected(&mut self, rejection: &Rejection, route: &Route) {
         self.decision.flow = Some(DecisionRecord::rejected(rejection));
+        self.note_limits(&rejection.report, route);
     }
 
     /// Notes a step of the request.
@@ -247,6 +259,8 @@ impl LogEntry {
                 reserved: &self.decision.costs,
                 settled: &self.decision.costs,
                 sharers: &self.decision.sharers,
+                limits: &self.decision.limits,
+                limit_changes: &self.decision.limits,
                 ..flow.record(end.route, &self.decision.keys)
             }),
             preview: self.decision.preview.as_ref().map(|preview| preview.record()),
@@ -257,6 +271,18 @@ impl LogEntry {
             worker.records.traces.finish(recording, &record, end.arrival);
         }
     }
+}
+
+/// Returns the limits of a decision that find themselves, with their latest changes.
+#[cold]
+fn auto_limits(report: &Report, route: &Route) -> Vec<LoggedLimit> {
+    let limits = report.quotas.iter().filter_map(|quota| {
+        let rule = route.rules.iter().find(|rule| rule.slot == quota.slot && rule.is_auto)?;
+        let change = report.change.filter(|change| change.slot == quota.slot);
+        let change = change.map(|change| change.change);
+        Some(LoggedLimit { rule: Arc::clone(&rule.identity), limit: quota.limit, change })
+    });
+    limits.collect()
 }
 
 /// Returns the fields that the access log has, as far as a request has them.

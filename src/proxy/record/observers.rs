@@ -232,7 +232,7 @@ impl Completion {
         request: &Request<RequestBody>,
     ) {
         if let Some(entry) = &mut self.observers.entry {
-            entry.rejected(rejection);
+            entry.rejected(rejection, route);
         }
         preview::rejected(rejection, request, self);
 

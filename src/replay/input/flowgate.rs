@@ -74,6 +74,8 @@ struct Flow<'a> {
     #[serde(default)]
     sharers: BTreeMap<Box<str>, Box<str>>,
     #[serde(default)]
+    limits: BTreeMap<Box<str>, u32>,
+    #[serde(default)]
     reserved: BTreeMap<Box<str>, u64>,
     #[serde(default)]
     settled: BTreeMap<Box<str>, u64>,
@@ -135,6 +137,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
         route: line.route.as_deref().map(|route| cache.text(route)),
         left: flow.is_some_and(|flow| flow.left),
         sharers: flow.map_or_else(|| Ok(Vec::new()), sharers)?,
+        limits: flow.map(limits).unwrap_or_default(),
         costs: flow.map(costs).unwrap_or_default(),
         settling: Settling {
             settled: None,
@@ -189,6 +192,10 @@ fn sharers(flow: &Flow<'_>) -> Result<Vec<RecordedSharer>, Reason> {
         Ok(RecordedSharer { rule: rule.clone(), sharer })
     });
     sharers.collect()
+}
+
+fn limits(flow: &Flow<'_>) -> Vec<(Box<str>, u32)> {
+    flow.limits.iter().map(|(rule, limit)| (rule.clone(), *limit)).collect()
 }
 
 fn costs(flow: &Flow<'_>) -> Vec<RecordedCost> {

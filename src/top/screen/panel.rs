@@ -145,8 +145,13 @@ fn rule(rule: &RuleRow, look: Look) -> Line<'static> {
     let quota = rule.quota.as_ref().map_or_else(String::new, |quota| format!(" {quota}"));
     let key = rule.key.as_ref().map_or_else(String::new, |key| format!(" each {key}"));
     let extra = [(rule.dry_run, " dry run"), (rule.shared, " shared")];
+    let auto = rule.auto.as_ref().map(|auto| {
+        let reason = auto.latest.as_ref().map_or("", |latest| latest.reason.as_ref());
+        format!(" auto {reason}")
+    });
     let extra: String = extra.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
-    let about = plain(&format!(" {}{quota}{key}{extra}", rule.algorithm));
+    let about =
+        plain(&format!(" {}{}{quota}{key}{extra}", rule.algorithm, auto.unwrap_or_default()));
 
     let passed = format!(" passed {}/s delayed {}/s", rate(rule.passed), rate(rule.delayed));
     spans.push(Span::raw(passed));

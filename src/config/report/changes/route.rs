@@ -304,6 +304,7 @@ fn limit(algorithm: &Algorithm) -> String {
             Align::Clock | Align::FirstRequest => config.rate,
         },
         Algorithm::Concurrency(config) => return config.limit.to_string(),
+        Algorithm::AutoConcurrency(config) => return format!("auto {config}"),
         Algorithm::Pacing(config) => config.rate,
         Algorithm::Planned(config) => return limit(config.own()),
         Algorithm::Synced(config) => return limit(config.whole()),
@@ -331,6 +332,7 @@ fn detail(algorithm: &Algorithm) -> String {
         Algorithm::SlidingLog(_)
         | Algorithm::SlidingCounter(_)
         | Algorithm::Concurrency(_)
+        | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_) => String::new(),
         Algorithm::Planned(config) => detail(config.own()),
         Algorithm::Synced(config) => detail(config.whole()),

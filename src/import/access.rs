@@ -152,11 +152,7 @@ fn users(file: &Directive, files: &Files) -> Result<String, String> {
 
 /// Directives that keep clients out in nginx and have no counterpart here. A route with one of these stays
 /// closed, so that nothing is open that was not.
-const GUARDS: [(&str, &str); 6] = [
-    (
-        "auth_request",
-        "write `auth: { forward: { url: http://HOST:PORT/PATH, copy: […] } }`: see docs/forward-auth.md",
-    ),
+const GUARDS: [(&str, &str); 5] = [
     ("auth_jwt", "write `auth: { jwt: … }`"),
     ("auth_delay", "passwords are checked at once"),
     ("secure_link", "links are not verified"),
@@ -191,7 +187,7 @@ pub(super) fn guards(scope: &Scope<'_>) -> BTreeSet<usize> {
     }
 
     let names = GUARDS.map(|(name, _)| name).into_iter();
-    let single = names.chain(["auth_basic", "auth_basic_user_file", "internal"]);
+    let single = names.chain(["auth_request", "auth_basic", "auth_basic_user_file", "internal"]);
     let single = single.filter_map(|name| scope.find(name)).filter(|guard| guard.arg(0) != "off");
 
     let listed = scope.all(&["allow", "deny"]);

@@ -4,6 +4,7 @@
 
 use super::{
     access::{Access, Closing, access},
+    auth_request::{Asking, asked},
     branches::{BranchContext, Branches},
     converted_config::{Fields, Item},
     error_pages::ErrorPages,
@@ -19,9 +20,10 @@ use super::{
     report::ImportReport,
     routes::{Routes, Server, Site, USUAL_BODY},
     sites::OwnRoute,
+    template::ServerVariables,
     tree::{Directive, Scope},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The reason why a `rewrite` in an exact location or a regular expression does not convert.
 const PARTLY: &str = "which of the location's paths it takes is not clear";
@@ -58,6 +60,16 @@ struct Place<'a, 's> {
     /// The state of the requests that come here.
     state: &'s State,
     route: &'s str,
+}
+
+/// A location whose conditions are converted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conditions<'a, 's> {
+    pub scope: &'s Scope<'a>,
+    /// The location that limits ask first, if it is not the same.
+    pub outer: &'s Scope<'a>,
+    pub variables: &'s ServerVariables<'a>,
+    pub route: &'s str,
 }
 
 impl<'a> Routes<'a, '_> {
@@ -167,7 +179,11 @@ impl<'a> Routes<'a, '_> {
         let mut comments = vec![self.position(location.block)];
         let mut closings = Vec::new();
         if is_asked {
-            let (more, more_closings) = self.conditions(&inner, &scope, route, &mut fields, report);
+            let (more, more_closings) = self.conditions(
+                Conditions { scope: &inner, outer: &scope, variables: server.variables, route },
+                &mut fields,
+                report,
+            );
             comments.extend(more);
             closings = more_closings;
             let http = self.http;
@@ -302,16 +318,26 @@ impl<'a> Routes<'a, '_> {
     }
 
     /// Adds which clients may use a route and what limits it. Returns what to know of the rules, and
-    /// what closes the route. `outer` is the location that limits ask first, if it is not the same.
+    /// what closes the route.
     pub(super) fn conditions(
         &mut self,
-        scope: &Scope<'_>,
-        outer: &Scope<'_>,
-        route: &str,
+        conditions: Conditions<'_, '_>,
         fields: &mut Fields,
         report: &mut ImportReport,
     ) -> (Vec<String>, Vec<Closing>) {
-        let Access { fields: own, mut closings, .. } = access(scope, self.files, report);
+        let Conditions { scope, outer, variables, route } = conditions;
+        let Access { fields: mut own, mut closings, .. } = access(scope, self.files, report);
+        if let Some(directive) = asked(scope) {
+            let asking = Asking { scope, variables, files: self.files, route };
+            let forward = asking.forward(directive, &mut self.upstreams, report);
+            match forward {
+                Ok(_) if own.0.contains_key("auth") => {
+                    closings.push(Closing::new(directive, "passwords are asked for as well"));
+                }
+                Ok(forward) => own.set("auth", json!({ "forward": Value::from(forward) })),
+                Err(why) => closings.push(Closing::new(directive, why)),
+            }
+        }
 
         // Both locations are asked in nginx, and one list would replace the other.
         let lists = ["allow", "deny"];

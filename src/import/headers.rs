@@ -1,6 +1,7 @@
 //! Header fields that nginx sets, hides and adds.
 
 use super::{
+    auth_request::said,
     converted_config::Fields,
     maps::Map,
     report::ImportReport,
@@ -129,11 +130,22 @@ pub(super) fn to_upstream(
             // Clients send no early data here, so nginx would send none of these fields.
             (_, "" | "$ssl_early_data") if is_field(&name) => edits.remove.push(json!(name)),
             (_, value) if is_own(&name, value) => {}
-            _ => {
-                if let Err(why) = edits.set(&name, value, variables) {
-                    report.note(directive, why);
+            _ => match said(scope, value) {
+                Some(field) if field == name => {}
+                Some(field) if is_field(&name) => {
+                    // In nginx a client cannot choose it.
+                    edits.remove.push(json!(name));
+                    report.note(
+                        directive,
+                        format!("the upstream gets it as `{field}`, the auth service's own name"),
+                    );
                 }
-            }
+                Some(_) | None => {
+                    if let Err(why) = edits.set(&name, value, variables) {
+                        report.note(directive, why);
+                    }
+                }
+            },
         }
     }
 
@@ -192,6 +204,10 @@ pub(super) fn to_client(
 
     for directive in scope.all(&["add_header"]) {
         report.take(directive);
+        // flowgate passes the cookies of an auth service on.
+        if said(scope, directive.arg(1)).is_some_and(|field| field == "set-cookie") {
+            continue;
+        }
         if let Err(why) = edits.set(directive.arg(0), directive.arg(1), variables) {
             let is_origin = directive.arg(0).eq_ignore_ascii_case("access-control-allow-origin");
             let help = if is_origin { ": name the origins in `cors` of the route" } else { "" };
@@ -204,7 +220,7 @@ pub(super) fn to_client(
     edits.write("response_headers", fields);
 }
 
-fn is_field(name: &str) -> bool {
+pub(super) fn is_field(name: &str) -> bool {
     let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "-_".contains(sign);
     let name = name.to_ascii_lowercase();
     !name.is_empty()

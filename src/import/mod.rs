@@ -10,6 +10,7 @@
 
 mod access;
 mod actions;
+mod auth_request;
 mod branches;
 mod client_certificates;
 mod command;

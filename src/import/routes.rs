@@ -1,7 +1,7 @@
 //! The routes of a server.
 
 use super::{
-    actions::{Fallback, fallback},
+    actions::{Conditions, Fallback, fallback},
     branches::{BranchContext, Branches},
     converted_config::Item,
     files::Files,
@@ -186,7 +186,11 @@ impl<'a> Routes<'a, '_> {
                 report.block(root, why, Some(name));
             }
             let mut fields = respond(json!({ "status": status }));
-            let (more, closings) = routes.conditions(scope, scope, name, &mut fields, report);
+            let (more, closings) = routes.conditions(
+                Conditions { scope, outer: scope, variables: server.variables, route: name },
+                &mut fields,
+                report,
+            );
             let comments = [origin.clone()].into_iter().chain(more).collect();
             OwnRoute { item: Item { comments, fields }, closings }
         });

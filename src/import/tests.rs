@@ -1,5 +1,6 @@
 //! Conversions of whole files.
 
+mod auth_request;
 mod closed;
 mod conversions;
 mod limits;

@@ -382,7 +382,7 @@ fn the_report_begins_with_what_must_be_done() {
   nginx.conf:2: ssl_certificate: c.pem is missing: copy it there
   nginx.conf:2: ssl_certificate_key: k.pem is missing: copy it there
   nginx.conf:3: location: it serves files or asks another module. Its requests get 501 (routes `all`, `a`)
-  nginx.conf:4: auth_request: write `auth: { forward: { url: http://HOST:PORT/PATH, copy: […] } }`: see docs/forward-auth.md. Closed: requests get 403 until you write this restriction (route `b`)
+  nginx.conf:4: auth_request: no location has exactly the path that is asked for. Closed: requests get 403 until you write this restriction (route `b`)
 Changes what clients, servers or logs get (1):
   nginx.conf:1, 3: gzip: flowgate does not compress
 ";

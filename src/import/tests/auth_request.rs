@@ -1,0 +1,95 @@
+//! `auth_request`: what becomes of the service, and where a route stays closed.
+
+use super::{closed::route, import};
+
+/// Returns a site whose location `/app/` asks `/auth`.
+fn site(app: &str, auth: &str) -> String {
+    format!(
+        "http {{ server {{ listen 81;
+         location /app/ {{ auth_request /auth; {app} proxy_pass http://app:8000; }}
+         location = /auth {{ {auth} }} }} }}"
+    )
+}
+
+const AUTH: &str = "internal; proxy_pass http://127.0.0.1:9091/verify; proxy_pass_request_body off;
+    proxy_set_header Content-Length \"\";";
+
+#[test]
+fn the_service_is_asked_for_what_it_gets_in_nginx() {
+    let auth = format!(
+        "{AUTH} proxy_set_header X-Original-URI $request_uri; proxy_set_header Host $host;
+         proxy_set_header X-Original-Method $request_method; proxy_read_timeout 5s;"
+    );
+    let app =
+        "auth_request_set $user $upstream_http_remote_user; proxy_set_header Remote-User $user;
+        auth_request_set $mail $upstream_http_x_mail; proxy_set_header X-Email $mail;
+        auth_request_set $cookie $upstream_http_set_cookie; add_header Set-Cookie $cookie;";
+    let (yaml, lines) = import(&site(app, &auth)).unwrap();
+    let app = route(&yaml, "app");
+    for part in [
+        "path: /verify",
+        "copy: [remote-user, x-mail]",
+        "x-original-uri: \"{path}{query}\"",
+        "x-original-method: \"{method}\"",
+        "timeout: 5s",
+        // A client could choose it: the upstream gets the service's own name.
+        "remove: [x-email]",
+    ] {
+        assert!(app.contains(part), "{part}: {app}");
+    }
+    assert!(!app.contains("403") && !app.contains("content-length"), "{app}");
+    assert!(yaml.contains("url: http://127.0.0.1:9091"), "{yaml}");
+    let renamed = lines.iter().any(|line| line.contains("the upstream gets it as `x-mail`"));
+    assert!(renamed, "{lines:?}");
+}
+
+#[test]
+fn a_login_page_of_nginx_is_named() {
+    let app = "error_page 401 = @login;";
+    let text = site(app, AUTH).replace(
+        "location = /auth",
+        "location @login { return 302 https://login.test/; } location = /auth",
+    );
+    let (yaml, lines) = import(&text).unwrap();
+    assert!(route(&yaml, "app").contains("path: /verify"), "{yaml}");
+    assert!(lines.iter().any(|line| line.contains("as oauth2-proxy does at `/`")), "{lines:?}");
+}
+
+#[test]
+fn a_service_that_would_decide_by_something_else_closes_the_route() {
+    for (app, auth, part) in [
+        ("satisfy any; allow 10.0.0.0/8; deny all;", AUTH, "satisfy any"),
+        ("", "proxy_pass http://127.0.0.1:9091$uri$x;", "variable"),
+        ("", "return 204;", "`return`"),
+        ("", "proxy_pass http://a; if ($arg_x) { return 200; }", "`if`"),
+        ("", "proxy_pass http://a; proxy_set_header X-A $ssl_client_raw_cert;", "x-a"),
+        ("", "proxy_pass http://a; proxy_set_header Cookie \"\";", "cookie"),
+        ("", "", "proxy_pass"),
+    ] {
+        let (yaml, lines) = import(&site(app, auth)).unwrap();
+        let app = route(&yaml, "app");
+        assert!(app.contains("respond: { status: 403 }"), "{auth}: {yaml}");
+        assert!(!app.contains("\nupstream"), "{auth}: {yaml}");
+        let reason = lines.iter().find(|line| line.contains("Closed"));
+        assert!(reason.is_some_and(|line| line.contains(part)), "{part}: {lines:?}");
+    }
+    let elsewhere = site("", AUTH).replace("auth_request /auth;", "auth_request /other;");
+    let (yaml, lines) = import(&elsewhere).unwrap();
+    assert!(route(&yaml, "app").contains("respond: { status: 403 }"), "{yaml}");
+    assert!(
+        lines.iter().any(|line| line.contains("no location has exactly the path")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_location_that_switches_it_off_asks_no_service() {
+    let text = "http { server { listen 81; auth_request /auth;
+        location / { proxy_pass http://h; }
+        location /open/ { auth_request off; proxy_pass http://h; }
+        location = /auth { internal; proxy_pass http://s; } } }";
+    let (yaml, _) = import(text).unwrap();
+    assert!(route(&yaml, "all").contains("forward:"), "{yaml}");
+    let open = route(&yaml, "open");
+    assert!(open.contains("upstream: h") && !open.contains("auth:"), "{yaml}");
+}

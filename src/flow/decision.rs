@@ -63,6 +63,8 @@ pub enum Reason {
         /// Estimated time until those that wait have started.
         retry_after: Duration,
     },
+    /// The limit is 0: nothing is admitted.
+    Closed,
     /// The request lacks the rule's key.
     MissingKey,
     /// The request has the rule's key several times, and servers differ in which one they take.
@@ -94,6 +96,8 @@ pub enum ReasonKind {
     Key,
     /// The shared store cannot be asked.
     Store,
+    /// The limit is 0.
+    Closed,
 }
 
 impl Decision {
@@ -112,6 +116,7 @@ labels! {
         Queue => "queue",
         Key => "key",
         Store => "store",
+        Closed => "closed",
     }
 }
 
@@ -129,6 +134,7 @@ impl Reason {
             Self::MissingKey | Self::DuplicateKey => ReasonKind::Key,
             Self::Undecided { .. } => ReasonKind::Store,
             Self::BreakerOpen { .. } => ReasonKind::Breaker,
+            Self::Closed => ReasonKind::Closed,
         }
     }
 
@@ -144,6 +150,7 @@ impl Reason {
             Self::BreakerOpen { retry_after } => retry_after,
             Self::Concurrency { .. }
             | Self::TooCostly { .. }
+            | Self::Closed
             | Self::MissingKey
             | Self::DuplicateKey => None,
         }
@@ -151,7 +158,10 @@ impl Reason {
 
     /// Returns whether the same request can never be admitted.
     pub const fn is_lasting(self) -> bool {
-        matches!(self, Self::TooCostly { .. } | Self::MissingKey | Self::DuplicateKey)
+        matches!(
+            self,
+            Self::TooCostly { .. } | Self::Closed | Self::MissingKey | Self::DuplicateKey
+        )
     }
 
     /// Returns whether this reason prevails over `other`: lasting reasons first, then the latest
@@ -176,6 +186,7 @@ impl Reason {
             Self::BreakerOpen { retry_after: None }
             | Self::Concurrency { .. }
             | Self::TooCostly { .. }
+            | Self::Closed
             | Self::MissingKey
             | Self::DuplicateKey => {}
         }

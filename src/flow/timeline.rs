@@ -182,6 +182,7 @@ fn reason(reason: Reason) -> String {
         }
         Reason::NoRoomToWait { retry_after } => format!("no room {}", text(retry_after)),
         Reason::WaitedTooLong { retry_after } => format!("late {}", text(retry_after)),
+        Reason::Closed => "closed".into(),
         Reason::MissingKey => "key".into(),
         Reason::DuplicateKey => "duplicate key".into(),
         Reason::Undecided { retry_after } => format!("undecided {}", text(retry_after)),

@@ -306,6 +306,7 @@ fn boundless(algorithm: &Algorithm) -> Algorithm {
         | Algorithm::Concurrency(_)
         | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Closed
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("not synced"),
     }
@@ -421,6 +422,7 @@ fn excess(algorithm: &Algorithm, passed: &[(Instant, u64)]) -> u64 {
         | Algorithm::Concurrency(_)
         | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Closed
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("not synced"),
     }

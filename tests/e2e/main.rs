@@ -71,6 +71,7 @@ mod replay;
 mod request_ids;
 mod requests;
 mod retries;
+mod retry_after;
 mod routes;
 mod settlements;
 mod shutdown;

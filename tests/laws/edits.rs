@@ -219,6 +219,7 @@ pub(crate) fn recount(algorithm: &mut Algorithm, count: u64) -> bool {
         | Algorithm::LeakyBucket(_)
         | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Closed
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => return false,
     }

@@ -162,6 +162,7 @@ fn is_compared(algorithm: &Algorithm, is_edited: bool) -> bool {
         | Algorithm::Concurrency(_)
         | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Closed
         | Algorithm::Planned(_)
         | Algorithm::Synced(_)) => !is_first_request(other),
     }

@@ -36,6 +36,7 @@ pub(crate) fn passes(algorithm: &Algorithm, past: &Past, now: Instant, cost: u64
         Algorithm::SlidingCounter(config) => estimate_holds(config, past, now, cost),
         Algorithm::FixedWindow(config) => window_holds(config, past, now, cost),
         Algorithm::Concurrency(concurrency::Config { limit }) => past.in_flight + cost <= *limit,
+        Algorithm::Closed => false,
         // For clients without a plan.
         Algorithm::Planned(config) => passes(config.own(), past, Instant::from_nanos(now), cost),
         // By itself.
@@ -131,6 +132,7 @@ pub(crate) fn start(config: &pacing::Config, past: &Past, now: Instant) -> Optio
 /// Asserts the promise of each algorithm over a whole day.
 pub(crate) fn assert_promise(algorithm: &Algorithm, past: &Past) {
     match algorithm {
+        Algorithm::Closed => assert!(past.passed.is_empty(), "it admits nothing"),
         Algorithm::WarmUp(warm_up::Config { rate, burst: size, .. })
         | Algorithm::TokenBucket(token_bucket::Config { rate, burst: size })
         | Algorithm::LeakyBucket(leaky_bucket::Config { rate, capacity: size }) => {

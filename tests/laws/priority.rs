@@ -209,6 +209,7 @@ fn lender(algorithm: &Algorithm) -> Lender<'_> {
         | Algorithm::Concurrency(_)
         | Algorithm::AutoConcurrency(_)
         | Algorithm::Pacing(_)
+        | Algorithm::Closed
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => unreachable!("only these lend"),
     }

@@ -192,6 +192,7 @@ impl<F: Formula> Walk<F> {
                     | Reason::QueueWait { .. }
                     | Reason::NoRoomToWait { .. }
                     | Reason::WaitedTooLong { .. }
+                    | Reason::Closed
                     | Reason::MissingKey
                     | Reason::DuplicateKey
                     | Reason::Undecided { .. }

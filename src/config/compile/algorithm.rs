@@ -36,20 +36,29 @@ impl Compiler {
         numbers: Numbers,
         costs: &Costs,
     ) -> Option<Algorithm> {
-        let (limit, burst) = match numbers {
+        match numbers {
             Numbers::Concurrency(limit) => {
                 let limit = limit?;
                 self.cost(costs, limit, "concurrency");
-                let config = concurrency::Config { limit: limit.value };
-                return Some(Algorithm::Concurrency(config));
+                Some(Algorithm::Concurrency(concurrency::Config { limit: limit.value }))
             }
             Numbers::Auto(bounds) => {
                 self.cost(costs, bounds.map(|bounds| bounds.max.into()), "max");
-                return Some(Algorithm::AutoConcurrency(bounds.value));
+                Some(Algorithm::AutoConcurrency(bounds.value))
             }
-            Numbers::Limit { limit, burst } => (limit?, burst),
-        };
+            Numbers::Closed => Some(Algorithm::Closed),
+            Numbers::Limit { limit, burst } => self.by_limit(rule, limit?, burst, costs),
+        }
+    }
 
+    /// Returns what `rule` counts by, with this `limit` over time.
+    fn by_limit(
+        &mut self,
+        rule: &RuleSpec,
+        limit: At<Limit>,
+        burst: Option<At<u64>>,
+        costs: &Costs,
+    ) -> Option<Algorithm> {
         let word = *rule.algorithm.value()?;
         if word == AlgorithmWord::FixedWindow {
             return self.fixed_window(rule, limit, costs);

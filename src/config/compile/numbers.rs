@@ -9,8 +9,8 @@ use crate::{
         plan::Cost,
         spec::{
             AlgorithmWord, AutoBoundsSpec, ComputedReserveSpec, CostSpec, LimitSpec, OverrideSpec,
-            RuleSpec, WarmUpSpec,
-            leaf::{Integer, MethodOrDefault},
+            RateSpec, RuleLimitSpec, RuleSpec, WarmUpSpec,
+            leaf::{Integer, MethodOrDefault, RateOrZero},
             values::{self, Limit},
         },
     },
@@ -28,6 +28,8 @@ pub(super) enum Numbers {
     Concurrency(Option<At<u64>>),
     /// The limit finds itself.
     Auto(At<auto_limit::Config>),
+    /// A limit of 0.
+    Closed,
 }
 
 /// The cost of a request; if it is settled after the response, the reserve.
@@ -91,13 +93,14 @@ impl Compiler {
                 }
                 self.concurrency(rule)
             }
+            (Some(_), None) if is_zero(&rule.limit) => Some(Numbers::Closed),
             (Some(_), None) => {
                 for (name, span, owners, takes) in owned(rule) {
                     if rule.algorithm.is_some_and(|word| !owners.contains(&word.value)) {
                         self.foreign(name, span, takes);
                     }
                 }
-                let limit = self.limit(&rule.limit);
+                let limit = self.rule_limit(&rule.limit);
                 Some(Numbers::Limit { limit, burst: rule.burst.number() })
             }
         }
@@ -162,11 +165,17 @@ impl Compiler {
         let at = key.at.as_ref()?;
         let limit = match &at.value {
             Either::Plain(limit) => Ok(limit.0),
-            Either::Map(spec) => {
-                let count = spec.requests.number()?.value;
-                let window = spec.window.duration()?.value;
-                values::rate_of(count, window).map(|rate| Limit { rate, unit: None })
-            }
+            Either::Map(spec) => long_limit(spec)?,
+        };
+        self.keep(limit, at.span)
+    }
+
+    /// Returns the limit of a rule, unless it is 0.
+    fn rule_limit(&mut self, key: &Key<RuleLimitSpec>) -> Option<At<Limit>> {
+        let at = key.at.as_ref()?;
+        let limit = match &at.value {
+            Either::Plain(limit) => Ok(limit.0?),
+            Either::Map(spec) => long_limit(spec)?,
         };
         self.keep(limit, at.span)
     }
@@ -191,7 +200,12 @@ impl Compiler {
                 }
                 Some(Numbers::Concurrency(spec.concurrency.number()))
             }
-            Numbers::Limit { limit, burst } => {
+            Numbers::Limit { .. } | Numbers::Closed => {
+                let is_closed = matches!(base, Numbers::Closed);
+                let (limit, burst) = match base {
+                    Numbers::Limit { limit, burst } => (limit, burst),
+                    Numbers::Concurrency(_) | Numbers::Auto(_) | Numbers::Closed => (None, None),
+                };
                 let in_flight = self.misplaced(spec.concurrency.span, "the rule has `limit`");
                 let has_burst = rule.algorithm.is_some_and(|word| {
                     [AlgorithmWord::TokenBucket, AlgorithmWord::LeakyBucket].contains(&word.value)
@@ -205,7 +219,11 @@ impl Compiler {
                     return self.changes_nothing(at.span, "limit: 100/1s");
                 }
 
-                let limit = if spec.limit.is_written() { self.limit(&spec.limit) } else { limit };
+                if is_zero(&spec.limit) || (!spec.limit.is_written() && is_closed) {
+                    return Some(Numbers::Closed);
+                }
+                let limit =
+                    if spec.limit.is_written() { self.rule_limit(&spec.limit) } else { limit };
                 let burst =
                     if spec.burst.is_written() { Some(spec.burst.number()?) } else { burst };
                 Some(Numbers::Limit { limit, burst })
@@ -237,6 +255,18 @@ const AUTO_BOUNDS: auto_limit::Config = auto_limit::Config { min: 1, max: 1000 }
 /// Returns whether a rule counts all requests together.
 fn is_of_all(rule: &RuleSpec) -> bool {
     rule.key.value().is_some_and(|parts| parts.0.0.iter().all(|part| &*part.value.0 == "route"))
+}
+
+/// Returns whether a limit is 0, which rejects all.
+fn is_zero(key: &Key<RuleLimitSpec>) -> bool {
+    matches!(key.value(), Some(Either::Plain(RateOrZero(None))))
+}
+
+/// Returns the long form of a limit; `None` if a part of it could not be read.
+fn long_limit(spec: &RateSpec) -> Option<Result<Limit, values::InvalidValue>> {
+    let count = spec.requests.number()?.value;
+    let window = spec.window.duration()?.value;
+    Some(values::rate_of(count, window).map(|rate| Limit { rate, unit: None }))
 }
 
 /// A key that only some algorithms take: its name, its span, which algorithms, and that in words.

@@ -101,6 +101,13 @@ impl Compiler {
             return None;
         }
 
+        if matches!(rule.numbers, Numbers::Closed) {
+            self.error(Problem::error(plans.span, "`plans` in a rule with `limit: 0`").help(
+                "write the limit of clients without a plan, at least 1, or the plans as `overrides`",
+            ));
+            return None;
+        }
+
         let mut rows = Rows::default();
         let before = self.errors.count();
         let named = self.named_plans(spec, rule, &by, &mut rows);
@@ -232,7 +239,7 @@ impl Compiler {
                 let burst = burst.and_then(|burst| self.plan_burst(rule.spec, burst, span));
                 burst.map(|burst| Numbers::Limit { limit, burst: Some(burst) })
             }
-            (Some(Numbers::Concurrency(_) | Numbers::Auto(_)), _) => {
+            (Some(Numbers::Concurrency(_) | Numbers::Auto(_) | Numbers::Closed), _) => {
                 self.error(
                     Problem::error(span, "a `burst` beside `concurrency`").help("remove it"),
                 );
@@ -323,6 +330,8 @@ impl Compiler {
                     if spec.burst.is_written() { Some(spec.burst.number()?) } else { burst };
                 Some(Numbers::Limit { limit: Some(limit), burst })
             }
+            // Reported before the plans are read.
+            Numbers::Closed => None,
         }
     }
 
@@ -349,6 +358,8 @@ impl Compiler {
             (PlanNumber::Concurrency(limit), Numbers::Concurrency(_) | Numbers::Auto(_)) => {
                 Some(Numbers::Concurrency(Some(At { value: limit, span, written: true })))
             }
+            // Reported before the plans are read.
+            (_, Numbers::Closed) => None,
             (PlanNumber::Limit(_), Numbers::Concurrency(_) | Numbers::Auto(_)) => {
                 let message = format!("the plan {} has a rate, and its rule none", quoted(name));
                 self.error(
@@ -407,6 +418,7 @@ impl Compiler {
             }
             Numbers::Concurrency(limit) => (None, limit?.value),
             Numbers::Auto(bounds) => (None, bounds.value.max.into()),
+            Numbers::Closed => return None,
         };
         if let Some(level) = rows.known.get(&known) {
             return *level;
@@ -483,6 +495,7 @@ fn in_words(algorithm: &Algorithm) -> String {
         | Algorithm::SlidingWindow(_)
         | Algorithm::SlidingCounter(_)
         | Algorithm::FixedWindow(_)
+        | Algorithm::Closed
         | Algorithm::Planned(_)
         | Algorithm::Synced(_) => return limit.unwrap_or_default(),
     };

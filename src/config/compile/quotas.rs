@@ -25,9 +25,10 @@ pub(super) fn quota(name: &str, algorithm: &Algorithm) -> Option<Limit> {
         | Algorithm::SlidingWindow(sliding_window::Config { rate, .. })
         | Algorithm::SlidingCounter(sliding_counter::Config { rate })
         | Algorithm::FixedWindow(fixed_window::Config { rate, .. }) => (rate, rate.count()),
-        Algorithm::Concurrency(_) | Algorithm::AutoConcurrency(_) | Algorithm::Pacing(_) => {
-            return None;
-        }
+        Algorithm::Concurrency(_)
+        | Algorithm::AutoConcurrency(_)
+        | Algorithm::Pacing(_)
+        | Algorithm::Closed => return None,
         Algorithm::Planned(config) => return quota(name, config.own()),
         Algorithm::Synced(config) => return quota(name, config.whole()),
     };

@@ -14,7 +14,7 @@ use crate::{
         plan::{BREAKER, PACING, QueueShares, RuleOptions, RulePlan, When},
         spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
     },
-    flow::{self, Algorithm, Keyed, Stored},
+    flow::{self, Algorithm, Keyed, Stored, Unstorable},
     route::{KeyPart, KeySpec, Matcher},
 };
 use bytesize::ByteSize;
@@ -116,12 +116,7 @@ impl Compiler {
         let is_keyed = key.as_ref().is_some_and(|key| !key.is_shared());
         let max_keys = spec.max_keys.number();
 
-        if let Some(at) = max_keys.filter(|at| at.written && !is_keyed) {
-            self.error(
-                Problem::error(at.span, "`max_keys` without a `key`")
-                    .help("write `key: client_ip`, or remove it: all requests share one count"),
-            );
-        }
+        self.max_keys_without_key(max_keys.filter(|_| !is_keyed));
 
         let costs = costs(&spec.cost, span);
         let algorithm = numbers.and_then(|numbers| self.algorithm(spec, numbers, &costs));
@@ -137,9 +132,7 @@ impl Compiler {
             PlannedRule { spec, name: &name, key: &key, numbers: numbers?, costs: &costs };
         let (algorithm, plans) = self.with_plans(planned, algorithm)?;
         versions.push((algorithm, None));
-        let stored = versions.iter().flat_map(|(algorithm, _)| all_numbers(algorithm));
-        let stored: Vec<_> = stored.map(Stored::new).collect();
-        let shared = self.scope(&spec.scope, &spec.on_store_error, stored);
+        let shared = self.scope(&spec.scope, &spec.on_store_error, stored(&versions));
         let sync_interval = self.sync_interval(&spec.sync_interval, &spec.scope, &mut versions);
         let cost = self.final_cost(spec, costs);
         let settles = cost.settle.is_some();
@@ -151,6 +144,8 @@ impl Compiler {
         let version = |(algorithm, when): (Algorithm, Option<Arc<When>>)| {
             // A name cannot hold blanks, so that no other rule has this one.
             let identity = when.as_ref().map(|when| format!("{name} when {}", when.words()).into());
+            let shared = shared.filter(|_| algorithm != Algorithm::Closed);
+            let sync_interval = sync_interval.filter(|_| algorithm != Algorithm::Closed);
             let options = RuleOptions {
                 name: name.clone(),
                 plans: plans.clone().filter(|_| when.is_none()),
@@ -164,6 +159,7 @@ impl Compiler {
                 quota: quotas::quota(&name, &algorithm),
                 is_auto: matches!(algorithm, Algorithm::AutoConcurrency(_)),
                 dry_run,
+                retry_after_jitter: spec.retry_after_jitter.duration().map(|at| at.value),
                 before_auth: spec.before_auth.is_true(),
             };
             let plan = RulePlan { span: named.span, options, shared, sync_interval, queue_wait };
@@ -302,6 +298,16 @@ impl Compiler {
         );
     }
 
+    /// Reports the most keys of a rule without a key.
+    fn max_keys_without_key(&mut self, max_keys: Option<At<u64>>) {
+        if let Some(at) = max_keys.filter(|at| at.written) {
+            self.error(
+                Problem::error(at.span, "`max_keys` without a `key`")
+                    .help("write `key: client_ip`, or remove it: all requests share one count"),
+            );
+        }
+    }
+
     /// Reports the bits of IPv6 and IPv4 addresses beside a key without an address.
     fn prefixes_without_address(&mut self, prefixes: [Option<At<u64>>; 2]) {
         for (name, at) in ["ipv6_prefix", "ipv4_prefix"].iter().zip(prefixes) {
@@ -387,6 +393,12 @@ impl Compiler {
 fn keyed(key: &KeySpec, max_keys: Option<At<u64>>) -> Keyed {
     let max_keys = max_keys.map_or(u32::MAX, |at| u32::try_from(at.value).unwrap_or(u32::MAX));
     Keyed { by: key.to_string().into(), max_keys }
+}
+
+/// Returns the versions of a rule in the store. What is closed needs none.
+fn stored<T>(versions: &[(Algorithm, T)]) -> Vec<Result<Stored, Unstorable>> {
+    let open = versions.iter().filter(|(algorithm, _)| *algorithm != Algorithm::Closed);
+    open.flat_map(|(algorithm, _)| all_numbers(algorithm)).map(Stored::new).collect()
 }
 
 /// Returns the numbers of an algorithm, and those of its plans.

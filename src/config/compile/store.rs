@@ -252,6 +252,7 @@ fn unstorable(why: Unstorable, span: SourceSpan) -> Problem {
              service raise and lower theirs together"
         }
         Unstorable::WarmUp => "remove `warm_up`, or write `scope: process`",
+        Unstorable::Closed => "write `scope: process`",
         Unstorable::Fraction => "write a window of whole microseconds",
         Unstorable::TooLarge => {
             "write smaller numbers: fewer `buckets`, a shorter window or a smaller `burst`"

@@ -181,6 +181,8 @@ pub struct RuleOptions {
     pub is_auto: bool,
     /// True if it only counts what it would reject.
     pub dry_run: bool,
+    /// The most that is added at random to `Retry-After`.
+    pub retry_after_jitter: Option<Duration>,
     /// True if it decides before the route's auth service is asked.
     pub before_auth: bool,
 }
@@ -232,6 +234,7 @@ impl RuleOptions {
             quota: _,
             is_auto: _,
             dry_run: _,
+            retry_after_jitter: _,
             before_auth,
         } = self;
         let same_when = are_same(when.as_ref(), other.when.as_ref(), When::is_same);

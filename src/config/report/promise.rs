@@ -60,6 +60,7 @@ pub(in crate::config) fn promise(algorithm: &Algorithm) -> String {
             )
         }
         Algorithm::Pacing(config) => format!("pacing {}", pacing_promise(config)),
+        Algorithm::Closed => "limit 0: closed, rejects all".to_owned(),
         Algorithm::Planned(config) => promise(config.own()),
         Algorithm::Synced(config) => promise(config.whole()),
     }
@@ -107,7 +108,8 @@ pub(in crate::config) fn bucket_numbers(algorithm: &Algorithm) -> Option<(Rate, 
         | Algorithm::FixedWindow(_)
         | Algorithm::Concurrency(_)
         | Algorithm::AutoConcurrency(_)
-        | Algorithm::Pacing(_) => None,
+        | Algorithm::Pacing(_)
+        | Algorithm::Closed => None,
     }
 }
 

@@ -283,6 +283,9 @@ leaves! {
     /// A part of a whole.
     Part(Ratio), "a percentage, or a number from 0 to 1", "0.5", values::ratio,
         SHARE.within(0, 1).matching("^[0-9]+(\\.[0-9]{1,4})? *%$"), number;
+    /// How many per how long, or 0: `None`.
+    RateOrZero(Option<Limit>), "a rate", "100/1s", rate_or_zero,
+        NUMBER_OR_TEXT.within(0, 0).matching("^(0| *[0-9_]+ */ *[0-9a-z ]+)$");
     /// How many per how long.
     Rate(Limit), "a rate", "100/1s", values::limit,
         TEXT.matching("^ *[0-9_]+ */ *[0-9a-z ]+$");
@@ -484,6 +487,10 @@ fn method_or_default(text: &str) -> Result<Option<Method>, InvalidValue> {
         Err(wrong) if !known => Err(InvalidValue { help: EXAMPLE.to_owned(), ..wrong }),
         read => read.map(Some),
     }
+}
+
+fn rate_or_zero(text: &str) -> Result<Option<Limit>, InvalidValue> {
+    if text == "0" { Ok(None) } else { values::limit(text).map(Some) }
 }
 
 fn number_or_auto(text: &str, min: u64, max: u64) -> Result<Option<u64>, Wrong> {

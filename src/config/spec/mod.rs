@@ -42,7 +42,7 @@ pub(super) use route::{
 pub(super) use rule::{
     AutoBoundsSpec, BreakerSpec, ClassesSpec, ComputedReserveSpec, ConditionSpec, CostSpec,
     ExceptSpec, LimitSpec, OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, QueueSpec,
-    RuleSpec, SettleSpec, SettledCost, SettlementSpec, WarmUpSpec,
+    RateSpec, RuleLimitSpec, RuleSpec, SettleSpec, SettledCost, SettlementSpec, WarmUpSpec,
 };
 pub use store::Secret;
 pub(super) use store::{RedisUrl, StoreSpec};

@@ -7,7 +7,7 @@ use super::{
     leaf::{
         ChargedFactor, Condition, Factor, FieldName, FileName, HOUR, Integer, JsonPath, KeyPart,
         MILLI, MethodName, MethodOrDefault, Name, NumberOrAuto, Part, Path, Pattern, Period,
-        PresetName, Rate, Refund, SECOND, StatusesOrDefault, Text, Thousandths, Zone,
+        PresetName, Rate, RateOrZero, Refund, SECOND, StatusesOrDefault, Text, Thousandths, Zone,
     },
     other_words::rule::{
         IN_RESERVE, IN_SETTLE, PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT,
@@ -23,6 +23,9 @@ pub(in crate::config) type LimitSpec = Either<Rate, RateSpec>;
 
 /// How many requests may be in flight, in either form.
 pub(in crate::config) type ConcurrencySpec = Either<NumberOrAuto<1, 1_000_000_000>, AutoSpec>;
+
+/// How many per how long, in either form, or 0.
+pub(in crate::config) type RuleLimitSpec = Either<RateOrZero, RateSpec>;
 
 /// How much a request counts, in one of three forms.
 pub(in crate::config) type CostSpec =
@@ -72,9 +75,9 @@ keys! {
         /// and count it, or none counts it.
         parent: Name, else "–";
         /// How many requests per time, as in `100/1m`. With `fixed_window` also `/day`, `/week`
-        /// (from Monday) or `/month` of the calendar; otherwise a day is 24 hours. Write either
-        /// this or `concurrency`.
-        limit: LimitSpec, else "–";
+        /// (from Monday) or `/month` of the calendar; otherwise a day is 24 hours. `0` rejects all
+        /// requests with the reason `closed`. Write either this or `concurrency`.
+        limit: RuleLimitSpec, else "–";
         /// How many requests may be in flight at once: a number, or a limit that finds itself (`auto`, or
         /// `{ auto: { min, max } }`). A request that waits in pacing is in flight.
         concurrency: ConcurrencySpec, else "–";
@@ -141,6 +144,10 @@ keys! {
         /// Requests that may borrow from the next windows (`fixed_window` and `sliding_window`
         /// only).
         priority: Box<PrioritySpec>, else "–";
+        /// Adds a random time up to this one to `Retry-After`, so that clients that were rejected at once
+        /// do not come back at once. `Retry-After` is never earlier than the exact time. The access log
+        /// and `flowgate explain` have the exact time.
+        retry_after_jitter: Period<MILLI, HOUR>, else "–";
         /// Decides and counts, but rejects nothing.
         dry_run: bool = false;
         /// Decides before the [auth service](#routesauthforward) of the route is asked, so that a flood
@@ -168,8 +175,8 @@ keys! {
         /// of which one must match, or, but for the first three, a map. All conditions must hold.
         /// State survives an edit as long as `when` stays the same.
         when: Entries<Condition, ConditionValue>;
-        /// How many requests per time, if the rule has a `limit`.
-        limit: LimitSpec, else "–";
+        /// How many requests per time, if the rule has a `limit`; `0` rejects all.
+        limit: RuleLimitSpec, else "–";
         /// How many requests may pass at once (`token_bucket` and `leaky_bucket`).
         burst: Count, else "the rule's, or the default for the override's `limit`";
         /// How many requests may be in flight at once, if the rule has `concurrency`.

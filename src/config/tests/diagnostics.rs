@@ -53,7 +53,7 @@ error: a limit of 0 lets nothing pass
 12 |       - { name: a, limit: 0/1s }
    |                           ^^^^
    |
-   = help: write at least 1, as in `1/1s`; to close a route, remove it
+   = help: write at least 1, as in `1/1s`; to reject all requests, write `limit: 0`
 
 error: two rules share the name `a`
   --> gateway.yaml:13:17
@@ -185,7 +185,7 @@ fn a_misspelled_key_is_one_problem() {
         &rule("limt: 0/1s"),
         &[
             "a rule has no key `limt`; did you mean `limit`? | write `limit`",
-            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to close a route, remove it",
+            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to reject all requests, write `limit: 0`",
         ],
     );
     for keys in ["limt: 0/1s, limit: 1/1s", "limit: 1/1s, limt: 0/1s"] {
@@ -226,7 +226,7 @@ error: a limit of 0 lets nothing pass
 5 | routes: [{ name: r, match: { path: / }, upstream: app, flow: { name: a, limit: 0/1s } }]
   |                                                                                ^^^^
   |
-  = help: write at least 1, as in `1/1s`; to close a route, remove it
+  = help: write at least 1, as in `1/1s`; to reject all requests, write `limit: 0`
 ",
     );
 }
@@ -490,7 +490,7 @@ fn what_an_alias_repeats_is_said_once() {
     messages(
         &text,
         &[
-            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to close a route, remove it",
+            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to reject all requests, write `limit: 0`",
         ],
     );
 }

@@ -8,6 +8,7 @@ mod certificates;
 mod checks;
 mod client_certificates;
 mod client_plans;
+mod closed;
 mod cors;
 mod declared_key;
 mod diagnostics;

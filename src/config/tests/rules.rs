@@ -28,7 +28,7 @@ fn numbers_that_cannot_work_are_rejected() {
     for (rule, message) in [
         (
             "limit: 0/1s",
-            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to close a route, remove it",
+            "a limit of 0 lets nothing pass | write at least 1, as in `1/1s`; to reject all requests, write `limit: 0`",
         ),
         ("limit: 1/0s", "a window of no length | write how long the window is, as in `100/1s`"),
         (

@@ -1,7 +1,7 @@
 //! The choice of an algorithm, with its numbers.
 
 use super::{
-    auto_limit, concurrency, fixed_window, leaky_bucket, loans::Loans, pacing,
+    auto_limit, closed, concurrency, fixed_window, leaky_bucket, loans::Loans, pacing,
     plans::PlannedConfig, sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
 };
 use crate::flow::{calendar::Calendar, keyed::entry_bytes, rate::Rate};
@@ -31,6 +31,8 @@ pub enum Algorithm {
     AutoConcurrency(auto_limit::Config),
     /// Evenly spaced starts.
     Pacing(pacing::Config),
+    /// A limit of 0: nothing passes.
+    Closed,
     /// An algorithm with other numbers for some plans.
     Planned(PlannedConfig),
     /// An algorithm whose states gateways sync.
@@ -49,6 +51,7 @@ impl Algorithm {
             Self::FixedWindow(_) => "fixed_window",
             Self::Concurrency(_) | Self::AutoConcurrency(_) => "concurrency",
             Self::Pacing(_) => "pacing",
+            Self::Closed => "closed",
             Self::Planned(it) => it.own().word(),
             Self::Synced(it) => it.whole().word(),
         }
@@ -68,7 +71,8 @@ impl Algorithm {
             | Self::SlidingCounter(_)
             | Self::Concurrency(_)
             | Self::AutoConcurrency(_)
-            | Self::Pacing(_) => None,
+            | Self::Pacing(_)
+            | Self::Closed => None,
         }
     }
 
@@ -90,7 +94,8 @@ impl Algorithm {
             | Self::SlidingCounter(_)
             | Self::Concurrency(_)
             | Self::AutoConcurrency(_)
-            | Self::Pacing(_) => {}
+            | Self::Pacing(_)
+            | Self::Closed => {}
         }
     }
 
@@ -112,7 +117,7 @@ impl Algorithm {
                 }
                 fixed_window::Align::Calendar(_) => return None,
             },
-            Self::Concurrency(_) | Self::AutoConcurrency(_) => return None,
+            Self::Concurrency(_) | Self::AutoConcurrency(_) | Self::Closed => return None,
             // For starts of cost 1: the last one may cost more.
             Self::Pacing(it) => (it.rate.count().saturating_add(1), it.rate),
             Self::Planned(it) => return it.largest().most_in_a_window(),
@@ -134,6 +139,7 @@ impl Algorithm {
             Self::Concurrency(it) => it.limit,
             Self::AutoConcurrency(it) => it.max.into(),
             Self::Pacing(_) => u64::MAX,
+            Self::Closed => 0,
             Self::Planned(it) => it.own().most_at_once(),
             Self::Synced(it) => it.whole().most_at_once(),
         }
@@ -162,6 +168,7 @@ impl Algorithm {
             Self::Pacing(config) => {
                 entry_bytes::<pacing::State>().saturating_add(config.full_bytes())
             }
+            Self::Closed => entry_bytes::<closed::State>(),
             // The plan, and padding.
             Self::Planned(config) => config.largest().bytes_per_key(lends) + size_of::<u128>(),
             // A second state, its cost, and padding.
@@ -175,7 +182,7 @@ impl Algorithm {
     /// Returns whether usage counts after requests have ended, so that it is kept when a client is
     /// evicted.
     pub fn is_remembered(&self) -> bool {
-        !matches!(self.own(), Self::Concurrency(_) | Self::AutoConcurrency(_))
+        !matches!(self.own(), Self::Concurrency(_) | Self::AutoConcurrency(_) | Self::Closed)
     }
 
     /// Returns whether its windows follow the wall clock.
@@ -197,6 +204,7 @@ impl Algorithm {
             | Self::Concurrency(_)
             | Self::AutoConcurrency(_)
             | Self::Pacing(_)
+            | Self::Closed
             | Self::Synced(_) => self,
         }
     }
@@ -215,7 +223,8 @@ impl Algorithm {
             | Self::FixedWindow(_)
             | Self::Concurrency(_)
             | Self::AutoConcurrency(_)
-            | Self::Pacing(_) => None,
+            | Self::Pacing(_)
+            | Self::Closed => None,
         }
     }
 }
@@ -252,6 +261,7 @@ impl SyncedConfig {
             | Algorithm::Concurrency(_)
             | Algorithm::AutoConcurrency(_)
             | Algorithm::Pacing(_)
+            | Algorithm::Closed
             | Algorithm::Synced(_) => None,
         }
     }
@@ -281,6 +291,7 @@ impl SyncedConfig {
             | Algorithm::Concurrency(_)
             | Algorithm::AutoConcurrency(_)
             | Algorithm::Pacing(_)
+            | Algorithm::Closed
             | Algorithm::Planned(_)
             | Algorithm::Synced(_) => 0,
         }

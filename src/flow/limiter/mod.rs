@@ -21,6 +21,7 @@ pub mod warm_up;
 
 mod algorithm;
 pub(super) mod by_wall;
+pub(super) mod closed;
 mod loans;
 pub(super) mod plans;
 pub(super) mod ramp;
@@ -438,6 +439,7 @@ mod tests {
                 | Algorithm::Concurrency(_)
                 | Algorithm::AutoConcurrency(_)
                 | Algorithm::Pacing(_)
+                | Algorithm::Closed
                 | Algorithm::Planned(_)
                 | Algorithm::Synced(_) => 0,
             };

@@ -106,6 +106,9 @@ pub enum Unstorable {
     /// It follows what one gateway sees.
     #[error("its limit finds itself, by what one gateway sees")]
     Auto,
+    /// It counts nothing.
+    #[error("a limit of 0 counts nothing")]
+    Closed,
     /// The script computes in microseconds.
     #[error("the window is not a whole number of microseconds")]
     Fraction,
@@ -152,6 +155,7 @@ impl Stored {
             Algorithm::Concurrency(config) => Shape::Leases(config.build()),
             Algorithm::AutoConcurrency(_) => return Err(Unstorable::Auto),
             Algorithm::Pacing(_) => return Err(Unstorable::Pacing),
+            Algorithm::Closed => return Err(Unstorable::Closed),
         };
 
         Ok(Self { limiter })
@@ -340,8 +344,8 @@ impl Algorithm {
             Self::SlidingCounter(it) => it.rate = slice(it.rate, gateways),
             Self::FixedWindow(it) => it.rate = slice(it.rate, gateways),
             Self::Concurrency(it) => it.limit = part(it.limit),
-            // Each gateway finds its own.
-            Self::AutoConcurrency(_) => {}
+            // Each gateway finds its own limit, and none admits anything.
+            Self::AutoConcurrency(_) | Self::Closed => {}
             Self::Pacing(it) => *it = it.among(gateways),
             Self::Planned(it) => *it = it.among(gateways),
             Self::Synced(it) => *it = it.among(gateways),

@@ -16,6 +16,7 @@ use super::{
         Algorithm, Difference, End, PlannedConfig, QuotaUsage, Receipt, SyncedConfig, Times, Token,
         Until, Usage,
         by_wall::ByWall,
+        closed::Closed,
         plans::{Plan, Planned},
         synced::Synced,
     },
@@ -270,6 +271,7 @@ pub(super) fn build(
         Algorithm::Concurrency(config) => LimiterSlot::boxed(config.build(), keyed),
         Algorithm::AutoConcurrency(config) => LimiterSlot::boxed(config.build(), keyed),
         Algorithm::Pacing(config) => LimiterSlot::boxed(config.build(), keyed),
+        Algorithm::Closed => LimiterSlot::boxed(Closed, keyed),
         Algorithm::Planned(config) => build_planned(config, keyed, wall),
         Algorithm::Synced(config) => {
             build_synced(config, keyed).unwrap_or_else(|| build(&config.here(), keyed, wall))
@@ -311,10 +313,12 @@ fn build_planned(config: &PlannedConfig, keyed: Option<&Keyed>, wall: WallOffset
             LimiterSlot::boxed(planned!(own, config, Concurrency), keyed)
         }
         Algorithm::Pacing(own) => LimiterSlot::boxed(planned!(own, config, Pacing), keyed),
-        // Plans of plans, of a limit that finds itself, or of a rule that syncs, are never made.
-        own @ (Algorithm::AutoConcurrency(_) | Algorithm::Planned(_) | Algorithm::Synced(_)) => {
-            build(own, keyed, wall)
-        }
+        // Plans of plans, of a limit that finds itself, of a rule that syncs, or of a limit of 0 are never
+        // made.
+        own @ (Algorithm::AutoConcurrency(_)
+        | Algorithm::Closed
+        | Algorithm::Planned(_)
+        | Algorithm::Synced(_)) => build(own, keyed, wall),
     }
 }
 

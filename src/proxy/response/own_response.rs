@@ -1,6 +1,10 @@
 //! Responses that the gateway gives itself.
 
-use super::{cors, response_body::ResponseBody};
+use super::{
+    cors,
+    jitter::{jitter, later},
+    response_body::ResponseBody,
+};
 use crate::proxy::{
     gateway_error::{GatewayError, HINT, whole_seconds},
     message::{
@@ -14,7 +18,7 @@ use crate::proxy::{
     worker::BodyMemory,
 };
 use crate::{
-    config::{Action, Body, RateLimitHeaders, Redirect, Reject, Respond, Route},
+    config::{Action, Body, RateLimitHeaders, Redirect, Reject, Respond, Route, RouteRule},
     flow::{Reason, Rejection, Verdict},
     meter,
 };
@@ -174,10 +178,15 @@ pub(crate) fn reject(
         return close(completion);
     }
 
+    let most = rule_of(route, rejection).and_then(|rule| rule.retry_after_jitter);
+    let jitter = most.map(|most| jitter(most, completion.arrival.at, rejection.key));
+    let later = jitter.map(|jitter| later(rejection, jitter));
+    let rejection = later.as_ref().unwrap_or(rejection);
+
     let rule = route.rule_name(rejection.slot);
     let (standard, code, detail) = words(rejection, route);
     let head = completion.peer.spare_heads.response();
-    let retry_after = retry_after(rejection.reason);
+    let retry_after = retry_after(rejection.reason, jitter.unwrap_or_default());
     let (mut response, body) = if let Some(content_type) = grpc {
         (grpc_error(head, content_type, code, &detail), Bytes::new())
     } else {
@@ -229,8 +238,7 @@ fn words(rejection: &Rejection, route: &Route) -> (StatusCode, Code, Cow<'static
     let quota = (StatusCode::TOO_MANY_REQUESTS, Code::ResourceExhausted);
     let overload = (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable);
     let needs = || {
-        let mut rules = route.rules.iter();
-        let rule = rules.find(|rule| rule.slot == rejection.slot);
+        let rule = rule_of(route, rejection);
         rule.map(|rule| rule.key.needs()).unwrap_or_default()
     };
     let not_as_needed =
@@ -238,6 +246,7 @@ fn words(rejection: &Rejection, route: &Route) -> (StatusCode, Code, Cow<'static
     let ((status, code), detail) = match rejection.reason {
         Reason::Rate { .. } => (quota, "the rate limit is used up"),
         Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
+        Reason::Closed => (quota, "the limit is 0: nothing is let pass"),
         Reason::MissingKey => return not_as_needed(format!("the request lacks {}", needs())),
         Reason::DuplicateKey => {
             return not_as_needed(format!("the request has {} more than once", needs()));
@@ -257,11 +266,17 @@ fn words(rejection: &Rejection, route: &Route) -> (StatusCode, Code, Cow<'static
     (status, code, Cow::Borrowed(detail))
 }
 
-/// Returns what `Retry-After` says, in seconds; `None` if the same request can never be admitted.
-fn retry_after(reason: Reason) -> Option<u64> {
+/// Returns the rule that rejected.
+fn rule_of<'r>(route: &'r Route, rejection: &Rejection) -> Option<&'r RouteRule> {
+    route.rules.iter().find(|rule| rule.slot == rejection.slot)
+}
+
+/// Returns what `Retry-After` says, in seconds; `None` if the same request can never be admitted. An
+/// exact time has the `jitter` already.
+fn retry_after(reason: Reason, jitter: Duration) -> Option<u64> {
     match reason.retry_after() {
         Some(wait) => Some(whole_seconds(wait)),
-        None => (!reason.is_lasting()).then_some(HINT),
+        None => (!reason.is_lasting()).then_some(HINT + whole_seconds(jitter)),
     }
 }
 
@@ -293,9 +308,7 @@ fn rejected(
         retry_after_ms: reason.retry_after().map(millis),
         ..Problem::of(status, detail)
     };
-    let rule = route.rules.iter().find(|rule| rule.slot == rejection.slot);
-
-    match (reason, rule) {
+    match (reason, rule_of(route, rejection)) {
         // The response to a flood: only its end is another one each time.
         (Reason::Rate { retry_after }, Some(rule)) if violated.len() == 1 => {
             let begin = || Problem { retry_after_ms: None, ..body }.written().into_boxed_slice();
@@ -446,11 +459,13 @@ mod tests {
     #[test]
     fn a_rejection_says_when_to_come_back_unless_it_is_for_ever() {
         let wait = Duration::from_millis(1_001);
+        let retry_after = |reason| retry_after(reason, Duration::ZERO);
         assert_eq!(retry_after(Reason::Rate { retry_after: wait }), Some(2));
         assert_eq!(retry_after(Reason::BreakerOpen { retry_after: Some(wait) }), Some(2));
         assert_eq!(retry_after(Reason::Concurrency { limit: 1 }), Some(HINT));
         assert_eq!(retry_after(Reason::BreakerOpen { retry_after: None }), Some(HINT));
         assert_eq!(retry_after(Reason::TooCostly { limit: 1, kind: ReasonKind::Rate }), None);
+        assert_eq!(retry_after(Reason::Closed), None);
         assert_eq!(retry_after(Reason::MissingKey), None);
         assert_eq!(retry_after(Reason::DuplicateKey), None);
     }

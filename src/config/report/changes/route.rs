@@ -270,6 +270,10 @@ fn conditions(name: &str, from: &ComparedRule<'_>, to: &ComparedRule<'_>, words:
     let duplicates = [before, after].map(|options| options.key.on_duplicate());
     words.named(&at("on_duplicate_key"), duplicates[0] == duplicates[1]);
 
+    let jitter = |time: &Option<Duration>| time.map_or_else(|| "none".to_owned(), short);
+    let jitters = [before, after].map(|options| options.retry_after_jitter);
+    words.value(&at("retry_after_jitter"), jitters[0], jitters[1], jitter);
+
     shared(name, from.shared, to.shared, words);
     let interval = |interval: &Option<Duration>| interval.map_or_else(|| "none".to_owned(), short);
     words.value(&at("sync_interval"), from.sync_interval, to.sync_interval, interval);
@@ -306,6 +310,7 @@ fn limit(algorithm: &Algorithm) -> String {
         Algorithm::Concurrency(config) => return config.limit.to_string(),
         Algorithm::AutoConcurrency(config) => return format!("auto {config}"),
         Algorithm::Pacing(config) => config.rate,
+        Algorithm::Closed => return "0".to_owned(),
         Algorithm::Planned(config) => return limit(config.own()),
         Algorithm::Synced(config) => return limit(config.whole()),
     };
@@ -333,7 +338,8 @@ fn detail(algorithm: &Algorithm) -> String {
         | Algorithm::SlidingCounter(_)
         | Algorithm::Concurrency(_)
         | Algorithm::AutoConcurrency(_)
-        | Algorithm::Pacing(_) => String::new(),
+        | Algorithm::Pacing(_)
+        | Algorithm::Closed => String::new(),
         Algorithm::Planned(config) => detail(config.own()),
         Algorithm::Synced(config) => detail(config.whole()),
     }

@@ -160,7 +160,7 @@ pub(in crate::config) fn rate_of(count: u64, window: Duration) -> Result<Rate, I
     if count == 0 {
         return invalid(
             "a limit of 0 lets nothing pass",
-            "write at least 1, as in `1/1s`; to close a route, remove it",
+            "write at least 1, as in `1/1s`; to reject all requests, write `limit: 0`",
         );
     }
     if window.is_zero() {

@@ -79,6 +79,7 @@ fn install(gate: &Arc<Gate>, count: usize) -> Vec<SlotId> {
         dry_run: false,
         settles: false,
         queue: None,
+        reject_for: None,
     };
     gate.install(&Rules { flow: (0..count).map(rule).collect(), ..Rules::default() }, START).flow
 }

@@ -88,6 +88,7 @@ fn rules(algorithms: &[Algorithm], keys: Option<u32>) -> Rules {
         dry_run: false,
         settles: false,
         queue: None,
+        reject_for: None,
     };
     Rules { flow: algorithms.iter().enumerate().map(rule).collect(), ..Rules::default() }
 }

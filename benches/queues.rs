@@ -65,6 +65,7 @@ impl World {
             keyed: None,
             dry_run: false,
             settles: false,
+            reject_for: None,
             queue: queue.map(Box::new),
         };
         let gate = Arc::new(Gate::new(START));

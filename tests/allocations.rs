@@ -41,6 +41,7 @@ fn a_sliding_log_takes_memory_only_as_it_fills() {
         dry_run: false,
         settles: false,
         queue: None,
+        reject_for: None,
     };
     let gate = Arc::new(Gate::new(Instant::EPOCH));
     let slot =
@@ -102,8 +103,15 @@ fn two_an_hour() -> Vec<(Algorithm, u32)> {
 /// more memory than was said, and resets nobody. Each passes once, and `at_once` if alone.
 fn flood_with_keys(algorithm: Algorithm, at_once: u32, max_keys: u32) {
     let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
-    let rule =
-        Rule { name: "it".into(), algorithm, keyed, dry_run: false, settles: false, queue: None };
+    let rule = Rule {
+        name: "it".into(),
+        algorithm,
+        keyed,
+        dry_run: false,
+        settles: false,
+        queue: None,
+        reject_for: None,
+    };
     let most = rule.most_bytes(false);
     let word = rule.algorithm.word();
     let now = Instant::EPOCH + Duration::from_hours(500_000);
@@ -179,7 +187,15 @@ fn any_number_of_keys_takes_no_more_memory_than_was_said() {
             let keyed = Some(Keyed { by: "client_ip".into(), max_keys });
             let name = "it".into();
             let algorithm = algorithm.clone();
-            let rule = Rule { name, algorithm, keyed, dry_run: false, settles: false, queue: None };
+            let rule = Rule {
+                name,
+                algorithm,
+                keyed,
+                dry_run: false,
+                settles: false,
+                queue: None,
+                reject_for: None,
+            };
             let most = rule.most_bytes(false);
             let word = rule.algorithm.word();
             let bytes = bytes_of_filling(rule, max_keys + 10);
@@ -195,8 +211,15 @@ fn clients_that_borrow_take_no_more_memory_than_was_said() {
     let config = sliding_window::Config { rate, buckets: 10, strict: false };
     let keyed = Some(Keyed { by: "client_ip".into(), max_keys: CLIENTS });
     let algorithm = Algorithm::SlidingWindow(config);
-    let rule =
-        Rule { name: "it".into(), algorithm, keyed, dry_run: false, settles: false, queue: None };
+    let rule = Rule {
+        name: "it".into(),
+        algorithm,
+        keyed,
+        dry_run: false,
+        settles: false,
+        queue: None,
+        reject_for: None,
+    };
     let plain = rule.most_bytes(false);
     let most = rule.most_bytes(true);
     let gate = Arc::new(Gate::new(Instant::EPOCH));
@@ -234,6 +257,7 @@ fn an_edit_of_buckets_takes_memory_once_for_a_client() {
             dry_run: false,
             settles: false,
             queue: None,
+            reject_for: None,
         };
         Rules { flow: vec![rule], ..Rules::default() }
     };
@@ -319,6 +343,7 @@ fn three_rules_and_pacing(keyed: Option<&Keyed>) -> Rules {
         dry_run: false,
         settles: false,
         queue: None,
+        reject_for: None,
     };
     Rules {
         flow: algorithms.into_iter().map(rule).collect(),

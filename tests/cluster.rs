@@ -81,7 +81,15 @@ fn rules() -> impl Strategy<Value = Rules> {
 
 fn rule((at, (algorithm, is_keyed, dry_run)): (usize, (Algorithm, bool, bool))) -> Rule {
     let keyed = is_keyed.then(|| Keyed { by: "client_ip".into(), max_keys: 1_000 });
-    Rule { name: at.to_string().into(), algorithm, keyed, dry_run, settles: false, queue: None }
+    Rule {
+        name: at.to_string().into(),
+        algorithm,
+        keyed,
+        dry_run,
+        settles: false,
+        queue: None,
+        reject_for: None,
+    }
 }
 
 /// Returns arrivals from `start` on, most of them close to each other, and the ends of some.

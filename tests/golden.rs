@@ -323,6 +323,7 @@ fn one(algorithm: Algorithm) -> Rules {
             dry_run: false,
             settles: false,
             queue: None,
+            reject_for: None,
         }],
         ..Rules::default()
     }
@@ -340,6 +341,7 @@ fn keyed(algorithms: [Algorithm; 2]) -> Rules {
             dry_run: false,
             settles: false,
             queue: None,
+            reject_for: None,
         });
     }
     rules

@@ -69,6 +69,7 @@ impl Guard {
             dry_run: false,
             settles: false,
             queue: None,
+            reject_for: None,
         });
         let rules = Rules { flow: rule.into_iter().collect(), ..Rules::default() };
         let slot = gate.install(&rules, now).flow.first().copied();

@@ -47,6 +47,8 @@ pub(crate) struct RuleKeys {
     pub fullest: Vec<KeyView>,
     pub rejected: RejectedKeysView,
     pub grants: Vec<GrantView>,
+    #[serde(skip_serializing_if = "BansView::is_empty")]
+    pub bans: BansView,
 }
 
 /// The usage of a key.
@@ -95,5 +97,33 @@ pub(crate) struct GrantView {
     pub name: Option<Arc<str>>,
     pub count: u64,
     pub left: u64,
+    pub seconds: u64,
+}
+
+/// The clients that a rule rejects for a while.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct BansView {
+    /// All of them.
+    pub total: usize,
+    /// Those whose bans end last.
+    pub keys: Vec<BanView>,
+}
+
+impl BansView {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct BanView {
+    /// `None`: all clients without a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
+    /// Until the end of the ban.
     pub seconds: u64,
 }

@@ -2,7 +2,9 @@
 //!
 //! A [`Surveys`] finds the fullest keys by a walk through all of them.
 
-use super::keys_view::{GrantView, KeyView, KeysView, RejectedKey, RejectedKeysView, RuleKeys};
+use super::keys_view::{
+    BanView, BansView, GrantView, KeyView, KeysView, RejectedKey, RejectedKeysView, RuleKeys,
+};
 use crate::{
     clock::Clock,
     config::{GateRules, RouteRule, Snapshot},
@@ -59,6 +61,34 @@ impl GrantView {
     }
 }
 
+impl BanView {
+    fn of(key: Key, end: Instant, now: Instant, names: Names<'_>) -> Self {
+        let key = match key {
+            Key::Of(key) => Some(key),
+            Key::Shared | Key::Missing | Key::Duplicate => None,
+        };
+        let rest = end.since(now);
+        Self {
+            fingerprint: key.map(fingerprint_text),
+            name: key.and_then(|key| names.find(key)),
+            seconds: rest.as_secs() + u64::from(rest.subsec_nanos() > 0),
+        }
+    }
+}
+
+/// Returns the clients that a rule has banned, and those whose bans end last, at most this many.
+pub(crate) fn bans(
+    gate: &Gate,
+    slot: SlotId,
+    now: Instant,
+    most: usize,
+    names: Names<'_>,
+) -> BansView {
+    let (total, bans) = gate.bans(slot, now, most);
+    let keys = bans.into_iter().map(|(key, end)| BanView::of(key, end, now, names)).collect();
+    BansView { total, keys }
+}
+
 /// Returns the keys that a rule has rejected most, at most this many; `None` if it has rejected
 /// none lately.
 pub(crate) fn rejected(
@@ -94,7 +124,9 @@ pub(crate) fn list(
             let fullest = fullest.collect();
             let rejected = rejected(own.gate, seen, now, most, names).unwrap_or_default();
             let grants = grants.iter().map(|grant| GrantView::of(grant, now, names)).collect();
-            rules.push(RuleKeys { fullest, rejected, grants, ..RuleKeys::of(*own, known, seen) });
+            let bans = bans(own.gate, seen.slot, now, most, names);
+            let keys = RuleKeys::of(*own, known, seen);
+            rules.push(RuleKeys { fullest, rejected, grants, bans, ..keys });
         }
     }
     KeysView { shows_keys: names.known.is_some(), store_failure: None, rules }
@@ -118,6 +150,7 @@ impl RuleKeys {
             fullest: Vec::new(),
             rejected: RejectedKeysView::default(),
             grants: Vec::new(),
+            bans: BansView::default(),
         }
     }
 }

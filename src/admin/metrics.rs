@@ -254,6 +254,7 @@ impl Metrics {
         let help = "Requests that a rule in dry run would have rejected";
         counters(encoder, ("flowgate_flow_dry_run_rejections", help), rejected)?;
         self.costs(encoder)?;
+        self.bans(encoder)?;
         let keyed = || self.rules().filter_map(|(labels, rule)| Some((labels, rule, rule.keys?)));
         let live = keyed().map(|(labels, _, keys)| (labels, keys.live.into()));
         gauges(encoder, ("flowgate_flow_keys", "Clients that a rule counts separately"), live)?;
@@ -283,6 +284,28 @@ impl Metrics {
             (labels, Histogram { bounds: &WAIT_BOUNDS, buckets: &seen.waits, sum })
         });
         histograms(encoder, ("flowgate_flow_wait", "How long requests had to wait"), waits)
+    }
+
+    /// Writes the bans of rules that ban clients.
+    fn bans(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let count = |banned: usize| u64::try_from(banned).unwrap_or(u64::MAX);
+        let banning =
+            || self.rules().filter_map(|(labels, rule)| Some((labels, rule, rule.banned?)));
+        let begun = banning().map(|(labels, rule, _)| (labels, rule.counts.bans));
+        let help = "Clients that a rule began to reject for a while, as they had exceeded it";
+        counters(encoder, ("flowgate_flow_bans", help), begun)?;
+        let banned = banning().map(|(labels, _, banned)| (labels, count(banned)));
+        let help = "Clients that a rule rejects now, as they have exceeded it before";
+        gauges(encoder, ("flowgate_flow_banned", help), banned)?;
+
+        let banning =
+            || self.shared_rules().filter_map(|(budget, rule)| Some((budget, rule, rule.banned?)));
+        let begun = banning().map(|(budget, rule, _)| (budget, rule.counts.bans));
+        let help = "Clients that a budget began to reject for a while, as they had exceeded it";
+        counters(encoder, ("flowgate_budget_bans", help), begun)?;
+        let banned = banning().map(|(budget, _, banned)| (budget, count(banned)));
+        let help = "Clients that a budget rejects now, as they have exceeded it before";
+        gauges(encoder, ("flowgate_budget_banned", help), banned)
     }
 
     fn breakers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

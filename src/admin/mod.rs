@@ -23,7 +23,7 @@ pub(crate) mod sample;
 
 pub use context::State;
 pub use edit::{Save, SaveError};
-pub(crate) use keys_view::{GrantView, KeysView, RejectedKeysView, RuleKeys};
+pub(crate) use keys_view::{BanView, GrantView, KeysView, RejectedKeysView, RuleKeys};
 pub use live::RouteSort;
 pub use readiness::{Edits, Readiness, RejectedReload, Reload};
 

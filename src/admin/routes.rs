@@ -127,6 +127,9 @@ struct RuleView<'a> {
     /// The requests that wait for a place, if the rule has a queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<u32>,
+    /// The clients that it rejects for a while, if it bans any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    banned: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     breaker: Option<BreakerView>,
     /// The state of a limit that finds itself.
@@ -269,6 +272,7 @@ impl<'a> RuleView<'a> {
                 overflowed: seen.counts.churn.overflowed,
             }),
             waiting: seen.waiting,
+            banned: seen.banned,
             breaker: seen.breaker.map(|seen| BreakerView {
                 state: seen.phase.word(),
                 opened: seen.opened,

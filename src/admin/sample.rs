@@ -3,7 +3,7 @@
 //! A reader leaves out fields that it does not know, and takes the default for fields that are missing:
 //! the gateway may have another version.
 
-use super::keys_view::{KeyView, RejectedKeysView};
+use super::keys_view::{BansView, KeyView, RejectedKeysView};
 use crate::{
     config::{Balance, Diagnostic, ShownCertificate},
     flow::{AutoStats, ChangeReason},
@@ -222,6 +222,9 @@ pub(crate) struct RuleRow {
     pub fullest: Vec<KeyView>,
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub rejected_keys: Option<RejectedKeysView>,
+    /// Only for the dashboard.
+    #[serde(skip_deserializing, skip_serializing_if = "BansView::is_empty")]
+    pub bans: BansView,
     pub passed: f64,
     pub delayed: f64,
     pub rejected: f64,

@@ -2,7 +2,7 @@
 
 use super::{Format, GrantOptions, KeysOptions, ResetOptions};
 use crate::{
-    admin::{GrantView, KeysView, RejectedKeysView, RuleKeys},
+    admin::{BanView, GrantView, KeysView, RejectedKeysView, RuleKeys},
     admin_client::{AdminClient, AdminOptions, ClientError, run},
     counted::counted,
     route::{fingerprint_hint, key_words},
@@ -164,6 +164,7 @@ fn has_fingerprint(rule: &RuleKeys) -> bool {
     rule.fullest.iter().any(|key| key.name.is_none())
         || rule.rejected.keys.iter().any(|key| key.name.is_none())
         || rule.grants.iter().any(|grant| grant.name.is_none() && grant.fingerprint.is_some())
+        || rule.bans.keys.iter().any(|ban| ban.name.is_none() && ban.fingerprint.is_some())
 }
 
 fn write_rule(
@@ -219,6 +220,11 @@ fn write_rule(
         let name = shown(grant.name.as_deref(), grant.fingerprint.as_deref());
         let GrantView { left, count, seconds, .. } = grant;
         writeln!(out, "  granted {left:>9} left of {count} for {seconds} s  {name}")?;
+    }
+    for ban in &rule.bans.keys {
+        let name = shown(ban.name.as_deref(), ban.fingerprint.as_deref());
+        let BanView { seconds, .. } = ban;
+        writeln!(out, "  banned  for {seconds} s, one of {}  {name}", rule.bans.total)?;
     }
     Ok(())
 }

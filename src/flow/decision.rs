@@ -63,6 +63,11 @@ pub enum Reason {
         /// Estimated time until those that wait have started.
         retry_after: Duration,
     },
+    /// The client has exceeded the limit before, and is banned for it.
+    Banned {
+        /// Time until the ban is over and the request would be admitted.
+        retry_after: Duration,
+    },
     /// The limit is 0: nothing is admitted.
     Closed,
     /// The request lacks the rule's key.
@@ -98,6 +103,8 @@ pub enum ReasonKind {
     Store,
     /// The limit is 0.
     Closed,
+    /// The client is banned for a while.
+    Banned,
 }
 
 impl Decision {
@@ -117,6 +124,7 @@ labels! {
         Key => "key",
         Store => "store",
         Closed => "closed",
+        Banned => "banned",
     }
 }
 
@@ -135,6 +143,7 @@ impl Reason {
             Self::Undecided { .. } => ReasonKind::Store,
             Self::BreakerOpen { .. } => ReasonKind::Breaker,
             Self::Closed => ReasonKind::Closed,
+            Self::Banned { .. } => ReasonKind::Banned,
         }
     }
 
@@ -142,6 +151,7 @@ impl Reason {
     pub const fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Rate { retry_after }
+            | Self::Banned { retry_after }
             | Self::QueueFull { retry_after }
             | Self::Undecided { retry_after }
             | Self::NoRoomToWait { retry_after }
@@ -177,6 +187,7 @@ impl Reason {
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         match &mut self {
             Self::Rate { retry_after }
+            | Self::Banned { retry_after }
             | Self::QueueFull { retry_after }
             | Self::QueueWait { retry_after, .. }
             | Self::NoRoomToWait { retry_after }

@@ -17,6 +17,7 @@
 //! states that a slot owns (`slot`), one for all clients or one for each (`keyed`). The slots of a
 //! route are a chain behind a lock (`gate`). Requests may wait for places (`queue`).
 
+mod bans;
 mod gate;
 mod grants;
 mod keyed;

@@ -1,10 +1,12 @@
 //! A route's rules, and how an edit changed each.
 
 use super::{
+    bans::BAN_BYTES,
     decision::SlotId,
     keyed::{Keyed, OTHERS, summary_bytes},
     limiter::{Algorithm, breaker, concurrency::QueueConfig, pacing},
 };
+use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -37,6 +39,10 @@ pub struct Rule {
     /// The queue for requests that find no free place. Only for limits on requests in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Box<QueueConfig>>,
+    /// The time for which a client is rejected that has exceeded the limit. Only for algorithms that
+    /// count over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reject_for: Option<Duration>,
 }
 
 /// The rule of a slot.
@@ -57,7 +63,10 @@ impl Rule {
         let each = self.algorithm.bytes_per_key(lends) as u64;
         let Some(&Keyed { max_keys, .. }) = self.keyed.as_ref() else { return each };
         let summary = if self.algorithm.is_remembered() { summary_bytes(max_keys) } else { 0 };
-        each.saturating_mul(u64::from(max_keys) + u64::from(OTHERS)).saturating_add(summary as u64)
+        let bans = if self.reject_for.is_some() { BAN_BYTES } else { 0 };
+        each.saturating_mul(u64::from(max_keys) + u64::from(OTHERS))
+            .saturating_add(summary as u64)
+            .saturating_add(bans * u64::from(max_keys))
     }
 }
 
@@ -168,6 +177,18 @@ impl SlotRule {
     /// Returns whether its limit finds itself.
     pub(super) fn is_auto(&self) -> bool {
         self.rule().is_some_and(|rule| matches!(rule.algorithm, Algorithm::AutoConcurrency(_)))
+    }
+
+    /// Returns the time for which a client is rejected that has exceeded the limit.
+    pub(super) fn reject_for(&self) -> Option<Duration> {
+        self.rule()?.reject_for
+    }
+
+    /// Returns the most clients that it bans at once; `None` if it bans none.
+    pub(super) fn most_bans(&self) -> Option<usize> {
+        let rule = self.rule().filter(|rule| rule.reject_for.is_some())?;
+        let most = rule.keyed.as_ref().map_or(1, |keyed| keyed.max_keys);
+        Some(usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     /// Returns whether the end of a request settles its cost.

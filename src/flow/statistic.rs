@@ -121,6 +121,8 @@ pub struct RuleObservation {
     pub waiting: Option<u32>,
     /// The state of its limit, if that finds itself.
     pub auto: Option<AutoStats>,
+    /// The number of clients that it rejects for a while, if it bans any.
+    pub banned: Option<usize>,
 }
 
 /// The decisions of one rule. They outlive its edits and resets, and include those of removed
@@ -141,6 +143,8 @@ pub struct Counts {
     pub reserved: u64,
     /// The cost of those that were settled.
     pub settled: u64,
+    /// How often a client was banned.
+    pub bans: u64,
 }
 
 /// Rejected requests by reason.
@@ -186,6 +190,7 @@ impl AddAssign for Counts {
         self.churn += other.churn;
         self.reserved = self.reserved.saturating_add(other.reserved);
         self.settled = self.settled.saturating_add(other.settled);
+        self.bans += other.bans;
     }
 }
 

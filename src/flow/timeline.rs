@@ -138,7 +138,15 @@ pub(super) fn keyed(algorithm: Algorithm, max_keys: u32) -> Rules {
 
 /// Returns a flow rule.
 pub(super) fn rule(name: &str, algorithm: Algorithm) -> Rule {
-    Rule { name: name.into(), algorithm, keyed: None, dry_run: false, settles: false, queue: None }
+    Rule {
+        name: name.into(),
+        algorithm,
+        keyed: None,
+        dry_run: false,
+        settles: false,
+        queue: None,
+        reject_for: None,
+    }
 }
 
 /// Returns rules of one flow rule whose cost is settled.
@@ -182,6 +190,7 @@ fn reason(reason: Reason) -> String {
         }
         Reason::NoRoomToWait { retry_after } => format!("no room {}", text(retry_after)),
         Reason::WaitedTooLong { retry_after } => format!("late {}", text(retry_after)),
+        Reason::Banned { retry_after } => format!("banned {}", text(retry_after)),
         Reason::Closed => "closed".into(),
         Reason::MissingKey => "key".into(),
         Reason::DuplicateKey => "duplicate key".into(),

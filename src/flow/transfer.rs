@@ -11,7 +11,7 @@
 pub use super::rules::SlotRule;
 use super::{
     calendar::Calendar,
-    decision::{Outcome, SlotId},
+    decision::{Key, Outcome, SlotId},
     keyed::{KeySlot, OVERFLOWS},
     limiter::{Difference, End, Receipt, Times, Token, halves, plans::Plan},
     rules::Rules,
@@ -82,6 +82,8 @@ pub enum StatePart {
     StoreClock(i64, Instant),
     /// The latest costs of a rule that settles them, the oldest first.
     Learned(Vec<u64>),
+    /// Clients that are banned, each with the end of its ban.
+    Bans(Vec<(StateOwner, Instant)>),
 }
 
 /// Whose state it is.
@@ -132,6 +134,24 @@ impl StateOwner {
     pub(in crate::flow) const fn of_key(key: u128) -> Self {
         let [high, low] = halves(key);
         Self::Key(high, low)
+    }
+
+    /// Returns the owner of the bans of this key; `None` for a key that is rejected anyway.
+    pub(in crate::flow) const fn of(key: Key) -> Option<Self> {
+        match key {
+            Key::Of(key) => Some(Self::of_key(key)),
+            Key::Shared => Some(Self::All),
+            Key::Missing | Key::Duplicate => None,
+        }
+    }
+
+    /// Returns the key whose bans these are; `None` for several clients.
+    pub(in crate::flow) fn key(self) -> Option<Key> {
+        match self {
+            Self::All => Some(Key::Shared),
+            Self::Key(high, low) => Some(Key::Of(u128::from(high) << 64 | u128::from(low))),
+            Self::Overflow(_) => None,
+        }
     }
 
     /// Returns the key slot of an overflow state, if there are so many.
@@ -208,6 +228,13 @@ pub enum LateChange {
         now: Instant,
         /// The start that it waited for.
         start: Instant,
+    },
+    /// A client was banned.
+    Ban {
+        /// The time of the change.
+        now: Instant,
+        /// The end of the ban.
+        end: Instant,
     },
     /// A request borrowed from a coming window, for the first time.
     Lent,
@@ -301,6 +328,16 @@ impl Journal {
         self.send(slot, owner, LateChange::Leave { now, start });
     }
 
+    pub(in crate::flow) fn banned(
+        &self,
+        slot: SlotId,
+        owner: StateOwner,
+        now: Instant,
+        end: Instant,
+    ) {
+        self.send(slot, owner, LateChange::Ban { now, end });
+    }
+
     pub(in crate::flow) fn lent(&self, slot: SlotId) {
         self.send(slot, StateOwner::All, LateChange::Lent);
     }
@@ -349,7 +386,8 @@ impl LateChange {
             Self::Charge { now, .. }
             | Self::Release { now, .. }
             | Self::Settle { now, .. }
-            | Self::Leave { now, .. } => *now,
+            | Self::Leave { now, .. }
+            | Self::Ban { now, .. } => *now,
             Self::Lent | Self::Abandon { .. } => Instant::EPOCH,
         }
     }

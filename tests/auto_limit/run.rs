@@ -104,6 +104,7 @@ impl<'r> Run<'r> {
             keyed: None,
             dry_run: false,
             settles: false,
+            reject_for: None,
             queue: queue.map(Box::new),
         };
         let rules = Rules { flow: vec![rule], ..Rules::default() };

@@ -126,6 +126,7 @@ impl Gateways {
             dry_run: false,
             settles: false,
             queue: None,
+            reject_for: None,
         };
         Rules { flow: vec![rule], ..Rules::default() }
     }

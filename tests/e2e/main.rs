@@ -13,6 +13,7 @@ mod addresses;
 mod admin_certificates;
 mod admin_listener;
 mod balance;
+mod bans;
 mod binary_upgrade;
 mod budgets;
 mod certificates;

@@ -101,6 +101,7 @@ fn gate(config: sliding_window::Config, epoch: Instant) -> (Arc<Gate>, SlotId) {
         dry_run: false,
         settles: false,
         queue: None,
+        reject_for: None,
     };
     let gate = Arc::new(Gate::new(epoch));
     let slot = gate.install(&Rules { flow: vec![rule], ..Rules::default() }, epoch).flow[0];

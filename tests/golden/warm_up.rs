@@ -151,6 +151,7 @@ fn rules(params: &Value) -> Rules {
         dry_run: false,
         settles: false,
         queue: None,
+        reject_for: None,
     };
     Rules { flow: vec![rule], ..Rules::default() }
 }

@@ -238,6 +238,7 @@ pub(crate) fn rule(at: usize, algorithm: Algorithm, keyed: bool) -> Rule {
         dry_run: false,
         settles: false,
         queue: None,
+        reject_for: None,
     }
 }
 

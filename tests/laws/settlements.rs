@@ -131,7 +131,15 @@ impl TestedRule {
         };
         let keyed = self.is_keyed.then(|| Keyed { by: "client_ip".into(), max_keys: 40 });
         let name = format!("rule {at}").into();
-        Rule { name, algorithm, keyed, dry_run: false, settles: true, queue: None }
+        Rule {
+            name,
+            algorithm,
+            keyed,
+            dry_run: false,
+            settles: true,
+            queue: None,
+            reject_for: None,
+        }
     }
 }
 

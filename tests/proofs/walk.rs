@@ -192,6 +192,7 @@ impl<F: Formula> Walk<F> {
                     | Reason::QueueWait { .. }
                     | Reason::NoRoomToWait { .. }
                     | Reason::WaitedTooLong { .. }
+                    | Reason::Banned { .. }
                     | Reason::Closed
                     | Reason::MissingKey
                     | Reason::DuplicateKey
@@ -244,6 +245,7 @@ fn install(gate: &Gate, formula: &impl Formula, now: i128) -> SlotId {
         dry_run: false,
         settles: true,
         queue: None,
+        reject_for: None,
     };
     let rules = Rules { flow: vec![rule], ..Rules::default() };
     gate.install(&rules, instant(now)).flow[0]

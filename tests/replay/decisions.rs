@@ -49,6 +49,20 @@ fn a_request_with_a_key_twice_is_rejected_for_it() {
 }
 
 #[test]
+fn a_client_that_exceeds_is_banned_as_by_the_gateway() {
+    let config = one_route("    flow: [{ name: r, limit: 2/2s, reject_for: 10s }]");
+    let events = [0, 0, 0, 5_000, 10_000].map(|t| format!("{{\"t\":{t}}}\n")).concat();
+    let lines = decided(&config, &events);
+    let found: Vec<_> = lines.iter().map(|line| (word(line), &line["retry_after_ms"])).collect();
+    let none = Value::Null;
+    let whole = json!(10_000.0);
+    let half = json!(5_000.0);
+    let expected = [("passed", &none), ("passed", &none), ("rate", &whole), ("banned", &half)];
+    assert_eq!(found[..4], expected.map(|(word, wait)| (Some(word), wait)));
+    assert_eq!(found[4], (Some("passed"), &none));
+}
+
+#[test]
 fn a_breaker_is_a_rule_without_a_number() {
     let config = one_route(
         "    breaker: { errors: 1, min_requests: 1, window: 10s, open_for: 5s }\n    flow: [{ name: r, limit: 9/1s }]",

@@ -413,18 +413,18 @@ const ruleTable = (body) => make("div", { class: "scroll" }, make("table", {}, m
 
 const ruleRows = (route) => {
   const rows = route.rules.flatMap((rule) => [make("tr", {},
-    make("td", {}, make("b", { text: rule.name }), rule.dry_run ? make("span", { class: "chip warn", text: "dry run" }) : null, rule.shared ? make("span", { class: "chip", text: "shared" }) : null,
+    make("td", {}, make("b", { text: rule.name }), rule.dry_run ? make("span", { class: "chip warn", text: "dry run" }) : null, rule.bans ? make("span", { class: "chip warn", text: `${short(rule.bans.total)} banned` }) : null, rule.shared ? make("span", { class: "chip", text: "shared" }) : null,
       make("small", { class: "soft" }, make("br"), [rule.algorithm, rule.auto && autoWords(rule.auto), rule.quota, rule.when].filter(Boolean).join(", "))),
     make("td", { text: rule.key ? `each ${rule.key}` : rule.breaker ? "answers" : "all together" }),
     make("td", {}, fill(rule)),
     make("td", { class: "n", text: short(rule.passed) }), make("td", { class: "n", text: short(rule.delayed) }),
     make("td", { class: "n" }, short(rule.dry_run ? rule.would_reject : rule.rejected), make("small", { class: "soft", text: rule.dry_run ? " would" : reasonsOf(rule) }))),
-    ...((rule.fullest || rule.rejected_keys) ? [make("tr", { class: "of-rule" }, make("td", { colspan: 6 }, make("small", { class: "soft", text: `${count(rule.keys.live, "key")} of at most ${rule.keys.max.toLocaleString("en")}` }), topKeys(rule)))] : [])]);
+    ...((rule.fullest || rule.rejected_keys || (rule.bans && rule.keys)) ? [make("tr", { class: "of-rule" }, make("td", { colspan: 6 }, make("small", { class: "soft", text: `${count(rule.keys.live, "key")} of at most ${rule.keys.max.toLocaleString("en")}` }), topKeys(rule)))] : [])]);
   if (route.more_rules) rows.push(make("tr", {}, make("td", { colspan: 6, class: "soft", text: `and ${route.more_rules} more` })));
   if (!rows.length) rows.push(make("tr", {}, make("td", { colspan: 6, class: "soft", text: "This route has no limit." })));
   return rows;
 };
-const nameless = (rule) => [...(rule.fullest || []), ...(rule.rejected_keys ? rule.rejected_keys.keys : [])].some((key) => !key.name);
+const nameless = (rule) => [...(rule.fullest || []), ...(rule.bans ? rule.bans.keys : []), ...(rule.rejected_keys ? rule.rejected_keys.keys : [])].some((key) => !key.name);
 
 /** Shows the fullest and the most rejected keys of a rule. */
 const topKeys = (rule) => {
@@ -435,6 +435,7 @@ const topKeys = (rule) => {
   return make("div", { class: "top" },
     list("fullest keys", rule.fullest || [], ({ used }) => `${short(used)} of ${short(rule.limit)}`),
     nameless(rule) && !(shown.config && shown.config.shows_keys) ? make("small", { class: "soft hint-keys", text: "Keys are shown as fingerprints; `admin: { show_keys: true }` in the file shows their names." }) : null,
+    rule.bans ? list(`${count(rule.bans.total, "client")} banned`, rule.bans.keys.filter(({ fingerprint }) => fingerprint), ({ seconds: rest }) => `for ${short(rest)} s`) : null,
     list(`most rejected in ${Math.max(1, Math.ceil(seconds / 60))} min`, rejected, number));
 };
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     admin::{
         keys_view::KeyView,
-        live_keys::{Names, Surveys, rejected},
+        live_keys::{Names, Surveys, bans, rejected},
         readiness::{Readiness, RejectedReload},
         sample::{
             AutoState, BreakerState, BudgetList, ConfigState, Failing, History, KeyCount, Point,
@@ -281,6 +281,7 @@ impl RuleRow {
                 .map(|usage| KeyView::of(usage, names))
                 .collect(),
             rejected_keys: rejected(of.gate, seen, now, MOST_KEYS, names),
+            bans: bans(of.gate, seen.slot, now, MOST_KEYS, names),
             keys: seen.keys.map(|keys| KeyCount { live: keys.live.into(), max: keys.max.into() }),
             passed: rate(|rates| rates.passed.rate()),
             delayed: rate(|rates| rates.delayed.rate()),

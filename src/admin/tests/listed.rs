@@ -42,11 +42,11 @@ impl Fixture {
         let tls = "tls: { certificates: [{ cert: c.pem, key: c.key }] }";
         let text = CONFIG.replacen("127.0.0.1:0 }", &format!("127.0.0.1:0, {tls} }}"), 1);
         let budgets = "budgets:
-  - { name: keyed, limit: 9/1s, key: client_ip, dry_run: true, cost: { settle: { bytes: both } } }
+  - { name: keyed, limit: 9/1s, key: client_ip, dry_run: true, reject_for: 1m, cost: { settle: { bytes: both } } }
   - { name: places, concurrency: auto }
 flow: [{ budget: keyed }, { budget: places }]
 ";
-        let settles = "cost: { settle: { bytes: both } }";
+        let settles = "reject_for: 1m, cost: { settle: { bytes: both } }";
         let text =
             text.replacen("limit: 3/1h }", &format!("limit: 3/1h, {settles} }}"), 1) + budgets;
         let plan = self.read(&text).unwrap_or_else(|problems| panic!("{problems}"));

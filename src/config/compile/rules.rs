@@ -12,13 +12,13 @@ use crate::{
         decode::At,
         diagnostics::{Lint, Problem, SourceSpan, quoted},
         plan::{BREAKER, PACING, QueueShares, RuleOptions, RulePlan, When},
-        spec::{OnStoreError, PacingSpec, RuleSpec, leaf::Name},
+        spec::{AlgorithmWord, OnStoreError, PacingSpec, RuleSpec, Scope, leaf::Name},
     },
     flow::{self, Algorithm, Keyed, Stored, Unstorable},
     route::{KeyPart, KeySpec, Matcher},
 };
 use bytesize::ByteSize;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 impl Compiler {
     pub(super) fn rules(
@@ -138,6 +138,7 @@ impl Compiler {
         let settles = cost.settle.is_some();
         let CompiledQueue { config: queue, turns, wait: queue_wait } = self.queue(spec);
         let dry_run = spec.dry_run.is_true();
+        let reject_for = self.reject_for(spec);
 
         let keyed = is_keyed.then(|| keyed(&key, max_keys));
 
@@ -166,13 +167,37 @@ impl Compiler {
             let name = identity.unwrap_or_else(|| name.clone());
             let keyed = keyed.clone();
             let queue = queue.clone();
-            (flow::Rule { name, algorithm, keyed, dry_run, settles, queue }, plan)
+            (flow::Rule { name, algorithm, keyed, dry_run, settles, queue, reject_for }, plan)
         };
 
         let versions: Vec<_> = versions.into_iter().map(version).collect();
         self.before_auth(spec, &versions);
         self.memory(&versions, max_keys.map_or(span, |at| at.span));
         Some(versions)
+    }
+
+    /// Returns the time for which a rule rejects a client that has exceeded it, and reports a rule that
+    /// cannot.
+    fn reject_for(&mut self, spec: &RuleSpec) -> Option<Duration> {
+        let at = spec.reject_for.duration()?;
+        let paces = spec.algorithm.is_some_and(|word| word.value == AlgorithmWord::Pacing);
+        let (message, help) = if spec.concurrency.is_written() {
+            (
+                "`reject_for` beside `concurrency`",
+                "remove it: whether a request finds a place depends on others",
+            )
+        } else if paces {
+            (
+                "`reject_for` beside `algorithm: pacing`",
+                "remove it, or write another rule without pacing",
+            )
+        } else if spec.scope.is_some_and(|scope| scope.value == Scope::Cluster) {
+            ("`reject_for` beside `scope: cluster`", "remove one: each gateway bans by itself")
+        } else {
+            return Some(at.value);
+        };
+        self.error(Problem::error(at.span, message).help(help));
+        None
     }
 
     /// Reports what a rule needs that decides before the auth service is asked, and that is not there

@@ -362,6 +362,8 @@ fn details(rule: &Rule, plan: &RulePlan, gateways: u32) -> Vec<String> {
             let words = priority.words();
             format!("requests with {words} borrow from windows to come, and wait up to {most}")
         }),
+        rule.reject_for
+            .map(|time| format!("a client that exceeds it is rejected for {}", short(time))),
         plan.dry_run.then(|| DRY_RUN.to_owned()),
         plan.before_auth.then(|| "decides before the auth service is asked".to_owned()),
         plan.shared.map(shared),

@@ -144,6 +144,10 @@ keys! {
         /// Requests that may borrow from the next windows (`fixed_window` and `sliding_window`
         /// only).
         priority: Box<PrioritySpec>, else "–";
+        /// Rejects a client for this time once it has exceeded the limit, also by a cost that is settled
+        /// after the response. Requests meanwhile are rejected with the reason `banned`, count nowhere,
+        /// and do not prolong it. Not for `concurrency`, `algorithm: pacing` and `scope: cluster`.
+        reject_for: Period<MILLI, { 31 * 24 * HOUR }>, else "–";
         /// Adds a random time up to this one to `Retry-After`, so that clients that were rejected at once
         /// do not come back at once. `Retry-After` is never earlier than the exact time. The access log
         /// and `flowgate explain` have the exact time.

@@ -3,6 +3,7 @@
 mod access;
 mod acme;
 mod admin_address;
+mod bans;
 mod budgets;
 mod certificates;
 mod checks;

@@ -4,6 +4,7 @@ use super::{
     chain_slot::ChainSlot, decide::Evaluation, places::Turning, settle::Reserve, waiting::Waiting,
 };
 use crate::flow::{
+    bans::Bans,
     decision::{Outcome, Report, SlotId},
     grants::Grants,
     keyed::KeySlot,
@@ -257,6 +258,7 @@ impl Chain {
             if before.rule.counts_by() == entry.rule.counts_by() {
                 entry.rejections = before.rejections.take();
                 entry.grants = take(&mut before.grants);
+                entry.keep_bans(before.bans.take());
             }
             if before.rule == entry.rule && before.rule.holds_nothing() {
                 swap(&mut before.slot, &mut entry.slot);
@@ -302,7 +304,9 @@ impl Chain {
         if entry.slot.retune(rule.build(self.wall), now) {
             let learned = entry.learned.or_else(|| rule.settles().then(Box::default));
             let is_auto = rule.is_auto();
+            let bans = entry.bans.take();
             let mut converted = ChainSlot { rule, learned, is_auto, ..entry };
+            converted.keep_bans(bans);
             converted.convert_queue(self.turning(now));
             return (converted, Change::Converted);
         }
@@ -311,9 +315,11 @@ impl Chain {
         let counts = entry.counts();
         let learned = entry.learned.take();
         let queue = entry.queue.take();
+        let bans = entry.bans.take().filter(|_| entry.rule.counts_by() == rule.counts_by());
         unused.push(entry);
         let mut fresh = self.entry(rule, previous, counts);
         fresh.learned = learned.or(fresh.learned);
+        fresh.keep_bans(bans);
         if let Some(queue) = queue {
             fresh.take_queue(queue, self.turning(now));
         }
@@ -343,6 +349,7 @@ impl Chain {
         let pending = Pendings::default();
         let grants = Grants::default();
         let learned = rule.settles().then(Box::default);
+        let bans = rule.most_bans().map(|most| Box::new(Bans::new(most)));
         let queue = rule.queue().map(|config| Box::new(WaitQueue::new(config.clone())));
         let is_auto = rule.is_auto();
         ChainSlot {
@@ -354,6 +361,7 @@ impl Chain {
             pending,
             rejections: None,
             grants,
+            bans,
             learned,
             queue,
             is_auto,

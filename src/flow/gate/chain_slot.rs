@@ -1,6 +1,7 @@
 //! A slot in the chain, with its rule and counts.
 
 use crate::flow::{
+    bans::Bans,
     decision::{Claim, Key, ReasonKind, Report, RuleChange, SlotId},
     grants::Grants,
     keyed::KeySlot,
@@ -26,6 +27,8 @@ pub(super) struct ChainSlot {
     /// From the first rejection of a keyed rule on.
     pub(super) rejections: Option<Box<RejectionCounts>>,
     pub(super) grants: Grants,
+    /// The clients that it rejects for a while, if it bans any.
+    pub(super) bans: Option<Box<Bans>>,
     /// The latest costs, if they are settled.
     pub(super) learned: Option<Box<Learned>>,
     /// The requests that wait for a place, if they may.
@@ -91,6 +94,24 @@ impl ChainSlot {
         }
     }
 
+    /// Bans a client at `now` that has exceeded the limit. Returns the end of the ban, if it is a new
+    /// one.
+    pub(super) fn ban(&mut self, key: Key, now: Instant) -> Option<Instant> {
+        let end = now + self.rule.reject_for()?;
+        let is_new = self.bans.as_mut()?.begin(key, now, end);
+        self.counts.bans += u64::from(is_new);
+        is_new.then_some(end)
+    }
+
+    /// Keeps the bans of the slot that this one comes after, which counts by the same key.
+    pub(super) fn keep_bans(&mut self, before: Option<Box<Bans>>) {
+        if let Some(most) = self.rule.most_bans() {
+            let mut bans = before.unwrap_or_else(|| Box::new(Bans::new(most)));
+            bans.set_most(most);
+            self.bans = Some(bans);
+        }
+    }
+
     /// Returns the counts, including those of the slots that this one replaced.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = self.counts;
@@ -112,6 +133,7 @@ impl ChainSlot {
             keys: self.slot.keys(),
             waiting: self.queue.as_ref().map(|queue| queue.waiting()),
             auto: self.slot.auto(),
+            banned: self.bans.as_ref().map(|bans| bans.in_force(now).count()),
         }
     }
 }

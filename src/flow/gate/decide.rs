@@ -6,12 +6,15 @@ use super::{
     settle::Reserve,
 };
 use crate::flow::{
-    decision::{Claim, Decision, Quota, Reason, RejectedBy, Rejection, Report, Verdict},
+    decision::{
+        Claim, Decision, Key, Quota, Reason, ReasonKind, RejectedBy, Rejection, Report, Verdict,
+    },
     keyed::{KeySlot, Lookup},
     limiter::{QuotaUsage, Receipt, Times, Usage},
     queue::QueueDecision,
     slot::{Charge, KeptState, SlotAnswer},
     time::Instant,
+    transfer::{Journal, StateOwner},
 };
 use core::time::Duration;
 use smallvec::SmallVec;
@@ -60,6 +63,8 @@ pub(super) struct SlotResult<'a> {
     pub(super) lookup: Lookup,
     /// True if a grant admits what the rule would reject.
     pub(super) is_granted: bool,
+    /// True if the request exceeds the limit of a rule that bans for it.
+    pub(super) begins_ban: bool,
     /// True if the request takes its place here later, after a wait for this one or an earlier one.
     pub(super) is_later: bool,
 }
@@ -104,6 +109,7 @@ impl<'a> Evaluation<'a> {
         if entry.queue.is_some() && self.waits_here(entry, &mut answer, claim) {
             return self.wait(at, claim, answer.lookup);
         }
+        let begins_ban = entry.bans.is_some() && decide_bans(entry, &mut answer, claim, now);
         let SlotAnswer { decision, lookup } = answer;
         let is_granted = matches!(decision, Decision::Reject(_)) && entry.grants.admit(claim, now);
 
@@ -125,9 +131,17 @@ impl<'a> Evaluation<'a> {
             }
         };
 
-        let is_later = false;
-        let result = SlotResult { index: at, claim, verdict, wait, lookup, is_granted, is_later };
-        self.results.push(result);
+        let begins_ban = begins_ban && !is_granted;
+        self.results.push(SlotResult {
+            index: at,
+            claim,
+            verdict,
+            wait,
+            lookup,
+            is_granted,
+            begins_ban,
+            is_later: false,
+        });
     }
 
     /// Has the queue of a slot decide after the limiter. Returns whether the request takes its place here
@@ -166,6 +180,7 @@ impl<'a> Evaluation<'a> {
             wait: Duration::ZERO,
             lookup,
             is_granted: false,
+            begins_ban: false,
             is_later: true,
         };
         self.results.push(result);
@@ -200,6 +215,33 @@ impl SlotResult<'_> {
 }
 
 impl ChainSlot {
+    /// Bans a client that has exceeded the limit, and lets another process that takes over know.
+    #[inline(never)]
+    pub(super) fn ban_noted(&mut self, key: Key, now: Instant, journal: Option<&Journal>) {
+        if let Some(end) = self.ban(key, now)
+            && let Some((journal, owner)) = journal.zip(StateOwner::of(key))
+        {
+            journal.banned(self.id, owner, now, end);
+        }
+    }
+
+    /// Notes what a dry run would do.
+    #[inline(never)]
+    fn would_reject(
+        &mut self,
+        result: &SlotResult<'_>,
+        kind: ReasonKind,
+        now: Instant,
+        journal: Option<&Journal>,
+    ) {
+        let key = result.claim.key;
+        self.on_reject(kind, key, now);
+        if result.begins_ban {
+            self.ban_noted(key, now, journal);
+        }
+        self.slot.on_reject(result.lookup);
+    }
+
     /// Notes that a request takes its place here later. Returns the record of this result.
     #[inline(never)]
     fn later(&self, result: &SlotResult<'_>, now: Instant, charged: &mut Charged) -> Quota {
@@ -261,7 +303,7 @@ impl Chain {
             let Some(claim) = entry.claim_in(claims) else { continue };
             let known = entry.prepare(now, claim);
             let answer = entry.slot.check(now, claim, known, &entry.pending);
-            let is_simple = entry.queue.is_none() && !entry.rule.settles();
+            let is_simple = entry.queue.is_none() && entry.bans.is_none() && !entry.rule.settles();
             if answer.decision != Decision::Pass || !is_simple {
                 return None;
             }
@@ -415,8 +457,9 @@ impl Chain {
         }
 
         for result in results {
-            let &SlotResult { index, claim, verdict, wait, lookup, is_granted, is_later } = result;
-            let &Claim { key, cost, patience, .. } = claim;
+            let &SlotResult { index, claim, verdict, wait, lookup, is_granted, is_later, .. } =
+                result;
+            let &Claim { cost, patience, .. } = claim;
             let entry = &mut self.slots[index];
 
             if is_later {
@@ -429,14 +472,13 @@ impl Chain {
             }
 
             if let Verdict::DryRunRejected(kind) = verdict {
-                entry.on_reject(kind, key, now);
+                entry.would_reject(result, kind, now, self.journal.as_ref());
             }
             let ChainSlot { id, slot, counts, rule, grants, .. } = entry;
             match verdict {
                 Verdict::Passed => counts.passed += 1,
                 Verdict::Delayed => counts.delayed += 1,
-                Verdict::Rejected(_) => {}
-                Verdict::DryRunRejected(_) => slot.on_reject(lookup),
+                Verdict::Rejected(_) | Verdict::DryRunRejected(_) => {}
             }
             if is_granted {
                 grants.spend(claim);
@@ -502,12 +544,27 @@ impl Chain {
             self.statistic.on_reject(now);
         }
         for result in part.results {
+            if result.begins_ban {
+                let entry = &mut self.slots[result.index];
+                entry.ban_noted(result.claim.key, now, self.journal.as_ref());
+            }
             let slot = &mut self.slots[result.index].slot;
             let usage = slot.usage(now, result.lookup);
             report.quotas.push(result.quota(slot.limit_at(result.lookup), usage));
             slot.on_reject(result.lookup);
         }
     }
+}
+
+/// Has the bans of a slot decide after the limiter. Returns whether the request begins a ban.
+#[inline(never)]
+fn decide_bans(entry: &ChainSlot, answer: &mut SlotAnswer, claim: &Claim, now: Instant) -> bool {
+    let Some((bans, length)) = entry.bans.as_ref().zip(entry.rule.reject_for()) else {
+        return false;
+    };
+    let (decision, begins_ban) = bans.decide(claim, answer.decision, now, length);
+    answer.decision = decision;
+    begins_ban
 }
 
 /// Extends the `retry_after` of `reason` until no rule rejects: a rule that would pass the request

@@ -4,6 +4,7 @@
 use super::{Gate, chain_slot::ChainSlot};
 use crate::flow::{
     Algorithm,
+    bans::Bans,
     decision::{Key, SlotId},
     grants::Grant,
     keyed::Fullest,
@@ -117,9 +118,14 @@ impl Gate {
     ///
     /// Why it is not reset; nothing changes.
     pub fn reset_key(&self, slot: SlotId, now: Instant, key: Key) -> Result<bool, NotReset> {
-        match self.with_resettable(slot, now, |entry, now, _| entry.slot.renew(now, key))? {
+        let renew = |entry: &mut ChainSlot, now, _| {
+            let was_banned = entry.bans.as_mut().is_some_and(|bans| bans.lift(key, now));
+            (entry.slot.renew(now, key), was_banned)
+        };
+        let (renewed, was_banned) = self.with_resettable(slot, now, renew)?;
+        match renewed {
             Renewed::Done => Ok(true),
-            Renewed::Unused => Ok(false),
+            Renewed::Unused => Ok(was_banned),
             Renewed::Overflowed => Err(NotReset::Overflowed),
         }
     }
@@ -135,12 +141,23 @@ impl Gate {
                 return Err(NotReset::Synced);
             }
             entry.counts = entry.counts();
+            entry.bans = entry.rule.most_bans().map(|most| Box::new(Bans::new(most)));
             Ok(core::mem::replace(&mut entry.slot, entry.rule.build(wall)))
         };
         let old = self.with_resettable(slot, Instant::EPOCH, reset)??;
         // Outside the lock, as there may be many states.
         drop(old);
         Ok(())
+    }
+
+    /// Returns how many clients a rule has banned, and the bans that end last, at most this many, each
+    /// with its end.
+    pub fn bans(&self, slot: SlotId, now: Instant, most: usize) -> (usize, Vec<(Key, Instant)>) {
+        let bans = self.with_slot(slot, now, |entry, now| {
+            let bans = entry.bans.as_ref()?;
+            Some((bans.in_force(now).count(), bans.in_force(now).take(most).collect()))
+        });
+        bans.flatten().unwrap_or_default()
     }
 
     /// Adds a grant to the rule behind `slot`, in place of the key's earlier one. It survives edits

@@ -133,6 +133,8 @@ struct ReservedClaim {
     verdict: Verdict,
     /// True if it has spent of a grant.
     is_granted: bool,
+    /// True if the request exceeds the limit of a dry run that would ban for it.
+    begins_ban: bool,
     /// True if the request takes its place here later.
     is_later: bool,
 }
@@ -263,7 +265,8 @@ impl Chain {
                 let Claim { key, cost, .. } = claim;
                 self.slots[index].pending.add(Pending { ticket, key, lookup, cost });
             }
-            granted.push(ReservedClaim { claim, verdict, is_granted, is_later });
+            let begins_ban = result.begins_ban;
+            granted.push(ReservedClaim { claim, verdict, is_granted, begins_ban, is_later });
         }
         Reserved { ticket, claims: granted }
     }
@@ -325,10 +328,18 @@ impl Chain {
                 }
             };
 
-            let &ReservedClaim { is_granted, is_later, .. } = granted;
+            let &ReservedClaim { is_granted, begins_ban, is_later, .. } = granted;
             evaluation.waits |= is_later;
-            let result =
-                SlotResult { index: at, claim, verdict, wait, lookup, is_granted, is_later };
+            let result = SlotResult {
+                index: at,
+                claim,
+                verdict,
+                wait,
+                lookup,
+                is_granted,
+                begins_ban,
+                is_later,
+            };
             evaluation.results.push(result);
         }
     }

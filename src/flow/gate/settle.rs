@@ -10,15 +10,16 @@
 use super::{
     Gate, Permit,
     chain::{Chain, Charged},
+    chain_slot::ChainSlot,
 };
 use crate::flow::{
-    decision::{Claim, SlotId},
-    keyed::KeySlot,
+    decision::{Claim, Key, SlotId},
+    keyed::{KeySlot, Lookup},
     learned::Estimate,
     limiter::{Difference, Receipt},
     slot::{Owner, Settled},
     time::Instant,
-    transfer::LateSettlement,
+    transfer::{Journal, LateSettlement},
 };
 use core::mem::take;
 
@@ -169,6 +170,11 @@ impl Chain {
             let difference = Difference::between(reserve.cost, cost.cost);
             let Some(difference) = difference else { continue };
             let settled = entry.slot.settle(now, &reserve.owner, difference);
+            if let (Some(settled), Difference::More(_)) = (settled, difference)
+                && entry.bans.is_some()
+            {
+                entry.ban_debtor(reserve.owner.key, settled.key_slot, now, self.journal.as_ref());
+            }
             if let Some(Settled { key_slot, receipt }) = settled
                 && let Some(journal) = &self.journal
                 && let Some(owner) = entry.slot.exported(key_slot)
@@ -180,6 +186,17 @@ impl Chain {
                     LateSettlement { now, receipt, difference, unforeseen },
                 );
             }
+        }
+    }
+}
+
+impl ChainSlot {
+    /// Bans a client that has more used than its limit after a settlement.
+    #[inline(never)]
+    fn ban_debtor(&mut self, key: Key, at: KeySlot, now: Instant, journal: Option<&Journal>) {
+        let lookup = Lookup::At(at);
+        if self.slot.usage(now, lookup).used > self.slot.limit_at(lookup) {
+            self.ban_noted(key, now, journal);
         }
     }
 }

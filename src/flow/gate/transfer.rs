@@ -1,7 +1,8 @@
 //! Moving a gate's state to another process.
 
-use super::Gate;
+use super::{Gate, chain_slot::ChainSlot};
 use crate::flow::{
+    bans::Bans,
     decision::SlotId,
     time::Instant,
     transfer::{GateExport, Journal, LateChange, StateOwner, StatePart},
@@ -35,6 +36,9 @@ impl Gate {
             if let Some(learned) = entry.learned.as_ref().filter(|_| !has_more) {
                 into.push(StatePart::Learned(learned.export()));
             }
+            if let Some(bans) = entry.bans.as_ref().filter(|_| !has_more) {
+                export_bans(bans, now, into);
+            }
             has_more
         });
         export.unwrap_or(false)
@@ -65,6 +69,12 @@ impl Gate {
                 }
                 true
             }
+            (StatePart::Bans(list), _) => {
+                for (owner, end) in list {
+                    entry.import_ban(owner, now, end);
+                }
+                entry.bans.is_some()
+            }
             (part, _) => entry.slot.import(now, part),
         });
         import.unwrap_or(false)
@@ -84,12 +94,32 @@ impl Gate {
             {
                 learned.add(unforeseen);
             }
+            if let LateChange::Ban { end, .. } = change {
+                return entry.import_ban(owner, now, end);
+            }
             entry.slot.apply(now, owner, change);
             if entry.queue.is_some() {
                 chain.give_all_turns();
             }
         });
     }
+}
+
+impl ChainSlot {
+    /// Bans a client that another process has banned.
+    fn import_ban(&mut self, owner: StateOwner, now: Instant, end: Instant) {
+        if let Some((bans, key)) = self.bans.as_mut().zip(owner.key()) {
+            bans.begin(key, now, end);
+        }
+    }
+}
+
+/// Adds the bans in parts of a bounded size.
+fn export_bans(bans: &Bans, now: Instant, into: &mut Vec<StatePart>) {
+    const IN_A_PART: usize = 4096;
+    let owned = |(key, end)| Some((StateOwner::of(key)?, end));
+    let all: Vec<_> = bans.in_force(now).filter_map(owned).collect();
+    into.extend(all.chunks(IN_A_PART).map(|part| StatePart::Bans(part.to_vec())));
 }
 
 impl ImportedSlots {
@@ -145,7 +175,8 @@ mod tests {
                 StatePart::Summary { .. }
                 | StatePart::Hand(_)
                 | StatePart::StoreClock(..)
-                | StatePart::Learned(_) => 0,
+                | StatePart::Learned(_)
+                | StatePart::Bans(_) => 0,
             });
             let numbers: usize = numbers.sum();
             assert!(numbers < 16 * 1024 + 2 * 900, "{numbers}");

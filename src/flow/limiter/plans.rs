@@ -456,6 +456,7 @@ mod tests {
             dry_run: false,
             settles: false,
             queue: None,
+            reject_for: None,
         }];
         Rules { flow, ..Rules::default() }
     }

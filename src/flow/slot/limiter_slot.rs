@@ -623,7 +623,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
                 self.on_table(now, |table, _, _| table.set_hand(hand)).is_some()
             }
             // The chain's.
-            StatePart::Learned(_) => false,
+            StatePart::Learned(_) | StatePart::Bans(_) => false,
             StatePart::StoreClock(offset, least) => match self.limiter.syncs_mut() {
                 Some(limiter) => {
                     limiter.set_clock(StoreClock::of_numbers(offset, least));
@@ -663,7 +663,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             }
             LateChange::Abandon { cost } => self.limiter.abandon(state, cost),
             // The chain's.
-            LateChange::Lent => {}
+            LateChange::Ban { .. } | LateChange::Lent => {}
         }
     }
 

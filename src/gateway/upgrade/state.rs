@@ -115,7 +115,10 @@ impl IncomingState {
                 LateChange::Charge { cost, .. } => *held = held.saturating_add(cost),
                 LateChange::Release { cost, .. } => *held = held.saturating_sub(cost),
                 LateChange::Abandon { .. } => *held = 0,
-                LateChange::Settle { .. } | LateChange::Leave { .. } | LateChange::Lent => {}
+                LateChange::Settle { .. }
+                | LateChange::Leave { .. }
+                | LateChange::Ban { .. }
+                | LateChange::Lent => {}
             }
         }
     }

@@ -246,6 +246,9 @@ fn words(rejection: &Rejection, route: &Route) -> (StatusCode, Code, Cow<'static
     let ((status, code), detail) = match rejection.reason {
         Reason::Rate { .. } => (quota, "the rate limit is used up"),
         Reason::TooCostly { .. } => (quota, "this request costs more than the limit ever allows"),
+        Reason::Banned { .. } => {
+            (quota, "the limit was exceeded; the client is rejected for a while")
+        }
         Reason::Closed => (quota, "the limit is 0: nothing is let pass"),
         Reason::MissingKey => return not_as_needed(format!("the request lacks {}", needs())),
         Reason::DuplicateKey => {

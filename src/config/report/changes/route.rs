@@ -247,6 +247,8 @@ fn algorithm(name: &str, old: &flow::Rule, new: &flow::Rule, words: &mut Words) 
         rule.queue.as_deref().map_or_else(|| "none".to_owned(), QueueConfig::to_string)
     };
     words.value(&at("queue"), waits(old), waits(new), String::clone);
+    let bans = |rule: &flow::Rule| rule.reject_for.map_or_else(|| "none".to_owned(), short);
+    words.value(&at("reject_for"), bans(old), bans(new), String::clone);
     words.value(&at("dry_run"), old.dry_run, new.dry_run, bool::to_string);
 }
 

@@ -42,6 +42,29 @@ fn every_example_loads() {
     load("examples/kubernetes/gateway.yaml");
 }
 
+/// A block that begins a file has its listeners and routes. Two need files beside them.
+#[test]
+fn every_whole_file_in_the_docs_can_be_read() {
+    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut read = 0;
+    for page in pages.filter(|page| page.extension().is_some_and(|kind| kind == "md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split_once("```"));
+        for (block, _) in blocks {
+            let is_whole = block.contains("listeners:") && block.contains("routes:");
+            if is_whole && !block.contains("${") && !block.contains("file: accounts.csv") {
+                if let Err(problems) = super::parsed(block)
+                    && !problems.list().all(|problem| problem.message.starts_with("cannot read"))
+                {
+                    panic!("{}: {problems}", page.display());
+                }
+                read += 1;
+            }
+        }
+    }
+    assert!(read >= 10, "{read}");
+}
+
 /// Loads a copy of a file of the repository, beside certificates made for it and a key of tokens.
 #[track_caller]
 fn load(name: &str) -> Plan {

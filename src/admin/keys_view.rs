@@ -40,6 +40,9 @@ pub(crate) struct RuleKeys {
     /// By the shared state, if the rule has no key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
+    /// By how much that exceeds the limit, if the rule settles costs after the response.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub debt: u64,
     /// True if the store counts, which is not asked.
     pub in_store: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +64,9 @@ pub(crate) struct KeyView {
     pub used: u64,
     /// The rule's, or that of its plan; 0 from gateways of earlier versions.
     pub limit: u64,
+    /// By how much that exceeds the limit, if the rule settles costs after the response.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub debt: u64,
     /// Until nothing is used, if it sends no more.
     pub reset_ms: u64,
 }
@@ -126,4 +132,9 @@ pub(crate) struct BanView {
     pub name: Option<Arc<str>>,
     /// Until the end of the ban.
     pub seconds: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

@@ -22,15 +22,22 @@ use std::{
 };
 
 impl KeyView {
-    pub(crate) fn of(usage: &KeyUsage, names: Names<'_>) -> Self {
+    /// Returns the view of a key; of a rule that `settles` costs, with its debt.
+    pub(crate) fn of(usage: &KeyUsage, settles: bool, names: Names<'_>) -> Self {
         Self {
             fingerprint: fingerprint_text(usage.key),
             name: names.find(usage.key),
             used: usage.used,
             limit: usage.limit,
+            debt: debt(usage.used, usage.limit, settles),
             reset_ms: u64::try_from(usage.reset.as_millis()).unwrap_or(u64::MAX),
         }
     }
+}
+
+/// Returns what a client owes: what it has used beyond its limit, in a rule that settles costs.
+pub(super) const fn debt(used: u64, limit: u64, settles: bool) -> u64 {
+    if settles { used.saturating_sub(limit) } else { 0 }
 }
 
 impl RejectedKeysView {
@@ -119,7 +126,8 @@ pub(crate) fn list(
             let found = found.filter(|known| rule.is_none_or(|rule| *known.name == *rule));
             let Some(known) = found else { continue };
             let fullest = surveys.fullest(*own, seen.slot);
-            let fullest = fullest.iter().take(most).map(|usage| KeyView::of(usage, names));
+            let fullest =
+                fullest.iter().take(most).map(|usage| KeyView::of(usage, seen.settles, names));
             let grants = own.gate.grants(seen.slot, now);
             let fullest = fullest.collect();
             let rejected = rejected(own.gate, seen, now, most, names).unwrap_or_default();
@@ -145,6 +153,7 @@ impl RuleKeys {
             dry_run: seen.dry_run,
             limit: seen.limit,
             used: (!is_keyed).then_some(seen.used),
+            debt: debt(seen.used, seen.limit, seen.settles),
             in_store: rule.in_store().is_some(),
             live: seen.keys.map(|keys| keys.live),
             fullest: Vec::new(),

@@ -3,7 +3,7 @@
 //! A reader leaves out fields that it does not know, and takes the default for fields that are missing:
 //! the gateway may have another version.
 
-use super::keys_view::{BansView, KeyView, RejectedKeysView};
+use super::keys_view::{self, BansView, KeyView, RejectedKeysView};
 use crate::{
     config::{Balance, Diagnostic, ShownCertificate},
     flow::{AutoStats, ChangeReason},
@@ -215,6 +215,9 @@ pub(crate) struct RuleRow {
     pub limit: u64,
     /// The usage of the fullest key, or of all requests together.
     pub used: u64,
+    /// The most that a client owes, if costs are settled after the response.
+    #[serde(skip_serializing_if = "keys_view::is_zero")]
+    pub debt: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<KeyCount>,
     /// Only for the dashboard.

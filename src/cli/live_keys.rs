@@ -194,7 +194,7 @@ fn write_rule(
             }
             writeln!(out)?;
         }
-        (false, Some(used), _) => writeln!(out, ", {used} used")?,
+        (false, Some(used), _) => writeln!(out, ", {used} used{}", debt_words(rule.debt))?,
         (false, None, Some(live)) => writeln!(out, ", {}", counted(*live, "live key"))?,
         (false, None, None) => writeln!(out)?,
     }
@@ -202,7 +202,8 @@ fn write_rule(
     for key in &rule.fullest {
         let name = shown(key.name.as_deref(), Some(&key.fingerprint));
         let of = if key.limit > 0 { key.limit } else { *limit };
-        writeln!(out, "  used {:>12} of {of}  {name}", key.used)?;
+        let debt = debt_words(key.debt);
+        writeln!(out, "  used {:>12} of {of}{debt}  {name}", key.used)?;
     }
     for key in &rule.rejected.keys {
         let name = shown(key.name.as_deref(), Some(&key.fingerprint));
@@ -227,6 +228,10 @@ fn write_rule(
         writeln!(out, "  banned  for {seconds} s, one of {}  {name}", rule.bans.total)?;
     }
     Ok(())
+}
+
+fn debt_words(debt: u64) -> String {
+    if debt > 0 { format!(", debt {debt}") } else { String::new() }
 }
 
 fn shown<'a>(name: Option<&'a str>, fingerprint: Option<&'a str>) -> Cow<'a, str> {

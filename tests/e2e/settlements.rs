@@ -62,6 +62,9 @@ fn what_costs_more_than_was_reserved_is_owed() {
     assert_eq!(http::get(gateway.web(), "/200").status, 200);
     let rejected = http::get(gateway.web(), "/200");
     assert_eq!((rejected.status, rejected.header("retry-after")), (429, Some("91")));
+    let keys = http::ask(gateway.address("admin"), "/keys?route=all&rule=units").json();
+    let debt = keys["rules"][0]["debt"].as_u64();
+    assert!(debt.is_some_and(|debt| (1..=150).contains(&debt)), "{keys}");
 }
 
 #[test]

@@ -433,7 +433,7 @@ const topKeys = (rule) => {
   const { seconds, keys: rejected } = rule.rejected_keys || { seconds: 0, keys: [] };
   const number = ({ rejected, error }) => (error ? `${short(rejected)} (at most ${short(error)} too many)` : short(rejected));
   return make("div", { class: "top" },
-    list("fullest keys", rule.fullest || [], ({ used }) => `${short(used)} of ${short(rule.limit)}`),
+    list("fullest keys", rule.fullest || [], ({ used, debt }) => `${short(used)} of ${short(rule.limit)}${debt ? `, debt ${short(debt)}` : ""}`),
     nameless(rule) && !(shown.config && shown.config.shows_keys) ? make("small", { class: "soft hint-keys", text: "Keys are shown as fingerprints; `admin: { show_keys: true }` in the file shows their names." }) : null,
     rule.bans ? list(`${count(rule.bans.total, "client")} banned`, rule.bans.keys.filter(({ fingerprint }) => fingerprint), ({ seconds: rest }) => `for ${short(rest)} s`) : null,
     list(`most rejected in ${Math.max(1, Math.ceil(seconds / 60))} min`, rejected, number));
@@ -454,7 +454,7 @@ const fill = (rule) => {
   const part = rule.limit ? Math.min(1, rule.used / rule.limit) : 0;
   const bar = make("i");
   bar.style.width = `${part * 100}%`;
-  const label = `${short(rule.used)} of ${short(rule.limit)}${rule.keys ? " by the fullest key" : ""}`;
+  const label = `${short(rule.used)} of ${short(rule.limit)}${rule.keys ? " by the fullest key" : ""}${rule.debt ? `, debt ${short(rule.debt)}` : ""}`;
   return make("div", {}, make("span", { text: part >= 1 ? `✕ full: ${label}` : label }),
     make("span", { class: part >= 1 ? "bar full" : "bar", role: "meter", "aria-valuemin": "0", "aria-valuemax": String(rule.limit), "aria-valuenow": String(Math.min(rule.used, rule.limit)), "aria-label": `used by ${rule.name}` }, bar));
 };

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     admin::{
         keys_view::KeyView,
-        live_keys::{Names, Surveys, bans, rejected},
+        live_keys::{Names, Surveys, bans, debt, rejected},
         readiness::{Readiness, RejectedReload},
         sample::{
             AutoState, BreakerState, BudgetList, ConfigState, Failing, History, KeyCount, Point,
@@ -265,6 +265,9 @@ impl RuleRow {
         let reasons = rates.into_iter().flat_map(|rates| &rates.reasons);
         let reasons = reasons.map(|(kind, window)| (kind.word().into(), window.rate()));
 
+        let owed = fullest.iter().map(|usage| debt(usage.used, usage.limit, seen.settles));
+        let most_owed = owed.max().unwrap_or(0).max(debt(seen.used, seen.limit, seen.settles));
+
         Self {
             name: rule_of(&seen.name).to_owned(),
             when: rule.and_then(|rule| rule.when.as_ref()).map(|when| when.words().to_string()),
@@ -275,10 +278,11 @@ impl RuleRow {
             shared: rule.is_some_and(|rule| rule.shared.is_some()),
             limit: seen.limit,
             used: fullest.first().map_or(0, |usage| usage.used).max(seen.used),
+            debt: most_owed,
             fullest: fullest
                 .iter()
                 .take(MOST_KEYS)
-                .map(|usage| KeyView::of(usage, names))
+                .map(|usage| KeyView::of(usage, seen.settles, names))
                 .collect(),
             rejected_keys: rejected(of.gate, seen, now, MOST_KEYS, names),
             bans: bans(of.gate, seen.slot, now, MOST_KEYS, names),

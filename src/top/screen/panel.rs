@@ -181,9 +181,10 @@ fn fill(rule: &RuleRow) -> String {
             short(breaker.answers)
         );
     }
+    let debt = if rule.debt > 0 { format!(", debt {}", short(rule.debt)) } else { String::new() };
     if let Some(keys) = rule.keys {
         return format!(
-            "limit {} each, {} of {} keys",
+            "limit {} each, {} of {} keys{debt}",
             short(rule.limit),
             short(keys.live),
             short(keys.max)
@@ -192,7 +193,7 @@ fn fill(rule: &RuleRow) -> String {
     let full = if rule.used >= rule.limit { " full" } else { "" };
 
     format!(
-        "{} {} of {}{full}",
+        "{} {} of {}{full}{debt}",
         meter(rule.used, rule.limit, METER),
         short(rule.used),
         short(rule.limit)

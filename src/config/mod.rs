@@ -48,7 +48,7 @@ pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema, schema_value};
 pub use plan::{
     Access, Acme, AcmeOrder, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body,
-    Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector,
+    Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector, Compress,
     ComputedReserve, Cors, Cost, CountedBytes, Eab, Except, ForwardAuth, GroupDefinition,
     GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener,
     Origin, Piece, Placeholder, Plan, QueueShares, Redirect, Reject, Respond, ResponseEnd,
@@ -72,9 +72,9 @@ pub use snapshot::{
     is_served, outcome, rejected_path,
 };
 pub use spec::{
-    AccessLog, AcmeFolder, Balance, CollectorEndpoint, HeaderCase, LogFormat, OnMissing,
-    OnStoreError, OriginPattern, ParentTraces, RateLimitHeaders, RequestIds, Resolve, SampleRatio,
-    Secret, ServerUrl, UpstreamProtocol, server_url,
+    AccessLog, AcmeFolder, Balance, Coding, CollectorEndpoint, HeaderCase, LogFormat, MediaPattern,
+    OnMissing, OnStoreError, OriginPattern, ParentTraces, RateLimitHeaders, RequestIds, Resolve,
+    SampleRatio, Secret, ServerUrl, UpstreamProtocol, server_url,
 };
 pub use watched::{NamePattern, Watched};
 

@@ -14,6 +14,7 @@ mod auth_request;
 mod branches;
 mod client_certificates;
 mod command;
+mod compression;
 mod condition;
 mod converted_config;
 mod error_pages;

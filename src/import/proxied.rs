@@ -2,6 +2,7 @@
 //! Variables in its address have one value, or the location does not convert.
 
 use super::{
+    compression::compression,
     converted_config::Fields,
     files::Files,
     headers::{self, Receiver},
@@ -94,6 +95,7 @@ pub(super) fn proxied<'a>(
     }
 
     timeouts(context.scope, module, &mut fields, report);
+    compression(context.scope, &mut fields, report);
     Ok(fields)
 }
 

@@ -260,7 +260,7 @@ pub(super) fn clean(text: &str) -> String {
 /// what clients, servers or logs get.
 const REASONS: &[(&str, &str)] = &[
     ("access_log", "write `access_log: FILE`"),
-    ("brotli*", "flowgate does not compress"),
+    ("brotli*", "write `compress: true` at the routes"),
     ("charset*", "bodies pass as they are"),
     ("client_body_timeout", "see `timeouts.idle` of a route"),
     ("client_header_buffer_size", "see `limits.header_bytes`"),
@@ -270,7 +270,8 @@ const REASONS: &[(&str, &str)] = &[
     ("expires", "write `response_headers`"),
     ("fastcgi*", "flowgate speaks HTTP to its servers"),
     ("grpc_*", "write an upstream with `protocol: h2`"),
-    ("gzip*", "flowgate does not compress"),
+    ("gzip", "only responses of servers are compressed"),
+    ("gzip_*", "flowgate has no such setting, or it has no effect without `gzip on`"),
     ("if", "write a route with a `match` for each case"),
     ("keepalive_timeout", "it holds for the whole file: write it in `http`"),
     ("large_client_header_buffers", "see `limits.header_bytes` and `limits.headers`"),

@@ -268,7 +268,8 @@ fn a_line_names_what_it_is_about_and_is_said_once() {
 
 #[test]
 fn lines_are_grouped_by_their_effect() {
-    let text = "user x;\nhttp { access_log /x; sendfile on;\ngzip on; map $a $b { default c; }
+    let text =
+        "user x;\nhttp { access_log /x; sendfile on;\nlimit_rate 1m; map $a $b { default c; }
         server { listen 81; access_log off; return 204; } }";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nginx.conf");
@@ -282,7 +283,7 @@ fn lines_are_grouped_by_their_effect() {
         format!(
             "  {begin}:2: access_log: its lines have no query, and go to the standard output: write `access_log: FILE` for a file"
         ),
-        format!("  {begin}:3: gzip: flowgate does not compress"),
+        format!("  {begin}:3: limit_rate: nothing limits bytes a second"),
         format!("  {begin}:4: access_log: the log has all requests"),
         "3 more directives have no effect here.".to_owned(),
     ];
@@ -318,8 +319,8 @@ fn locations_within_others_are_routes_or_one_line() {
     let text = "http { server { listen 81; proxy_redirect off;
         location / { proxy_pass http://h; client_max_body_size 5; deny 10.0.0.1;
             location /a/ { proxy_pass http://h; location = /a/x { proxy_pass http://h; allow all; } }
-            location ~ ^/a?/x { proxy_pass http://h; gzip on; }
-            location /b { location /c { gzip on; } return 200; }
+            location ~ ^/a?/x { proxy_pass http://h; limit_rate 1m; }
+            location /b { location /c { limit_rate 1m; } return 200; }
         }
         location = /e { return 200; location /e/f { return 201; } }
         location /a { location /a { return 200; } proxy_pass http://h; }
@@ -327,7 +328,7 @@ fn locations_within_others_are_routes_or_one_line() {
     let (yaml, lines) = import(text).unwrap();
     let expected = [
         "nginx.conf:3: location: another location than the surrounding one matches its paths",
-        "nginx.conf:4: gzip: flowgate does not compress",
+        "nginx.conf:4: limit_rate: nothing limits bytes a second",
         "nginx.conf:5: location: nginx rejects a nested location whose path does not begin with that of the outer one",
         "nginx.conf:7: location: a location nested in an exact one or a regular expression does not become a route",
         "nginx.conf:8: location: the location within it takes all of its paths",

@@ -42,4 +42,4 @@ pub use upstream::{
     checks::HealthWatch, connect::Connector, lease::ServerConnections, names::NameWatch,
     pool::Pools, resolver::Resolver,
 };
-pub use worker::{BodyMemory, Records, Worker};
+pub use worker::{BodyMemory, EncoderPlaces, Records, Worker};

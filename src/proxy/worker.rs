@@ -26,7 +26,10 @@ use crate::{
     worst_paths::PathRecorder,
 };
 use bytes::{Bytes, BytesMut};
-use core::{net::IpAddr, sync::atomic::Ordering::Relaxed};
+use core::{
+    net::IpAddr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::task::TaskTracker;
 
@@ -51,6 +54,8 @@ pub struct Worker {
     pub dates: DateCache,
     /// Memory for the bodies of rejections.
     pub bodies: BodyMemory,
+    /// Bounds the responses that are compressed at once.
+    pub encoders: EncoderPlaces,
     /// Reads what authorities of certificates ask for.
     pub challenges: Challenges,
     /// The key of clients' fingerprints: the same for all workers.
@@ -144,9 +149,45 @@ impl BodyMemory {
     }
 }
 
+/// The most encoders of a worker at once. One of brotli has some 3 MiB (docs/benchmarks.md), so that clients
+/// that read slowly take no more than 0.8 GiB. Responses beyond it pass as they are.
+const MOST_ENCODERS: usize = 256;
+
+/// Places for the encoders of a worker's responses.
+#[derive(Clone, Debug, Default)]
+pub struct EncoderPlaces(Arc<AtomicUsize>);
+
+/// A place for an encoder, which is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct EncoderPlace(Arc<AtomicUsize>);
+
+impl EncoderPlaces {
+    /// Returns a place, if one is free.
+    pub(crate) fn take(&self) -> Option<EncoderPlace> {
+        let place = EncoderPlace(Arc::clone(&self.0));
+        (self.0.fetch_add(1, Relaxed) < MOST_ENCODERS).then_some(place)
+    }
+}
+
+impl Drop for EncoderPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_that_is_left_is_free_again() {
+        let places = EncoderPlaces::default();
+        let mut taken: Vec<_> = (0..MOST_ENCODERS).map_while(|_| places.take()).collect();
+        assert_eq!(taken.len(), MOST_ENCODERS);
+        assert!(places.take().is_none() && places.take().is_none());
+        taken.pop();
+        assert!(places.take().is_some(), "those that got none have left none");
+    }
 
     #[test]
     fn a_body_gets_the_memory_of_one_that_is_gone() {

@@ -278,6 +278,22 @@ fn the_log_says_that_all_servers_get_requests_while_none_is_healthy() {
 }
 
 #[test]
+fn the_log_says_which_servers_get_requests_while_backups_fail_too() {
+    let passes = Arc::new(AtomicBool::new(false));
+    let [usual, backup] = ["usual", "backup"].map(|name| named(name, Arc::clone(&passes)));
+    let more = ", health: { path: /healthz, interval: 50ms, timeout: 10s, unhealthy_after: 1, healthy_after: 1 }";
+    let yaml = config(&[usual.address, backup.address], more);
+    let url = format!("url: \"http://{}\"", backup.address);
+    let marked = yaml.replace(&url, &format!("{url}, backup: true"));
+    assert_ne!(yaml, marked);
+    let gateway = Gateway::start(&marked);
+    gateway.wait_log("requests go to all that are no backups, and to backups if those fail");
+    for _ in 0..4 {
+        assert_eq!(http::get(gateway.web(), "/").text(), "usual");
+    }
+}
+
+#[test]
 fn all_workers_together_ask_a_server_once() {
     let asked = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&asked);

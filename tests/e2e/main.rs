@@ -20,6 +20,7 @@ mod certificates;
 mod client_certificates;
 mod cluster;
 mod combined_log;
+mod compression;
 mod connection_logins;
 mod cors;
 mod cut_responses;

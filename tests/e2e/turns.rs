@@ -16,7 +16,7 @@ use flowgate::{
     config::{self, AccessLog, Live},
     meter::Counters,
     proxy::{
-        Acceptor, BodyMemory, Bound, Connections, Connector, DateCache, Descriptors,
+        Acceptor, BodyMemory, Bound, Connections, Connector, DateCache, Descriptors, EncoderPlaces,
         ListenerConfig, Passwords, Pools, Records, RequestIdMaker, RequestLog, ServerConnections,
         TimeoutLog, Worker, bind,
     },
@@ -75,6 +75,7 @@ where
             connections: Connections::default(),
             dates: DateCache::default(),
             bodies: BodyMemory::default(),
+            encoders: EncoderPlaces::default(),
             challenges: flowgate::acme::Challenges::default(),
             seed: Seed::random(),
             store: None,

@@ -117,6 +117,7 @@ impl Compiler {
     fn without_upstream(&mut self, spec: &RouteSpec) {
         let keys = [
             ("breaker", spec.breaker.span),
+            ("compress", spec.compress.span),
             ("request_headers", spec.request_headers.span),
             ("request_trailers", spec.request_trailers.span),
             ("retry", spec.retry.span),

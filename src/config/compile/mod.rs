@@ -7,6 +7,7 @@ mod admin;
 mod algorithm;
 mod budgets;
 mod compiler;
+mod compress;
 mod conditions;
 mod cors;
 mod forward_auth;

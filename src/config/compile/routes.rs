@@ -92,6 +92,7 @@ impl Compiler {
             access: None,
             auth: None,
             cors: None,
+            compress: None,
             timeouts: RouteTimeouts::default(),
             body_limit: parts.limits.body,
             min_body_rate: parts.limits.min_body_rate,
@@ -155,6 +156,7 @@ impl Compiler {
         let mut options = RouteOptions {
             access: spec.access.as_ref().map(|at| self.access(at)),
             auth,
+            compress: self.compress(&spec.compress).map(Box::new),
             cors: self.cors(&spec.cors, &spec.response_headers).map(Box::new),
             timeouts: timeouts.unwrap_or_default(),
             body_limit: spec.body_limit.bytes().unwrap_or(limits.body),

@@ -1,8 +1,8 @@
 //! A route and its rules, without state.
 
 use super::{
-    Access, Action, Auth, Body, ClientPlans, Cors, Except, HeaderText, MetGroup, Priority,
-    QueueShares, Settle, When,
+    Access, Action, Auth, Body, ClientPlans, Compress, Cors, Except, HeaderText, MetGroup,
+    Priority, QueueShares, Settle, When,
 };
 use crate::counted::counted;
 use crate::{
@@ -272,6 +272,8 @@ pub struct RouteOptions {
     pub auth: Option<Auth>,
     /// The scripts of other origins that may use it; `None`: no fields about them.
     pub cors: Option<Box<Cors>>,
+    /// The responses that are compressed; `None`: none.
+    pub compress: Option<Box<Compress>>,
     /// Deadlines of the upstream's response.
     pub timeouts: RouteTimeouts,
     /// The largest body of a request, in bytes.

@@ -238,6 +238,9 @@ fn write_route(
         writeln!(out, "    auth  {auth}")?;
     }
 
+    if let Some(compress) = &route.options.compress {
+        writeln!(out, "    compress  {compress}")?;
+    }
     if let Some(cors) = &route.options.cors {
         writeln!(out, "    cors  {cors}")?;
     }

@@ -4,7 +4,8 @@
 use super::{
     AccessLog, AuthEndpoint, CollectorEndpoint, RedisUrl, SampleRatio, Secret, acme,
     values::{
-        self, Endpoint, InvalidValue, Limit, OriginPattern, RetryOn, StatusOrClose, Wrong, invalid,
+        self, Endpoint, InvalidValue, Limit, MediaPattern, OriginPattern, RetryOn, StatusOrClose,
+        Wrong, invalid,
     },
 };
 use crate::{
@@ -194,6 +195,9 @@ leaves! {
     /// A method, or `*` for all.
     CorsMethod(Option<Method>), "a method, or `*`", "POST", cors_method,
         TEXT.matching("^[^a-z ]+$");
+    /// Media types.
+    MediaType(MediaPattern), "a media type", "text/html", values::media_type,
+        TEXT.matching("^([*]|[^/ ;]+/[^/ ;]+)$");
     /// The origins of scripts.
     CorsOrigin(OriginPattern), "an origin", "https://app.example.com", values::origin,
         TEXT.matching("^([*]|[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+)$");

@@ -6,6 +6,7 @@ mod access;
 mod acme;
 mod auth_url;
 pub(super) mod calendar;
+mod compress;
 mod cors;
 mod file;
 pub(super) mod keys;
@@ -29,6 +30,7 @@ pub(super) use access::{
 pub use acme::AcmeFolder;
 pub(super) use acme::{AcmeNames, AcmeSpec, EabSpec, MOST_NAMES, is_beside};
 pub(super) use auth_url::AuthEndpoint;
+pub(super) use compress::CompressSpec;
 pub(super) use cors::CorsSpec;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{
@@ -49,9 +51,9 @@ pub(super) use store::{RedisUrl, StoreSpec};
 pub(super) use upstream::{
     EjectionSpec, HealthSpec, ServerSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec,
 };
-pub use values::{OriginPattern, Resolve, ServerUrl, server_url};
+pub use values::{MediaPattern, OriginPattern, Resolve, ServerUrl, server_url};
 pub use words::{
-    AccessLog, Balance, HeaderCase, LogFormat, OnMissing, OnStoreError, ParentTraces,
+    AccessLog, Balance, Coding, HeaderCase, LogFormat, OnMissing, OnStoreError, ParentTraces,
     RateLimitHeaders, RequestIds, UpstreamProtocol,
 };
 pub(super) use words::{

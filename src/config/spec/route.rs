@@ -1,7 +1,7 @@
 //! Routes: what they match, what they change on the way, and what they do without an upstream.
 
 use super::{
-    AccessSpec, AuthSpec, BreakerSpec, CorsSpec, ErrorsFrom, PacingSpec, RuleSpec,
+    AccessSpec, AuthSpec, BreakerSpec, CompressSpec, CorsSpec, ErrorsFrom, PacingSpec, RuleSpec,
     keys::keys,
     leaf::{
         AnswerStatus, AnyCertificate, Authority, ByteRate, EditableName, FieldName, FieldValue,
@@ -87,6 +87,9 @@ keys! {
         /// responses also get the fields of `set` that they do not have yet. Errors do not get
         /// fields that describe the upstream's content, such as `Cache-Control`.
         response_headers: Box<HeaderEditsSpec>, else "–";
+        /// Compresses the upstream's responses, for clients whose `Accept-Encoding` says that they
+        /// take that: `true`, or a map.
+        compress: Box<Either<bool, CompressSpec>>, else "`false`";
         /// The response to a rejected client, in place of a problem+json document.
         reject: Box<RejectSpec>, else "–";
         /// The bodies of errors, such as the 502 of an upstream that flowgate cannot reach: the first

@@ -193,6 +193,17 @@ words! {
         Combined = "combined",
     }
 
+    /// The encoding of a compressed body.
+    #[meant = &[["zst", "zstd"], ["zstandard", "zstd"], ["brotli", "br"], ["gz", "gzip"], ["x-gzip", "gzip"]]]
+    pub enum Coding {
+        /// Zstandard (RFC 8878).
+        Zstd = "zstd",
+        /// Brotli (RFC 7932).
+        Br = "br",
+        /// gzip (RFC 1952).
+        Gzip = "gzip",
+    }
+
     /// The form in which header names are written to clients of HTTP/1.1.
     #[derive(Default)]
     pub enum HeaderCase {

@@ -10,6 +10,7 @@ mod checks;
 mod client_certificates;
 mod client_plans;
 mod closed;
+mod compression;
 mod cors;
 mod declared_key;
 mod diagnostics;

@@ -367,11 +367,43 @@ fn a_log_that_nobody_reads_is_none() {
 }
 
 #[test]
+fn gzip_is_compress_of_routes_that_pass_requests_on() {
+    let gzip = "gzip on; gzip_vary on; gzip_proxied any;";
+    for (directives, expected, notes) in [
+        (gzip, "encodings: gzip, types: [text/html], min_size: 20B", &[][..]),
+        (
+            "gzip on; gzip_vary on; gzip_proxied any; gzip_types text/css Application/JSON text/html; gzip_min_length 2k; gzip_buffers 4 8k;",
+            "encodings: gzip, types: [text/html, text/css, application/json], min_size: 2KiB",
+            &[],
+        ),
+        (
+            "gzip on; gzip_types *; gzip_min_length 0; gzip_comp_level 5; gzip_disable msie6;",
+            "encodings: gzip, types: [\"*\"], min_size: 1B",
+            &["`Vary: Accept-Encoding`", "requests with `Via`", "one level", "every client"],
+        ),
+    ] {
+        let (yaml, mut lines) = server(directives);
+        lines.retain(|line| !line.contains(": map: "));
+        assert!(yaml.contains(&format!("compress: {{ {expected} }}")), "{directives}: {yaml}");
+        assert_eq!(lines.len(), notes.len(), "{lines:#?}");
+        for note in notes {
+            assert!(lines.iter().any(|line| line.contains(note)), "{note}: {lines:#?}");
+        }
+    }
+    for directives in ["gzip off; gzip_types text/css;", "gzip_types text/css;"] {
+        let (yaml, lines) = server(directives);
+        assert!(!yaml.contains("compress"), "{directives}: {yaml}");
+        let why = "gzip_types: flowgate has no such setting, or it has no effect without `gzip on`";
+        assert!(lines.iter().any(|line| line.contains(why)), "{directives}: {lines:?}");
+    }
+}
+
+#[test]
 fn the_report_begins_with_what_must_be_done() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nginx.conf");
-    let text = "http { gzip on;\nserver { listen 443 ssl; ssl_certificate c.pem; ssl_certificate_key k.pem;
-        gzip on; sendfile on; location / { root /srv; } location /a/ { root /a; }
+    let text = "http { limit_rate 1m;\nserver { listen 443 ssl; ssl_certificate c.pem; ssl_certificate_key k.pem;
+        limit_rate 1m; sendfile on; location / { root /srv; } location /a/ { root /a; }
         location /b/ { auth_request /x; proxy_pass http://h; proxy_redirect off; } } }";
     std::fs::write(&path, text).unwrap();
     let (tree, report) = super::read(&path, None).unwrap();
@@ -384,7 +416,7 @@ fn the_report_begins_with_what_must_be_done() {
   nginx.conf:3: location: it serves files or asks another module. Its requests get 501 (routes `all`, `a`)
   nginx.conf:4: auth_request: no location has exactly the path that is asked for. Closed: requests get 403 until you write this restriction (route `b`)
 Changes what clients, servers or logs get (1):
-  nginx.conf:1, 3: gzip: flowgate does not compress
+  nginx.conf:1, 3: limit_rate: nothing limits bytes a second
 ";
     let sorted = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();

@@ -23,7 +23,7 @@ use crate::proxy::{
 use crate::{
     access_log::ResponseOutcome,
     cluster::Held,
-    config::{Route, Snapshot, outcome},
+    config::{Coding, Route, Snapshot, outcome},
     flow::{
         Instant, Outcome, Permit,
         limiter::breaker::{Phase, Transition},
@@ -68,6 +68,8 @@ pub(crate) struct Completion {
     pub(crate) auth_cookies: Vec<HeaderValue>,
     /// The origin of the script that may read the response, if `cors` of the route allows it.
     pub(crate) origin: Option<Box<HeaderValue>>,
+    /// The encoding that the client likes best, if `compress` of the route has one.
+    pub(crate) coding: Option<Coding>,
     pub(super) response: ResponseProgress,
     /// True if the connection of a response of the gateway's own ends with it, in HTTP/1.
     pub(crate) closes: bool,
@@ -208,6 +210,7 @@ impl Completion {
             observers: Observers::default(),
             auth_cookies: Vec::new(),
             origin: None,
+            coding: None,
             response: ResponseProgress {
                 status: None,
                 begun_at: None,
@@ -470,9 +473,8 @@ impl Completion {
         self.response.bytes += bytes as u64;
     }
 
-    /// Notes a part of a server's response, which is sent to the client.
-    pub(crate) fn add_part(&mut self, part: &[u8]) {
-        self.add_bytes(part.len());
+    /// Notes a part of a server's response, as it comes.
+    pub(crate) fn read_part(&mut self, part: &[u8]) {
         if self.response.usage.is_some() {
             self.read_usage(part);
         }

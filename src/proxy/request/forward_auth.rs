@@ -188,7 +188,7 @@ impl Undetermined {
         let limit = options.timeouts.request;
         let deadline = limit.map_or(Instant::FAR_FUTURE, |limit| completion.arrival.at + limit);
         let timeout = BodyTimeout::new(Timeout::Idle, options.timeouts.idle, deadline);
-        response.map(|()| ResponseBody::upstream(timeout, false, completion))
+        response.map(|()| ResponseBody::upstream(timeout, false, None, completion))
     }
 
     /// Responds in place of a service that has not decided.

@@ -7,7 +7,7 @@ use crate::proxy::{
     placeholders,
     record::Completion,
     response::{
-        cors,
+        compress, cors,
         own_response::{error_response, replace_body},
         response_body::ResponseBody,
         tunnel::{Http2Tunnel, Joined, tunnel},
@@ -65,11 +65,18 @@ impl Forwarded {
             return self.replace_error(status, &body);
         }
 
-        let Self { response, route, head, deadline, is_grpc, mut completion, .. } = self;
+        let Self { mut response, route, head, deadline, is_grpc, mut completion, .. } = self;
         completion.begin_forwarded_response(status, head);
         if route.usage.is_some() {
             completion.begin_usage(response.headers());
         }
+        let encoder = match &route.options.compress {
+            Some(compress) if !is_grpc => {
+                compress::begin(compress, status, response.headers_mut(), &completion)
+            }
+            Some(_) | None => None,
+        };
+
         let timeouts = &route.options.timeouts;
         let is_event_stream =
             fields.has(FieldKind::ContentType) && is_event_stream(response.headers());
@@ -79,7 +86,7 @@ impl Forwarded {
             BodyTimeout::new(Timeout::Idle, timeouts.idle, deadline)
         };
         let is_grpc = is_grpc && completion.arrival.version == Version::HTTP_2;
-        response.map(|()| ResponseBody::upstream(body_timeout, is_grpc, completion))
+        response.map(|()| ResponseBody::upstream(body_timeout, is_grpc, encoder, completion))
     }
 
     /// Returns the body that the route has for the server's error.

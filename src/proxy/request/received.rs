@@ -25,6 +25,7 @@ use crate::proxy::{
         preview::{self, Asked, Client as PreviewClient},
     },
     response::{
+        compress::accepted_coding,
         cors::{self, Asks},
         own_response::{ReplyOptions, error_response},
     },
@@ -264,6 +265,9 @@ impl<'s> Received<'s> {
         completion.route = Some(Arc::clone(&route));
         if let Some(cors) = &route.options.cors {
             completion.origin = cors::allowed_origin(cors, request.headers());
+        }
+        if let Some(compress) = &route.options.compress {
+            completion.coding = accepted_coding(compress, request.headers());
         }
         check_access(&route, peer, client, request.body())?;
 

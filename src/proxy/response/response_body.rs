@@ -1,6 +1,6 @@
 //! A response's body on its way to the client. Its end, however it comes, is the end of the request.
 
-use super::tunnel::Joined;
+use super::{encoder::Encoder, tunnel::Joined};
 use crate::flow::Instant;
 use crate::proxy::{
     body::{Cut, EarlyEnd},
@@ -21,6 +21,7 @@ use core::{
 };
 use http::{HeaderMap, Version};
 use http_body::{Body, Frame, SizeHint};
+use std::io;
 
 /// The time that the trailers of a call that has taken too long may wait for its client.
 const GRPC_GRACE: Duration = Duration::from_secs(5);
@@ -40,6 +41,9 @@ pub(crate) enum ResponseCut {
     /// The upstream's response broke off, or is malformed.
     #[error("the answer could not be read")]
     Upstream(#[source] Box<UpstreamError>),
+    /// The encoder cannot go on.
+    #[error("the response could not be compressed")]
+    Encoder(#[source] io::Error),
 }
 
 impl From<UpstreamError> for ResponseCut {
@@ -74,6 +78,8 @@ enum Source {
         body_timeout: BodyTimeout,
         /// True if the client learns from trailers why it is cut off.
         is_grpc: bool,
+        /// Compresses it, if that is wanted.
+        encoder: Option<Box<Encoder>>,
     },
     /// None: the connection is the server's from here on.
     Tunnel {
@@ -99,13 +105,14 @@ impl ResponseBody {
     }
 
     /// Passes on what the upstream sends, with no pause longer than `body_timeout`. Trailers say to a
-    /// client of gRPC over HTTP/2 that its deadline has passed.
+    /// client of gRPC over HTTP/2 that its deadline has passed. `encoder` compresses it.
     pub(crate) fn upstream(
         body_timeout: BodyTimeout,
         is_grpc: bool,
+        encoder: Option<Box<Encoder>>,
         mut completion: Box<Completion>,
     ) -> Self {
-        if completion.is_read() {
+        if completion.is_read() && encoder.is_none() {
             completion.complete();
         }
         if let Some(stream) = &completion.arrival.stream {
@@ -114,7 +121,7 @@ impl ResponseBody {
             stream.end_by(body_timeout.deadline + grace);
         }
         Self {
-            source: Source::Upstream { body_timeout, is_grpc },
+            source: Source::Upstream { body_timeout, is_grpc, encoder },
             completion,
             end: None,
             cut: None,
@@ -195,6 +202,88 @@ impl ResponseBody {
         Frame::trailers(grpc::trailers(Code::DeadlineExceeded, why))
     }
 
+    /// Polls for the next part that the upstream sends.
+    #[inline]
+    fn poll_upstream(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ResponseCut>>> {
+        let Source::Upstream { body_timeout, is_grpc, .. } = &mut self.source else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(mut frame) = self.completion.poll_frame(context) {
+            body_timeout.renew();
+            if let Some(Ok(part)) = &mut frame {
+                if let Some(data) = part.data_ref() {
+                    self.completion.read_part(data);
+                }
+                if let Some(trailers) = part.trailers_mut() {
+                    self.completion.read_trailing_costs(trailers);
+                    strip(trailers, &self.completion);
+                    if trailers.is_empty() {
+                        frame = None;
+                    }
+                }
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(ResponseCut::from)));
+        }
+
+        let peer = &self.completion.peer;
+        let stream = &self.completion.arrival.stream;
+        let deadline = |until| peer.poll_deadline(stream.as_ref(), until, context);
+        let is_late = ready!(body_timeout.poll_with(&peer.worker.clock, deadline));
+        let cut = if is_late { ResponseCut::Deadline } else { ResponseCut::UpstreamStalled };
+        self.completion.upstream.timeout = Some(body_timeout.over());
+        let has_trailers = *is_grpc && matches!(cut, ResponseCut::Deadline);
+        Poll::Ready(Some(if has_trailers { Ok(self.end_late()) } else { Err(cut) }))
+    }
+
+    /// Polls for the next part of a body that is compressed.
+    #[inline(never)]
+    fn poll_encoded(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ResponseCut>>> {
+        loop {
+            let Some(encoder) = self.encoder() else { return Poll::Ready(None) };
+            if let Some(output) = encoder.take_output() {
+                return Poll::Ready(Some(Ok(Frame::data(output))));
+            }
+            if encoder.is_finished() {
+                let trailers = encoder.take_trailers();
+                return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
+            }
+
+            let polled = self.poll_upstream(context);
+            let Some(encoder) = self.encoder() else { return Poll::Ready(None) };
+            let done = match polled {
+                Poll::Pending => {
+                    let flushed = encoder.flush();
+                    if flushed.is_ok() && !encoder.has_output() {
+                        return Poll::Pending;
+                    }
+                    flushed
+                }
+                Poll::Ready(None) => encoder.finish(None),
+                Poll::Ready(Some(Err(cut))) => return Poll::Ready(Some(Err(cut))),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => encoder.write(&data),
+                    Err(frame) => encoder.finish(frame.into_trailers().ok()),
+                },
+            };
+            if let Err(error) = done {
+                return Poll::Ready(Some(Err(ResponseCut::Encoder(error))));
+            }
+        }
+    }
+
+    fn encoder(&mut self) -> Option<&mut Encoder> {
+        match &mut self.source {
+            Source::Upstream { encoder, .. } => encoder.as_deref_mut(),
+            Source::Own(_) | Source::NoResponse | Source::Tunnel { .. } => None,
+        }
+    }
+
     /// Notes that the response breaks off.
     #[cold]
     fn break_off(
@@ -233,33 +322,8 @@ impl Body for ResponseBody {
             Source::Upstream { .. } if this.end.is_some() => None,
             Source::Own(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Source::NoResponse | Source::Tunnel { .. } => None,
-            Source::Upstream { body_timeout, is_grpc } => match this.completion.poll_frame(context)
-            {
-                Poll::Ready(mut frame) => {
-                    body_timeout.renew();
-                    if let Some(Ok(part)) = &mut frame
-                        && let Some(trailers) = part.trailers_mut()
-                    {
-                        this.completion.read_trailing_costs(trailers);
-                        strip(trailers, &this.completion);
-                        if trailers.is_empty() {
-                            frame = None;
-                        }
-                    }
-                    frame.map(|frame| frame.map_err(ResponseCut::from))
-                }
-                Poll::Pending => {
-                    let peer = &this.completion.peer;
-                    let stream = &this.completion.arrival.stream;
-                    let deadline = |until| peer.poll_deadline(stream.as_ref(), until, context);
-                    let is_late = ready!(body_timeout.poll_with(&peer.worker.clock, deadline));
-                    let cut =
-                        if is_late { ResponseCut::Deadline } else { ResponseCut::UpstreamStalled };
-                    this.completion.upstream.timeout = Some(body_timeout.over());
-                    let has_trailers = *is_grpc && matches!(cut, ResponseCut::Deadline);
-                    Some(if has_trailers { Ok(this.end_late()) } else { Err(cut) })
-                }
-            },
+            Source::Upstream { encoder: None, .. } => ready!(this.poll_upstream(context)),
+            Source::Upstream { encoder: Some(_), .. } => ready!(this.poll_encoded(context)),
         };
 
         let ended = match &frame {
@@ -276,7 +340,7 @@ impl Body for ResponseBody {
             Some(Err(_)) => return this.break_off(frame.and_then(Result::err), context),
             Some(Ok(part)) => {
                 if let Some(bytes) = part.data_ref() {
-                    this.completion.add_part(bytes);
+                    this.completion.add_bytes(bytes.len());
                 }
                 // Nothing asks for more after trailers.
                 part.is_trailers() || this.is_end_stream()
@@ -293,7 +357,8 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Own(bytes) => bytes.is_none(),
-            Source::Upstream { .. } => self.completion.is_read(),
+            Source::Upstream { encoder: None, .. } => self.completion.is_read(),
+            Source::Upstream { encoder: Some(encoder), .. } => encoder.is_over(),
             Source::NoResponse | Source::Tunnel { .. } => true,
         }
     }
@@ -301,7 +366,8 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             Source::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Source::Upstream { .. } => self.completion.size_hint(),
+            Source::Upstream { encoder: None, .. } => self.completion.size_hint(),
+            Source::Upstream { encoder: Some(_), .. } => SizeHint::default(),
             Source::NoResponse | Source::Tunnel { .. } => SizeHint::with_exact(0),
         }
     }

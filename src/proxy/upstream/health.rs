@@ -65,15 +65,19 @@ pub(crate) fn observe<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, now
 
 /// Logs once that the last healthy server of `upstream` has failed, and once that one is healthy again.
 fn log_if_none_is_healthy(upstream: &Upstream) {
-    let servers = &upstream.members().servers;
+    let members = upstream.members();
+    let servers = &members.servers;
     // An upstream has no servers while its name has no address.
     let is_none_healthy =
         !servers.is_empty() && !servers.iter().any(|server| server.health.is_healthy());
+    let has_backups = !members.backup_schedule.is_empty();
     if !upstream.ejection_state.note(is_none_healthy) {
         return;
     }
     let upstream = &upstream.name;
-    if is_none_healthy {
+    if is_none_healthy && has_backups {
+        tracing::warn!(%upstream, "no server of the upstream is healthy, and no backup: requests go to all that are no backups, and to backups if those fail");
+    } else if is_none_healthy {
         tracing::warn!(%upstream, "no server of the upstream is healthy: requests go to all of them");
     } else {
         tracing::info!(%upstream, "a server of the upstream is healthy again: requests go to healthy servers");

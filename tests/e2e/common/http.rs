@@ -125,6 +125,15 @@ impl Client {
         answer
     }
 
+    /// Reads one chunk of a body; `None` after the last.
+    pub(crate) fn read_chunk(&mut self) -> Option<Vec<u8>> {
+        let size = usize::from_str_radix(self.line()?.split(';').next()?.trim(), 16).ok()?;
+        let mut chunk = vec![0; size];
+        self.stream.read_exact(&mut chunk).ok()?;
+        self.line()?;
+        (size > 0).then_some(chunk)
+    }
+
     fn read_chunks(&mut self, answer: &mut Answer) -> Option<()> {
         loop {
             let size = self.line()?;

@@ -177,6 +177,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
         access,
         auth,
         cors,
+        compress,
         timeouts: RouteTimeouts { first_byte, idle, event_stream, tunnel, request },
         body_limit,
         min_body_rate,
@@ -199,6 +200,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
 
     words.named("access", *access == new.access);
     words.named("auth", *auth == new.auth);
+    words.named("compress", *compress == new.compress);
     words.named("cors", *cors == new.cors);
     words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
     words.value("timeouts.idle", idle, &timeouts.idle, time);

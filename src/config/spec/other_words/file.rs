@@ -13,7 +13,7 @@ pub(in crate::config::spec) const NGINX: &str = "`flowgate import nginx.conf` co
 pub(in crate::config::spec) const METRICS: &str =
     "write `admin: { listen: 127.0.0.1:9901 }`, which has `/metrics`";
 
-pub(in crate::config::spec) const NO_GZIP: &str = "remove it: flowgate compresses nothing";
+pub(in crate::config::spec) const COMPRESS_OF_ROUTE: &str = "write `compress: true` at the routes";
 
 pub(in crate::config::spec) const A_ROUTE: &str =
     "write a route, as in `routes: [{ name: api, match: { path_prefix: /api }, upstream: app }]`";
@@ -57,9 +57,9 @@ pub(in crate::config::spec) const FILE_INSTEAD: &[[&str; 2]] = &[
     ["metrics", METRICS],
     ["prometheus", METRICS],
     ["real_ip_header", REAL_IP_HEADER],
-    ["compression", NO_GZIP],
-    ["compress", NO_GZIP],
-    ["gzip", NO_GZIP],
+    ["compression", COMPRESS_OF_ROUTE],
+    ["compress", COMPRESS_OF_ROUTE],
+    ["gzip", COMPRESS_OF_ROUTE],
     ["location", A_ROUTE],
     ["locations", A_ROUTE],
     ["server_name", HOST_OF_ROUTE],

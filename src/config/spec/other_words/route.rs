@@ -1,6 +1,6 @@
 //! Words of routes, and of their conditions, in other gateways.
 
-use super::file::{NO_FILES, NO_GZIP};
+use super::file::NO_FILES;
 
 pub(in crate::config::spec) const IN_MATCH: &str =
     "write it in `match`, as in `match: { path_prefix: /login }`";
@@ -54,6 +54,8 @@ pub(in crate::config::spec) const MIDDLEWARES: &str =
 
 pub(in crate::config::spec) const CORS: &str =
     "write `cors: { origins: [https://app.example.com] }`";
+
+pub(in crate::config::spec) const COMPRESS: &str = "write `compress: true`";
 
 pub(in crate::config::spec) const NO_CACHE: &str = "remove it: flowgate stores no responses";
 
@@ -128,8 +130,10 @@ pub(in crate::config::spec) const ROUTE_INSTEAD: &[[&str; 2]] = &[
     ["cors_policy", CORS],
     ["enable_cors", CORS],
     ["cache", NO_CACHE],
-    ["gzip", NO_GZIP],
-    ["compress", NO_GZIP],
+    ["gzip", COMPRESS],
+    ["brotli", COMPRESS],
+    ["encode", COMPRESS],
+    ["compression", COMPRESS],
     ["mirror", NO_MIRROR],
     ["location", IN_MATCH],
     ["prefix", IN_MATCH],
@@ -242,6 +246,21 @@ pub(in crate::config::spec) const MATCH_INSTEAD: &[[&str; 2]] = &[
     ["claim", PROVEN],
     ["claims", PROVEN],
     ["user", PROVEN],
+];
+
+/// Words for keys of `CompressSpec`, with the key that is meant.
+pub(in crate::config::spec) const COMPRESS_MEANT: &[[&str; 2]] = &[
+    ["encoding", "encodings"],
+    ["algorithms", "encodings"],
+    ["compressor_library", "encodings"],
+    ["gzip_types", "types"],
+    ["content_type", "types"],
+    ["includedContentTypes", "types"],
+    ["gzip_min_length", "min_size"],
+    ["min_length", "min_size"],
+    ["minimum_length", "min_size"],
+    ["min_content_length", "min_size"],
+    ["minResponseBodyBytes", "min_size"],
 ];
 
 /// Words for keys of `CorsSpec`, with the key that is meant.

@@ -5,6 +5,7 @@
 
 mod address;
 mod http;
+mod media;
 mod number;
 mod origin;
 mod rate;
@@ -20,6 +21,8 @@ pub(in crate::config) use http::{
     editable, header_name, header_value, location, method, redirect_status, reject_status,
     retry_on, status, statuses, upgrade,
 };
+pub use media::MediaPattern;
+pub(in crate::config) use media::media_type;
 pub(in crate::config) use number::{
     byte_rate, duration, duration_within, integer, integer_within, optional_timeout, percent,
     ratio, size_within,

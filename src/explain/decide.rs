@@ -88,7 +88,7 @@ impl Question {
 
         match &route.action {
             Action::Forward(upstream) => {
-                said.upstream = Some(next(upstream, &target, client));
+                said.forward(upstream, &target, client);
             }
             Action::Redirect(_) | Action::Respond(_) => {
                 said.notes.push("the gateway answers it itself".to_owned());
@@ -221,6 +221,16 @@ impl Explanation {
         self.status = Some(status);
         self.notes.push(why.to_owned());
         self
+    }
+
+    /// Says where it would be sent.
+    fn forward(&mut self, upstream: &Upstream, target: &Target<'_>, client: IpAddr) {
+        if let Some(cookie) = &upstream.options.sticky {
+            self.notes.push(format!(
+                "with the cookie {cookie}, it goes to the server that set it, while that gets requests"
+            ));
+        }
+        self.upstream = Some(next(upstream, target, client));
     }
 
     /// Peeks at the rules of `route`.

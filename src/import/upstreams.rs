@@ -230,6 +230,23 @@ fn settings(block: &Directive, count: usize, fields: &mut Fields, report: &mut I
                 balance("hash");
                 fields.set("hash_key", json!("path"));
             }
+            ("hash", key) if key.starts_with("$cookie_") => {
+                let name = key.trim_start_matches("$cookie_");
+                balance("hash");
+                fields.set("hash_key", json!(format!("cookie:{name}")));
+                let why = "requests without the cookie go to any server, in nginx to one of them";
+                report.note(directive, why);
+            }
+            ("sticky", "cookie") if !directive.arg(1).is_empty() => {
+                fields.set("sticky", json!({ "cookie": directive.arg(1) }));
+                let is_usual = |argument: &&String| {
+                    matches!(argument.as_str(), "httponly" | "path=/" | "samesite=lax" | "secure")
+                };
+                if !directive.args.iter().skip(2).all(|argument| is_usual(&argument)) {
+                    let why = "the cookie lasts as long as the browser runs, for the host itself";
+                    report.note(directive, why);
+                }
+            }
             _ => report.note(directive, "an upstream has no such setting"),
         }
     }

@@ -104,6 +104,12 @@ impl Worker {
         }
     }
 
+    /// Returns the key of the cookies for sticky sessions: the store's, which all gateways have and a
+    /// restart keeps, or else that of this process, which an upgrade hands over.
+    pub(super) fn cookie_seed(&self) -> Seed {
+        self.store.as_ref().map_or(self.seed, StoreClient::seed)
+    }
+
     /// Counts and logs that the client of a request is not known, because what its proxy writes
     /// cannot be read.
     #[cold]

@@ -77,6 +77,7 @@ mod retry_after;
 mod routes;
 mod settlements;
 mod shutdown;
+mod sticky;
 mod stored_states;
 mod stores;
 mod synced;

@@ -143,6 +143,7 @@ fn upstream_at(name: Arc<str>, url: &AuthEndpoint) -> UpstreamPlan {
         options: UpstreamOptions {
             balance: Balance::RoundRobin,
             hash_key: None,
+            sticky: None,
             protocol: UpstreamProtocol::H1,
             connect_timeout: seconds(3),
             idle_timeout: seconds(4),

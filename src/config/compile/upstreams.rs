@@ -69,6 +69,12 @@ impl CompiledServer<'_> {
     }
 }
 
+/// Returns the name of the cookie that keeps a client at one server.
+fn sticky(spec: &UpstreamSpec) -> Option<Box<str>> {
+    let cookie = &spec.sticky.value()?.cookie;
+    cookie.value().map(|name| name.0.clone())
+}
+
 impl Compiler {
     pub(super) fn upstreams(&mut self, specs: &[At<UpstreamSpec>], files: &Files) -> Vec<Compiled> {
         self.names("upstream", specs.iter().filter_map(|at| at.value.name.as_ref()));
@@ -116,6 +122,7 @@ impl Compiler {
             options: UpstreamOptions {
                 balance: *spec.balance.value()?,
                 hash_key,
+                sticky: sticky(spec),
                 protocol,
                 connect_timeout: value(spec.connect_timeout.duration()),
                 idle_timeout: value(spec.idle_timeout.duration()),

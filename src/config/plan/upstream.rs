@@ -39,6 +39,8 @@ pub struct UpstreamOptions {
     pub balance: Balance,
     /// The key that decides about a request's server, if `balance` is hash.
     pub hash_key: Option<KeySpec>,
+    /// The cookie that keeps a client at one server, if there is one.
+    pub sticky: Option<Box<str>>,
     /// The versions of HTTP that servers get.
     pub protocol: UpstreamProtocol,
     /// The longest time that a connection may take to open.

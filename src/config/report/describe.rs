@@ -188,6 +188,10 @@ fn write_upstream<'p>(
         options.max_idle
     )?;
 
+    if let Some(cookie) = &options.sticky {
+        writeln!(out, "    sticky by the cookie {cookie}")?;
+    }
+
     if let Some(check) = &options.health {
         let host =
             check.host.as_ref().map_or_else(String::new, |host| format!(" of {}", written(host)));

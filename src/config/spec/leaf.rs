@@ -192,6 +192,8 @@ leaves! {
     /// An HTTP method.
     MethodName(Method), "a method", "GET", values::method,
         TEXT.matching("^[^a-z ]+$");
+    /// The name of a cookie that flowgate sets.
+    CookieName(Box<str>), "the name of a cookie", "server", cookie_name, ANY_TEXT;
     /// A method, or `*` for all.
     CorsMethod(Option<Method>), "a method, or `*`", "POST", cors_method,
         TEXT.matching("^[^a-z ]+$");
@@ -607,6 +609,19 @@ fn refund(text: &str) -> Result<(), InvalidValue> {
     invalid(
         format!("{} is not a cost", quoted(text)),
         "write `refund` to give the reserve back, or weights, as in `{ request_bytes: 0.25, events: 1 }`",
+    )
+}
+
+/// Reads the name of a cookie, a token (RFC 6265, 4.1.1).
+fn cookie_name(text: &str) -> Result<Box<str>, InvalidValue> {
+    const MOST: usize = 64;
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if (1..=MOST).contains(&text.len()) && text.bytes().all(is_sign) {
+        return Ok(text.into());
+    }
+    invalid(
+        format!("{} is not the name of a cookie", quoted(text)),
+        "write 1 to 64 letters, digits and `-` or `_`, as in `server`",
     )
 }
 

@@ -1,15 +1,15 @@
 //! Upstreams and their servers.
 
 use super::other_words::upstream::{
-    HEALTH_MEANT, SERVER_INSTEAD, SERVER_MEANT, UPSTREAM_INSTEAD, UPSTREAM_MEANT,
+    HEALTH_MEANT, SERVER_INSTEAD, SERVER_MEANT, STICKY_MEANT, UPSTREAM_INSTEAD, UPSTREAM_MEANT,
     UPSTREAM_TLS_INSTEAD, UPSTREAM_TLS_MEANT,
 };
 use super::{
     Balance, CertificateFiles, RuleSpec, UpstreamProtocol,
     keys::keys,
     leaf::{
-        Authority, CheckPath, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER, Name, Period,
-        ResolveWord, Size, Statuses, Timeout, Url,
+        Authority, CheckPath, CookieName, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER,
+        Name, Period, ResolveWord, Size, Statuses, Timeout, Url,
     },
 };
 use crate::config::{
@@ -35,6 +35,9 @@ keys! {
         balance: Balance = "round_robin";
         /// With `balance: hash`, the part of a request that selects its server, or several parts.
         hash_key: Several<KeyPart>, else "client_ip";
+        /// Keeps each client at one server, by a cookie that flowgate sets.
+        #[help = "write `sticky: { cookie: NAME }`"]
+        sticky: StickySpec, else "–";
         /// Rules and budgets for the requests to this upstream, whatever their route. A request is
         /// counted once, also if it is sent to several servers.
         flow: List<Printed<RuleSpec>>, else "no rules";
@@ -65,6 +68,14 @@ keys! {
         slow_start: Period<0, HOUR> = "10s";
         /// TLS to servers with an `https://` URL.
         tls: UpstreamTlsSpec, else "–";
+    }
+
+    /// Sticky sessions: flowgate sets a cookie for the server that a client got. While that server gets
+    /// requests, it gets those of the client; `balance` chooses for all others.
+    #[meant = STICKY_MEANT]
+    struct StickySpec: "sticky sessions" {
+        /// The name of the cookie.
+        cookie: CookieName;
     }
 
     /// Health checks: the gateway sends a `GET` to each server, once for all workers. Servers count

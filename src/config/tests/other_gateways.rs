@@ -56,7 +56,7 @@ fn keys_of_routes() {
         ("upstream: app\n    handle_path: /api", "`rewrite: { strip_prefix: /api }`"),
         ("upstream: app\n    methods: [GET]", "write it in `match`"),
         ("upstream: app\n    healthCheck: { path: /up }", "write `health` at the upstream"),
-        ("upstream: app\n    compress: true", "remove it: flowgate compresses nothing"),
+        ("upstream: app\n    gzip: true", "write `compress: true`"),
         ("upstream: app\n    error_page: 502", "write `errors: [{ status: 502, body: … }]`"),
         ("upstream: app\n    jwt: { jwks: a }", "`auth: { jwt: { jwks: issuer.json } }`"),
         ("upstream: app\n    ip_whitelist: [10.0.0.1]", "`access: { allow: [10.0.0.0/8] }`"),
@@ -119,7 +119,7 @@ fn keys_of_upstreams() {
         ("lb_policy: random", "write `balance`"),
         ("balance: least_conn", "did you mean `least_request`?"),
         ("balance: ip_hash", "did you mean `hash`?"),
-        ("sticky: true", "`balance: hash`"),
+        ("sticky: true", "`sticky: { cookie: NAME }`"),
         ("keepalive: 9", "write `max_idle`"),
     ] {
         upstream(&format!("{SERVERS}{lines}"), help);
@@ -143,7 +143,7 @@ fn keys_of_the_file_and_of_listeners() {
         ("real_ip_header: x", "`client_ip_header: cf-connecting-ip`"),
         ("log_format: main", "`access_log_format: combined`"),
         ("access_log: stdout\naccess_log_format: clf", "`combined`"),
-        ("gzip: true", "remove it"),
+        ("gzip: true", "`compress: true` at the routes"),
         ("server: { listen: 80 }", "`flowgate import nginx.conf`"),
         ("http: { routers: {} }", "docs/migrating.md"),
         ("access_log: 'syslog://192.0.2.1'", "write `stdout`, or a file name"),

@@ -47,6 +47,33 @@ fn errors_are_those_of_flowgate_unless_from_says_otherwise() {
 }
 
 #[test]
+fn a_sticky_upstream_has_the_name_of_a_cookie() {
+    let sticky = |keys: &str| {
+        let upstream = format!("url: http://127.0.0.1:9000 }}], sticky: {keys} }}]");
+        file("upstream: app").replace("url: http://127.0.0.1:9000 }] }]", &upstream)
+    };
+    let read = plan(&sticky("{ cookie: server }"));
+    assert_eq!(read.upstreams[0].options.sticky.as_deref(), Some("server"));
+    assert!(describe(&read).contains("    sticky by the cookie server\n"));
+    for (keys, message) in [
+        (
+            "{ cookie: 'a b' }",
+            "`a b` is not the name of a cookie | write 1 to 64 letters, digits and `-` or `_`, as in `server`",
+        ),
+        (
+            "{ name: a }",
+            "sticky sessions has no key `name`; did you mean `cookie`? | write `cookie`",
+        ),
+        (
+            "true",
+            "expected a map for sticky sessions, not a plain value | write `sticky: { cookie: NAME }`",
+        ),
+    ] {
+        messages(&sticky(keys), &[message]);
+    }
+}
+
+#[test]
 fn a_redirect_is_a_word_a_url_or_a_path() {
     for (keys, words, keeps_query) in [
         ("https", "redirect 308 https://{host}{path}", true),

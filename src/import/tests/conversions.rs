@@ -367,6 +367,34 @@ fn a_log_that_nobody_reads_is_none() {
 }
 
 #[test]
+fn cookies_keep_clients_at_servers() {
+    let upstream = |directive: &str| {
+        let text = format!(
+            "http {{ upstream u {{ server a; server b; {directive} }}
+            server {{ listen 81; location / {{ proxy_pass http://u; proxy_redirect off; proxy_set_header Host $http_host; }} }} }}"
+        );
+        import(&text).unwrap()
+    };
+    for (directive, expected, notes) in [
+        ("sticky cookie srv;", "sticky: { cookie: srv }", &[][..]),
+        ("sticky cookie srv httponly secure path=/;", "sticky: { cookie: srv }", &[]),
+        (
+            "sticky cookie srv expires=1h domain=.a.test;",
+            "sticky: { cookie: srv }",
+            &["as long as the browser"],
+        ),
+        ("hash $cookie_session;", "hash_key: cookie:session", &["requests without the cookie"]),
+    ] {
+        let (yaml, lines) = upstream(directive);
+        assert!(yaml.contains(expected), "{directive}: {yaml}");
+        assert_eq!(lines.len(), notes.len(), "{lines:#?}");
+        assert!(lines.iter().zip(notes).all(|(line, note)| line.contains(note)), "{lines:#?}");
+    }
+    let (_, lines) = upstream("sticky learn create=$a lookup=$b zone=c:1m;");
+    assert!(lines[0].contains("sticky: an upstream has no such setting"), "{lines:#?}");
+}
+
+#[test]
 fn gzip_is_compress_of_routes_that_pass_requests_on() {
     let gzip = "gzip on; gzip_vary on; gzip_proxied any;";
     for (directives, expected, notes) in [

@@ -109,6 +109,8 @@ pub(crate) struct UpstreamUse {
     pub(crate) upload: Option<Arc<Upload>>,
     /// The number of servers that were tried.
     pub(crate) attempts: u32,
+    /// The value of the client's cookie for sticky sessions, if it has one.
+    pub(crate) sticky: Option<u64>,
     /// The limit that ended the request, as far as the request knows.
     pub(crate) timeout: Option<Timeout>,
 }

@@ -19,7 +19,7 @@ use crate::proxy::{
         own_response::{error_response, respond_as_configured},
         response_body::ResponseBody,
     },
-    upstream::retry::Retries,
+    upstream::{retry::Retries, sticky},
 };
 use crate::{
     config::{Action, Route, Upstream},
@@ -87,6 +87,9 @@ impl Admitted {
         self.write_id_and_trace();
 
         let Self { request, route, forward, start, completion } = &mut self;
+        if let Some(cookie) = &upstream.options.sticky {
+            completion.upstream.sticky = sticky::wanted(cookie, request.headers());
+        }
         completion.upstream.upload = request.body().upload();
         if completion.observers.are_logging() {
             let upload = request.body().upload();
@@ -106,6 +109,7 @@ impl Admitted {
             is_grpc,
             stream: completion.arrival.stream.as_ref(),
             attempts: 0,
+            sticky: completion.upstream.sticky,
             retries: Retries::new(route.options.retry.as_ref()),
             observers: &mut *waiting.observers,
             timeout: None,

@@ -15,6 +15,7 @@ use crate::proxy::{
         lease::{ConnectionNeeds, Lease},
         reservation::binds_login,
         retry::{AttemptFailure, Retries, RetryTarget},
+        sticky,
     },
 };
 use crate::{
@@ -50,6 +51,8 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) stream: Option<&'a Arc<Stream>>,
     /// The number of servers that were tried.
     pub(crate) attempts: u32,
+    /// The value of the client's cookie for sticky sessions, if it has one.
+    pub(crate) sticky: Option<u64>,
     /// Decides what is sent again.
     pub(crate) retries: Retries<'a>,
     pub(super) observers: &'a mut Observers,
@@ -84,6 +87,9 @@ impl UpstreamRequest<'_> {
 
         let reservation = &self.peer.reservation;
         let mut chosen = if reservation.is_used() { self.reserved(now) } else { None };
+        if let (None, Some(wanted)) = (&chosen, self.sticky) {
+            chosen = sticky::find(&worker.cookie_seed(), upstream, wanted, now);
+        }
         loop {
             let picked = chosen.take().or_else(|| self.pick(tried, now));
             let Picked { place, server, is_other_left } = picked.ok_or(Failure::Unreachable)?;

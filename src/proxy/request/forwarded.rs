@@ -3,7 +3,10 @@
 use super::{dropped_body::release, forward};
 use crate::proxy::{
     gateway_error::{Failure, GatewayError},
-    message::{ExtendedConnect, RequestHead, Response, hop_by_hop::strip_hop_by_hop},
+    message::{
+        ExtendedConnect, RequestHead, Response,
+        hop_by_hop::{X_FORWARDED_PROTO, strip_hop_by_hop},
+    },
     placeholders,
     record::Completion,
     response::{
@@ -13,7 +16,7 @@ use crate::proxy::{
         tunnel::{Http2Tunnel, Joined, tunnel},
     },
     timeouts::{body_timeout::BodyTimeout, timeout::Timeout},
-    upstream::{Http1Connection, keep_alive},
+    upstream::{Http1Connection, keep_alive, sticky},
 };
 use crate::{
     config::{Body, Route},
@@ -115,6 +118,17 @@ impl Forwarded {
             quota.write(headers, &self.route);
         }
         self.completion.write_id(headers);
+        if let Some(upstream) = self.route.action.upstream()
+            && upstream.options.sticky.is_some()
+            && let Some(lease) = &self.completion.upstream.lease
+        {
+            // Of a request that was sent to an upstream, its scheme is there.
+            let proto = self.head.headers.get(&X_FORWARDED_PROTO);
+            let is_secure = proto.is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
+            let seed = self.completion.peer.worker.cookie_seed();
+            let sent = self.completion.upstream.sticky;
+            sticky::write(headers, &seed, lease.upstream(), lease.server(), sent, is_secure);
+        }
         let edits = &self.route.options.response_headers;
         placeholders::edit(headers, edits, self.completion.values.as_deref());
         cors::write(&self.route.options, self.completion.origin.as_deref(), headers);

@@ -16,6 +16,7 @@ mod rendezvous;
 pub(crate) mod reservation;
 pub(crate) mod resolver;
 pub(crate) mod retry;
+pub(crate) mod sticky;
 mod transport;
 mod watched_name;
 

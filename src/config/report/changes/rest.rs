@@ -24,6 +24,7 @@ pub(in crate::config) fn upstream(old: &UpstreamPlan, new: &UpstreamPlan) -> Opt
     let key =
         |key: &&Option<KeySpec>| key.as_ref().map_or_else(|| "none".to_owned(), KeySpec::to_string);
     words.value("hash_key", &before.hash_key, &after.hash_key, key);
+    words.named("sticky", before.sticky == after.sticky);
     words.named("tls", before.tls == after.tls);
     words.named("health", before.health == after.health);
     words.named("ejection", before.ejection == after.ejection);

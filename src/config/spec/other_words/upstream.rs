@@ -23,7 +23,10 @@ pub(in crate::config::spec) const VERIFY: &str =
 /// Keys that `UpstreamSpec` does not take, with what to write instead.
 pub(in crate::config::spec) const UPSTREAM_INSTEAD: &[[&str; 2]] = &[
     ["url", "write `servers: [{ url: http://10.0.1.5:8000 }]`"],
-    ["sticky", "write `balance: hash`, and `hash_key: cookie:NAME` with the cookie"],
+    ["sticky_session", STICKY],
+    ["session_affinity", STICKY],
+    ["sessionAffinity", STICKY],
+    ["cookie", STICKY],
     ["max_fails", EJECTION],
     ["max_conns", CONCURRENCY_OF_ROUTE],
     ["maxconn", CONCURRENCY_OF_ROUTE],
@@ -120,3 +123,9 @@ pub(in crate::config::spec) const UPSTREAM_TLS_INSTEAD: &[[&str; 2]] = &[["verif
 /// Words for keys of `UpstreamTlsSpec`, with the key that is meant.
 pub(in crate::config::spec) const UPSTREAM_TLS_MEANT: &[[&str; 2]] =
     &[["sni", "server_name"], ["insecure_skip_verify", "insecure"]];
+
+const STICKY: &str = "write `sticky: { cookie: NAME }`";
+
+/// Words for keys of `StickySpec`, with the key that is meant.
+pub(in crate::config::spec) const STICKY_MEANT: &[[&str; 2]] =
+    &[["name", "cookie"], ["cookie_name", "cookie"]];

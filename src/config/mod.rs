@@ -74,7 +74,7 @@ pub use snapshot::{
 pub use spec::{
     AccessLog, AcmeFolder, Balance, Coding, CollectorEndpoint, HeaderCase, LogFormat, MediaPattern,
     OnMissing, OnStoreError, OriginPattern, ParentTraces, RateLimitHeaders, RequestIds, Resolve,
-    SampleRatio, Secret, ServerUrl, UpstreamProtocol, server_url,
+    SampleRatio, Secret, SendProxyProtocol, ServerUrl, UpstreamProtocol, server_url,
 };
 pub use watched::{NamePattern, Watched};
 

@@ -14,7 +14,7 @@ use crate::proxy::{
         streams::Stream,
         timer::{PollTime, RequestTimer},
     },
-    upstream::reservation::Reservation,
+    upstream::{proxy_header::Proxied, reservation::Reservation},
     worker::Worker,
 };
 use crate::{
@@ -70,6 +70,8 @@ pub(crate) struct TlsSession {
 #[derive(Debug)]
 pub(super) struct Client {
     address: SocketAddr,
+    /// The address that it has connected to, if a server is to get that.
+    local: Option<SocketAddr>,
     /// True if nothing that the peer says about others is believed: `address` is a load balancer's,
     /// which did not say whose connection it is.
     is_unknown: bool,
@@ -83,7 +85,12 @@ impl Client {
         is_unknown: bool,
         counted: Option<ClientConnection>,
     ) -> Self {
-        Self { address, is_unknown, _counted: counted }
+        Self { address, local: None, is_unknown, _counted: counted }
+    }
+
+    /// Notes the address that it has connected to.
+    pub(super) fn at(self, local: Option<SocketAddr>) -> Self {
+        Self { local, ..self }
     }
 }
 
@@ -145,6 +152,18 @@ impl Peer {
             tls: tls.unwrap_or_default(),
             cache: RequestCache::default(),
         }
+    }
+
+    /// Returns what a header of the PROXY protocol says of a request of `client`. `None`: the load balancer
+    /// has not said whose connection it is.
+    pub(super) fn proxied(&self, client: IpAddr) -> Option<Proxied> {
+        // Of a client behind a trusted proxy, only the address is known.
+        let is_own = client == self.address;
+        let port = if is_own { self.client.address.port() } else { 0 };
+        let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
+        let to = self.client.local.unwrap_or(unspecified);
+        let from = SocketAddr::new(client, port);
+        (!self.client.is_unknown).then_some(Proxied { from, to })
     }
 
     /// Reads the clock, for this and for [`Self::now`].

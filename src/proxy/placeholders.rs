@@ -2,7 +2,7 @@
 
 use crate::proxy::{
     message::{Request, request_id::RequestId},
-    peer::Peer,
+    peer::{Authority, Peer},
 };
 use crate::{
     config::{
@@ -17,6 +17,7 @@ use core::net::IpAddr;
 use http::{HeaderName, HeaderValue, Method, header};
 use std::{fmt::Write, sync::Arc};
 
+const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What is known of a request, kept for a route that asks for it.
@@ -26,6 +27,7 @@ pub(super) struct Values {
     client: IpAddr,
     host: Arc<str>,
     scheme: &'static str,
+    port: u16,
     method: Method,
     /// As the client wrote it.
     path: Box<str>,
@@ -57,18 +59,19 @@ impl Values {
     #[inline(never)]
     pub(super) fn of<B>(
         request: &Request<B>,
-        scheme: &'static str,
+        asked: Asked<'_>,
         id: Option<&RequestId>,
-        host: &Arc<str>,
         client: IpAddr,
         peer: &Peer,
     ) -> Self {
+        let Asked { scheme, port, host } = asked;
         let uri = request.uri();
         Self {
             certificate: peer.certificate().cloned(),
             client,
             host: Arc::clone(host),
             scheme,
+            port,
             method: request.method().clone(),
             path: if uri.path().starts_with('/') { uri.path() } else { "/" }.into(),
             query: uri.query().map(Box::from),
@@ -164,6 +167,7 @@ impl Values {
                 escape.write(self.id.as_ref().map_or("", RequestId::as_str), out)
             }
             Placeholder::Scheme => out.write_str(self.scheme),
+            Placeholder::Port => write!(out, "{}", self.port),
             Placeholder::Host => escape.write(&self.host, out),
             Placeholder::Method => escape.write(self.method.as_str(), out),
             Placeholder::Path => escape.write(&self.path, out),
@@ -172,6 +176,36 @@ impl Values {
                 None => Ok(()),
             },
         };
+    }
+}
+
+/// The way in which a client asks for a host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    scheme: &'static str,
+    port: u16,
+    host: &'a Arc<str>,
+}
+
+impl<'a> Asked<'a> {
+    /// Returns it for a request with these fields. A trusted proxy knows better.
+    pub(super) fn of(
+        headers: &FieldList,
+        peer: &Peer,
+        authority: &'a Authority,
+        is_trusted: bool,
+    ) -> Self {
+        let scheme = scheme(headers, peer, is_trusted);
+        let read = |text: &[u8]| -> Option<u16> { str::from_utf8(text).ok()?.trim().parse().ok() };
+        let said = headers.get(&X_FORWARDED_PORT).filter(|_| is_trusted).and_then(read);
+        let value = authority.value.as_bytes();
+        // Behind the colons of an IPv6 address, which stands in brackets.
+        let own = || {
+            let at = value.iter().rposition(|byte| matches!(byte, b':' | b']'))?;
+            (value.get(at) == Some(&b':')).then(|| read(value.get(at + 1..)?)).flatten()
+        };
+        let usual = if scheme == "https" { 443 } else { 80 };
+        Self { scheme, port: said.or_else(own).unwrap_or(usual), host: &authority.host }
     }
 }
 

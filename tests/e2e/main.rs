@@ -75,6 +75,7 @@ mod requests;
 mod retries;
 mod retry_after;
 mod routes;
+mod sent_proxy_header;
 mod settlements;
 mod shutdown;
 mod sticky;

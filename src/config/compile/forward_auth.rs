@@ -144,6 +144,7 @@ fn upstream_at(name: Arc<str>, url: &AuthEndpoint) -> UpstreamPlan {
             balance: Balance::RoundRobin,
             hash_key: None,
             sticky: None,
+            send_proxy_protocol: None,
             protocol: UpstreamProtocol::H1,
             connect_timeout: seconds(3),
             idle_timeout: seconds(4),

@@ -252,6 +252,7 @@ fn stand_in(piece: &Piece) -> &str {
     match piece {
         Piece::Text(text) => text,
         Piece::Value(Placeholder::Scheme) => "https",
+        Piece::Value(Placeholder::Port) => "443",
         Piece::Value(Placeholder::Path) => "/path",
         Piece::Value(Placeholder::Query) => "?query",
         Piece::Value(

@@ -11,8 +11,8 @@ use crate::{
         },
         read::source::Files,
         spec::{
-            Balance, EjectionSpec, HealthSpec, RetrySpec, ServerSpec, UpstreamProtocol,
-            UpstreamSpec, UpstreamTlsSpec,
+            Balance, EjectionSpec, HealthSpec, RetrySpec, SendProxyProtocol, ServerSpec,
+            UpstreamProtocol, UpstreamSpec, UpstreamTlsSpec,
             values::{Endpoint, RetryOn},
         },
         vocabulary::DescribedMap,
@@ -123,6 +123,7 @@ impl Compiler {
                 balance: *spec.balance.value()?,
                 hash_key,
                 sticky: sticky(spec),
+                send_proxy_protocol: self.send_proxy_protocol(spec, protocol),
                 protocol,
                 connect_timeout: value(spec.connect_timeout.duration()),
                 idle_timeout: value(spec.idle_timeout.duration()),
@@ -141,6 +142,25 @@ impl Compiler {
         };
 
         Some(Compiled { name: plan.name.clone(), span: name.span, servers: spans, plan })
+    }
+
+    /// Returns the version of the PROXY protocol that connections begin with. Those of HTTP/2 carry requests of
+    /// many clients.
+    fn send_proxy_protocol(
+        &mut self,
+        spec: &UpstreamSpec,
+        protocol: UpstreamProtocol,
+    ) -> Option<SendProxyProtocol> {
+        let At { value, span, .. } = spec.send_proxy_protocol.as_ref()?;
+        if protocol == UpstreamProtocol::H2 {
+            let message =
+                "`send_proxy_protocol` beside `protocol: h2`, whose connections serve many clients";
+            self.error(
+                Problem::error(*span, message)
+                    .help("remove one of the two, or write `protocol: h1`"),
+            );
+        }
+        Some(*value)
     }
 
     /// Checks that requests have a server while all are well, and that the turns of the others, and those

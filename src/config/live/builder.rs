@@ -108,6 +108,9 @@ impl<'o> Builder<'o> {
             hash: plan.hash,
             settings: plan.settings,
             listeners: kept(plan.listeners, self.old),
+            sends_proxy_protocol: upstreams
+                .iter()
+                .any(|upstream| upstream.options.send_proxy_protocol.is_some()),
             upstreams,
             groups,
             answers_preflights: routes.iter().any(|route| route.options.cors.is_some()),

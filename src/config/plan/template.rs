@@ -22,6 +22,8 @@ pub enum Placeholder {
     Method,
     /// The path as the client wrote it.
     Path,
+    /// The port asked for.
+    Port,
     /// The query with its `?`, or nothing.
     Query,
     /// The value of `x-request-id`.
@@ -36,13 +38,14 @@ pub enum Placeholder {
 
 impl Placeholder {
     /// All, by their words.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("client_cert_fingerprint", Self::ClientCertFingerprint),
         ("client_cert_subject", Self::ClientCertSubject),
         ("client_ip", Self::ClientIp),
         ("host", Self::Host),
         ("method", Self::Method),
         ("path", Self::Path),
+        ("port", Self::Port),
         ("query", Self::Query),
         ("request_id", Self::RequestId),
         ("retry_after", Self::RetryAfter),

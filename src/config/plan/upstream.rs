@@ -3,7 +3,7 @@
 use super::UpstreamTls;
 use crate::{
     config::{
-        spec::{Balance, Resolve, UpstreamProtocol, values::Endpoint},
+        spec::{Balance, Resolve, SendProxyProtocol, UpstreamProtocol, values::Endpoint},
         vocabulary::ShownKey,
     },
     health::{Check, Ejection},
@@ -43,6 +43,8 @@ pub struct UpstreamOptions {
     pub sticky: Option<Box<str>>,
     /// The versions of HTTP that servers get.
     pub protocol: UpstreamProtocol,
+    /// The version of the PROXY protocol that connections begin with, if they do.
+    pub send_proxy_protocol: Option<SendProxyProtocol>,
     /// The longest time that a connection may take to open.
     pub connect_timeout: Duration,
     /// The time that an idle connection is kept.

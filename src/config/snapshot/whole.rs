@@ -40,6 +40,8 @@ pub struct Snapshot {
     pub table: route::Table,
     /// True if a route answers preflight requests.
     pub(in crate::config) answers_preflights: bool,
+    /// True if a server is to get the addresses of client connections.
+    pub sends_proxy_protocol: bool,
     /// The files whose change is a change of the configuration.
     pub files: Vec<Watched>,
     /// The header fields that decide about requests, as [`route::folded_name`] has them, sorted:

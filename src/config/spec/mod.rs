@@ -54,7 +54,7 @@ pub(super) use upstream::{
 pub use values::{MediaPattern, OriginPattern, Resolve, ServerUrl, server_url};
 pub use words::{
     AccessLog, Balance, Coding, HeaderCase, LogFormat, OnMissing, OnStoreError, ParentTraces,
-    RateLimitHeaders, RequestIds, UpstreamProtocol,
+    RateLimitHeaders, RequestIds, SendProxyProtocol, UpstreamProtocol,
 };
 pub(super) use words::{
     AlgorithmWord, Align, BytesWord, ClientAuth, ErrorsFrom, OnDuplicate, QueueOrder, Scope, word,

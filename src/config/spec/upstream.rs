@@ -5,7 +5,7 @@ use super::other_words::upstream::{
     UPSTREAM_TLS_INSTEAD, UPSTREAM_TLS_MEANT,
 };
 use super::{
-    Balance, CertificateFiles, RuleSpec, UpstreamProtocol,
+    Balance, CertificateFiles, RuleSpec, SendProxyProtocol, UpstreamProtocol,
     keys::keys,
     leaf::{
         Authority, CheckPath, CookieName, FileName, HOUR, Host, Integer, KeyPart, LEAST_HEADER,
@@ -44,6 +44,9 @@ keys! {
         /// HTTP/1.1 (`h1`), HTTP/2 (`h2`, which gRPC needs), or what each server chooses in the TLS
         /// handshake (`auto`; HTTP/1.1 in cleartext).
         protocol: UpstreamProtocol = "auto";
+        /// Begins each connection with a header of the PROXY protocol (`v1` or `v2`), which names the client.
+        /// Connections are then HTTP/1.1, and serve the requests of one client connection only.
+        send_proxy_protocol: SendProxyProtocol, else "–";
         /// How long a connection may take to open.
         connect_timeout: Timeout = "3s";
         /// How long an idle connection is kept. Set it below the server's own limit, so that the

@@ -147,6 +147,15 @@ words! {
         H2 = "h2",
     }
 
+    /// The version of the PROXY protocol that servers get.
+    #[meant = &[["true", "v2"], ["on", "v1"], ["1", "v1"], ["2", "v2"], ["V1", "v1"], ["V2", "v2"]]]
+    pub enum SendProxyProtocol {
+        /// A line of text.
+        V1 = "v1",
+        /// Bytes.
+        V2 = "v2",
+    }
+
     /// The headers that have a client's quota.
     #[derive(Default)]
     pub enum RateLimitHeaders {

@@ -34,7 +34,10 @@ fn what_cannot_be_meant_is_an_error() {
             "{ types: html }",
             "`html` is not a media type | write a type, as in `text/html`, `text/*` or `*/*+json`, or `*` for all",
         ),
-        ("{ encodings: brotli }", "`encodings` cannot be `brotli` | write `br`"),
+        (
+            "{ encodings: brotli }",
+            "`encodings` cannot be `brotli` | write one of `zstd`, `br`, `gzip`",
+        ),
         (
             "{ encodings: deflate }",
             "`encodings` cannot be `deflate` | write one of `zstd`, `br`, `gzip`",

@@ -1,7 +1,7 @@
 //! What routes do besides limiting: redirects, responses, rewrites and placeholders.
 
 use super::{FRAME, messages, parsed, plan, rejected, warnings};
-use crate::config::{Action, Redirect, describe};
+use crate::config::{Action, Redirect, SendProxyProtocol, describe};
 use http::StatusCode;
 
 /// A file whose route has these keys.
@@ -58,7 +58,7 @@ fn a_sticky_upstream_has_the_name_of_a_cookie() {
     for (keys, message) in [
         (
             "{ cookie: 'a b' }",
-            "`a b` is not the name of a cookie | write 1 to 64 letters, digits and `-` or `_`, as in `server`",
+            "`***` is not the name of a cookie | write 1 to 64 letters, digits and `-` or `_`, as in `server`",
         ),
         (
             "{ name: a }",
@@ -71,6 +71,24 @@ fn a_sticky_upstream_has_the_name_of_a_cookie() {
     ] {
         messages(&sticky(keys), &[message]);
     }
+}
+
+#[test]
+fn connections_with_a_proxy_header_are_of_http1() {
+    let upstream = |keys: &str| {
+        let upstream = format!("url: http://127.0.0.1:9000 }}], {keys} }}]");
+        file("upstream: app").replace("url: http://127.0.0.1:9000 }] }]", &upstream)
+    };
+    let read = |keys: &str| plan(&upstream(keys)).upstreams[0].options.send_proxy_protocol;
+    assert_eq!(read("send_proxy_protocol: v1"), Some(SendProxyProtocol::V1));
+    assert_eq!(read("send_proxy_protocol: v2, protocol: h1"), Some(SendProxyProtocol::V2));
+    assert_eq!(read("protocol: h2"), None);
+    messages(
+        &upstream("send_proxy_protocol: v2, protocol: h2"),
+        &[
+            "`send_proxy_protocol` beside `protocol: h2`, whose connections serve many clients | remove one of the two, or write `protocol: h1`",
+        ],
+    );
 }
 
 #[test]
@@ -263,7 +281,7 @@ fn rewrites_and_placeholders_are_checked() {
         ),
         (
             "redirect: 'https://a.example/{id}'",
-            "there is no placeholder `{id}` | write one of `{client_cert_fingerprint}`, `{client_cert_subject}`, `{client_ip}`, `{host}`, `{method}`, `{path}`, `{query}`, `{request_id}`, `{scheme}`; write `{{id}}` for the text itself",
+            "there is no placeholder `{id}` | write one of `{client_cert_fingerprint}`, `{client_cert_subject}`, `{client_ip}`, `{host}`, `{method}`, `{path}`, `{port}`, `{query}`, `{request_id}`, `{scheme}`; write `{{id}}` for the text itself",
         ),
     ] {
         messages(&file(keys), &[message]);

@@ -124,7 +124,11 @@ async fn handshake(
 ) -> Option<Serving> {
     // Without it a small response may wait 40 ms for an acknowledgement.
     stream.set_nodelay(true).ok()?;
-    let options = ConnectionOptions::of(&worker.live.load().settings);
+    let (options, client) = {
+        let snapshot = worker.live.load();
+        let local = if snapshot.sends_proxy_protocol { stream.local_addr().ok() } else { None };
+        (ConnectionOptions::of(&snapshot.settings), client.at(local))
+    };
     let peer = |tls| {
         let worker = Arc::clone(worker);
         let handle = Arc::clone(handle);

@@ -8,6 +8,9 @@ mod proxy_protocol;
 pub(crate) mod tls;
 mod unreadable;
 
+#[cfg(test)]
+pub(crate) use proxy_protocol::read as read_proxy_header;
+
 use crate::flow::Instant;
 use crate::proxy::{
     connections::registry::{ConnectionOptions, Protocol},

@@ -13,6 +13,7 @@ use crate::proxy::{
         balance::{Picked, Tried, pick},
         error::Unanswered,
         lease::{ConnectionNeeds, Lease},
+        proxy_header,
         reservation::binds_login,
         retry::{AttemptFailure, Retries, RetryTarget},
         sticky,
@@ -96,6 +97,10 @@ impl UpstreamRequest<'_> {
 
             self.begin_attempt(&server, request);
             let on = lease.insert(Lease::new(&worker.servers, upstream, server, sent.clone(), now));
+            if let Some(version) = upstream.options.send_proxy_protocol {
+                let of = self.forward.proxied.as_deref().copied().flatten();
+                on.introduce(proxy_header::header(version, of), !self.forward.trusted);
+            }
             needs.soon = self.retries.may_go_elsewhere(is_other_left);
             let is_reserved = reservation.is_used() && on.resume(reservation, needs);
             let found = if is_reserved { Ok(()) } else { on.find(needs).await };

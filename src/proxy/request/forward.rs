@@ -13,6 +13,7 @@ use crate::proxy::{
     },
     peer::{Authority, Peer},
     placeholders,
+    upstream::proxy_header::Proxied,
 };
 use crate::{
     config::Server,
@@ -37,6 +38,8 @@ pub(crate) struct Forward {
     pub(crate) authority: Arc<Authority>,
     /// What decides about its server, if the upstream assigns keys to servers.
     pub(crate) key: Option<u64>,
+    /// What the PROXY protocol says of its client, if the server gets that.
+    pub(crate) proxied: Option<Box<Option<Proxied>>>,
     /// The protocol that the request may change to.
     pub(crate) upgrade: Option<Box<HeaderValue>>,
     /// True if the peer is one of `trusted_proxies`.

@@ -29,6 +29,7 @@ use crate::proxy::{
         cors::{self, Asks},
         own_response::{ReplyOptions, error_response},
     },
+    upstream::proxy_header::Proxied,
 };
 use crate::{
     config::{
@@ -258,8 +259,8 @@ impl<'s> Received<'s> {
         completion.observers.note(Event::Client(client));
         if route.options.has_placeholders {
             let id = completion.arrival.request_id.as_ref();
-            let scheme = placeholders::scheme(request.headers(), peer, is_proxied);
-            let values = Values::of(request, scheme, id, &authority.host, client, peer);
+            let asked = placeholders::Asked::of(request.headers(), peer, &authority, is_proxied);
+            let values = Values::of(request, asked, id, client, peer);
             completion.values = Some(Box::new(values));
         }
         completion.route = Some(Arc::clone(&route));
@@ -326,6 +327,7 @@ impl<'s> Received<'s> {
     fn route(self, found: Found) -> Routed {
         let key = self.server_key(&found);
         let Self { snapshot, mut request, now, completion, .. } = self;
+        let proxied = proxied(&found, &completion.peer);
         found.name_client(&completion.peer, request.headers_mut());
         let Found { route, authority, is_proxied, target, .. } = found;
         let trailers = request_trailers(&request, snapshot, &route);
@@ -333,6 +335,7 @@ impl<'s> Received<'s> {
 
         let forward = Forward {
             key,
+            proxied,
             upgrade: None,
             trusted: is_proxied,
             fields: request.headers().set(),
@@ -456,6 +459,12 @@ impl Unverified {
                 .reject_client(client, error),
         }
     }
+}
+
+/// Returns what the PROXY protocol says of the request's client, if its server gets that.
+fn proxied(found: &Found, peer: &Peer) -> Option<Box<Option<Proxied>>> {
+    let upstream = found.route.action.upstream()?;
+    upstream.options.send_proxy_protocol.map(|_| Box::new(peer.proxied(found.client)))
 }
 
 /// Returns the path that the client wrote.

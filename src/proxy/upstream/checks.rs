@@ -6,6 +6,7 @@ use super::{
     error::cause,
     health::{log, observe},
     http2::Stream,
+    proxy_header,
 };
 use crate::proxy::body::request_body::RequestBody;
 use crate::proxy::message::Request;
@@ -17,7 +18,7 @@ use crate::{
 };
 use core::time::Duration;
 use http::{Method, header};
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, io, sync::Arc};
 use tokio::task::JoinSet;
 
 /// The interval in which the configuration in force and the failures are looked at.
@@ -161,7 +162,7 @@ async fn send_check(
     server: &Arc<Server>,
     check: &Check,
 ) -> Result<(), String> {
-    let opened = connector.connect(server, upstream, Offer::Any { streams: 1 }, clock).await;
+    let opened = connect(connector, server, upstream, clock).await;
     let opened = opened.map_err(|error| format!("cannot connect: {}", cause(&error)))?;
 
     let host = check.host.as_deref().map_or_else(|| server.host_field(), ToOwned::to_owned);
@@ -188,6 +189,19 @@ async fn send_check(
     };
 
     if check.expects(status) { Ok(()) } else { Err(format!("status {status}")) }
+}
+
+/// Connects for a check, which is flowgate's own.
+async fn connect(
+    connector: &Connector,
+    server: &Server,
+    upstream: &Upstream,
+    clock: &Clock,
+) -> io::Result<Opened> {
+    let version = upstream.options.send_proxy_protocol;
+    let own = version.map(|version| proxy_header::header(version, None));
+    let offer = if own.is_some() { Offer::Http1 } else { Offer::Any { streams: 1 } };
+    connector.connect(server, upstream, offer, own.as_deref(), clock).await
 }
 
 #[cfg(test)]

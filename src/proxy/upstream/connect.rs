@@ -9,7 +9,10 @@ use crate::{
     config::{Server, Upstream, UpstreamProtocol, UpstreamTls},
 };
 use std::{io, sync::Arc};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    net::{TcpStream, UnixStream},
+};
 use tokio_rustls::TlsConnector;
 
 /// A way to make new connections.
@@ -67,7 +70,7 @@ pub(crate) enum Offer {
 }
 
 impl Connector {
-    /// Connects to a server of `upstream`. The caller bounds the time.
+    /// Connects to a server of `upstream`, and begins with `header`. The caller bounds the time.
     ///
     /// # Errors
     ///
@@ -77,6 +80,7 @@ impl Connector {
         server: &Server,
         upstream: &Upstream,
         offer: Offer,
+        header: Option<&[u8]>,
         clock: &Clock,
     ) -> io::Result<Opened> {
         let protocol = upstream.options.protocol;
@@ -92,15 +96,17 @@ impl Connector {
         match self {
             Self::Network => {
                 if let Some(path) = server.socket() {
-                    let stream = UnixStream::connect(path).await?;
+                    let mut stream = UnixStream::connect(path).await?;
+                    write_header(&mut stream, header).await?;
                     return begin(Box::new(stream), settings, streams, clock).await;
                 }
 
-                let stream = match server.ip {
+                let mut stream = match server.ip {
                     Some(ip) => TcpStream::connect((ip, server.port)).await?,
                     None => TcpStream::connect((&*server.host, server.port)).await?,
                 };
                 stream.set_nodelay(true)?;
+                write_header(&mut stream, header).await?;
                 match upstream.tls_of(server) {
                     None => begin(Box::new(stream), settings, streams, clock).await,
                     Some(tls) => begin_secured(stream, tls, server, settings, offer, clock).await,
@@ -119,6 +125,17 @@ impl Connector {
                 begin(Box::new(connect(server.port).await?), settings, streams, clock).await
             }
         }
+    }
+}
+
+/// Writes what a connection begins with, before TLS.
+async fn write_header(
+    stream: &mut (impl AsyncWrite + Unpin),
+    header: Option<&[u8]>,
+) -> io::Result<()> {
+    match header {
+        Some(header) => stream.write_all(header).await,
+        None => Ok(()),
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Lease {
     /// The time for which the server keeps the connection, as it announced.
     announced: Option<Duration>,
     sharing: Sharing,
+    /// The header that a new connection begins with, if it does.
+    header: Option<Box<[u8]>>,
 }
 
 /// The needs of a request that decide which connections it can use.
@@ -123,6 +125,7 @@ impl Lease {
             may_leave_body: false,
             announced: None,
             sharing: Sharing::All,
+            header: None,
         }
     }
 
@@ -141,6 +144,14 @@ impl Lease {
         true
     }
 
+    /// Has the connection begin with a header of the PROXY protocol, and serve only the client that this
+    /// names, if `is_kept` its later requests too.
+    #[cold]
+    pub(crate) fn introduce(&mut self, header: Box<[u8]>, is_kept: bool) {
+        self.header = Some(header);
+        self.keep_from_others(is_kept);
+    }
+
     /// Reserves the connection for this client if `is_kept`, or if it was reserved before. Otherwise it is
     /// closed after the request.
     pub(crate) fn keep_from_others(&mut self, is_kept: bool) {
@@ -156,7 +167,11 @@ impl Lease {
     /// # Errors
     ///
     /// The server cannot be reached within the upstream's connect timeout, or before the deadline.
-    pub(crate) async fn find(&mut self, needs: ConnectionNeeds) -> io::Result<()> {
+    pub(crate) async fn find(&mut self, mut needs: ConnectionNeeds) -> io::Result<()> {
+        if self.header.is_some() {
+            needs.fresh = true;
+            needs.http1 = true;
+        }
         let limit = self.upstream.options.connect_timeout.min(needs.deadline.since(self.since));
         // In boxes, because they are rare and would make every request's future larger.
         if needs.may_share(&self.upstream, &self.server) {
@@ -201,7 +216,7 @@ impl Lease {
         needs: ConnectionNeeds,
         limit: Duration,
     ) -> io::Result<Opened> {
-        let Self { connections, upstream, server, .. } = self;
+        let Self { connections, upstream, server, header, .. } = self;
         server.meter.connects.fetch_add(1, Relaxed);
 
         // With another server left, later requests go there while this connection takes long to open.
@@ -210,7 +225,8 @@ impl Lease {
         let patience = slow.as_ref().filter(|_| needs.soon).and_then(|slow| slow.patience);
 
         let clock = &connections.clock;
-        let connecting = connections.connector.connect(server, upstream, offer, clock);
+        let connecting =
+            connections.connector.connect(server, upstream, offer, header.as_deref(), clock);
         let opened = wait_for(connecting, clock, limit, patience).await;
         let now = clock.now();
         match &opened {

@@ -12,6 +12,7 @@ pub(crate) mod keep_alive;
 pub(crate) mod lease;
 pub(crate) mod names;
 pub(crate) mod pool;
+pub(crate) mod proxy_header;
 mod rendezvous;
 pub(crate) mod reservation;
 pub(crate) mod resolver;

@@ -1,6 +1,8 @@
 //! Streams of bytes to servers, whatever they are over, and the settings that they were opened with.
 
-use crate::config::{AnswerLimits, Server, Upstream, UpstreamProtocol, UpstreamTls};
+use crate::config::{
+    AnswerLimits, SendProxyProtocol, Server, Upstream, UpstreamProtocol, UpstreamTls,
+};
 use core::{
     mem::MaybeUninit,
     pin::Pin,
@@ -19,6 +21,8 @@ use tokio_rustls::client::TlsStream;
 pub(crate) struct ConnectionSettings {
     pub(crate) limits: AnswerLimits,
     pub(crate) protocol: UpstreamProtocol,
+    /// The PROXY protocol that it began with, if it did.
+    pub(crate) header: Option<SendProxyProtocol>,
     /// `None`: cleartext.
     pub(crate) tls: Option<Arc<UpstreamTls>>,
 }
@@ -27,7 +31,8 @@ impl ConnectionSettings {
     pub(crate) fn of(server: &Server, upstream: &Upstream) -> Self {
         let limits = upstream.options.limits;
         let protocol = upstream.options.protocol;
-        Self { limits, protocol, tls: upstream.tls_of(server).cloned() }
+        let header = upstream.options.send_proxy_protocol;
+        Self { limits, protocol, header, tls: upstream.tls_of(server).cloned() }
     }
 
     /// True if a connection would be opened in the same way with the current configuration.
@@ -40,6 +45,7 @@ impl ConnectionSettings {
         is_secured_so
             && self.limits == upstream.options.limits
             && self.protocol == upstream.options.protocol
+            && self.header == upstream.options.send_proxy_protocol
     }
 }
 

@@ -50,6 +50,11 @@ pub(in crate::config::spec) const UPSTREAM_INSTEAD: &[[&str; 2]] = &[
 
 /// Words for keys of `UpstreamSpec`, with the key that is meant.
 pub(in crate::config::spec) const UPSTREAM_MEANT: &[[&str; 2]] = &[
+    ["proxy_protocol", "send_proxy_protocol"],
+    ["send_proxy", "send_proxy_protocol"],
+    ["send-proxy", "send_proxy_protocol"],
+    ["send-proxy-v2", "send_proxy_protocol"],
+    ["proxyProtocol", "send_proxy_protocol"],
     ["health_check", "health"],
     ["healthcheck", "health"],
     ["lb_policy", "balance"],

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 fn over(io: impl super::super::transport::Io + 'static) -> Box<Connection> {
     let limits = AnswerLimits { header_bytes: 4096, headers: 20 };
     let connection_settings =
-        ConnectionSettings { limits, protocol: UpstreamProtocol::H1, tls: None };
+        ConnectionSettings { limits, protocol: UpstreamProtocol::H1, header: None, tls: None };
     Connection::new(Box::new(io), connection_settings)
 }
 

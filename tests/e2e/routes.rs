@@ -246,6 +246,42 @@ fn with_origins(upstream: SocketAddr, dead: SocketAddr, silent: SocketAddr) -> S
 
 /// CORS as a browser needs it: also where the gateway answers.
 #[test]
+fn the_port_is_the_one_that_the_client_asked_for() {
+    let upstream = upstream::echo();
+    let routes = "  - name: all
+    match: { path_prefix: / }
+    upstream: up
+    request_headers: { set: { x-forwarded-port: '{port}' } }";
+    let text = yaml(upstream.address, routes);
+    let sent = |gateway: &Gateway, host: &str, field: &str| {
+        let fields = [("Host", host), ("X-Forwarded-Port", field)];
+        let answer = Client::new(gateway.web()).request("GET", "/", &fields).json();
+        let headers = answer["headers"].as_array().expect("a list").iter();
+        let found: Vec<_> = headers
+            .filter(|field| field[0] == "x-forwarded-port")
+            .map(|field| field[1].as_str().expect("a text").to_owned())
+            .collect();
+        found.join(" ")
+    };
+
+    let gateway = Gateway::start(&text);
+    for (host, expected) in
+        [("a.example:8443", "8443"), ("a.example", "80"), ("[::1]:99", "99"), ("[::1]", "80")]
+    {
+        assert_eq!(
+            sent(&gateway, host, "444"),
+            expected,
+            "{host}: what a client writes does not count"
+        );
+    }
+
+    let gateway = Gateway::start(&format!("trusted_proxies: [127.0.0.1]\n{text}"));
+    for (field, expected) in [("444", "444"), ("x", "8443"), ("", "8443"), ("70000", "8443")] {
+        assert_eq!(sent(&gateway, "a.example:8443", field), expected, "{field}");
+    }
+}
+
+#[test]
 fn what_is_set_on_responses_is_on_those_of_the_gateway_too() {
     let upstream = upstream::echo();
     let dead = upstream::Script::start(|_, _| ());

@@ -30,17 +30,32 @@ const HARMLESS: [&str; 12] = [
     "proxy_set_header",
 ];
 
-/// Fields that flowgate does not send to the service, or whose values it writes itself.
-const WRITTEN: [&str; 9] = [
-    "connection",
+/// Reports whether flowgate itself sends the service a field as this directive does, or leaves it out.
+fn is_written(name: &str, value: &str) -> bool {
+    match name {
+        "connection" | "upgrade" => true,
+        "content-length" | "content-type" => value.is_empty(),
+        // The service's own host, which its server may choose the site by.
+        "host" => matches!(value, "$proxy_host" | "$host" | "$http_host"),
+        "x-forwarded-for" => {
+            matches!(value, "$proxy_add_x_forwarded_for" | "$remote_addr" | "$http_x_forwarded_for")
+        }
+        "x-forwarded-host" => matches!(value, "$host" | "$http_host"),
+        "x-forwarded-proto" => value == "$scheme",
+        "x-forwarded-method" => value == "$request_method",
+        "x-forwarded-uri" => value == "$request_uri",
+        _ => false,
+    }
+}
+
+/// Fields that `set` cannot write, or that say where a request comes from.
+const OWN: [&str; 6] = [
     "content-length",
     "content-type",
     "host",
-    "upgrade",
     "x-forwarded-for",
     "x-forwarded-host",
     "x-forwarded-proto",
-    "x-forwarded-uri",
 ];
 
 /// A location with the parts of the configuration that its service needs.
@@ -124,11 +139,21 @@ impl<'a> Asking<'a, '_> {
     fn location(&self, directive: &Directive) -> Result<&'a Directive, String> {
         let server = self.scope.0.iter().copied().find(|block| block.name == "server");
         let uri = directive.arg(0);
-        let is_asked = |location: &&Directive| {
-            let is_plain = location.args.len() == 1 || matches!(location.arg(0), "=" | "^~");
-            is_plain && location.args.last().is_some_and(|path| path == uri)
+        let locations: Vec<_> =
+            server.into_iter().flat_map(|server| server.all("location")).collect();
+        let of_modifier = |modifier: &str| {
+            let is_it = |location: &&&Directive| match location.args.as_slice() {
+                [path] => modifier.is_empty() && path == uri,
+                [kind, path] => kind == modifier && path == uri,
+                _ => false,
+            };
+            locations.iter().find(is_it).copied()
         };
-        let found = server.into_iter().flat_map(|server| server.all("location")).find(is_asked);
+
+        // A regular expression comes before a prefix, and an exact path before both.
+        let has_regex = locations.iter().any(|location| location.arg(0).starts_with('~'));
+        let plain = of_modifier("").filter(|_| !has_regex);
+        let found = of_modifier("=").or_else(|| of_modifier("^~")).or(plain);
         let location = found.ok_or("no location has exactly the path that is asked for")?;
         let other = location.inner().iter().find(|inner| !HARMLESS.contains(&inner.name.as_str()));
         match other {
@@ -144,11 +169,9 @@ impl<'a> Asking<'a, '_> {
         for set in blocks.flat_map(|block| block.all("auth_request_set")) {
             report.take(set);
             let Some(name) = said(self.scope, set.arg(0)) else { continue };
-            let is_used = self
-                .scope
-                .all(&["proxy_set_header"])
-                .iter()
-                .any(|header| header.arg(1) == set.arg(0));
+            let headers =
+                ["proxy_set_header", "grpc_set_header"].map(|name| self.scope.all(&[name]));
+            let is_used = headers.concat().iter().any(|header| header.arg(1) == set.arg(0));
             if is_used && is_field(&name) && !names.contains(&json!(name)) {
                 names.push(json!(name));
             }
@@ -161,10 +184,12 @@ impl<'a> Asking<'a, '_> {
         let mut set = Fields::default();
         for header in asked.all(&["proxy_set_header"]) {
             let name = header.arg(0).to_ascii_lowercase();
-            let is_written = WRITTEN.contains(&name.as_str());
             let is_clients = header.arg(1) == format!("$http_{}", name.replace('-', "_"));
-            if is_written || is_clients {
+            if is_written(&name, header.arg(1)) || (is_clients && !name.starts_with("x-")) {
                 continue;
+            }
+            if OWN.contains(&name.as_str()) {
+                return Err(format!("the service gets another `{name}` than from flowgate"));
             }
             if header.arg(1).is_empty() {
                 return Err(format!("the service does not get the client's `{name}`"));

@@ -73,7 +73,8 @@ fn of_server(scope: &Scope<'_>, files: &Files) -> Result<Option<ClientCertificat
     };
 
     // Revoked certificates would get in.
-    if scope.find("ssl_crl").is_some() {
+    let asks_issuer = scope.find("ssl_ocsp").is_some_and(|ocsp| ocsp.arg(0) != "off");
+    if asks_issuer || scope.find("ssl_crl").is_some() {
         return Err(NotConverted);
     }
     let file = scope.find("ssl_client_certificate").ok_or(NotConverted)?.arg(0);

@@ -1,7 +1,7 @@
 //! Header fields that nginx sets, hides and adds.
 
 use super::{
-    auth_request::said,
+    auth_request::{asked, said},
     converted_config::Fields,
     maps::Map,
     report::ImportReport,
@@ -131,7 +131,12 @@ pub(super) fn to_upstream(
             (_, "" | "$ssl_early_data") if is_field(&name) => edits.remove.push(json!(name)),
             (_, value) if is_own(&name, value) => {}
             _ => match said(scope, value) {
-                Some(field) if field == name => {}
+                // A location that asks no service has nothing to put there, and nginx sends nothing.
+                Some(field) if field == name => {
+                    if asked(scope).is_none() {
+                        edits.remove.push(json!(name));
+                    }
+                }
                 Some(field) if is_field(&name) => {
                     // In nginx a client cannot choose it.
                     edits.remove.push(json!(name));
@@ -143,6 +148,10 @@ pub(super) fn to_upstream(
                 Some(_) | None => {
                     if let Err(why) = edits.set(&name, value, variables) {
                         report.note(directive, why);
+                        // In nginx a client cannot choose it.
+                        if is_field(&name) {
+                            edits.remove.push(json!(name));
+                        }
                     }
                 }
             },

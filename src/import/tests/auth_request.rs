@@ -93,3 +93,46 @@ fn a_location_that_switches_it_off_asks_no_service() {
     let open = route(&yaml, "open");
     assert!(open.contains("upstream: h") && !open.contains("auth:"), "{yaml}");
 }
+
+#[test]
+fn no_client_writes_what_nginx_overwrites() {
+    // Of a location that asks no service, in gRPC, and of variables that no placeholder stands for.
+    let text = "http { server { listen 81; auth_request /auth;
+        auth_request_set $user $upstream_http_x_user;
+        location / { proxy_set_header X-User $user; proxy_pass http://h; }
+        location /open/ { auth_request off; proxy_set_header X-User $user; proxy_pass http://h; }
+        location /id/ { proxy_set_header X-User \"id:$user\"; proxy_set_header X-Verify $ssl_client_verify; proxy_pass http://h; }
+        location /rpc/ { grpc_set_header X-User $user; grpc_pass grpc://h; }
+        location = /auth { internal; proxy_pass http://s; } } }";
+    let (yaml, _) = import(text).unwrap();
+    assert!(route(&yaml, "all").contains("copy: [x-user]"), "{yaml}");
+    assert!(route(&yaml, "open").contains("remove: [x-user]"), "{yaml}");
+    let renamed = route(&yaml, "id");
+    assert!(renamed.contains("remove: [x-user, x-verify]"), "{yaml}");
+    assert!(route(&yaml, "rpc").contains("copy: [x-user]"), "{yaml}");
+}
+
+#[test]
+fn the_location_is_the_one_that_nginx_asks() {
+    let of = |locations: &str| {
+        format!(
+            "http {{ server {{ listen 81; location /app/ {{ auth_request /auth; proxy_pass http://app; }}
+             {locations} }} }}"
+        )
+    };
+    let exact = "location /auth { proxy_pass http://app; } location = /auth { internal; proxy_pass http://service; }";
+    let (yaml, _) = import(&of(exact)).unwrap();
+    let app = route(&yaml, "app");
+    assert!(app.contains("forward: { upstream: service"), "{yaml}");
+
+    let by_regex =
+        "location /auth { proxy_pass http://service; } location ~ ^/a { proxy_pass http://app; }";
+    let (yaml, _) = import(&of(by_regex)).unwrap();
+    assert!(route(&yaml, "app").contains("respond: { status: 403 }"), "{yaml}");
+    for field in ["Host auth.internal", "X-Forwarded-Host fixed.test", "X-Forwarded-Proto https"] {
+        let service =
+            format!("location = /auth {{ proxy_pass http://s; proxy_set_header {field}; }}");
+        let (yaml, _) = import(&of(&service)).unwrap();
+        assert!(route(&yaml, "app").contains("respond: { status: 403 }"), "{field}: {yaml}");
+    }
+}

@@ -182,8 +182,11 @@ fn certificates_of_clients_are_asked_for_by_the_listener() {
             assert!(is_closed(&yaml, name), "{name}: {yaml}");
         }
     }
-    for more in ["ssl_verify_client on; ssl_crl revoked.pem;", "ssl_verify_client optional_no_ca;"]
-    {
+    for more in [
+        "ssl_verify_client on; ssl_crl revoked.pem;",
+        "ssl_verify_client on; ssl_ocsp leaf;",
+        "ssl_verify_client optional_no_ca;",
+    ] {
         let (yaml, _) = import(&text(&[site("a.test", more)])).unwrap();
         for (name, _) in routes(&yaml) {
             assert!(is_closed(&yaml, &name), "{more}: {name}: {yaml}");

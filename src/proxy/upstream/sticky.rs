@@ -34,6 +34,11 @@ pub(crate) fn find(seed: &Seed, upstream: &Upstream, wanted: u64, now: Instant) 
     let is_wanted = |server: &Arc<Server>| value(seed, upstream, server) == wanted;
     let place = members.servers.iter().position(is_wanted)?;
     let server = Arc::clone(members.servers.get(place)?);
+    // A backup keeps its clients only while no other server gets requests.
+    let gets = |other: &Arc<Server>| !other.is_backup && !other.health.is_out();
+    if server.is_backup && members.servers.iter().any(gets) {
+        return None;
+    }
     let slow_start = upstream.options.slow_start;
     let gets_requests = !server.health.is_out() || server.health.admits(now, slow_start, |_| 0);
     let is_other_left = members.servers.len() > 1;

@@ -52,13 +52,15 @@ impl Bans {
     }
 
     /// Decides about a request after the limiter, in a rule that bans for `length`. The wait is over
-    /// when the ban is and the limiter admits the request. Returns true if the request begins a ban.
+    /// when the ban is and the limiter admits the request. Returns true if the request begins a ban:
+    /// only if the usage `is_own`, as no client is banned for what others have used.
     pub(super) fn decide(
         &self,
         claim: &Claim,
         decision: Decision,
         now: Instant,
         length: Duration,
+        is_own: bool,
     ) -> (Decision, bool) {
         let own = match decision {
             Decision::Reject(reason) if reason.is_lasting() => return (decision, false),
@@ -70,7 +72,7 @@ impl Bans {
             return (Decision::Reject(Reason::Banned { retry_after }), false);
         }
         match decision {
-            Decision::Reject(Reason::Rate { retry_after }) => {
+            Decision::Reject(Reason::Rate { retry_after }) if is_own => {
                 let retry_after = retry_after.max(length);
                 (Decision::Reject(Reason::Rate { retry_after }), true)
             }

@@ -72,6 +72,22 @@ fn a_client_stays_at_the_server_that_it_got() {
 }
 
 #[test]
+fn a_backup_keeps_no_client_while_another_server_gets_requests() {
+    let one = server("one");
+    let two = server("two");
+    let gateway = Gateway::start(&yaml(&[&two], ""));
+    let mut client = Client::new(gateway.web());
+    let own = cookie(&client.get("/")).expect("a cookie");
+
+    let of_two = format!("{{ url: \"http://{}\" }}", two.address);
+    let backup = of_two.replace(" }", ", backup: true }");
+    gateway.edit(&yaml(&[&one, &two], "").replace(&of_two, &backup));
+    let next = with(&mut client, &own);
+    assert_eq!(next.text(), "one");
+    assert!(cookie(&next).is_some_and(|new| new != own));
+}
+
+#[test]
 fn the_value_differs_between_processes_and_upstreams() {
     let servers = [server("one")];
     let text = yaml(&servers.each_ref(), "");

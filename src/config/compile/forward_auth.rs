@@ -124,6 +124,13 @@ impl Compiler {
                     .help("write what the service is asked for, as in `path: /oauth2/auth`"),
             );
         }
+        let options = upstream.and_then(|index| Some(&upstreams.get(index)?.plan.options));
+        if options.is_some_and(|options| options.send_proxy_protocol.is_some()) {
+            self.error(
+                Problem::error(name.span, "an auth service is asked without the PROXY protocol")
+                    .help("write an upstream of its own without `send_proxy_protocol`"),
+            );
+        }
         let target = path(&spec.path)?;
         Some(Service { name: Arc::clone(&name.value.0), upstream: upstream?, host: None, target })
     }

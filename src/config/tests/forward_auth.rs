@@ -16,6 +16,20 @@ fn forward(keys: &str) -> String {
 const URL: &str = "url: 'http://127.0.0.1:9091/auth'";
 
 #[test]
+fn a_service_that_wants_the_proxy_protocol_is_an_error() {
+    let login =
+        "{ name: login, send_proxy_protocol: v1, servers: [{ url: 'http://127.0.0.1:9' }] }";
+    let text = route("{ forward: { upstream: login, path: /auth } }", "");
+    let text = text.replacen("upstreams: [", &format!("upstreams: [{login}, "), 1);
+    messages(
+        &text,
+        &[
+            "an auth service is asked without the PROXY protocol | write an upstream of its own without `send_proxy_protocol`",
+        ],
+    );
+}
+
+#[test]
 fn a_service_is_at_one_place() {
     for (keys, expected) in [
         (

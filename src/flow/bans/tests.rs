@@ -72,6 +72,25 @@ fn a_request_that_never_fits_begins_no_ban_and_a_rejection_elsewhere_neither() {
 }
 
 #[test]
+fn what_others_have_used_in_a_full_table_bans_no_client() {
+    let gate = Gate::new(at(0));
+    let slot = gate.install(&one(bucket(1, 1000, 1)), at(0)).flow[0];
+    let claim = Claim { slot, key: Key::Of(7), cost: 1, patience: Duration::ZERO, plan: None };
+    let rejected = Decision::Reject(Reason::Rate { retry_after: Duration::from_millis(3) });
+    let length = Duration::from_secs(5);
+    let longer = Decision::Reject(Reason::Rate { retry_after: length });
+
+    let mut bans = Bans::new(9);
+    assert_eq!(bans.decide(&claim, rejected, at(0), length, true), (longer, true));
+    assert_eq!(bans.decide(&claim, rejected, at(0), length, false), (rejected, false));
+
+    // One that is banned stays so, wherever its usage is.
+    assert!(bans.begin(claim.key, at(0), at(5000)));
+    let banned = Decision::Reject(Reason::Banned { retry_after: length });
+    assert_eq!(bans.decide(&claim, Decision::Pass, at(0), length, false), (banned, false));
+}
+
+#[test]
 fn a_dry_run_counts_whom_it_would_ban() {
     let mut rules = banning(one(bucket(10, 1000, 1)), 5000);
     rules.flow[0].dry_run = true;

@@ -562,7 +562,8 @@ fn decide_bans(entry: &ChainSlot, answer: &mut SlotAnswer, claim: &Claim, now: I
     let Some((bans, length)) = entry.bans.as_ref().zip(entry.rule.reject_for()) else {
         return false;
     };
-    let (decision, begins_ban) = bans.decide(claim, answer.decision, now, length);
+    let (decision, begins_ban) =
+        bans.decide(claim, answer.decision, now, length, answer.lookup.is_own());
     answer.decision = decision;
     begins_ban
 }

@@ -195,7 +195,7 @@ impl ChainSlot {
     #[inline(never)]
     fn ban_debtor(&mut self, key: Key, at: KeySlot, now: Instant, journal: Option<&Journal>) {
         let lookup = Lookup::At(at);
-        if self.slot.usage(now, lookup).used > self.slot.limit_at(lookup) {
+        if lookup.is_own() && self.slot.usage(now, lookup).used > self.slot.limit_at(lookup) {
             self.ban_noted(key, now, journal);
         }
     }

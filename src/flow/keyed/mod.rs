@@ -94,6 +94,13 @@ pub(super) enum Lookup {
     },
 }
 
+impl Lookup {
+    /// Returns whether the usage there is all of the client's, or of those that count together.
+    pub(super) const fn is_own(self) -> bool {
+        matches!(self, Self::At(KeySlot::Own(_) | KeySlot::Shared))
+    }
+}
+
 /// A limiter's view of its states at an instant.
 pub(in crate::flow) trait StatePolicy<S> {
     /// Returns whether `state` must not be evicted.

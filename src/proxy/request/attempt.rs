@@ -206,7 +206,11 @@ impl UpstreamRequest<'_> {
     #[cold]
     fn reserve(&self, lease: &mut Lease, is_asked_for: bool) {
         let has_one_client = !self.forward.trusted && self.peer.http2.get().is_none();
-        lease.keep_from_others(is_asked_for && has_one_client);
+        if has_one_client {
+            lease.keep_from_others(is_asked_for);
+        } else {
+            lease.close_after_request();
+        }
     }
 
     /// Returns the server of the connection that is reserved for the client's.

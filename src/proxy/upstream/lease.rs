@@ -162,6 +162,11 @@ impl Lease {
         }
     }
 
+    /// Has the connection closed after the request, also if it was kept for this client.
+    pub(crate) fn close_after_request(&mut self) {
+        self.sharing = Sharing::Closed;
+    }
+
     /// Takes a connection to the server: an idle one, a place on one of HTTP/2, or else a new one.
     ///
     /// # Errors

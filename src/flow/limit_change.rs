@@ -45,7 +45,7 @@ labels! {
 pub struct LimitChange {
     /// The time of the change.
     pub at: Instant,
-    /// Why it changed.
+    /// The reason for the change.
     pub reason: ChangeReason,
     /// The limit before.
     pub from: u32,

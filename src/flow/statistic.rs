@@ -143,7 +143,7 @@ pub struct Counts {
     pub reserved: u64,
     /// The cost of those that were settled.
     pub settled: u64,
-    /// How often a client was banned.
+    /// The number of bans that began.
     pub bans: u64,
 }
 

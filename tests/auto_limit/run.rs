@@ -36,7 +36,7 @@ pub(crate) struct Outcomes {
     pub(crate) parts: Vec<u32>,
     /// The lowest and the highest limit of the first gateway while the run was measured.
     pub(crate) limits: (u64, u64),
-    /// What the first gateway has found at the end.
+    /// The limit that the first gateway has found at the end.
     pub(crate) stats: Option<AutoStats>,
 }
 

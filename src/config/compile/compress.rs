@@ -1,4 +1,4 @@
-//! Which responses of a route are compressed.
+//! The responses of a route that are compressed.
 
 use super::compiler::Compiler;
 use crate::config::{

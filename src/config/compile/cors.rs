@@ -1,4 +1,4 @@
-//! Which scripts of other origins may use a route.
+//! The scripts of other origins that may use a route.
 
 use super::compiler::Compiler;
 use crate::config::{

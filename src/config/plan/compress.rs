@@ -1,4 +1,4 @@
-//! Which responses of a route are compressed.
+//! The responses of a route that are compressed.
 
 use crate::config::spec::{Coding, MediaPattern, word};
 use std::fmt;

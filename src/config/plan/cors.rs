@@ -1,4 +1,4 @@
-//! Which scripts of other origins may use a route, in the form in which responses say it.
+//! The scripts of other origins that may use a route, in the form in which responses say it.
 
 use crate::{config::spec::OriginPattern, route::Target};
 use http::{HeaderValue, Method};

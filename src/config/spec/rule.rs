@@ -21,10 +21,10 @@ use crate::{
 /// How many per how long, in either form.
 pub(in crate::config) type LimitSpec = Either<Rate, RateSpec>;
 
-/// How many requests may be in flight, in either form.
+/// The number of requests that may be in flight, in either form.
 pub(in crate::config) type ConcurrencySpec = Either<NumberOrAuto<1, 1_000_000_000>, AutoSpec>;
 
-/// How many per how long, in either form, or 0.
+/// A number of requests per time, in either form, or 0.
 pub(in crate::config) type RuleLimitSpec = Either<RateOrZero, RateSpec>;
 
 /// How much a request counts, in one of three forms.

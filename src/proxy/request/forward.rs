@@ -38,7 +38,7 @@ pub(crate) struct Forward {
     pub(crate) authority: Arc<Authority>,
     /// What decides about its server, if the upstream assigns keys to servers.
     pub(crate) key: Option<u64>,
-    /// What the PROXY protocol says of its client, if the server gets that.
+    /// The header of the PROXY protocol about its client, if the server gets one.
     pub(crate) proxied: Option<Box<Option<Proxied>>>,
     /// The protocol that the request may change to.
     pub(crate) upgrade: Option<Box<HeaderValue>>,

@@ -9,7 +9,7 @@ use core::fmt;
 use http::HeaderMap;
 use std::io::{self, Write};
 
-/// How far back an encoding looks for what it has seen, as a power of two: 256 KiB. Browsers take up to
+/// The distance over which an encoding looks back, as a power of two: 256 KiB. Browsers take up to
 /// 8 MiB, but that would be memory of each response.
 const WINDOW_LOG: u32 = 18;
 

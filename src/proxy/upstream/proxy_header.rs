@@ -4,7 +4,7 @@
 use crate::config::SendProxyProtocol;
 use core::net::{IpAddr, SocketAddr};
 
-/// What a header of version 2 begins with.
+/// The first bytes of a header of version 2.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Version 2, for a connection of another one, and of the sender's own.

@@ -133,7 +133,7 @@ fn change_numbers(change: Option<LimitChange>) -> [u64; 8] {
     })
 }
 
-/// What the numbers have, or nothing.
+/// The value of the numbers, or nothing.
 struct Maybe<T>(Option<T>);
 
 /// The numbers that are not read yet.

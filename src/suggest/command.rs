@@ -26,7 +26,7 @@ use std::{
 /// The result of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuggestResult {
-    /// At least one limit.
+    /// At least one limit or reserve.
     Proposed,
     /// None: the traffic is too short, or has too little.
     Nothing,
@@ -180,7 +180,8 @@ fn write_config(
     };
 
     let routes = study.routes()?;
-    let found = routes.iter().any(|route| route.proposal.is_ok());
+    let has_limit = routes.iter().any(|route| route.proposal.is_ok());
+    let found = has_limit || traffic.costs.has_proposals();
 
     // Without a request there is neither a first nor a last one.
     let clock = inputs.times().span(first, last).filter(|_| !traffic.requests.is_empty());

@@ -7,11 +7,13 @@
 //! ```
 //!
 //! A proposal is a number from the peaks. Its rejections are not computed but tried:
-//! `trial` sends the whole log through the proposed rules with replay's engine.
+//! `trial` sends the whole log through the proposed rules with replay's engine. The reserves of rules
+//! that settle their costs are numbers from the log.
 
 mod command;
 mod proposal;
 mod recording;
+mod reserves;
 mod study;
 mod suggested_config;
 mod traffic;

@@ -58,6 +58,7 @@ impl SuggestedConfig<'_> {
         if self.routes.is_empty() {
             return out + "# No request reached a route, so there is no limit to suggest.\n";
         }
+        _ = self.traffic.costs.write(&mut out);
         if !self.is_for_file {
             out += "\nlisteners: [{ name: web, listen: 127.0.0.1:8080 }]\n\
                     upstreams: [{ name: app, servers: [{ url: http://127.0.0.1:9000 }] }] # your service\n";

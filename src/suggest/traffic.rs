@@ -2,6 +2,7 @@
 //!
 //! The most requests of a key within a window, wherever the window begins.
 
+use super::reserves::SettledCosts;
 use crate::{
     flow::Instant,
     replay::{Arrival, Engine, Event, Inputs, Unmatched},
@@ -70,6 +71,8 @@ pub(super) struct Traffic {
     pub without_key: BTreeMap<u32, u64>,
     /// Requests of keys beyond [`MOST_KEYS`].
     pub beyond: u64,
+    /// The costs that were settled after responses.
+    pub costs: SettledCosts,
 }
 
 impl Traffic {
@@ -89,6 +92,9 @@ impl Traffic {
             let found = engine.identify(&arrival, key);
             let route = found.as_ref().map(|(route, _)| *route).map_err(|reason| *reason);
             unmatched.note(engine, &arrival, route);
+            if let Ok(route) = route {
+                reader.traffic.costs.add(&arrival, route, engine.snapshot());
+            }
             reader.add(&arrival, found.ok(), key, |route| match grouping {
                 Grouping::ByRoute => u32::try_from(route).unwrap_or(u32::MAX),
                 Grouping::ByPath => segments.of(arrival.request.path.as_deref().unwrap_or("/")),

@@ -104,19 +104,31 @@ fn a_gateways_own_log_gives_the_same_decisions_one_by_one() {
     for thread in threads {
         thread.join().expect("the client is done");
     }
+    let mut live = lines(&gateway, CLIENTS * EACH + full + 2);
+    live.retain(|line| line["flow"].is_object());
+    assert_eq!(live.len(), CLIENTS * EACH + full, "two were rejected before any rule");
+    assert_same_decisions(&gateway, &live);
+    assert_all_is_there(&live);
+}
+
+/// Returns the lines of the gateway's access log in the order of time, once there are so many.
+fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
     let path = gateway.dir.path().join("access.log");
     let mut live = eventually("every line", || {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-        lines.ok().filter(|lines| lines.len() == CLIENTS * EACH + full + 2)
+        lines.ok().filter(|lines| lines.len() == count)
     });
-    live.retain(|line| line["flow"].is_object());
-    assert_eq!(live.len(), CLIENTS * EACH + full, "two were rejected before any rule");
     live.sort_by_key(|line| line["ts"].as_str().map(str::to_owned));
+    live
+}
 
+/// Asserts that a replay of the gateway's access log decides as these lines of it say.
+#[track_caller]
+fn assert_same_decisions(gateway: &Gateway, live: &[Value]) {
     let output = Command::new(env!("CARGO_BIN_EXE_flowgate"))
         .args(["replay", "--strict", "--output", "decisions", "-c"])
-        .args([&gateway.config, &path])
+        .args([&gateway.config, &gateway.dir.path().join("access.log")])
         .output()
         .expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -130,7 +142,105 @@ fn a_gateways_own_log_gives_the_same_decisions_one_by_one() {
             assert_eq!(live["flow"][field], replayed[field], "{field}\n{live}\n{replayed}");
         }
     }
-    assert_all_is_there(&live);
+}
+
+/// Rules that settle: by numbers in the body with a learned reserve, by the status, by the bytes and
+/// by the time; in a bucket, windows and a log, and in a budget with a parent. Each rejects something,
+/// however slow the machine is.
+const SETTLED_ROUTES: &str = "\
+\x20 - name: team
+    match: { path_prefix: /team }
+    upstream: up
+    flow: [{ budget: team }]
+  - name: chat
+    match: { path_prefix: /chat }
+    upstream: up
+    flow:
+      - { name: tokens, limit: 400/1s, burst: 900, cost: { reserve: { request_bytes: 0.25, plus: auto }, settle: openai } }
+  - name: login
+    match: { path_prefix: /login }
+    upstream: up
+    flow:
+      - { name: failed, algorithm: sliding_log, limit: 9/1h, key: \"header:x-tenant\", on_missing_key: skip,
+          cost: { reserve: 1, settle: { status: { '500-599': 2, default: 0 } } } }
+  - name: files
+    match: { path_prefix: /files }
+    upstream: up
+    flow: [{ name: bytes, algorithm: sliding_window, limit: 3000/300s, cost: { reserve: 40, settle: { bytes: response } } }]
+  - name: slow
+    match: { path_prefix: / }
+    upstream: up
+    flow: [{ name: time, limit: 40/1m, cost: { reserve: 2, settle: { time: 1ms } } }]
+";
+
+const BUDGETS: &str = "\
+budgets:
+  - { name: org, algorithm: fixed_window, limit: 1500/30d, cost: { reserve: auto, settle: openai } }
+  - { name: team, parent: org, limit: 20/1s, burst: 700, key: \"header:x-tenant\", cost: { reserve: 20, settle: openai } }
+";
+
+#[test]
+fn a_log_with_settled_costs_gives_the_same_decisions_one_by_one() {
+    let upstream = Script::start(|_, mut connection| {
+        while let Some(request) = connection.read() {
+            let tokens = request.path().bytes().map(u64::from).sum::<u64>() % 290;
+            let body =
+                format!("{{\"usage\":{{\"prompt_tokens\":{tokens},\"completion_tokens\":7}}}}");
+            let status = if tokens % 3 == 0 { "503 No" } else { "200 OK" };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+            let answered = connection.write(head).and_then(|()| {
+                // Some stay in flight while others are decided.
+                if tokens % 5 == 0 {
+                    thread::park_timeout(Duration::from_millis(4));
+                }
+                connection.write(body)
+            });
+            if answered.is_none() {
+                return;
+            }
+        }
+    });
+    let text = yaml(upstream.address, SETTLED_ROUTES).replace("workers: 2", "workers: 1");
+    let gateway = Gateway::start(&format!("access_log: access.log\n{BUDGETS}{text}"));
+    let web = gateway.web();
+    // One tenant alone uses up its own budget, which leaves some of that of all.
+    let mut first = Client::new(web);
+    let passed = (0..EACH)
+        .take_while(|_| first.request("GET", "/team/x", &[("X-Tenant", "gold")]).status != 429)
+        .count();
+
+    let be_client = move |number: usize| {
+        let mut client = Client::new(web);
+        for at in 0..EACH {
+            let section = ["team", "chat", "login", "files", "slow"][(number + at) % 5];
+            let path = format!("/{section}/{}", "x".repeat((at * 7 + number) % 40));
+            let tenant = ["gold", "iron", "staff"][at % 3];
+            client.request("GET", &path, &[("X-Tenant", tenant)]);
+            if at % 30 == 29 {
+                pause();
+            }
+        }
+    };
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|client| thread::spawn(move || be_client(client))).collect();
+    for client in clients {
+        client.join().expect("the client is done");
+    }
+
+    let live = lines(&gateway, CLIENTS * EACH + passed + 1);
+    assert_same_decisions(&gateway, &live);
+    for rule in ["tokens", "failed", "bytes", "time", "org", "team"] {
+        let rejects =
+            |line: &Value| line["flow"]["decision"] == "rejected" && line["flow"]["rule"] == rule;
+        assert!(live.iter().any(rejects), "{rule} never rejected: the test shows less");
+        let differs = |line: &Value| {
+            let [reserved, settled] =
+                ["reserved", "settled"].map(|part| line["flow"][part][rule].as_u64());
+            settled.is_some() && reserved != settled
+        };
+        assert!(live.iter().any(differs), "{rule} never settled: the test shows less");
+    }
 }
 
 /// Asserts that the log has something of everything that a gateway decides.

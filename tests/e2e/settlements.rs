@@ -2,12 +2,15 @@
 
 use crate::{
     common::{
-        Gateway, await_ends, eventually,
+        Gateway, await_ends,
+        browser::Browser,
+        eventually,
         http::{self, Client},
         upstream::{Request, Script},
     },
     explain::explain,
     port::free_port,
+    top,
 };
 use std::{net::SocketAddr, sync::mpsc};
 
@@ -65,6 +68,27 @@ fn what_costs_more_than_was_reserved_is_owed() {
     let keys = http::ask(gateway.address("admin"), "/keys?route=all&rule=units").json();
     let debt = keys["rules"][0]["debt"].as_u64();
     assert!(debt.is_some_and(|debt| (1..=150).contains(&debt)), "{keys}");
+}
+
+#[test]
+fn top_and_the_dashboard_show_the_debt() {
+    let server = server();
+    let rules = "{ name: units, limit: 10/6h, burst: 10, cost: { settle: { status: { 200: 250, default: 0 } } } }, \
+         { name: each, limit: 20/6h, burst: 20, key: client_ip, cost: { settle: { status: { 200: 50, default: 0 } } } }";
+    let gateway = Gateway::start(&yaml(server.address, "", rules));
+    assert_eq!(http::get(gateway.web(), "/200").status, 200);
+
+    eventually("`top` shows the debts", || {
+        let shown = top::once(&gateway);
+        (shown.contains("250 of 10 full, debt 240") && shown.contains(", debt 30")).then_some(())
+    });
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/dashboard", gateway.address("admin")));
+    browser.wait("document.querySelectorAll('#rows > li').length === 1");
+    browser.value("document.querySelector('#rows .toggle').click()");
+    let shown = "document.querySelector('#rows').innerText";
+    browser.wait(&format!("{shown}.includes('250 of 10, debt 240')"));
+    browser.wait(&format!("{shown}.includes('50 of 20 by the fullest key, debt 30')"));
 }
 
 #[test]

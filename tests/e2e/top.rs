@@ -297,7 +297,7 @@ routes: [{{ name: all, match: {{ path_prefix: / }}, upstream: shop, rewrite: {{ 
 }
 
 /// Returns what `top --once` prints.
-fn once(gateway: &Gateway) -> String {
+pub(crate) fn once(gateway: &Gateway) -> String {
     let admin = gateway.address("admin").to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgate"));
     let output = command.args(["top", "--once", "--admin", &admin]).output().expect("it runs");

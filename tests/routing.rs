@@ -1,6 +1,9 @@
 //! The laws of routing: the table finds what a plain walk over all routes finds, and
 //! nothing that a client or a file can say makes it panic.
 
+#[path = "routing/members.rs"]
+mod members;
+
 use core::{cmp::Reverse, net::IpAddr};
 use flowgate::route::{
     FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, NetworkList, PathPattern, Proxies,
@@ -137,7 +140,7 @@ proptest! {
             headers.append("x-a", value.clone());
             headers.append("cookie", value);
         }
-        let target = Target { listener: None, certificate: None, identity: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: (&headers).into() };
+        let target = Target { listener: None, certificate: None, identity: None, body: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: (&headers).into() };
         let found = table.find(&target);
         prop_assert!(found.is_none_or(|route| table.matcher(route).is_some()));
         let parts: Vec<KeyPart> = patterns
@@ -183,6 +186,7 @@ fn a_usual_request_takes_no_heap_memory() {
             listener: None,
             certificate: None,
             identity: None,
+            body: None,
             host: &host,
             path: &normal_path(path),
             query: Some("p=1&q=a%20b"),
@@ -379,6 +383,7 @@ impl Request {
             listener: None,
             certificate: None,
             identity: None,
+            body: None,
             host: self.host,
             path: &normal_path(&path),
             query: Some(&*query).filter(|query| !query.is_empty()),

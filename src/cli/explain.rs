@@ -90,6 +90,7 @@ fn question(options: &ExplainOptions) -> Result<Question, ExplainError> {
         path,
         host: options.host.clone(),
         headers: headers.collect::<Result<_, ExplainError>>()?,
+        json: options.json.clone(),
         from: Some(options.from),
         listener: options.listener.clone(),
         client_cert_subject: options.client_cert_subject.clone(),

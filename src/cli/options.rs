@@ -1,7 +1,7 @@
 //! The options of commands.
 
 use super::{DEFAULT_FILE, wrong};
-use crate::{admin::RouteSort, admin_client::AdminOptions};
+use crate::{admin::RouteSort, admin_client::AdminOptions, route::MemberPath};
 use clap::{Args, ValueEnum, error::ErrorKind};
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -81,6 +81,10 @@ pub struct ExplainOptions {
     /// A header line, as in `x-tenant: a`. Repeat it for several.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
+    /// A member of the request's JSON body, as in `model=gpt-4` or `options.seed=5`. Repeat it for
+    /// several.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = member)]
+    pub json: Vec<(String, String)>,
     /// The host, if no header line has it.
     #[arg(long)]
     pub host: Option<String>,
@@ -122,6 +126,13 @@ fn claim(text: &str) -> Result<(String, String), &'static str> {
     } else {
         Ok((name.to_owned(), value.to_owned()))
     }
+}
+
+/// Reads `NAME=VALUE`.
+fn member(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, as in model=gpt-4")?;
+    MemberPath::parse(name).map_err(|wrong| format!("{wrong}: {}", wrong.help))?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Which rejections to show.

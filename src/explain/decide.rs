@@ -52,6 +52,7 @@ impl Question {
             headers: Fields::Map(&request.headers),
             certificate: request.certificate.as_ref(),
             identity: None,
+            body: None,
         };
         let mut said = blank(snapshot, &target, client);
         if let Some(unread) = found.unread {
@@ -71,19 +72,15 @@ impl Question {
             Ok(identity) => identity,
             Err(why) => return Ok(said.answered(401, why)),
         };
-        let target = Target { identity: identity.as_ref(), ..target };
+        let members = self.members(route.members.as_ref(), snapshot.settings.limits.peek_body)?;
+        let target = Target { identity: identity.as_ref(), body: members.as_ref(), ..target };
         if let Some(forward) = route.options.auth.as_ref().and_then(|auth| auth.forward.as_ref()) {
             said.notes.push(format!(
                 "the auth service decides first: {forward}; the answer holds if it lets the request \
                  pass and says what the request has in the fields of `copy`"
             ));
         }
-        let takes_tokens = route.options.auth.as_ref().is_some_and(|auth| auth.jwt.is_some());
-
-        if !takes_tokens && (self.token.is_some() || !self.claims.is_empty()) {
-            said.notes
-                .push("the route takes no tokens, so that no rule sees their claims".to_owned());
-        }
+        said.notes.extend(self.unseen(route).map(str::to_owned));
         said.ask(route, seeds, (&target, client), now);
 
         match &route.action {
@@ -99,6 +96,17 @@ impl Question {
             }
         }
         Ok(said)
+    }
+
+    /// Returns notes about what no rule of the route looks at.
+    fn unseen(&self, route: &Route) -> impl Iterator<Item = &'static str> + use<> {
+        let takes_tokens = route.options.auth.as_ref().is_some_and(|auth| auth.jwt.is_some());
+        let has_claims = self.token.is_some() || !self.claims.is_empty();
+        let claims = (!takes_tokens && has_claims)
+            .then_some("the route takes no tokens, so that no rule sees their claims");
+        let body = (!self.json.is_empty() && route.members.is_none())
+            .then_some("no rule of the route looks at the body");
+        claims.into_iter().chain(body)
     }
 
     /// Returns who the client is: as the question says, or as the token does. Fails with the reason

@@ -2,7 +2,10 @@
 
 use crate::{
     config::{Listener, Snapshot, is_served},
-    route::{ClaimValue, ClientCertificate, canonical_host, parse_method},
+    route::{
+        BodyMembers, ClaimValue, ClientCertificate, MemberPath, MemberPaths, canonical_host,
+        json_body, parse_method,
+    },
 };
 use core::net::{IpAddr, Ipv4Addr};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
@@ -27,6 +30,9 @@ pub struct Question {
     /// Its header lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
+    /// The members of its JSON body: their paths and values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub json: Vec<(String, String)>,
     /// The address that it comes from; 127.0.0.1 if there is none. Of a trusted proxy,
     /// `X-Forwarded-For` counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,6 +169,24 @@ impl Question {
             headers.append(name, value);
         }
         Ok(headers)
+    }
+
+    /// Returns the members of its body that a route looks at.
+    ///
+    /// # Errors
+    ///
+    /// A name is no path, for people.
+    pub(super) fn members(
+        &self,
+        paths: Option<&Arc<MemberPaths>>,
+        most: usize,
+    ) -> Result<Option<BodyMembers>, String> {
+        if let Some(wrong) = self.json.iter().find_map(|(path, _)| MemberPath::parse(path).err()) {
+            return Err(wrong.to_string());
+        }
+        let body = json_body(self.json.iter().map(|(path, value)| (&**path, &**value)));
+        let paths = paths.filter(|_| !self.json.is_empty() && body.len() <= most);
+        Ok(paths.and_then(|paths| BodyMembers::of(paths, body.as_bytes())))
     }
 
     fn find_listener(&self, snapshot: &Snapshot) -> Result<Arc<Listener>, String> {

@@ -125,7 +125,7 @@ pub(super) fn alike_routes(
 ) -> Vec<Option<AlikeRoute>> {
     let trust_alike = trust_alike(base, new);
     let alike = |(here, there): (&Arc<Route>, &Arc<Route>)| {
-        let are_shown = || there.rules.iter().all(|rule| rule.key.is_shown_by_request());
+        let are_shown = || there.rules.iter().all(|rule| rule.key.is_shown_by_head());
         let is_alike = trust_alike
             && !here.is_shared
             && let_in_alike(here, there)

@@ -71,6 +71,7 @@ impl Sent {
             headers,
             certificate: None,
             identity: None,
+            body: None,
         }
     }
 }

@@ -381,6 +381,7 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
         listener: None,
         certificate: None,
         identity: None,
+        body: None,
         host: "a",
         path: "/",
         query: None,

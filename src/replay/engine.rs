@@ -21,7 +21,9 @@ use crate::{
         Admission, Instant, Key, Outcome, Permit, Rejection, Report, Sharer, SlotId, Verdict,
         rule_of,
     },
-    route::{KeySpec, Matcher, Seed, Target, canonical_host, normal_path},
+    route::{
+        BodyMembers, KeySpec, Matcher, MemberPaths, Seed, Target, canonical_host, normal_path,
+    },
 };
 use core::{
     cmp::{Ordering, Reverse},
@@ -244,7 +246,7 @@ impl Engine {
         self.with_head(arrival, |target, path, client| {
             let route = self.route_of(&self.snapshot, arrival, target, path)?;
             let known = arrival.key.as_ref().map(ToString::to_string);
-            Ok((route, known.or_else(|| key.show(target, client))))
+            Ok((route, known.or_else(|| self.shown(arrival, key, target, client))))
         })
     }
 
@@ -504,6 +506,9 @@ impl Engine {
                 return Err(Unreached::Denied);
             }
 
+            let members = self.members(arrival, route.members.as_ref());
+            let target = &Target { body: members.as_ref(), ..*target };
+
             // Keys: of the line, of flowgate's log, or of the request as the route reads it.
             let known = |rule: &RouteRule, identity: &str| match fingerprint {
                 Some(fingerprint) => KeySource::Fingerprint(fingerprint),
@@ -532,6 +537,8 @@ impl Engine {
             sharers.find(|recorded| *recorded.rule == *identity).map(|recorded| recorded.sharer)
         };
         let sharers = self.with_head(arrival, |target, _, client| {
+            let members = self.members(arrival, route.members.as_ref());
+            let target = &Target { body: members.as_ref(), ..*target };
             let request = RequestContext { seed: &self.seed, target, client };
             Ok(route.sharers(request, recorded))
         });
@@ -552,8 +559,30 @@ impl Engine {
         }) {
             return format!("#{:08x}", fingerprint >> 96);
         }
-        let shown = self.with_head(arrival, |target, _, client| Ok(rule.key.show(target, client)));
+        let shown = self.with_head(arrival, |target, _, client| {
+            Ok(self.shown(arrival, &rule.key, target, client))
+        });
         shown.ok().flatten().unwrap_or_else(|| UNKNOWN.to_owned())
+    }
+
+    /// Returns an arrival's key as text.
+    fn shown(
+        &self,
+        arrival: &Arrival,
+        key: &KeySpec,
+        target: &Target<'_>,
+        client: IpAddr,
+    ) -> Option<String> {
+        let paths = arrival.body().and_then(|_| MemberPaths::new(key.members()).ok()?);
+        let members = self.members(arrival, paths.map(Arc::new).as_ref());
+        key.show(&Target { body: members.as_ref(), ..*target }, client)
+    }
+
+    /// Returns the members at `paths` of an arrival's body, unless that is longer than what is held back.
+    fn members(&self, arrival: &Arrival, paths: Option<&Arc<MemberPaths>>) -> Option<BodyMembers> {
+        let most = self.snapshot.settings.limits.peek_body;
+        let body = arrival.body().filter(|body| body.len() <= most)?;
+        BodyMembers::of(paths?, body.as_bytes())
     }
 
     /// Calls `then` with the target, the received path and the client's address of an arrival.
@@ -584,6 +613,7 @@ impl Engine {
             listener,
             certificate: None,
             identity,
+            body: None,
             host: &host,
             path: &normal,
             query,

@@ -60,11 +60,19 @@ pub struct Settling {
     pub response_bytes: Option<u64>,
 }
 
-impl Settling {
-    /// Returns what an event with these facts has, if any is known.
-    pub(super) fn of_event(self) -> Option<Box<Recorded>> {
-        let recorded = || Recorded { settling: self, is_event: true, ..Recorded::default() };
-        (self != Self::default()).then(|| Box::new(recorded()))
+impl Recorded {
+    /// Returns what an event has with these facts and this JSON body, if anything is known.
+    pub fn of_event(settling: Settling, body: Option<Arc<str>>) -> Option<Box<Self>> {
+        let is_known = settling != Settling::default() || body.is_some();
+        let recorded = || Self { settling, body, is_event: true, ..Self::default() };
+        is_known.then(|| Box::new(recorded()))
+    }
+}
+
+impl Arrival {
+    /// Returns its JSON body, if that is known.
+    pub(super) fn body(&self) -> Option<&str> {
+        self.recorded.as_ref()?.body.as_deref()
     }
 }
 
@@ -87,6 +95,8 @@ pub struct Recorded {
     pub costs: Vec<RecordedCost>,
     /// The facts by which costs are settled.
     pub settling: Settling,
+    /// Its JSON body.
+    pub body: Option<Arc<str>>,
     /// True if it is no line of flowgate's log.
     pub is_event: bool,
 }

@@ -350,6 +350,7 @@ fn is_absent(rule: &RouteRule, arrival: &Arrival) -> bool {
     rule.key.parts().iter().any(|part| match part {
         KeyPart::Header(name) => !headers.is_some_and(|headers| headers.contains_key(name)),
         KeyPart::Cookie(_) => !headers.is_some_and(|headers| headers.contains_key(COOKIE)),
+        KeyPart::Json(_) => arrival.body().is_none(),
         KeyPart::User | KeyPart::Jwt(_) | KeyPart::Auth(_) | KeyPart::ClientCert => true,
         KeyPart::Query(_)
         | KeyPart::Route

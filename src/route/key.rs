@@ -1,7 +1,8 @@
 //! Client keys, by which rules count.
 
 use super::{
-    ClaimValue, NamedSegment, ParseError, PathPattern, Seed, Target,
+    ClaimValue, MemberPath, NamedSegment, NoKey, OnDuplicate, ParseError, PathPattern, Seed,
+    Target,
     fingerprint::FingerprintHasher,
     header,
     key_text::meant_key,
@@ -52,49 +53,16 @@ pub enum KeyPart {
     Jwt(String),
     /// The field with this name that the route's auth service has said.
     Auth(HeaderName),
+    /// The member at this path of the request's JSON body, decoded.
+    Json(MemberPath),
     /// The fingerprint of the client's certificate.
     ClientCert,
 }
 
-/// The value that counts if a request has a header, cookie or query parameter of the key several
-/// times.
-///
-/// If the upstream reads another value, a client can choose the key that it counts under.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum OnDuplicate {
-    /// The first.
-    First,
-    /// The last.
-    Last,
-    /// None: the request is rejected.
-    #[default]
-    Reject,
-}
-
-impl OnDuplicate {
-    fn pick<V>(self, mut values: impl Iterator<Item = V>) -> Result<V, NoKey> {
-        let first = values.next().ok_or(NoKey::Missing)?;
-        match self {
-            Self::Last => Ok(values.last().unwrap_or(first)),
-            Self::Reject if values.next().is_some() => Err(NoKey::Duplicate),
-            Self::First | Self::Reject => Ok(first),
-        }
-    }
-}
-
-/// Why a request has no key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoKey {
-    /// A part is missing or empty.
-    Missing,
-    /// A part is repeated, or servers read it differently.
-    Duplicate,
-}
-
 impl KeyPart {
     /// Reads `route`, `client_ip`, `listener`, `host`, `path`, `path:NAME`, `method`, `user`,
-    /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME`, `auth:NAME` or `client_cert`. `v6_prefix` are the significant
-    /// bits of an IPv6 client's address; all those of an IPv4 address are. No request has
+    /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME`, `auth:NAME`, `json:PATH` or `client_cert`.
+    /// `v6_prefix` are the significant bits of an IPv6 client's address; all those of an IPv4 address are. No request has
     /// `path:NAME` before [`KeySpec::of_paths`].
     ///
     /// # Errors
@@ -127,16 +95,16 @@ impl KeyPart {
             ("query", Some(name)) => part_name(name).map(Self::Query),
             ("jwt", Some(name)) => part_name(name).map(Self::Jwt),
             ("auth", Some(name)) => header::name(name).map(Self::Auth),
-            ("header" | "cookie" | "query" | "jwt" | "auth", None) => Err(ParseError::new(
-                format!("`{word}` needs a name"),
-                format!("write `{word}:NAME`"),
-            )),
+            ("json", Some(path)) => MemberPath::parse(path).map(Self::Json),
+            ("header" | "cookie" | "query" | "jwt" | "auth" | "json", None) => Err(
+                ParseError::new(format!("`{word}` needs a name"), format!("write `{word}:NAME`")),
+            ),
             _ => {
                 let help = meant_key(text).map_or_else(
                     || {
                         "write one of route, client_ip, host, path, path:NAME, method, \
                          listener, user, client_cert, header:NAME, cookie:NAME, query:NAME, jwt:NAME, \
-                         auth:NAME, or a list of them"
+                         auth:NAME, json:NAME, or a list of them"
                             .to_owned()
                     },
                     |meant| format!("did you mean `{meant}`?"),
@@ -144,6 +112,12 @@ impl KeyPart {
                 Err(ParseError::new(format!("`{}` is not a key", text.escape_debug()), help))
             }
         }
+    }
+
+    /// Returns whether any client can send it, and several times: it is a header field, a cookie, a query
+    /// parameter, or a member of the body.
+    pub const fn is_sent(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Json(_))
     }
 
     /// Returns this part with another number of significant bits of an IPv4 client's address.
@@ -189,6 +163,7 @@ impl KeyPart {
             Self::Auth(name) => {
                 fingerprint.add(some(said(target, name).ok_or(NoKey::Missing)?)?);
             }
+            Self::Json(path) => fingerprint.add(member(target, path, on_duplicate)?.as_bytes()),
             Self::ClientCert => {
                 fingerprint.add(shown(target).ok_or(NoKey::Missing)?.as_bytes());
             }
@@ -226,6 +201,7 @@ impl KeyPart {
             Self::User => user(target)?.to_owned(),
             Self::Jwt(name) => claim(target, name)?.to_owned(),
             Self::Auth(name) => text(said(target, name)?),
+            Self::Json(path) => member(target, path, on_duplicate).ok()?.to_owned(),
             Self::ClientCert => shown(target)?.to_owned(),
         })
     }
@@ -268,6 +244,15 @@ fn claim<'a>(target: &Target<'a>, name: &str) -> Option<&'a str> {
 /// Returns the field that the auth service has said about the client.
 fn said<'a>(target: &Target<'a>, name: &HeaderName) -> Option<&'a [u8]> {
     target.identity?.field(name.as_str())
+}
+
+/// Returns the member at `path` of the body.
+fn member<'a>(
+    target: &Target<'a>,
+    path: &MemberPath,
+    on_duplicate: OnDuplicate,
+) -> Result<&'a str, NoKey> {
+    target.body.ok_or(NoKey::Missing)?.text(path, on_duplicate)
 }
 
 /// Returns the fingerprint of the certificate that the client has shown.
@@ -363,6 +348,7 @@ impl fmt::Display for KeyPart {
             Self::User => f.write_str("user"),
             Self::Jwt(name) => write!(f, "jwt:{name}"),
             Self::Auth(name) => write!(f, "auth:{name}"),
+            Self::Json(path) => write!(f, "json:{path}"),
             Self::ClientCert => f.write_str("client_cert"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
@@ -432,6 +418,7 @@ impl KeySpec {
             }
             KeyPart::Jwt(name) => Some(format!("the claim {name} in its token")),
             KeyPart::Auth(name) => Some(format!("the field {name} of the auth service")),
+            KeyPart::Json(path) => Some(format!("the member {path} in its JSON body")),
             KeyPart::ClientCert => Some("a client certificate".to_owned()),
             KeyPart::Route
             | KeyPart::ClientIp { .. }
@@ -474,13 +461,19 @@ impl KeySpec {
         matches!(*self.parts, [KeyPart::Route])
     }
 
-    /// Returns whether a part is taken from header fields, the query or what the client has proved to
-    /// be.
+    /// Returns whether a part is taken from header fields, the query, the body or what the client has
+    /// proved to be.
     pub fn looks_at_fields(&self) -> bool {
-        self.needs_identity()
-            || self.parts.iter().any(|part| {
-                matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
-            })
+        self.needs_identity() || self.parts.iter().any(KeyPart::is_sent)
+    }
+
+    /// Returns the members of the body that it looks at.
+    pub fn members(&self) -> impl Iterator<Item = &MemberPath> {
+        self.parts.iter().filter_map(
+            |part| {
+                if let KeyPart::Json(path) = part { Some(path) } else { None }
+            },
+        )
     }
 
     /// Returns whether a part is what the client has proved to be.
@@ -518,11 +511,12 @@ impl KeySpec {
         })
     }
 
-    /// True if the request itself has all that [`Self::show`] needs: it needs no listener, no client's
-    /// identity, and not the host as routes know it.
-    pub fn is_shown_by_request(&self) -> bool {
-        !self.needs_identity()
-            && !self.parts.iter().any(|part| matches!(part, KeyPart::Host | KeyPart::Listener))
+    /// True if the head of the request has all that [`Self::show`] needs: it needs no listener, no
+    /// client's identity, no body, and not the host as routes know it.
+    pub fn is_shown_by_head(&self) -> bool {
+        let is_elsewhere =
+            |part: &KeyPart| matches!(part, KeyPart::Host | KeyPart::Listener | KeyPart::Json(_));
+        !self.needs_identity() && !self.parts.iter().any(is_elsewhere)
     }
 
     /// Returns whether the client's address by itself is the key.
@@ -594,6 +588,7 @@ mod tests {
         };
         assert_eq!(needs(&["header:X-Api-Key", "client_ip"]), "the header field x-api-key");
         assert_eq!(needs(&["cookie:sid", "query:q"]), "the cookie sid or the query parameter q");
+        assert_eq!(needs(&["json:model"]), "the member model in its JSON body");
         assert_eq!(needs(&["user", "jwt:org"]), "a user name or the claim org in its token");
     }
 
@@ -612,6 +607,7 @@ mod tests {
             ("header:X-Tenant", "header:x-tenant"),
             ("cookie:Sid", "cookie:Sid"),
             ("query:filter[a:b]", "query:filter[a:b]"),
+            ("json:options.num_ctx", "json:options.num_ctx"),
         ] {
             assert_eq!(KeyPart::parse(text, 56).unwrap().to_string(), expected);
         }
@@ -635,6 +631,9 @@ mod tests {
             ("header:a b", "x-tenant"),
             ("cookie:", "a name without"),
             ("query:a,path", "a name without"),
+            ("json", "write `json:NAME`"),
+            ("json:", "the name of a member"),
+            ("body.model", "json:model"),
         ] {
             let help = KeyPart::parse(text, 64).unwrap_err().help;
             assert!(help.contains(word), "{text}: {help}");
@@ -777,6 +776,7 @@ mod tests {
                 listener,
                 certificate: None,
                 identity: None,
+                body: None,
                 host: "a",
                 path: "/",
                 query: None,
@@ -796,6 +796,7 @@ mod tests {
             listener: None,
             certificate: None,
             identity: None,
+            body: None,
             host: "a",
             path: "/",
             query: None,
@@ -839,6 +840,7 @@ mod tests {
             listener: None,
             certificate: None,
             identity: None,
+            body: None,
             host: "a.example",
             path,
             query,

@@ -93,7 +93,8 @@ fn add(
         | KeyPart::Query(_)
         | KeyPart::User
         | KeyPart::Jwt(_)
-        | KeyPart::Auth(_) => fingerprint.add(value.as_bytes()),
+        | KeyPart::Auth(_)
+        | KeyPart::Json(_) => fingerprint.add(value.as_bytes()),
     }
     Ok(())
 }
@@ -243,6 +244,11 @@ const PREFIXES: &[(&str, &str)] = &[
     ("param", "query"),
     ("args", "query"),
     ("arg", "query"),
+    ("request_body", "json"),
+    ("request.body", "json"),
+    ("json_body", "json"),
+    ("body", "json"),
+    ("json", "json"),
     ("jwt_claims", "jwt"),
     ("jwt_claim", "jwt"),
     ("jwt", "jwt"),
@@ -339,6 +345,7 @@ mod tests {
             headers: Fields::Map(&headers),
             certificate: None,
             identity: Some(&identity),
+            body: None,
         };
         let seed = Seed::new([1, 2]);
         for client in ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8:1:2:3:4:5:6"] {

@@ -17,10 +17,12 @@ pub mod header;
 pub mod host;
 pub mod key;
 pub mod matcher;
+pub mod members;
 pub mod path;
 pub mod rewrite;
 pub mod table;
 
+mod duplicates;
 mod fingerprint;
 mod key_text;
 mod networks;
@@ -35,13 +37,15 @@ pub use client::{
     ClaimValue, ClientCertificate, FoundClient, Identity, IdentityPattern, Nat64, Proxies, Unread,
     WholePrefix, client_network,
 };
+pub use duplicates::{NoKey, OnDuplicate};
 pub use fingerprint::{Seed, low_bits};
 pub use header::{FieldPattern, folded_name, folds_to};
 pub use host::{BadHost, HostPattern, canonical_host};
-pub use key::{KeyPart, KeySpec, NoKey, OnDuplicate, cookie};
+pub use key::{KeyPart, KeySpec, cookie};
 pub(crate) use key_text::meant_key;
 pub use key_text::{fingerprint_hint, fingerprint_text, key_words};
 pub use matcher::{Matcher, QueryPattern, Repeated, parse_method};
+pub use members::{BodyMembers, MemberPath, MemberPaths, MemberValue, Scanner, json_body};
 pub use networks::{FoundNetwork, NO_NETWORKS, NetworkFile, NetworkList, NetworkSet};
 pub use path::{NamedSegment, PathPattern};
 pub use pattern::{FoundGroups, PathGroup, PathGroups};
@@ -72,6 +76,8 @@ pub struct Target<'a> {
     pub certificate: Option<&'a ClientCertificate>,
     /// Who the client has proved to be, if its route asks for that.
     pub identity: Option<&'a Identity>,
+    /// The members of its JSON body that the rules of its route look at, if it has one.
+    pub body: Option<&'a BodyMembers>,
 }
 
 /// Why a pattern, a key or a method cannot be used, for the configuration's diagnostics.

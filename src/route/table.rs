@@ -760,6 +760,7 @@ mod tests {
             listener,
             certificate: None,
             identity: None,
+            body: None,
             host,
             path,
             query,

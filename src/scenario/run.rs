@@ -7,9 +7,10 @@ use crate::{
     },
     flow::{Instant, Verdict, time::nanos},
     replay::{
-        Arrival, ArrivalResult, DecisionKind, EndedWait, Ending, Engine, Id, Request, Unreached,
+        Arrival, ArrivalResult, DecisionKind, EndedWait, Ending, Engine, Id, Recorded, Request,
+        Settling, Unreached,
     },
-    route::{ClaimValue, Identity},
+    route::{ClaimValue, Identity, json_body},
 };
 use core::{fmt::Write, net::IpAddr, ops::Range, time::Duration};
 use http::{HeaderMap, HeaderValue};
@@ -211,12 +212,22 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
         identity: identity(arrivals, nth),
         route: None,
         key: arrivals.key.as_ref().map(|key| shared(key.of(nth))),
-        recorded: None,
+        recorded: Recorded::of_event(Settling::default(), body(arrivals, nth)),
         cost: arrivals.cost,
         priority: arrivals.priority,
         takes: Some(arrivals.takes),
         ending: Ending::Responded(arrivals.status),
     })
+}
+
+/// Returns the JSON body of an arrival, if it has one.
+fn body(arrivals: &Arrivals, nth: u64) -> Option<Arc<str>> {
+    if arrivals.json.is_empty() {
+        return None;
+    }
+    let members = arrivals.json.iter().map(|(name, value)| (&**name, value.of(nth)));
+    let members: Vec<(&str, Cow<'_, str>)> = members.collect();
+    Some(json_body(members.iter().map(|(name, value)| (*name, &**value))).into())
 }
 
 /// Returns what the client of an arrival has proved to be, if it is said.

@@ -51,6 +51,7 @@ mod key_parts;
 mod keys;
 mod leases;
 mod lengths;
+mod members;
 mod names;
 mod no_response;
 mod nodes;

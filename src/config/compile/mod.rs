@@ -227,6 +227,7 @@ fn limits(spec: &LimitsSpec) -> Limits {
             .number()
             .and_then(|at| usize::try_from(at.value).ok()),
         upload_buffers: spec.upload_buffers.bytes().unwrap_or_default(),
+        peek_body: small(spec.peek_body.bytes()),
     }
 }
 

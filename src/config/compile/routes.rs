@@ -200,6 +200,7 @@ impl Compiler {
         };
         self.meet(&mut plan, spec.exempt_from.items(), &entries, matcher, parts);
         self.not_too_many_numbers(&plan, parts);
+        self.not_too_many_members(&plan, parts);
         Some(plan)
     }
 

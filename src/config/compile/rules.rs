@@ -212,7 +212,17 @@ impl Compiler {
             versions.iter().any(|(rule, plan)| test(rule, plan))
         };
 
-        let (message, help) = if of_any(&|_, plan| has_identity(plan)) {
+        let has_members = |plan: &RulePlan| {
+            let by_plan = plan.plans.iter().any(|plans| plans.by().members().next().is_some());
+            by_plan || plan.key.members().next().is_some()
+        };
+
+        let (message, help) = if of_any(&|_, plan| has_members(plan)) {
+            (
+                "`before_auth` in a rule that looks at the body, which is read after `auth`",
+                "write a key of the header, as in `key: client_ip`, or remove `before_auth`",
+            )
+        } else if of_any(&|_, plan| has_identity(plan)) {
             (
                 "`before_auth` in a rule that looks at who the client is, which `auth` says later",
                 "write a key and conditions of the request itself, as in `key: client_ip`, or remove `before_auth`",
@@ -379,8 +389,7 @@ impl Compiler {
 
         let has = |test: fn(&KeyPart) -> bool| parts.iter().any(test);
         let from_client = has(|part| matches!(part, KeyPart::ClientIp { .. }));
-        let may_repeat =
-            has(|part| matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_)));
+        let may_repeat = has(KeyPart::is_sent);
         let may_lack = may_repeat || has(may_be_missing);
 
         if !from_client {
@@ -389,7 +398,7 @@ impl Compiler {
         if let Some(at) = spec.on_missing_key.filter(|at| at.written && !may_lack) {
             self.error(
                 Problem::error(at.span, "`on_missing_key` with a key that is never missing")
-                    .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
+                    .help(SENT_KEYS),
             );
         }
 
@@ -401,7 +410,7 @@ impl Compiler {
                     at.span,
                     "`on_duplicate_key` with a key that no client can send twice",
                 )
-                .help("write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it"),
+                .help(SENT_KEYS),
             );
         }
 
@@ -431,6 +440,10 @@ fn all_numbers(algorithm: &Algorithm) -> impl Iterator<Item = &Algorithm> {
     let plans = algorithm.plans().into_iter().flat_map(|plans| plans.table().levels());
     core::iter::once(algorithm).chain(plans)
 }
+
+/// The help for a rule whose key no request lacks or repeats.
+const SENT_KEYS: &str =
+    "write `key: header:NAME`, `cookie:NAME`, `query:NAME` or `json:NAME`, or remove it";
 
 /// The most rules of a route: a decision asks each of them, and the answer's headers name them.
 const MAX_RULES: usize = 16;

@@ -19,6 +19,7 @@ use crate::{
             leaf::{ChargedFactor, Factor, JsonPath, PresetName, StatusesOrDefault},
         },
     },
+    route::MemberPaths,
     usage::{Otherwise, Preset, Queries, Query, Weight},
 };
 use std::sync::Arc;
@@ -143,6 +144,19 @@ impl Compiler {
         let words = words.collect::<Vec<_>>().join(" + ");
         let otherwise = spec.otherwise.value().map(otherwise).unwrap_or_default();
         Some(SettleSource::Json(JsonCost { words, query, otherwise }))
+    }
+
+    /// Reports rules of a route that look at more members of bodies than one reader finds.
+    pub(super) fn not_too_many_members(&mut self, plan: &RoutePlan, parts: &Parts<'_>) {
+        let groups = &parts.groups.plans;
+        let met = plan.groups.iter().flat_map(|met| &groups[met.index].rules);
+        let rules = plan.rules.iter().chain(met).flat_map(|rule| rule.options.members());
+        let upstream = plan.action.upstream().and_then(|at| parts.upstreams.get(*at));
+        let hash_key = upstream.and_then(|compiled| compiled.plan.options.hash_key.as_ref());
+        let all = rules.chain(hash_key.iter().flat_map(|key| key.members()));
+        if let Err(error) = MemberPaths::new(all) {
+            self.error(Problem::error(plan.span, error.message).help(error.help));
+        }
     }
 
     /// Reports rules of a route that read more numbers than one reader finds.

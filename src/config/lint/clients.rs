@@ -69,7 +69,7 @@ pub(super) fn chosen_plans(plan: &Plan, findings: &mut Findings) {
         let Some(plans) = rule.plans.as_ref().filter(|plans| *plans.by() != rule.key) else {
             continue;
         };
-        let Some(part) = plans.by().parts().iter().find(|part| is_sent(part)) else { continue };
+        let Some(part) = plans.by().parts().iter().find(|part| part.is_sent()) else { continue };
         let message = format!("any client chooses its plan of `{}`", rule.name);
         findings.add(
             Problem::warning(Lint::ClientChosenOverride, rule.span, message)
@@ -90,7 +90,9 @@ pub(super) fn chosen_turns(plan: &Plan, findings: &mut Findings) {
 
     for rule in open_rules(plan) {
         let keys = rule.shares.iter().flat_map(|shares| shares.keys());
-        let Some(part) = keys.flat_map(KeySpec::parts).find(|part| is_sent(part)) else { continue };
+        let Some(part) = keys.flat_map(KeySpec::parts).find(|part| part.is_sent()) else {
+            continue;
+        };
         let message = format!("any client chooses its turn in the queue of `{}`", rule.name);
         findings.add(
             Problem::warning(Lint::ClientChosenKey, rule.span, message)
@@ -127,10 +129,6 @@ fn has_proxy(plan: &Plan) -> bool {
 fn is_bounded(route: &RoutePlan) -> bool {
     let has_rule = route.rules.iter().any(holds_for_all) || route.flow.pacing.is_some();
     knows_clients(route) || has_rule
-}
-
-const fn is_sent(part: &KeyPart) -> bool {
-    matches!(part, KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_))
 }
 
 /// True if `auth` or the client's certificate proves the part, so that a client cannot choose it.
@@ -176,7 +174,8 @@ fn holds_for_all(rule: &RulePlan) -> bool {
         | KeyPart::Segment(_)
         | KeyPart::Header(_)
         | KeyPart::Cookie(_)
-        | KeyPart::Query(_) => false,
+        | KeyPart::Query(_)
+        | KeyPart::Json(_) => false,
     };
     !rule.dry_run && rule.key.parts().iter().all(is_fixed)
 }
@@ -184,7 +183,7 @@ fn holds_for_all(rule: &RulePlan) -> bool {
 /// True if a client chooses under which key it counts: each new value has a new count.
 fn is_chosen(rule: &RulePlan) -> bool {
     let parts = rule.key.parts();
-    parts.iter().any(is_sent) && !parts.iter().any(is_proven)
+    parts.iter().any(KeyPart::is_sent) && !parts.iter().any(is_proven)
 }
 
 /// Returns the part of a rule's key, `path`, `host` or `{org}`, of which a client that the rule does
@@ -211,6 +210,7 @@ fn chosen_target<'r>(rule: &'r RulePlan, matcher: &Matcher) -> Option<Cow<'r, st
         | KeyPart::Query(_)
         | KeyPart::Jwt(_)
         | KeyPart::Auth(_)
+        | KeyPart::Json(_)
         | KeyPart::ClientCert => None,
     })
 }

@@ -80,6 +80,7 @@ fn is_always_there(key: &KeySpec) -> bool {
         | KeyPart::User
         | KeyPart::Jwt(_)
         | KeyPart::Auth(_)
+        | KeyPart::Json(_)
         | KeyPart::ClientCert => false,
     })
 }

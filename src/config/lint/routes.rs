@@ -59,6 +59,7 @@ fn takes_path(table: &Table, open: usize, paths: &[String], method: &Method) -> 
             listener: matcher.listeners.first().map(|name| &**name),
             certificate: None,
             identity: None,
+            body: None,
             host,
             path,
             query: None,

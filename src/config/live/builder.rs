@@ -18,7 +18,7 @@ use crate::{
         spec::OnStoreError,
     },
     flow::{Change, Gate, Gates, Instant, Rule, Rules, SlotId, Stored, WallOffset},
-    route::{PathPattern, Table},
+    route::{KeySpec, MemberPaths, PathPattern, Table},
     usage::{Queries, Query},
 };
 use ahash::AHashMap;
@@ -282,33 +282,31 @@ impl<'o> Builder<'o> {
         for MetGroup { index, listeners } in plan.groups {
             let group = &groups[index];
             met.push(Arc::clone(group));
-            rules.extend(group.rules.iter().map(|rule| {
-                let options = rule.options.clone().of_paths(paths);
-                RouteRule {
-                    group: Some(Arc::clone(group)),
-                    listeners: listeners.clone(),
-                    options,
-                    ..rule.clone()
-                }
+            rules.extend(group.rules.iter().map(|rule| RouteRule {
+                group: Some(Arc::clone(group)),
+                listeners: listeners.clone(),
+                options: rule.options.clone().of_paths(paths),
+                ..rule.clone()
             }));
         }
 
         let usage = number_queries(&mut rules);
-
         let RoutePlan { definition, action, paced, auth_upstream, .. } = plan;
         let paced = definition.flow.pacing.as_ref().zip(paced).and_then(|(pacing, on_error)| {
             let stored = Stored::paced(pacing).ok()?;
             Some(shared(&tags[0], &format!("pacing:{}", stored.shape()), stored, on_error, None))
         });
 
+        let action = action.map(|index| Arc::clone(&upstreams[index]));
         let route = Route {
+            members: members(&rules, action.upstream()),
             is_shared: paced.is_some() || rules.iter().any(|rule| rule.shared.is_some()),
             auto: rules.iter().filter(|rule| rule.is_auto).map(|rule| rule.slot).collect(),
             shares_queues: rules.iter().any(|rule| rule.shares.is_some()),
             computes_reserves: rules.iter().any(|rule| computes_reserve(&rule.options)),
             paced,
             definition,
-            action: action.map(|index| Arc::clone(&upstreams[index])),
+            action,
             auth_upstream: auth_upstream.map(|index| Arc::clone(&upstreams[index])),
             gates: Gates::new(Arc::clone(&gate), met.iter().map(|group| &group.gate)),
             groups: met,
@@ -416,6 +414,15 @@ fn number_queries(rules: &mut [RouteRule]) -> Option<Arc<Queries>> {
     }
     // The file was checked for what a reader cannot follow.
     Queries::new(&queries).ok().filter(|queries| !queries.is_empty()).map(Arc::new)
+}
+
+/// Returns the members of bodies that rules and the upstream look at, if there are any.
+fn members(rules: &[RouteRule], upstream: Option<&Arc<Upstream>>) -> Option<Arc<MemberPaths>> {
+    let hash_key = upstream.and_then(|upstream| upstream.options.hash_key.as_ref());
+    let hashed = hash_key.into_iter().flat_map(KeySpec::members);
+    let members = rules.iter().flat_map(|rule| rule.options.members());
+    // The file was checked for too many.
+    MemberPaths::new(members.chain(hashed)).ok().flatten().map(Arc::new)
 }
 
 /// Returns whether a rule computes the reserve of each request.

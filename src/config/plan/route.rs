@@ -11,7 +11,7 @@ use crate::{
         spec::{ErrorsFrom, OnMissing, OnStoreError},
     },
     flow::{self, Algorithm},
-    route::{IdentityPattern, KeySpec, PathPattern, Rewrite, Target},
+    route::{IdentityPattern, KeySpec, MemberPath, PathPattern, Rewrite, Target},
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use std::{fmt, num::NonZeroU64, ops::Deref, sync::Arc, time::Duration};
@@ -209,6 +209,13 @@ impl RuleOptions {
             .chain(plans)
             .chain(shares)
             .chain(self.identity().filter_map(IdentityPattern::claim))
+    }
+
+    /// Returns the members of bodies that it looks at.
+    pub(in crate::config) fn members(&self) -> impl Iterator<Item = &MemberPath> {
+        let plans = self.plans.iter().flat_map(|plans| plans.by().members());
+        let shares = self.shares.iter().flat_map(|shares| shares.keys());
+        self.key.members().chain(plans).chain(shares.flat_map(KeySpec::members))
     }
 
     /// Returns whether it makes no difference to the rule which of these a request is, but for the

@@ -105,6 +105,8 @@ pub struct Limits {
     pub connections_per_client: Option<usize>,
     /// The most that HTTP/2 connections may hold of uploads, all together, in bytes.
     pub upload_buffers: u64,
+    /// The most bytes of a body that are held back for its members.
+    pub peek_body: usize,
 }
 
 /// The requests that are recorded, and the collector of their spans.

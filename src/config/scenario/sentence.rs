@@ -3,12 +3,13 @@
 //! ```text
 //! when   at TIME [over TIME] | after TIME [over TIME] | [at TIME] every TIME for TIME
 //! what   [COUNT x] METHOD PATH clause… -> expectation, …  |  reload FILE
-//! clause      from ADDRESS | host HOST | listener NAME | header NAME=VALUE | key TEXT | cost N | priority
+//! clause      from ADDRESS | host HOST | listener NAME | header NAME=VALUE | json NAME=VALUE | key TEXT
+//!             | cost N | priority
 //!             | taking TIME | status CODE
 //! expectation COUNT WORD [by RULE] [for REASON] | wait <= TIME | retry after <= TIME
 //! ```
 //!
-//! In a path, an address, a host, a header's value and a key, `{n}` is the number of the arrival
+//! In a path, an address, a host, the value of a header or a member, and a key, `{n}` is the number of the arrival
 //! within its step, from 1.
 //! `→` and `≤` are the same as `->` and `<=`.
 
@@ -16,6 +17,7 @@ use super::words::{Found, Words, Wrong};
 use crate::{
     config::{diagnostics::quoted, spec::values, vocabulary::nearest},
     flow::ReasonKind,
+    route::MemberPath,
 };
 use http::{HeaderName, HeaderValue, Method};
 use std::{
@@ -77,6 +79,8 @@ pub struct Arrivals {
     pub client: Option<Numbered>,
     /// The header lines.
     pub headers: Vec<(HeaderName, Numbered)>,
+    /// The members of the JSON body.
+    pub json: Vec<(Box<str>, Numbered)>,
     /// The user that the client has authenticated as.
     pub user: Option<Numbered>,
     /// The claims of its token. One that is here several times is a list.
@@ -261,6 +265,7 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
         listener: None,
         client: None,
         headers: Vec::new(),
+        json: Vec::new(),
         user: None,
         claims: Vec::new(),
         key: None,
@@ -272,9 +277,9 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
     })
 }
 
-const CLAUSES: [&str; 11] = [
-    "from", "host", "listener", "header", "user", "claim", "key", "cost", "priority", "taking",
-    "status",
+const CLAUSES: [&str; 12] = [
+    "from", "host", "listener", "header", "json", "user", "claim", "key", "cost", "priority",
+    "taking", "status",
 ];
 
 fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
@@ -307,13 +312,14 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
             })?;
             to.headers.push(field);
         }
+        "json" => {
+            let is_name = |name: &str| MemberPath::parse(name).is_ok();
+            to.json.push(pair(words, "member", "json model=large", is_name)?);
+        }
         "user" => to.user = Some(Numbered::new(words.wanted("the user", "`user ann`")?)),
         "claim" => {
-            let pair = words.wanted("the claim", "`claim plan=gold`")?;
-            let claim = pair.split_once('=').filter(|(name, _)| !name.is_empty());
-            let (name, value) = claim
-                .ok_or_else(|| words.wrong("this is not a claim", "write `claim plan=gold`"))?;
-            to.claims.push((name.into(), Numbered::new(value)));
+            let is_name = |name: &str| !name.is_empty();
+            to.claims.push(pair(words, "claim", "claim plan=gold", is_name)?);
         }
         "key" => to.key = Some(Numbered::new(words.wanted("the key", "`key tenant-4`")?)),
         "cost" => to.cost = Some(words.number("the cost", "`cost 5`")?),
@@ -336,6 +342,21 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
         }
     }
     Ok(())
+}
+
+/// Reads `NAME=VALUE` of what is called so, as in this example.
+fn pair(
+    words: &mut Words<'_>,
+    what: &str,
+    example: &str,
+    is_name: impl Fn(&str) -> bool,
+) -> Found<(Box<str>, Numbered)> {
+    let pair = words.wanted(&format!("the {what}"), &format!("`{example}`"))?;
+    let parts = pair.split_once('=').filter(|(name, _)| is_name(name));
+    let (name, value) = parts.ok_or_else(|| {
+        words.wrong(format!("this is not a {what}"), format!("write `{example}`"))
+    })?;
+    Ok((name.into(), Numbered::new(value)))
 }
 
 /// Reads what is expected, parted by commas.

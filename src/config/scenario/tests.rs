@@ -122,7 +122,7 @@ fn a_time_may_be_of_several_words() {
 #[test]
 fn every_clause_is_read() {
     let said = problems(
-        "at 1s over 2s: 3 × POST /a?b from 2001:db8::1 host a.example header x-a=b key k cost 2 priority taking 30ms \
+        "at 1s over 2s: 3 × POST /a?b from 2001:db8::1 host a.example header x-a=b json o.m=7 key k cost 2 priority taking 30ms \
          with status 503 → 1 passed, 2 rejected by r, wait ≤ 5ms, retry after >= 1s",
     );
     for part in [
@@ -130,6 +130,7 @@ fn every_clause_is_read() {
         "method: POST",
         "2001:db8::1",
         "x-a",
+        "json: [(\"o.m\", Numbered(\"7\"))]",
         "key: Some(Numbered(\"k\"))",
         "cost: Some(2)",
         "priority: true",

@@ -8,6 +8,7 @@ use crate::{
     },
     flow::{Estimate, Gate, Gates, PlanKey, SlotId, Stored},
     meter,
+    route::MemberPaths,
     usage::Queries,
 };
 use std::{
@@ -40,6 +41,8 @@ pub struct Route {
     pub rules: Vec<RouteRule>,
     /// The numbers that its rules find in the bodies of responses, if any does.
     pub usage: Option<Arc<Queries>>,
+    /// The members of a request's body that the rules and the upstream look at, if any does.
+    pub members: Option<Arc<MemberPaths>>,
     /// The slot of the breaker, if there is one.
     pub breaker: Option<SlotId>,
     /// The slot of pacing, if there is one.

@@ -111,18 +111,19 @@ keys! {
         /// template of the route's path names), `method`, `listener`, `user` (with `auth`),
         /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, with `auth: { jwt }`;
         /// dots lead into it, as in `jwt:realm_access.roles`), `auth:NAME` (a field of the auth
-        /// service, with `auth: { forward }`), `client_cert` (with `client_ca` of a listener), or a
-        /// list of them. `route` counts all requests together.
+        /// service, with `auth: { forward }`), `json:NAME` (a member of the request's JSON body; dots
+        /// lead into it, as in `json:options.seed`), `client_cert` (with `client_ca` of a listener), or
+        /// a list of them. `route` counts all requests together.
         #[help = "write each part as a text, as in `key: header:x-api-key`"]
         key: Several<KeyPart> = "route";
         /// How many bits of an IPv6 address are one client.
         ipv6_prefix: Integer<1, 128> = 64;
         /// How many bits of an IPv4 address are one client.
         ipv4_prefix: Integer<1, 32> = 32;
-        /// How requests without a header, cookie, query field, claim or segment of `key` count: they share one
-        /// count (`shared`), are not counted (`skip`), or are rejected (`reject`).
+        /// How requests without a header, cookie, query field, claim, member or segment of `key` count: they
+        /// share one count (`shared`), are not counted (`skip`), or are rejected (`reject`).
         on_missing_key: OnMissing = "shared";
-        /// How a request counts that has a header, cookie or query field of `key`, or of an
+        /// How a request counts that has a header, cookie, query field or member of `key`, or of an
         /// override's `when`, several times: by its `first` or `last` value, or it is rejected with
         /// 400 (`reject`). Servers differ in the value that they use, so a client could otherwise
         /// choose its count.

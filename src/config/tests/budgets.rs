@@ -74,6 +74,7 @@ impl Gateway {
             headers: (&headers).into(),
             certificate: None,
             identity: None,
+            body: None,
         };
         let route = snapshot.find(&target, path).expect("it has a route");
         let client: IpAddr = [192, 0, 2, 1].into();

@@ -64,6 +64,7 @@ impl Gateway {
             headers: (&headers).into(),
             certificate: None,
             identity: None,
+            body: None,
         };
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let seed = Seed::new([1, 2]);

@@ -150,7 +150,7 @@ fn listeners_upstreams_and_settings_are_listed() {
 }
 
 /// What is written, what replaces it, and the words that name the edit.
-const EDITS: [(&str, &str, &str); 44] = [
+const EDITS: [(&str, &str, &str); 45] = [
     ("first_byte: 5s", "first_byte: 4s", "timeouts.first_byte 5s → 4s"),
     ("idle: 6s", "idle: 4s", "timeouts.idle 6s → 4s"),
     ("event_stream: 7s", "event_stream: 4s", "timeouts.event_stream 7s → 4s"),
@@ -195,6 +195,7 @@ const EDITS: [(&str, &str, &str); 44] = [
     ("equals: gold", "equals: silver", "lent priority"),
     ("sync_interval: 1s", "sync_interval: 2s", "synced sync_interval 1s → 2s"),
     ("limit: 20/1s", "limit: 21/1s", "chosen when header:x-o=a 20/1s → 21/1s"),
+    ("peek_body: 1KiB", "peek_body: 2KiB", "limits.peek_body 1.0 KiB → 2.0 KiB"),
     ("upload_buffers: 1MiB", "upload_buffers: 2MiB", "limits.upload_buffers 1.0 MiB → 2.0 MiB"),
     ("body: 1MiB }\n", "body: 2MiB }\n", "limits.body 1.0 MiB → 2.0 MiB"),
     ("header_read: 5s", "header_read: 6s", "timeouts.header_read 5s → 6s"),
@@ -220,7 +221,7 @@ fn an_edit_of_any_key_is_named() {
     let app = "name: app, servers: [{ url: http://127.0.0.1:9000 }]";
     let frame = FRAME.replace(app, &format!("{app} }}, {{ {}", app.replace("app", "up")));
     let old = format!(
-        "store: {{ redis: redis://127.0.0.1 }}\nlimits: {{ upload_buffers: 1MiB, body: 1MiB }}\n\
+        "store: {{ redis: redis://127.0.0.1 }}\nlimits: {{ peek_body: 1KiB, upload_buffers: 1MiB, body: 1MiB }}\n\
          timeouts: {{ header_read: 5s }}\n{frame}routes:\n  - {{ {route}name: a, \
          match: {{ path: /a }}, upstream: app, flow: [{{ name: it, {rule} }}, {{ name: synced, {synced} }}] }}\n\
          \x20 - {{ name: c, match: {{ path: /c }}, body_limit: 1KiB, redirect: https }}\n\

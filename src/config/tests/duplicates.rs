@@ -21,6 +21,7 @@ fn claims(live: &Live, query: Option<&str>, fields: &[(&'static str, &'static st
         listener: None,
         certificate: None,
         identity: None,
+        body: None,
         host: "a",
         path: "/",
         query,

@@ -137,6 +137,7 @@ fn admitted(live: &Live, client: &str, method: &Method, tenant: Option<&'static 
         listener: None,
         certificate: None,
         identity: None,
+        body: None,
         host: "a",
         path: "/",
         query: None,

@@ -22,6 +22,7 @@ fn found<'a>(snapshot: &'a Snapshot, path: &str) -> Result<&'a str, Unrouted> {
         listener: None,
         certificate: None,
         identity: None,
+        body: None,
         host: "a",
         path: &normal_path(path),
         query: None,

@@ -163,19 +163,19 @@ fn keys_that_mean_nothing_in_a_rule_are_rejected() {
         (
             "limit: 1/1s, key: listener, on_missing_key: skip",
             &[
-                "`on_missing_key` with a key that is never missing | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",
+                "`on_missing_key` with a key that is never missing | write `key: header:NAME`, `cookie:NAME`, `query:NAME` or `json:NAME`, or remove it",
             ],
         ),
         (
             "limit: 1/1s, key: host, on_missing_key: skip",
             &[
-                "`on_missing_key` with a key that is never missing | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",
+                "`on_missing_key` with a key that is never missing | write `key: header:NAME`, `cookie:NAME`, `query:NAME` or `json:NAME`, or remove it",
             ],
         ),
         (
             "limit: 1/1s, key: host, on_duplicate_key: last",
             &[
-                "`on_duplicate_key` with a key that no client can send twice | write `key: header:NAME`, `cookie:NAME` or `query:NAME`, or remove it",
+                "`on_duplicate_key` with a key that no client can send twice | write `key: header:NAME`, `cookie:NAME`, `query:NAME` or `json:NAME`, or remove it",
             ],
         ),
         ("limit: 1/1s, key: [host, host]", &["`host` is in the key twice | remove one"]),

@@ -3,7 +3,7 @@
 //! Over HTTP/2 the h2 crate has it. Over HTTP/1.1 the task of the connection reads it, one part at a
 //! time and only when it is asked for, as that task alone sees whether the client has left.
 
-use super::BodyBuffer;
+use super::{BodyBuffer, peeked::PeekedBody};
 use crate::{clock::Clock, flow::Instant, http1::BodyError};
 use bytes::{Buf, Bytes};
 use core::{
@@ -25,6 +25,8 @@ pub(crate) enum ClientBody {
     Empty,
     Http1(Http1Body),
     Http2(Http2Body),
+    /// The beginning of one of these was read.
+    Peeked(Box<PeekedBody>),
 }
 
 impl ClientBody {
@@ -230,6 +232,7 @@ impl Body for ClientBody {
             Self::Empty => Poll::Ready(None),
             Self::Http1(body) => lock(&body.0).poll_frame(context),
             Self::Http2(body) => body.poll_frame(context),
+            Self::Peeked(body) => body.poll_frame(context),
         }
     }
 
@@ -238,6 +241,7 @@ impl Body for ClientBody {
             Self::Empty => true,
             Self::Http1(body) => lock(&body.0).is_end(),
             Self::Http2(body) => body.stream.is_end_stream(),
+            Self::Peeked(body) => body.is_end_stream(),
         }
     }
 
@@ -249,6 +253,7 @@ impl Body for ClientBody {
                 left.map_or_else(SizeHint::default, SizeHint::with_exact)
             }
             Self::Http2(body) => body.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+            Self::Peeked(body) => body.size_hint(),
         }
     }
 }

@@ -155,9 +155,21 @@ impl RequestBody {
         }))
     }
 
-    /// Notes that a client of HTTP/2 waits for 100 before it sends the body.
+    /// Lets go of what was read of it before the decision, as no server gets it.
+    pub(crate) fn forget_peeked(&mut self) {
+        if let Self::Streaming(body) = self
+            && let Some(ClientBody::Peeked(peeked)) = &mut body.incoming
+        {
+            peeked.forget();
+        }
+    }
+
+    /// Notes that a client of HTTP/2 waits for 100 before it sends the body. One whose body was read
+    /// before has got it.
     pub(crate) fn expect(&mut self, stream: &Arc<Stream>) {
-        if let Self::Streaming(body) = self {
+        if let Self::Streaming(body) = self
+            && !matches!(body.incoming, Some(ClientBody::Peeked(_)))
+        {
             body.expectation = Some(Arc::clone(stream));
         }
     }
@@ -185,15 +197,21 @@ impl RequestBody {
     }
 }
 
+/// Asks the client of a stream of HTTP/2 to send the body.
+#[cold]
+pub(super) fn ask_for(stream: &Stream) {
+    let mut response = Response::from_parts(Box::default(), ());
+    *response.status_mut() = StatusCode::CONTINUE;
+    stream.push_interim(response.into_http());
+}
+
 impl Streaming {
     /// Asks a client that waits for 100 to send the body. The body is first read before there is a
     /// response, which no 100 may follow.
     #[cold]
     fn ask(&mut self) {
         if let Some(stream) = self.expectation.take() {
-            let mut response = Response::from_parts(Box::default(), ());
-            *response.status_mut() = StatusCode::CONTINUE;
-            stream.push_interim(response.into_http());
+            ask_for(&stream);
         }
     }
 

@@ -240,6 +240,7 @@ mod tests {
         connections: 0,
         connections_per_client: None,
         upload_buffers: 0,
+        peek_body: 0,
     };
 
     fn request(version: Version, uri: &str, fields: &[(&'static str, &str)]) -> Request<()> {

@@ -14,7 +14,7 @@ use crate::{
         Alike, Arrival, Here, Identified, LiveRequest, OwnRejection, RunningPreview, Treatment,
         Trial,
     },
-    route::{Identity, Target, normal_path},
+    route::{BodyMembers, Identity, Target, normal_path},
 };
 use core::net::IpAddr;
 use http_body::Body;
@@ -39,6 +39,8 @@ pub(crate) struct Asked<'a> {
     /// The path, as routes know it.
     pub(crate) path: &'a str,
     pub(crate) client: Client<'a>,
+    /// The members of the body that the file in force looks at.
+    pub(crate) body: Option<&'a BodyMembers>,
 }
 
 /// Returns the preview beside the file in force, if there is one.
@@ -84,7 +86,7 @@ fn decide<B: Body>(
     now: Instant,
 ) {
     let Some(preview) = running.get() else { return };
-    let &Asked { host, path, client } = asked;
+    let &Asked { host, path, client, body } = asked;
     let peer = &completion.peer;
     let headers = request.headers().into();
     let address = peer.proxies(preview.snapshot()).client(peer.address, headers).address;
@@ -95,7 +97,7 @@ fn decide<B: Body>(
     let query = uri.query();
     let certificate = peer.certificate().map(|certificate| &**certificate);
     let target =
-        Target { listener, host, path, query, method, headers, certificate, identity: None };
+        Target { listener, host, path, query, method, headers, certificate, identity: None, body };
     let seed = &peer.worker.seed;
 
     let arrival = Arrival {
@@ -150,6 +152,7 @@ pub(crate) fn decide_alike<B>(
             headers,
             certificate: None,
             identity: None,
+            body: None,
         };
         let client = alike.client;
         let print = peer.fingerprint(&rule.key, &target, client);
@@ -173,6 +176,7 @@ pub(crate) fn decide_alike<B>(
             headers,
             certificate: peer.certificate().map(|certificate| &**certificate),
             identity: None,
+            body: None,
         };
         rule.key.show(&target, alike.client)
     };
@@ -245,7 +249,7 @@ fn undecided<B: Body>(
     let Ok(authority) = peer.authority(authority) else { return };
 
     let path = normal_path(written(request));
-    let asked = Asked { host: &authority.host, path: &path, client };
+    let asked = Asked { host: &authority.host, path: &path, client, body: None };
     decide(&running, request, &asked, completion, now);
     compare(treatment, request, completion);
 }

@@ -180,7 +180,8 @@ impl Admitted {
     /// Responds as the route says, without an upstream.
     #[inline(never)]
     fn respond_itself(self) -> Response<ResponseBody> {
-        let Self { request, route, forward, start, mut completion } = self;
+        let Self { mut request, route, forward, start, mut completion } = self;
+        request.body_mut().forget_peeked();
         let is_failure =
             matches!(&route.action, Action::Respond(own) if own.status.is_server_error());
         if is_failure || start.since(completion.arrival.at) >= SLOW {

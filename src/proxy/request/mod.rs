@@ -5,6 +5,7 @@
 //! 1. [`Received`]: the head is there. A challenge of an authority of certificates gets its response
 //!    (`challenge.rs`). The route and the client are found (`received.rs`). A password is
 //!    checked, or an auth service decides (`forward_auth.rs`, `auth_request.rs`).
+//!    If rules look at members of the body, it is held back until these are known (`peek.rs`).
 //! 2. [`Routed`](routed::Routed): the rules of the route decide (`routed.rs`, and `shared.rs` for rules that
 //!    gateways share).
 //!    A request that finds no free place waits in a queue (`queued.rs`).
@@ -25,6 +26,7 @@ mod failure;
 mod forward;
 mod forward_auth;
 mod forwarded;
+mod peek;
 mod queued;
 mod received;
 mod routed;
@@ -39,6 +41,7 @@ use crate::proxy::{
 use admitted::Admitted;
 use challenge::Challenged;
 use forward_auth::Undetermined;
+use peek::Peeking;
 use queued::Queued;
 use received::{Received, Unverified};
 use routed::Undecided;
@@ -58,6 +61,8 @@ pub(crate) enum Decided {
     Challenged(Box<Challenged>),
     /// An auth service must decide before the rules.
     Undetermined(Box<Undetermined>),
+    /// Its body must be there before the rules decide.
+    Peeking(Box<Peeking>),
 }
 
 /// Begins a request: finds its route, and has the rules decide. `completion` is not in use.
@@ -91,6 +96,7 @@ impl Decided {
                 Self::Unverified(unverified) => Box::pin(unverified.verify()).await,
                 Self::Challenged(challenged) => Box::pin(challenged.respond()).await,
                 Self::Undetermined(undetermined) => Box::pin(undetermined.ask()).await,
+                Self::Peeking(peeking) => Box::pin(peeking.read()).await,
                 Self::Undecided(undecided) => Box::pin(undecided.decide()).await,
             };
         }

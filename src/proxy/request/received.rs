@@ -6,6 +6,7 @@ use super::{
     challenge::{self, Challenged},
     forward::{self, Forward},
     forward_auth::{Undetermined, let_go},
+    peek::{Peeking, may_have_members},
     routed::{Routed, Sharers},
 };
 use crate::proxy::{
@@ -40,7 +41,10 @@ use crate::{
     http1::{FieldKind, FieldList},
     meter,
     preview::{Alike, RunningPreview},
-    route::{Identity, KeySpec, Rewrite, Seed, Target, low_bits, normal_path, sent_path},
+    route::{
+        BodyMembers, Identity, KeySpec, MemberPaths, Rewrite, Seed, Target, low_bits, normal_path,
+        sent_path,
+    },
 };
 use core::net::IpAddr;
 use http::{HeaderName, Uri, uri::PathAndQuery};
@@ -53,6 +57,8 @@ pub(super) struct Received<'s> {
     request: Request<ClientBody>,
     /// The client's identity, if the route needs one and it is known.
     identity: Option<Identity>,
+    /// The members of its body, if the rules look at them and they are known.
+    members: Option<Box<BodyMembers>>,
     now: Instant,
     completion: Box<Completion>,
 }
@@ -109,7 +115,7 @@ impl<'s> Received<'s> {
         let observers = Observers::begin(&completion.peer, &mut request, snapshot);
         completion.begin(request.head(), snapshot, now);
         completion.observers = observers;
-        Self { snapshot, request, identity: None, now, completion }
+        Self { snapshot, request, identity: None, members: None, now, completion }
     }
 
     /// Decides about the request, unless an authority of certificates may have sent it.
@@ -161,11 +167,41 @@ impl<'s> Received<'s> {
         now: Instant,
         completion: Box<Completion>,
     ) -> Self {
-        Self { snapshot, request, identity, now, completion }
+        Self { snapshot, request, identity, members: None, now, completion }
+    }
+
+    /// Returns the request with the members of its body.
+    pub(super) fn with_members(self, members: Option<BodyMembers>) -> Self {
+        Self { members: members.map(Box::new), ..self }
+    }
+
+    /// Has the rules of the route decide, once the members of the body that they look at are known.
+    pub(super) fn decide_found(self, found: Found) -> Decided {
+        match &found.route.members {
+            Some(paths) if may_have_members(&self.request, self.peeked_bytes()) => {
+                let paths = Arc::clone(paths);
+                self.await_body(found, paths)
+            }
+            Some(_) | None => self.decide_known(found),
+        }
+    }
+
+    /// Returns the most bytes of a body that are held back.
+    fn peeked_bytes(&self) -> usize {
+        self.snapshot.settings.limits.peek_body
+    }
+
+    /// Goes on once the body is there.
+    #[inline(never)]
+    fn await_body(self, found: Found, paths: Arc<MemberPaths>) -> Decided {
+        let Self { snapshot, request, identity, completion, .. } = self;
+        let snapshot = Arc::clone(snapshot);
+        let peeking = Peeking::new(found, paths, snapshot, request, identity, completion);
+        Decided::Peeking(Box::new(peeking))
     }
 
     /// Has the rules of the route decide.
-    pub(super) fn decide_found(mut self, found: Found) -> Decided {
+    pub(super) fn decide_known(mut self, found: Found) -> Decided {
         let preview = preview::running(&self.completion.peer, self.snapshot);
         let mut claims = Claims::new();
         let alike = self.claim(&found, preview.as_ref(), &mut claims);
@@ -188,6 +224,7 @@ impl<'s> Received<'s> {
         let peer = &completion.peer;
         let target = Target {
             identity: self.identity.as_ref(),
+            body: self.members.as_deref(),
             ..target(request, peer, &found.authority.host, path)
         };
         let seed = &peer.worker.seed;
@@ -303,18 +340,19 @@ impl<'s> Received<'s> {
         preview: Option<&'p RunningPreview>,
         claims: &mut Claims,
     ) -> Option<Alike<'p>> {
-        let Self { request, identity, completion, .. } = self;
+        let Self { request, identity, members, completion, .. } = self;
         let Found { route, authority, client, .. } = found;
         let path = found.normal_path.as_deref().unwrap_or_else(|| written(request));
+        let body = members.as_deref();
         let alike = preview.and_then(|preview| {
             let client = PreviewClient::Known(*client, identity.as_ref());
-            let asked = Asked { host: &authority.host, path, client };
+            let asked = Asked { host: &authority.host, path, client, body };
             preview::begin(preview, request, &asked, completion, self.now)
         });
 
         let Completion { peer, observers, .. } = &mut **completion;
-        let target =
-            Target { identity: identity.as_ref(), ..target(request, peer, &authority.host, path) };
+        let head = target(request, peer, &authority.host, path);
+        let target = Target { identity: identity.as_ref(), body, ..head };
         claim(route, peer, &target, *client, claims);
         if self.snapshot.settings.shows_keys() {
             observers.note_keys(&peer.worker, route, claims, &target, *client);
@@ -365,6 +403,7 @@ impl<'s> Received<'s> {
         let path = found.normal_path.as_deref().unwrap_or_else(|| written(request));
         let target = Target {
             identity: self.identity.as_ref(),
+            body: self.members.as_deref(),
             ..target(request, &completion.peer, &found.authority.host, path)
         };
         key.fingerprint(&Seed::new([0, 0]), &target, found.client).ok().map(low_bits)
@@ -419,7 +458,7 @@ impl<'s> Received<'s> {
 
     /// Responds to a request about which no rule decides, and whose body is not needed.
     #[cold]
-    fn respond(self, error: GatewayError) -> Decided {
+    pub(super) fn respond(self, error: GatewayError) -> Decided {
         let Self { snapshot, request, now, mut completion, .. } = self;
         preview::rejected_undecided(snapshot, &request, error, &mut completion, now);
 
@@ -453,9 +492,9 @@ impl Unverified {
         match checked {
             Ok(identity) => {
                 let identity = Some(identity);
-                Received { snapshot, request, identity, now, completion }.decide()
+                Received { snapshot, request, identity, members: None, now, completion }.decide()
             }
-            Err(error) => Received { snapshot, request, identity: None, now, completion }
+            Err(error) => Received::after_auth(snapshot, request, None, now, completion)
                 .reject_client(client, error),
         }
     }
@@ -544,7 +583,7 @@ fn target<'a>(
     let headers = request.headers().into();
     let listener = Some(&*peer.listener);
     let certificate = peer.certificate().map(|certificate| &**certificate);
-    Target { listener, host, path, query, method, headers, certificate, identity: None }
+    Target { listener, host, path, query, method, headers, certificate, identity: None, body: None }
 }
 
 /// Counts and logs a request that is not valid.
@@ -570,7 +609,7 @@ fn unrouted(peer: &Peer, why: Unrouted) -> GatewayError {
 fn is_longer(body: &ClientBody, limit: u64) -> bool {
     match body {
         ClientBody::Empty => false,
-        ClientBody::Http1(_) | ClientBody::Http2(_) => {
+        ClientBody::Http1(_) | ClientBody::Http2(_) | ClientBody::Peeked(_) => {
             body.size_hint().exact().is_some_and(|length| length > limit)
         }
     }

@@ -121,9 +121,10 @@ impl Routed {
     /// Responds with the rejection.
     #[inline(never)]
     pub(super) fn reject(self, rejection: &Rejection) -> Response<ResponseBody> {
-        let Self { request, route, forward, options, mut completion, .. } = self;
+        let Self { mut request, route, forward, options, mut completion, .. } = self;
         completion.observe_rejection(&route, rejection, &request);
 
+        request.body_mut().forget_peeked();
         let (head, body) = request.into_parts();
         discard(&body, forward.fields, &mut completion);
         let grpc = grpc::content_type(&head.headers);

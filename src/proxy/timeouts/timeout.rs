@@ -15,11 +15,13 @@ pub(crate) enum Timeout {
     Write,
     BodyRate,
     Auth,
+    /// That of a body which rules look at.
+    HeaderRead,
 }
 
 impl Timeout {
     /// Every setting, in the order of their numbers.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Connect,
         Self::FirstByte,
         Self::Idle,
@@ -29,6 +31,7 @@ impl Timeout {
         Self::Write,
         Self::BodyRate,
         Self::Auth,
+        Self::HeaderRead,
     ];
 
     /// Returns its name in the configuration.
@@ -43,6 +46,7 @@ impl Timeout {
             Self::Write => "timeouts.write",
             Self::BodyRate => "min_body_rate",
             Self::Auth => "auth.forward.timeout",
+            Self::HeaderRead => "timeouts.header_read",
         }
     }
 }

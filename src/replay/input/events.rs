@@ -6,7 +6,7 @@ use super::problems::{Reason, json_reason};
 use crate::{
     flow::Instant,
     replay::{
-        event::{Arrival, Complete, Ending, Event, Id, Request, Settling},
+        event::{Arrival, Complete, Ending, Event, Id, Recorded, Request, Settling},
         times::scaled,
     },
 };
@@ -38,6 +38,8 @@ struct Line<'a> {
     #[serde(borrow)]
     path: Option<Text<'a>>,
     headers: Option<Map<String, Value>>,
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
     cost: Option<WholeNumber>,
     settled: Option<WholeNumber>,
     request_bytes: Option<WholeNumber>,
@@ -127,12 +129,14 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
         route: shared(line.route),
         key: line.key.map(key).transpose()?,
         cost: line.cost.map(|WholeNumber(cost)| cost),
-        recorded: Settling {
-            settled: line.settled.map(|WholeNumber(cost)| cost),
-            request_bytes: line.request_bytes.map(|WholeNumber(bytes)| bytes),
-            response_bytes: line.response_bytes.map(|WholeNumber(bytes)| bytes),
-        }
-        .of_event(),
+        recorded: Recorded::of_event(
+            Settling {
+                settled: line.settled.map(|WholeNumber(cost)| cost),
+                request_bytes: line.request_bytes.map(|WholeNumber(bytes)| bytes),
+                response_bytes: line.response_bytes.map(|WholeNumber(bytes)| bytes),
+            },
+            line.body.map(|body| body.get().into()),
+        ),
         priority: line.priority.unwrap_or(false),
         takes: takes.map(Duration::from_nanos),
         ending: Ending::Responded(status),
@@ -225,7 +229,7 @@ mod tests {
         let it = arrival(
             r#"{"t": 12.5, "route": "r", "key": "k\n", "client_ip": "192.0.2.4", "method": "POST",
                 "host": "a.example", "path": "/x?y=1", "headers": {"X-A": "1", "x-b": ["2", "3"]},
-                "cost": 5, "priority": true, "duration": 30.000001, "status": 503, "more": {}}"#,
+                "body": {"model": "m", "model": "n"}, "cost": 5, "priority": true, "duration": 30.000001, "status": 503, "more": {}}"#,
         )
         .unwrap();
         assert_eq!(it.at, Instant::from_nanos(12_500_000));
@@ -235,6 +239,7 @@ mod tests {
         assert_eq!(it.request.method, Method::POST);
         assert_eq!(it.request.host.as_deref(), Some("a.example"));
         assert_eq!(it.request.path.as_deref(), Some("/x?y=1"));
+        assert_eq!(it.body(), Some(r#"{"model": "m", "model": "n"}"#));
         let headers = it.request.headers.unwrap();
         assert_eq!(headers.get("x-a").unwrap(), "1");
         assert_eq!(headers.get_all("x-b").iter().count(), 2);
@@ -294,7 +299,7 @@ mod tests {
     fn what_is_null_is_not_there() {
         let it = arrival(
             r#"{"t":0,"route":null,"key":null,"client_ip":null,"method":null,"host":null,"path":null,
-                "headers":null,"cost":null,"priority":null,"duration":null,"status":null,"complete":null}"#,
+                "headers":null,"body":null,"cost":null,"priority":null,"duration":null,"status":null,"complete":null}"#,
         );
         let it = it.unwrap();
         assert_eq!((it.route, it.key, it.cost, it.takes), (None, None, None, None));

@@ -144,6 +144,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
             request_bytes: line.bytes_in,
             response_bytes: line.bytes_out,
         },
+        body: None,
         is_event: false,
         keys: line.flow.map_or_else(|| Ok(Vec::new()), keys)?,
         head,

@@ -43,6 +43,40 @@ pub struct RouteMeter {
     cells: OnceLock<Box<Cells>>,
     /// The same for the requests to its auth service.
     auth: OnceLock<Box<AuthCells>>,
+    /// The same for the copies of its requests.
+    copies: OnceLock<Box<[AtomicU64; CopyOutcome::ALL.len()]>>,
+}
+
+/// The end of a copy of a request for the mirror of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyOutcome {
+    /// The server has responded with a status below 500.
+    Ok,
+    /// It has responded with 500 to 599.
+    ServerError,
+    /// No server can be reached, or the response is not valid.
+    Failed,
+    /// The response has not ended in time.
+    Timeout,
+    /// Too many copies are in flight, or their bodies take too much memory.
+    Dropped,
+    /// The body is longer than the route copies.
+    TooLong,
+    /// The body has not come to its end.
+    Incomplete,
+}
+
+labels! {
+    /// Returns the outcome as a metric label.
+    pub fn label(CopyOutcome) {
+        Ok => "ok",
+        ServerError => "server_error",
+        Failed => "failed",
+        Timeout => "timeout",
+        Dropped => "dropped",
+        TooLong => "too_long",
+        Incomplete => "incomplete",
+    }
 }
 
 /// The end of a request to an auth service.
@@ -163,6 +197,18 @@ impl RouteMeter {
         let count = |outcome: AuthOutcome| cells.outcomes[outcome as usize].load(Relaxed);
         let counts = AuthOutcome::ALL.map(|outcome| (outcome, count(outcome)));
         Some((counts, cells.durations.read()))
+    }
+
+    /// Counts a copy of a request.
+    pub fn count_copy(&self, outcome: CopyOutcome) {
+        let counts = self.copies.get_or_init(Box::default);
+        counts[outcome as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Reads the ends of the copies of its requests; `None` if there was none.
+    pub fn copies(&self) -> Option<[(CopyOutcome, u64); CopyOutcome::ALL.len()]> {
+        let counts = self.copies.get()?;
+        Some(CopyOutcome::ALL.map(|outcome| (outcome, counts[outcome as usize].load(Relaxed))))
     }
 
     /// Reads how long requests took: all, and those that were not admitted.

@@ -382,6 +382,17 @@ impl Metrics {
         histograms(encoder, ("flowgate_forward_auth_duration", help), samples)
     }
 
+    fn mirrors(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let routes = self.snapshot.routes.iter();
+        let read =
+            routes.filter_map(|route| Some(([("route", &*route.name)], route.meter.copies()?)));
+        let counts = read.flat_map(|(labels, counts)| {
+            counts.map(|(outcome, count)| ((labels, [("outcome", outcome.label())]), count))
+        });
+        let help = "Copies of requests for the mirror of a route";
+        counters(encoder, ("flowgate_mirror_requests", help), counts)
+    }
+
     fn durations(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -607,6 +618,7 @@ impl Collector for Metrics {
         auto_limits::encode(&self.auto_limits(), &mut encoder)?;
         self.http(&mut encoder)?;
         self.forward_auth(&mut encoder)?;
+        self.mirrors(&mut encoder)?;
         self.upstreams(&mut encoder)?;
         self.store(&mut encoder)?;
         self.gateway(&mut encoder)?;

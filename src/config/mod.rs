@@ -51,7 +51,7 @@ pub use plan::{
     Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector, Compress,
     ComputedReserve, Cors, Cost, CountedBytes, Eab, Except, ForwardAuth, GroupDefinition,
     GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener,
-    Origin, Piece, Placeholder, Plan, QueueShares, Redirect, Reject, Respond, ResponseEnd,
+    Mirror, Origin, Piece, Placeholder, Plan, QueueShares, Redirect, Reject, Respond, ResponseEnd,
     RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
     Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind, StoreSettings,
     Syntax, Template, Text as TemplateText, TlsTerms, Tracing, UnsupportedCertificate,

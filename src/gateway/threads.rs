@@ -13,7 +13,7 @@ use crate::{
     key_names::KeyNames,
     meter::Counters,
     proxy::{
-        BodyMemory, ClientConnections, Connections, Connector, DateCache, Descriptors,
+        BodyMemory, ClientConnections, Connections, Connector, CopyPlaces, DateCache, Descriptors,
         EncoderPlaces, Passwords, Pools, Records, RequestIdMaker, RequestLog, ServerConnections,
         TimeoutLog, Worker,
     },
@@ -90,6 +90,7 @@ pub(super) fn start_workers(
                 dates: DateCache::default(),
                 bodies: BodyMemory::default(),
                 encoders: EncoderPlaces::default(),
+                copies: CopyPlaces::default(),
                 challenges: Challenges::default(),
                 seed,
                 passwords,

@@ -137,24 +137,7 @@ impl<'a> Asking<'a, '_> {
 
     /// Returns the location that is asked.
     fn location(&self, directive: &Directive) -> Result<&'a Directive, String> {
-        let server = self.scope.0.iter().copied().find(|block| block.name == "server");
-        let uri = directive.arg(0);
-        let locations: Vec<_> =
-            server.into_iter().flat_map(|server| server.all("location")).collect();
-        let of_modifier = |modifier: &str| {
-            let is_it = |location: &&&Directive| match location.args.as_slice() {
-                [path] => modifier.is_empty() && path == uri,
-                [kind, path] => kind == modifier && path == uri,
-                _ => false,
-            };
-            locations.iter().find(is_it).copied()
-        };
-
-        // A regular expression comes before a prefix, and an exact path before both.
-        let has_regex = locations.iter().any(|location| location.arg(0).starts_with('~'));
-        let plain = of_modifier("").filter(|_| !has_regex);
-        let found = of_modifier("=").or_else(|| of_modifier("^~")).or(plain);
-        let location = found.ok_or("no location has exactly the path that is asked for")?;
+        let location = location_at(self.scope, directive.arg(0))?;
         let other = location.inner().iter().find(|inner| !HARMLESS.contains(&inner.name.as_str()));
         match other {
             None => Ok(location),
@@ -213,6 +196,29 @@ impl<'a> Asking<'a, '_> {
             );
         }
     }
+}
+
+/// Returns the location of the server in `scope` that nginx finds for a path of the configuration.
+///
+/// # Errors
+/// None has exactly that path.
+pub(super) fn location_at<'a>(scope: &Scope<'a>, uri: &str) -> Result<&'a Directive, String> {
+    let server = scope.0.iter().copied().find(|block| block.name == "server");
+    let locations: Vec<_> = server.into_iter().flat_map(|server| server.all("location")).collect();
+    let of_modifier = |modifier: &str| {
+        let is_it = |location: &&&Directive| match location.args.as_slice() {
+            [path] => modifier.is_empty() && path == uri,
+            [kind, path] => kind == modifier && path == uri,
+            _ => false,
+        };
+        locations.iter().find(is_it).copied()
+    };
+
+    // A regular expression comes before a prefix, and an exact path before both.
+    let has_regex = locations.iter().any(|location| location.arg(0).starts_with('~'));
+    let plain = of_modifier("").filter(|_| !has_regex);
+    let found = of_modifier("=").or_else(|| of_modifier("^~")).or(plain);
+    found.ok_or_else(|| "no location has exactly the path that is asked for".to_owned())
 }
 
 fn has_own(location: &Directive, name: &str) -> bool {

@@ -7,6 +7,7 @@ use super::{
     files::Files,
     headers::{self, Receiver},
     locations::Kind,
+    mirror::mirror,
     numbers::{spelled, time},
     pattern::{encoded, path_regex},
     program::substituted,
@@ -96,6 +97,7 @@ pub(super) fn proxied<'a>(
 
     timeouts(context.scope, module, &mut fields, report);
     compression(context.scope, &mut fields, report);
+    mirror(context.scope, context.files, upstreams, &mut fields, report);
     Ok(fields)
 }
 

@@ -281,7 +281,7 @@ const REASONS: &[(&str, &str)] = &[
     ("log_format", "lines of the access log are JSON, or combined by `access_log_format`"),
     ("lua_*", "nothing is programmed"),
     ("mail", "flowgate passes on HTTP only"),
-    ("mirror*", "nothing is sent twice"),
+    ("mirror*", "only requests to servers are copied"),
     ("perl*", "nothing is programmed"),
     ("proxy_bind", "the system chooses the address"),
     ("proxy_cache*", "flowgate does not cache"),

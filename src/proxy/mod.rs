@@ -24,6 +24,7 @@ mod tests;
 
 pub(crate) use connections::registry::GRACE;
 pub use connections::{
+    copies::CopyPlaces,
     limits::{ClientConnections, Descriptors},
     registry::Connections,
 };

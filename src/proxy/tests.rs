@@ -19,8 +19,8 @@ mod woken;
 pub(super) use woken::Woken;
 
 use crate::proxy::{
-    BodyMemory, Connections, Connector, DateCache, Descriptors, EncoderPlaces, Pools, Records,
-    RequestIdMaker, RequestLog, ServerConnections, TimeoutLog, Worker,
+    BodyMemory, Connections, Connector, CopyPlaces, DateCache, Descriptors, EncoderPlaces, Pools,
+    Records, RequestIdMaker, RequestLog, ServerConnections, TimeoutLog, Worker,
     connections::registry::{ConnectionHandle, ConnectionOptions, Protocol},
     downstream::{ReadAhead, begin::detect_and_serve, serve},
     io::ClientIo,
@@ -128,6 +128,7 @@ impl TestProxy {
             dates: DateCache::default(),
             bodies: BodyMemory::default(),
             encoders: EncoderPlaces::default(),
+            copies: CopyPlaces::default(),
             // Their lengths in HTTP/2 depend on their digits.
             challenges: crate::acme::Challenges::default(),
             seed: Seed::new([1, 2]),

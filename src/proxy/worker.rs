@@ -2,6 +2,7 @@
 
 use crate::proxy::{
     connections::{
+        copies::CopyPlaces,
         limits::{ClientConnections, Descriptors},
         registry::Connections,
     },
@@ -56,6 +57,8 @@ pub struct Worker {
     pub bodies: BodyMemory,
     /// Bounds the responses that are compressed at once.
     pub encoders: EncoderPlaces,
+    /// Bounds the copies of requests for mirrors.
+    pub copies: CopyPlaces,
     /// Reads what authorities of certificates ask for.
     pub challenges: Challenges,
     /// The key of clients' fingerprints: the same for all workers.

@@ -52,6 +52,7 @@ mod keys;
 mod leases;
 mod lengths;
 mod members;
+mod mirror;
 mod names;
 mod no_response;
 mod nodes;

@@ -6,7 +6,7 @@ use crate::{
     admin::exposition::Format,
     cluster::{ROUND_TRIP_BOUNDS, StoreReading},
     config::Retired,
-    meter::AuthOutcome,
+    meter::{AuthOutcome, CopyOutcome},
 };
 use core::time::Duration;
 use rcgen::{CertificateParams, KeyPair};
@@ -23,6 +23,7 @@ async fn every_metric_is_in_the_list_and_the_list_has_no_other() {
     let snapshot = fixture.snapshot();
     let route = snapshot.routes.first().expect("a route");
     route.meter.record_auth(AuthOutcome::Allowed, Duration::from_millis(1));
+    route.meter.count_copy(CopyOutcome::Ok);
     let served = served(&fixture);
     let listed = listed();
     let names = |families: &Families| families.keys().cloned().collect::<Vec<_>>();

@@ -118,6 +118,7 @@ impl Compiler {
         let keys = [
             ("breaker", spec.breaker.span),
             ("compress", spec.compress.span),
+            ("mirror", spec.mirror.span),
             ("request_headers", spec.request_headers.span),
             ("request_trailers", spec.request_trailers.span),
             ("retry", spec.retry.span),

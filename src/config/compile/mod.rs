@@ -13,6 +13,7 @@ mod cors;
 mod forward_auth;
 mod listeners;
 mod matches;
+mod mirror;
 mod networks;
 mod numbers;
 mod plan_file;

@@ -93,6 +93,7 @@ impl Compiler {
             auth: None,
             cors: None,
             compress: None,
+            mirror: None,
             timeouts: RouteTimeouts::default(),
             body_limit: parts.limits.body,
             min_body_rate: parts.limits.min_body_rate,
@@ -125,6 +126,7 @@ impl Compiler {
             groups: Vec::new(),
             store_tag: None,
             auth_upstream: None,
+            mirror_upstream: None,
         };
         let entries = FlowEntries::default();
         self.meet(&mut plan, &[], &entries, &Matcher::default(), parts);
@@ -152,11 +154,13 @@ impl Compiler {
             self.rules(&entries.rules, entries.span, spec.pacing.at.as_ref());
         flow.breaker = spec.breaker.as_ref().and_then(|at| self.breaker(&at.value, at.span));
         let (auth, auth_print, auth_upstream) = self.route_auth(&spec, &rules, parts);
+        let (mirror, mirror_upstream) = self.mirror(&spec.mirror, parts.upstreams).unzip();
 
         let mut options = RouteOptions {
             access: spec.access.as_ref().map(|at| self.access(at)),
             auth,
             compress: self.compress(&spec.compress).map(Box::new),
+            mirror,
             cors: self.cors(&spec.cors, &spec.response_headers).map(Box::new),
             timeouts: timeouts.unwrap_or_default(),
             body_limit: spec.body_limit.bytes().unwrap_or(limits.body),
@@ -174,7 +178,6 @@ impl Compiler {
         };
 
         options.has_placeholders |= has_placeholders(&options);
-
         let (matcher, words) = conditions?;
         let definition = RouteDefinition {
             name: spec.name.value()?.0.clone(),
@@ -186,17 +189,16 @@ impl Compiler {
                 ^ u128::from(auth_print)
                 ^ u128::from(self.address_print()).rotate_left(64),
         };
-        let action = action?;
-        let groups = Vec::new();
         let mut plan = RoutePlan {
             definition,
             span: spec.matcher.span.unwrap_or(at.span),
-            action,
+            action: action?,
             rules,
             paced,
-            groups,
+            groups: Vec::new(),
             store_tag: None,
             auth_upstream,
+            mirror_upstream,
         };
         self.meet(&mut plan, spec.exempt_from.items(), &entries, matcher, parts);
         self.not_too_many_numbers(&plan, parts);

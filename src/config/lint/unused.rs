@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 pub(super) fn upstreams(plan: &Plan, findings: &mut Findings) {
     let sends = plan.routes.iter().filter_map(|route| route.action.upstream().copied());
     let asks = plan.routes.iter().filter_map(|route| route.auth_upstream);
-    let used: BTreeSet<usize> = sends.chain(asks).collect();
+    let copies = plan.routes.iter().filter_map(|route| route.mirror_upstream);
+    let used: BTreeSet<usize> = sends.chain(asks).chain(copies).collect();
 
     // Those of auth services that routes name by their URL have no place.
     for (index, (upstream, place)) in plan.upstreams.iter().zip(&plan.places.upstreams).enumerate()

@@ -219,6 +219,7 @@ impl<'o> Builder<'o> {
         for (index, plan) in plans.into_iter().enumerate() {
             let upstream = plan.action.upstream().map(|index| &upstreams[*index]);
             let auth_upstream = plan.auth_upstream.map(|index| &upstreams[index]);
+            let mirror_upstream = plan.mirror_upstream.map(|index| &upstreams[index]);
             let known = old.remove(&*plan.name);
             match known {
                 _ if plan.is_for_unmatched() => {}
@@ -236,7 +237,9 @@ impl<'o> Builder<'o> {
                         && known.action.upstream().map(Arc::as_ptr)
                             == upstream.map(Arc::as_ptr)
                         && known.auth_upstream.as_ref().map(Arc::as_ptr)
-                            == auth_upstream.map(Arc::as_ptr) =>
+                            == auth_upstream.map(Arc::as_ptr)
+                        && known.mirror_upstream.as_ref().map(Arc::as_ptr)
+                            == mirror_upstream.map(Arc::as_ptr) =>
                 {
                     let others = known.breaker.into_iter().chain(known.pacing);
                     self.summary.rules_kept += known.own_rules().len() + others.count();
@@ -291,7 +294,7 @@ impl<'o> Builder<'o> {
         }
 
         let usage = number_queries(&mut rules);
-        let RoutePlan { definition, action, paced, auth_upstream, .. } = plan;
+        let RoutePlan { definition, action, paced, auth_upstream, mirror_upstream, .. } = plan;
         let paced = definition.flow.pacing.as_ref().zip(paced).and_then(|(pacing, on_error)| {
             let stored = Stored::paced(pacing).ok()?;
             Some(shared(&tags[0], &format!("pacing:{}", stored.shape()), stored, on_error, None))
@@ -308,6 +311,7 @@ impl<'o> Builder<'o> {
             definition,
             action,
             auth_upstream: auth_upstream.map(|index| Arc::clone(&upstreams[index])),
+            mirror_upstream: mirror_upstream.map(|index| Arc::clone(&upstreams[index])),
             gates: Gates::new(Arc::clone(&gate), met.iter().map(|group| &group.gate)),
             groups: met,
             gate,

@@ -1,7 +1,7 @@
 //! A route and its rules, without state.
 
 use super::{
-    Access, Action, Auth, Body, ClientPlans, Compress, Cors, Except, HeaderText, MetGroup,
+    Access, Action, Auth, Body, ClientPlans, Compress, Cors, Except, HeaderText, MetGroup, Mirror,
     Priority, QueueShares, Settle, When,
 };
 use crate::counted::counted;
@@ -88,6 +88,8 @@ pub(in crate::config) struct RoutePlan {
     pub store_tag: Option<Arc<str>>,
     /// The index of the upstream that decides about each request, if one does.
     pub auth_upstream: Option<usize>,
+    /// The index of the upstream that gets copies of its requests, if one does.
+    pub mirror_upstream: Option<usize>,
 }
 
 impl Deref for RoutePlan {
@@ -281,6 +283,8 @@ pub struct RouteOptions {
     pub cors: Option<Box<Cors>>,
     /// The responses that are compressed; `None`: none.
     pub compress: Option<Box<Compress>>,
+    /// The requests that another upstream gets as well; `None`: none.
+    pub mirror: Option<Box<Mirror>>,
     /// Deadlines of the upstream's response.
     pub timeouts: RouteTimeouts,
     /// The largest body of a request, in bytes.

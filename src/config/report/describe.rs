@@ -248,6 +248,9 @@ fn write_route(
     if let Some(cors) = &route.options.cors {
         writeln!(out, "    cors  {cors}")?;
     }
+    if let Some(mirror) = &route.options.mirror {
+        writeln!(out, "    mirror  {mirror}")?;
+    }
 
     write_rules(out, &route.flow, &route.rules, gateways)?;
     if !shared_names.is_empty() {

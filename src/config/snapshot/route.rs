@@ -29,6 +29,8 @@ pub struct Route {
     pub action: Action<Arc<Upstream>>,
     /// The upstream that decides about each request before the rules, if one does.
     pub auth_upstream: Option<Arc<Upstream>>,
+    /// The upstream that gets copies of its requests, if one does.
+    pub mirror_upstream: Option<Arc<Upstream>>,
     /// Decides; kept over reloads by the route's name.
     pub gate: Arc<Gate>,
     /// The route's gate and those of the rules that it shares with other routes, which decide

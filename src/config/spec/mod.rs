@@ -12,6 +12,7 @@ mod file;
 pub(super) mod keys;
 pub(super) mod leaf;
 mod listener;
+mod mirror;
 mod other_words;
 mod plans;
 mod route;
@@ -36,6 +37,7 @@ pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
 pub(super) use listener::{
     AdminSpec, AdminTlsSpec, CertificateFiles, CertificateSpec, ListenerSpec, TlsSpec,
 };
+pub(super) use mirror::MirrorSpec;
 pub(super) use plans::{PlanNumbers, PlansSpec};
 pub(super) use route::{
     ClientCertSpec, ErrorSpec, FieldConditions, FieldSpec, HeaderEditsSpec, MatchSpec,

@@ -1,7 +1,8 @@
 //! Routes: what they match, what they change on the way, and what they do without an upstream.
 
 use super::{
-    AccessSpec, AuthSpec, BreakerSpec, CompressSpec, CorsSpec, ErrorsFrom, PacingSpec, RuleSpec,
+    AccessSpec, AuthSpec, BreakerSpec, CompressSpec, CorsSpec, ErrorsFrom, MirrorSpec, PacingSpec,
+    RuleSpec,
     keys::keys,
     leaf::{
         AnswerStatus, AnyCertificate, Authority, ByteRate, EditableName, FieldName, FieldValue,
@@ -11,7 +12,7 @@ use super::{
     },
     other_words::route::{
         BASIC, CORS, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH,
-        MATCH_INSTEAD, MATCH_MEANT, ROUTE_INSTEAD, ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
+        MATCH_INSTEAD, MATCH_MEANT, MIRROR, ROUTE_INSTEAD, ROUTE_MEANT, ROUTE_TIMEOUTS_INSTEAD,
     },
 };
 use crate::config::decode::{Either, Entries, List, Several};
@@ -90,6 +91,9 @@ keys! {
         /// Compresses the upstream's responses, for clients whose `Accept-Encoding` says that they
         /// take that: `true`, or a map.
         compress: Box<Either<bool, CompressSpec>>, else "`false`";
+        /// Sends copies of the route's requests to another upstream as well, and drops the responses.
+        #[help = MIRROR]
+        mirror: Box<MirrorSpec>, else "–";
         /// The response to a rejected client, in place of a problem+json document.
         reject: Box<RejectSpec>, else "–";
         /// The bodies of errors, such as the 502 of an upstream that flowgate cannot reach: the first

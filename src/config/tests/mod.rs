@@ -23,6 +23,7 @@ mod forward_auth;
 mod include;
 mod lints;
 mod members;
+mod mirror;
 mod mutations;
 mod networks;
 mod other_gateways;

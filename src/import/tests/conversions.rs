@@ -395,6 +395,73 @@ fn cookies_keep_clients_at_servers() {
 }
 
 #[test]
+fn a_mirror_is_that_of_the_route() {
+    let file = |location: &str, more: &str| {
+        format!(
+            "http {{ upstream shadow {{ server 10.0.0.9:80; }} server {{ listen 81; {location}
+            location / {{ mirror /copy; {more} proxy_pass http://h; proxy_set_header Host $http_host; proxy_redirect off; }} }} }}"
+        )
+    };
+    let usual = "location = /copy { internal; proxy_pass http://shadow$request_uri; proxy_set_header Host $http_host; }";
+    let (yaml, lines) = import(&file(usual, "")).unwrap();
+    assert!(yaml.contains("mirror: { upstream: shadow }"), "{yaml}");
+    assert_eq!(lines, [""; 0]);
+    assert!(!yaml.contains("path: /copy,"), "no client reaches the internal location: {yaml}");
+
+    for (location, more, expected, note) in [
+        (
+            usual,
+            "client_max_body_size 20m;",
+            "mirror: { upstream: shadow, body_limit: 16MiB }",
+            "more than 16 MiB are not copied",
+        ),
+        (
+            usual,
+            "mirror_request_body off;",
+            "mirror: { upstream: shadow, body_limit: 0B }",
+            "requests with bodies are not copied",
+        ),
+        (usual, "mirror /other;", "mirror: { upstream: shadow }", "a route has one mirror"),
+        (
+            usual,
+            "rewrite ^/a/(.*)$ /$1 break;",
+            "mirror: { upstream: shadow }",
+            "the path and the host",
+        ),
+        (
+            "location /copy { internal; proxy_pass http://shadow$request_uri; proxy_read_timeout 3s; proxy_set_header X-Copy 1; }",
+            "",
+            "mirror: { upstream: shadow, timeout: 3s }",
+            "proxy_set_header: copies have the header that the route's server gets",
+        ),
+    ] {
+        let (yaml, lines) = import(&file(location, more)).unwrap();
+        assert!(yaml.contains(expected), "{location} {more}: {yaml}");
+        assert!(lines.iter().any(|line| line.contains(note)), "{location} {more}: {lines:#?}");
+    }
+
+    for (location, why) in [
+        ("", "no location has exactly the path"),
+        ("location = /copy { internal; return 204; }", "`return` of the location"),
+        ("location = /copy { internal; proxy_pass http://shadow; }", "without `$request_uri`"),
+        (
+            "location = /copy { internal; proxy_pass http://$where$request_uri; }",
+            "one upstream, and no variable",
+        ),
+        ("location = /copy { internal; }", "has no `proxy_pass`"),
+    ] {
+        let (yaml, lines) = import(&file(location, "")).unwrap();
+        assert!(!yaml.contains("mirror:"), "{location}: {yaml}");
+        let is_said = |line: &String| line.contains(why) && line.contains("Nothing is copied");
+        assert!(lines.iter().any(is_said), "{location}: {lines:#?}");
+    }
+
+    let (yaml, lines) = import(&file(usual, "").replace("mirror /copy;", "mirror off;")).unwrap();
+    assert!(!yaml.contains("mirror:"), "{yaml}");
+    assert!(lines.iter().all(|line| !line.contains("mirror")), "{lines:#?}");
+}
+
+#[test]
 fn gzip_is_compress_of_routes_that_pass_requests_on() {
     let gzip = "gzip on; gzip_vary on; gzip_proxied any;";
     for (directives, expected, notes) in [

@@ -1,6 +1,6 @@
 //! A request's body on its way to the upstream: nothing is gathered, everything is bounded.
 
-use super::{ClientBody, Upload, UploadState, client_body::ClientBodyError, drain};
+use super::{BodyCopy, ClientBody, Upload, UploadState, client_body::ClientBodyError, drain};
 use crate::proxy::{
     connections::upload_buffer::{UploadBuffer, UploadPart},
     message::{Response, hop_by_hop::RequestTrailers},
@@ -16,6 +16,7 @@ use core::{
     num::NonZeroU64,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -66,6 +67,8 @@ pub(crate) struct Streaming {
     again: VecDeque<Again>,
     /// Where the client waits for 100 before it sends the body, in HTTP/2.
     expectation: Option<Arc<Stream>>,
+    /// Gets what the client sends, for a mirror.
+    copy: Option<Box<BodyCopy>>,
 }
 
 /// A body of HTTP/2 that is being read from h2, which counts for what its connection holds.
@@ -152,6 +155,7 @@ impl RequestBody {
             pace: pace.map(Pace::new),
             again: VecDeque::new(),
             expectation: None,
+            copy: None,
         }))
     }
 
@@ -161,6 +165,33 @@ impl RequestBody {
             && let Some(ClientBody::Peeked(peeked)) = &mut body.incoming
         {
             peeked.forget();
+        }
+    }
+
+    /// Returns a body that is here already.
+    pub(crate) fn of_bytes(bytes: Bytes, clock: &Clock) -> Self {
+        if bytes.is_empty() {
+            return Self::Empty;
+        }
+        Self::Streaming(Box::new(Streaming {
+            incoming: None,
+            buffer: None,
+            left: 0,
+            trailers: None,
+            upload: Arc::new(Upload::new(true)),
+            clock: clock.clone(),
+            body_timeout: BodyTimeout::new(Timeout::Idle, Duration::MAX, Instant::FAR_FUTURE),
+            pace: None,
+            again: VecDeque::from([Again::Data(bytes)]),
+            expectation: None,
+            copy: None,
+        }))
+    }
+
+    /// Has the body copied while it passes. Nothing of it has been read.
+    pub(crate) fn copy_to(&mut self, copy: BodyCopy) {
+        if let Self::Streaming(body) = self {
+            body.copy = Some(Box::new(copy));
         }
     }
 
@@ -231,6 +262,7 @@ impl Streaming {
             if trailers.is_empty() {
                 // Some HTTP/2 servers end the whole connection at a frame without fields.
                 self.upload.set(UploadState::Done);
+                self.copy_part(&[], is_last);
                 return Poll::Ready(None);
             }
         }
@@ -240,6 +272,9 @@ impl Streaming {
             return self.cut(UploadState::TooLong, Cut::TooLong);
         };
         self.left = left;
+        if self.copy.is_some() {
+            self.copy_part(frame.data_ref().map_or(&[][..], |data| data), is_last);
+        }
         self.upload.add(length);
         self.upload.set(if is_last { UploadState::Done } else { UploadState::UnderWay });
 
@@ -248,6 +283,16 @@ impl Streaming {
             None => UploadPart::from(bytes),
         });
         Poll::Ready(Some(Ok(frame)))
+    }
+
+    /// Adds a part to the copy for a mirror, if there is one.
+    #[cold]
+    fn copy_part(&mut self, part: &[u8], is_last: bool) {
+        let copy = self.copy.take().and_then(|copy| copy.add(part));
+        match copy {
+            Some(copy) if is_last => copy.finish(),
+            copy => self.copy = copy,
+        }
     }
 
     fn cut(&self, state: UploadState, why: Cut) -> Poll<Option<Result<Frame<UploadPart>, Cut>>> {
@@ -309,6 +354,7 @@ impl Body for RequestBody {
         match polled {
             None => {
                 body.upload.set(UploadState::Done);
+                body.copy_part(&[], true);
                 Poll::Ready(None)
             }
             Some(Err(error)) => body.cut(UploadState::Broken, Cut::Broken(error)),

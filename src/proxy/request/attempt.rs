@@ -75,6 +75,11 @@ impl UpstreamRequest<'_> {
     ) -> Result<Response<()>, Failure> {
         let sent = request.body().upload();
         let is_repeatable = self.prepare(request);
+        if let Some(mirror) = &self.forward.mirror
+            && self.forward.upgrade.is_none()
+        {
+            mirror.begin(request);
+        }
         self.retries.allow_repetition(is_repeatable);
 
         let mut tried = Tried::default();

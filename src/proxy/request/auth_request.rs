@@ -305,7 +305,7 @@ impl AttemptError {
 }
 
 /// Returns whether the server has closed the connection, or not taken the request.
-fn is_closed(failed: &NoResponse) -> bool {
+pub(super) fn is_closed(failed: &NoResponse) -> bool {
     match &failed.why {
         NoResponseReason::Broken(error) => error.is_closed() || failed.unprocessed.is_some(),
         NoResponseReason::Rejected(_) => true,

@@ -49,7 +49,7 @@ pub(super) fn release(lease: Option<Lease>, peer: &Arc<Peer>) {
 }
 
 /// Drops what comes of a body, until it ends, or is longer than `left`.
-fn poll_drop(
+pub(super) fn poll_drop(
     connection: &mut UpstreamConnection,
     left: &mut usize,
     context: &mut Context<'_>,

@@ -1,7 +1,7 @@
 //! The head of a request as its server gets it: without fields that are between two neighbours, and with
 //! those that a proxy adds.
 
-use super::attempt::UpstreamRequest;
+use super::{attempt::UpstreamRequest, mirror::Mirroring};
 use crate::proxy::{
     body::RequestBody,
     message::{
@@ -40,6 +40,8 @@ pub(crate) struct Forward {
     pub(crate) key: Option<u64>,
     /// The header of the PROXY protocol about its client, if the server gets one.
     pub(crate) proxied: Option<Box<Option<Proxied>>>,
+    /// There if the request is copied for a mirror.
+    pub(crate) mirror: Option<Box<Mirroring>>,
     /// The protocol that the request may change to.
     pub(crate) upgrade: Option<Box<HeaderValue>>,
     /// True if the peer is one of `trusted_proxies`.

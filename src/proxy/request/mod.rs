@@ -10,7 +10,7 @@
 //!    gateways share).
 //!    A request that finds no free place waits in a queue (`queued.rs`).
 //! 3. [`Admitted`]: the request waits for its start, and is sent to a server (`admitted.rs`, `attempt.rs`,
-//!    `failure.rs`, `forward.rs`).
+//!    `failure.rs`, `forward.rs`). A copy of it may go to a mirror (`mirror.rs`).
 //! 4. [`Forwarded`](forwarded::Forwarded): the head of the server's response is there, and becomes the
 //!    client's (`forwarded.rs`).
 //!
@@ -26,6 +26,7 @@ mod failure;
 mod forward;
 mod forward_auth;
 mod forwarded;
+mod mirror;
 mod peek;
 mod queued;
 mod received;

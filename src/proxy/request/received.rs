@@ -6,6 +6,7 @@ use super::{
     challenge::{self, Challenged},
     forward::{self, Forward},
     forward_auth::{Undetermined, let_go},
+    mirror::Mirroring,
     peek::{Peeking, may_have_members},
     routed::{Routed, Sharers},
 };
@@ -364,6 +365,10 @@ impl<'s> Received<'s> {
     /// Goes on with the route and with everything that its server is to receive.
     fn route(self, found: Found) -> Routed {
         let key = self.server_key(&found);
+        let mirror = match &found.route.mirror_upstream {
+            Some(upstream) => self.mirroring(&found, upstream),
+            None => None,
+        };
         let Self { snapshot, mut request, now, completion, .. } = self;
         let proxied = proxied(&found, &completion.peer);
         found.name_client(&completion.peer, request.headers_mut());
@@ -374,6 +379,7 @@ impl<'s> Received<'s> {
         let forward = Forward {
             key,
             proxied,
+            mirror,
             upgrade: None,
             trusted: is_proxied,
             fields: request.headers().set(),
@@ -394,6 +400,23 @@ impl<'s> Received<'s> {
     fn server_key(&self, found: &Found) -> Option<u64> {
         let upstream = found.route.action.upstream()?;
         self.hash(upstream.options.hash_key.as_ref()?, found)
+    }
+
+    /// Decides whether the request is copied for the mirror at `upstream`.
+    #[inline(never)]
+    fn mirroring(&self, found: &Found, upstream: &Arc<Upstream>) -> Option<Box<Mirroring>> {
+        let mirror = found.route.options.mirror.as_ref()?;
+        let peer = &self.completion.peer;
+        mirror.share.includes(fastrand::u128(..)).then(|| {
+            let hash_key = upstream.options.hash_key.as_ref();
+            Box::new(Mirroring {
+                worker: Arc::clone(&peer.worker),
+                route: Arc::clone(&found.route),
+                upstream: Arc::clone(upstream),
+                key: hash_key.and_then(|key| self.hash(key, found)),
+                proxied: peer.proxied(found.client),
+            })
+        })
     }
 
     /// Returns a number for the request's `key`, if it has one.

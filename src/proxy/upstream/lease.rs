@@ -379,13 +379,19 @@ impl Lease {
 
     /// Notes that the response's head has come.
     pub(crate) fn on_response(&mut self) {
+        self.on_copy_response();
+        health::succeeded(&self.upstream, &self.server, || self.connections.clock.now());
+    }
+
+    /// Notes that the head of the response to a copy for a mirror has come, which says nothing of the
+    /// server's health.
+    pub(crate) fn on_copy_response(&mut self) {
         let taken = self.upload.as_ref().is_none_or(|sent| sent.state() == UploadState::Done);
         let is_sent = match &self.connection {
             Some(UpstreamConnection::Http1(connection)) => connection.is_sent(),
             Some(UpstreamConnection::Http2(_)) | None => true,
         };
         self.is_early = !taken || !is_sent;
-        health::succeeded(&self.upstream, &self.server, || self.connections.clock.now());
     }
 
     /// Notes that the request has a body where servers may expect none. The connection is closed after the

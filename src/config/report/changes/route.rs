@@ -4,7 +4,8 @@ use super::Words;
 use crate::{
     config::{
         plan::{
-            Action, Plan, Respond, RouteOptions, RoutePlan, RouteTimeouts, RuleOptions, RulePlan,
+            Action, Mirror, Plan, Respond, RouteOptions, RoutePlan, RouteTimeouts, RuleOptions,
+            RulePlan,
         },
         report::promise::bucket_numbers,
         snapshot::{Route, RouteRule},
@@ -178,6 +179,7 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
         auth,
         cors,
         compress,
+        mirror,
         timeouts: RouteTimeouts { first_byte, idle, event_stream, tunnel, request },
         body_limit,
         min_body_rate,
@@ -202,6 +204,10 @@ fn options(old: &RouteOptions, new: &RouteOptions, words: &mut Words) {
     words.named("auth", *auth == new.auth);
     words.named("compress", *compress == new.compress);
     words.named("cors", *cors == new.cors);
+    let copies = |mirror: &&Option<Box<Mirror>>| {
+        mirror.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
+    };
+    words.value("mirror", mirror, &new.mirror, copies);
     words.value("timeouts.first_byte", first_byte, &timeouts.first_byte, time);
     words.value("timeouts.idle", idle, &timeouts.idle, time);
     words.value("timeouts.event_stream", event_stream, &timeouts.event_stream, time);

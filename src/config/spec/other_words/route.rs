@@ -59,8 +59,7 @@ pub(in crate::config::spec) const COMPRESS: &str = "write `compress: true`";
 
 pub(in crate::config::spec) const NO_CACHE: &str = "remove it: flowgate stores no responses";
 
-pub(in crate::config::spec) const NO_MIRROR: &str =
-    "remove it: flowgate sends each request to one upstream";
+pub(in crate::config::spec) const MIRROR: &str = "write `mirror: { upstream: NAME, share: 10% }`";
 
 pub(in crate::config::spec) const HTTPS: &str = "write `redirect: https`";
 
@@ -134,7 +133,11 @@ pub(in crate::config::spec) const ROUTE_INSTEAD: &[[&str; 2]] = &[
     ["brotli", COMPRESS],
     ["encode", COMPRESS],
     ["compression", COMPRESS],
-    ["mirror", NO_MIRROR],
+    ["mirrors", MIRROR],
+    ["mirroring", MIRROR],
+    ["shadow", MIRROR],
+    ["request_mirror_policies", MIRROR],
+    ["requestMirror", MIRROR],
     ["location", IN_MATCH],
     ["prefix", IN_MATCH],
     ["uri", IN_MATCH],
@@ -314,4 +317,20 @@ pub(in crate::config::spec) const MATCH_MEANT: &[[&str; 2]] = &[
     ["params", "query"],
     ["entry_point", "listener"],
     ["entry_points", "listener"],
+];
+
+/// Words for keys of `MirrorSpec`, with the key that is meant.
+pub(in crate::config::spec) const MIRROR_MEANT: &[[&str; 2]] = &[
+    ["service", "upstream"],
+    ["cluster", "upstream"],
+    ["name", "upstream"],
+    ["to", "upstream"],
+    ["percent", "share"],
+    ["percentage", "share"],
+    ["fraction", "share"],
+    ["runtime_fraction", "share"],
+    ["sample", "share"],
+    ["max_body_size", "body_limit"],
+    ["maxBodySize", "body_limit"],
+    ["client_max_body_size", "body_limit"],
 ];

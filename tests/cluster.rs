@@ -11,6 +11,8 @@ mod gateways;
 mod port;
 #[path = "cluster/server.rs"]
 mod server;
+#[path = "cluster/settlements.rs"]
+mod settlements;
 #[path = "cluster/simulation.rs"]
 mod simulation;
 #[path = "cluster/synced.rs"]
@@ -150,7 +152,8 @@ fn a_lease_that_is_asked_for_again_is_charged_once() {
     recorded.load().exec(&mut store).expect("the scripts are in order");
     let rule = Stored::new(&Algorithm::Concurrency(concurrency::Config { limit: 9 }));
     let rule = std::sync::Arc::new(rule.expect("a store can decide about it"));
-    let asks = [Ask { name: "{a}:r", rule: &rule, key: None, cost: 2, is_dry_run: false }];
+    let asks =
+        [Ask { name: "{a}:r", rule: &rule, key: None, cost: 2, is_dry_run: false, settles: false }];
     let held = |store: &mut redis::Connection| {
         redis::cmd("ZRANGEBYSCORE").arg(&["{a}:r", "-inf", "+inf", "WITHSCORES"]).query(store)
     };
@@ -197,7 +200,8 @@ fn a_grant_in_the_store_admits_what_it_is_and_leaves_no_trace() {
         let mut decide = |cost: u64, is_dry_run: bool| {
             lease += 1;
             let lease = Lease { name: &lease.to_string(), micros: 60_000_000 };
-            let asks = [Ask { name: &name, rule: &rule, key: None, cost, is_dry_run }];
+            let asks =
+                [Ask { name: &name, rule: &rule, key: None, cost, is_dry_run, settles: false }];
             let call = recorded.call(&asks, lease, Instant::from_nanos(TODAY));
             let answer = call.query(&mut store).expect("an answer");
             let verdicts = RecordedCalls::read(&asks, &answer).expect("a decision");

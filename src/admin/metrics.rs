@@ -507,6 +507,11 @@ impl Metrics {
         let help =
             "Requests that the gateway rejected itself because the store had said until when";
         counter(encoder, ("flowgate_store_cached_rejections", help), &store.cached_rejections)?;
+        let ends = store.settlements.iter().map(|(result, count)| ([("result", *result)], *count));
+        let help = "Settlements of costs that the store has applied, or that were dropped";
+        counters(encoder, ("flowgate_store_settlements", help), ends)?;
+        let help = "Settlements of costs that the store has not confirmed yet";
+        gauge(encoder, ("flowgate_store_settlements_waiting", help), &store.waiting_settlements)?;
         let help = "What a decision of the store takes";
         histograms(encoder, ("flowgate_store_round_trip", help), [(none, trips)])
     }

@@ -1,4 +1,4 @@
-//! A worker's client of the store: one connection that its requests share, and two tasks.
+//! A worker's client of the store: one connection that its requests share, and three tasks.
 //!
 //! A request never waits for a connection, nor for an answer longer than the limit of a call. When
 //! the store fails, the connection is given up: requests go by `on_store_error` at once, until the
@@ -8,6 +8,8 @@ use super::{
     lease_task::keep,
     redis::{ClientState, StoreConnection, run},
     scripts::BACKGROUND_CALL_TIMEOUT,
+    settle::call::StoreReserve,
+    settle_task::send,
     store::Store,
 };
 use crate::{clock::Clock, route::Seed};
@@ -19,7 +21,7 @@ use tokio::task::JoinHandle;
 /// A worker's client of the store.
 pub struct StoreClient {
     client: Arc<ClientState>,
-    tasks: [JoinHandle<()>; 2],
+    tasks: [JoinHandle<()>; 3],
 }
 
 impl StoreClient {
@@ -38,8 +40,11 @@ impl StoreClient {
     fn with_limit(store: Arc<Store>, clock: Clock, limit: Duration) -> Self {
         let number = store.number();
         let client = Arc::new(ClientState::new(store, clock, limit, number));
-        let tasks =
-            [tokio::spawn(run(Arc::clone(&client))), tokio::spawn(keep(Arc::clone(&client)))];
+        let tasks = [
+            tokio::spawn(run(Arc::clone(&client))),
+            tokio::spawn(keep(Arc::clone(&client))),
+            tokio::spawn(send(Arc::clone(&client))),
+        ];
         Self { client, tasks }
     }
 
@@ -59,7 +64,20 @@ impl StoreClient {
         async move { client.connected.notified().await }
     }
 
-    /// Gives the leases of ended requests back, and removes this gateway from the store. Waits at
+    /// Settles a reserve: the request has this cost. Returns at once; the settlement is sent without
+    /// the request, and again until the store confirms it.
+    pub fn settle(&self, reserve: StoreReserve, cost: u64) {
+        let Some(settlement) = reserve.settlement(cost) else { return };
+        let ClientState { store, clock, unsettled, .. } = &*self.client;
+        let now = clock.now();
+        if store.backlog.add(settlement, now) {
+            unsettled.notify_one();
+        } else {
+            store.on_dropped_settlements(1, "full", now);
+        }
+    }
+
+    /// Gives the leases of ended requests back, waits until their costs are settled, and removes this gateway from the store. Waits at
     /// most as long as two calls may take, or for a moment while the store is down.
     pub async fn give_back(&self) {
         let is_up = self.connection().is_some();
@@ -70,7 +88,9 @@ impl StoreClient {
         };
 
         // What is left runs out.
-        _ = self.client.clock.timeout(limit, self.client.leases.all_given_back()).await;
+        let backlog = &self.client.store.backlog;
+        let all = async { tokio::join!(self.client.leases.all_given_back(), backlog.emptied()) };
+        _ = self.client.clock.timeout(limit, all).await;
         self.leave().await;
     }
 

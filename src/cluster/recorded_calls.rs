@@ -1,13 +1,15 @@
 //! The store's decisions about recorded arrivals: by the scripts of live ones, at a given time.
 
 use super::{
-    decide::call::{self, Ask, Lease, Verdicts, key, line},
+    decide::call::{self, Ask, Lease, Verdicts, key, line, tag},
     error::StoreError,
     scripts::Scripts,
+    settle::call::{Numbered, Places, StoreReserve, settled_key},
     sync::call::Push,
 };
 use crate::flow::Instant;
 use redis::{Cmd, Pipeline, Value};
+use std::sync::Arc;
 
 /// Makes calls at recorded times, and reads their answers.
 #[derive(Debug)]
@@ -25,7 +27,8 @@ impl RecordedCalls {
     /// Returns the calls that make the store know the scripts, before all others.
     pub fn load(&self) -> Pipeline {
         let mut load = redis::pipe();
-        for script in [&self.scripts.decide, &self.scripts.release, &self.scripts.sync] {
+        let Scripts { decide, release, sync, settle, .. } = &self.scripts;
+        for script in [decide, release, sync, settle] {
             load.add_command(script.load());
         }
         load
@@ -34,9 +37,48 @@ impl RecordedCalls {
     /// Returns the call that decides about `asks` at `now`. States outlive an hour.
     pub fn call(&self, asks: &[Ask<'_>], lease: Lease<'_>, now: Instant) -> Cmd {
         let keys: Vec<String> = asks.iter().map(|ask| key("", ask)).collect();
-        let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);
         let lines = asks.iter().map(|ask| line(ask, lease, now, &[]));
-        self.scripts.decide.call(true, &keys, [time].into_iter().chain(lines))
+        self.scripts.decide.call(true, &keys, [time(now)].into_iter().chain(lines))
+    }
+
+    /// Returns the call that decides like [`Self::call`], after some settlements of states among those
+    /// in question. `low` as for [`Self::settle`].
+    pub fn call_after(
+        &self,
+        settlements: &[Numbered],
+        low: u64,
+        asks: &[Ask<'_>],
+        now: Instant,
+    ) -> Cmd {
+        let mut keys: Vec<String> = asks.iter().map(|ask| key("", ask)).collect();
+        let settled = keys.len() + 1;
+        let lease = Lease { name: "-", micros: 0 };
+        let mut lines: Vec<String> = asks.iter().map(|ask| line(ask, lease, now, &[])).collect();
+        for numbered in settlements {
+            let state = keys.iter().position(|key| key == numbered.settlement.key());
+            let places = state.map(|at| Places { low, settled, state: at + 1 });
+            lines.extend(places.map(|places| numbered.line(places, now)));
+        }
+        keys.extend(settlements.first().map(settled_key_of));
+        self.scripts.decide.call(true, &keys, [time(now)].into_iter().chain(lines))
+    }
+
+    /// Returns the call that settles costs at `now`, of states with one hash tag. `low` is the least
+    /// number that may be sent again.
+    pub fn settle(&self, settlements: &[Numbered], low: u64, now: Instant) -> Cmd {
+        let settled = settlements.first().map(settled_key_of);
+        let states = settlements.iter().map(|numbered| numbered.settlement.key().to_owned());
+        let keys: Vec<String> = settled.into_iter().chain(states).collect();
+        let lines = settlements
+            .iter()
+            .enumerate()
+            .map(|(at, numbered)| numbered.line(Places { low, settled: 1, state: at + 2 }, now));
+        self.scripts.settle.call(true, &keys, [time(now)].into_iter().chain(lines))
+    }
+
+    /// Returns the record of a charge at `at`.
+    pub fn reserve(ask: &Ask<'_>, at: Instant) -> StoreReserve {
+        StoreReserve::new(key("", ask), Arc::clone(ask.rule), ask.cost, at)
     }
 
     /// Reads the answer.
@@ -51,8 +93,7 @@ impl RecordedCalls {
     /// Returns the call that syncs a rule's states at `now`.
     /// [`SyncReply::read`](super::SyncReply::read) reads the answer.
     pub fn sync(&self, push: &Push<'_>, now: Instant) -> Cmd {
-        let time = format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000);
-        self.scripts.sync.call(true, &push.keys(""), push.arguments(&time))
+        self.scripts.sync.call(true, &push.keys(""), push.arguments(&time(now)))
     }
 
     /// Returns the leases that `asks` take if they are granted: where they are kept, and under
@@ -66,4 +107,14 @@ impl RecordedCalls {
         let (keys, names): (Vec<String>, Vec<String>) = leases.iter().cloned().unzip();
         self.scripts.release.call(true, &keys, names)
     }
+}
+
+/// Returns a time in the words of the scripts.
+fn time(now: Instant) -> String {
+    format!("{} {}", now.as_nanos() / 1000, now.as_nanos() % 1000)
+}
+
+/// Returns the key of the set of what the only gateway has settled beside this settlement.
+fn settled_key_of(numbered: &Numbered) -> String {
+    settled_key("", tag(numbered.settlement.key()), "gateway")
 }

@@ -9,8 +9,12 @@ use super::{
     error::{CallFailure, StoreError},
     leases::Held,
     redis::{ClientState, StoreConnection},
+    settle::{
+        backlog::Carried,
+        call::{ReservedAsk, StoreReserve},
+    },
 };
-use crate::flow::{Instant, Judgement, RoundTrip};
+use crate::flow::{Decision, Instant, Judgement, RoundTrip};
 use std::sync::Arc;
 
 /// The store's decisions, and the leases that the request holds.
@@ -22,6 +26,8 @@ pub struct Decided {
     pub came: Instant,
     /// Kept until the request ends.
     pub held: Held,
+    /// The charges that the end of the request settles.
+    pub reserves: Vec<ReservedAsk>,
 }
 
 impl StoreConnection {
@@ -94,9 +100,12 @@ impl StoreConnection {
             let ended = if ask.rule.holds() { store.leases.carry(key) } else { Vec::new() };
             call::line(ask, lease, asked, &ended)
         });
-        let arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
+        let mut arguments: Vec<String> = [String::new()].into_iter().chain(lines).collect();
+        let Carried { keys: further, lines } = self.carry(asks, &keys, asked);
+        let all_keys: Vec<String> = keys.iter().cloned().chain(further).collect();
+        arguments.extend(lines);
         let limit = client.limit.saturating_sub(permit.waited()).max(client.limit / 2);
-        let answer = self.run_within(limit, &store.scripts.decide, &keys, &arguments).await;
+        let answer = self.run_within(limit, &store.scripts.decide, &all_keys, &arguments).await;
 
         let read = |answer| {
             call::read(asks, &answer).map_err(|_| CallFailure::invalid_reply("to a question"))
@@ -128,7 +137,36 @@ impl StoreConnection {
             store.on_stale(ask.name, came);
         }
 
+        let reserves = reserves(asks, &keys, &verdicts);
         let held = held.decided(call::granted(asks, &verdicts));
-        Ok(Decided { verdicts, came, held })
+        Ok(Decided { verdicts, came, held, reserves })
     }
+
+    /// Returns the settlements of the states in question that the store may not have applied yet.
+    fn carry(&self, asks: &[Ask<'_>], keys: &[String], now: Instant) -> Carried {
+        if asks.iter().all(|ask| !ask.settles) {
+            return Carried::default();
+        }
+        let store = &self.client.store;
+        store.backlog.carry(keys, &store.settings.prefix, &store.name, now)
+    }
+}
+
+/// Returns the charges that the ends of their requests settle, each with its place among `asks`.
+fn reserves(asks: &[Ask<'_>], keys: &[String], verdicts: &Verdicts) -> Vec<ReservedAsk> {
+    if !verdicts.is_admitted || asks.iter().all(|ask| !ask.settles) {
+        return Vec::new();
+    }
+    let answers = verdicts.answers.iter().zip(&verdicts.has_grant);
+    let asked = asks.iter().zip(keys).zip(answers).enumerate();
+    let charged = asked.filter(|(_, ((ask, _), (judgement, has_grant)))| {
+        let passes = !matches!(judgement.decision, Decision::Reject(_)) && !**has_grant;
+        ask.settles && ask.cost > 0 && passes
+    });
+    let reserved = charged.map(|(at, ((ask, key), _))| {
+        let rule = Arc::clone(ask.rule);
+        let reserve = StoreReserve::new(key.clone(), rule, ask.cost, verdicts.now);
+        ReservedAsk { at, reserve }
+    });
+    reserved.collect()
 }

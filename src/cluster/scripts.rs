@@ -60,6 +60,8 @@ pub(super) fn is_unknown(error: &RedisError) -> bool {
 pub(super) struct Scripts {
     /// Decides about a request.
     pub(super) decide: Lua,
+    /// Settles costs of requests that were charged before.
+    pub(super) settle: Lua,
     /// Merges what a gateway has charged, and returns what has changed.
     pub(super) sync: Lua,
     /// Gives back leases.
@@ -75,7 +77,21 @@ impl Scripts {
         Self {
             decide: Lua::new(
                 "decision",
-                concat!(include_str!("state.lua"), include_str!("decide/decide.lua")),
+                concat!(
+                    include_str!("state.lua"),
+                    include_str!("decide/algorithms.lua"),
+                    include_str!("settle/settle.lua"),
+                    include_str!("decide/decide.lua"),
+                ),
+            ),
+            settle: Lua::new(
+                "settlement",
+                concat!(
+                    include_str!("state.lua"),
+                    include_str!("decide/algorithms.lua"),
+                    include_str!("settle/settle.lua"),
+                    include_str!("settle/settlements.lua"),
+                ),
             ),
             sync: Lua::new(
                 "sync",

@@ -7,6 +7,7 @@ use super::{
     health::{FailedNodes, Health, SyncOutcome},
     leases::AllLeases,
     scripts::{BACKGROUND_CALL_TIMEOUT, LONGEST_BACKOFF, Scripts},
+    settle::backlog::Backlog,
 };
 use crate::{
     clock::Clock,
@@ -62,6 +63,8 @@ pub struct Store {
     /// The offsets of its clock from ours.
     pub(super) offsets: Offsets,
     pub(super) leases: AllLeases,
+    /// The settlements that it has not confirmed.
+    pub(super) backlog: Arc<Backlog>,
     status: Mutex<StoreStatus>,
     /// The number of times that the store, or some of its nodes, began to fail. Each change has all
     /// clients check it.
@@ -88,6 +91,8 @@ struct StoreStatus {
     health: Health,
     /// The time at which a call that failed alone was last logged, by the kind of the error.
     logged_rejections: [Option<Instant>; StoreError::COUNTED.len()],
+    /// The time at which dropped settlements were last logged.
+    logged_drop: Option<Instant>,
     /// The time at which a state was last found to be stale.
     stale: Option<Instant>,
     /// The secret of the fingerprints: of the store, or the one that this gateway proposes.
@@ -149,6 +154,10 @@ pub struct StoreReading {
     pub synced_states: [u64; 2],
     /// Requests that this gateway rejected without a call.
     pub cached_rejections: u64,
+    /// Settlements that it has not confirmed yet.
+    pub waiting_settlements: u64,
+    /// Settlements that it has applied or that were dropped, by the words of their ends.
+    pub settlements: Vec<(&'static str, u64)>,
     /// While it fails: since when and why.
     pub failure: Option<StoreFailure>,
 }
@@ -170,9 +179,11 @@ impl Store {
             name: format!("{:016x}", fastrand::u64(..)),
             offsets: Offsets::default(),
             leases: AllLeases::default(),
+            backlog: Arc::default(),
             status: Mutex::new(StoreStatus {
                 health: Health::new(workers.get()),
                 logged_rejections: Default::default(),
+                logged_drop: None,
                 stale: None,
                 secret,
                 has_secret: false,
@@ -287,6 +298,8 @@ impl Store {
             is_syncing: status.health.is_syncing(),
             synced_states: [0, 1].map(|at| self.synced_states[at].load(Relaxed)),
             cached_rejections: self.cached_rejections.load(Relaxed),
+            waiting_settlements: self.backlog.len() as u64,
+            settlements: self.backlog.ends(),
             failure: status.failure.clone().filter(|_| status.health.is_failing()),
         }
     }
@@ -431,6 +444,19 @@ impl Store {
             tracing::warn!(
                 rule,
                 "the store's clock stepped back by more than the rule's window; the counts from before begin again"
+            );
+        }
+    }
+
+    /// Logs that settlements were dropped for this reason, once in ten seconds.
+    pub(super) fn on_dropped_settlements(&self, count: usize, reason: &str, now: Instant) {
+        let last = &mut self.status().logged_drop;
+        if last.is_none_or(|last| now.since(last) >= REJECTION_PAUSE) {
+            *last = Some(now);
+            tracing::warn!(
+                count,
+                reason,
+                "settlements for the store are dropped; what was reserved stays charged"
             );
         }
     }

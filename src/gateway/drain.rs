@@ -58,6 +58,9 @@ impl Gateway {
             self.cut_off().await;
         }
 
+        if let Some(store) = &self.serving.store {
+            store.end_settlements(&self.clock).await;
+        }
         if let Some(sync_thread) = self.serving.sync_thread.take() {
             sync_thread.end();
         }

@@ -34,7 +34,7 @@ impl Store {
     }
 
     fn decide(&mut self, name: &str, rule: &Arc<Stored>, cost: u64, now: Instant) -> Verdicts {
-        let asks = [Ask { name, rule, key: None, cost, is_dry_run: false }];
+        let asks = [Ask { name, rule, key: None, cost, is_dry_run: false, settles: false }];
         let call = self.recorded.call(&asks, Lease { name: "-", micros: 0 }, now);
         let answer = call.query(&mut self.connection).expect("an answer");
         RecordedCalls::read(&asks, &answer).expect("verdicts")

@@ -26,8 +26,8 @@ pub(crate) enum Event {
 
 /// A store, to be asked about traces, each under a name of its own.
 pub(crate) struct Store {
-    connection: redis::Connection,
-    recorded: RecordedCalls,
+    pub(crate) connection: redis::Connection,
+    pub(crate) recorded: RecordedCalls,
     _server: Server,
 }
 
@@ -90,7 +90,7 @@ impl Store {
 }
 
 /// A rule as the store has it.
-struct Rule {
+pub(crate) struct Rule {
     name: String,
     stored: Arc<Stored>,
     is_keyed: bool,
@@ -98,7 +98,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn all(trace: &str, rules: &Rules) -> Vec<Self> {
+    pub(crate) fn all(trace: &str, rules: &Rules) -> Vec<Self> {
         let rule = |(at, (stored, is_keyed, is_dry_run)): (
             usize,
             (Result<Stored, Unstorable>, bool, bool),
@@ -115,7 +115,8 @@ impl Rule {
     }
 }
 
-fn ask<'a>(rules: &'a [Rule], asks: &[Option<(Key, u64)>]) -> Vec<Ask<'a>> {
+/// Returns what the store is asked about each rule.
+pub(crate) fn ask<'a>(rules: &'a [Rule], asks: &[Option<(Key, u64)>]) -> Vec<Ask<'a>> {
     let ask = |(rule, ask): (&'a Rule, &Option<(Key, u64)>)| {
         let (key, cost) = (*ask)?;
         let key = match key {
@@ -123,7 +124,7 @@ fn ask<'a>(rules: &'a [Rule], asks: &[Option<(Key, u64)>]) -> Vec<Ask<'a>> {
             Key::Of(_) | Key::Shared | Key::Missing | Key::Duplicate => None,
         };
         let Rule { name, stored, is_dry_run, .. } = rule;
-        Some(Ask { name, rule: stored, key, cost, is_dry_run: *is_dry_run })
+        Some(Ask { name, rule: stored, key, cost, is_dry_run: *is_dry_run, settles: false })
     };
     rules.iter().zip(asks).filter_map(ask).collect()
 }
@@ -133,7 +134,7 @@ type ComparedRule = (Verdict, [u64; 2], [Duration; 2], Option<Duration>);
 
 /// What is compared.
 #[derive(Debug, PartialEq)]
-struct Compared {
+pub(crate) struct Compared {
     /// The kind of the rejection, and when to come back.
     rejection: Option<(Discriminant<Reason>, Option<Duration>)>,
     /// Of each rule that is asked: the limit, what is used, the wait, the reset, and when more
@@ -142,7 +143,7 @@ struct Compared {
 }
 
 /// Decides about an arrival.
-fn enter(
+pub(crate) fn enter(
     gate: &Arc<Gate>,
     slots: &[SlotId],
     event: &Event,
@@ -171,7 +172,8 @@ fn enter(
     }
 }
 
-fn compared(asks: &[Ask<'_>], verdicts: &Verdicts) -> Compared {
+/// Returns the store's decision in the words of the gate.
+pub(crate) fn compared(asks: &[Ask<'_>], verdicts: &Verdicts) -> Compared {
     let mut reasons = Vec::new();
     let mut rules = Vec::new();
     for (ask, it) in asks.iter().zip(&verdicts.answers) {

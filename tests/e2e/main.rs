@@ -79,6 +79,7 @@ mod retry_after;
 mod routes;
 mod sent_proxy_header;
 mod settlements;
+mod shared_settlements;
 mod shutdown;
 mod sticky;
 mod stored_states;

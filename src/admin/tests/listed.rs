@@ -75,6 +75,8 @@ fn listed() -> Families {
 fn served(fixture: &Fixture) -> Families {
     let state = &fixture.router.admin.state;
     let store = StoreReading {
+        waiting_settlements: 0,
+        settlements: ["applied", "full", "late", "rejected"].map(|end| (end, 0)).to_vec(),
         is_up: true,
         gateways: 1,
         divisor: 1,

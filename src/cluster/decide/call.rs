@@ -22,6 +22,8 @@ pub struct Ask<'a> {
     pub cost: u64,
     /// True for a dry run: the rule only counts what it would reject.
     pub is_dry_run: bool,
+    /// True if the cost is a reserve, which the end of the request settles.
+    pub settles: bool,
 }
 
 impl Ask<'_> {

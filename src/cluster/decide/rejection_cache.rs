@@ -3,7 +3,8 @@
 //! The store says how long it rejects a request, and only time ends that. A call for each further
 //! request would cost as much as a decision, and many clients of one blocked key would keep the
 //! store from deciding about others. A new connection, or a store that has lost its memory, ends a
-//! cached rejection.
+//! cached rejection. Rejections of rules that settle costs are not cached: what another request gives
+//! back ends them sooner.
 
 use super::call::Ask;
 use crate::flow::{Decision, Instant, Judgement, Stored};
@@ -54,7 +55,9 @@ impl RejectionCache {
         came: Instant,
     ) {
         let Decision::Reject(reason) = judgement.decision else { return };
-        let Some(wait) = reason.retry_after().filter(|_| !ask.is_dry_run) else { return };
+        let Some(wait) = reason.retry_after().filter(|_| !ask.is_dry_run && !ask.settles) else {
+            return;
+        };
         let until = asked + wait;
         if until <= came {
             return;
@@ -91,7 +94,7 @@ impl RejectionCache {
         epoch: CacheEpoch,
         now: Instant,
     ) -> Option<Judgement> {
-        if ask.is_dry_run {
+        if ask.is_dry_run || ask.settles {
             return None;
         }
         let entries = self.lock();
@@ -147,7 +150,7 @@ mod tests {
     }
 
     fn ask(rule: &Arc<Stored>, key: u128) -> Ask<'_> {
-        Ask { name: "{a}:r", rule, key: Some(key), cost: 1, is_dry_run: false }
+        Ask { name: "{a}:r", rule, key: Some(key), cost: 1, is_dry_run: false, settles: false }
     }
 
     fn millis(count: u64) -> Instant {
@@ -215,6 +218,9 @@ mod tests {
         let dry = Ask { is_dry_run: true, ..ask };
         noted(&cache, &dry);
         assert_eq!(cache.find(&ask, EPOCH, millis(1_004)), None, "of a dry run");
+        let settling = Ask { settles: true, ..ask };
+        noted(&cache, &settling);
+        assert_eq!(cache.find(&ask, EPOCH, millis(1_004)), None, "a part may be given back");
     }
 
     #[test]

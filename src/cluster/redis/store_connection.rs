@@ -45,6 +45,8 @@ pub(in crate::cluster) struct ClientState {
     /// Notified when nodes must be checked one by one.
     pub(super) check_soon: Notify,
     pub(in crate::cluster) leases: Arc<Leases>,
+    /// Notified when there is a settlement to send.
+    pub(in crate::cluster) unsettled: Notify,
     pub(in crate::cluster) rejection_cache: RejectionCache,
     pub(in crate::cluster) in_flight: Arc<InFlight>,
     /// The primary that the sentinels name, if it is not the connected one.
@@ -283,6 +285,7 @@ impl ClientState {
             lost: Notify::new(),
             node_failed: Notify::new(),
             check_soon: Notify::new(),
+            unsettled: Notify::new(),
             rejection_cache: RejectionCache::default(),
             in_flight: Arc::default(),
             primary: Mutex::default(),

@@ -179,6 +179,12 @@ impl Route {
         rule.shared.as_ref().map(|shared| (shared, rule.dry_run))
     }
 
+    /// Returns whether the rule behind `slot` settles costs after the response.
+    pub fn settles(&self, slot: SlotId) -> bool {
+        let rule = self.rules.iter().find(|rule| rule.slot == slot);
+        rule.is_some_and(|rule| rule.cost.settle.is_some())
+    }
+
     /// Returns the name in the store of the rule with this identity, or of the pacing, if gateways
     /// share it.
     pub fn in_store(&self, identity: &str) -> Option<&Arc<str>> {

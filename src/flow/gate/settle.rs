@@ -154,6 +154,25 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Counts a reserve that a store has charged for the rule behind `slot`.
+    pub fn note_reserved(&self, slot: SlotId, cost: u64) {
+        let mut chain = self.lock();
+        if let Some(entry) = chain.current(slot) {
+            entry.counts.reserved = entry.counts.reserved.saturating_add(cost);
+        }
+    }
+
+    /// Counts the cost in the end of a request that a store has charged a reserve for the rule behind
+    /// `slot`, and has the rule learn from it.
+    pub fn note_settled(&self, slot: SlotId, cost: FinalCost) {
+        let mut chain = self.lock();
+        if let Some(entry) = chain.current(slot) {
+            entry.note_settled(cost);
+        }
+    }
+}
+
 impl Chain {
     /// Settles reserves of this chain's slots.
     fn settle<'s>(&mut self, now: Instant, settled: impl Iterator<Item = &'s SettledReserve>) {
@@ -162,10 +181,7 @@ impl Chain {
             // A slot that an edit removed or reset is gone; its successor did not charge this request.
             let entry = self.slots.iter_mut().find(|entry| entry.id == reserve.charged);
             let Some(entry) = entry else { continue };
-            if let Some(learned) = &mut entry.learned {
-                learned.add(cost.unforeseen);
-            }
-            entry.counts.settled = entry.counts.settled.saturating_add(cost.cost);
+            entry.note_settled(*cost);
 
             let difference = Difference::between(reserve.cost, cost.cost);
             let Some(difference) = difference else { continue };
@@ -191,6 +207,14 @@ impl Chain {
 }
 
 impl ChainSlot {
+    /// Counts a cost, and learns from it.
+    fn note_settled(&mut self, cost: FinalCost) {
+        if let Some(learned) = &mut self.learned {
+            learned.add(cost.unforeseen);
+        }
+        self.counts.settled = self.counts.settled.saturating_add(cost.cost);
+    }
+
     /// Bans a client that has more used than its limit after a settlement.
     #[inline(never)]
     fn ban_debtor(&mut self, key: Key, at: KeySlot, now: Instant, journal: Option<&Journal>) {

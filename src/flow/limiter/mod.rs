@@ -106,7 +106,7 @@ pub enum Difference {
 
 impl Difference {
     /// Returns the difference; `None` if there is none.
-    pub(super) fn between(reserve: u64, cost: u64) -> Option<Self> {
+    pub fn between(reserve: u64, cost: u64) -> Option<Self> {
         match cost.cmp(&reserve) {
             Ordering::Less => Some(Self::Less(reserve - cost)),
             Ordering::Equal => None,

@@ -253,6 +253,31 @@ impl Stored {
         Terms { word, cost, numbers }
     }
 
+    /// Returns the script's arguments to charge what a request cost more than was reserved: any
+    /// cost. Only calendars look at `now`.
+    pub fn terms_of_excess(&self, cost: u64, now: Instant) -> Terms {
+        let terms = self.terms(0, now);
+        let numbers = match &self.limiter {
+            Shape::Bucket(it) => bucket_numbers(it, cost),
+            Shape::Fixed(..)
+            | Shape::Counter(..)
+            | Shape::Sliding(..)
+            | Shape::Leases(_)
+            | Shape::Pacing(..) => terms.numbers,
+        };
+        Terms { cost: cost.min(LONGEST), numbers, ..terms }
+    }
+
+    /// Returns the script's arguments to give back a part of what a request was charged at `at`.
+    pub fn terms_to_give_back(&self, cost: u64, at: Instant) -> Terms {
+        let mut terms = self.terms_of_excess(cost, at);
+        if let Shape::Fixed(_, align, _) = &self.limiter {
+            let ends = align.calendar().map(|calendar| ends(calendar, at));
+            terms.numbers.extend(ends.map(|[end, _]| end));
+        }
+        terms
+    }
+
     /// Returns the decision for a request of `cost` from the store's `state` at `now` by the
     /// store's clock, and charges it if the store has. `None` if the numbers are no state of this
     /// rule.

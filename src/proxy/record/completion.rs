@@ -4,7 +4,7 @@
 use super::{
     log_entry::End,
     observers::{Event, Observers},
-    settlement::FieldNumbers,
+    settlement::{FieldNumbers, SharedReserve},
 };
 use crate::proxy::{
     body::{EarlyEnd, Upload, UploadState},
@@ -96,6 +96,8 @@ pub(crate) struct Decision {
     pub(crate) early_permit: Option<Permit>,
     /// The request's share of rules that gateways share.
     pub(crate) held: Option<Box<Held>>,
+    /// The charges in the store that the end of the request settles.
+    pub(crate) shared_reserves: Vec<SharedReserve>,
     /// The fields with the client's quotas.
     pub(crate) quota: Option<RateLimitFields>,
 }

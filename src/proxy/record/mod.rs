@@ -9,3 +9,4 @@ mod shown_keys;
 
 pub(crate) use completion::Completion;
 pub(crate) use observers::{Event, Observers};
+pub(crate) use settlement::SharedReserve;

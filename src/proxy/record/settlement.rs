@@ -6,17 +6,27 @@
 use super::{Completion, observers::Observers};
 use crate::{
     access_log::LoggedCost,
+    cluster::StoreReserve,
     config::{ResponseEnd, Route, RouteRule, SettleSource, decimal},
-    flow::{Instant, Permit, Reserve, SlotId},
+    flow::{FinalCost, Instant, Permit, Reserve, SlotId},
     http1::FieldList,
+    proxy::worker::Worker,
     usage::{Encoding, Format, Passed, Reader},
 };
-use core::time::Duration;
+use core::{mem::take, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use std::sync::Arc;
 
 /// The numbers that fields of a response have for rules.
 pub(super) type FieldNumbers = Vec<(SlotId, u64)>;
+
+/// A charge in the store that the end of the request settles.
+#[derive(Debug)]
+pub(crate) struct SharedReserve {
+    /// The slot of its rule, as claimed.
+    pub(crate) slot: SlotId,
+    pub(crate) reserve: StoreReserve,
+}
 
 /// The numbers that a response has.
 #[derive(Clone, Copy)]
@@ -75,8 +85,10 @@ impl Completion {
 
     #[inline]
     fn has_reserves(&self) -> bool {
-        has_reserves(self.decision.permit.as_ref())
-            || has_reserves(self.decision.early_permit.as_ref())
+        let decision = &self.decision;
+        has_reserves(decision.permit.as_ref())
+            || has_reserves(decision.early_permit.as_ref())
+            || !decision.shared_reserves.is_empty()
     }
 
     #[inline(never)]
@@ -111,11 +123,17 @@ impl Completion {
             field: None,
         };
 
-        let Self { decision, response, observers, .. } = self;
+        let Self { decision, response, observers, peer, arrival, .. } = self;
         let numbers = Numbers { fields: &response.numbers, usage: usage.as_deref() };
         for permit in [&mut decision.permit, &mut decision.early_permit].into_iter().flatten() {
             let end = ResponseEnd { time: at.since(permit.start()), ..end };
             settle(permit, &route, &end, numbers, at, observers);
+        }
+        if !decision.shared_reserves.is_empty() {
+            let start = decision.permit.as_ref().map_or(arrival.at, Permit::start);
+            let end = ResponseEnd { time: at.since(start), ..end };
+            let reserves = &mut decision.shared_reserves;
+            settle_in_store(reserves, &peer.worker, &route, &end, numbers, observers);
         }
     }
 
@@ -127,12 +145,10 @@ impl Completion {
         let Some(queries) = &route.usage else { return };
         let decision = &self.decision;
         let permits = [&decision.permit, &decision.early_permit];
-        let mut reserves = permits.into_iter().flatten().flat_map(Permit::reserves);
-        let reads = |reserve: &Reserve| {
-            let rule = route.rules.iter().find(|rule| rule.slot == reserve.slot());
-            rule.is_some_and(|rule| rule.query.is_some())
-        };
-        if !reserves.any(reads) {
+        let own = permits.into_iter().flatten().flat_map(Permit::reserves).map(Reserve::slot);
+        let shared = decision.shared_reserves.iter().map(|shared| shared.slot);
+        let reads = |slot: SlotId| rule_of(route, slot).is_some_and(|rule| rule.query.is_some());
+        if !own.chain(shared).any(reads) {
             return;
         }
 
@@ -167,16 +183,14 @@ impl Completion {
     fn log_reserves(&mut self) {
         let Some(route) = self.route.clone() else { return };
         let Self { decision, observers, .. } = self;
-        for permit in [&decision.permit, &decision.early_permit].into_iter().flatten() {
-            for reserve in permit.reserves() {
-                if let Some(rule) = rule_of(&route, reserve.slot()) {
-                    let rule = Arc::clone(&rule.identity);
-                    observers.note_cost(LoggedCost {
-                        rule,
-                        reserved: reserve.cost(),
-                        settled: None,
-                    });
-                }
+        let permits = [&decision.permit, &decision.early_permit].into_iter().flatten();
+        let own = permits.flat_map(Permit::reserves).map(|own| (own.slot(), own.cost()));
+        let shared = decision.shared_reserves.iter();
+        let shared = shared.map(|shared| (shared.slot, shared.reserve.cost()));
+        for (slot, reserved) in own.chain(shared) {
+            if let Some(rule) = rule_of(&route, slot) {
+                let rule = Arc::clone(&rule.identity);
+                observers.note_cost(LoggedCost { rule, reserved, settled: None });
             }
         }
     }
@@ -196,13 +210,8 @@ fn settle(
     at: Instant,
     observers: &mut Observers,
 ) {
-    let settled = permit.settle(at, |reserve| {
-        let rule = rule_of(route, reserve.slot())?;
-        let field = numbers.fields.iter().find(|(slot, _)| *slot == reserve.slot());
-        let end = ResponseEnd { field: field.map(|(_, number)| *number), ..*end };
-        let reading = numbers.usage.zip(rule.query).map(|(usage, query)| usage.reading(query));
-        rule.cost.settle.as_ref()?.cost(&end, reserve.cost(), reading)
-    });
+    let settled = permit
+        .settle(at, |reserve| numbers.cost(rule_of(route, reserve.slot())?, end, reserve.cost()));
 
     for cost in settled {
         if let Some(rule) = rule_of(route, cost.slot()) {
@@ -210,6 +219,44 @@ fn settle(
             let settled = Some(cost.cost());
             observers.note_cost(LoggedCost { rule, reserved: cost.reserved(), settled });
         }
+    }
+}
+
+/// Settles the costs of a request that the store has charged. Those that are not known keep their
+/// reserve.
+fn settle_in_store(
+    shared_reserves: &mut Vec<SharedReserve>,
+    worker: &Worker,
+    route: &Route,
+    end: &ResponseEnd,
+    numbers: Numbers<'_>,
+    observers: &mut Observers,
+) {
+    for shared in take(shared_reserves) {
+        let reserved = shared.reserve.cost();
+        let cost = rule_of(route, shared.slot)
+            .and_then(|rule| Some((rule, numbers.cost(rule, end, reserved)?)));
+        let Some((rule, cost)) = cost else {
+            shared_reserves.push(shared);
+            continue;
+        };
+
+        if let Some(store) = &worker.store {
+            store.settle(shared.reserve, cost.cost);
+        }
+        route.gate_of(shared.slot).note_settled(shared.slot, cost);
+        let rule = Arc::clone(&rule.identity);
+        observers.note_cost(LoggedCost { rule, reserved, settled: Some(cost.cost) });
+    }
+}
+
+impl Numbers<'_> {
+    /// Returns the cost by a rule of a request with this reserve; `None` if it is not known.
+    fn cost(&self, rule: &RouteRule, end: &ResponseEnd, reserved: u64) -> Option<FinalCost> {
+        let field = self.fields.iter().find(|(slot, _)| *slot == rule.slot);
+        let end = ResponseEnd { field: field.map(|(_, number)| *number), ..*end };
+        let reading = self.usage.zip(rule.query).map(|(usage, query)| usage.reading(query));
+        rule.cost.settle.as_ref()?.cost(&end, reserved, reading)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     admitted::{Admitted, discard},
     forward::Forward,
     queued::Queued,
-    shared::{self, LocalDecision, PendingDecision, StoreQuery},
+    shared::{self, LocalDecision, PendingDecision, StoreDecision, StoreQuery},
 };
 use crate::proxy::{
     body::RequestBody,
@@ -138,8 +138,10 @@ impl Undecided {
     pub(super) async fn decide(self) -> Decided {
         let Self { pending, mut routed } = self;
         let peer = Arc::clone(&routed.completion.peer);
-        let (decided, held) = pending.ask(&peer.worker, &routed.route).await;
+        let StoreDecision { decided, held, reserves } =
+            pending.ask(&peer.worker, &routed.route).await;
         routed.completion.decision.held = held.map(Box::new);
+        routed.completion.decision.shared_reserves = reserves;
         routed.settle(decided)
     }
 }

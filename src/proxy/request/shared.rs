@@ -1,7 +1,7 @@
 //! Rules that gateways share: asked of the store after the rules of this process, which must
 //! have let the request pass, and before any of them is charged.
 
-use crate::proxy::worker::Worker;
+use crate::proxy::{record::SharedReserve, worker::Worker};
 use crate::{
     cluster::{Ask, DecisionPermit, Held, StoreClient, StoreConnection, Verdicts},
     config::{Claims, OnStoreError, Route, RuleSync, Shared},
@@ -117,18 +117,14 @@ pub(crate) fn begin(
 impl PendingDecision {
     /// Asks the store. Dropping the future leaves no trace here; what the store was asked in vain
     /// counts there as if the request had come.
-    pub(crate) async fn ask(
-        self,
-        worker: &Worker,
-        route: &Route,
-    ) -> (Result<Admission, Rejection>, Option<Held>) {
+    pub(crate) async fn ask(self, worker: &Worker, route: &Route) -> StoreDecision {
         let Self { query, reservation, claims } = self;
         let asks: SmallVec<[Ask<'_>; 4]> = asks(&query.claims, route).collect();
         let permit = query.connection.permit(&asks).await;
         if permit.as_ref().map_or(true, DecisionPermit::has_waited) {
             let now = worker.clock.now();
             if let Some((deciding, quotas)) = query.rejection(route, now) {
-                return (Err(deciding.reject(reservation, now, &quotas)), None);
+                return StoreDecision::of(Err(deciding.reject(reservation, now, &quotas)));
             }
         }
 
@@ -138,13 +134,13 @@ impl PendingDecision {
         };
         let Ok(decided) = decided else {
             drop(reservation);
-            return (decide_locally(worker, route, worker.clock.now(), &claims), None);
+            return StoreDecision::of(decide_locally(worker, route, worker.clock.now(), &claims));
         };
 
         let now = decided.came;
         let quotas = quotas(&query.claims, &asks, &decided.verdicts);
         if let Some(deciding) = rejection(&query.claims, &asks, &decided.verdicts) {
-            return (Err(deciding.reject(reservation, now, &quotas)), None);
+            return StoreDecision::of(Err(deciding.reject(reservation, now, &quotas)));
         }
 
         let held = Some(decided.held).filter(|held| !held.is_empty());
@@ -154,7 +150,27 @@ impl PendingDecision {
                 route.gate_of(claim.slot).note_rejected_key(claim.slot, claim.key, now);
             }
         }
-        (Ok(admission), held)
+        let reserves = decided.reserves.into_iter().filter_map(|reserved| {
+            let (claim, _) = query.claims.get(reserved.at)?;
+            route.gate_of(claim.slot).note_reserved(claim.slot, claim.cost);
+            Some(SharedReserve { slot: claim.slot, reserve: reserved.reserve })
+        });
+        let reserves = reserves.collect();
+        StoreDecision { decided: Ok(admission), held, reserves }
+    }
+}
+
+/// The decision about a request that the store was asked about.
+pub(crate) struct StoreDecision {
+    pub(crate) decided: Result<Admission, Rejection>,
+    pub(crate) held: Option<Held>,
+    pub(crate) reserves: Vec<SharedReserve>,
+}
+
+impl StoreDecision {
+    /// Returns a decision for which the store has charged nothing that is settled or given back.
+    const fn of(decided: Result<Admission, Rejection>) -> Self {
+        Self { decided, held: None, reserves: Vec::new() }
     }
 }
 
@@ -225,7 +241,8 @@ fn asks<'a>(
         let (shared, is_dry_run) = route.shared(claim.slot)?;
         let (name, rule) = shared.numbers_of(claim.plan);
         let cost = claim.cost;
-        Some(Ask { name, rule, key: *key, cost, is_dry_run })
+        let settles = route.settles(claim.slot);
+        Some(Ask { name, rule, key: *key, cost, is_dry_run, settles })
     })
 }
 

@@ -22,7 +22,7 @@ pub enum StateName {
     Overflow(u32),
 }
 
-/// The charges of a gateway to one state since its last sync.
+/// The charges of a gateway to one state since its last sync, and what it has given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     /// The state's name.
@@ -31,6 +31,8 @@ pub struct Delta {
     pub cost: u64,
     /// The state of a client with just these charges, for the script.
     pub numbers: Numbers,
+    /// The same with what was given back as charges; empty if nothing was.
+    pub given: Numbers,
 }
 
 /// The merged state of all gateways.

@@ -5,8 +5,8 @@ use core::time::Duration;
 use flowgate::{
     cluster::{MOST_STATES, Push, RecordedCalls, SyncReply, line, most_deltas},
     flow::{
-        Algorithm, Claim, Gate, Instant, Key, Keyed, RoundTrip, Rule, Rules, SlotId, StateName,
-        Stored, limiter::SyncedConfig,
+        Algorithm, Claim, Gate, Instant, Key, Keyed, Permit, RoundTrip, Rule, Rules, SlotId,
+        StateName, Stored, limiter::SyncedConfig,
     },
 };
 use redis::Commands as _;
@@ -124,7 +124,7 @@ impl Gateways {
             algorithm: Algorithm::Synced(config),
             keyed: Some(Keyed { by: "client".into(), max_keys: 100_000 }),
             dry_run: false,
-            settles: false,
+            settles: true,
             queue: None,
             reject_for: None,
         };
@@ -149,6 +149,14 @@ impl Gateways {
         let claim =
             Claim { slot: *slot, key: key(client), cost, patience: Duration::ZERO, plan: None };
         gate.enter(now, &[claim]).is_ok()
+    }
+
+    /// Has a gateway reserve a cost for a request. Returns it if it passes.
+    pub(crate) fn enter(&self, at: usize, now: Instant, client: u64, cost: u64) -> Option<Permit> {
+        let Gateway { gate, slot, .. } = &self.all[at];
+        let claim =
+            Claim { slot: *slot, key: key(client), cost, patience: Duration::ZERO, plan: None };
+        gate.enter(now, &[claim]).ok().map(|admission| admission.permit)
     }
 
     /// Returns what a gateway says that a client has used.

@@ -8,7 +8,7 @@ use crate::{
 use core::{cell::RefCell, time::Duration};
 use flowgate::cluster::{MOST_STATES, Push, most_deltas};
 use flowgate::flow::{
-    Algorithm, Claim, Gate, Instant, Rate, Rules, Stored,
+    Algorithm, Claim, Gate, Instant, Permit, Rate, Rules, Stored,
     limiter::{
         SyncedConfig, fixed_window, leaky_bucket, sliding_counter, sliding_window, token_bucket,
     },
@@ -77,16 +77,130 @@ impl Alone {
     fn new(algorithm: &Algorithm) -> Self {
         let gate = Arc::new(Gate::new(Instant::EPOCH));
         let rule = crate::rule((0, (algorithm.clone(), true, false)));
+        let rule = flowgate::flow::Rule { settles: true, ..rule };
         let rules = Rules { flow: vec![rule], ..Rules::default() };
         let slot = gate.install(&rules, Instant::EPOCH).flow[0];
         Self { gate, slot }
     }
 
     fn passes(&self, now: Instant, client: u64, cost: u64) -> bool {
+        self.enter(now, client, cost).is_some()
+    }
+
+    fn enter(&self, now: Instant, client: u64, cost: u64) -> Option<Permit> {
         let claim =
             Claim { slot: self.slot, key: key(client), cost, patience: Duration::ZERO, plan: None };
-        self.gate.enter(now, &[claim]).is_ok()
+        self.gate.enter(now, &[claim]).ok().map(|admission| admission.permit)
     }
+}
+
+/// Something that happens at one of the gateways to costs that are settled.
+#[derive(Clone, Copy, Debug)]
+enum Paid {
+    Enter { at: usize, client: u64, reserve: u64 },
+    Settle { which: usize, cost: u64 },
+    Sync { at: usize, outcome: CallOutcome },
+}
+
+fn paid(
+    gateways: usize,
+    gaps: impl Strategy<Value = u64>,
+) -> impl Strategy<Value = Vec<(u64, Paid)>> {
+    let outcome = prop_oneof![
+        5 => Just(CallOutcome::Answered),
+        1 => Just(CallOutcome::Lost),
+        1 => Just(CallOutcome::AnswerLost),
+    ];
+    let cost = prop_oneof![4 => 0_u64..6, 1 => 6_u64..60];
+    let event = prop_oneof![
+        4 => (0..gateways, 0_u64..3, 1_u64..5)
+            .prop_map(|(at, client, reserve)| Paid::Enter { at, client, reserve }),
+        4 => (any::<usize>(), cost).prop_map(|(which, cost)| Paid::Settle { which, cost }),
+        3 => (0..gateways, outcome).prop_map(|(at, outcome)| Paid::Sync { at, outcome }),
+    ];
+    vec((gaps, event), 1..80)
+}
+
+#[test]
+fn a_gateway_that_syncs_with_no_other_settles_as_one_alone_whatever_calls_are_lost() {
+    law(400, (merged(), paid(1, gaps())), |store, name, (algorithm, events)| {
+        let mut one = Gateways::start(name, &algorithm, 1);
+        let alone = Alone::new(&algorithm);
+        let mut live: Vec<[Permit; 2]> = Vec::new();
+        let mut now = Instant::from_nanos(TODAY);
+        for (gap, event) in &events {
+            now = now + Duration::from_nanos(*gap);
+            match *event {
+                Paid::Enter { client, reserve, .. } => {
+                    let here = one.enter(0, now, client, reserve);
+                    let there = alone.enter(now, client, reserve);
+                    assert_eq!(here.is_some(), there.is_some(), "{algorithm:?} {events:?}");
+                    live.extend(here.zip(there).map(|(here, there)| [here, there]));
+                }
+                Paid::Settle { which, cost } => {
+                    if let Some(at) = which.checked_rem(live.len()) {
+                        for mut permit in live.swap_remove(at) {
+                            permit.settle(now, |_| Some(cost.into()));
+                        }
+                    }
+                }
+                Paid::Sync { outcome, .. } => one.sync(store, 0, now, outcome),
+            }
+            for client in 0..3 {
+                let expected = used(&alone.gate, alone.slot, now, client);
+                assert_eq!(one.used(0, now, client), expected, "{algorithm:?} {events:?}");
+            }
+        }
+    });
+}
+
+/// No window ends meanwhile, so that what is used is the sum.
+#[test]
+fn what_gateways_settle_is_counted_once_and_all_agree_after_a_quiet_interval() {
+    let rate = Rate::new(1_000_000, Duration::from_hours(1_000)).expect("a rate");
+    let fixed = |align| Algorithm::FixedWindow(fixed_window::Config { rate, align });
+    let algorithms = [
+        Algorithm::TokenBucket(token_bucket::Config { rate, burst: 1_000_000 }),
+        Algorithm::SlidingWindow(sliding_window::Config { rate, buckets: 10, strict: false }),
+        Algorithm::SlidingCounter(sliding_counter::Config { rate }),
+        fixed(fixed_window::Align::Clock),
+        fixed(fixed_window::Align::FirstRequest),
+    ];
+    let algorithm = proptest::sample::select(algorithms.to_vec());
+    law(200, (algorithm, paid(3, Just(0_u64))), |store, name, (algorithm, events)| {
+        let mut three = Gateways::start(name, &algorithm, 3);
+        let now = Instant::from_nanos(TODAY);
+        let mut live: Vec<(u64, u64, Permit)> = Vec::new();
+        let mut sums = [0; 3];
+        // Each must know the store's clock before it sends.
+        (0..3).for_each(|at| three.sync(store, at, now, CallOutcome::Answered));
+        for (_, event) in &events {
+            match *event {
+                Paid::Enter { at, client, reserve } => {
+                    let permit = three.enter(at, now, client, reserve).expect("there is room");
+                    sums[usize::try_from(client).expect("small")] += reserve;
+                    live.push((client, reserve, permit));
+                }
+                Paid::Settle { which, cost } => {
+                    if let Some(at) = which.checked_rem(live.len()) {
+                        let (client, reserve, mut permit) = live.swap_remove(at);
+                        permit.settle(now, |_| Some(cost.into()));
+                        let sum = &mut sums[usize::try_from(client).expect("small")];
+                        *sum = *sum + cost - reserve;
+                    }
+                }
+                Paid::Sync { at, outcome } => three.sync(store, at, now, outcome),
+            }
+        }
+        (0..6).for_each(|at| three.sync(store, at % 3, now, CallOutcome::Answered));
+        for at in 0..3 {
+            for client in 0..3 {
+                let (used, _) = three.used(at, now, client);
+                let sum = sums[usize::try_from(client).expect("small")];
+                assert_eq!(used, sum, "client {client} at {at}: {algorithm:?} {events:?}");
+            }
+        }
+    });
 }
 
 /// With this, every merge is exact: in the store, of what was sent twice, of what is sent late, and

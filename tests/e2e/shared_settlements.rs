@@ -340,3 +340,78 @@ fn an_edit_settles_what_was_charged_before_where_it_was_charged() {
         gateways[0].edit(&text);
     }
 }
+
+/// Returns what all gateways have charged of a rule that they sync.
+fn synced(store: &mut redis::Connection) -> u64 {
+    let key = "flowgate:{all}:r:fixed/3600000000000:exchanged";
+    let state: Option<String> = redis::cmd("GET").arg(key).query(store).expect("the window");
+    let used = state.as_deref().and_then(|state| state.rsplit(' ').next()?.parse().ok());
+    used.unwrap_or_default()
+}
+
+#[test]
+fn with_sync_interval_all_gateways_learn_what_was_settled_once() {
+    let release: Arc<AtomicBool> = Arc::default();
+    let upstream = server(&release);
+    let server = Server::start();
+    let wire = Wire::to(&server);
+    let text = config(upstream.address, wire.port, PATIENT, &rule(", sync_interval: 50ms"));
+    let mut gateways = gateways(3, &text);
+    crate::synced::settled(&gateways, 1000);
+    let mut store = server.connection();
+    let is_synced = |store: &mut redis::Connection, count: u64| {
+        eventually("what is used", || (synced(store) == count).then_some(()));
+    };
+
+    let cut = Held::begin(gateways[0].web(), "/held/500");
+    let held = Held::begin(gateways[1].web(), "/held/33");
+    for (at, cost) in [(0, 3), (1, 0), (2, 40), (0, 10), (1, 7)] {
+        assert_eq!(http::get(gateways[at].web(), &format!("/{cost}")).status, 200);
+    }
+    is_synced(&mut store, 10 + 10 + 60);
+    gateways.remove(0).signal("KILL");
+    drop(cut);
+    // The answer to a sync is lost, in which a part is given back or before.
+    wire.delay.store(BREAK, SeqCst);
+    assert_eq!(http::get(gateways[1].web(), "/2").status, 200);
+    release.store(true, SeqCst);
+    held.end();
+    is_synced(&mut store, 10 + 33 + 60 + 2);
+    crate::synced::settled(&gateways, 1000);
+    for (at, cost) in [(0, 1), (1, 900)] {
+        assert_eq!(http::get(gateways[at].web(), &format!("/{cost}")).status, 200);
+    }
+    is_synced(&mut store, 10 + 33 + 60 + 2 + 901);
+    for gateway in &gateways {
+        // A debt of 6.
+        eventually("all know of it", || {
+            (http::get(gateway.web(), "/0").status == 429).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_gateway_that_ends_syncs_what_its_last_requests_have_cost() {
+    let release: Arc<AtomicBool> = Arc::default();
+    let upstream = server(&release);
+    let server = Server::start();
+    let mut store = server.connection();
+    for (is_released, timeout) in [(true, "20s"), (false, "300ms")] {
+        release.store(false, SeqCst);
+        let rules = rule(", sync_interval: 50ms");
+        let text = config(upstream.address, server.port, PATIENT, &rules);
+        let mut gateway = gateways(1, &format!("drain_timeout: {timeout}\n{text}")).remove(0);
+        let before = synced(&mut store);
+        let held = Held::begin(gateway.web(), "/held/3");
+        eventually("it is reserved", || (synced(&mut store) == before + 10).then_some(()));
+        gateway.signal("TERM");
+        gateway.wait_log("draining");
+        release.store(is_released, SeqCst);
+        if is_released {
+            held.end();
+        }
+        assert!(gateway.wait().success());
+        assert_eq!(synced(&mut store), before + 3, "{timeout}");
+        release.store(true, SeqCst);
+    }
+}

@@ -181,6 +181,12 @@ pub fn line(delta: &Delta) -> String {
     for number in &delta.numbers {
         _ = write!(line, " {number}");
     }
+    if !delta.given.is_empty() {
+        line.push_str(" /");
+    }
+    for number in &delta.given {
+        _ = write!(line, " {number}");
+    }
     line
 }
 

@@ -11,8 +11,9 @@
 -- ARGV[3]   the number of the call, the latest version that the gateway knows, the most states
 --           in the answer, and how late a delta may arrive, in microseconds. The number 0 is of a
 --           call that changes nothing when it is repeated
--- ARGV[4…]  what it has charged: whose state, `-` for that of all, and the numbers of the delta.
---           Without numbers: the state is reset
+-- ARGV[4…]  what it has charged: whose state, `-` for that of all, and the numbers of the delta; then,
+--           behind `/`, those of what it has given back, if anything. Without numbers: the state is
+--           reset
 --
 -- Returns { microseconds, nanoseconds, the latest version in this answer, 1 if there are more and 2 more if
 -- the clock was set back by more than a window, then whose state and how that is written for each }.
@@ -40,6 +41,34 @@ local function tat_of(state, t)
   return resize(state[1], state[2], from, from_parts, t[2], t[3], at_parts, t[1])
 end
 
+-- By the word of an algorithm: returns the state without what a gateway has given back, and for how long
+-- it decides anything; nothing if that state has none of it. It comes after the merge with its delta.
+local give_back = {}
+
+-- Returns a cost that was charged to a bucket of the delta's size, in one of this call's size: resized
+-- as what is missing now.
+local function resized(cost, cost_parts, t, delta)
+  if delta[5] == t[2] and delta[6] == t[3] then
+    return cost, cost_parts
+  end
+  local m, at_parts = t[1], nanos * t[1] / 1000
+  local missing, parts = add(now, at_parts, cost, cost_parts, m)
+  missing = resize(missing, parts, delta[5], delta[6], t[2], t[3], at_parts, m)
+  return missing - now, 0
+end
+
+-- Returns the TAT of a bucket that was full before a delta. It lacks no more than was charged, unless a
+-- clock was ahead.
+local function full_of(t, delta)
+  local cost, cost_parts = resized(delta[1], delta[2], t, delta)
+  local full, full_parts = tat_of({ delta[3], delta[4], delta[5], delta[6] }, t)
+  local most, most_parts = add(now, nanos * t[1] / 1000, cost, cost_parts, t[1])
+  if exceeds(full, full_parts, most, most_parts) then
+    return most, most_parts
+  end
+  return full, full_parts
+end
+
 -- token_bucket and leaky_bucket. The state is TAT, the bucket's size and the microsecond in which it
 -- was written.
 -- t: m, capacity as a pair; delta: what the cost comes to, the TAT of a bucket that was full, and the
@@ -50,20 +79,9 @@ merge.bucket = function(state, t, delta)
   if #state > 0 and (state[5] or 0) <= now + window then
     tat, tat_parts = tat_of(state, t)
   end
-  -- A cost is resized as what is missing now.
-  local cost, cost_parts = delta[1], delta[2]
-  if delta[5] ~= t[2] or delta[6] ~= t[3] then
-    local missing, parts = add(now, at_parts, cost, cost_parts, m)
-    missing = resize(missing, parts, delta[5], delta[6], t[2], t[3], at_parts, m)
-    cost, cost_parts = missing - now, 0
-  end
+  local cost, cost_parts = resized(delta[1], delta[2], t, delta)
   local after, parts = add(tat, tat_parts, cost, cost_parts, m)
-  -- No bucket that was full lacks more than was charged, unless a clock was ahead.
-  local full, full_parts = tat_of({ delta[3], delta[4], delta[5], delta[6] }, t)
-  local most, most_parts = add(now, at_parts, cost, cost_parts, m)
-  if exceeds(full, full_parts, most, most_parts) then
-    full, full_parts = most, most_parts
-  end
+  local full, full_parts = full_of(t, delta)
   if exceeds(full, full_parts, after, parts) then
     after, parts = full, full_parts
   end
@@ -73,14 +91,28 @@ merge.bucket = function(state, t, delta)
   return { after, parts, t[2], t[3], now }, after - now + late
 end
 
+-- given: what the cost comes to, a pair
+give_back.bucket = function(state, t, given, delta)
+  local cost, cost_parts = resized(given[1], given[2], t, delta)
+  local tat, tat_parts = state[1] - cost, state[2] - cost_parts
+  if tat_parts < 0 then
+    tat, tat_parts = tat - 1, tat_parts + t[1]
+  end
+  local full, full_parts = full_of(t, delta)
+  if exceeds(full, full_parts, tat, tat_parts) then
+    tat, tat_parts = full, full_parts
+  end
+  return { math.max(tat, 0), tat_parts, t[2], t[3], now }, tat - now + late
+end
+
 -- fixed_window. The state is when the window ends, as a pair, and what is used in it. While it has
 -- not ended, that of the delta is the same if it has not ended either: then a gateway's clock is ahead.
 -- t: the window, 1 if it begins with its first request; delta: a state
 merge.fixed = function(state, t, delta)
-  if delta[1] > now + 2 * window then
+  if delta[1] > now + 2 * window or delta[3] == 0 then
     return
   end
-  if #state == 3 and state[1] > now + 2 * window then
+  if #state == 3 and (state[1] > now + 2 * window or state[3] == 0) then
     state = {}
   end
   local finish, finish_nanos, used = delta[1], delta[2], delta[3]
@@ -92,6 +124,15 @@ merge.fixed = function(state, t, delta)
     finish, finish_nanos, used = state[1], state[2], state[3] + used
   end
   return { finish, finish_nanos, used }, finish - now + 1
+end
+
+-- given: a state
+give_back.fixed = function(state, t, given)
+  local is_same = state[1] == given[1] and state[2] == given[2]
+  local overlaps = t[2] == 1 and math.abs(state[1] - given[1]) < t[1]
+  if is_same or overlaps then
+    return { state[1], state[2], math.max(state[3] - given[3], 0) }, state[1] - now + 1
+  end
 end
 
 -- sliding_counter. The state is the latest window's number, what the one before had, and what it has.
@@ -114,6 +155,19 @@ merge.counter = function(state, t, delta)
     end
   end
   return { index, before, current }, (index + 2) * t[1] - now
+end
+
+-- given: a state
+give_back.counter = function(state, t, given)
+  local before, current = state[2], state[3]
+  if given[1] == state[1] then
+    before, current = before - given[2], current - given[3]
+  elseif given[1] + 1 == state[1] then
+    before = before - given[3]
+  else
+    return
+  end
+  return { state[1], math.max(before, 0), math.max(current, 0) }, (state[1] + 2) * t[1] - now
 end
 
 -- sliding_window. The state is the latest bucket's number, then what is in it and in those before.
@@ -143,6 +197,20 @@ merge.sliding = function(state, t, delta)
     merged[#merged] = nil
   end
   return merged, (head + t[3] + 1) * math.ceil(t[1] / t[2]) - now
+end
+
+-- given: a state
+give_back.sliding = function(state, t, given)
+  for at = 2, #given do
+    local to = at + state[1] - given[1]
+    if to >= 2 and to <= #state then
+      state[to] = math.max(state[to] - given[at], 0)
+    end
+  end
+  while #state > 1 and state[#state] == 0 do
+    state[#state] = nil
+  end
+  return state, (state[1] + t[3] + 1) * math.ceil(t[1] / t[2]) - now
 end
 
 -- By the word of an algorithm: returns a state with nothing used.
@@ -210,19 +278,41 @@ local function forget_expired(whose)
   return #expired
 end
 
+-- Returns the state that comes of a state, a delta and what was given back, and for how long it decides
+-- anything; nothing if it is the state.
+local function merge_one(state, delta, given)
+  -- A window of which all was given back is followed by the one that the next request began.
+  local gives_first = algorithm == 'fixed' and (given[1] ~= delta[1] or given[2] ~= delta[2])
+  local merged, ttl
+  if gives_first and #given > 0 and #state > 0 then
+    merged, ttl = give_back[algorithm](state, terms, given, delta)
+  end
+  local after, after_ttl = merge[algorithm](merged or state, terms, delta)
+  if after then
+    merged, ttl = after, after_ttl
+  end
+  if not gives_first and #given > 0 and #(merged or state) > 0 then
+    after, after_ttl = give_back[algorithm](merged or state, terms, given, delta)
+    if after then
+      merged, ttl = after, after_ttl
+    end
+  end
+  return merged, ttl
+end
+
 -- Merges all deltas.
 local function merge_all()
-  local whose, deltas, changed, longest = {}, {}, {}, 0
+  local whose, deltas, given, changed, longest = {}, {}, {}, {}, 0
   for at = 4, #ARGV do
-    local name, delta = string.match(ARGV[at], '(%S+)(.*)')
-    whose[#whose + 1], deltas[#deltas + 1] = name, numbers(delta)
+    local name, delta, less = string.match(ARGV[at], '(%S+)([^/]*)(.*)')
+    whose[#whose + 1], deltas[#deltas + 1], given[#given + 1] = name, numbers(delta), numbers(less)
   end
   for at, state in ipairs(read_all(whose)) do
     local merged, ttl
     if #deltas[at] == 0 then
       merged, ttl = reset()
     else
-      merged, ttl = merge[algorithm](numbers(state or ''), terms, deltas[at])
+      merged, ttl = merge_one(numbers(state or ''), deltas[at], given[at])
     end
     if merged and ttl > 0 then
       write(key_of(whose[at]), merged, ttl)

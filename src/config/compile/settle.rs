@@ -39,7 +39,7 @@ impl Compiler {
 
         if let Some((what, why)) = unsettled(rule) {
             let message = format!("`reserve` and `settle` in a rule with {what}");
-            let help = format!("write a plain cost, as in `cost: 5`{why}");
+            let help = format!("write a plain cost, as in `cost: 5`: {why}");
             self.error(Problem::error(span, message).help(help));
             return None;
         }
@@ -222,22 +222,16 @@ fn otherwise(spec: &OtherwiseSpec) -> Otherwise {
     }
 }
 
-/// Returns what a rule has that cannot be settled, if it has, and the end of a hint.
+/// Returns what a rule has that cannot be settled, if it has, and why not.
 fn unsettled(rule: &RuleSpec) -> Option<(&'static str, &'static str)> {
     if rule.concurrency.is_written() {
-        return Some(("`concurrency`", ": it counts requests only while they run"));
+        return Some(("`concurrency`", "it counts requests only while they run"));
     }
     if rule.algorithm.is_some_and(|word| word.value == AlgorithmWord::Pacing) {
-        return Some(("`algorithm: pacing`", ": a start that is over cannot be moved"));
+        return Some(("`algorithm: pacing`", "a start that is over cannot be moved"));
     }
     if rule.priority.is_written() {
-        return Some(("`priority`", ": what a request has borrowed is not given back"));
-    }
-    if rule.sync_interval.is_written() {
-        return Some((
-            "`sync_interval`",
-            ", or remove `sync_interval`: then the store settles the costs",
-        ));
+        return Some(("`priority`", "what a request has borrowed is not given back"));
     }
     None
 }

@@ -243,8 +243,7 @@ keys! {
 
     /// A cost that is known only after the response. A request is charged its reserve when it is
     /// admitted, and the difference when the response has ended. What a request costs more is a debt:
-    /// later requests pass when it is paid. Not for `concurrency`, `algorithm: pacing`, `priority` and
-    /// `sync_interval`.
+    /// later requests pass when it is paid. Not for `concurrency`, `algorithm: pacing` and `priority`.
     #[example = "{ reserve: 1, settle: { status: { 401: 1, default: 0 } } }"]
     #[instead = &[["default", IN_RESERVE], ["GET", IN_RESERVE], ["POST", IN_RESERVE], ["status", IN_SETTLE]]]
     #[meant = &[["estimate", "reserve"], ["settlement", "settle"]]]

@@ -490,7 +490,7 @@ impl Chain {
             }
             let quota = if is_charged {
                 let times = Times { now, own: now + wait, start };
-                let Charge { key_slot, hold, usage, limit } =
+                let Charge { key_slot, hold, usage, limit, at } =
                     slot.on_pass(times, cost, lookup, &mut report.transition);
                 if let Some(journal) = &self.journal
                     && let Some(owner) = slot.exported(key_slot)
@@ -503,7 +503,7 @@ impl Chain {
                 if waits || rule.settles() {
                     let reserved = if rule.settles() { cost } else { 0 };
                     counts.reserved = counts.reserved.saturating_add(reserved);
-                    let receipt = Receipt { at: Some(times.own), limit };
+                    let receipt = Receipt { at: Some(at), limit };
                     let charge = Reserve::new(*id, claim, key_slot, receipt);
                     charged.keep_charge(charge, hold.is_none(), rule.settles());
                 }

@@ -197,6 +197,14 @@ impl FixedWindow {
         self.align == Align::FirstRequest && apart < Duration::from_nanos(self.window)
     }
 
+    /// Returns whether a charge at `at` counts in the latest window of `state`.
+    pub(in crate::flow) fn counts(&self, state: &State, at: Instant) -> bool {
+        match &self.align {
+            Align::Clock | Align::Calendar(_) => self.end(Instant::EPOCH, at) == state.end,
+            Align::FirstRequest => self.start(state) <= at && at < state.end,
+        }
+    }
+
     /// Returns when the window of `state` began.
     fn start(&self, state: &State) -> Instant {
         match &self.align {
@@ -289,11 +297,7 @@ impl Limiter for FixedWindow {
     fn give_back(&self, state: &mut State, part: &GivenBack) {
         let Some(at) = part.receipt.at else { return };
         self.settle(state, part.now);
-        let is_of_window = match &self.align {
-            Align::Clock | Align::Calendar(_) => self.end(Instant::EPOCH, at) == state.end,
-            Align::FirstRequest => self.start(state) <= at && at < state.end,
-        };
-        if is_of_window {
+        if self.counts(state, at) {
             state.used = state.used.saturating_sub(part.cost);
         }
     }

@@ -212,6 +212,11 @@ pub(super) trait Limiter: Debug + Send + 'static {
     /// entry that the request was charged to, if that still counts.
     fn give_back(&self, _state: &mut Self::State, _part: &GivenBack) {}
 
+    /// Returns the time at which a charge at `at` counts, for its [`Receipt`].
+    fn counted_at(&self, at: Instant) -> Instant {
+        at
+    }
+
     /// Returns whether an edit from `old` to this limiter has earlier charges count elsewhere: then
     /// [`give_back`](Self::give_back) does not find them any more.
     fn moves_charges(&self, _old: &Self) -> bool {
@@ -280,6 +285,11 @@ pub(super) trait Transfer: Limiter {
     /// Charges a request that another process has admitted.
     fn charge_elsewhere(&self, state: &mut Self::State, times: Times, cost: u64) {
         self.charge(state, times, cost);
+    }
+
+    /// Gives back a part of a charge whose request another process has settled.
+    fn give_back_elsewhere(&self, state: &mut Self::State, part: &GivenBack) {
+        self.give_back(state, part);
     }
 
     /// Ends the requests of a process that is gone, in all of this cost.
@@ -373,14 +383,24 @@ pub(super) trait Adapts<S> {
     fn stats(&self, state: &S) -> Option<AutoStats>;
 }
 
+/// What a gateway has charged to a state and given back since its last sync.
+#[derive(Debug)]
+pub(super) struct Unsynced {
+    /// The total of the charges.
+    pub(super) cost: u64,
+    /// The state of a client with just these charges.
+    pub(super) numbers: Numbers,
+    /// The state of a client with what was given back as charges; empty if nothing was.
+    pub(super) given: Numbers,
+}
+
 /// Syncs states with other gateways through a store: see [`synced`].
 pub(super) trait Syncs<S> {
-    /// Takes what was charged to `state` since the last call, if anything: the total cost and the
-    /// state's numbers.
-    fn take(&self, state: &mut S) -> Option<(u64, Numbers)>;
+    /// Takes what was charged to `state` and given back since the last call, if anything.
+    fn take(&self, state: &mut S) -> Option<Unsynced>;
 
-    /// Replaces `state` by the store's, plus what was charged here since the last
-    /// [`take`](Self::take).
+    /// Replaces `state` by the store's, plus what was charged and less what was given back here since
+    /// the last [`take`](Self::take).
     fn adopt(&self, state: &mut S, numbers: &[u64], now: Instant);
 
     fn clock(&self) -> StoreClock;

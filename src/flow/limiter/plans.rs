@@ -9,7 +9,9 @@
 
 use super::{
     Algorithm, EndOfRequest, Evictable, GivenBack, Lends, Limiter, QuotaUsage, Spaces, Times,
-    Token, Transfer, Until, Usage, by_wall::FollowsWall, synced::Merge,
+    Token, Transfer, Until, Usage,
+    by_wall::FollowsWall,
+    synced::{Given, GivenTo, Merge},
 };
 use crate::flow::{
     calendar::Calendar,
@@ -359,6 +361,33 @@ impl<F: Merge> Merge for Planned<F> {
 
     fn merge(&self, state: &mut Self::State, delta: &Self::State, cost: u64) {
         self.own.merge(&mut state.inner, &delta.inner, cost);
+    }
+
+    fn give(
+        &self,
+        unsynced: GivenTo<'_, Self::State>,
+        state: &Self::State,
+        part: &GivenBack,
+    ) -> u64 {
+        let GivenTo { given, delta } = unsynced;
+        let unsynced = GivenTo { given: &mut given.inner, delta: &mut delta.inner };
+        self.own.give(unsynced, &state.inner, part)
+    }
+
+    fn take_given(&self, state: &mut Self::State, delta: &Self::State, given: &Given<Self::State>) {
+        let Given { state: of_given, cost } = given;
+        let given = Given { state: of_given.inner.clone(), cost: *cost };
+        self.own.take_given(&mut state.inner, &delta.inner, &given);
+    }
+
+    fn gives_first(&self, delta: &Self::State, given: &Given<Self::State>) -> bool {
+        let given = Given { state: given.state.inner.clone(), cost: given.cost };
+        self.own.gives_first(&delta.inner, &given)
+    }
+
+    fn given_numbers(&self, given: &Given<Self::State>) -> Numbers {
+        let given = Given { state: given.state.inner.clone(), cost: given.cost };
+        self.own.given_numbers(&given)
     }
 
     fn is_over(&self, delta: &Self::State, now: Instant) -> bool {

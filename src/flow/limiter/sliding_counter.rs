@@ -79,6 +79,16 @@ impl State {
         Self { index, prev, curr }
     }
 
+    pub(in crate::flow) fn minus(self, other: Self) -> Self {
+        let other = other.at(self.index);
+        if other.index > self.index {
+            return self;
+        }
+        let prev = self.prev.saturating_sub(other.prev);
+        let curr = self.curr.saturating_sub(other.curr);
+        Self { index: self.index, prev, curr }
+    }
+
     /// Returns the state in window `index`, or in its own if that is later.
     const fn at(self, index: u64) -> Self {
         match index.saturating_sub(self.index) {
@@ -97,6 +107,24 @@ impl SlidingCounter {
     /// Returns `state` in the window of `now`.
     const fn at(&self, state: State, now: Instant) -> State {
         state.at(self.index(now))
+    }
+
+    /// Returns the state with just the part that is given back of what `state` was charged at `at`.
+    pub(in crate::flow) const fn part_of(
+        &self,
+        state: &State,
+        at: Instant,
+        part: &GivenBack,
+    ) -> State {
+        let state = self.at(*state, part.now);
+        let index = self.index(at);
+        let counted = match state.index.checked_sub(index) {
+            Some(0) => state.curr,
+            Some(1) => state.prev,
+            Some(_) | None => 0,
+        };
+        let curr = if part.cost < counted { part.cost } else { counted };
+        State { index, prev: 0, curr }
     }
 
     /// Returns how long the previous window remains visible: `W − e`.

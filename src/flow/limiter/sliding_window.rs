@@ -65,6 +65,13 @@ pub(in crate::flow) struct State {
     loans: Loans,
 }
 
+/// A part of what is in a bucket.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::flow) struct BucketPart {
+    pub(in crate::flow) index: u64,
+    pub(in crate::flow) count: u64,
+}
+
 /// Loans by bucket, in order. The default number of buckets needs no allocation.
 type Lent = SmallVec<[(u64, u64); 10]>;
 
@@ -110,6 +117,36 @@ impl SlidingWindow {
     pub(in crate::flow) fn add_all(&self, state: &mut State, other: &State) {
         for (index, count) in other.ring.live(other.ring.head()).filter(|(_, count)| **count > 0) {
             self.add(state, index, *count);
+        }
+    }
+
+    /// Returns the part of a cost that is given back of what bucket of `state` it was charged to at `at`.
+    pub(in crate::flow) fn part_of(&self, state: &State, at: Instant, cost: u64) -> BucketPart {
+        let index = self.grid.index(at);
+        BucketPart { index, count: cost.min(state.ring.get(index)) }
+    }
+
+    /// Adds a part to its bucket.
+    pub(in crate::flow) fn add_to(&self, state: &mut State, part: BucketPart) {
+        if part.count > 0 {
+            self.add(state, part.index, part.count);
+        }
+    }
+
+    /// Takes what is in the buckets of `other` from those of `state`.
+    pub(in crate::flow) fn take_all(&self, state: &mut State, other: &State) {
+        for (index, count) in other.ring.live(other.ring.head()).filter(|(_, count)| **count > 0) {
+            self.take(state, index, *count);
+        }
+    }
+
+    fn take(&self, state: &mut State, index: u64, cost: u64) {
+        let head = state.ring.head();
+        let Some(bucket) = state.ring.get_mut(index) else { return };
+        let cost = cost.min(*bucket);
+        *bucket -= cost;
+        if index + u64::from(self.span) > head {
+            state.sum = state.sum.saturating_sub(cost);
         }
     }
 
@@ -346,14 +383,7 @@ impl Limiter for SlidingWindow {
 
     fn give_back(&self, state: &mut State, part: &GivenBack) {
         let Some(at) = part.receipt.at else { return };
-        let index = self.grid.index(at);
-        let head = state.ring.head();
-        let Some(bucket) = state.ring.get_mut(index) else { return };
-        let cost = part.cost.min(*bucket);
-        *bucket -= cost;
-        if index + u64::from(self.span) > head {
-            state.sum = state.sum.saturating_sub(cost);
-        }
+        self.take(state, self.grid.index(at), part.cost);
     }
 
     fn moves_charges(&self, old: &Self) -> bool {

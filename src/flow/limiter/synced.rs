@@ -6,6 +6,10 @@
 //! state and adopts that, merged with the charges made meanwhile. No charge is lost, and after a
 //! sync without traffic all gateways have the same state.
 //!
+//! What a settlement gives back of an earlier charge is kept apart, as the state of a client that was
+//! charged it in the window of that charge. A sync takes it from the store's state, and an adopted
+//! state lacks what was given back meanwhile.
+//!
 //! With `K` gateways and an interval `I`, a charge is known to all others after at most `2·I`: up
 //! to `I` until it is sent, up to `I` until they ask. If a gateway charges `u` to a state in that
 //! time, together they pass at most
@@ -24,7 +28,7 @@
 //! While the store cannot be reached, the rule is divided among the gateways (`gateways` above 1).
 
 use super::{
-    Evictable, Limiter, Syncs, Times, Transfer, Usage,
+    Evictable, GivenBack, Limiter, Syncs, Times, Transfer, Unsynced, Usage,
     fixed_window::{self, FixedWindow},
     plans::Plan,
     sliding_counter::{self, SlidingCounter},
@@ -53,21 +57,44 @@ pub(in crate::flow) struct Synced<F> {
 #[derive(Debug)]
 pub(in crate::flow) struct SyncedState<S> {
     state: S,
-    /// Unused while `cost` is zero.
+    /// Unused while `cost` is zero and nothing was given back.
     delta: S,
     cost: u64,
+    /// What was given back since the last sync. Few rules settle costs.
+    given: Option<Box<Given<S>>>,
+}
+
+/// What was given back since the last sync.
+#[derive(Debug)]
+pub(in crate::flow) struct Given<S> {
+    /// The state of a client that was charged it.
+    pub(super) state: S,
+    pub(super) cost: u64,
+}
+
+/// Where a part that is given back is noted.
+pub(in crate::flow) struct GivenTo<'d, S> {
+    pub(super) given: &'d mut S,
+    pub(super) delta: &'d mut S,
 }
 
 /// A copy has no unsynced charges: the original sends them.
 impl<S: Clone> Clone for SyncedState<S> {
     fn clone(&self) -> Self {
-        Self { state: self.state.clone(), delta: self.delta.clone(), cost: 0 }
+        Self { state: self.state.clone(), delta: self.delta.clone(), cost: 0, given: None }
     }
 }
 
 impl<F: Merge> Synced<F> {
     pub(in crate::flow) const fn new(whole: F, here: F) -> Self {
         Self { whole, here, clock: StoreClock::own() }
+    }
+
+    /// Returns whether no decision from `now` on, by the store's clock, depends on what was not sent.
+    fn is_sent(&self, synced: &SyncedState<F::State>, now: Instant) -> bool {
+        let is_over = |given: &Given<F::State>| self.whole.is_over(&given.state, now);
+        (synced.cost == 0 || self.whole.is_over(&synced.delta, now))
+            && synced.given.as_deref().is_none_or(is_over)
     }
 }
 
@@ -85,13 +112,13 @@ impl<F: Merge> Limiter for Synced<F> {
     }
 
     fn fresh(&self) -> Self::State {
-        SyncedState { state: self.here.fresh(), delta: self.whole.fresh(), cost: 0 }
+        let delta = self.whole.fresh();
+        SyncedState { state: self.here.fresh(), delta, cost: 0, given: None }
     }
 
     fn is_fresh(&self, synced: &Self::State, now: Instant) -> bool {
         let now = self.clock.past(now);
-        self.here.is_fresh(&synced.state, now)
-            && (synced.cost == 0 || self.whole.is_over(&synced.delta, now))
+        self.here.is_fresh(&synced.state, now) && self.is_sent(synced, now)
     }
 
     fn check(&self, synced: &Self::State, now: Instant, cost: u64) -> Decision {
@@ -115,11 +142,33 @@ impl<F: Merge> Limiter for Synced<F> {
             [times.now, times.own, times.start].map(|time| self.clock.time(time));
         let times = Times { now, own, start };
         self.here.charge(&mut synced.state, times, cost);
-        if synced.cost == 0 {
+        if synced.cost == 0 && synced.given.is_none() {
             self.whole.clear(&mut synced.delta);
         }
         self.whole.record(&mut synced.delta, &synced.state, times, cost);
         synced.cost = synced.cost.saturating_add(cost);
+    }
+
+    /// The receipt has the store's time.
+    fn give_back(&self, synced: &mut Self::State, part: &GivenBack) {
+        let part = GivenBack { now: self.clock.time(part.now), ..*part };
+        if synced.cost == 0 && synced.given.is_none() {
+            self.whole.clear(&mut synced.delta);
+        }
+        let unused = || Box::new(Given { state: self.whole.fresh(), cost: 0 });
+        let given = synced.given.get_or_insert_with(unused);
+        let unsynced = GivenTo { given: &mut given.state, delta: &mut synced.delta };
+        let cost = self.whole.give(unsynced, &synced.state, &part);
+        given.cost = given.cost.saturating_add(cost);
+        self.here.give_back(&mut synced.state, &part);
+    }
+
+    fn counted_at(&self, at: Instant) -> Instant {
+        self.clock.time(at)
+    }
+
+    fn moves_charges(&self, old: &Self) -> bool {
+        self.here.moves_charges(&old.here)
     }
 
     fn convert(&self, old: &Self, synced: &mut Self::State, now: Instant) {
@@ -128,6 +177,10 @@ impl<F: Merge> Limiter for Synced<F> {
         self.here.convert(&old.here, &mut synced.state, now);
         self.whole.convert(&old.whole, &mut synced.delta, now);
         synced.cost = self.whole.converted(&old.whole, synced.cost);
+        if let Some(given) = &mut synced.given {
+            self.whole.convert(&old.whole, &mut given.state, now);
+            given.cost = self.whole.converted(&old.whole, given.cost);
+        }
     }
 
     fn plan(&self, key: Option<PlanKey>) -> Plan {
@@ -154,8 +207,7 @@ impl<F: Merge> Limiter for Synced<F> {
 impl<F: Merge> Evictable for Synced<F> {
     fn is_held(&self, synced: &Self::State, now: Instant) -> bool {
         let now = self.clock.time(now);
-        let is_sent = synced.cost == 0 || self.whole.is_over(&synced.delta, now);
-        !is_sent || self.here.is_held(&synced.state, now)
+        !self.is_sent(synced, now) || self.here.is_held(&synced.state, now)
     }
 
     fn scale(&self, now: Instant) -> Scale {
@@ -169,6 +221,7 @@ impl<F: Merge> Evictable for Synced<F> {
     fn renew(&self, synced: &mut Self::State) {
         self.here.renew(&mut synced.state);
         synced.cost = 0;
+        synced.given = None;
     }
 
     fn absorb(&self, synced: &mut Self::State, usage: PastUsage, now: Instant) {
@@ -191,12 +244,23 @@ impl<F: Merge> Transfer for Synced<F> {
             [times.now, times.own, times.start].map(|time| self.clock.time(time));
         self.here.charge(&mut synced.state, Times { now, own, start }, cost);
     }
+
+    fn give_back_elsewhere(&self, synced: &mut Self::State, part: &GivenBack) {
+        let part = GivenBack { now: self.clock.time(part.now), ..*part };
+        self.here.give_back(&mut synced.state, &part);
+    }
 }
 
 impl<F: Merge> Syncs<SyncedState<F::State>> for Synced<F> {
-    fn take(&self, synced: &mut SyncedState<F::State>) -> Option<(u64, Numbers)> {
+    fn take(&self, synced: &mut SyncedState<F::State>) -> Option<Unsynced> {
         let cost = core::mem::take(&mut synced.cost);
-        (cost > 0).then(|| (cost, self.whole.delta(&synced.delta, cost)))
+        let given = synced.given.take().filter(|given| given.cost > 0);
+        if cost == 0 && given.is_none() {
+            return None;
+        }
+        let numbers = self.whole.delta(&synced.delta, cost);
+        let given = given.map(|given| self.whole.given_numbers(&given)).unwrap_or_default();
+        Some(Unsynced { cost, numbers, given })
     }
 
     fn clock(&self) -> StoreClock {
@@ -213,8 +277,20 @@ impl<F: Merge> Syncs<SyncedState<F::State>> for Synced<F> {
             return;
         }
         let Some(mut state) = self.whole.parse(numbers) else { return };
-        if synced.cost > 0 {
-            self.whole.merge(&mut state, &synced.delta, synced.cost);
+        let SyncedState { delta, cost, given, .. } = &*synced;
+        let is_first = |given: &&Given<F::State>| self.whole.gives_first(delta, given);
+        let (first, last) = match given.as_deref() {
+            Some(given) if is_first(&given) => (Some(given), None),
+            given => (None, given),
+        };
+        if let Some(given) = first {
+            self.whole.take_given(&mut state, delta, given);
+        }
+        if *cost > 0 {
+            self.whole.merge(&mut state, delta, *cost);
+        }
+        if let Some(given) = last {
+            self.whole.take_given(&mut state, delta, given);
         }
         self.here.convert(&self.whole, &mut state, self.clock.time(now));
         synced.state = state;
@@ -234,6 +310,28 @@ pub(in crate::flow) trait Merge: Evictable {
 
     /// Charges `delta`, of this cost, to `state`.
     fn merge(&self, state: &mut Self::State, delta: &Self::State, cost: u64);
+
+    /// Notes a part that is given back of what `state` was charged, before it leaves that. Returns how
+    /// much of it counts there.
+    fn give(
+        &self,
+        unsynced: GivenTo<'_, Self::State>,
+        state: &Self::State,
+        part: &GivenBack,
+    ) -> u64;
+
+    /// Takes what was given back from `state`, after `delta` was [merged](Self::merge).
+    fn take_given(&self, state: &mut Self::State, delta: &Self::State, given: &Given<Self::State>);
+
+    /// Returns whether what was given back leaves a state before `delta` is merged with it.
+    fn gives_first(&self, _delta: &Self::State, _given: &Given<Self::State>) -> bool {
+        false
+    }
+
+    /// Returns the script's numbers for what was given back.
+    fn given_numbers(&self, given: &Given<Self::State>) -> Numbers {
+        self.delta(&given.state, given.cost)
+    }
 
     /// Returns whether no decision from `now` on depends on `delta`.
     fn is_over(&self, delta: &Self::State, now: Instant) -> bool {
@@ -258,6 +356,32 @@ pub(in crate::flow) trait Merge: Evictable {
 impl Merge for TokenBucket {
     fn merge(&self, tat: &mut u128, delta: &u128, cost: u64) {
         *tat = tat.saturating_add(self.interval().times(cost)).max(*delta);
+    }
+
+    /// A part that is given back applies `x ↦ x − g·T`, which keeps the form: `a` and `b` fall by `g·T`.
+    /// `given` is the latest `TAT` from which something was given back.
+    fn give(&self, unsynced: GivenTo<'_, u128>, state: &u128, part: &GivenBack) -> u64 {
+        let GivenTo { given, delta } = unsynced;
+        // An edit may have resized what was charged. If it has grown, no more than that is given back.
+        let before = part.receipt.limit.max(1);
+        let cost = if self.limit() < before {
+            let share = u128::from(part.cost) * u128::from(self.limit()) / u128::from(before);
+            u64::try_from(share).unwrap_or(u64::MAX)
+        } else {
+            part.cost
+        };
+        *delta = delta.saturating_sub(self.interval().times(cost));
+        *given = (*given).max(*state);
+        cost
+    }
+
+    fn take_given(&self, tat: &mut u128, delta: &u128, given: &Given<u128>) {
+        *tat = tat.saturating_sub(self.interval().times(given.cost)).max(*delta);
+    }
+
+    fn given_numbers(&self, given: &Given<u128>) -> Numbers {
+        let interval = self.interval();
+        Numbers::from_slice(&span(interval, interval.times(given.cost)))
     }
 
     fn is_over(&self, delta: &u128, now: Instant) -> bool {
@@ -308,6 +432,48 @@ impl Merge for FixedWindow {
         }
     }
 
+    fn give(
+        &self,
+        unsynced: GivenTo<'_, fixed_window::State>,
+        state: &fixed_window::State,
+        part: &GivenBack,
+    ) -> u64 {
+        let is_of_window = part.receipt.at.is_some_and(|at| self.counts(state, at));
+        if !is_of_window || state.end() <= part.now {
+            return 0;
+        }
+        let GivenTo { given, delta } = unsynced;
+        let mut cost = part.cost.min(state.used());
+        // What was not sent has nothing to be taken from: the next charge may begin another window.
+        if delta.end() == state.end() {
+            let unsent = delta.used().min(cost);
+            *delta = fixed_window::State::stored(state.end(), delta.used() - unsent);
+            cost -= unsent;
+        }
+        let used = if given.end() == state.end() { given.used() } else { 0 };
+        *given = fixed_window::State::stored(state.end(), used.saturating_add(cost));
+        cost
+    }
+
+    /// A window of which all was given back is followed by the one that the next request began.
+    fn gives_first(&self, delta: &fixed_window::State, given: &Given<fixed_window::State>) -> bool {
+        delta.end() != given.state.end()
+    }
+
+    fn take_given(
+        &self,
+        state: &mut fixed_window::State,
+        _delta: &fixed_window::State,
+        given: &Given<fixed_window::State>,
+    ) {
+        let ours = state.end();
+        let theirs = given.state.end();
+        if ours == theirs || self.overlaps(ours, theirs) {
+            let used = state.used().saturating_sub(given.state.used());
+            *state = fixed_window::State::stored(ours, used);
+        }
+    }
+
     fn delta(&self, delta: &fixed_window::State, _cost: u64) -> Numbers {
         let nanos = delta.end().as_nanos();
         Numbers::from_slice(&[nanos / 1000, nanos % 1000, delta.used()])
@@ -330,6 +496,29 @@ impl Merge for SlidingCounter {
         *state = state.plus(*delta);
     }
 
+    fn give(
+        &self,
+        unsynced: GivenTo<'_, sliding_counter::State>,
+        state: &sliding_counter::State,
+        part: &GivenBack,
+    ) -> u64 {
+        let Some(at) = part.receipt.at else { return 0 };
+        let left = self.part_of(state, at, part);
+        let given = unsynced.given;
+        *given = given.plus(left);
+        let [_, _, cost] = left.numbers();
+        cost
+    }
+
+    fn take_given(
+        &self,
+        state: &mut sliding_counter::State,
+        _delta: &sliding_counter::State,
+        given: &Given<sliding_counter::State>,
+    ) {
+        *state = state.minus(given.state);
+    }
+
     fn delta(&self, delta: &sliding_counter::State, _cost: u64) -> Numbers {
         Numbers::from_slice(&delta.numbers())
     }
@@ -348,6 +537,28 @@ impl Merge for SlidingWindow {
 
     fn merge(&self, state: &mut Self::State, delta: &Self::State, _cost: u64) {
         self.add_all(state, delta);
+    }
+
+    fn give(
+        &self,
+        unsynced: GivenTo<'_, Self::State>,
+        state: &Self::State,
+        part: &GivenBack,
+    ) -> u64 {
+        let left = part.receipt.at.map(|at| self.part_of(state, at, part.cost));
+        left.map_or(0, |left| {
+            self.add_to(unsynced.given, left);
+            left.count
+        })
+    }
+
+    fn take_given(
+        &self,
+        state: &mut Self::State,
+        _delta: &Self::State,
+        given: &Given<Self::State>,
+    ) {
+        self.take_all(state, &given.state);
     }
 
     fn delta(&self, delta: &Self::State, _cost: u64) -> Numbers {

@@ -9,7 +9,7 @@ use crate::flow::{
     },
     limit_change::{AutoStats, LimitChange},
     limiter::{
-        Adapts, Difference, End, Evictable, GivenBack, QuotaUsage, Receipt, Times, Usage,
+        Adapts, Difference, End, Evictable, GivenBack, QuotaUsage, Receipt, Times, Unsynced, Usage,
         plans::Plan,
     },
     shared::{Delta, RemoteState, RoundTrip, StoreClock},
@@ -371,7 +371,8 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         }
 
         let hold = hold(&self.limiter, state, key_slot);
-        Charge { key_slot, hold, usage, limit: self.limiter.limit_of(state) }
+        let at = self.limiter.counted_at(times.own);
+        Charge { key_slot, hold, usage, limit: self.limiter.limit_of(state), at }
     }
 
     fn charge(&mut self, times: Times, cost: u64, lookup: Lookup) -> Option<Hold> {
@@ -470,7 +471,7 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
         }
 
         if limiter.moves_charges(&self.limiter) {
-            self.moved = Some(now);
+            self.moved = Some(limiter.counted_at(now));
         }
         let previous = core::mem::replace(&mut self.limiter, limiter);
         self.previous = Some(Previous { limiter: previous, edited: now });
@@ -545,7 +546,12 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             let (key_slot, name) = self.states.nth(at)?;
             self.refresh(key_slot);
             let taken = self.limiter.syncs()?.take(self.states.get_mut(key_slot));
-            into.extend(taken.map(|(cost, numbers)| Delta { name, cost, numbers }));
+            into.extend(taken.map(|Unsynced { cost, numbers, given }| Delta {
+                name,
+                cost,
+                numbers,
+                given,
+            }));
         }
         Some(to)
     }
@@ -659,7 +665,15 @@ impl<F: Evictable> Slot for LimiterSlot<F> {
             LateChange::Settle { at, limit, difference, .. } => {
                 let receipt = self.known_receipt(Receipt { at, limit });
                 let state = self.states.get_mut(key_slot);
-                Self::settle_state(&self.limiter, state, now, receipt, difference);
+                match difference {
+                    Difference::More(cost) => {
+                        self.limiter.charge_elsewhere(state, Times::at(now), cost);
+                    }
+                    Difference::Less(cost) => {
+                        let part = GivenBack { now, receipt, cost };
+                        self.limiter.give_back_elsewhere(state, &part);
+                    }
+                }
             }
             LateChange::Abandon { cost } => self.limiter.abandon(state, cost),
             // The chain's.

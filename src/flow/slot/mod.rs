@@ -206,6 +206,8 @@ pub(super) struct Charge {
     pub(super) usage: QuotaUsage,
     /// The most that may be used.
     pub(super) limit: u64,
+    /// The time at which it counts.
+    pub(super) at: Instant,
 }
 
 /// The state that a reserve was charged to.

@@ -434,12 +434,13 @@ fn instructions(copy: &demo::Copy, plan: Option<&config::Plan>) -> String {
         listener.map_or_else(|| usual.to_owned(), |address| address.to_string())
     };
     let web = plan.and_then(|plan| plan.listeners.iter().find(|listener| listener.tls.is_none()));
+    let web = web.and_then(|listener| listener.addresses.iter().find_map(|at| at.address.ip()));
     let admin = plan.and_then(|plan| Some(plan.settings.admin.as_ref()?.listen));
     INSTRUCTIONS
         .replace("FILE", &copy.path.display().to_string())
         .replace("COPY", if copy.is_new { "new" } else { "left from an earlier demo" })
         .replace("FOLDER", demo::FOLDER)
-        .replace("WEB", &address(web.map(|listener| listener.address), "127.0.0.1:8080"))
+        .replace("WEB", &address(web, "127.0.0.1:8080"))
         .replace("ADMIN", &address(admin, "127.0.0.1:9901"))
 }
 

@@ -231,7 +231,7 @@ mod tests {
             let remarks = plan.remarks_at(crate::flow::Instant::EPOCH);
             assert!(remarks.is_empty(), "{url}: {remarks}");
             let ports = [
-                plan.listeners[0].address.port(),
+                plan.listeners[0].addresses[0].address.ip().unwrap().port(),
                 plan.settings.admin.as_ref().unwrap().listen.port(),
             ];
             assert_eq!(ports, listeners, "{url}");

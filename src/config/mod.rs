@@ -42,7 +42,6 @@ mod vocabulary;
 mod watched;
 
 pub use admin_address::read_admin;
-pub use compile::overlap;
 pub use diagnostics::{Diagnostic, Diagnostics, Lint, Problem, Severity, line_of_secret};
 pub use live::{Live, LocalShare, Retired, Summary, watch};
 pub use load::{Text, read, read_rules, reference, schema, schema_value};
@@ -50,12 +49,12 @@ pub use plan::{
     Access, Acme, AcmeOrder, Action, Admin, AdminAddress, AdminTls, AnswerLimits, Auth, Body,
     Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector, Compress,
     ComputedReserve, Cors, Cost, CountedBytes, Eab, Except, ForwardAuth, GroupDefinition,
-    GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, Listener,
-    Mirror, Origin, Piece, Placeholder, Plan, QueueShares, Redirect, Reject, Respond, ResponseEnd,
-    RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier,
-    Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind, StoreSettings,
-    Syntax, Template, Text as TemplateText, TlsTerms, Tracing, UnsupportedCertificate,
-    UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart, decimal,
+    GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, ListenPlace,
+    Listener, Mirror, Origin, Piece, Placeholder, Plan, QueueShares, Redirect, Reject, Respond,
+    ResponseEnd, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions,
+    ServerVerifier, Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind,
+    StoreSettings, Syntax, Template, Text as TemplateText, TlsTerms, Tracing,
+    UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart, decimal,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{
@@ -72,9 +71,10 @@ pub use snapshot::{
     is_served, outcome, rejected_path,
 };
 pub use spec::{
-    AccessLog, AcmeFolder, Balance, Coding, CollectorEndpoint, HeaderCase, LogFormat, MediaPattern,
-    OnMissing, OnStoreError, OriginPattern, ParentTraces, RateLimitHeaders, RequestIds, Resolve,
-    SampleRatio, Secret, SendProxyProtocol, ServerUrl, UpstreamProtocol, server_url,
+    AccessLog, AcmeFolder, Balance, Coding, CollectorEndpoint, HeaderCase, ListenAddress,
+    LogFormat, MediaPattern, OnMissing, OnStoreError, OriginPattern, ParentTraces,
+    RateLimitHeaders, RequestIds, Resolve, SampleRatio, Secret, SendProxyProtocol, ServerUrl,
+    UpstreamProtocol, server_url,
 };
 pub use watched::{NamePattern, Watched};
 

@@ -1,7 +1,7 @@
 //! The admin listener of a running gateway.
 
 use super::{listeners::OpenedAdmin, upgrade::SocketName};
-use crate::admin;
+use crate::{admin, proxy::ListenSocket};
 use std::{
     io,
     net::{SocketAddr, TcpListener},
@@ -131,10 +131,11 @@ impl AdminListener {
     }
 
     /// Returns copies of its sockets, for another process.
-    pub(super) fn sockets(&self) -> io::Result<Vec<(SocketName, TcpListener)>> {
+    pub(super) fn sockets(&self) -> io::Result<Vec<(SocketName, ListenSocket)>> {
         let Some(configured) = self.configured else { return Ok(Vec::new()) };
-        let name = SocketName { listener: None, configured };
-        let copy = |socket: &TcpListener| Ok((name.clone(), socket.try_clone()?));
+        let name = SocketName { listener: None, configured: configured.into() };
+        let copy =
+            |socket: &TcpListener| Ok((name.clone(), ListenSocket::Tcp(socket.try_clone()?)));
         self.sockets.iter().map(copy).collect()
     }
 }

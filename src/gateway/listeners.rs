@@ -6,32 +6,79 @@ use super::{
     upgrade::{Inherited, SocketName},
 };
 use crate::{
-    config::{Listener, Live, Plan, Snapshot, overlap},
-    proxy::{Acceptor, Bound, ListenerConfig, bind, certificates},
+    config::{ListenAddress, ListenPlace, Listener, Live, Plan, Snapshot},
+    proxy::{
+        Acceptor, Bound, ListenSocket, ListenerConfig, bind, bind_unix, certificates, set_mode,
+    },
     workers::WorkerHandle,
 };
 use core::net::SocketAddr;
-use std::{collections::HashMap, io, net::TcpListener, sync::Arc};
+use std::{fs, io, net::TcpListener, path::Path, sync::Arc};
 use tokio::sync::watch;
 
-/// The running listeners by name.
+/// The running listeners, by their addresses.
 #[derive(Default)]
-pub(super) struct Listeners(HashMap<Arc<str>, Running>);
+pub(super) struct Listeners(Vec<Running>);
 
+/// The open sockets of one address of a listener.
 pub(super) struct Opened {
-    name: Arc<str>,
-    configured: SocketAddr,
-    /// With the actual port.
-    address: SocketAddr,
+    at: Address,
     sockets: SocketSource,
+}
+
+/// An address of a listener.
+#[derive(Clone)]
+struct Address {
+    /// The listener's name.
+    name: Arc<str>,
+    configured: ListenAddress,
+    /// With the actual port.
+    actual: ListenAddress,
+    /// The permissions of a Unix socket.
+    unix_mode: u32,
+}
+
+impl Address {
+    fn new(listener: &Listener, place: &ListenPlace, actual: ListenAddress) -> Self {
+        let name = Arc::clone(&listener.name);
+        Self { name, configured: place.address.clone(), actual, unix_mode: listener.unix_mode }
+    }
+
+    /// Returns the path of a Unix socket.
+    fn path(&self) -> Option<&Path> {
+        match &self.actual {
+            ListenAddress::Ip(_) => None,
+            ListenAddress::Unix(path) => Some(path),
+        }
+    }
+
+    /// Opens sockets there. With `shared` this process listens there already.
+    fn open(&self, shared: bool, count: usize) -> io::Result<Opened> {
+        let at = self.clone();
+        Ok(match &self.actual {
+            ListenAddress::Ip(address) => {
+                let (address, sockets) = bind(*address, count, shared)?;
+                let sockets = sockets.into_iter().map(ListenSocket::Tcp).collect();
+                Opened {
+                    at: Self { actual: address.into(), ..at },
+                    sockets: SocketSource::New(sockets),
+                }
+            }
+            // All workers accept on one socket.
+            ListenAddress::Unix(path) => {
+                let socket = bind_unix(path, self.unix_mode)?;
+                Opened { at, sockets: SocketSource::New(vec![socket]) }
+            }
+        })
+    }
 }
 
 enum SocketSource {
     /// New sockets, one for each worker, or inherited ones of any number.
-    New(Vec<TcpListener>),
+    New(Vec<ListenSocket>),
     /// Those of a running listener, whose configuration it replaces: the kernel resets connections that
     /// arrive while a socket closes.
-    TakenOver(watch::Sender<ListenerConfig>, Vec<TcpListener>),
+    TakenOver(watch::Sender<ListenerConfig>, Vec<ListenSocket>),
 }
 
 /// The listeners for clients, and the admin listener.
@@ -73,23 +120,30 @@ pub(super) fn open(
 ) -> Result<Sockets, StartError> {
     let mut opened = Vec::new();
     for listener in &plan.listeners {
-        let name = &listener.name;
-        let configured = listener.address;
-        opened.push(if let Some((address, sockets)) = inherited.take(Some(name), configured) {
-            let sockets = SocketSource::New(sockets);
-            Opened { name: Arc::clone(name), configured, address, sockets }
-        } else {
-            let shared = inherited.any(|other| overlap(other, configured));
-            open_at(name, configured, configured, shared, count)
-                .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?
-        });
+        for place in &listener.addresses {
+            let wanted = &place.address;
+            if let Some((actual, sockets)) = inherited.take(Some(&listener.name), wanted) {
+                let sockets = SocketSource::New(sockets);
+                opened.push(Opened { at: Address::new(listener, place, actual), sockets });
+                continue;
+            }
+            let shared = inherited.any(|other| other.overlaps(wanted));
+            let one = Address::new(listener, place, wanted.clone()).open(shared, count);
+            opened.push(one.map_err(cannot_listen(plan, listener, place))?);
+        }
     }
 
-    let open_admin = |configured| {
-        if let Some((address, sockets)) = inherited.take(None, configured) {
+    let open_admin = |configured: SocketAddr| {
+        let wanted = configured.into();
+        if let Some((ListenAddress::Ip(address), sockets)) = inherited.take(None, &wanted) {
+            let tcp = |socket| match socket {
+                ListenSocket::Tcp(socket) => Some(socket),
+                ListenSocket::Unix(_) => None,
+            };
+            let sockets = sockets.into_iter().filter_map(tcp).collect();
             return Ok(OpenedAdmin { configured, address, sockets });
         }
-        let shared = inherited.any(|other| overlap(other, configured));
+        let shared = inherited.any(|other| other.overlaps(&wanted));
         OpenedAdmin::open(plan, configured, shared)
     };
 
@@ -97,37 +151,52 @@ pub(super) fn open(
     Ok(Sockets { listeners: opened, admin: admin.transpose()?, ..Sockets::default() })
 }
 
-/// Opens a listener at `address`: `configured`, or its actual port if that has port 0.
-fn open_at(
-    name: &Arc<str>,
-    configured: SocketAddr,
-    address: SocketAddr,
-    shared: bool,
-    count: usize,
-) -> io::Result<Opened> {
-    let (address, sockets) = bind(address, count, shared)?;
-    Ok(Opened { name: Arc::clone(name), configured, address, sockets: SocketSource::New(sockets) })
+/// Returns what makes an error of the file's line that a listener cannot listen at one of its addresses.
+fn cannot_listen<'a>(
+    plan: &'a Plan,
+    listener: &'a Listener,
+    place: &'a ListenPlace,
+) -> impl Fn(io::Error) -> StartError + 'a {
+    move |error| StartError::Open(plan.cannot_listen(listener, place, &error))
 }
 
+/// One address of a listener, where the workers accept connections.
 struct Running {
-    configured: SocketAddr,
-    /// With the actual port.
-    address: SocketAddr,
+    at: Address,
     tls: bool,
     /// Changes the listener; dropping it closes the workers' sockets.
     listener_config: watch::Sender<ListenerConfig>,
     /// The workers have copies: these can be handed over to another process.
-    sockets: Vec<TcpListener>,
+    sockets: Vec<ListenSocket>,
 }
 
 impl Running {
-    fn is(&self, listener: &Listener) -> bool {
-        self.configured == listener.address && self.tls == listener.tls.is_some()
+    fn is(&self, listener: &Listener, place: &ListenPlace) -> bool {
+        self.is_at(listener, place)
+            && self.tls == listener.tls.is_some()
+            && (self.at.path().is_none() || self.at.unix_mode == listener.unix_mode)
+    }
+
+    fn is_at(&self, listener: &Listener, place: &ListenPlace) -> bool {
+        self.at.name == listener.name && self.at.configured == place.address
     }
 
     /// Returns whether `plan` has it as it runs.
-    fn stays(&self, name: &str, plan: &Plan) -> bool {
-        plan.listeners.iter().any(|new| &*new.name == name && self.is(new))
+    fn stays(&self, plan: &Plan) -> bool {
+        let has =
+            |listener: &Listener| listener.addresses.iter().any(|place| self.is(listener, place));
+        plan.listeners.iter().any(|listener| has(listener))
+    }
+
+    /// Removes the path of a Unix socket before that closes, unless another process has the socket too.
+    /// One that stays behind is replaced at the next start.
+    fn remove_path(&self) {
+        if let Some(path) = self.at.path()
+            && !self.listener_config.borrow().is_handed_over
+            && let Err(error) = fs::remove_file(path)
+        {
+            tracing::debug!(listener = %self.at.name, %error, "cannot remove the socket");
+        }
     }
 }
 
@@ -142,19 +211,20 @@ impl Listeners {
         live: &Arc<Live>,
         workers: &[WorkerHandle],
     ) -> Result<(), StartError> {
-        let Opened { name, configured, address, sockets } = opened;
+        let Opened { at, sockets } = opened;
+        let Address { name, actual: address, .. } = &at;
 
         let snapshot = live.load_full();
-        let tls = certificates(&snapshot, &name).is_some();
-        let proxy_protocol = snapshot.listener(&name).is_some_and(|known| known.proxy_protocol);
+        let tls = certificates(&snapshot, name).is_some();
+        let proxy_protocol = snapshot.listener(name).is_some_and(|known| known.proxy_protocol);
         let acceptor = tls
-            .then(|| Acceptor::new(Arc::clone(live), Arc::clone(&name)))
+            .then(|| Acceptor::new(Arc::clone(live), Arc::clone(name)))
             .transpose()
             .map_err(cannot("set up TLS"))?;
 
         tracing::info!(listener = %name, %address, tls, "listening");
         let listener_config = ListenerConfig {
-            name: Arc::clone(&name),
+            name: Arc::clone(name),
             tls: acceptor,
             proxy_protocol,
             is_handed_over: false,
@@ -168,21 +238,33 @@ impl Listeners {
                 (sender, sockets)
             }
             SocketSource::TakenOver(sender, sockets) => {
+                if let Some(path) = at.path()
+                    && let Err(error) = set_mode(path, at.unix_mode)
+                {
+                    tracing::error!(listener = %name, %error, "cannot set `unix_mode`");
+                }
                 sender.send_replace(listener_config);
                 (sender, sockets)
             }
         };
 
-        self.0.insert(name, Running { configured, address, tls, listener_config, sockets });
+        // It is in the place of the one whose sockets it has, or of its own with other terms.
+        let is_same = |running: &Running| {
+            running.at.actual == at.actual
+                || (running.at.name == at.name && running.at.configured == at.configured)
+        };
+        self.0.retain(|running| !is_same(running));
+        self.0.push(Running { at, tls, listener_config, sockets });
         Ok(())
     }
 
     /// Returns copies of all sockets, for another process.
-    pub(super) fn sockets(&self) -> io::Result<Vec<(SocketName, TcpListener)>> {
+    pub(super) fn sockets(&self) -> io::Result<Vec<(SocketName, ListenSocket)>> {
         let mut sockets = Vec::new();
-        for (name, running) in &self.0 {
+        for running in &self.0 {
+            let Address { name, configured, .. } = &running.at;
             let name =
-                SocketName { listener: Some(name.to_string()), configured: running.configured };
+                SocketName { listener: Some(name.to_string()), configured: configured.clone() };
             for socket in &running.sockets {
                 sockets.push((name.clone(), socket.try_clone()?));
             }
@@ -195,7 +277,7 @@ impl Listeners {
     pub(super) async fn hand_over(&self, names: &[Option<String>]) {
         let is_named = |name: &str| names.iter().flatten().any(|other| other == name);
         let running: Vec<&Running> =
-            self.0.iter().filter(|(name, _)| is_named(name)).map(|(_, running)| running).collect();
+            self.0.iter().filter(|running| is_named(&running.at.name)).collect();
         for running in &running {
             running
                 .listener_config
@@ -208,7 +290,7 @@ impl Listeners {
 
     /// Accepts again on the listeners that were handed over.
     pub(super) fn resume(&self, workers: &[WorkerHandle]) {
-        for (name, running) in &self.0 {
+        for running in &self.0 {
             if !running.listener_config.borrow().is_handed_over {
                 continue;
             }
@@ -218,7 +300,7 @@ impl Listeners {
             if let Err(error) =
                 accept(&running.sockets, &running.listener_config.subscribe(), workers)
             {
-                tracing::error!(listener = %name, %error, "cannot accept again");
+                tracing::error!(listener = %running.at.name, %error, "cannot accept again");
             }
         }
     }
@@ -235,45 +317,48 @@ impl Listeners {
         workers: usize,
         left: Option<SocketAddr>,
     ) -> Result<Vec<Opened>, StartError> {
-        let (stay, go): (Vec<_>, Vec<_>) =
-            self.0.iter().partition(|(name, running)| running.stays(name, plan));
-
+        let left = left.map(ListenAddress::from);
         let mut opened: Vec<Opened> = Vec::new();
         for listener in &plan.listeners {
-            let known = self.0.get(&listener.name);
-            if known.is_some_and(|running| running.is(listener)) {
-                continue;
-            }
-
-            let address = known
-                .filter(|running| running.configured == listener.address)
-                .map_or(listener.address, |running| running.address);
-
-            let held = |running: &[(&Arc<str>, &Running)]| {
-                running.iter().any(|(_, running)| overlap(running.address, address))
-            };
-            let is_left = left.is_some_and(|left| overlap(left, address));
-            let ours = (held(&go) || is_left)
-                && !held(&stay)
-                && !opened.iter().any(|other| overlap(other.address, address));
-
-            let before = go.iter().find(|(_, running)| ours && running.address == address);
-            let name = &listener.name;
-            let configured = listener.address;
-            opened.push(match before {
-                Some((_, running)) => {
-                    let sockets = running.sockets.iter().map(TcpListener::try_clone);
-                    let sockets = sockets.collect::<io::Result<_>>();
-                    let sockets = sockets
-                        .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?;
-                    let sockets = SocketSource::TakenOver(running.listener_config.clone(), sockets);
-                    Opened { name: Arc::clone(name), configured, address, sockets }
+            for place in &listener.addresses {
+                if !self.0.iter().any(|running| running.is(listener, place)) {
+                    let one = self.open_one(plan, &opened, listener, place, workers, left.as_ref());
+                    opened.push(one.map_err(cannot_listen(plan, listener, place))?);
                 }
-                None => open_at(name, configured, address, ours, workers)
-                    .map_err(|error| StartError::Open(plan.cannot_listen(listener, &error)))?,
-            });
+            }
         }
         Ok(opened)
+    }
+
+    /// Opens one address of a listener of `plan`, beside those of it that are `opened` already.
+    fn open_one(
+        &self,
+        plan: &Plan,
+        opened: &[Opened],
+        listener: &Listener,
+        place: &ListenPlace,
+        workers: usize,
+        left: Option<&ListenAddress>,
+    ) -> io::Result<Opened> {
+        let known = self.0.iter().find(|running| running.is_at(listener, place));
+        let actual = known.map_or_else(|| place.address.clone(), |known| known.at.actual.clone());
+        let at = Address::new(listener, place, actual);
+
+        let (stay, go): (Vec<_>, Vec<_>) = self.0.iter().partition(|running| running.stays(plan));
+        let held = |running: &[&Running]| {
+            running.iter().any(|running| running.at.actual.overlaps(&at.actual))
+        };
+        let is_left = left.is_some_and(|left| left.overlaps(&at.actual));
+        let ours = (held(&go) || is_left)
+            && !held(&stay)
+            && !opened.iter().any(|other| other.at.actual.overlaps(&at.actual));
+
+        let before = go.iter().find(|running| ours && running.at.actual == at.actual);
+        let Some(running) = before else { return at.open(ours, workers) };
+        let sockets = running.sockets.iter().map(ListenSocket::try_clone);
+        let sockets = sockets.collect::<io::Result<_>>()?;
+        let sockets = SocketSource::TakenOver(running.listener_config.clone(), sockets);
+        Ok(Opened { at, sockets })
     }
 
     /// Opens the admin listener of `plan` at an address where it is not yet. It listens beside the
@@ -287,24 +372,33 @@ impl Listeners {
         configured: SocketAddr,
         left: Option<SocketAddr>,
     ) -> Result<OpenedAdmin, StartError> {
-        let gone = self.0.iter().filter(|(name, running)| !running.stays(name, plan));
-        let mut left = gone.map(|(_, running)| running.address).chain(left);
-        let shared = left.any(|other| overlap(other, configured));
+        let gone = self.0.iter().filter(|running| !running.stays(plan));
+        let mut left = gone.map(|running| running.at.actual.clone()).chain(left.map(Into::into));
+        let shared = left.any(|other| other.overlaps(&configured.into()));
         OpenedAdmin::open(plan, configured, shared)
     }
 
     /// Closes the listeners that `snapshot` does not have, except sockets that were taken over.
     pub(super) fn close_others(&mut self, snapshot: &Snapshot) {
-        self.0.retain(|name, _| {
-            let stays = snapshot.listeners.iter().any(|known| known.name == *name);
+        self.0.retain(|running| {
+            let is_known = |known: &Listener| {
+                let mut places = known.addresses.iter();
+                known.name == running.at.name
+                    && places.any(|place| place.address == running.at.configured)
+            };
+            let stays = snapshot.listeners.iter().any(|known| is_known(known));
             if !stays {
-                tracing::info!(listener = %name, "closing");
+                let Address { name, actual, .. } = &running.at;
+                tracing::info!(listener = %name, address = %actual, "closing");
+                running.remove_path();
             }
             stays
         });
     }
 
+    /// Closes all of them.
     pub(super) fn clear(&mut self) {
+        self.0.iter().for_each(Running::remove_path);
         self.0.clear();
     }
 }
@@ -312,7 +406,7 @@ impl Listeners {
 /// Makes the workers accept on copies of `sockets`, each worker on at least one and each socket by
 /// at least one: another process may have had more workers or fewer.
 fn accept(
-    sockets: &[TcpListener],
+    sockets: &[ListenSocket],
     listener_config: &watch::Receiver<ListenerConfig>,
     workers: &[WorkerHandle],
 ) -> io::Result<()> {

@@ -8,6 +8,7 @@ use super::{
     report::ImportReport,
     tree::{Directive, Scope},
 };
+use crate::route::NO_ADDRESS;
 use http::HeaderName;
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -238,6 +239,9 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
 /// Returns networks as `gateway.yaml` has them.
 pub(super) fn listed(networks: &[IpNet]) -> Value {
     let text = |network: &IpNet| {
+        if *network == IpNet::from(NO_ADDRESS) {
+            return "unix".to_owned();
+        }
         let is_one = network.prefix_len() == network.max_prefix_len();
         if is_one { network.addr().to_string() } else { network.to_string() }
     };
@@ -280,7 +284,9 @@ impl RealIp {
 
         let mut trusted = Vec::new();
         for directive in from {
-            match network(directive.arg(0)) {
+            let is_unix = directive.arg(0) == "unix:";
+            let found = if is_unix { Some(NO_ADDRESS.into()) } else { network(directive.arg(0)) };
+            match found {
                 Some(network) => {
                     report.take(directive);
                     trusted.push(network);

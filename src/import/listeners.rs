@@ -8,14 +8,18 @@ use super::{
     report::ImportReport,
     tree::{Directive, Scope},
 };
+use crate::config::ListenAddress;
 use serde_json::{Value, json};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+};
 
 /// An address that servers listen on.
 #[derive(Clone, Debug)]
 pub(super) struct Listener<'a> {
     pub name: String,
-    address: SocketAddr,
+    address: ListenAddress,
     /// It takes IPv4 and IPv6.
     is_dual: bool,
     pub has_tls: bool,
@@ -35,25 +39,25 @@ pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut ImportReport) -> 
     for (index, server) in servers.iter().enumerate() {
         for directive in server.all("listen") {
             match address(directive.arg(0)) {
-                Ok(address) => add(&mut all, address, index, directive, report),
+                Ok(address) => add(&mut all, &address, index, directive, report),
                 Err(why) => report.note(directive, why),
             }
         }
         if server.all("listen").next().is_none() {
             let usual = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 80));
-            add(&mut all, usual, index, server, report);
+            add(&mut all, &usual.into(), index, server, report);
         }
     }
     merge(&mut all, report);
 
     for listener in &mut all {
-        let ip = listener.address.ip();
-        let port = listener.address.port();
         let kind = if listener.has_tls { "https" } else { "http" };
-        listener.name = if ip.is_unspecified() {
-            format!("{kind}-{port}")
-        } else {
-            format!("{kind}-{}", listener.address).replace(['[', ']'], "")
+        listener.name = match &listener.address {
+            ListenAddress::Ip(ip) if ip.ip().is_unspecified() => format!("{kind}-{}", ip.port()),
+            ListenAddress::Ip(ip) => format!("{kind}-{ip}").replace(['[', ']'], ""),
+            ListenAddress::Unix(path) => {
+                format!("{kind}{}", path.display()).replace(['/', ' '], "-")
+            }
         };
     }
     all
@@ -61,15 +65,15 @@ pub(super) fn read<'a>(servers: &[&'a Directive], report: &mut ImportReport) -> 
 
 fn add<'a>(
     all: &mut Vec<Listener<'a>>,
-    address: SocketAddr,
+    address: &ListenAddress,
     index: usize,
     directive: &'a Directive,
     report: &mut ImportReport,
 ) {
-    let at = all.iter().position(|listener| listener.address == address).unwrap_or_else(|| {
+    let at = all.iter().position(|listener| listener.address == *address).unwrap_or_else(|| {
         all.push(Listener {
             name: String::new(),
-            address,
+            address: address.clone(),
             is_dual: false,
             has_tls: false,
             servers: Vec::new(),
@@ -100,7 +104,7 @@ fn add<'a>(
                 listener.default = index;
                 listener.has_named_default = true;
             }
-            "ipv6only=off" => listener.is_dual = address.ip() == Ipv6Addr::UNSPECIFIED,
+            "ipv6only=off" => listener.is_dual = is_every_ipv6(address),
             "http2" | "reuseport" | "ipv6only=on" => {}
             "proxy_protocol" => report.note(
                 directive,
@@ -111,19 +115,27 @@ fn add<'a>(
     }
 }
 
+/// Returns whether it is every address of IPv6.
+fn is_every_ipv6(address: &ListenAddress) -> bool {
+    address.ip().is_some_and(|address| address.ip() == Ipv6Addr::UNSPECIFIED)
+}
+
 /// Reads an address; a port alone is one of IPv4.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    if text.starts_with("unix:") {
-        return Err("flowgate listens on no socket of a file".into());
+fn address(text: &str) -> Result<ListenAddress, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        if !path.starts_with('/') {
+            return Err("the path of a socket begins with `/` in flowgate".into());
+        }
+        return Ok(ListenAddress::Unix(Path::new(path).into()));
     }
     let text = text.strip_prefix("*:").unwrap_or(text);
     if let Ok(port) = text.parse::<u16>() {
-        return Ok((Ipv4Addr::UNSPECIFIED, port).into());
+        return Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into());
     }
     let whole = text.parse::<SocketAddr>().ok();
     let ip = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
     let address = whole.or_else(|| ip.map(|ip| (ip, 80).into()));
-    address.ok_or_else(|| "names are not resolved: write the address".into())
+    address.map(Into::into).ok_or_else(|| "names are not resolved: write the address".into())
 }
 
 /// Makes one listener of `[::]:80` and `0.0.0.0:80` with the same servers, and notes where `[::]`
@@ -133,11 +145,11 @@ fn merge(all: &mut Vec<Listener<'_>>, report: &mut ImportReport) {
     while at < all.len() {
         let six = all[at].clone();
         at += 1;
-        if six.address.ip() != Ipv6Addr::UNSPECIFIED || six.is_dual {
+        let Some(port) = six.port().filter(|_| is_every_ipv6(&six.address) && !six.is_dual) else {
             continue;
-        }
+        };
 
-        let four = (Ipv4Addr::UNSPECIFIED, six.address.port()).into();
+        let four = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into();
         let Some(four) = all.iter_mut().find(|listener| listener.address == four) else {
             for directive in &six.directives {
                 report.note(directive, "flowgate also takes IPv4 there");
@@ -170,9 +182,15 @@ impl Listener<'_> {
     ) -> Option<Item> {
         let mut fields = Fields::default();
         fields.set("name", json!(self.name));
-        let port = self.address.port();
-        let listen = if self.is_dual { format!(":{port}") } else { self.address.to_string() };
+        let listen = match self.port().filter(|_| self.is_dual) {
+            Some(port) => format!(":{port}"),
+            None => self.address.to_string(),
+        };
         fields.set("listen", json!(listen));
+        if self.port().is_none() {
+            // As nginx has it.
+            fields.set("unix_mode", json!("0666"));
+        }
 
         // The default server's certificate is the first.
         if self.has_tls {
@@ -284,8 +302,9 @@ impl Listener<'_> {
         }
     }
 
-    pub(super) const fn port(&self) -> u16 {
-        self.address.port()
+    /// Returns its port, if it is no Unix socket.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.address.ip().map(|address| address.port())
     }
 }
 

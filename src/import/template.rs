@@ -31,7 +31,8 @@ impl<'a> ServerVariables<'a> {
         Self {
             // nginx takes the dot of `.a.test` off.
             server_name: name.strip_prefix('.').unwrap_or(name),
-            port: ports.first().copied().filter(|_| ports.len() == 1),
+            // Of a Unix socket nginx has no port.
+            port: ports.first().copied().filter(|_| ports.len() == 1).flatten(),
             is_tls: schemes.first().copied().filter(|_| schemes.len() == 1),
         }
     }

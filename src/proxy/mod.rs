@@ -30,7 +30,8 @@ pub use connections::{
 };
 pub(crate) use downstream::{accept::accept, tls::certificates};
 pub use downstream::{
-    accept::{Bound, ListenerConfig, bind},
+    accept::{Bound, ListenerConfig},
+    bind::{ListenSocket, bind, bind_unix, set_mode},
     tls::Acceptor,
 };
 pub use message::{date::DateCache, request_id::RequestIdMaker};

@@ -21,7 +21,7 @@ use crate::{
     config::{Certificates, Snapshot},
     flow::Instant,
     http1::FieldList,
-    route::{ClientCertificate, KeyPart, KeySpec, NO_NETWORKS, Proxies, Target},
+    route::{ClientCertificate, KeyPart, KeySpec, NO_ADDRESS, NO_NETWORKS, Proxies, Target},
 };
 use core::{
     net::{IpAddr, SocketAddr},
@@ -155,7 +155,7 @@ impl Peer {
     }
 
     /// Returns what a header of the PROXY protocol says of a request of `client`. `None`: the load balancer
-    /// has not said whose connection it is.
+    /// has not said whose connection it is, or the client has no address.
     pub(super) fn proxied(&self, client: IpAddr) -> Option<Proxied> {
         // Of a client behind a trusted proxy, only the address is known.
         let is_own = client == self.address;
@@ -163,7 +163,8 @@ impl Peer {
         let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
         let to = self.client.local.unwrap_or(unspecified);
         let from = SocketAddr::new(client, port);
-        (!self.client.is_unknown).then_some(Proxied { from, to })
+        let is_known = !self.client.is_unknown && client != NO_ADDRESS;
+        is_known.then_some(Proxied { from, to })
     }
 
     /// Reads the clock, for this and for [`Self::now`].
@@ -228,7 +229,9 @@ impl Peer {
         }
         let (value, host) = canonical(asked)?;
         let mut forwarded = FieldList::with_spare();
-        forwarded.append(X_FORWARDED_FOR, &self.address_value);
+        if self.address != NO_ADDRESS {
+            forwarded.append(X_FORWARDED_FOR, &self.address_value);
+        }
         forwarded.append(X_FORWARDED_PROTO, &self.scheme);
         // A request of HTTP/1.0 may name no host.
         if !value.is_empty() {

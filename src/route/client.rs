@@ -10,6 +10,10 @@ use http::HeaderName;
 use ipnet::{IpNet, Ipv6Net};
 use std::sync::Arc;
 
+/// The address of a client without one, which has connected to a Unix socket: the unspecified address,
+/// which no client can have (RFC 4291, 2.5.2).
+pub const NO_ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+
 /// The most entries to look at. Each trusted proxy adds one, so only forged lists are longer.
 const MAX_ENTRIES: usize = 64;
 

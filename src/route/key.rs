@@ -1,8 +1,8 @@
 //! Client keys, by which rules count.
 
 use super::{
-    ClaimValue, MemberPath, NamedSegment, NoKey, OnDuplicate, ParseError, PathPattern, Seed,
-    Target,
+    ClaimValue, MemberPath, NO_ADDRESS, NamedSegment, NoKey, OnDuplicate, ParseError, PathPattern,
+    Seed, Target,
     fingerprint::FingerprintHasher,
     header,
     key_text::meant_key,
@@ -139,6 +139,7 @@ impl KeyPart {
     ) -> Result<(), NoKey> {
         match self {
             Self::Route => {}
+            Self::ClientIp { .. } if client == NO_ADDRESS => return Err(NoKey::Missing),
             Self::ClientIp { v6_prefix, v4_prefix } => {
                 add_client(client, [*v6_prefix, *v4_prefix], fingerprint);
             }
@@ -182,6 +183,7 @@ impl KeyPart {
 
         Some(match self {
             Self::Route => "all".to_owned(),
+            Self::ClientIp { .. } if client == NO_ADDRESS => return None,
             Self::ClientIp { v6_prefix, v4_prefix } => {
                 let client = client.to_canonical();
                 let bits = if client.is_ipv4() { *v4_prefix } else { *v6_prefix };
@@ -678,7 +680,7 @@ mod tests {
         for (parts, one, other) in [
             (&["client_ip"][..], "/ @2001:db8::1", "/ @2001:db8:0:1::1"),
             (&["client_ip"], "/ @192.0.2.1", "/ @192.0.2.2"),
-            (&["client_ip"], "/ @0.0.0.0", "/ @::"),
+            (&["client_ip"], "/ @0.0.0.0", "/ @::1"),
             (&["path"], "/a", "/A"),
             (&["path"], "/a", "/a/"),
             (&["header:x-a"], "/ x-a:b", "/ x-a:B"),
@@ -705,6 +707,7 @@ mod tests {
             (&["query:a"], "/"),
             (&["query:a"], "/?b=1"),
             (&["query:a"], "/?a"),
+            (&["client_ip"], "/ @::"),
         ] {
             assert_eq!(fingerprint(parts, request), Err(NoKey::Missing), "{parts:?} {request}");
         }

@@ -34,8 +34,8 @@ mod tree;
 
 use crate::http1::Fields;
 pub use client::{
-    ClaimValue, ClientCertificate, FoundClient, Identity, IdentityPattern, Nat64, Proxies, Unread,
-    WholePrefix, client_network,
+    ClaimValue, ClientCertificate, FoundClient, Identity, IdentityPattern, NO_ADDRESS, Nat64,
+    Proxies, Unread, WholePrefix, client_network,
 };
 pub use duplicates::{NoKey, OnDuplicate};
 pub use fingerprint::{Seed, low_bits};

@@ -1,5 +1,6 @@
 //! Lists of networks, in which an address is found by a binary search.
 
+use super::NO_ADDRESS;
 use core::{
     fmt::{self, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -252,7 +253,11 @@ impl fmt::Display for NetworkList {
         let own: Vec<IpNet> = self.own.widest().map(|(network, _)| network).collect();
         let mut own = IpNet::aggregate(&own);
         own.sort_unstable();
-        let mut words: Vec<_> = own.iter().take(SHOWN).map(ToString::to_string).collect();
+        let word = |network: &IpNet| {
+            let is_unix = *network == IpNet::from(NO_ADDRESS);
+            if is_unix { "unix".to_owned() } else { network.to_string() }
+        };
+        let mut words: Vec<_> = own.iter().take(SHOWN).map(word).collect();
         if let Some(last) = words.last_mut()
             && own.len() > SHOWN
         {

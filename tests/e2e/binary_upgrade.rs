@@ -27,7 +27,7 @@ use std::{
 const ALL: &str = "  - { name: all, match: { path_prefix: / }, upstream: up }";
 
 /// Ends a process that is no child of the test.
-struct Stranger(u32);
+pub(crate) struct Stranger(u32);
 
 impl Stranger {
     fn signal(&self, name: &str) {
@@ -55,7 +55,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// A gateway that writes a pid file.
-fn start(yaml: &str) -> (Gateway, PathBuf) {
+pub(crate) fn start(yaml: &str) -> (Gateway, PathBuf) {
     let (dir, pid_file) = folder();
     let path = pid_file.to_str().expect("text").to_owned();
     (Gateway::start_in(dir, yaml, &["--pid-file", &path]), pid_file)
@@ -66,7 +66,7 @@ fn pid_in(file: &Path) -> Option<u32> {
 }
 
 /// Sends the signal, and returns the process that serves then.
-fn upgrade(gateway: &Gateway, pid_file: &Path) -> Stranger {
+pub(crate) fn upgrade(gateway: &Gateway, pid_file: &Path) -> Stranger {
     let failed = failures(gateway);
     let before = pid_in(pid_file).expect("a pid");
     let sent = Command::new("kill").args(["-USR2", &before.to_string()]).status();

@@ -94,6 +94,7 @@ mod trace_parents;
 mod tracing;
 mod trailers;
 mod turns;
+mod unix_listeners;
 mod unreadable;
 mod unwanted;
 mod upgrade;

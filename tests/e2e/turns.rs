@@ -17,8 +17,8 @@ use flowgate::{
     meter::Counters,
     proxy::{
         Acceptor, BodyMemory, Bound, Connections, Connector, CopyPlaces, DateCache, Descriptors,
-        EncoderPlaces, ListenerConfig, Passwords, Pools, Records, RequestIdMaker, RequestLog,
-        ServerConnections, TimeoutLog, Worker, bind,
+        EncoderPlaces, ListenSocket, ListenerConfig, Passwords, Pools, Records, RequestIdMaker,
+        RequestLog, ServerConnections, TimeoutLog, Worker, bind,
     },
     route::Seed,
     traces::{self, Recorder},
@@ -138,7 +138,7 @@ fn of_many_clients_that_come_at_once_eight_are_accepted_before_all_else_has_its_
         proxy_protocol: false,
         is_handed_over: false,
     });
-    worker.listen(Bound { socket, listener_config: shown });
+    worker.listen(Bound { socket: ListenSocket::Tcp(socket), listener_config: shown });
     assert_eq!(most.recv_timeout(PATIENCE).expect("all are accepted"), 8);
     worker.stop();
 }
@@ -175,7 +175,10 @@ fn edited<T: Send + 'static>(
     for client in &mut clients {
         client.send(head("GET", "/", &[("Connection", "close")]));
     }
-    worker.listen(Bound { socket: sockets.pop().expect("one"), listener_config: shown });
+    worker.listen(Bound {
+        socket: ListenSocket::Tcp(sockets.pop().expect("one")),
+        listener_config: shown,
+    });
     let before = before.recv_timeout(PATIENCE).expect("all are accepted");
     let is_answered = |client: &mut Client| {
         let mut answer = Vec::new();

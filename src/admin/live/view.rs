@@ -340,7 +340,7 @@ impl ConfigState {
             routes: snapshot.file_routes().count(),
             upstreams: snapshot.upstreams.len(),
             listeners: names
-                .map(|listener| format!("{} {}", listener.name, listener.address))
+                .map(|listener| format!("{} {}", listener.name, listener.listens()))
                 .collect(),
             started,
             applied: applied.map_or(started, |applied| unix_seconds(applied.at)),

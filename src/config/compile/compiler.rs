@@ -28,6 +28,8 @@ pub(super) struct NamedListener {
     pub(super) name: Arc<str>,
     /// True if it asks clients for certificates.
     pub(super) verifies_clients: bool,
+    /// True if it has a Unix socket, whose clients have no address.
+    pub(super) has_unix_socket: bool,
 }
 
 /// The problems found while compiling.
@@ -74,6 +76,11 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
+    /// Returns whether a listener has a Unix socket.
+    pub(super) fn has_unix_socket(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.has_unix_socket)
+    }
+
     pub(super) fn error(&mut self, problem: Problem) {
         self.errors.add(problem);
     }

@@ -3,12 +3,12 @@
 use super::compiler::{Compiler, NamedListener};
 use crate::config::{
     decode::At,
-    diagnostics::{Problem, SourceSpan},
-    plan::{Certificate, Certificates, ClientAuthorities, Listener, TlsTerms},
+    diagnostics::{Problem, SourceSpan, quoted},
+    plan::{Certificate, Certificates, ClientAuthorities, ListenPlace, Listener, TlsTerms},
     read::source::Files,
     spec::{
         AcmeFolder, AcmeSpec, CertificateFiles, CertificateSpec, ClientAuth, FileSpec,
-        ListenerSpec, TlsSpec,
+        ListenAddress, ListenerSpec, TlsSpec,
     },
 };
 use std::{
@@ -18,24 +18,16 @@ use std::{
     sync::Arc,
 };
 
-/// Reports whether two sockets, whose ports are known, could get the same connection: `[::]`
-/// takes IPv4 too, and another address of IPv6 does not.
-pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let covers = |all: SocketAddr, one: SocketAddr| {
-        all.ip() == Ipv6Addr::UNSPECIFIED || (all.ip().is_unspecified() && one.is_ipv4())
-    };
-    let same_port = one.port() == other.port();
-    same_port && (one == other || covers(one, other) || covers(other, one))
-}
-
 /// Returns, as a problem, that the address at `at` overlaps with that at `other`.
-fn collision(at: At<SocketAddr>, other: At<SocketAddr>) -> Problem {
-    let here = at.value;
-    let there = other.value;
+fn collision(at: &At<ListenAddress>, other: &At<ListenAddress>) -> Problem {
+    let [here, there] = [at, other].map(|at| &at.value);
+    let is_every =
+        |address: &&ListenAddress| address.ip().is_some_and(|ip| ip.ip() == Ipv6Addr::UNSPECIFIED);
     let (message, label, help) = if here == there {
-        (format!("two listeners on `{here}`"), "again here", "write another port")
+        let help = if here.ip().is_some() { "write another port" } else { "write another path" };
+        (format!("two listeners on `{here}`"), "again here", help)
     } else {
-        let help = if [here, there].iter().any(|address| address.ip() == Ipv6Addr::UNSPECIFIED) {
+        let help = if [here, there].iter().any(is_every) {
             "write another port: `[::]` is every address, IPv4 too"
         } else {
             "write another port: `0.0.0.0` is every IPv4 address"
@@ -52,6 +44,9 @@ fn without_proxies(span: SourceSpan) -> Problem {
          other client could choose its address",
     )
 }
+
+/// The permissions of a Unix socket: its owner and its group may connect.
+const DEFAULT_UNIX_MODE: u32 = 0o660;
 
 /// The folders of certificates.
 struct Folders<'f> {
@@ -74,13 +69,21 @@ impl Compiler {
         let named = specs.iter().filter_map(|at| {
             let ListenerSpec { name, tls, .. } = &at.value;
             let verifies_clients = tls.value().is_some_and(|tls| tls.client_ca.is_written());
-            Some(NamedListener { name: Arc::clone(&name.value()?.0), verifies_clients })
+            let has_unix_socket = at.value.addresses().any(|at| at.value.ip().is_none());
+            Some(NamedListener {
+                name: Arc::clone(&name.value()?.0),
+                verifies_clients,
+                has_unix_socket,
+            })
         });
         self.listeners = named.collect();
-        let addresses = specs.iter().filter_map(|at| at.value.listen.address()).chain(admin);
+        let addresses = specs.iter().flat_map(|at| at.value.addresses());
+        let admin =
+            admin.map(|at| At { value: at.value.into(), span: at.span, written: at.written });
         // With port 0 the system picks a port of its own for each.
-        self.collisions(addresses.filter(|at| at.value.port() != 0));
+        self.collisions(addresses.chain(admin).filter(|at| !at.value.has_any_port()));
         for at in specs {
+            self.one_of_any_port(&at.value);
             self.proxy_protocol(&at.value, file);
             self.client_ip_header(&at.value, file);
         }
@@ -127,12 +130,23 @@ impl Compiler {
         }
     }
 
-    fn collisions(&mut self, addresses: impl Iterator<Item = At<SocketAddr>>) {
-        let mut by_port: HashMap<u16, Vec<At<SocketAddr>>> = HashMap::new();
+    /// Reports an address with port 0 that a listener has twice: nothing tells the two apart.
+    fn one_of_any_port(&mut self, spec: &ListenerSpec) {
+        let any = spec.addresses().filter(|at| at.value.has_any_port());
+        self.unique(
+            any.map(|at| (at.value.to_string(), at.span)),
+            |address| format!("{} twice at one listener", quoted(address)),
+            "write it once, or name two listeners",
+        );
+    }
+
+    fn collisions(&mut self, addresses: impl Iterator<Item = At<ListenAddress>>) {
+        // By port; `None` are Unix sockets.
+        let mut known: HashMap<Option<u16>, Vec<At<ListenAddress>>> = HashMap::new();
         for at in addresses {
-            let others = by_port.entry(at.value.port()).or_default();
-            match others.iter().find(|other| overlap(at.value, other.value)) {
-                Some(other) => self.error(collision(at, *other)),
+            let others = known.entry(at.value.ip().map(|ip| ip.port())).or_default();
+            match others.iter().find(|other| at.value.overlaps(&other.value)) {
+                Some(other) => self.error(collision(&at, other)),
                 None => others.push(at),
             }
         }
@@ -166,7 +180,13 @@ impl Compiler {
         let tls = Certificates::new(list).map(Arc::new);
         let name = spec.name.as_ref()?.value.0.clone();
 
-        let At { value: address, span, .. } = spec.listen.address()?;
+        let places =
+            spec.addresses().map(|At { value: address, span, .. }| ListenPlace { address, span });
+        let addresses: Vec<ListenPlace> = places.collect();
+        if addresses.is_empty() {
+            return None;
+        }
+        self.unused_unix_mode(spec, &addresses);
 
         let terms = spec.tls.value().map(|tls| self.tls_terms(tls, files)).unwrap_or_default();
         let own = &spec.trusted_proxies;
@@ -175,15 +195,26 @@ impl Compiler {
 
         Some(Arc::new(Listener {
             name,
-            address,
+            addresses,
+            unix_mode: spec.unix_mode.value().map_or(DEFAULT_UNIX_MODE, |mode| mode.0),
             tls,
             terms,
             trusted_proxies,
             client_ip_header: spec.client_ip_header.value().map(|name| name.0.clone()),
             proxy_protocol,
             certificates,
-            span,
         }))
+    }
+
+    /// Reports permissions of sockets that a listener does not have.
+    fn unused_unix_mode(&mut self, spec: &ListenerSpec, addresses: &[ListenPlace]) {
+        let has_socket = addresses.iter().any(|place| place.address.ip().is_none());
+        if let Some(span) = spec.unix_mode.span.filter(|_| !has_socket) {
+            self.error(
+                Problem::error(span, "`unix_mode` without a Unix socket")
+                    .help("remove it, or write `listen: unix:/PATH`"),
+            );
+        }
     }
 
     /// Compiles the terms of a listener's TLS.

@@ -29,8 +29,6 @@ mod templates;
 mod tracing;
 mod upstreams;
 
-pub use listeners::overlap;
-
 use crate::{
     config::{
         decode::Key,

@@ -390,7 +390,7 @@ impl Compiler {
         let has = |test: fn(&KeyPart) -> bool| parts.iter().any(test);
         let from_client = has(|part| matches!(part, KeyPart::ClientIp { .. }));
         let may_repeat = has(KeyPart::is_sent);
-        let may_lack = may_repeat || has(may_be_missing);
+        let may_lack = may_repeat || has(may_be_missing) || (from_client && self.has_unix_socket());
 
         if !from_client {
             self.prefixes_without_address(prefixes);

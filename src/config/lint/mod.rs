@@ -31,6 +31,7 @@ const LINTS: &[fn(&Plan, &mut Findings)] = &[
     unused::authority,
     rules::budgets_without_key,
     listeners::no_trusted_proxies,
+    listeners::no_addresses,
     listeners::upstream_is_listener,
     certificates::host_without_certificate,
     certificates::without_name,

@@ -7,7 +7,7 @@ use crate::{
     config::{
         decode::At,
         diagnostics::{Diagnostics, Problem, Source, SourceSpan, quoted},
-        spec::{AccessLog, values::Endpoint},
+        spec::{AccessLog, ListenAddress, values::Endpoint},
         watched::Watched,
     },
     flow::{Instant, Rule, calendar::Calendar},
@@ -104,15 +104,20 @@ impl Plan {
         address.is_loopback().then(|| SocketAddr::new(address, *port))
     }
 
-    /// Returns, as the problem of the file's line, that `listener` cannot listen at its address.
-    pub fn cannot_listen(&self, listener: &Listener, error: &io::Error) -> Diagnostics {
-        self.no_listener(&listener.name, listener.address, listener.span, error)
+    /// Returns, as the problem of the file's line, that `listener` cannot listen at `place`.
+    pub fn cannot_listen(
+        &self,
+        listener: &Listener,
+        place: &ListenPlace,
+        error: &io::Error,
+    ) -> Diagnostics {
+        self.no_listener(&listener.name, &place.address, place.span, error)
     }
 
     /// Returns, as the problem of the file's line, that the admin listener cannot listen at
     /// `address`.
     pub fn cannot_administer(&self, address: SocketAddr, error: &io::Error) -> Diagnostics {
-        self.no_listener("admin", address, self.places.admin.unwrap_or_default(), error)
+        self.no_listener("admin", &address.into(), self.places.admin.unwrap_or_default(), error)
     }
 
     /// Returns, as the problem of the file's line, that the access log cannot be opened.
@@ -132,15 +137,24 @@ impl Plan {
     fn no_listener(
         &self,
         name: &str,
-        address: SocketAddr,
+        address: &ListenAddress,
         span: SourceSpan,
         error: &io::Error,
     ) -> Diagnostics {
         let message = format!("listener {name} cannot listen on {address}: {error}");
-        let help = if error.kind() == io::ErrorKind::AddrInUse {
-            "stop the program that listens there, or write another port"
-        } else {
-            "write an address of this machine and a port that this user may listen on"
+        let help = match (address, error.kind()) {
+            (ListenAddress::Ip(_), io::ErrorKind::AddrInUse) => {
+                "stop the program that listens there, or write another port"
+            }
+            (ListenAddress::Ip(_), _) => {
+                "write an address of this machine and a port that this user may listen on"
+            }
+            (ListenAddress::Unix(_), io::ErrorKind::AddrInUse) => {
+                "stop the program that listens there, or write another path"
+            }
+            (ListenAddress::Unix(_), _) => {
+                "write a path in a folder that is there and that this user may write to"
+            }
         };
         self.warnings.instead(Problem::error(span, message).help(help))
     }
@@ -186,8 +200,10 @@ impl Plan {
 pub struct Listener {
     /// Its name in logs and metrics.
     pub name: Arc<str>,
-    /// The address; with port 0 the system picks one.
-    pub address: SocketAddr,
+    /// Its addresses, at least one.
+    pub addresses: Vec<ListenPlace>,
+    /// The permissions of its Unix sockets.
+    pub unix_mode: u32,
     /// `None`: cleartext.
     pub tls: Option<Arc<Certificates>>,
     /// The terms of that TLS.
@@ -200,8 +216,33 @@ pub struct Listener {
     pub proxy_protocol: bool,
     /// The files of its certificates as the configuration names them.
     pub(in crate::config) certificates: Vec<PathBuf>,
-    /// Where the file has the address.
+}
+
+/// An address of a listener, and where the file has it.
+#[derive(Clone, Debug)]
+pub struct ListenPlace {
+    /// The address.
+    pub address: ListenAddress,
+    /// Its place in the file.
     pub(in crate::config) span: SourceSpan,
+}
+
+impl Listener {
+    /// Returns its addresses in words, with commas between them.
+    pub fn listens(&self) -> String {
+        let addresses = self.addresses.iter().map(|place| place.address.to_string());
+        addresses.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns where the file has its first address.
+    pub(in crate::config) fn span(&self) -> SourceSpan {
+        self.addresses.first().map(|place| place.span).unwrap_or_default()
+    }
+
+    /// Returns whether clients without an address reach it.
+    pub(in crate::config) fn has_unix_socket(&self) -> bool {
+        self.addresses.iter().any(|place| place.address.ip().is_none())
+    }
 }
 
 pub(in crate::config) fn certificates(

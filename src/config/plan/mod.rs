@@ -39,7 +39,7 @@ pub use cors::Cors;
 pub(super) use cors::preflight_method;
 pub use expiry::ShownCertificate;
 pub(super) use expiry::shown;
-pub use file::{Listener, Plan};
+pub use file::{ListenPlace, Listener, Plan};
 pub(super) use file::{Places, UpstreamPlace, certificates};
 pub use mirror::Mirror;
 pub use queue_shares::QueueShares;

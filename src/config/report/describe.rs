@@ -106,7 +106,7 @@ fn write(out: &mut String, plan: &Plan) -> fmt::Result {
     for listener in &plan.listeners {
         let tls = listener.tls.as_ref().map_or_else(String::new, |all| tls(listener, all));
         let proxied = if listener.proxy_protocol { "  PROXY protocol" } else { "" };
-        writeln!(out, "  {}  {}{tls}{proxied}", listener.name, listener.address)?;
+        writeln!(out, "  {}  {}{tls}{proxied}", listener.name, listener.listens())?;
         for certificate in listener.tls.iter().flat_map(|all| all.iter()) {
             writeln!(out, "    {}", valid(certificate))?;
         }

@@ -4,8 +4,8 @@
 use super::{
     AccessLog, AuthEndpoint, CollectorEndpoint, RedisUrl, SampleRatio, Secret, acme,
     values::{
-        self, Endpoint, InvalidValue, Limit, MediaPattern, OriginPattern, RetryOn, StatusOrClose,
-        Wrong, invalid,
+        self, Endpoint, InvalidValue, Limit, ListenAddress, MediaPattern, OriginPattern, RetryOn,
+        StatusOrClose, Wrong, invalid,
     },
 };
 use crate::{
@@ -159,6 +159,12 @@ leaves! {
     Address(SocketAddr), "an address", "127.0.0.1:8080", values::address,
         TEXT_OR_NUMBER
         => SocketAddr::to_string;
+    /// Where a listener accepts connections.
+    Listen(ListenAddress), "an address", "127.0.0.1:8080", values::listen_address,
+        TEXT_OR_NUMBER;
+    /// The permissions of a file, as octal digits. They are a number to YAML.
+    FileMode(u32), "octal digits", "'0660'", values::file_mode, TEXT_OR_NUMBER
+        => |mode| format!("{mode:04o}");
     /// The URL of a server.
     Url(Endpoint), "a URL", "http://10.0.1.5:8000", values::url,
         TEXT.matching("^(https?://[^/]+/?|unix:/.+)$");

@@ -7,7 +7,10 @@ use super::{
     NetworksSpec, RuleSpec,
     acme::AcmeNames,
     keys::keys,
-    leaf::{AcmeName, Address, AdminToken, ClientIpHeader, FileName, Name, TlsVersion},
+    leaf::{
+        AcmeName, Address, AdminToken, ClientIpHeader, FileMode, FileName, Listen, Name, TlsVersion,
+    },
+    values::ListenAddress,
     words::ClientAuth,
 };
 use crate::config::{
@@ -26,9 +29,14 @@ keys! {
         name: Name;
         /// IP address and port, as in `127.0.0.1:8080`. `:8080`, `8080` and `[::]:8080` listen on
         /// every address, IPv4 and IPv6, or IPv4 alone on a machine without IPv6;
-        /// `0.0.0.0:8080` listens on every IPv4 address.
-        listen: Address;
-        /// The trusted proxies of this listener, in place of the file's list. `[]` trusts none.
+        /// `0.0.0.0:8080` listens on every IPv4 address. `unix:/PATH` listens on a Unix socket. A list
+        /// listens on several.
+        listen: Several<Listen>;
+        /// The permissions of its Unix sockets: three octal digits in quotes. A client needs the right
+        /// to write.
+        unix_mode: FileMode = "0660";
+        /// The trusted proxies of this listener, in place of the file's list. `[]` trusts none, `unix`
+        /// the clients of Unix sockets.
         trusted_proxies: NetworksSpec, else "the file's";
         /// The field in which the trusted proxies of this listener name the client, in place of the
         /// file's.
@@ -131,6 +139,12 @@ impl AdminSpec {
 }
 
 impl ListenerSpec {
+    /// Returns its addresses.
+    pub(in crate::config) fn addresses(&self) -> impl Iterator<Item = At<ListenAddress>> {
+        let places = self.listen.items().iter();
+        places.map(|at| At { value: at.value.0.clone(), span: at.span, written: at.written })
+    }
+
     pub(in crate::config) fn certificates(&self) -> impl Iterator<Item = CertificateFiles> {
         let tls = self.tls.value();
         let list = tls.map_or(&[][..], |tls| tls.certificates.items()).iter();

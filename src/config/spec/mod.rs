@@ -53,7 +53,7 @@ pub(super) use store::{RedisUrl, StoreSpec};
 pub(super) use upstream::{
     EjectionSpec, HealthSpec, ServerSpec, TlsOptions, UpstreamSpec, UpstreamTlsSpec,
 };
-pub use values::{MediaPattern, OriginPattern, Resolve, ServerUrl, server_url};
+pub use values::{ListenAddress, MediaPattern, OriginPattern, Resolve, ServerUrl, server_url};
 pub use words::{
     AccessLog, Balance, Coding, HeaderCase, LogFormat, OnMissing, OnStoreError, ParentTraces,
     RateLimitHeaders, RequestIds, SendProxyProtocol, UpstreamProtocol,

@@ -22,6 +22,7 @@ mod foreign_files;
 mod forward_auth;
 mod include;
 mod lints;
+mod listen;
 mod members;
 mod mirror;
 mod mutations;

@@ -1,6 +1,7 @@
 //! Listening sockets that another process has opened: the old flowgate, or systemd.
 
 use super::message::SocketName;
+use crate::{config::ListenAddress, proxy::ListenSocket};
 use rustix::{
     io::{FdFlags, fcntl_setfd},
     net::{
@@ -8,11 +9,7 @@ use rustix::{
         sockopt::{socket_acceptconn, socket_type},
     },
 };
-use std::{
-    io,
-    net::{SocketAddr, TcpListener},
-    os::fd::OwnedFd,
-};
+use std::{io, os::fd::OwnedFd};
 
 /// The name of the admin listener's socket for systemd.
 const ADMIN: &str = "admin";
@@ -29,8 +26,8 @@ pub(crate) struct Inherited {
 struct InheritedSocket {
     owner: Owner,
     /// With the actual port.
-    address: SocketAddr,
-    socket: TcpListener,
+    address: ListenAddress,
+    socket: ListenSocket,
 }
 
 #[derive(Debug)]
@@ -68,11 +65,9 @@ impl Inherited {
         // Systemd's are inherited by every process that is started.
         fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
         if socket_type(&descriptor)? != SocketType::STREAM || !socket_acceptconn(&descriptor)? {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no listening TCP socket"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no listening stream socket"));
         }
-        let socket = TcpListener::from(descriptor);
-        socket.set_nonblocking(true)?;
-        let address = socket.local_addr()?;
+        let (address, socket) = ListenSocket::inherit(descriptor)?;
         self.sockets.push(InheritedSocket { owner, address, socket });
         Ok(())
     }
@@ -82,17 +77,17 @@ impl Inherited {
     pub(crate) fn take(
         &mut self,
         listener: Option<&str>,
-        wanted: SocketAddr,
-    ) -> Option<(SocketAddr, Vec<TcpListener>)> {
+        wanted: &ListenAddress,
+    ) -> Option<(ListenAddress, Vec<ListenSocket>)> {
         let named = |socket: &InheritedSocket| match &socket.owner {
             Owner::Process(_) => false,
             Owner::Systemd(name) => name == listener.unwrap_or(ADMIN),
         };
         let there = |socket: &InheritedSocket| match &socket.owner {
-            Owner::Process(name) if wanted.port() == 0 => {
-                name.configured == wanted && name.listener.as_deref() == listener
+            Owner::Process(name) if wanted.has_any_port() => {
+                name.configured == *wanted && name.listener.as_deref() == listener
             }
-            Owner::Process(_) | Owner::Systemd(_) => socket.address == wanted,
+            Owner::Process(_) | Owner::Systemd(_) => socket.address == *wanted,
         };
 
         let is_named = self.sockets.iter().any(named);
@@ -103,7 +98,7 @@ impl Inherited {
         self.sockets = others;
         let mine: Vec<InheritedSocket> = mine;
 
-        let address = mine.first()?.address;
+        let address = mine.first()?.address.clone();
         for socket in &mine {
             if let Owner::Process(name) = &socket.owner
                 && !self.taken.contains(&name.listener)
@@ -117,8 +112,8 @@ impl Inherited {
 
     /// Returns whether another process listens at an address that `overlaps`, as far as its sockets
     /// are here.
-    pub(crate) fn any(&self, overlaps: impl Fn(SocketAddr) -> bool) -> bool {
-        self.sockets.iter().any(|socket| overlaps(socket.address))
+    pub(crate) fn any(&self, overlaps: impl Fn(&ListenAddress) -> bool) -> bool {
+        self.sockets.iter().any(|socket| overlaps(&socket.address))
     }
 
     /// Closes the sockets that no listener wants, and returns the old process's listeners whose
@@ -140,14 +135,15 @@ impl Inherited {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
 
-    fn socket() -> (SocketAddr, OwnedFd) {
+    fn socket() -> (ListenAddress, OwnedFd) {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        (socket.local_addr().unwrap(), socket.into())
+        (socket.local_addr().unwrap().into(), socket.into())
     }
 
-    fn name(listener: Option<&str>, configured: SocketAddr) -> SocketName {
-        SocketName { listener: listener.map(str::to_owned), configured }
+    fn name(listener: Option<&str>, configured: &ListenAddress) -> SocketName {
+        SocketName { listener: listener.map(str::to_owned), configured: configured.clone() }
     }
 
     #[test]
@@ -157,40 +153,40 @@ mod tests {
         let (there, other) = socket();
         let mut inherited = Inherited::default();
         for (name, socket) in [
-            (name(Some("web"), here), first),
-            (name(Some("web"), here), second),
-            (name(None, there), other),
+            (name(Some("web"), &here), first),
+            (name(Some("web"), &here), second),
+            (name(None, &there), other),
         ] {
             inherited.add(name, socket).unwrap();
         }
-        let nowhere: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        assert!(inherited.take(Some("web"), nowhere).is_none());
-        assert!(inherited.any(|address| address == here));
-        let (address, sockets) = inherited.take(Some("renamed"), here).expect("its sockets");
-        assert_eq!((address, sockets.len()), (here, 2));
-        assert!(inherited.take(Some("web"), here).is_none(), "taken once");
-        assert_eq!(inherited.take(None, there).expect("the admin listener").0, there);
+        let nowhere = ListenAddress::try_from("127.0.0.1:1".to_owned()).unwrap();
+        assert!(inherited.take(Some("web"), &nowhere).is_none());
+        assert!(inherited.any(|address| *address == here));
+        let (address, sockets) = inherited.take(Some("renamed"), &here).expect("its sockets");
+        assert_eq!((&address, sockets.len()), (&here, 2));
+        assert!(inherited.take(Some("web"), &here).is_none(), "taken once");
+        assert_eq!(inherited.take(None, &there).expect("the admin listener").0, there);
         assert_eq!(inherited.finish(), [Some("web".to_owned()), None]);
     }
 
     #[test]
     fn with_port_0_a_name_and_the_same_words_find_the_socket() {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let any = ListenAddress::try_from("127.0.0.1:0".to_owned()).unwrap();
         let (here, first) = socket();
         let (there, second) = socket();
         let mut inherited = Inherited::default();
-        inherited.add(name(Some("web"), any), first).unwrap();
-        inherited.add(name(None, any), second).unwrap();
-        assert_eq!(inherited.take(None, any).expect("one").0, there);
-        assert!(inherited.take(Some("new"), any).is_none());
-        assert_eq!(inherited.take(Some("web"), any).expect("one").0, here);
+        inherited.add(name(Some("web"), &any), first).unwrap();
+        inherited.add(name(None, &any), second).unwrap();
+        assert_eq!(inherited.take(None, &any).expect("one").0, there);
+        assert!(inherited.take(Some("new"), &any).is_none());
+        assert_eq!(inherited.take(Some("web"), &any).expect("one").0, here);
     }
 
     #[test]
     fn what_does_not_listen_is_no_listener() {
         let (here, _socket) = socket();
-        let stream = std::net::TcpStream::connect(here).unwrap();
-        let error = Inherited::default().add(name(None, here), stream.into()).unwrap_err();
-        assert_eq!(error.to_string(), "no listening TCP socket");
+        let stream = std::net::TcpStream::connect(here.ip().unwrap()).unwrap();
+        let error = Inherited::default().add(name(None, &here), stream.into()).unwrap_err();
+        assert_eq!(error.to_string(), "no listening stream socket");
     }
 }

@@ -6,12 +6,12 @@
 
 use crate::{
     clock::{Clock, SharedReading},
+    config::ListenAddress,
     flow::{
         Instant, WallOffset,
         transfer::{Late, StatePart},
     },
 };
-use core::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. A process that speaks another one is not taken over.
@@ -73,7 +73,7 @@ pub(crate) struct SocketName {
     /// The listener's name; `None` is the admin listener.
     pub(crate) listener: Option<String>,
     /// As in the configuration, where the port may be 0.
-    pub(crate) configured: SocketAddr,
+    pub(crate) configured: ListenAddress,
 }
 
 /// Answers of the new process.

@@ -9,12 +9,11 @@ use super::{
     predecessor::VARIABLE,
     state::{Gates, OutgoingState, end},
 };
-use crate::flow::transfer::FORM;
+use crate::{flow::transfer::FORM, proxy::ListenSocket};
 use std::{
     env,
     ffi::OsString,
     fmt, io,
-    net::TcpListener,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::process::CommandExt,
@@ -59,7 +58,7 @@ pub(crate) struct Successor {
 pub(crate) struct Job {
     pub(crate) program: Program,
     pub(crate) hello: Hello,
-    pub(crate) sockets: Vec<(SocketName, TcpListener)>,
+    pub(crate) sockets: Vec<(SocketName, ListenSocket)>,
     pub(crate) gates: Gates,
     /// The thread that follows the process before this one, which must have ended.
     pub(crate) before: Option<thread::JoinHandle<()>>,
@@ -234,7 +233,7 @@ fn hand_over(
 
 fn send_sockets(
     channel: &Channel,
-    sockets: &[(SocketName, TcpListener)],
+    sockets: &[(SocketName, ListenSocket)],
 ) -> Result<(), HandoverError> {
     let mut rest = sockets;
     loop {

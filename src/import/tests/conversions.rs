@@ -198,6 +198,23 @@ fn servers_receive_the_client_that_nginx_sends() {
 }
 
 #[test]
+fn a_listener_on_a_unix_socket_is_one() {
+    let (yaml, report) = import(
+        "http { set_real_ip_from unix:; real_ip_header X-Forwarded-For; real_ip_recursive on;
+        server { listen unix:/run/site/web.sock; listen 81; return 200; } }",
+    )
+    .unwrap();
+    for part in [
+        "name: http-run-site-web.sock",
+        "listen: unix:/run/site/web.sock",
+        "unix_mode: \"0666\"",
+        "trusted_proxies: [unix]",
+    ] {
+        assert!(yaml.contains(part), "{part}: {yaml}{report:?}");
+    }
+}
+
+#[test]
 fn the_field_of_proxies_is_that_of_nginx() {
     let file = |directives: &str| {
         let text = format!("http {{ {directives} server {{ listen 81; return 200; }} }}");

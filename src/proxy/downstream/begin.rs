@@ -16,7 +16,7 @@ use crate::proxy::{
     peer::{Client, Peer},
     worker::Worker,
 };
-use crate::{clock::Clock, flow::Instant, meter};
+use crate::{clock::Clock, flow::Instant, meter, route::NO_ADDRESS};
 use bytes::Bytes;
 use core::{future::poll_fn, net::SocketAddr, sync::atomic::Ordering::Relaxed, time::Duration};
 use std::sync::Arc;
@@ -37,6 +37,10 @@ pub(super) async fn begin_connection(
     address: SocketAddr,
     listener_config: ListenerConfig,
 ) -> Option<Serving> {
+    if address.ip() != NO_ADDRESS {
+        // Without it a small response may wait 40 ms for an acknowledgement.
+        stream.set_nodelay(true).ok()?;
+    }
     let client = admit_client(&worker, &handle, &mut stream, address, &listener_config).await?;
     handshake(&worker, &handle, stream, client, listener_config).await
 }
@@ -71,7 +75,7 @@ async fn admit_client(
     let Some(limit) = snapshot.settings.limits.connections_per_client else {
         return Some(Client::new(address, is_unknown, None));
     };
-    if proxies.is_trusted(client) {
+    if proxies.is_trusted(client) || client == NO_ADDRESS {
         return Some(Client::new(address, is_unknown, None));
     }
 
@@ -122,8 +126,6 @@ async fn handshake(
     client: Client,
     ListenerConfig { name: listener, tls, .. }: ListenerConfig,
 ) -> Option<Serving> {
-    // Without it a small response may wait 40 ms for an acknowledgement.
-    stream.set_nodelay(true).ok()?;
     let (options, client) = {
         let snapshot = worker.live.load();
         let local = if snapshot.sends_proxy_protocol { stream.local_addr().ok() } else { None };

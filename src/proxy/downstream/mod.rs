@@ -2,6 +2,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod begin;
+pub(crate) mod bind;
 mod http1;
 mod http2;
 mod proxy_protocol;

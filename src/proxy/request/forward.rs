@@ -18,7 +18,7 @@ use crate::proxy::{
 use crate::{
     config::Server,
     http1::{FieldKind, FieldList, FieldSet},
-    route::{folded_name, folds_to},
+    route::{NO_ADDRESS, folded_name, folds_to},
     traces::TRACEPARENT,
 };
 use core::net::IpAddr;
@@ -182,7 +182,9 @@ fn single_content_length(headers: &mut FieldList) {
 /// Names to the upstream the client of the request, beside what a trusted peer says about that.
 #[inline(never)]
 pub(super) fn append_forwarded(headers: &mut FieldList, peer: &Peer, authority: &Authority) {
-    headers.append(X_FORWARDED_FOR, &peer.address_value);
+    if peer.address != NO_ADDRESS {
+        headers.append(X_FORWARDED_FOR, &peer.address_value);
+    }
     if !headers.contains_key(&X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, &peer.scheme);
     }

@@ -66,7 +66,8 @@ fn servers<'p>(old: &'p [ServerPlan], new: &'p [ServerPlan], words: &mut Words) 
 /// Says what differs of a listener; `None` if nothing does.
 pub(in crate::config) fn listener(old: &Listener, new: &Listener) -> Option<Vec<String>> {
     let mut words = Words::default();
-    words.value("listen", old.address, new.address, ToString::to_string);
+    words.value("listen", old.listens(), new.listens(), Clone::clone);
+    words.named("unix_mode", old.unix_mode == new.unix_mode);
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
     words.named("client_ip_header", old.client_ip_header == new.client_ip_header);
     words.value("proxy_protocol", old.proxy_protocol, new.proxy_protocol, bool::to_string);

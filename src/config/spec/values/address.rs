@@ -3,7 +3,7 @@
 use super::{InvalidValue, Wrong, invalid, not, number::duration_within};
 use crate::{
     config::diagnostics::quoted,
-    route::{Nat64, WholePrefix},
+    route::{NO_ADDRESS, Nat64, WholePrefix},
 };
 use http::Uri;
 use ipnet::{IpNet, Ipv6Net};
@@ -15,7 +15,7 @@ use std::{
 };
 
 /// The longest path of a Unix socket, in bytes: what `sockaddr_un` has room for.
-const MAX_SOCKET_PATH: usize = 107;
+pub(in crate::config) const MAX_SOCKET_PATH: usize = 107;
 
 /// When the names of an upstream's servers are resolved again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,9 +232,15 @@ fn scheme_help(text: &str) -> Option<String> {
     }
 }
 
-/// Reads a network such as `10.0.0.0/8`, or one address. A network of IPv4 addresses in IPv6, as in
+/// The network of clients without an address, which connect to a Unix socket: see [`NO_ADDRESS`].
+const UNIX_CLIENTS: &str = "unix";
+
+/// Reads a network such as `10.0.0.0/8`, or one address, or `unix`. A network of IPv4 addresses in IPv6, as in
 /// `::ffff:10.0.0.0/104`, is that of IPv4: addresses of clients are compared in this form.
 pub(in crate::config) fn network(text: &str) -> Result<IpNet, InvalidValue> {
+    if text == UNIX_CLIENTS {
+        return Ok(NO_ADDRESS.into());
+    }
     let Some(network) = written_network(text) else {
         return not(
             text,

@@ -5,6 +5,7 @@
 
 mod address;
 mod http;
+mod listen_address;
 mod media;
 mod number;
 mod origin;
@@ -13,7 +14,8 @@ mod rate;
 mod tests;
 
 pub(in crate::config) use address::{
-    Endpoint, address, canonical, dns_server, nat64_prefix, network, resolve, url, written_network,
+    Endpoint, MAX_SOCKET_PATH, address, canonical, dns_server, nat64_prefix, network, resolve, url,
+    written_network,
 };
 pub use address::{Resolve, ServerUrl, server_url};
 pub(in crate::config) use http::{
@@ -21,6 +23,8 @@ pub(in crate::config) use http::{
     editable, header_name, header_value, location, method, redirect_status, reject_status,
     retry_on, status, statuses, upgrade,
 };
+pub use listen_address::ListenAddress;
+pub(in crate::config) use listen_address::{file_mode, listen_address};
 pub use media::MediaPattern;
 pub(in crate::config) use media::media_type;
 pub(in crate::config) use number::{

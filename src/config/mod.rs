@@ -50,11 +50,12 @@ pub use plan::{
     Certificate, Certificates, ClientAuthorities, ClientPlans, ClientTimeouts, Collector, Compress,
     ComputedReserve, Cors, Cost, CountedBytes, Eab, Except, ForwardAuth, GroupDefinition,
     GroupOwner, GroupPiece, HeaderEdits, HeaderText, Jwt, Limit, Limits, ListedNames, ListenPlace,
-    Listener, Mirror, Origin, Piece, Placeholder, Plan, QueueShares, Redirect, Reject, Respond,
-    ResponseEnd, RetryPolicy, RouteDefinition, RouteOptions, RouteTimeouts, RuleOptions,
-    ServerVerifier, Settings, Settle, SettleSource, ShownCertificate, StatusCosts, StoreKind,
-    StoreSettings, Syntax, Template, Text as TemplateText, TlsTerms, Tracing,
-    UnsupportedCertificate, UpstreamOptions, UpstreamPlan, UpstreamTls, UrlPart, decimal,
+    Listener, Mirror, Origin, Piece, Placeholder, Plan, QueueShares, Redirect, Reject,
+    ReservedNumbers, ReservedRequest, Respond, ResponseEnd, RetryPolicy, RouteDefinition,
+    RouteOptions, RouteTimeouts, RuleOptions, ServerVerifier, Settings, Settle, SettleSource,
+    ShownCertificate, StatusCosts, StoreKind, StoreSettings, Syntax, Template,
+    Text as TemplateText, TlsTerms, Tracing, UnsupportedCertificate, UpstreamOptions, UpstreamPlan,
+    UpstreamTls, UrlPart, decimal,
 };
 pub use read::source::{DEFAULT_FILE, STDIN, content_hash, fingerprint, read_bytes};
 pub use report::{

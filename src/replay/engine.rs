@@ -519,7 +519,7 @@ impl Engine {
             if arrival.priority {
                 route.prioritize(claims);
             }
-            settle::reserve(arrival, route, claims);
+            settle::reserve(arrival, members.as_ref(), route, claims);
             if let Some(cost) = arrival.cost {
                 route.charge(cost, claims);
             }

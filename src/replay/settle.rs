@@ -2,8 +2,9 @@
 
 use super::event::{Arrival, Ending, RecordedCost};
 use crate::{
-    config::{Claims, ResponseEnd, Route, RouteRule},
+    config::{Claims, ReservedRequest, ResponseEnd, Route, RouteRule},
     flow::{Instant, Permit},
+    route::BodyMembers,
     usage::Passed,
 };
 use std::sync::Arc;
@@ -69,13 +70,18 @@ impl Unsettled {
 
 /// Computes the reserves of an arrival. Those that the log has are taken from it: they depend on what
 /// the recording gateway had learned.
-pub(super) fn reserve(arrival: &Arrival, route: &Route, claims: &mut Claims) {
+pub(super) fn reserve(
+    arrival: &Arrival,
+    body: Option<&BodyMembers>,
+    route: &Route,
+    claims: &mut Claims,
+) {
     if !route.computes_reserves {
         return;
     }
     let known = arrival.recorded.as_ref().and_then(|recorded| recorded.settling.request_bytes);
     if let Some(bytes) = known {
-        route.reserve(bytes, claims);
+        route.reserve(ReservedRequest { bytes, body }, claims);
     }
     let recorded = arrival.recorded.iter().flat_map(|recorded| &recorded.costs);
     for cost in recorded {

@@ -20,7 +20,7 @@ mod queries;
 mod reader;
 mod settle;
 
-pub use number::{Amount, Weight};
+pub use number::{Amount, Weight, weighted_sum};
 pub use preset::Preset;
 pub use queries::{Queries, Query, QueryError, Term, check_path};
 pub use reader::{Encoding, Format, Reader, Reading};

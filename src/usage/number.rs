@@ -21,6 +21,32 @@ impl Amount {
     pub fn whole(number: u64) -> Self {
         Self(u128::from(number).saturating_mul(PARTS).min(MAX_AMOUNT))
     }
+
+    /// Reads a number as JSON writes it. Digits beyond 10⁻¹² round up, and a number above [`MAX_COST`] is
+    /// cut to it. `None` if it is negative.
+    pub fn read(text: &str) -> Option<Self> {
+        let mut number = Number::new();
+        let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, ""));
+        let mut is_fraction = false;
+        for byte in digits.bytes() {
+            match byte {
+                b'-' => number.negate(),
+                b'.' => is_fraction = true,
+                b'0'..=b'9' => number.digit(byte, is_fraction),
+                _ => return None,
+            }
+        }
+
+        for byte in exponent.bytes() {
+            match byte {
+                b'-' => number.negate_exponent(),
+                b'+' => {}
+                b'0'..=b'9' => number.exponent_digit(byte),
+                _ => return None,
+            }
+        }
+        number.amount()
+    }
 }
 
 /// The factor of a number, in thousandths. A negative one is a discount.
@@ -58,7 +84,7 @@ impl fmt::Display for Weight {
 }
 
 /// Returns the sum of weighted amounts, rounded up once: at least 0 and at most [`MAX_COST`].
-pub(super) fn weighted_sum(terms: impl Iterator<Item = (Amount, Weight)>) -> u64 {
+pub fn weighted_sum(terms: impl Iterator<Item = (Amount, Weight)>) -> u64 {
     let sum = terms.fold(0_i128, |sum, (amount, weight)| {
         let amount = i128::try_from(amount.0).unwrap_or(i128::MAX);
         sum.saturating_add(amount.saturating_mul(i128::from(weight.0)))

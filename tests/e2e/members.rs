@@ -2,7 +2,7 @@
 
 use crate::{
     common::{
-        Gateway, curl, eventually,
+        Gateway, PATIENCE, await_ends, curl, eventually,
         http::{self, Answer, Client},
         http2::{self, body},
         run,
@@ -13,7 +13,12 @@ use crate::{
     port::free_port,
 };
 use serde_json::{Value, json};
-use std::{fs, net::SocketAddr, process::Command};
+use std::{
+    fs,
+    net::SocketAddr,
+    process::Command,
+    sync::{Mutex, mpsc},
+};
 
 /// A server that responds with the body of the request, and says how its length was given.
 fn server() -> Script {
@@ -383,4 +388,68 @@ fn keys_are_shown_explained_logged_and_replayed() {
 
     run(&gateway, &["reset", "chat", "per-model", "a"]);
     assert_eq!(status(gateway.web(), &sent[0]), 200);
+}
+
+/// A server whose chats cost 10, and that responds to each once it may.
+fn chats() -> (Script, mpsc::Sender<()>) {
+    let (may, waits) = mpsc::channel();
+    let waits = Mutex::new(waits);
+    let script = Script::answering(move |_| {
+        waits.lock().expect("no panic").recv_timeout(PATIENCE).expect("the test goes on");
+        ok(r#"{"usage":{"total_tokens":10}}"#)
+    });
+    (script, may)
+}
+
+const TOKENS: &str = "{ name: tokens, limit: 1000/6h, burst: 1000, cost: { \
+     reserve: { json: { max_tokens: 1, o.max: 0.5 }, otherwise: 100 }, \
+     settle: { json: { usage.total_tokens: 1 }, otherwise: { events: 1 } } } }";
+
+#[test]
+fn the_most_tokens_of_a_response_are_reserved_and_then_settled() {
+    let (server, may) = chats();
+    let file = yaml(server.address, &route(TOKENS));
+    let gateway = Gateway::start(&format!("access_log: access.log\n{file}"));
+    let web = gateway.web();
+    let ask = |body: &str| {
+        may.send(()).expect("the server waits");
+        status(web, body)
+    };
+    assert_eq!(ask(r#"{"max_tokens":900}"#), 200);
+    await_ends(&gateway);
+    assert_eq!(ask(r#"{"max_tokens":985,"o":{"max":9}}"#), 200, "989.5, rounded up once");
+    await_ends(&gateway);
+    assert_eq!(status(web, r#"{"max_tokens":985}"#), 429, "20 are used");
+    assert_eq!(status(web, r#"{"max_tokens":985,"max_tokens":1}"#), 429, "the larger one");
+    assert_eq!(ask("{}"), 200, "otherwise");
+    await_ends(&gateway);
+    assert_eq!(status(web, r#"{"max_tokens":5000}"#), 429, "as much as the bucket holds");
+
+    // Each worker writes its lines when it likes.
+    let mut reserved = eventually("all are logged", || {
+        let text = fs::read_to_string(gateway.dir.path().join("access.log")).ok()?;
+        let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+        let lines = lines.ok().filter(|lines| lines.len() == 6)?;
+        let of = |line: &Value, what: &str| line["flow"][what]["tokens"].as_u64();
+        let both = |line: &Value| Some((of(line, "reserved")?, of(line, "settled")?));
+        Some(lines.iter().filter_map(both).collect::<Vec<_>>())
+    });
+    reserved.sort_unstable();
+    assert_eq!(reserved, [(100, 10), (900, 10), (990, 10)]);
+}
+
+#[test]
+fn a_reserve_holds_while_the_response_is_awaited() {
+    let (server, may) = chats();
+    let gateway = start(&server, TOKENS);
+    let mut first = Client::new(gateway.web());
+    let sent = r#"{"max_tokens":900}"#;
+    first.send(http::head("POST", "/", &[("content-length", &sent.len().to_string())]) + sent);
+    eventually("the server is asked", || (server.connections() == 1).then_some(()));
+    assert_eq!(status(gateway.web(), r#"{"max_tokens":200}"#), 429);
+    may.send(()).expect("it waits");
+    assert_eq!(first.read("POST").status, 200);
+    await_ends(&gateway);
+    may.send(()).expect("it waits");
+    assert_eq!(status(gateway.web(), r#"{"max_tokens":200}"#), 200);
 }

@@ -6,15 +6,16 @@ use crate::{
     config::{
         decode::{At, Either, Entries, Key, MarkedOr},
         diagnostics::{Problem, SourceSpan},
-        plan::Cost,
+        plan::{Cost, ReservedNumbers},
         spec::{
             AlgorithmWord, AutoBoundsSpec, ComputedReserveSpec, CostSpec, LimitSpec, OverrideSpec,
             RateSpec, RuleLimitSpec, RuleSpec, WarmUpSpec,
-            leaf::{Integer, MethodOrDefault, RateOrZero},
+            leaf::{ChargedFactor, Integer, MemberName, MethodOrDefault, RateOrZero},
             values::{self, Limit},
         },
     },
     flow::{WarmUp, limiter::auto_limit},
+    usage::Weight,
 };
 use http::Method;
 
@@ -44,18 +45,35 @@ pub(super) struct Costs {
 }
 
 /// A reserve that is computed for each request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Computed {
-    /// In thousandths.
-    pub request_bytes: u64,
+    pub request_bytes: Weight,
+    pub json: Option<ReservedNumbers>,
     /// `None`: what the rule has learned.
     pub plus: Option<u64>,
 }
 
 impl Computed {
     fn of(spec: &ComputedReserveSpec) -> Self {
-        let request_bytes = spec.request_bytes.value().map_or(0, |weight| weight.0);
-        Self { request_bytes, plus: spec.plus.value().map_or(Some(0), |plus| plus.0) }
+        let weight = spec.request_bytes.value().map_or(0, |weight| weight.0);
+        let request_bytes = Weight::thousandths(i64::try_from(weight).unwrap_or(i64::MAX));
+        let plus = spec.plus.value().map_or(Some(0), |plus| plus.0);
+        let otherwise = spec.otherwise.value().and_then(|otherwise| otherwise.0);
+        let json = spec.json.value().map(|json| {
+            // One that could not be read makes no difference: that has been reported.
+            let weight =
+                |key: &Key<ChargedFactor>| key.value().map_or_else(Weight::default, |at| at.0);
+            let terms = match json {
+                Either::Plain(path) => vec![(path.0.clone(), Weight::ONE)],
+                Either::Map(Entries(entries)) => {
+                    let term =
+                        |(path, key): &(At<MemberName>, _)| (path.value.0.clone(), weight(key));
+                    entries.iter().map(term).collect()
+                }
+            };
+            ReservedNumbers { terms, otherwise }
+        });
+        Self { request_bytes, json, plus }
     }
 }
 
@@ -313,7 +331,7 @@ pub(super) fn costs(key: &Key<CostSpec>, span: SourceSpan) -> Costs {
             let costs = match spec.reserve.at.as_ref().map(|at| at.as_ref()) {
                 None => Costs::of(one),
                 Some(At { value: Either::Plain(cost), span, written }) => Costs {
-                    computed: cost.0.is_none().then_some(Computed { request_bytes: 0, plus: None }),
+                    computed: cost.0.is_none().then(Computed::default),
                     ..Costs::of(At { value: cost.0.unwrap_or(1), span, written })
                 },
                 Some(At { value: Either::Map(MarkedOr::Map(Entries(entries))), .. }) => {

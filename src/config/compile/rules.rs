@@ -212,10 +212,7 @@ impl Compiler {
             versions.iter().any(|(rule, plan)| test(rule, plan))
         };
 
-        let has_members = |plan: &RulePlan| {
-            let by_plan = plan.plans.iter().any(|plans| plans.by().members().next().is_some());
-            by_plan || plan.key.members().next().is_some()
-        };
+        let has_members = |plan: &RulePlan| plan.options.members().next().is_some();
 
         let (message, help) = if of_any(&|_, plan| has_members(plan)) {
             (

@@ -15,7 +15,7 @@ use crate::{
         },
         spec::{
             AlgorithmWord, BytesWord, OtherwiseSpec, RuleSpec, SettleSpec, SettledCost,
-            SettlementSpec,
+            SettledCostSpec, SettlementSpec,
             leaf::{ChargedFactor, Factor, JsonPath, PresetName, StatusesOrDefault},
         },
     },
@@ -45,13 +45,37 @@ impl Compiler {
         }
         let at = spec.settle.at.as_ref()?;
         let source = self.source(&at.value, at.span)?;
-        let reserve = costs.computed.map(|Computed { request_bytes, plus }| ComputedReserve {
-            request_bytes,
-            plus,
-            most: u64::MAX,
-            most_of_plans: Vec::new(),
+        self.reserved_numbers(spec);
+        let reserve = costs.computed.clone().map(|Computed { request_bytes, json, plus }| {
+            ComputedReserve { request_bytes, json, plus, most: u64::MAX, most_of_plans: Vec::new() }
         });
         Some(Settle { source, reserve })
+    }
+
+    /// Reports keys of a computed reserve that do not go together.
+    fn reserved_numbers(&mut self, spec: &SettledCostSpec) {
+        let Some(Either::Map(MarkedOr::Marked(spec))) = spec.reserve.value() else { return };
+        if let Some(Either::Map(Entries(entries))) = spec.json.value() {
+            self.unique(
+                entries.iter().map(|(path, _)| (path.value.0.to_string(), path.span)),
+                |path: &String| format!("{} twice", quoted(path)),
+                "write each name once: a factor of 2 counts it twice",
+            );
+        }
+
+        let has_json = spec.json.is_written();
+        if let Some(span) = spec.otherwise.span.filter(|_| !has_json) {
+            self.error(
+                Problem::error(span, "`otherwise` without `json`")
+                    .help("write `plus`: only a number in the body may be missing"),
+            );
+        }
+        let is_auto = spec.plus.value().is_some_and(|plus| plus.0.is_none());
+        if let Some(span) = spec.plus.span.filter(|_| has_json && is_auto) {
+            self.error(Problem::error(span, "`plus: auto` beside `json`").help(
+                "write a number: what is learned stands in for `json`, by `otherwise: auto`",
+            ));
+        }
     }
 
     fn source(&mut self, spec: &SettlementSpec, span: SourceSpan) -> Option<SettleSource> {

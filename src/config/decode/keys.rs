@@ -22,7 +22,7 @@ pub(super) const EITHER: &str = "$either";
 pub(super) fn marks(name: &str) -> &'static [&'static str] {
     match name {
         "$settled" => &["reserve", "settle"],
-        "$computed" => &["request_bytes", "plus"],
+        "$computed" => &["request_bytes", "json", "otherwise", "plus"],
         _ => &[],
     }
 }

@@ -60,7 +60,8 @@ pub use settings::{
 };
 pub(super) use settle::JsonCost;
 pub use settle::{
-    ComputedReserve, CountedBytes, ResponseEnd, Settle, SettleSource, StatusCosts, decimal,
+    ComputedReserve, CountedBytes, ReservedNumbers, ReservedRequest, ResponseEnd, Settle,
+    SettleSource, StatusCosts, decimal,
 };
 pub use template::{GroupPiece, Piece, Placeholder, Template, Text, UrlPart};
 pub(super) use template::{Token, tokens};

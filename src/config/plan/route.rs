@@ -217,7 +217,10 @@ impl RuleOptions {
     pub(in crate::config) fn members(&self) -> impl Iterator<Item = &MemberPath> {
         let plans = self.plans.iter().flat_map(|plans| plans.by().members());
         let shares = self.shares.iter().flat_map(|shares| shares.keys());
-        self.key.members().chain(plans).chain(shares.flat_map(KeySpec::members))
+        let settle = self.cost.settle.iter();
+        let numbers = settle.filter_map(|settle| settle.reserve.as_ref()?.json.as_ref());
+        let reserved = numbers.flat_map(|json| json.terms.iter().map(|(path, _)| path));
+        self.key.members().chain(plans).chain(shares.flat_map(KeySpec::members)).chain(reserved)
     }
 
     /// Returns whether it makes no difference to the rule which of these a request is, but for the

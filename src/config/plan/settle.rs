@@ -2,7 +2,8 @@
 
 use crate::{
     flow::FinalCost,
-    usage::{Otherwise, Passed, Query, Reading, settled},
+    route::{BodyMembers, MemberPath},
+    usage::{Amount, Otherwise, Passed, Query, Reading, Weight, settled, weighted_sum},
 };
 use core::{ops::RangeInclusive, time::Duration};
 use http::HeaderName;
@@ -61,14 +62,34 @@ pub enum CountedBytes {
 /// A reserve that is computed for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComputedReserve {
-    /// The weight of each byte of the request's body, in thousandths.
-    pub request_bytes: u64,
+    /// The weight of each byte of the request's body.
+    pub request_bytes: Weight,
+    /// The numbers in the request's JSON body, if it has any part in the reserve.
+    pub json: Option<ReservedNumbers>,
     /// The rest; `None`: what the rule has learned.
     pub plus: Option<u64>,
     /// The limit or burst, to which it is cut.
     pub most: u64,
     /// The same for the numbers of plans.
     pub most_of_plans: Vec<u64>,
+}
+
+/// Numbers in the JSON body of a request that have a part in its reserve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservedNumbers {
+    /// The members, each with its weight.
+    pub terms: Vec<(MemberPath, Weight)>,
+    /// The part of a request without any of them; `None`: what the rule has learned.
+    pub otherwise: Option<u64>,
+}
+
+/// The facts of a request by which its reserve is computed.
+#[derive(Clone, Copy, Debug)]
+pub struct ReservedRequest<'a> {
+    /// The length of its body in bytes.
+    pub bytes: u64,
+    /// The members of its JSON body that the rules look at, if it has one.
+    pub body: Option<&'a BodyMembers>,
 }
 
 /// Costs by the status of the response.
@@ -112,8 +133,7 @@ impl Settle {
     /// Returns a cost that is known, with the part that the request did not show.
     pub fn known_cost(&self, cost: u64, end: &ResponseEnd) -> FinalCost {
         let cost = cost.min(MAX_COST);
-        let foreseen =
-            self.reserve.as_ref().map_or(0, |of| of.of_request(end.passed.request_bytes, 0));
+        let foreseen = self.reserve.as_ref().map_or(0, |of| of.foreseen(end.passed.request_bytes));
         FinalCost { cost, unforeseen: cost.saturating_sub(foreseen) }
     }
 
@@ -160,18 +180,45 @@ impl Settle {
 }
 
 impl ComputedReserve {
-    /// Returns the reserve of a request with a body of this length, of a client of this plan, where the
-    /// rule has learned this much.
-    pub fn of(&self, request_bytes: u64, learned: u64, plan: Option<usize>) -> u64 {
-        let plus = self.plus.unwrap_or(learned);
+    /// Returns the reserve of a request of a client of this plan, where the rule has learned this much.
+    /// The sum is rounded up once.
+    pub fn of(&self, request: ReservedRequest<'_>, learned: u64, plan: Option<usize>) -> u64 {
+        let whole = |number| (Amount::whole(number), Weight::ONE);
+        let bytes = (Amount::whole(request.bytes), self.request_bytes);
+        let plus = whole(self.plus.unwrap_or(learned));
+        let numbers = self.json.iter().flat_map(|json| json.terms_of(request.body));
+        let otherwise = self.json.as_ref().filter(|json| !json.are_in(request.body));
+        let otherwise = otherwise.map(|json| whole(json.otherwise.unwrap_or(learned)));
+
+        let sum = weighted_sum([bytes, plus].into_iter().chain(numbers).chain(otherwise));
         let of_plan = plan.and_then(|plan| self.most_of_plans.get(plan)).copied();
-        self.of_request(request_bytes, plus).clamp(1, of_plan.unwrap_or(self.most).max(1))
+        sum.clamp(1, of_plan.unwrap_or(self.most).max(1))
     }
 
-    /// Returns the weighted bytes and `plus`, rounded up once.
-    fn of_request(&self, bytes: u64, plus: u64) -> u64 {
-        let sum = u128::from(bytes) * u128::from(self.request_bytes) + u128::from(plus) * 1000;
-        u64::try_from(sum.div_ceil(1000)).unwrap_or(u64::MAX).min(MAX_COST)
+    /// Returns the part of a cost that is known of every request with a body of this length, and that
+    /// what is learned need not cover.
+    fn foreseen(&self, bytes: u64) -> u64 {
+        let bytes = (Amount::whole(bytes), self.request_bytes);
+        let plus = (Amount::whole(self.plus.unwrap_or(0)), Weight::ONE);
+        weighted_sum([bytes, plus].into_iter())
+    }
+}
+
+impl ReservedNumbers {
+    /// Returns the numbers in a body. Of a repeated member, the largest counts.
+    fn terms_of<'a>(
+        &'a self,
+        body: Option<&'a BodyMembers>,
+    ) -> impl Iterator<Item = (Amount, Weight)> + 'a {
+        self.terms.iter().filter_map(move |(path, weight)| {
+            let amounts = body?.numbers(path).filter_map(Amount::read);
+            Some((amounts.max()?, *weight))
+        })
+    }
+
+    /// True if a body has any of the numbers.
+    fn are_in(&self, body: Option<&BodyMembers>) -> bool {
+        self.terms_of(body).next().is_some()
     }
 }
 
@@ -218,6 +265,8 @@ impl StatusCosts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::MemberPaths;
+    use std::sync::Arc;
 
     const RESERVE: u64 = 50;
 
@@ -279,18 +328,20 @@ mod tests {
 
     #[test]
     fn a_computed_reserve_is_rounded_up_once_and_cut_to_the_limit() {
-        let computed = |request_bytes, plus| ComputedReserve {
-            request_bytes,
+        let computed = |thousandths, plus| ComputedReserve {
+            request_bytes: Weight::thousandths(thousandths),
+            json: None,
             plus,
             most: 100,
             most_of_plans: vec![10, 500],
         };
-        assert_eq!(computed(250, Some(3)).of(5, 9, None), 5, "1.25 and 3");
-        assert_eq!(computed(250, None).of(5, 9, None), 11, "1.25 and what was learned");
-        assert_eq!(computed(0, None).of(5, 900, None), 100);
-        assert_eq!(computed(0, None).of(5, 900, Some(0)), 10);
-        assert_eq!(computed(0, None).of(5, 900, Some(1)), 500);
-        assert_eq!(computed(250, Some(0)).of(0, 9, None), 1);
+        let bytes = |bytes| ReservedRequest { bytes, body: None };
+        assert_eq!(computed(250, Some(3)).of(bytes(5), 9, None), 5, "1.25 and 3");
+        assert_eq!(computed(250, None).of(bytes(5), 9, None), 11, "1.25 and what was learned");
+        assert_eq!(computed(0, None).of(bytes(5), 900, None), 100);
+        assert_eq!(computed(0, None).of(bytes(5), 900, Some(0)), 10);
+        assert_eq!(computed(0, None).of(bytes(5), 900, Some(1)), 500);
+        assert_eq!(computed(250, Some(0)).of(bytes(0), 9, None), 1);
         let settle = Settle {
             source: SettleSource::Bytes(CountedBytes::Response),
             reserve: Some(computed(250, None)),
@@ -301,6 +352,48 @@ mod tests {
             Some(FinalCost { cost: 100, unforeseen: 99 }),
             "the request's part is known"
         );
+    }
+
+    #[test]
+    fn a_reserve_has_the_numbers_of_the_body_or_what_stands_for_them() {
+        let path = |text| MemberPath::parse(text).unwrap();
+        let terms = vec![(path("max"), Weight::ONE), (path("o.n"), Weight::thousandths(500))];
+        let paths = MemberPaths::new(terms.iter().map(|(path, _)| path)).unwrap().map(Arc::new);
+        let reserve = |otherwise| ComputedReserve {
+            request_bytes: Weight::thousandths(250),
+            json: Some(ReservedNumbers { terms: terms.clone(), otherwise }),
+            plus: Some(2),
+            most: 1_000,
+            most_of_plans: vec![],
+        };
+        let of = |body: &str, otherwise| {
+            let members = BodyMembers::of(paths.as_ref().unwrap(), body.as_bytes());
+            let request = ReservedRequest { bytes: 10, body: members.as_ref() };
+            reserve(otherwise).of(request, 70, None)
+        };
+        for (body, expected) in [
+            (r#"{"max":16}"#, 21),
+            (r#"{"max":16,"o":{"n":1}}"#, 21),
+            (r#"{"o":{"n":3.2}}"#, 7),
+            (r#"{"max":1.6e1}"#, 21),
+            (r#"{"max":0}"#, 5),
+            (r#"{"max":1,"max":16}"#, 21),
+            (r#"{"max":16,"max":1}"#, 21),
+            (r#"{"max":1e99}"#, 1_000),
+            (r#"{"max":-1}"#, 45),
+            (r#"{"max":"16"}"#, 45),
+            ("{}", 45),
+            ("[", 45),
+        ] {
+            assert_eq!(of(body, Some(40)), expected, "{body}");
+        }
+        assert_eq!(of("{}", None), 75, "what was learned");
+        let settle = Settle {
+            source: SettleSource::Bytes(CountedBytes::Response),
+            reserve: Some(reserve(None)),
+        };
+        let cost = settle.cost(&end(Some(200)), 1, None).map(|cost| cost.unforeseen);
+        assert_eq!(cost, Some(97), "what is learned stands for the number alone");
     }
 
     #[test]

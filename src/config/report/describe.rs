@@ -440,15 +440,21 @@ fn cost(cost: &Cost) -> Option<String> {
 
 /// Says how a reserve is computed.
 fn computed(reserve: &ComputedReserve) -> String {
-    let plus = reserve.plus.map_or_else(|| "auto".to_owned(), |plus| plus.to_string());
-    match reserve.request_bytes {
-        0 => plus,
-        weight => {
-            let weight = format!("{}.{:03}", weight / 1000, weight % 1000);
-            let weight = weight.trim_end_matches('0').trim_end_matches('.');
-            format!("{weight} × bytes of the request + {plus}")
-        }
-    }
+    let number =
+        |number: Option<u64>| number.map_or_else(|| "auto".to_owned(), |number| number.to_string());
+    let json = reserve.json.as_ref().map(|json| {
+        let terms = json.terms.iter().map(|(path, weight)| match *weight {
+            Weight::ONE => format!("json:{path}"),
+            weight => format!("{weight} × json:{path}"),
+        });
+        let terms = terms.collect::<Vec<_>>().join(" + ");
+        format!("({terms}, else {})", number(json.otherwise))
+    });
+    let bytes = (reserve.request_bytes != Weight::default())
+        .then(|| format!("{} × bytes of the request", reserve.request_bytes));
+    // Beside numbers of the body, 0 goes without saying.
+    let plus = (json.is_none() || reserve.plus != Some(0)).then(|| number(reserve.plus));
+    json.into_iter().chain(bytes).chain(plus).collect::<Vec<_>>().join(" + ")
 }
 
 /// Says what a request costs in the end.

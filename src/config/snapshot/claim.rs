@@ -6,7 +6,7 @@
 use super::{Route, RouteRule};
 use crate::{
     config::{
-        plan::{BREAKER, PACING, Priority},
+        plan::{BREAKER, PACING, Priority, ReservedRequest},
         spec::OnMissing,
     },
     flow::{Claim, Estimate, Instant, Key, Outcome, PlanKey, Sharer, SlotId},
@@ -115,7 +115,8 @@ impl Route {
         if self.computes_reserves {
             let length = target.headers.get_only("content-length");
             let length = length.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
-            self.reserve(length.unwrap_or(0), claims);
+            let request = ReservedRequest { bytes: length.unwrap_or(0), body: target.body };
+            self.reserve(request, claims);
         }
     }
 
@@ -145,8 +146,8 @@ impl Route {
         }
     }
 
-    /// Computes the reserves of a request with these claims, whose body has this length.
-    pub fn reserve(&self, request_bytes: u64, claims: &mut Claims) {
+    /// Computes the reserves of a request with these claims.
+    pub fn reserve(&self, request: ReservedRequest<'_>, claims: &mut Claims) {
         if !self.computes_reserves {
             return;
         }
@@ -159,7 +160,7 @@ impl Route {
                 let learned = rule.learned.as_ref().map_or(1, Estimate::get);
                 let plan = rule.plans.as_deref().zip(claim.plan);
                 let plan = plan.and_then(|(plans, plan)| plans.level(plan));
-                claim.cost = reserve.of(request_bytes, learned, plan);
+                claim.cost = reserve.of(request, learned, plan);
             }
         }
     }

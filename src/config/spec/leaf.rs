@@ -16,7 +16,7 @@ use crate::{
         vocabulary::{Described, Form, Plain, Values},
     },
     flow::{breaker::Ratio, time::spelled},
-    route::{self, ClientCertificate, meant_key},
+    route::{self, ClientCertificate, MemberPath, ParseError, meant_key},
     usage::{Preset, Weight, check_path},
 };
 use bytesize::ByteSize;
@@ -270,7 +270,9 @@ leaves! {
         TEXT_OR_NUMBER.matching("^([1-5][0-9][0-9](-[1-5][0-9][0-9])?|default)$");
     /// An API whose responses have the number of tokens.
     PresetName(Preset), "an API", "openai", preset, TEXT.one_of(&PRESETS);
-    /// The names of members that lead to a number, with dots between them.
+    /// The path of a member of a request's body.
+    MemberName(MemberPath), "the name of a member", "max_tokens", member_path, ANY_TEXT;
+    /// The path of a number in a response.
     JsonPath(String), "a path", "usage.total_tokens", json_path, ANY_TEXT;
     /// A factor in thousandths.
     Factor(Weight), "a factor", "0.25", factor, SHARE, number;
@@ -556,6 +558,10 @@ fn preset(text: &str) -> Result<Preset, InvalidValue> {
             PRESETS.join(", ")
         ),
     })
+}
+
+fn member_path(text: &str) -> Result<MemberPath, InvalidValue> {
+    MemberPath::parse(text).map_err(|ParseError { message, help }| InvalidValue { message, help })
 }
 
 fn json_path(text: &str) -> Result<String, InvalidValue> {

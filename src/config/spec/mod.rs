@@ -46,7 +46,8 @@ pub(super) use route::{
 pub(super) use rule::{
     AutoBoundsSpec, BreakerSpec, ClassesSpec, ComputedReserveSpec, ConditionSpec, CostSpec,
     ExceptSpec, LimitSpec, OtherwiseSpec, OverrideSpec, PacingSpec, PrioritySpec, QueueSpec,
-    RateSpec, RuleLimitSpec, RuleSpec, SettleSpec, SettledCost, SettlementSpec, WarmUpSpec,
+    RateSpec, RuleLimitSpec, RuleSpec, SettleSpec, SettledCost, SettledCostSpec, SettlementSpec,
+    WarmUpSpec,
 };
 pub use store::Secret;
 pub(super) use store::{RedisUrl, StoreSpec};

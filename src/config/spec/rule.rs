@@ -6,8 +6,9 @@ use super::{
     keys::keys,
     leaf::{
         ChargedFactor, Condition, Factor, FieldName, FileName, HOUR, Integer, JsonPath, KeyPart,
-        MILLI, MethodName, MethodOrDefault, Name, NumberOrAuto, Part, Path, Pattern, Period,
-        PresetName, Rate, RateOrZero, Refund, SECOND, StatusesOrDefault, Text, Thousandths, Zone,
+        MILLI, MemberName, MethodName, MethodOrDefault, Name, NumberOrAuto, Part, Path, Pattern,
+        Period, PresetName, Rate, RateOrZero, Refund, SECOND, StatusesOrDefault, Text, Thousandths,
+        Zone,
     },
     other_words::rule::{
         IN_RESERVE, IN_SETTLE, PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT,
@@ -37,6 +38,10 @@ const MOST: u64 = 1_000_000_000_000;
 /// How much a request counts until its cost is known.
 pub(in crate::config) type ReserveSpec =
     Either<NumberOrAuto<1, MOST>, MarkedOr<ComputedReserveSpec, Entries<MethodOrDefault, Count>>>;
+
+/// Numbers in the body of a request, in either form.
+pub(in crate::config) type ReservedJsonSpec =
+    Either<MemberName, Entries<MemberName, ChargedFactor>>;
 
 /// The source of a cost that is known after the response, in either form.
 pub(in crate::config) type SettlementSpec = Either<PresetName, SettleSpec>;
@@ -249,7 +254,7 @@ keys! {
     #[meant = &[["estimate", "reserve"], ["settlement", "settle"]]]
     struct SettledCostSpec: "a cost that is settled" {
         /// The cost of a request until it is known: a number, a map by method with `default`, `auto`,
-        /// or a map with `request_bytes` and `plus`. `auto` is what 95 % of the rule's latest 1,000
+        /// or a map with `request_bytes`, `json` and `plus`. `auto` is what 95 % of the rule's latest 1,000
         /// costs did not exceed, of all keys together, and 1 before the first. A number may be at
         /// most the limit or the burst; what is computed is cut to it.
         reserve: ReserveSpec = 1;
@@ -300,15 +305,22 @@ keys! {
         events: ChargedFactor, else "0";
     }
 
-    /// A reserve that is computed for each request: the weighted length of its body and `plus`,
-    /// rounded up once, and cut to the limit or the burst.
+    /// A reserve that is computed for each request: the weighted length of its body, numbers in it and
+    /// `plus`, rounded up once, and cut to the limit or the burst.
     #[example = "{ request_bytes: 0.25, plus: auto }"]
     struct ComputedReserveSpec: "a computed reserve" {
         /// The weight of each byte of the request's body, with at most three decimals. A body without
         /// `Content-Length` counts as empty.
         request_bytes: Thousandths, else "0";
+        /// A number in the request's JSON body, as in `max_tokens`. Dots lead into it. Or a map of such
+        /// names, each with its factor. Of a repeated member, the larger one of the first and the last
+        /// counts. The body is held back as for `key: json:NAME`.
+        json: ReservedJsonSpec, else "–";
+        /// What stands in for `json` if the body has none: a number, or `auto`. `auto` is what 95 % of the
+        /// rule's latest 1,000 costs did not exceed, without what `request_bytes` and `plus` knew of them.
+        otherwise: NumberOrAuto<0, MOST>, else "`auto`";
         /// A number, or `auto`: what 95 % of the rule's latest 1,000 costs did not exceed, without what
-        /// `request_bytes` knew of them.
+        /// `request_bytes` knew of them. `auto` is not for a reserve with `json`.
         plus: NumberOrAuto<0, MOST> = 0;
     }
 

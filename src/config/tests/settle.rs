@@ -3,7 +3,10 @@
 
 use super::{messages, plan, warnings, with_rules};
 use crate::{
-    config::{ComputedReserve, CountedBytes, ResponseEnd, Settle, SettleSource},
+    config::{
+        ComputedReserve, CountedBytes, ReservedNumbers, ResponseEnd, Settle, SettleSource, describe,
+    },
+    route::MemberPath,
     usage::{Passed, Preset, Query, Reading, Weight},
 };
 use core::time::Duration;
@@ -60,9 +63,43 @@ fn a_reserve_may_be_computed() {
         ("{ request_bytes: 0.001, plus: auto }", 1, None),
     ] {
         let (settle, _) = settled(&format!("{{ reserve: {written}, settle: {{ bytes: both }} }}"));
-        let expected =
-            ComputedReserve { request_bytes, plus, most: 100, most_of_plans: Vec::new() };
+        let expected = ComputedReserve {
+            request_bytes: Weight::thousandths(request_bytes),
+            json: None,
+            plus,
+            most: 100,
+            most_of_plans: Vec::new(),
+        };
         assert_eq!(settle.reserve, Some(expected), "{written}");
+    }
+}
+
+#[test]
+fn a_reserve_may_have_numbers_of_the_body() {
+    let path = |text| MemberPath::parse(text).unwrap();
+    let one = vec![(path("max_tokens"), Weight::ONE)];
+    let both = vec![(path("o.n"), Weight::thousandths(500)), (path("max_tokens"), Weight::ONE)];
+    for (written, terms, otherwise, words) in [
+        ("{ json: max_tokens }", &one, None, "reserve: (json:max_tokens, else auto);"),
+        (
+            "{ json: max_tokens, otherwise: 7, plus: 3 }",
+            &one,
+            Some(7),
+            "reserve: (json:max_tokens, else 7) + 3;",
+        ),
+        (
+            "{ json: { o.n: 0.5, max_tokens: 1 }, otherwise: auto, request_bytes: 0.25 }",
+            &both,
+            None,
+            "reserve: (0.5 × json:o.n + json:max_tokens, else auto) + 0.25 × bytes of the request;",
+        ),
+    ] {
+        let cost = format!("{{ reserve: {written}, settle: {{ bytes: both }} }}");
+        let (settle, _) = settled(&cost);
+        let json = settle.reserve.and_then(|reserve| reserve.json);
+        assert_eq!(json, Some(ReservedNumbers { terms: terms.clone(), otherwise }), "{written}");
+        let shown = describe(&plan(&with_rule(&format!("limit: 100/1m, cost: {cost}"))));
+        assert!(shown.contains(words), "{shown}");
     }
 }
 
@@ -76,6 +113,22 @@ fn a_computed_reserve_that_cannot_be_read_is_rejected() {
         (
             "limit: 10/1s, cost: { reserve: { request_bytes: 0.0001 }, settle: { bytes: both } }",
             "`0.0001` is not a weight | write a number from 0 to 1000000 with at most three decimals, as in `0.25`",
+        ),
+        (
+            "limit: 10/1s, cost: { reserve: { otherwise: 5 }, settle: { bytes: both } }",
+            "`otherwise` without `json` | write `plus`: only a number in the body may be missing",
+        ),
+        (
+            "limit: 10/1s, cost: { reserve: { json: n, plus: auto }, settle: { bytes: both } }",
+            "`plus: auto` beside `json` | write a number: what is learned stands in for `json`, by `otherwise: auto`",
+        ),
+        (
+            "limit: 10/1s, cost: { reserve: { json: a..b }, settle: { bytes: both } }",
+            "`a..b` is not the path of a member | write the name of a member, or names with dots between them, as in `options.seed`",
+        ),
+        (
+            "limit: 10/1s, cost: { reserve: { json: { n: -1 } }, settle: { bytes: both } }",
+            "`-1` would make a cost smaller | write a number from 0 to 1000000, as in `0.25`",
         ),
         (
             "limit: 10/1s, cost: { reserve: many, settle: { bytes: both } }",

@@ -34,6 +34,7 @@ pub mod cluster;
 pub mod config;
 mod counted;
 pub mod demo;
+pub mod docker;
 pub mod explain;
 pub mod flow;
 pub mod gateway;

@@ -6,7 +6,7 @@ use flowgate::{
     cli::{
         self, Cli, Command, Format, Log, Named, check, explain, init, live_keys, manual, preview,
     },
-    clock, config, demo, gateway, import,
+    clock, config, demo, docker, gateway, import,
     meter::Counters,
     replay, scenario, shutdown, suggest, top,
 };
@@ -251,6 +251,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Replay { file, options } => replay(&options, &file.path()),
         Command::Suggest { file, options } => suggest(&options, &file),
         Command::Import { options } => import(&options),
+        Command::Docker { options, log } => {
+            let _log = start_log(log, &Arc::default())?;
+            docker::run(&options).map_err(|error| Failure::Error(Box::new(error)))
+        }
         Command::Test { file, options } => test(&options, file.config.as_deref()),
         Command::Diff { old, new, output } => diff(&old, &new, output),
         Command::Preview { new, file, options } => {

@@ -134,6 +134,7 @@ const LAYERS: &[Layer] = &[
         ],
     ),
     io("import", &["route", "terminal_text", "config"]),
+    io("docker", &["terminal_text", "config", "clock", "shutdown"]),
     io(
         "cli",
         &[
@@ -155,6 +156,7 @@ const LAYERS: &[Layer] = &[
             "admin_client",
             "suggest",
             "import",
+            "docker",
         ],
     ),
     io(

@@ -15,7 +15,7 @@ pub use options::{
     PreviewOptions, RejectionsOptions, ResetOptions, TopOptions,
 };
 
-use crate::{admin_client::AdminOptions, import, replay, scenario, suggest};
+use crate::{admin_client::AdminOptions, docker, import, replay, scenario, suggest};
 use clap::{Arg, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use std::{
     env,
@@ -202,6 +202,26 @@ server; 2 called wrongly, or a file cannot be read or written; 3 something is no
         /// What to convert.
         #[command(flatten)]
         options: import::Options,
+    },
+    /// Write routes for a gateway from the labels of Docker's containers.
+    ///
+    /// The file is written again whenever containers start or end. The gateway that includes it puts
+    /// each change in force, and never sees Docker's socket.
+    #[command(arg(no_file()))]
+    #[command(after_help = "\
+Examples:
+  flowgate docker --output /etc/flowgate/docker/routes.yaml
+  flowgate docker --once --output routes.yaml --socket /run/user/1000/docker.sock
+
+Exit codes: 0 ended by a signal, or written with --once; 2 called wrongly, or not written with
+--once.")]
+    Docker {
+        /// From which containers, and into which file.
+        #[command(flatten)]
+        options: docker::Options,
+        /// The log.
+        #[command(flatten)]
+        log: Log,
     },
     /// Run scenarios through the rules, as tests.
     ///
@@ -492,6 +512,7 @@ impl Command {
             | Self::Reset { .. }
             | Self::Grant { .. } => true,
             Self::Init { .. }
+            | Self::Docker { .. }
             | Self::Import { .. }
             | Self::Diff { .. }
             | Self::Schema

@@ -29,6 +29,7 @@ mod dashboard;
 mod dashboard_troubles;
 mod descriptors;
 mod divided;
+mod docker;
 mod duplicates;
 mod edit;
 mod error_pages;

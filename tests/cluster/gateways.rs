@@ -12,6 +12,9 @@ use flowgate::{
 use redis::Commands as _;
 use std::{collections::BTreeSet, sync::Arc};
 
+/// What a rule with a sync interval of up to a second has: see [`Push::late`].
+const LATE: Duration = Duration::from_secs(4);
+
 /// A store, and what calls it.
 pub(crate) struct Store {
     connection: redis::Connection,
@@ -170,8 +173,7 @@ impl Gateways {
         let key = key(client);
         let Key::Of(fingerprint) = key else { return };
         let states = [StateName::Key(fingerprint).to_string()];
-        let late = Duration::from_hours(1);
-        store.sync(&Push::reset(&self.name, &self.stored, late, &states), now);
+        store.sync(&Push::reset(&self.name, &self.stored, LATE, &states), now);
         let Gateway { gate, slot, .. } = &self.all[at];
         gate.reset_key(*slot, now, key).expect("it can be reset");
     }
@@ -203,7 +205,7 @@ impl Gateways {
                 gateway: &it.name,
                 number: it.number,
                 known: it.known,
-                late: Duration::from_hours(1),
+                late: LATE,
                 most: MOST_STATES,
                 deltas: &it.deltas,
             };

@@ -23,6 +23,8 @@ local function settle(line)
   local least = tonumber(redis.call('ZSCORE', settled, 'low') or '0')
   if low > least then
     redis.call('ZADD', settled, digits(low), 'low')
+    -- An error in what follows leaves it behind.
+    redis.call('PEXPIRE', settled, settled_millis)
     redis.call('ZREMRANGEBYSCORE', settled, '-inf', '(' .. digits(low))
     least = low
   end

@@ -102,7 +102,8 @@ give_back.bucket = function(state, t, given, delta)
   if exceeds(full, full_parts, tat, tat_parts) then
     tat, tat_parts = full, full_parts
   end
-  return { math.max(tat, 0), tat_parts, t[2], t[3], now }, tat - now + late
+  -- Also a state that decides nothing any more replaces the one before it, which may still reject.
+  return { math.max(tat, 0), tat_parts, t[2], t[3], now }, math.max(tat - now, 0) + late
 end
 
 -- fixed_window. The state is when the window ends, as a pair, and what is used in it. While it has

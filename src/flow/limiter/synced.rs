@@ -450,6 +450,10 @@ impl Merge for FixedWindow {
             *delta = fixed_window::State::stored(state.end(), delta.used() - unsent);
             cost -= unsent;
         }
+        // What was given to an earlier window is not sent yet.
+        if cost == 0 {
+            return 0;
+        }
         let used = if given.end() == state.end() { given.used() } else { 0 };
         *given = fixed_window::State::stored(state.end(), used.saturating_add(cost));
         cost

@@ -215,6 +215,23 @@ fn no_rule_counts_copies_and_rejected_requests_have_none() {
 }
 
 #[test]
+fn a_connection_is_not_used_again_after_a_body_that_its_server_may_not_have_read() {
+    let (up, _sent) = main_server();
+    let (shadow, _copied) = keeping(200);
+    let gateway = Gateway::start(&yaml(up.address, &at(shadow.address), "", ""));
+    let mut client = Client::new(gateway.web());
+    // A server that ignores the body takes it for the next request.
+    let body = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n";
+    for copies in 1..=3 {
+        let length = body.len();
+        client.send(format!("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n{body}"));
+        assert_eq!(client.read("GET").status, 200);
+        await_ended(&gateway, "ok", f64::from(copies));
+    }
+    assert_eq!(shadow.connections(), 3);
+}
+
+#[test]
 fn long_bodies_pass_and_are_not_copied() {
     let (up, sent) = main_server();
     let (shadow, copied) = keeping(200);

@@ -25,10 +25,10 @@ pub(crate) struct PeekedBody {
 }
 
 impl PeekedBody {
-    /// Lets go of what is held, as no server gets it.
-    pub(super) fn forget(&mut self) {
-        self.held = BytesMut::new();
+    /// Takes what is held, as no server gets it.
+    pub(super) fn forget(&mut self) -> Bytes {
         self.trailers = None;
+        mem::take(&mut self.held).freeze()
     }
 
     pub(super) fn poll_frame(

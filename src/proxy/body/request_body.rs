@@ -164,7 +164,11 @@ impl RequestBody {
         if let Self::Streaming(body) = self
             && let Some(ClientBody::Peeked(peeked)) = &mut body.incoming
         {
-            peeked.forget();
+            let held = peeked.forget();
+            // Its connection has counted it as unread until now.
+            if let Some(buffer) = &body.buffer {
+                drop(buffer.hold(held));
+            }
         }
     }
 

@@ -235,7 +235,7 @@ impl UpstreamRequest<'_> {
 
 /// Returns whether servers read the body of a request with this method, as a rule: of others it has no
 /// meaning (RFC 9110, 9.3). Nothing shows whether a server has read it before it answered.
-fn expects_body(method: &Method) -> bool {
+pub(super) fn expects_body(method: &Method) -> bool {
     ![Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(method)
 }
 

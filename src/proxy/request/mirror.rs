@@ -4,6 +4,7 @@
 //! the memory of its parts. It has a deadline and a place among those of its worker, and it changes neither
 //! what rules count nor what is known of servers.
 
+use super::attempt::expects_body;
 use super::{auth_request::is_closed, dropped_body::poll_drop};
 use crate::proxy::{
     body::{BodyCopy, CopiedBody, NotCopied, RequestBody},
@@ -180,6 +181,9 @@ impl Attempt<'_> {
             }
             if binds_login(request.headers(), &AUTHORIZATION) {
                 lease.close_after_request();
+            }
+            if !body.is_empty() && !expects_body(request.method()) {
+                lease.on_unexpected_body();
             }
             lease
                 .find(needs)

@@ -112,8 +112,9 @@ impl MemberPaths {
     }
 
     fn child_or_new(&mut self, parent: usize, name: &str) -> usize {
-        if let Some((_, known)) = self.child(parent, name.as_bytes()) {
-            return known;
+        let children = self.nodes.get(parent).map_or(&[][..], |node| &node.children);
+        if let Some(known) = children.iter().find(|child| *self.nodes[**child].name == *name) {
+            return *known;
         }
         let new = self.nodes.len();
         self.nodes.push(Node { name: name.into(), ..Node::default() });
@@ -121,11 +122,16 @@ impl MemberPaths {
         new
     }
 
-    /// Returns the child of this name: its number among the children, and its place in the tree.
+    /// Returns the child of this name: its number among the children, and its place in the tree. Upper
+    /// and lower case of ASCII are one, as many servers read them: a client that writes both would
+    /// otherwise be counted by a value that its server does not take. The same case goes first.
     fn child(&self, parent: usize, name: &[u8]) -> Option<(usize, usize)> {
-        let children = self.nodes.get(parent)?.children.iter().copied().enumerate();
-        let is_named = |child: &usize| self.nodes[*child].name.as_bytes() == name;
-        children.into_iter().find(|(_, child)| is_named(child))
+        let children = &self.nodes.get(parent)?.children;
+        let find = |is: &dyn Fn(&[u8]) -> bool| {
+            let named = |child: &usize| is(self.nodes[*child].name.as_bytes());
+            children.iter().position(named).map(|at| (at, children[at]))
+        };
+        find(&|known| known == name).or_else(|| find(&|known| known.eq_ignore_ascii_case(name)))
     }
 
     /// Returns the path that ends at `node`.

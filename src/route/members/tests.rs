@@ -80,6 +80,7 @@ fn a_name_that_is_repeated_anywhere_on_the_path_is_a_duplicate() {
     for (body, of, first, last) in [
         (r#"{"a":"x","a":"y"}"#, "a", Some("x"), Some("y")),
         (r#"{"a":"x","\u0061":"x"}"#, "a", Some("x"), Some("x")),
+        (r#"{"model":"junk","MODEL":"large"}"#, "model", Some("junk"), Some("large")),
         (r#"{"a":"x","a":null}"#, "a", Some("x"), None),
         (r#"{"a":{},"a":"y"}"#, "a", None, Some("y")),
         (r#"{"a":{"b":1},"a":{"b":2}}"#, "a.b", Some("1"), Some("2")),
@@ -91,6 +92,8 @@ fn a_name_that_is_repeated_anywhere_on_the_path_is_a_duplicate() {
         assert_eq!(text(body, of, First).ok().as_deref(), first, "{body}");
         assert_eq!(text(body, of, Last).ok().as_deref(), last, "{body}");
     }
+    assert_eq!(only(r#"{"Model":"large"}"#, "model").as_deref(), Ok("large"));
+    assert_eq!(only(r#"{"maſx":"y"}"#, "masx").as_deref(), Err(&NoKey::Missing), "not ASCII");
     // Others may be repeated.
     assert_eq!(only(r#"{"b":1,"b":2,"a":"x","c":{"a":1,"a":2}}"#, "a").as_deref(), Ok("x"));
 }

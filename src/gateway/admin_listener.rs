@@ -133,7 +133,8 @@ impl AdminListener {
     /// Returns copies of its sockets, for another process.
     pub(super) fn sockets(&self) -> io::Result<Vec<(SocketName, ListenSocket)>> {
         let Some(configured) = self.configured else { return Ok(Vec::new()) };
-        let name = SocketName { listener: None, configured: configured.into() };
+        let name =
+            SocketName { listener: None, configured: configured.into(), is_of_systemd: false };
         let copy =
             |socket: &TcpListener| Ok((name.clone(), ListenSocket::Tcp(socket.try_clone()?)));
         self.sockets.iter().map(copy).collect()

@@ -3,7 +3,7 @@
 
 use super::{
     error::{StartError, cannot},
-    upgrade::{Inherited, SocketName},
+    upgrade::{Inherited, SocketName, Taken},
 };
 use crate::{
     config::{ListenAddress, ListenPlace, Listener, Live, Plan, Snapshot},
@@ -13,7 +13,7 @@ use crate::{
     workers::WorkerHandle,
 };
 use core::net::SocketAddr;
-use std::{fs, io, net::TcpListener, path::Path, sync::Arc};
+use std::{fs, io, net::TcpListener, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 use tokio::sync::watch;
 
 /// The running listeners, by their addresses.
@@ -36,12 +36,16 @@ struct Address {
     actual: ListenAddress,
     /// The permissions of a Unix socket.
     unix_mode: u32,
+    /// True if systemd keeps the socket and its path.
+    is_of_systemd: bool,
 }
 
 impl Address {
     fn new(listener: &Listener, place: &ListenPlace, actual: ListenAddress) -> Self {
         let name = Arc::clone(&listener.name);
-        Self { name, configured: place.address.clone(), actual, unix_mode: listener.unix_mode }
+        let configured = place.address.clone();
+        let unix_mode = listener.unix_mode;
+        Self { name, configured, actual, unix_mode, is_of_systemd: false }
     }
 
     /// Returns the path of a Unix socket.
@@ -74,8 +78,10 @@ impl Address {
 }
 
 enum SocketSource {
-    /// New sockets, one for each worker, or inherited ones of any number.
+    /// New sockets, one for each worker.
     New(Vec<ListenSocket>),
+    /// Those of another process, of any number.
+    Inherited(Vec<ListenSocket>),
     /// Those of a running listener, whose configuration it replaces: the kernel resets connections that
     /// arrive while a socket closes.
     TakenOver(watch::Sender<ListenerConfig>, Vec<ListenSocket>),
@@ -122,9 +128,10 @@ pub(super) fn open(
     for listener in &plan.listeners {
         for place in &listener.addresses {
             let wanted = &place.address;
-            if let Some((actual, sockets)) = inherited.take(Some(&listener.name), wanted) {
-                let sockets = SocketSource::New(sockets);
-                opened.push(Opened { at: Address::new(listener, place, actual), sockets });
+            if let Some(taken) = inherited.take(Some(&listener.name), wanted) {
+                let Taken { address, sockets, is_of_systemd } = taken;
+                let at = Address { is_of_systemd, ..Address::new(listener, place, address) };
+                opened.push(Opened { at, sockets: SocketSource::Inherited(sockets) });
                 continue;
             }
             let shared = inherited.any(|other| other.overlaps(wanted));
@@ -135,7 +142,9 @@ pub(super) fn open(
 
     let open_admin = |configured: SocketAddr| {
         let wanted = configured.into();
-        if let Some((ListenAddress::Ip(address), sockets)) = inherited.take(None, &wanted) {
+        if let Some(Taken { address: ListenAddress::Ip(address), sockets, .. }) =
+            inherited.take(None, &wanted)
+        {
             let tcp = |socket| match socket {
                 ListenSocket::Tcp(socket) => Some(socket),
                 ListenSocket::Unix(_) => None,
@@ -168,6 +177,23 @@ struct Running {
     listener_config: watch::Sender<ListenerConfig>,
     /// The workers have copies: these can be handed over to another process.
     sockets: Vec<ListenSocket>,
+    /// The path of a Unix socket as it was when this process began to listen.
+    file: Option<SocketFile>,
+}
+
+/// A file of a file system, whatever its name is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SocketFile {
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    /// Returns the file that is at `path`.
+    fn at(path: &Path) -> Option<Self> {
+        let found = fs::symlink_metadata(path).ok()?;
+        Some(Self { device: found.dev(), inode: found.ino() })
+    }
 }
 
 impl Running {
@@ -188,11 +214,14 @@ impl Running {
         plan.listeners.iter().any(|listener| has(listener))
     }
 
-    /// Removes the path of a Unix socket before that closes, unless another process has the socket too.
-    /// One that stays behind is replaced at the next start.
+    /// Removes the path of a Unix socket before that closes, unless another process has the socket too,
+    /// or has put its own there. One that stays behind is replaced at the next start.
     fn remove_path(&self) {
         if let Some(path) = self.at.path()
+            && !self.at.is_of_systemd
             && !self.listener_config.borrow().is_handed_over
+            && self.file.is_some()
+            && SocketFile::at(path) == self.file
             && let Err(error) = fs::remove_file(path)
         {
             tracing::debug!(listener = %self.at.name, %error, "cannot remove the socket");
@@ -230,19 +259,23 @@ impl Listeners {
             is_handed_over: false,
         };
 
+        // A new socket has its permissions, and that of systemd those of its unit.
+        let keeps_mode = at.is_of_systemd || matches!(sockets, SocketSource::New(_));
+        if let Some(path) = at.path().filter(|_| !keeps_mode)
+            && let Err(error) = set_mode(path, at.unix_mode)
+        {
+            tracing::error!(listener = %name, %error, "cannot set `unix_mode`");
+        }
+        let file = at.path().and_then(SocketFile::at);
+
         let (listener_config, sockets) = match sockets {
-            SocketSource::New(sockets) => {
+            SocketSource::New(sockets) | SocketSource::Inherited(sockets) => {
                 let (sender, listener_config) = watch::channel(listener_config);
                 accept(&sockets, &listener_config, workers)
                     .map_err(cannot("accept on a listener"))?;
                 (sender, sockets)
             }
             SocketSource::TakenOver(sender, sockets) => {
-                if let Some(path) = at.path()
-                    && let Err(error) = set_mode(path, at.unix_mode)
-                {
-                    tracing::error!(listener = %name, %error, "cannot set `unix_mode`");
-                }
                 sender.send_replace(listener_config);
                 (sender, sockets)
             }
@@ -254,7 +287,7 @@ impl Listeners {
                 || (running.at.name == at.name && running.at.configured == at.configured)
         };
         self.0.retain(|running| !is_same(running));
-        self.0.push(Running { at, tls, listener_config, sockets });
+        self.0.push(Running { at, tls, listener_config, sockets, file });
         Ok(())
     }
 
@@ -262,9 +295,9 @@ impl Listeners {
     pub(super) fn sockets(&self) -> io::Result<Vec<(SocketName, ListenSocket)>> {
         let mut sockets = Vec::new();
         for running in &self.0 {
-            let Address { name, configured, .. } = &running.at;
-            let name =
-                SocketName { listener: Some(name.to_string()), configured: configured.clone() };
+            let Address { name, configured, is_of_systemd, .. } = running.at.clone();
+            let listener = Some(name.to_string());
+            let name = SocketName { listener, configured, is_of_systemd };
             for socket in &running.sockets {
                 sockets.push((name.clone(), socket.try_clone()?));
             }
@@ -358,7 +391,7 @@ impl Listeners {
         let sockets = running.sockets.iter().map(ListenSocket::try_clone);
         let sockets = sockets.collect::<io::Result<_>>()?;
         let sockets = SocketSource::TakenOver(running.listener_config.clone(), sockets);
-        Ok(Opened { at, sockets })
+        Ok(Opened { at: Address { is_of_systemd: running.at.is_of_systemd, ..at }, sockets })
     }
 
     /// Opens the admin listener of `plan` at an address where it is not yet. It listens beside the

@@ -180,6 +180,14 @@ fn a_path_that_is_taken_is_an_error_of_the_file_and_a_dead_socket_is_replaced() 
     next.signal("TERM");
     assert!(next.wait().success());
     assert!(!path.exists(), "a gateway that ends removes its path");
+
+    // What another process has put there since is not removed.
+    let mut last = Gateway::start(&site.yaml(listen, ""));
+    fs::remove_file(&path).expect("removed");
+    let _foreign = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+    last.signal("TERM");
+    assert!(last.wait().success());
+    assert!(path.exists(), "it is another process's");
 }
 
 #[test]
@@ -191,7 +199,11 @@ fn an_upgrade_hands_the_socket_over() {
     let path = site.path("web.sock");
     let mut waiting = client(&path);
     assert_eq!(waiting.get("/").status, 200);
+    let text =
+        site.yaml("listen: ['127.0.0.1:0', 'unix:FOLDER/web.sock'], unix_mode: '0600'", rule);
+    fs::write(&gateway.config, text).expect("written");
     let _new = binary_upgrade::upgrade(&gateway, &pid_file);
+    assert_eq!(mode(&path), 0o600, "as the file says by now");
     drop(waiting);
     assert!(gateway.wait().success());
     assert!(path.exists(), "the old process leaves the path to the new one");

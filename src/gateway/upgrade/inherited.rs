@@ -22,6 +22,16 @@ pub(crate) struct Inherited {
     taken: Vec<Option<String>>,
 }
 
+/// The sockets of one address that another process has opened.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// With the actual port.
+    pub(crate) address: ListenAddress,
+    pub(crate) sockets: Vec<ListenSocket>,
+    /// True if systemd keeps them for the next process, with their paths.
+    pub(crate) is_of_systemd: bool,
+}
+
 #[derive(Debug)]
 struct InheritedSocket {
     owner: Owner,
@@ -74,11 +84,7 @@ impl Inherited {
 
     /// Takes the sockets of a listener, or with no name those of the admin listener, which the
     /// configuration wants at `wanted`. Returns them with their address, if there are any.
-    pub(crate) fn take(
-        &mut self,
-        listener: Option<&str>,
-        wanted: &ListenAddress,
-    ) -> Option<(ListenAddress, Vec<ListenSocket>)> {
+    pub(crate) fn take(&mut self, listener: Option<&str>, wanted: &ListenAddress) -> Option<Taken> {
         let named = |socket: &InheritedSocket| match &socket.owner {
             Owner::Process(_) => false,
             Owner::Systemd(name) => name == listener.unwrap_or(ADMIN),
@@ -107,7 +113,12 @@ impl Inherited {
             }
         }
 
-        Some((address, mine.into_iter().map(|named| named.socket).collect()))
+        let is_of_systemd = mine.iter().any(|socket| match &socket.owner {
+            Owner::Process(name) => name.is_of_systemd,
+            Owner::Systemd(_) => true,
+        });
+        let sockets = mine.into_iter().map(|named| named.socket).collect();
+        Some(Taken { address, sockets, is_of_systemd })
     }
 
     /// Returns whether another process listens at an address that `overlaps`, as far as its sockets
@@ -143,7 +154,8 @@ mod tests {
     }
 
     fn name(listener: Option<&str>, configured: &ListenAddress) -> SocketName {
-        SocketName { listener: listener.map(str::to_owned), configured: configured.clone() }
+        let listener = listener.map(str::to_owned);
+        SocketName { listener, configured: configured.clone(), is_of_systemd: false }
     }
 
     #[test]
@@ -162,10 +174,11 @@ mod tests {
         let nowhere = ListenAddress::try_from("127.0.0.1:1".to_owned()).unwrap();
         assert!(inherited.take(Some("web"), &nowhere).is_none());
         assert!(inherited.any(|address| *address == here));
-        let (address, sockets) = inherited.take(Some("renamed"), &here).expect("its sockets");
+        let Taken { address, sockets, .. } =
+            inherited.take(Some("renamed"), &here).expect("its sockets");
         assert_eq!((&address, sockets.len()), (&here, 2));
         assert!(inherited.take(Some("web"), &here).is_none(), "taken once");
-        assert_eq!(inherited.take(None, &there).expect("the admin listener").0, there);
+        assert_eq!(inherited.take(None, &there).expect("the admin listener").address, there);
         assert_eq!(inherited.finish(), [Some("web".to_owned()), None]);
     }
 
@@ -177,9 +190,9 @@ mod tests {
         let mut inherited = Inherited::default();
         inherited.add(name(Some("web"), &any), first).unwrap();
         inherited.add(name(None, &any), second).unwrap();
-        assert_eq!(inherited.take(None, &any).expect("one").0, there);
+        assert_eq!(inherited.take(None, &any).expect("one").address, there);
         assert!(inherited.take(Some("new"), &any).is_none());
-        assert_eq!(inherited.take(Some("web"), &any).expect("one").0, here);
+        assert_eq!(inherited.take(Some("web"), &any).expect("one").address, here);
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub(crate) struct SocketName {
     pub(crate) listener: Option<String>,
     /// As in the configuration, where the port may be 0.
     pub(crate) configured: ListenAddress,
+    /// True if systemd has opened it.
+    #[serde(default)]
+    pub(crate) is_of_systemd: bool,
 }
 
 /// Answers of the new process.

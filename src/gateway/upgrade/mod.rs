@@ -22,7 +22,7 @@ mod predecessor;
 mod state;
 mod successor;
 
-pub(super) use inherited::Inherited;
+pub(super) use inherited::{Inherited, Taken};
 pub(super) use message::{ClockReading, Hello, PROTOCOL, SocketName};
 pub(super) use predecessor::{Predecessor, TakeoverError};
 pub(super) use state::IncomingState;

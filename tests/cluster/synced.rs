@@ -206,6 +206,30 @@ fn what_gateways_settle_is_counted_once_and_all_agree_after_a_quiet_interval() {
 /// With this, every merge is exact: in the store, of what was sent twice, of what is sent late, and
 /// of what was charged while a call was under way.
 #[test]
+fn what_is_given_back_to_a_bucket_reaches_the_others_though_it_has_drained_since() {
+    // A unit drains in a second.
+    let minute = Rate::new(60, Duration::from_mins(1)).expect("a rate");
+    let algorithm = Algorithm::TokenBucket(token_bucket::Config { rate: minute, burst: 60 });
+    let mut store = Store::start();
+    let mut two = Gateways::start("drained", &algorithm, 2);
+    let start = Instant::from_nanos(TODAY);
+    let mut permit = two.enter(0, start, 1, 60).expect("there is room");
+    for at in [0, 1] {
+        two.sync(&mut store, at, start, CallOutcome::Answered);
+    }
+    let end = start + Duration::from_secs(10);
+    assert!(!two.passes(1, end, 1, 60), "all but ten is reserved");
+
+    // Eight seconds ago two units would have drained: more than a delta may be late.
+    permit.settle(end, |_| Some(2.into()));
+    let soon = end + Duration::from_millis(1);
+    for at in [0, 1] {
+        two.sync(&mut store, at, soon, CallOutcome::Answered);
+    }
+    assert!(two.passes(1, soon, 1, 60), "nothing is used");
+}
+
+#[test]
 fn a_gateway_that_syncs_with_no_other_decides_as_one_alone_whatever_calls_are_lost() {
     law(300, (merged(), events(1, gaps())), |store, name, (algorithm, events)| {
         let mut one = Gateways::start(name, &algorithm, 1);

@@ -23,7 +23,7 @@ const PIECES: u32 = 100;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Where Docker is, and where its routes go.
+/// The place of Docker, and the file of its routes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// The file for the routes, which `include` of the gateway's configuration names.

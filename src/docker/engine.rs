@@ -108,7 +108,7 @@ pub(super) struct Network {
     pub address_v6: String,
 }
 
-/// How a container runs.
+/// The state of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct HostConfig {

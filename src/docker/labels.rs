@@ -5,7 +5,7 @@ use crate::terminal_text::printable;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-/// What the names of labels begin with.
+/// The beginning of the names of labels.
 const PREFIX: &str = "flowgate.";
 
 /// The labels, without their beginning.
@@ -42,7 +42,7 @@ pub(super) struct Labelled {
     pub server: Server,
 }
 
-/// What labels say of a route. Containers of one service say the same.
+/// The route that labels describe. Containers of one service say the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RouteLabels {
     /// Any host if it is empty.

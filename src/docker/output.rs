@@ -15,7 +15,7 @@ const HEAD: &str = "\
 # Written by `flowgate docker` from the labels of containers. What is changed here is lost.
 ";
 
-/// What a file has beside an included one: only to check it.
+/// The rest of a file beside an included one, only to check that.
 const FRAME: &str = "listeners: [{ name: web, listen: 127.0.0.1:0 }]\n";
 
 /// The name of the rule of each route. The beginning keeps it apart from rules that the gateway's own files

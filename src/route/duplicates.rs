@@ -26,7 +26,7 @@ impl OnDuplicate {
     }
 }
 
-/// Why a request has no key.
+/// The reason why a request has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoKey {
     /// A part is missing or empty.

@@ -12,7 +12,7 @@ use flowgate::{
 use redis::Commands as _;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// What a rule with a sync interval of up to a second has: see [`Push::late`].
+/// The lateness of a rule with a sync interval of up to a second: see [`Push::late`].
 const LATE: Duration = Duration::from_secs(4);
 
 /// A store, and what calls it.

@@ -31,7 +31,7 @@ struct State {
     followers: Mutex<Vec<UnixStream>>,
     lists: AtomicUsize,
     targets: Mutex<Vec<String>>,
-    /// What is sent in place of a list, if it is not empty.
+    /// The response in place of a list, if it is not empty.
     instead: Mutex<Vec<u8>>,
 }
 

@@ -127,7 +127,7 @@ fn another_server_takes_over_the_clients_of_one_that_is_gone() {
     let moved = with(&mut Client::new(gateway.web()), &own);
     assert_eq!(moved.status, 200);
     assert_ne!(moved.text(), first.text());
-    let new = cookie(&moved).expect("it is told");
+    let new = cookie(&moved).expect("a cookie");
     assert_ne!(new, own);
     let next = with(&mut client, &new);
     assert_eq!((next.text(), cookie(&next)), (moved.text(), None));

@@ -137,7 +137,7 @@ keys! {
         /// Memory for HTTP/2 uploads that upstreams have not taken yet, for all connections
         /// together. Beyond it, flowgate does not read connections that hold 64KiB or more.
         upload_buffers: Size<0, { 1 << 40 }> = "256MiB";
-        /// How much of a body is held back for its members (`json:NAME`), which rules and upstreams look
+        /// The most of a body that is held back for its members (`json:NAME`), which rules and upstreams look
         /// at. A longer body has no members. It must arrive within `timeouts.header_read`.
         peek_body: Size<1024, { 16 << 20 }> = "64KiB";
     }

@@ -159,7 +159,7 @@ leaves! {
     Address(SocketAddr), "an address", "127.0.0.1:8080", values::address,
         TEXT_OR_NUMBER
         => SocketAddr::to_string;
-    /// Where a listener accepts connections.
+    /// The address of a listener: an IP address with a port, or a Unix socket.
     Listen(ListenAddress), "an address", "127.0.0.1:8080", values::listen_address,
         TEXT_OR_NUMBER;
     /// The permissions of a file, as octal digits. They are a number to YAML.

@@ -19,7 +19,7 @@ keys! {
         /// The longest body that is copied. flowgate copies a request once its whole body has passed;
         /// requests with longer bodies are not copied.
         body_limit: Size<0, { 16 << 20 }> = "1MiB";
-        /// How long a copy may take, to the end of its response.
+        /// The most time for a copy, to the end of its response.
         timeout: Timeout = "10s";
     }
 }

@@ -1,4 +1,4 @@
-//! Where listeners are: several addresses, Unix sockets and their permissions.
+//! Addresses of listeners: several addresses, Unix sockets and their permissions.
 
 use super::{messages, warnings};
 

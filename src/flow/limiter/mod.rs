@@ -383,7 +383,7 @@ pub(super) trait Adapts<S> {
     fn stats(&self, state: &S) -> Option<AutoStats>;
 }
 
-/// What a gateway has charged to a state and given back since its last sync.
+/// The charges of a gateway to a state since its last sync, and what it has given back.
 #[derive(Debug)]
 pub(super) struct Unsynced {
     /// The total of the charges.

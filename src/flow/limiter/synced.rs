@@ -6,7 +6,7 @@
 //! state and adopts that, merged with the charges made meanwhile. No charge is lost, and after a
 //! sync without traffic all gateways have the same state.
 //!
-//! What a settlement gives back of an earlier charge is kept apart, as the state of a client that was
+//! The part of an earlier charge that a settlement gives back is kept apart, as the state of a client that was
 //! charged it in the window of that charge. A sync takes it from the store's state, and an adopted
 //! state lacks what was given back meanwhile.
 //!
@@ -60,11 +60,11 @@ pub(in crate::flow) struct SyncedState<S> {
     /// Unused while `cost` is zero and nothing was given back.
     delta: S,
     cost: u64,
-    /// What was given back since the last sync. Few rules settle costs.
+    /// The cost that was given back since the last sync. Few rules settle costs.
     given: Option<Box<Given<S>>>,
 }
 
-/// What was given back since the last sync.
+/// The cost that was given back since the last sync.
 #[derive(Debug)]
 pub(in crate::flow) struct Given<S> {
     /// The state of a client that was charged it.
@@ -72,7 +72,7 @@ pub(in crate::flow) struct Given<S> {
     pub(super) cost: u64,
 }
 
-/// Where a part that is given back is noted.
+/// The places where a part that is given back is noted.
 pub(in crate::flow) struct GivenTo<'d, S> {
     pub(super) given: &'d mut S,
     pub(super) delta: &'d mut S,

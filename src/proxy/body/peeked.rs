@@ -68,7 +68,7 @@ pub(crate) struct Peek {
     scanner: Scanner,
     /// The most bytes to hold.
     most: usize,
-    /// Where the client waits for 100 before it sends the body, in HTTP/2.
+    /// The stream whose client waits for 100 before it sends the body, in HTTP/2.
     expectation: Option<Arc<Stream>>,
 }
 

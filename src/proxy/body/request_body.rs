@@ -65,7 +65,7 @@ pub(crate) struct Streaming {
     pace: Option<Pace>,
     /// What was sent in vain, and is sent again first.
     again: VecDeque<Again>,
-    /// Where the client waits for 100 before it sends the body, in HTTP/2.
+    /// The stream whose client waits for 100 before it sends the body, in HTTP/2.
     expectation: Option<Arc<Stream>>,
     /// Gets what the client sends, for a mirror.
     copy: Option<Box<BodyCopy>>,

@@ -125,7 +125,7 @@ pub fn bind_unix(path: &Path, mode: u32) -> io::Result<ListenSocket> {
     remove_dead(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // Nobody can connect before it listens.
+    // No client can connect before it listens.
     set_mode(path, mode).and_then(|()| socket.listen(BACKLOG)).inspect_err(|_| {
         drop(fs::remove_file(path));
     })?;

@@ -45,9 +45,9 @@ pub(crate) struct Mirroring {
     pub(super) worker: Arc<Worker>,
     pub(super) route: Arc<Route>,
     pub(super) upstream: Arc<Upstream>,
-    /// What decides about the server, if the upstream assigns keys to servers.
+    /// The key that decides about the server, if the upstream assigns keys to servers.
     pub(super) key: Option<u64>,
-    /// What the PROXY protocol says of the client, if that is known.
+    /// The addresses for the PROXY protocol, if they are known.
     pub(super) proxied: Option<Proxied>,
 }
 

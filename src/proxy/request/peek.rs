@@ -1,6 +1,6 @@
 //! A request whose rules look at its JSON body: its beginning is held back until the members are known.
 //!
-//! What is no JSON object is given up at the first byte that shows that, and a body that is longer than
+//! A body that is no JSON object is given up at the first byte that shows that, and a body that is longer than
 //! `limits.peek_body` at that length. Such a request is as one without the members. Its body is passed on.
 
 use super::{

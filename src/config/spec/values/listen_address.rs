@@ -1,4 +1,4 @@
-//! Where a listener accepts connections: an IP address with a port, or a Unix socket.
+//! The address of a listener: an IP address with a port, or a Unix socket.
 
 use super::{InvalidValue, MAX_SOCKET_PATH, address, invalid};
 use crate::config::diagnostics::quoted;
@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-/// What the text of a Unix socket begins with.
+/// The beginning of the text of a Unix socket.
 const UNIX: &str = "unix:";
 
 /// The address of a listener. As text it is `127.0.0.1:8080` or `unix:/run/flowgate.sock`.

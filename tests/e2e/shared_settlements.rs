@@ -276,16 +276,17 @@ fn what_ends_while_the_store_hangs_is_settled_once_when_it_goes_on() {
     assert_eq!(used(&mut store), 132);
 }
 
-#[test]
-fn a_gateway_that_ends_settles_what_its_last_requests_have_cost() {
+/// Ends two gateways with these rules while each has a request, whose cost the store has in the end:
+/// one request ends by itself, the other is cut off by the end of the drain.
+#[track_caller]
+fn end_with_a_request(rules: &str, used: impl Fn(&mut redis::Connection) -> u64) {
     let release: Arc<AtomicBool> = Arc::default();
     let upstream = server(&release);
     let server = Server::start();
     let mut store = server.connection();
-    // One request ends by itself, the other is cut off by the end of the drain.
     for (is_released, timeout) in [(true, "20s"), (false, "300ms")] {
         release.store(false, SeqCst);
-        let text = config(upstream.address, server.port, PATIENT, &rule(""));
+        let text = config(upstream.address, server.port, PATIENT, rules);
         let mut gateway = gateways(1, &format!("drain_timeout: {timeout}\n{text}")).remove(0);
         let before = used(&mut store);
         let held = Held::begin(gateway.web(), "/held/3");
@@ -300,6 +301,11 @@ fn a_gateway_that_ends_settles_what_its_last_requests_have_cost() {
         assert_eq!(used(&mut store), before + 3, "{timeout}");
         release.store(true, SeqCst);
     }
+}
+
+#[test]
+fn a_gateway_that_ends_settles_what_its_last_requests_have_cost() {
+    end_with_a_request(&rule(""), used);
 }
 
 #[test]
@@ -392,26 +398,5 @@ fn with_sync_interval_all_gateways_learn_what_was_settled_once() {
 
 #[test]
 fn a_gateway_that_ends_syncs_what_its_last_requests_have_cost() {
-    let release: Arc<AtomicBool> = Arc::default();
-    let upstream = server(&release);
-    let server = Server::start();
-    let mut store = server.connection();
-    for (is_released, timeout) in [(true, "20s"), (false, "300ms")] {
-        release.store(false, SeqCst);
-        let rules = rule(", sync_interval: 50ms");
-        let text = config(upstream.address, server.port, PATIENT, &rules);
-        let mut gateway = gateways(1, &format!("drain_timeout: {timeout}\n{text}")).remove(0);
-        let before = synced(&mut store);
-        let held = Held::begin(gateway.web(), "/held/3");
-        eventually("it is reserved", || (synced(&mut store) == before + 10).then_some(()));
-        gateway.signal("TERM");
-        gateway.wait_log("draining");
-        release.store(is_released, SeqCst);
-        if is_released {
-            held.end();
-        }
-        assert!(gateway.wait().success());
-        assert_eq!(synced(&mut store), before + 3, "{timeout}");
-        release.store(true, SeqCst);
-    }
+    end_with_a_request(&rule(", sync_interval: 50ms"), synced);
 }

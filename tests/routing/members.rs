@@ -43,7 +43,8 @@ fn entries(object: &str) -> Option<Vec<(String, Box<RawValue>)>> {
     serde_json::Deserializer::from_str(object).deserialize_map(Entries).ok()
 }
 
-/// Finds a path by serde: the value, and whether a name was repeated.
+/// Finds a path by serde: the value, and whether a name was repeated. Upper and lower case of
+/// ASCII are one name.
 fn naive(object: &str, names: &[&str], takes_last: bool) -> (Option<String>, bool) {
     let [name, rest @ ..] = names else {
         let is_text = object.starts_with('"');
@@ -52,7 +53,10 @@ fn naive(object: &str, names: &[&str], takes_last: bool) -> (Option<String>, boo
         return (is_scalar.then(text).flatten(), false);
     };
     let Some(entries) = entries(object) else { return (None, false) };
-    let mut values = entries.iter().filter(|(of, _)| of == name).map(|(_, value)| value.get());
+    let mut values = entries
+        .iter()
+        .filter(|(of, _)| of.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.get());
     let count = values.clone().count();
     let value = if takes_last { values.next_back() } else { values.next() };
     let (found, is_repeated) = value.map_or((None, false), |value| naive(value, rest, takes_last));
@@ -76,7 +80,7 @@ fn written(text: &str, escapes: u32) -> String {
 
 fn any_name() -> impl Strategy<Value = String> {
     let name = prop_oneof![
-        4 => prop::sample::select(vec!["a", "b", "ä", "😀"]).prop_map(str::to_owned),
+        4 => prop::sample::select(vec!["a", "A", "b", "B", "ä", "Ä", "😀"]).prop_map(str::to_owned),
         1 => "\\PC{0,6}"
     ];
     (name, any::<u32>()).prop_map(|(name, escapes)| written(&name, escapes))

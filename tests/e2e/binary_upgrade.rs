@@ -35,7 +35,7 @@ impl Stranger {
         drop(sent);
     }
 
-    fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         // One that nobody has waited for still has a folder.
         let state = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
         state.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -81,7 +81,12 @@ fn failures(gateway: &Gateway) -> usize {
 
 /// Waits for the process that serves after that which was `before`, and for no failure beyond those
 /// that there were, `failed`.
-fn successor(gateway: &Gateway, pid_file: &Path, before: u32, failed: usize) -> Stranger {
+pub(crate) fn successor(
+    gateway: &Gateway,
+    pid_file: &Path,
+    before: u32,
+    failed: usize,
+) -> Stranger {
     let pid = eventually("a new process serves", || {
         assert_eq!(failures(gateway), failed, "{}", gateway.log());
         pid_in(pid_file).filter(|pid| *pid != before)

@@ -30,7 +30,7 @@ const INSIDE: RangeInclusive<usize> = PLACES as usize..=16;
 
 /// A service with places: requests wait inside until one is free.
 #[derive(Default)]
-struct Places {
+pub(crate) struct Places {
     busy: Mutex<u8>,
     is_free: Condvar,
     /// Requests inside, and the most there were.
@@ -67,7 +67,7 @@ fn let_pass(time: Duration) {
 
 /// Starts the service. What a wait takes longer than 50 ms counts as service time, so that a busy machine
 /// changes no figure.
-fn service() -> (Script, Arc<Places>) {
+pub(crate) fn service() -> (Script, Arc<Places>) {
     let places = Arc::new(Places::default());
     let inside = Arc::clone(&places);
     let script = Script::start(move |_, mut connection| {
@@ -79,28 +79,48 @@ fn service() -> (Script, Arc<Places>) {
     (script, places)
 }
 
-/// Starts clients each of which sends one request after the other.
-fn clients(gateway: &Gateway, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
-    let start = |_| {
-        let address = gateway.web();
-        let stop = Arc::clone(stop);
-        thread::spawn(move || {
-            let mut client = Client::new(address);
-            while !stop.load(SeqCst) {
-                if client.get("/").status != 200 {
-                    let_pass(Duration::from_millis(20));
+/// Clients each of which sends one request after the other.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    pub(crate) fn start(gateway: &Gateway) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let start = |_| {
+            let address = gateway.web();
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                let mut client = Client::new(address);
+                while !stop.load(SeqCst) {
+                    let response = client.get("/");
+                    if response.status != 200 {
+                        let_pass(Duration::from_millis(20));
+                    }
+                    if response.header("connection") == Some("close") {
+                        client = Client::new(address);
+                    }
                 }
-            }
-        })
-    };
-    (0..CLIENTS).map(start).collect()
+            })
+        };
+        let clients = (0..CLIENTS).map(start).collect();
+        Self { stop, clients }
+    }
+
+    /// Lets each client finish its request.
+    pub(crate) fn end(self) {
+        self.stop.store(true, SeqCst);
+        for client in self.clients {
+            client.join().expect("no panic");
+        }
+    }
 }
 
 /// Lets the clients send for 14 s, and returns the most requests inside the service and the share of its
 /// places that are busy, in the 4 s after.
 fn observe(gateway: &Gateway, places: &Places) -> (usize, f64) {
-    let stop = Arc::new(AtomicBool::new(false));
-    let clients = clients(gateway, &stop);
+    let load = Load::start(gateway);
     let_pass(Duration::from_secs(14));
 
     places.most_inside.store(places.inside.load(SeqCst), SeqCst);
@@ -111,14 +131,11 @@ fn observe(gateway: &Gateway, places: &Places) -> (usize, f64) {
     let busy = served.as_secs_f64() / start.elapsed().as_secs_f64() / f64::from(PLACES);
     let most = places.most_inside.load(SeqCst);
 
-    stop.store(true, SeqCst);
-    for client in clients {
-        client.join().expect("no panic");
-    }
+    load.end();
     (most, busy)
 }
 
-fn file(script: &Script, rule: &str) -> String {
+pub(crate) fn file(script: &Script, rule: &str) -> String {
     format!(
         "access_log: access.log\nlisteners: [{{ name: web, listen: '127.0.0.1:0' }}]\n\
          admin: {{ listen: '127.0.0.1:0' }}\nupstreams:\n  - name: up\n    \

@@ -70,6 +70,7 @@ mod ports;
 mod preview;
 mod proxied;
 mod proxy;
+mod queue_upgrades;
 mod queues;
 mod reload;
 mod replay;

@@ -20,14 +20,14 @@ use std::{
 };
 
 /// A service that notes the path of each request, and responds to one for each signal.
-struct Service {
-    script: Script,
+pub(crate) struct Service {
+    pub(crate) script: Script,
     paths: Arc<Mutex<Vec<String>>>,
     go: mpsc::Sender<()>,
 }
 
 impl Service {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (go, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(wait);
         let paths = Arc::new(Mutex::new(Vec::new()));
@@ -45,32 +45,32 @@ impl Service {
         Self { script, paths, go }
     }
 
-    fn respond(&self) {
+    pub(crate) fn respond(&self) {
         self.go.send(()).expect("the service runs");
     }
 
-    fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         self.paths.lock().expect("no panic").clone()
     }
 
-    fn has_seen(&self, count: usize) {
+    pub(crate) fn has_seen(&self, count: usize) {
         eventually("the service has the request", || (self.paths().len() >= count).then_some(()));
     }
 }
 
 /// Returns a file with one place, and this queue.
-fn one_place(service: &Service, queue: &str) -> String {
+pub(crate) fn one_place(service: &Service, queue: &str) -> String {
     let rule = format!("    flow: [{{ name: places, concurrency: 1, queue: {queue} }}]");
     format!("access_log: access.log\n{}", yaml(service.script.address, &route(&rule)))
 }
 
-fn send(gateway: &Gateway, path: &str) -> Client {
+pub(crate) fn send(gateway: &Gateway, path: &str) -> Client {
     let mut client = Client::new(gateway.web());
     client.send(head("GET", path, &[]));
     client
 }
 
-fn has_waiting(gateway: &Gateway, count: f64) {
+pub(crate) fn has_waiting(gateway: &Gateway, count: f64) {
     eventually("as many wait", || {
         let waiting = metrics(gateway, "flowgate_flow_queue_depth");
         ((waiting.values().sum::<f64>() - count).abs() < 0.5).then_some(())
@@ -78,7 +78,7 @@ fn has_waiting(gateway: &Gateway, count: f64) {
 }
 
 /// Returns the line of the access log of a request for this path.
-fn line(gateway: &Gateway, path: &str) -> Value {
+pub(crate) fn line(gateway: &Gateway, path: &str) -> Value {
     let file = gateway.config.with_file_name("access.log");
     eventually("its line", || {
         let text = fs::read_to_string(&file).ok()?;
@@ -259,7 +259,7 @@ fn the_requests_of_all_routes_wait_for_the_places_of_an_upstream() {
 }
 
 /// Sends a request with this field.
-fn send_as(gateway: &Gateway, path: &str, name: &str, value: &str) -> Client {
+pub(crate) fn send_as(gateway: &Gateway, path: &str, name: &str, value: &str) -> Client {
     let mut client = Client::new(gateway.web());
     client.send(head("GET", path, &[(name, value)]));
     client

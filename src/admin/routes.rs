@@ -1,8 +1,9 @@
 //! `/routes`: the routes in matching order with their rules and counts, as JSON.
 
-use super::{context::Admin, live::Sampler, live_keys::Surveys, sample::AutoState};
+use super::{context::Admin, live::Sampler, live_keys::Surveys};
 use crate::{
     config::{GateRules, Route, RuleGroup, Snapshot, Upstream},
+    explain::AutoState,
     flow::{Instant, Observation, RuleObservation, Sums, rule_of},
     meter::Resent,
 };

@@ -6,7 +6,7 @@
 use super::keys_view::{self, BansView, KeyView, RejectedKeysView};
 use crate::{
     config::{Balance, Diagnostic, ShownCertificate},
-    flow::{AutoStats, ChangeReason},
+    explain::AutoState,
     worst_paths::PathList,
 };
 use serde::{Deserialize, Serialize};
@@ -240,54 +240,6 @@ pub(crate) struct RuleRow {
     /// The state of a limit that finds itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto: Option<AutoState>,
-}
-
-/// A limit that finds itself.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct AutoState {
-    /// The limit in slots at the lower level, and that of this slot.
-    pub limit: u32,
-    pub level: u32,
-    pub slot_ms: f64,
-    pub elasticity: f64,
-    pub trend: f64,
-    pub unloaded_ms: f64,
-    /// The latest change.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latest: Option<LimitMove>,
-    /// The number of changes by reason, of reasons that there were.
-    pub changes: BTreeMap<Word, u64>,
-}
-
-/// A change of a limit that finds itself.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct LimitMove {
-    pub from: u32,
-    pub to: u32,
-    pub reason: Word,
-}
-
-impl AutoState {
-    pub(super) fn of(stats: &AutoStats) -> Self {
-        let reasons = ChangeReason::ALL.into_iter().zip(stats.changes);
-        let reasons = reasons.filter(|(_, count)| *count > 0);
-        Self {
-            limit: stats.limit,
-            level: stats.level,
-            slot_ms: stats.slot.as_secs_f64() * 1e3,
-            elasticity: f64::from(stats.elasticity) / 1e3,
-            trend: f64::from(stats.trend) / 1e3,
-            unloaded_ms: stats.unloaded.as_secs_f64() * 1e3,
-            latest: stats.latest.map(|change| LimitMove {
-                from: change.from,
-                to: change.to,
-                reason: change.reason.words().into(),
-            }),
-            changes: reasons.map(|(reason, count)| (reason.words().into(), count)).collect(),
-        }
-    }
 }
 
 /// The keys of a rule.

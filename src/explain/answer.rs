@@ -1,5 +1,6 @@
 //! An explanation, as JSON.
 
+use super::auto_limit::AutoState;
 use crate::{
     flow::{ReasonKind, Verdict},
     route::key_words,
@@ -150,6 +151,9 @@ pub struct ExplainedRule {
     /// Time until nothing is used if no request comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_ms: Option<f64>,
+    /// A limit that finds itself: what it has seen, and its latest change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoState>,
     /// A note for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -321,6 +325,9 @@ impl Display for ExplainedRule {
         }
         if let Some(note) = &self.note {
             write!(f, "; {note}")?;
+        }
+        if let Some(auto) = &self.auto {
+            write!(f, "\n  auto: {}", terminal_text(&auto.to_string()))?;
         }
         writeln!(f)
     }

@@ -5,6 +5,7 @@ use super::{
         ExpectedDecision, ExplainedRequest, ExplainedRoute, ExplainedRule, ExplainedServer,
         ExplainedUpstream, Explanation, RunnerUp, millis,
     },
+    auto_limit::AutoState,
     question::{Question, Request, TokenClaim},
     shared::{Local, Seeds},
 };
@@ -271,6 +272,7 @@ impl Explanation {
             let condition = condition.and_then(|condition| condition.strip_prefix(" when "));
             view.when = condition.map(str::to_owned);
             view.describe_key(rule, claim, target, client);
+            view.auto = route.gates.auto_stats(rule.slot).as_ref().map(AutoState::of);
             if claim.is_some() {
                 view.decide(rule.slot, &report, &local);
                 view.is_reserve = rule.cost.settle.is_some();
@@ -364,6 +366,7 @@ impl ExplainedRule {
             debt: None,
             wait_ms: 0.0,
             reset_ms: None,
+            auto: None,
             note: None,
         }
     }

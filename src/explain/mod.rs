@@ -4,6 +4,7 @@
 //! gate that would decide. Nothing is charged or counted, nothing is sent, and no store is asked.
 
 mod answer;
+mod auto_limit;
 mod decide;
 mod question;
 mod shared;
@@ -12,6 +13,7 @@ pub use answer::{
     ExpectedDecision, ExplainedRequest, ExplainedRoute, ExplainedRule, ExplainedServer,
     ExplainedUpstream, Explanation, RunnerUp,
 };
+pub use auto_limit::{AutoState, LimitMove};
 pub use question::{MAX_HEADERS, Question, TokenClaim};
 pub use shared::{Seeds, StoreState};
 

@@ -4,9 +4,10 @@ use crate::{
     common::{
         Gateway, eventually,
         http::{self, Client},
-        metrics,
+        metrics, run,
         upstream::{self, Script},
     },
+    explain::explain,
     throttling::route,
 };
 use serde_json::Value;
@@ -166,6 +167,19 @@ fn a_limit_finds_the_places_of_a_service_and_says_why() {
 
     let routes: Value = http::ask(gateway.address("admin"), "/routes").json();
     assert!(routes.to_string().contains("\"auto\":{\"limit\":"), "{routes}");
+
+    let words =
+        ["auto: limit ", ", latest ", ", elasticity ", ", trend ", ", unloaded ", ", slot "];
+    for command in [&["explain", "/"][..], &["top", "--once"]] {
+        let text = run(&gateway, command);
+        let line =
+            text.lines().find(|line| line.contains("auto: ")).unwrap_or_else(|| panic!("{text}"));
+        assert!(words.iter().all(|word| line.contains(word)), "{line}");
+    }
+    let explained = explain(&gateway, "/", "any");
+    let seen =
+        explained["rules"].as_array().and_then(|rules| rules.first()).map(|rule| &rule["auto"]);
+    assert!(seen.is_some_and(|auto| auto["latest"]["reason"].is_string()), "{explained}");
 
     let log = gateway.config.with_file_name("access.log");
     let lines = eventually("its lines", || {

@@ -12,13 +12,13 @@ use crate::{
         live_keys::{Names, Surveys, bans, debt, rejected},
         readiness::{Readiness, RejectedReload},
         sample::{
-            AutoState, BreakerState, BudgetList, ConfigState, Failing, History, KeyCount, Point,
-            RejectedEdit, RejectingRule, RouteList, RouteRow, RuleRow, Sample, StoreState,
-            UpstreamList,
+            BreakerState, BudgetList, ConfigState, Failing, History, KeyCount, Point, RejectedEdit,
+            RejectingRule, RouteList, RouteRow, RuleRow, Sample, StoreState, UpstreamList,
         },
     },
     cluster::Store,
     config::{GateRules, Route, RouteRule, RuleGroup, Snapshot},
+    explain::AutoState,
     flow::{Instant, ReasonKind, RuleObservation, rule_of},
     worst_paths::WorstPaths,
 };

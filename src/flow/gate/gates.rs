@@ -15,6 +15,7 @@ use super::{
 };
 use crate::flow::{
     decision::{Claim, Outcome, RejectedBy, Rejection, Report, SlotId},
+    limit_change::AutoStats,
     time::Instant,
 };
 use core::{task::Waker, time::Duration};
@@ -145,6 +146,13 @@ impl Gates {
             return self.own.peek(now, claims);
         }
         self.lock().peek(now, claims)
+    }
+
+    /// Returns the limit that finds itself behind this slot, like [`Gate::auto_stats`].
+    pub fn auto_stats(&self, slot: SlotId) -> Option<AutoStats> {
+        let budgets = self.budgets().into_iter().flat_map(|budgets| budgets.all());
+        let mut gates = core::iter::once(self.own()).chain(budgets);
+        gates.find(|gate| gate.number() == slot.gate)?.auto_stats(slot)
     }
 
     // A function of its own, so that requests without budgets do not pay for its locals.

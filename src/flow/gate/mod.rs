@@ -27,6 +27,7 @@ pub use transfer::ImportedSlots;
 use super::{
     breaker::Transition,
     decision::{Claim, Outcome, RejectedBy, Rejection, Report, SlotId},
+    limit_change::AutoStats,
     rules::{Installed, Rules},
     statistic::{Observation, Totals},
     time::{Instant, WallOffset},
@@ -225,6 +226,12 @@ impl Gate {
     /// Returns the statistics at `now`.
     pub fn observe(&self, now: Instant) -> Observation {
         self.lock().observe(now)
+    }
+
+    /// Returns what the limit behind this slot has found; `None` if it does not find itself, or an edit
+    /// removed the slot.
+    pub fn auto_stats(&self, slot: SlotId) -> Option<AutoStats> {
+        self.with_slot(slot, Instant::EPOCH, |entry, _| entry.slot.auto())?
     }
 
     /// Returns the totals without the rules, which takes no longer than a decision.

@@ -95,7 +95,7 @@ pub(crate) fn budgets(model: &Model, look: Look) -> Vec<Line<'static>> {
         let more = if row.more_routes > 0 { ", …" } else { "" };
         let of = format!("  {}{parent}: {}{more}", row.name, row.routes.join(", "));
         lines.push(Line::from(look.soft(plain(&of))));
-        lines.extend(row.rules.iter().map(|one| rule(one, look)));
+        lines.extend(row.rules.iter().flat_map(|one| rule(one, look)));
     }
     let more = budgets.total.saturating_sub(budgets.rows.len());
     if more > 0 && model.query.filter.is_empty() {
@@ -122,7 +122,7 @@ pub(crate) fn rules(route: &RouteRow, look: Look) -> Vec<Line<'static>> {
     let to = to.map_or_else(String::new, |to| format!(" → {to}"));
     let mut lines =
         vec![Line::from(look.soft(format!("  {}{}", plain(&route.matches), plain(&to))))];
-    lines.extend(route.rules.iter().map(|one| rule(one, look)));
+    lines.extend(route.rules.iter().flat_map(|one| rule(one, look)));
     if route.rules.is_empty() {
         lines.push(Line::raw("  this route has no limit"));
     }
@@ -132,7 +132,16 @@ pub(crate) fn rules(route: &RouteRow, look: Look) -> Vec<Line<'static>> {
     lines
 }
 
-fn rule(rule: &RuleRow, look: Look) -> Line<'static> {
+/// Returns the line of a rule, and below it what a limit that finds itself has seen.
+fn rule(rule: &RuleRow, look: Look) -> impl Iterator<Item = Line<'static>> {
+    let auto = rule.auto.as_ref().map(|auto| {
+        let words = format!("      auto: {auto}");
+        Line::from(look.soft(plain(&words)))
+    });
+    core::iter::once(usage(rule, look)).chain(auto)
+}
+
+fn usage(rule: &RuleRow, look: Look) -> Line<'static> {
     let rejects = if rule.dry_run { rule.would_reject } else { rule.rejected };
     let mark = match (rejects > 0.0, rule.dry_run) {
         (true, false) => "✕ ",
@@ -145,13 +154,8 @@ fn rule(rule: &RuleRow, look: Look) -> Line<'static> {
     let quota = rule.quota.as_ref().map_or_else(String::new, |quota| format!(" {quota}"));
     let key = rule.key.as_ref().map_or_else(String::new, |key| format!(" each {key}"));
     let extra = [(rule.dry_run, " dry run"), (rule.shared, " shared")];
-    let auto = rule.auto.as_ref().map(|auto| {
-        let reason = auto.latest.as_ref().map_or("", |latest| latest.reason.as_ref());
-        format!(" auto {reason}")
-    });
     let extra: String = extra.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
-    let about =
-        plain(&format!(" {}{}{quota}{key}{extra}", rule.algorithm, auto.unwrap_or_default()));
+    let about = plain(&format!(" {}{quota}{key}{extra}", rule.algorithm));
 
     let passed = format!(" passed {}/s delayed {}/s", rate(rule.passed), rate(rule.delayed));
     spans.push(Span::raw(passed));

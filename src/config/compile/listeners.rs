@@ -67,12 +67,10 @@ impl Compiler {
         let specs = file.listeners.items();
         self.names("listener", specs.iter().filter_map(|at| at.value.name.as_ref()));
         let named = specs.iter().filter_map(|at| {
-            let ListenerSpec { name, tls, .. } = &at.value;
-            let verifies_clients = tls.value().is_some_and(|tls| tls.client_ca.is_written());
             let has_unix_socket = at.value.addresses().any(|at| at.value.ip().is_none());
             Some(NamedListener {
-                name: Arc::clone(&name.value()?.0),
-                verifies_clients,
+                name: Arc::clone(&at.value.name.value()?.0),
+                verifies_clients: at.value.asks_for_certificates(),
                 has_unix_socket,
             })
         });

@@ -250,8 +250,8 @@ impl FileSpec {
         self
     }
 
-    /// Returns the file without what names other files. That routes have `auth`, and that the admin
-    /// listener asks for a credential, stays known.
+    /// Returns the file without what names other files. That routes have `auth`, and that listeners ask
+    /// for certificates and the admin listener for a credential, stays known.
     pub(in crate::config) fn without_files(mut self) -> Self {
         for listener in self.listeners.at.iter_mut().flat_map(|at| &mut at.value.0) {
             // A certificate without one of its files stays an error.
@@ -261,7 +261,10 @@ impl FileSpec {
                 list.value.0.retain(|certificate| certificate.value.lacks_a_file());
                 list.value.0.is_empty()
             });
-            if is_whole {
+            let asks = listener.value.asks_for_certificates();
+            if is_whole && asks {
+                listener.value.tls.at = None;
+            } else if is_whole {
                 listener.value.tls = Key::default();
             }
         }

@@ -145,6 +145,12 @@ impl ListenerSpec {
         places.map(|at| At { value: at.value.0.clone(), span: at.span, written: at.written })
     }
 
+    /// Reports whether it asks clients for certificates: also where the files of `tls` are left out.
+    pub(in crate::config) fn asks_for_certificates(&self) -> bool {
+        let tls = self.tls.value();
+        tls.map_or_else(|| self.tls.is_written(), |tls| tls.client_ca.is_written())
+    }
+
     pub(in crate::config) fn certificates(&self) -> impl Iterator<Item = CertificateFiles> {
         let tls = self.tls.value();
         let list = tls.map_or(&[][..], |tls| tls.certificates.items()).iter();

@@ -1,6 +1,7 @@
 //! Client certificates in matches and keys.
 
 use super::{FRAME, messages};
+use crate::config::Text;
 
 fn with(matching: &str, rule: &str) -> String {
     format!(
@@ -19,6 +20,29 @@ fn a_certificate_is_needed_only_where_a_listener_asks_for_one() {
         "the rule `r` counts by `client_cert`, and no listener asks for certificates | {help}"
     );
     messages(&with("", ", flow: [{ name: r, limit: 1/1s, key: client_cert }]"), &[&keyed]);
+}
+
+/// `replay` and `test` read no certificates.
+#[test]
+fn the_rules_alone_know_that_a_listener_asks_for_certificates() {
+    let text = |terms: &str| {
+        format!(
+            "listeners:
+  - name: web
+    listen: 127.0.0.1:0
+    tls: {{ certificates: [{{ cert: none.pem, key: none.key }}]{terms} }}
+routes:
+  - name: a
+    match: {{ path: /a, client_cert: true }}
+    respond: 200
+    flow: [{{ name: r, limit: 1/1s, key: client_cert }}]
+"
+        )
+    };
+    let rules = |terms: &str| Text::new("gateway.yaml".as_ref(), &text(terms)).rules();
+    rules(", client_ca: none.pem").expect("right");
+    let problems = rules("").unwrap_err().to_string();
+    assert_eq!(problems.matches("no listener asks for certificates").count(), 2, "{problems}");
 }
 
 #[test]

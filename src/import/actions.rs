@@ -354,7 +354,7 @@ impl<'a> Routes<'a, '_> {
         let limited =
             if outer.all(&["limit_req", "limit_conn"]).is_empty() { scope } else { outer };
 
-        let rules = self.zones.rules(limited, route, report);
+        let rules = self.zones.rules(limited, variables, route, report);
         if !rules.flow.is_empty() {
             fields.set("flow", rules.flow);
         }

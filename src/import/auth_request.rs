@@ -1,7 +1,7 @@
 //! `auth_request`: the service that decides about the requests of a location.
 
 use super::{
-    converted_config::Fields,
+    converted_config::{ConvertedConfig, Fields},
     files::Files,
     headers::is_field,
     numbers::{spelled, time},
@@ -194,6 +194,22 @@ impl<'a> Asking<'a, '_> {
                  redirects to its login page by itself, as oauth2-proxy does at `/`",
                 Some(self.route),
             );
+        }
+    }
+}
+
+/// Has the rules of routes with a service decide before it is asked, as limits of nginx do. Rules
+/// that hold requests back, and those of budgets, cannot.
+pub(super) fn limit_first(config: &mut ConvertedConfig) {
+    let asking = config
+        .routes
+        .iter_mut()
+        .map(|item| &mut item.fields.0)
+        .filter(|fields| fields.get("auth").is_some_and(|auth| auth.get("forward").is_some()));
+    let rules = asking.filter_map(|fields| fields.get_mut("flow")?.as_array_mut()).flatten();
+    for rule in rules.filter_map(Value::as_object_mut) {
+        if !rule.contains_key("budget") && !rule.contains_key("max_wait") {
+            drop(rule.insert("before_auth".to_owned(), json!(true)));
         }
     }
 }

@@ -273,6 +273,7 @@ fn word(condition: &Condition) -> String {
             fitting(name)
         }
         Condition::Request { test: Test::WholeQuery(_), .. } => "query".into(),
+        Condition::Request { test: Test::Certificate(_), .. } => "certificate".into(),
         Condition::Always(_) | Condition::Clients { .. } => "if".into(),
     }
 }

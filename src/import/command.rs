@@ -1,11 +1,13 @@
 //! `flowgate import`: from `nginx.conf` to `gateway.yaml`.
 
 use super::{
+    auth_request::limit_first,
     client_certificates,
     converted_config::{ConvertedConfig, repair},
     files::Files,
     limits::Zones,
     listeners,
+    maps::take_used,
     read::{self, ReadError},
     report::{ImportReport, Lines, reason},
     routes::{Routes, Server},
@@ -241,5 +243,7 @@ fn converted(
     config.routes = routes.items;
     config.upstreams = routes.upstreams.into_items();
     share(&routes.zones, servers.len(), &mut config, report);
+    limit_first(&mut config);
+    take_used(&maps, http, report);
     config
 }

@@ -66,8 +66,26 @@ pub(super) enum Test {
     Header(String, Values),
     /// A field of the query, by its name.
     Query(String, Values),
-    /// The whole query matches an expression.
-    WholeQuery(String),
+    /// The whole query, by an expression.
+    WholeQuery(Values),
+    /// The subject of the client's certificate, or [`ANY_SUBJECT`].
+    Certificate(Values),
+}
+
+/// The subjects of all certificates: one may also be empty.
+pub(super) const ANY_SUBJECT: &str = ".*";
+
+impl Test {
+    /// Returns the values of the field that it asks for; `None` for a method.
+    pub(super) const fn values(&self) -> Option<&Values> {
+        match self {
+            Self::Method(_) => None,
+            Self::Header(_, values)
+            | Self::Query(_, values)
+            | Self::WholeQuery(values)
+            | Self::Certificate(values) => Some(values),
+        }
+    }
 }
 
 /// Values of a field.
@@ -184,19 +202,18 @@ impl Condition {
             return None;
         };
 
+        let both =
+            || Some(Values::Match(either(&one.values()?.regex(), &other.values()?.regex())?));
         let test = match (one, other) {
-            (Test::Header(name, one), Test::Header(same, other)) if name == same => {
-                Test::Header(name.clone(), Values::Match(either(&one.regex(), &other.regex())?))
+            (Test::Header(name, _), Test::Header(same, _)) if name == same => {
+                Test::Header(name.clone(), both()?)
             }
-            (Test::Query(name, one), Test::Query(same, other)) if name == same => {
-                Test::Query(name.clone(), Values::Match(either(&one.regex(), &other.regex())?))
+            (Test::Query(name, _), Test::Query(same, _)) if name == same => {
+                Test::Query(name.clone(), both()?)
             }
-            (Test::WholeQuery(one), Test::WholeQuery(other)) => {
-                Test::WholeQuery(either(one, other)?)
-            }
-            (Test::Method(_) | Test::Header(..) | Test::Query(..) | Test::WholeQuery(_), _) => {
-                return None;
-            }
+            (Test::WholeQuery(_), Test::WholeQuery(_)) => Test::WholeQuery(both()?),
+            (Test::Certificate(_), Test::Certificate(_)) => Test::Certificate(both()?),
+            (_, _) => return None,
         };
         Some(Self::Request { test, is_negated: false })
     }
@@ -206,10 +223,8 @@ impl Condition {
         let test = match name {
             Field::Header(name) => Test::Header(name.clone(), values),
             Field::Query(name) => Test::Query((*name).to_owned(), values),
-            Field::WholeQuery => Test::WholeQuery(match values {
-                Values::Equal(text) => regex::escape(&text),
-                Values::Match(regex) => regex,
-            }),
+            Field::Subject => Test::Certificate(values),
+            Field::WholeQuery => Test::WholeQuery(Values::Match(values.regex())),
         };
         Self::Request { test, is_negated: false }
     }
@@ -221,6 +236,8 @@ enum Field<'a> {
     Header(String),
     Query(&'a str),
     WholeQuery,
+    /// The subject of the client's certificate.
+    Subject,
 }
 
 impl<'a> Field<'a> {
@@ -231,6 +248,7 @@ impl<'a> Field<'a> {
         match name {
             "content_type" => Some(Self::Header("content-type".into())),
             "args" | "query_string" => Some(Self::WholeQuery),
+            "ssl_client_s_dn" => Some(Self::Subject),
             _ => name.strip_prefix("arg_").map(Self::Query),
         }
     }
@@ -264,7 +282,7 @@ impl ConditionContext<'_, '_> {
         comparison: &Comparison<'_>,
         depth: usize,
     ) -> Result<Condition, String> {
-        let known = self.known(name);
+        let known = self.variables.known(name);
         if let Some(value) = known {
             return Ok(Condition::Always(comparison.fits(&value)));
         }
@@ -275,6 +293,7 @@ impl ConditionContext<'_, '_> {
         match name {
             "request_method" => return Ok(of_method(|method| comparison.fits(method))),
             "remote_addr" => return of_address(comparison),
+            "ssl_client_verify" => return of_verification(|value| comparison.fits(value)),
             _ => {}
         }
 
@@ -284,17 +303,6 @@ impl ConditionContext<'_, '_> {
 
         let block = Map::of(name, self.maps).ok_or_else(|| format!("no match asks for ${name}"))?;
         self.mapped(block, &|value| comparison.fits(value), depth)
-    }
-
-    /// Returns the value of a variable that is the same for all requests here.
-    fn known(self, name: &str) -> Option<String> {
-        let is_tls = self.variables.is_tls;
-        match name {
-            "scheme" => is_tls.map(|is_tls| if is_tls { "https" } else { "http" }.to_owned()),
-            "https" => is_tls.map(|is_tls| if is_tls { "on" } else { "" }.to_owned()),
-            "server_port" => self.variables.port.map(|port| port.to_string()),
-            _ => None,
-        }
     }
 
     /// Returns when a `map` or `geo` makes a value that `fits`.
@@ -313,12 +321,14 @@ impl ConditionContext<'_, '_> {
 
         let map = Map::read(block)?;
         let name = map.source.strip_prefix('$').ok_or("the `map` joins several variables")?;
-        if let Some(value) = self.known(name) {
+        if let Some(value) = self.variables.known(name) {
             return Ok(Condition::Always(fits(map.find(&value))));
         }
 
-        if name == "request_method" {
-            return Ok(of_method(|method| fits(map.find(method))));
+        match name {
+            "request_method" => return Ok(of_method(|method| fits(map.find(method)))),
+            "ssl_client_verify" => return of_verification(|value| fits(map.find(value))),
+            _ => {}
         }
         if let Some(field) = Field::of(name) {
             return of_entries(&map, &field, fits);
@@ -392,6 +402,21 @@ fn of_method(fits: impl Fn(&str) -> bool) -> Condition {
         return Condition::Always(is_negated);
     }
     Condition::Request { test: listed(methods), is_negated }
+}
+
+/// Returns the requests for which `fits` holds for `$ssl_client_verify`. A client whose certificate is
+/// not valid gets no connection here.
+fn of_verification(fits: impl Fn(&str) -> bool) -> Result<Condition, String> {
+    // A client without TLS has none of the values.
+    if fits("NONE") != fits("") {
+        return Err("it tells clients without TLS from those without a certificate".into());
+    }
+    let test = Test::Certificate(Values::Match(ANY_SUBJECT.into()));
+    Ok(match (fits("SUCCESS"), fits("NONE")) {
+        (true, false) => Condition::Request { test, is_negated: false },
+        (false, true) => Condition::Request { test, is_negated: true },
+        (always, _) => Condition::Always(always),
+    })
 }
 
 fn of_address(comparison: &Comparison<'_>) -> Result<Condition, String> {
@@ -514,7 +539,7 @@ fn either(one: &str, other: &str) -> Option<String> {
 
 impl Values {
     /// Returns an expression for the whole value.
-    fn regex(&self) -> String {
+    pub(super) fn regex(&self) -> String {
         match self {
             Self::Equal(text) => regex::escape(text),
             Self::Match(regex) => regex.clone(),

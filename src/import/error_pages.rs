@@ -48,7 +48,7 @@ impl<'a> ErrorPages<'a, '_> {
             match self.error(page) {
                 Ok(mut error) => {
                     report.take(page);
-                    self.take_root(page, report);
+                    self.take_location(page, report);
                     if replaces > 0 {
                         error["from"] = json!("both");
                     }
@@ -62,13 +62,14 @@ impl<'a> ErrorPages<'a, '_> {
         }
     }
 
-    /// Takes what says where the file of a page is, in a location for that page alone.
-    fn take_root(&self, page: &Directive, report: &mut ImportReport) {
+    /// Takes what says where a page is and its type, in a location for that page alone.
+    fn take_location(&self, page: &Directive, report: &mut ImportReport) {
         let target = page.args.last().map_or("", String::as_str);
         let own = self.location(target).filter(|location| location.arg(0) == "=");
-        let roots = own.into_iter().flat_map(Directive::inner);
-        for root in roots.filter(|inner| matches!(inner.name.as_str(), "root" | "alias")) {
-            report.take(root);
+        let is_of_page =
+            |inner: &&Directive| matches!(inner.name.as_str(), "root" | "alias" | "default_type");
+        for inner in own.into_iter().flat_map(Directive::inner).filter(is_of_page) {
+            report.take(inner);
         }
     }
 

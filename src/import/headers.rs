@@ -145,6 +145,10 @@ pub(super) fn to_upstream(
                         format!("the upstream gets it as `{field}`, the auth service's own name"),
                     );
                 }
+                // nginx leaves a field without a value out.
+                Some(_) | None if is_field(&name) && template(value, variables).as_deref() == Ok("") => {
+                    edits.remove.push(json!(name));
+                }
                 Some(_) | None => {
                     if let Err(why) = edits.set(&name, value, variables) {
                         report.note(directive, why);

@@ -42,6 +42,10 @@ impl Key<'_> {
         for piece in pieces(text)? {
             let Piece::Variable(name) = piece else { continue };
             let (part, is_optional) = part(name)?;
+            if name == "ssl_client_s_dn" {
+                key.difference =
+                    Some("it counts by certificate: a renewed one has a count of its own".into());
+            }
             key.parts.extend(part);
             key.is_optional |= is_optional;
         }
@@ -64,6 +68,8 @@ impl Key<'_> {
         }
         if self.is_optional {
             rule.set("on_missing_key", json!("skip"));
+        }
+        if self.is_optional && !self.is_by_certificate() {
             rule.set("on_duplicate_key", json!("first"));
         }
 
@@ -81,6 +87,11 @@ impl Key<'_> {
     /// Reports whether it counts by the client's address.
     pub(super) fn is_by_client(&self) -> bool {
         self.parts.iter().any(|part| part == "client_ip")
+    }
+
+    /// Reports whether it counts by the client's certificate.
+    pub(super) fn is_by_certificate(&self) -> bool {
+        self.parts.iter().any(|part| part == CERTIFICATE)
     }
 
     /// Takes the blocks that it is read from.
@@ -111,6 +122,9 @@ fn limit_only(rule: &mut Fields, only: &Fields) {
     rule.set("overrides", json!([Value::from(limited)]));
 }
 
+/// The part of a key that is the client's certificate.
+const CERTIFICATE: &str = "client_cert";
+
 /// Returns the part of a key that a variable is, and whether a request may lack it.
 fn part(name: &str) -> Result<(Option<String>, bool), String> {
     let named = |kind: &str, name: &str| Ok((Some(format!("{kind}:{name}")), true));
@@ -122,6 +136,10 @@ fn part(name: &str) -> Result<(Option<String>, bool), String> {
     }
     if let Some(name) = name.strip_prefix("cookie_") {
         return named("cookie", name);
+    }
+
+    if matches!(name, "ssl_client_s_dn" | "ssl_client_fingerprint") {
+        return Ok((Some(CERTIFICATE.into()), true));
     }
 
     let part = match name {

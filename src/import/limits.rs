@@ -6,6 +6,7 @@ use super::{
     limit_keys::{Key, read_key},
     numbers::{Rate, size, spelled},
     report::ImportReport,
+    template::{Certificates, ServerVariables},
     tree::{Directive, Scope},
 };
 use core::time::Duration;
@@ -98,12 +99,17 @@ impl<'a> Zones<'a> {
     pub(super) fn rules(
         &mut self,
         scope: &Scope<'_>,
+        variables: &ServerVariables<'_>,
         route: &str,
         report: &mut ImportReport,
     ) -> Rules {
         let mut rules = Rules::default();
         let mut statuses = Statuses { is_usual: true, ..Statuses::default() };
         for directive in scope.all(&["limit_req"]) {
+            let zone = directive.named("zone").unwrap_or_default();
+            if self.is_idle(zone, directive, variables, report) {
+                continue;
+            }
             let usual = if is_paced(directive) { 503 } else { 429 };
             if self.rate_rule(scope, directive, &mut rules, report) {
                 statuses.add(scope, "limit_req_status", usual, report);
@@ -111,6 +117,9 @@ impl<'a> Zones<'a> {
         }
 
         for directive in scope.all(&["limit_conn"]) {
+            if self.is_idle(directive.arg(0), directive, variables, report) {
+                continue;
+            }
             if self.connection_rule(scope, directive, &mut rules, report) {
                 statuses.add(scope, "limit_conn_status", 503, report);
             }
@@ -156,6 +165,25 @@ impl<'a> Zones<'a> {
             );
             report.note(directive, why);
         }
+    }
+
+    /// Reports whether a limit counts no request: it counts by certificate, and no client shows one.
+    fn is_idle(
+        &self,
+        zone: &str,
+        directive: &Directive,
+        variables: &ServerVariables<'_>,
+        report: &mut ImportReport,
+    ) -> bool {
+        let Some(Zone { directive: zone, key: Ok(key), .. }) = self.by_name.get(zone) else {
+            return false;
+        };
+        let is_idle = key.is_by_certificate() && variables.certificates == Certificates::None;
+        if is_idle {
+            report.take(zone);
+            report.take(directive);
+        }
+        is_idle
     }
 
     fn rate_rule(

@@ -1,7 +1,13 @@
 //! `map` blocks: the value of a variable by that of another.
 
-use super::{pattern::check_syntax, tree::Directive};
+use super::{
+    pattern::check_syntax,
+    report::ImportReport,
+    template::{Piece, pieces},
+    tree::Directive,
+};
 use regex::bytes::{Regex, RegexBuilder};
+use std::collections::BTreeSet;
 
 /// A `map` block whose entries are texts and regular expressions.
 #[derive(Debug)]
@@ -121,6 +127,50 @@ pub(super) fn compiled(text: &str, ignores_case: bool) -> Result<Regex, String> 
         .size_limit(256 << 10)
         .build();
     built.map_err(|_| "the regular expression has what flowgate's have not".to_owned())
+}
+
+/// Takes the blocks whose variables converted directives use, by way of other blocks too.
+pub(super) fn take_used(maps: &[&Directive], http: &Directive, report: &mut ImportReport) {
+    let mut used = BTreeSet::new();
+    gather_used(http, report, &mut used);
+    let mut left: Vec<_> = maps.to_vec();
+    loop {
+        let is_used = |map: &&Directive| {
+            let variable = map.args.last().and_then(|last| last.strip_prefix('$'));
+            variable.is_some_and(|name| used.contains(name))
+        };
+        let (found, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|map| is_used(map));
+        if found.is_empty() {
+            return;
+        }
+        left = others;
+        for map in found {
+            report.take_all(map);
+            let source = map.args.split_last().map_or(&[][..], |(_, source)| source);
+            used.extend(source.iter().flat_map(|text| variables_in(text)));
+        }
+    }
+}
+
+/// Adds the variables in the arguments of converted directives.
+fn gather_used(block: &Directive, report: &ImportReport, used: &mut BTreeSet<String>) {
+    for directive in block.inner() {
+        let is_block = matches!(directive.name.as_str(), "map" | "geo");
+        if !is_block && report.is_converted(directive) {
+            used.extend(directive.args.iter().flat_map(|text| variables_in(text)));
+        }
+        gather_used(directive, report, used);
+    }
+}
+
+/// Returns the variables in a text.
+fn variables_in(text: &str) -> Vec<String> {
+    let pieces = pieces(text).unwrap_or_default().into_iter();
+    let names = pieces.filter_map(|piece| match piece {
+        Piece::Variable(name) => Some(name.to_owned()),
+        Piece::Text(_) => None,
+    });
+    names.collect()
 }
 
 #[cfg(test)]

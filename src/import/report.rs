@@ -170,6 +170,11 @@ impl ImportReport {
         }
     }
 
+    /// Returns whether a directive is converted, and nothing is to be said of it.
+    pub(super) fn is_converted(&self, directive: &Directive) -> bool {
+        self.taken.contains(&directive.id) && !self.notes.contains_key(&directive.id)
+    }
+
     /// Notes that all of a block is taken, such as the entries of a `map`.
     pub(super) fn take_all(&mut self, directive: &Directive) {
         self.take(directive);

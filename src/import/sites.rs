@@ -3,7 +3,7 @@
 use super::{
     access::Closing,
     branches::Branches,
-    condition::{ConditionContext, Test},
+    condition::{ANY_SUBJECT, ConditionContext, Test, Values},
     converted_config::{Fields, Item, inline},
     program::{State, Used},
     redirects::respond,
@@ -152,7 +152,13 @@ impl<'a> Routes<'a, '_> {
                 Test::Method(methods) => matching.set("method", one_or_all(methods)),
                 Test::Header(name, values) => fields.set(name, values.json()),
                 Test::Query(name, values) => query.set(name, values.json()),
-                Test::WholeQuery(regex) => matching.set("query_regex", json!(regex)),
+                Test::WholeQuery(values) => matching.set("query_regex", json!(values.regex())),
+                Test::Certificate(Values::Match(regex)) if regex == ANY_SUBJECT => {
+                    matching.set("client_cert", json!(true));
+                }
+                Test::Certificate(values) => {
+                    matching.set("client_cert", json!({ "subject": values.json() }));
+                }
             }
         }
 

@@ -13,6 +13,19 @@ pub(super) struct ServerVariables<'a> {
     pub port: Option<u16>,
     /// Its connections have TLS, if all or none have.
     pub is_tls: Option<bool>,
+    pub certificates: Certificates,
+}
+
+/// The certificates that the clients of a server show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Certificates {
+    /// No client shows one.
+    #[default]
+    None,
+    /// Some clients show one.
+    Some,
+    /// Every client has shown one.
+    All,
 }
 
 impl<'a> ServerVariables<'a> {
@@ -23,10 +36,14 @@ impl<'a> ServerVariables<'a> {
     ) -> Self {
         let mut ports = BTreeSet::new();
         let mut schemes = BTreeSet::new();
+        let mut certificates = BTreeSet::new();
         for listener in listeners {
             ports.insert(listener.port());
             schemes.insert(listener.has_tls);
+            certificates.insert(listener.clients.as_ref().map(|asked| asked.is_required));
         }
+        let has_some = certificates.iter().any(Option::is_some);
+        let has_all = certificates.iter().all(|asked| *asked == Some(true));
         let name = server.all("server_name").next().map_or("", |names| names.arg(0));
         Self {
             // nginx takes the dot of `.a.test` off.
@@ -34,7 +51,30 @@ impl<'a> ServerVariables<'a> {
             // Of a Unix socket nginx has no port.
             port: ports.first().copied().filter(|_| ports.len() == 1).flatten(),
             is_tls: schemes.first().copied().filter(|_| schemes.len() == 1),
+            certificates: match (has_some, has_all) {
+                (false, _) => Certificates::None,
+                (true, false) => Certificates::Some,
+                (true, true) => Certificates::All,
+            },
         }
+    }
+
+    /// Returns the value of a variable that is the same for all requests of the server.
+    pub(super) fn known(&self, name: &str) -> Option<String> {
+        let value = match name {
+            "scheme" => if self.is_tls? { "https" } else { "http" }.to_owned(),
+            "https" => if self.is_tls? { "on" } else { "" }.to_owned(),
+            "server_port" => self.port?.to_string(),
+            "ssl_client_verify" => match (self.certificates, self.is_tls) {
+                (Certificates::All, _) => "SUCCESS".to_owned(),
+                (Certificates::None, Some(true)) => "NONE".to_owned(),
+                (Certificates::None, Some(false)) => String::new(),
+                (Certificates::None | Certificates::Some, _) => return None,
+            },
+            "ssl_client_s_dn" if self.certificates == Certificates::None => String::new(),
+            _ => return None,
+        };
+        Some(value)
     }
 }
 
@@ -111,6 +151,9 @@ fn placeholder(name: &str, variables: &ServerVariables<'_>) -> Result<String, St
         "request_uri" => "{path}{query}".into(),
         "request_id" => "{request_id}".into(),
         "ssl_client_s_dn" => "{client_cert_subject}".into(),
+        "ssl_client_verify" => variables.known(name).map(|value| literal(&value)).ok_or(
+            "$ssl_client_verify says whether the client has shown a certificate: see `client_cert` in `match`",
+        )?,
         "is_args_args" => "{query}".into(),
         "server_name" => literal(variables.server_name),
         "server_port" => variables

@@ -5,7 +5,7 @@
 //! the route does. Sets that other routes decide equally for are left out.
 
 use super::{
-    condition::{Test, Values},
+    condition::{ANY_SUBJECT, Test, Values},
     maps::compiled,
 };
 use core::cmp::Reverse;
@@ -147,28 +147,26 @@ fn is_possible(tests: &[Test], set: u32) -> bool {
 
     let methods = tests.iter().filter_map(|test| match test {
         Test::Method(methods) => Some(methods.iter().map(String::as_str)),
-        Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) => None,
+        Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) | Test::Certificate(_) => None,
     });
     // A method that no test names is as good as any other.
     let mut methods = methods.flatten().chain([""]);
     let has_method = methods.any(|method| {
         fits(&|test| match test {
             Test::Method(all) => Some(all.iter().any(|one| one == method)),
-            Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) => None,
+            Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) | Test::Certificate(_) => None,
         })
     });
 
     // A field that has the one value that is asked for decides all tests of this field.
     let mut known = tests.iter().enumerate().filter(|(at, _)| passes(*at)).map(|(_, test)| test);
     has_method
-        && known.all(|known| match known {
-            Test::Header(_, Values::Equal(value)) | Test::Query(_, Values::Equal(value)) => {
+        && known.all(|known| match known.values() {
+            Some(Values::Equal(value)) => {
                 fits(&|test| is_of_one_field(known, test).then(|| holds(test, value)).flatten())
             }
-            Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) => {
-                fits(&|test| implies(known, test).then_some(true))
-            }
-            Test::Method(_) => true,
+            Some(Values::Match(_)) => fits(&|test| implies(known, test).then_some(true)),
+            None => true,
         })
 }
 
@@ -178,49 +176,33 @@ fn implies(one: &Test, other: &Test) -> bool {
     if !is_of_one_field(one, other) {
         return false;
     }
-    match one {
-        Test::Header(_, Values::Equal(value)) | Test::Query(_, Values::Equal(value)) => {
-            holds(other, value) == Some(true)
-        }
-        Test::Header(..) | Test::Query(..) | Test::WholeQuery(_) => {
-            is_any(other) && holds(one, "") == Some(false)
-        }
-        Test::Method(_) => false,
+    match one.values() {
+        Some(Values::Equal(value)) => holds(other, value) == Some(true),
+        Some(Values::Match(_)) => match (other, other.values()) {
+            (Test::Certificate(_), Some(Values::Match(regex))) => regex == ANY_SUBJECT,
+            (_, Some(Values::Match(regex))) => regex == ".+" && holds(one, "") == Some(false),
+            (_, Some(Values::Equal(_)) | None) => false,
+        },
+        None => false,
     }
 }
 
-/// Reports whether all values pass a test but an empty one.
-fn is_any(test: &Test) -> bool {
-    match test {
-        Test::Header(_, Values::Match(regex))
-        | Test::Query(_, Values::Match(regex))
-        | Test::WholeQuery(regex) => regex == ".+",
-        Test::Header(_, Values::Equal(_)) | Test::Query(_, Values::Equal(_)) | Test::Method(_) => {
-            false
-        }
-    }
-}
-
-/// Reports whether a value of its field passes a test, if that is known.
+/// Reports whether a value of its field passes a test; `None` for a method.
 fn holds(test: &Test, value: &str) -> Option<bool> {
-    let regex = match test {
-        Test::Header(_, Values::Equal(wanted)) | Test::Query(_, Values::Equal(wanted)) => {
-            return Some(wanted == value);
+    match test.values()? {
+        Values::Equal(wanted) => Some(wanted == value),
+        Values::Match(regex) => {
+            let whole = compiled(&format!("^(?:{regex})$"), false).ok()?;
+            Some(whole.is_match(value.as_bytes()))
         }
-        Test::Header(_, Values::Match(regex))
-        | Test::Query(_, Values::Match(regex))
-        | Test::WholeQuery(regex) => regex,
-        Test::Method(_) => return None,
-    };
-    let whole = compiled(&format!("^(?:{regex})$"), false).ok()?;
-    Some(whole.is_match(value.as_bytes()))
+    }
 }
 
 /// Returns how specific tests are, as flowgate compares routes.
 fn rank(tests: &[Test]) -> (bool, usize, usize) {
     let count = |is_meant: fn(&Test) -> bool| tests.iter().filter(|test| is_meant(test)).count();
     let has_method = count(|test| matches!(test, Test::Method(_))) > 0;
-    let headers = count(|test| matches!(test, Test::Header(..)));
+    let headers = count(|test| matches!(test, Test::Header(..) | Test::Certificate(_)));
     let query = count(|test| matches!(test, Test::Query(..) | Test::WholeQuery(_)));
     (has_method, headers, query)
 }
@@ -249,10 +231,12 @@ fn joined(tests: &[Test], set: u32) -> Option<Vec<Test>> {
 /// Reports whether a match has at most one of two tests.
 fn is_of_one_field(one: &Test, other: &Test) -> bool {
     match (one, other) {
-        (Test::Method(_), Test::Method(_)) | (Test::WholeQuery(_), Test::WholeQuery(_)) => true,
+        (Test::Method(_), Test::Method(_))
+        | (Test::WholeQuery(_), Test::WholeQuery(_))
+        | (Test::Certificate(_), Test::Certificate(_)) => true,
         (Test::Header(one, _), Test::Header(other, _))
         | (Test::Query(one, _), Test::Query(other, _)) => one == other,
-        (Test::Method(_) | Test::Header(..) | Test::Query(..) | Test::WholeQuery(_), _) => false,
+        (_, _) => false,
     }
 }
 
@@ -280,7 +264,7 @@ mod tests {
                 holds(test, request.headers[usize::from(name == "b")]) == Some(true)
             }
             Test::Query(..) => holds(test, request.query) == Some(true),
-            Test::WholeQuery(_) => false,
+            Test::WholeQuery(_) | Test::Certificate(_) => false,
         }
     }
 

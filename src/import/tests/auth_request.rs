@@ -44,6 +44,29 @@ fn the_service_is_asked_for_what_it_gets_in_nginx() {
 }
 
 #[test]
+fn limits_decide_before_the_service_where_they_can() {
+    let zone = |name| format!("limit_req_zone $binary_remote_addr zone={name}:1m rate=1r/s;");
+    let zones = ["one", "paced", "shared"].map(zone).concat();
+    let app = "limit_req zone=one burst=5 nodelay; limit_req zone=paced burst=5;
+        limit_req zone=shared burst=5 nodelay;";
+    let other = "location /other/ { limit_req zone=shared burst=5 nodelay; limit_req zone=one;
+        proxy_pass http://app:8000; } location = /auth";
+    let text = site(app, AUTH).replace("http {", &format!("http {{ {zones}"));
+    let text = text.replace("location = /auth", other);
+    let (yaml, _) = import(&text).unwrap();
+    let app = route(&yaml, "app");
+    let rules: Vec<_> = app.lines().filter(|line| line.contains("- {")).collect();
+    let is_first = |part: &str| {
+        let rule = rules.iter().find(|rule| rule.contains(part));
+        rule.unwrap().contains("before_auth: true")
+    };
+    assert!(is_first("name: one"));
+    assert!(!is_first("max_wait"));
+    assert!(!is_first("budget: shared"));
+    assert!(!route(&yaml, "other").contains("before_auth"), "{yaml}");
+}
+
+#[test]
 fn a_login_page_of_nginx_is_named() {
     let app = "error_page 401 = @login;";
     let text = site(app, AUTH).replace(

@@ -1,6 +1,7 @@
 //! What keeps clients out: routes that are closed, and what they keep.
 
 use super::import;
+use std::{fs, path::Path};
 
 /// Returns the routes of the result by their names, each with its comments.
 pub(super) fn routes(yaml: &str) -> Vec<(String, String)> {
@@ -29,10 +30,10 @@ pub(super) fn route(yaml: &str, name: &str) -> String {
 fn a_closed_route_keeps_who_may_use_it() {
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users");
-    std::fs::write(&users, "a:$2y$05$abc\n").unwrap();
+    fs::write(&users, "a:$2y$05$abc\n").unwrap();
     let text = format!(
         "http {{ limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s; server {{ listen 81;
-        if ($ssl_client_verify = NONE) {{ return 403; }}
+        if ($ssl_client_cert = NONE) {{ return 403; }}
         location / {{ proxy_pass http://h; }}
         location /admin/ {{ proxy_pass http://h; allow 10.0.0.0/8; deny all; limit_req zone=z;
             auth_basic restricted; auth_basic_user_file {}; }}
@@ -47,7 +48,7 @@ fn a_closed_route_keeps_who_may_use_it() {
         "auth: { basic: ",
         "flow:",
         "#   upstream: h",
-        "because `nginx.conf:2 if ($ssl_client_verify = NONE)` does not convert",
+        "because `nginx.conf:2 if ($ssl_client_cert = NONE)` does not convert",
     ] {
         assert!(admin.contains(part), "{part}: {admin}");
     }
@@ -132,34 +133,71 @@ fn networks_of_a_condition_become_the_access_of_every_route() {
     assert!(route(&yaml, "all").contains("respond: { status: 403 }"), "{yaml}");
 }
 
+/// Returns a server with TLS and with what it says of certificates of clients.
+fn site(name: &str, verify: &str) -> String {
+    format!(
+        "server {{ listen 443 ssl; server_name {name}; {verify}
+         location / {{ proxy_pass http://h; proxy_set_header X-Dn $ssl_client_s_dn; }}
+         location /a/ {{ proxy_pass http://h; }} }}"
+    )
+}
+
+/// Returns a file of servers and the authority of their clients.
+fn text(ca: &Path, servers: &[String]) -> String {
+    format!(
+        "http {{ ssl_certificate c.pem; ssl_certificate_key k.pem; ssl_client_certificate {};
+         {} }}",
+        ca.display(),
+        servers.concat()
+    )
+}
+
+/// Makes a folder with the file of an authority.
+fn authority() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ca.pem"), "").unwrap();
+    folder
+}
+
+#[test]
+fn a_certificate_that_all_or_no_clients_show_decides_nothing() {
+    let folder = authority();
+    let imported = |terms: &str| {
+        let text = text(&folder.path().join("ca.pem"), &[site("a.test", terms)]);
+        let zone = "http { limit_req_zone $ssl_client_s_dn zone=z:1m rate=1r/s;";
+        import(&text.replace("http {", zone)).unwrap().0
+    };
+    let rejects = "if ($ssl_client_verify != SUCCESS) { return 403; }";
+
+    // All clients have shown one.
+    let yaml = imported(&format!(
+        "ssl_verify_client on; {rejects} proxy_set_header X-Verify $ssl_client_verify;"
+    ));
+    assert!(!yaml.contains("403"), "{yaml}");
+    assert!(yaml.contains("x-verify: SUCCESS"), "{yaml}");
+
+    // Without one, it tells nothing.
+    let yaml = imported(&format!("limit_req zone=z; {rejects}"));
+    assert!(yaml.contains("respond: { status: 403 }"), "{yaml}");
+    assert!(!yaml.contains("client_cert"), "{yaml}");
+}
+
 #[test]
 fn certificates_of_clients_are_asked_for_by_the_listener() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = authority();
     let ca = folder.path().join("ca.pem");
-    std::fs::write(&ca, "").unwrap();
-    let ca = ca.display();
-    let site = |name: &str, verify: &str| {
-        format!(
-            "server {{ listen 443 ssl; server_name {name}; {verify}
-             location / {{ proxy_pass http://h; proxy_set_header X-Dn $ssl_client_s_dn; }}
-             location /a/ {{ proxy_pass http://h; }} }}"
-        )
-    };
-    let text = |servers: &[String]| {
-        format!(
-            "http {{ ssl_certificate c.pem; ssl_certificate_key k.pem; ssl_client_certificate {ca};
-             {} }}",
-            servers.concat()
-        )
-    };
+    let text = |servers: &[String]| text(&ca, servers);
     let is_closed = |yaml: &str, name: &str| {
         let route = route(yaml, name);
         route.contains("respond: { status: 403 }") || route.contains("redirect:")
     };
 
     for (verify, expected) in [
-        ("ssl_verify_client on;", format!("client_ca: {ca} }}")),
-        ("ssl_verify_client optional;", format!("client_ca: {ca}, client_auth: optional }}")),
+        ("ssl_verify_client on;", format!("client_ca: {} }}", ca.display())),
+        (
+            "ssl_verify_client optional;",
+            format!("client_ca: {}, client_auth: optional }}", ca.display()),
+        ),
     ] {
         let (yaml, _) = import(&text(&[site("a.test", verify), site("b.test", verify)])).unwrap();
         let unquoted = yaml.replace('"', "");

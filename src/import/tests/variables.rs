@@ -203,6 +203,23 @@ fn lists_of_what_is_kept_out_become_one_expression_for_each_field() {
 }
 
 #[test]
+fn a_map_that_a_condition_asks_is_converted_with_it() {
+    let text = |condition: &str| {
+        format!(
+            "http {{ map $http_x_a $inner {{ default 0; a 1; }}
+             map $inner $outer {{ default no; 1 yes; }}
+             map $http_x_b $unused {{ default 0; b 1; }}
+             server {{ listen 81; location / {{ {condition} return 200; }} }} }}"
+        )
+    };
+    let unused = "map: no converted directive uses its variable";
+    let (_, lines) = import(&text("if ($outer = no) { return 403; }")).unwrap();
+    assert_eq!(lines, [format!("nginx.conf:3: {unused}")]);
+    let (_, lines) = import(&text("")).unwrap();
+    assert_eq!(lines, [format!("nginx.conf:1, 2, 3: {unused}")]);
+}
+
+#[test]
 fn variables_that_nothing_uses_are_counted_as_without_effect() {
     let (_, lines) = routes(
         "location / {

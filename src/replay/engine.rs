@@ -22,7 +22,8 @@ use crate::{
         rule_of,
     },
     route::{
-        BodyMembers, KeySpec, Matcher, MemberPaths, Seed, Target, canonical_host, normal_path,
+        BodyMembers, Identity, KeySpec, Matcher, MemberPaths, Seed, Target, canonical_host,
+        normal_path,
     },
 };
 use core::{
@@ -31,7 +32,7 @@ use core::{
     task::Poll,
     time::Duration,
 };
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 use std::{
     collections::{BTreeSet, BinaryHeap, HashMap, binary_heap::PeekMut},
     sync::Arc,
@@ -507,7 +508,9 @@ impl Engine {
             }
 
             let members = self.members(arrival, route.members.as_ref());
-            let target = &Target { body: members.as_ref(), ..*target };
+            let said = said_by_service(target, route.auth_fields());
+            let identity = said.as_ref().or(target.identity);
+            let target = &Target { identity, body: members.as_ref(), ..*target };
 
             // Keys: of the line, of flowgate's log, or of the request as the route reads it.
             let known = |rule: &RouteRule, identity: &str| match fingerprint {
@@ -538,7 +541,9 @@ impl Engine {
         };
         let sharers = self.with_head(arrival, |target, _, client| {
             let members = self.members(arrival, route.members.as_ref());
-            let target = &Target { body: members.as_ref(), ..*target };
+            let said = said_by_service(target, route.auth_fields());
+            let identity = said.as_ref().or(target.identity);
+            let target = &Target { identity, body: members.as_ref(), ..*target };
             let request = RequestContext { seed: &self.seed, target, client };
             Ok(route.sharers(request, recorded))
         });
@@ -575,7 +580,9 @@ impl Engine {
     ) -> Option<String> {
         let paths = arrival.body().and_then(|_| MemberPaths::new(key.members()).ok()?);
         let members = self.members(arrival, paths.map(Arc::new).as_ref());
-        key.show(&Target { body: members.as_ref(), ..*target }, client)
+        let said = said_by_service(target, key.auth_fields());
+        let identity = said.as_ref().or(target.identity);
+        key.show(&Target { identity, body: members.as_ref(), ..*target }, client)
     }
 
     /// Returns the members at `paths` of an arrival's body, unless that is longer than what is held back.
@@ -699,6 +706,17 @@ impl Unreached {
 
 fn recorded_keys(arrival: &Arrival) -> impl Iterator<Item = &RecordedKey> {
     arrival.recorded.iter().flat_map(|recorded| &recorded.keys)
+}
+
+/// Returns what an auth service has said about the client in the fields of these names: the service is
+/// not asked, so the request has them as the upstream got them.
+fn said_by_service<'n>(
+    target: &Target<'_>,
+    names: impl Iterator<Item = &'n HeaderName>,
+) -> Option<Identity> {
+    let mut names = names.peekable();
+    let has_any = target.identity.is_none() && names.peek().is_some();
+    has_any.then(|| Identity::of_service(target.headers, names))
 }
 
 /// Returns what the log says that an arrival claimed of a rule with this identity.

@@ -11,6 +11,7 @@ use crate::{
     route::MemberPaths,
     usage::Queries,
 };
+use http::HeaderName;
 use std::{
     ops::Deref,
     sync::{
@@ -161,6 +162,12 @@ impl Route {
         let rule = self.rules.iter().find(|rule| rule.slot == slot);
         let group = rule.and_then(|rule| rule.group.as_ref());
         group.map_or(&self.gate, |group| &group.gate)
+    }
+
+    /// Returns the fields that its auth service writes for the upstream.
+    pub fn auth_fields(&self) -> impl Iterator<Item = &HeaderName> {
+        let auth = self.options.auth.as_ref();
+        auth.and_then(|auth| auth.forward.as_ref()).into_iter().flat_map(|forward| forward.names())
     }
 
     /// Returns the rules that only this route has.

@@ -38,6 +38,7 @@ pub mod docker;
 pub mod explain;
 pub mod flow;
 pub mod gateway;
+pub mod geo;
 pub mod health;
 mod hex;
 pub mod http1;

@@ -2,16 +2,19 @@
 
 use allocation_counter::{AllocationInfo, measure};
 use core::time::Duration;
-use flowgate::flow::{
-    Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Rate, Rule, Rules, WarmUp,
-    limiter::{
-        concurrency,
-        fixed_window::{self, Align},
-        leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
+use flowgate::{
+    flow::{
+        Algorithm, Claim, Gate, Instant, Key, Keyed, Outcome, Rate, Rule, Rules, WarmUp,
+        limiter::{
+            concurrency,
+            fixed_window::{self, Align},
+            leaky_bucket, sliding_counter, sliding_log, sliding_window, token_bucket, warm_up,
+        },
+        pacing,
     },
-    pacing,
+    geo::{Geo, GeoFile, GeoKind, Place},
 };
-use std::sync::Arc;
+use std::{fs, path::Path, sync::Arc};
 
 #[test]
 fn a_decision_takes_no_heap_memory() {
@@ -28,6 +31,34 @@ fn a_decision_about_known_clients_takes_no_heap_memory() {
 fn a_decision_about_clients_without_room_takes_no_heap_memory() {
     let keyed = Keyed { by: "client_ip".into(), max_keys: 100 };
     assert_eq!(of_a_thousand_requests(Some(&keyed), 5_000), 0);
+}
+
+#[test]
+fn the_place_of_a_client_takes_no_heap_memory() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/geo");
+    let open = |name: &str, kind| {
+        let bytes = fs::read(folder.join(name)).expect("a file of the repository");
+        Some(Arc::new(GeoFile::new(name.into(), bytes.into(), kind).expect("it can be used")))
+    };
+    let addresses = ["192.0.2.1", "203.0.113.200", "10.0.0.1", "2001:db8:de::1", "::1", "::"];
+    let addresses = addresses.map(|text| text.parse().expect("an address"));
+    for (country, asn) in [
+        ("country.mmdb", "asn.mmdb"),
+        ("city.mmdb", "asn.mmdb"),
+        ("lite.mmdb", "lite.mmdb"),
+        ("flat.mmdb", "flat.mmdb"),
+        ("v4.mmdb", "asn.mmdb"),
+    ] {
+        let geo = Geo { country: open(country, GeoKind::Country), asn: open(asn, GeoKind::Asn) };
+        let mut known = 0;
+        let info = measure(|| {
+            for address in addresses {
+                known += u32::from(geo.place(address) != Place::default());
+            }
+        });
+        assert!(known > 0, "{country} {asn}");
+        assert_eq!(info.count_total, 0, "{country} {asn}");
+    }
 }
 
 #[test]

@@ -38,9 +38,10 @@ const LAYERS: &[Layer] = &[
     pure("labels", &[], &[]),
     pure("flow", &[], &["ahash", "humantime", "serde", "smallvec", "thiserror"]),
     pure("http1", &[], &["bytes", "http", "httparse", "itoa", "smallvec", "thiserror"]),
+    pure("geo", &[], &["ahash", "maxminddb", "serde", "thiserror"]),
     pure(
         "route",
-        &["http1"],
+        &["http1", "geo"],
         &["ahash", "http", "ipnet", "regex", "serde", "siphasher", "smallvec", "thiserror"],
     ),
     pure("meter", &[], &["http"]),
@@ -56,7 +57,7 @@ const LAYERS: &[Layer] = &[
     ),
     pure(
         "config",
-        &["flow", "route", "meter", "usage", "counted", "health", "auth"],
+        &["flow", "geo", "route", "meter", "usage", "counted", "health", "auth"],
         CONFIG_CRATES,
     ),
     io("clock", &["flow"]),
@@ -77,6 +78,7 @@ const LAYERS: &[Layer] = &[
         "proxy",
         &[
             "flow",
+            "geo",
             "route",
             "meter",
             "http1",
@@ -96,7 +98,7 @@ const LAYERS: &[Layer] = &[
             "worst_paths",
         ],
     ),
-    io("explain", &["flow", "http1", "route", "terminal_text", "health", "config", "proxy"]),
+    io("explain", &["flow", "geo", "http1", "route", "terminal_text", "health", "config", "proxy"]),
     io(
         "admin",
         &[
@@ -116,7 +118,10 @@ const LAYERS: &[Layer] = &[
             "small_http",
         ],
     ),
-    io("replay", &["flow", "route", "usage", "counted", "terminal_text", "config", "access_log"]),
+    io(
+        "replay",
+        &["flow", "geo", "route", "usage", "counted", "terminal_text", "config", "access_log"],
+    ),
     io("scenario", &["flow", "route", "config", "counted", "replay"]),
     io("admin_client", &["terminal_text", "config"]),
     io(
@@ -248,6 +253,7 @@ const ONLY_IN: &[(&str, &str, &str)] = &[
     ("annotate_snippets", "config", "print config::Diagnostics"),
     ("redis", "cluster", "ask the store through cluster"),
     ("httparse", "http1", "read heads through http1"),
+    ("maxminddb", "geo", "look places up through geo"),
     ("Instant::now", "clock", "take flow::Instant as a parameter, or ask a Clock"),
     ("SystemTime::now", "clock", "wall time decides nothing: take flow::Instant as a parameter"),
     ("time::sleep", "clock", "sleep through Clock::sleep_until"),
@@ -259,7 +265,7 @@ const ONLY_IN: &[(&str, &str, &str)] = &[
 /// Modules of `std` that touch the world. `core::net` has the addresses.
 const WORLD: &[&str] = &["env", "fs", "io", "net", "os", "process", "thread"];
 /// Layers that compute from values alone.
-const NO_WORLD: &[&str] = &["flow", "route", "meter", "http1", "usage", "health", "auth"];
+const NO_WORLD: &[&str] = &["flow", "geo", "route", "meter", "http1", "usage", "health", "auth"];
 
 /// Where a lock may be taken within the layers that decide.
 const LOCKS: &[&str] = &["flow::gate", "config::live::current"];

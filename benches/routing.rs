@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a table is what it is for")]
 
 use core::{hint::black_box, net::IpAddr, time::Duration};
+use flowgate::geo::Located;
 use flowgate::route::{
     FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, NetworkList, PathPattern, Proxies,
     Seed, Table, Target, canonical_host, dangerous_path,
@@ -114,6 +115,7 @@ fn find_ns(shape: Shape, table: &Table, asked: usize) -> f64 {
             let target = Target {
                 listener: None,
                 certificate: None,
+                place: Located::default(),
                 identity: None,
                 body: None,
                 host,
@@ -158,6 +160,7 @@ fn around_a_request() {
     let target = Target {
         listener: None,
         certificate: None,
+        place: Located::default(),
         identity: None,
         body: None,
         host,

@@ -70,7 +70,7 @@ const LAYERS: &[Layer] = &[
     io("small_http", &["flow", "clock"]),
     io("demo", &["flow", "clock", "small_http"]),
     io("access_log", &["flow", "route", "meter", "config", "clock", "lines"]),
-    io("preview", &["flow", "route", "counted", "terminal_text", "config", "access_log"]),
+    io("preview", &["flow", "geo", "route", "counted", "terminal_text", "config", "access_log"]),
     io("rejections", &["flow", "route", "terminal_text", "config", "access_log", "key_names"]),
     io("worst_paths", &["flow"]),
     io("traces", &["flow", "meter", "http1", "hex", "config", "clock", "access_log"]),

@@ -5,6 +5,7 @@
 mod members;
 
 use core::{cmp::Reverse, net::IpAddr};
+use flowgate::geo::Located;
 use flowgate::route::{
     FieldPattern, HostPattern, KeyPart, KeySpec, Matcher, Nat64, NetworkList, PathPattern, Proxies,
     Seed, Table, Target, canonical_host, dangerous_path, normal_path, parse_method,
@@ -140,7 +141,8 @@ proptest! {
             headers.append("x-a", value.clone());
             headers.append("cookie", value);
         }
-        let target = Target { listener: None, certificate: None, identity: None, body: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: (&headers).into() };
+        let target = Target { listener: None, certificate: None,
+place: Located::default(), identity: None, body: None, host: &host, path: &path, query: query.as_deref(), method: &Method::GET, headers: (&headers).into() };
         let found = table.find(&target);
         prop_assert!(found.is_none_or(|route| table.matcher(route).is_some()));
         let parts: Vec<KeyPart> = patterns
@@ -185,6 +187,7 @@ fn a_usual_request_takes_no_heap_memory() {
         let target = Target {
             listener: None,
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
             host: &host,
@@ -382,6 +385,7 @@ impl Request {
         question(&Target {
             listener: None,
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
             host: self.host,

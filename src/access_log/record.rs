@@ -44,6 +44,12 @@ pub struct AccessRecord<'a> {
     pub timeout: Option<&'static str>,
     /// The client's address, by the trusted proxies.
     pub client_ip: IpAddr,
+    /// The country of that address; absent without `geo`, or if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub country: Option<&'a str>,
+    /// The number of its autonomous system, in the same way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asn: Option<u32>,
     /// The authenticated user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<&'a str>,
@@ -367,6 +373,8 @@ pub(crate) fn sample(path: &str) -> AccessRecord<'_> {
         outcome: ResponseOutcome::Completed,
         timeout: None,
         client_ip: [192, 0, 2, 7].into(),
+        country: Some("DE"),
+        asn: Some(64_500),
         user: None,
         auth: None,
         auth_duration: None,
@@ -420,7 +428,7 @@ mod tests {
             "ts": "2026-11-21T05:00:00.125000000Z", "method": "GET", "host": "shop.example.com",
             "path": "/a\"b\n\u{7f}\u{2028}ü\\", "route": "checkout", "listener": "web", "protocol": "HTTP/2", "status": 429,
             "answered_ms": 12.000_001, "duration_ms": 12.345, "outcome": "completed",
-            "client_ip": "192.0.2.7", "attempts": 0,
+            "client_ip": "192.0.2.7", "country": "DE", "asn": 64_500, "attempts": 0,
             "bytes_in": 0, "bytes_out": 17, "config_hash": "00d1ce",
             "flow": { "decision": "rejected", "reason": "rate", "rule": "per-client", "limit": 10, "used": 10,
                 "cost": 1, "wait_ms": 0.0, "retry_after_ms": 1500.0 },

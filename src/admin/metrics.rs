@@ -528,6 +528,7 @@ impl Metrics {
         let help = "When a configuration was last taken";
         gauge(encoder, (name, help), &get(&counted.last_reload_seconds))?;
         self.certificates(encoder)?;
+        self.geo(encoder)?;
         self.acme(encoder)?;
         let handshakes = results(&counted.tls_handshakes, &counted.tls_failures);
         counters(encoder, ("flowgate_tls_handshakes", "TLS handshakes of clients"), handshakes)?;
@@ -575,6 +576,18 @@ impl Metrics {
         let name = "flowgate_certificate_not_after_timestamp_seconds";
         let help = "When a certificate that the gateway shows ends";
         gauges(encoder, (name, help), ends)
+    }
+
+    /// Writes when the files were made that say where clients are.
+    fn geo(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(geo) = &self.snapshot.settings.geo else { return Ok(()) };
+        let files = [("country", &geo.country), ("asn", &geo.asn)];
+        let built = files.into_iter().filter_map(|(name, file)| {
+            let built = file.as_ref()?.built();
+            Some(([("file", name)], built))
+        });
+        let help = "When the contents of a file of countries or autonomous systems were made";
+        gauges(encoder, ("flowgate_geo_build_timestamp_seconds", help), built)
     }
 
     /// Writes the state of the certificates that flowgate gets.

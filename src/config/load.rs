@@ -9,6 +9,7 @@ use super::{
     read::{Content, Node, comments, foreign, include, source, syntax, yaml::Tree},
     spec::FileSpec,
     vocabulary::{self, DescribedMap},
+    watched::Watched,
 };
 use std::{num::NonZeroUsize, path::Path, sync::Arc, thread::available_parallelism};
 
@@ -123,6 +124,8 @@ pub(super) fn plan(
     let plans: Vec<_> = spec.plan_files().into_iter().map(|at| at.value).collect();
     files.extend(source::read_issued(&spec.acme_certificates()));
     files.extend(source::read_networks(&networks));
+    let geo = spec.geo_files();
+    files.extend(source::read_geo(&geo));
     files.extend(source::read_plans(&plans));
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (mut plan, more) = compile::compile(spec, &files, source, cores);
@@ -134,8 +137,9 @@ pub(super) fn plan(
         return Ok(plan);
     }
     let pairs = certificates.into_iter().map(|files| (files.cert.value, files.key.value));
-    Err(Diagnostics::new(source, problems)
-        .naming(pairs.collect(), [others, networks, plans].concat()))
+    let others = Watched::files([others, networks, plans].concat());
+    let others = others.into_iter().chain(Watched::large_files(geo)).collect();
+    Err(Diagnostics::new(source, problems).naming(pairs.collect(), others))
 }
 
 /// Reads a text as far as it can be read, with the problems found and its substitutions. The

@@ -11,6 +11,8 @@ use std::{
 pub enum Watched {
     /// A file, which need not exist.
     File(PathBuf),
+    /// A file that may be large: it counts as changed if it is another one, or has another length or time.
+    LargeFile(PathBuf),
     /// The files of a folder that fit a pattern.
     Names(PathBuf, NamePattern),
 }
@@ -67,6 +69,11 @@ impl NamePattern {
 }
 
 impl Watched {
+    /// Returns files that may be large.
+    pub fn large_files(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Self> {
+        paths.into_iter().map(Self::LargeFile).collect()
+    }
+
     /// Returns the files.
     pub fn files(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Self> {
         paths.into_iter().map(Self::File).collect()

@@ -81,6 +81,12 @@ pub struct ExplainedRequest {
     pub listener: String,
     /// The client's address, behind trusted proxies.
     pub client: String,
+    /// The country of that address, if the file of countries knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub country: Option<String>,
+    /// The number of its autonomous system, if the file of those knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asn: Option<u32>,
 }
 
 /// A route.
@@ -224,7 +230,12 @@ impl Display for Explanation {
         let host = terminal_text(&request.host);
         let listener = &request.listener;
         let client = &request.client;
-        writeln!(f, "  host {host}, listener {listener}, client {client}\n")?;
+        let country = request.country.as_ref().map(|country| format!("country {country}"));
+        let asn = request.asn.map(|asn| format!("asn {asn}"));
+        let place: Vec<_> = country.into_iter().chain(asn).collect();
+        let place =
+            if place.is_empty() { String::new() } else { format!(" ({})", place.join(", ")) };
+        writeln!(f, "  host {host}, listener {listener}, client {client}{place}\n")?;
         if let Some(route) = &self.route {
             writeln!(f, "route {}  {}", route.name, route.r#match)?;
             match &route.runner_up {

@@ -15,6 +15,7 @@ use crate::{
         Snapshot, Unrouted, Upstream, rejected_path,
     },
     flow::{Claim, Instant, Key, Quota, ReasonKind, Rejection, Report, SlotId, Verdict},
+    geo::{Asn, Located},
     http1::Fields,
     proxy::{by_token, owner},
     route::{Identity, Seed, Target, fingerprint_text, low_bits, normal_path},
@@ -52,6 +53,7 @@ impl Question {
             method: &request.method,
             headers: Fields::Map(&request.headers),
             certificate: request.certificate.as_ref(),
+            place: Located::At(snapshot.place(client)),
             identity: None,
             body: None,
         };
@@ -163,7 +165,9 @@ fn turned_away(
     let options = &route.options;
     let length = request.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length: Option<u64> = length.and_then(|length| length.parse().ok());
-    if let Some(why) = options.access.as_ref().and_then(|access| access.denial(client)) {
+    if let Some(why) =
+        options.access.as_ref().and_then(|access| access.denial(client, target.place))
+    {
         let why = format!("the route's `access` does not allow this client: {why}");
         return Some((403, why.into()));
     }
@@ -195,6 +199,8 @@ fn blank(snapshot: &Snapshot, target: &Target<'_>, client: IpAddr) -> Explanatio
             host: target.host.to_owned(),
             listener: target.listener.unwrap_or_default().to_owned(),
             client: client.to_string(),
+            country: target.place.country().map(|country| country.to_string()),
+            asn: target.place.asn().map(|Asn(number)| number),
         },
         route: None,
         decision: ExpectedDecision::Passed,
@@ -335,7 +341,10 @@ fn why_not_asked(rule: &RouteRule, target: &Target<'_>, client: IpAddr) -> Cow<'
     if let Some(except) = rule.except.as_ref().filter(|except| except.covers(target, client)) {
         return match except.network_of(client) {
             Some(found) => format!("the request is exempt (`except`: {found})").into(),
-            None => "the request is exempt (`except`)".into(),
+            None => match except.place_of(target.place.place()) {
+                Some(found) => format!("the request is exempt (`except`: {found})").into(),
+                None => "the request is exempt (`except`)".into(),
+            },
         };
     }
     let why = if rule.when.as_ref().is_some_and(|when| !when.covers(target, client)) {

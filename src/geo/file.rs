@@ -1,4 +1,4 @@
-//! A file in MaxMind's format (`.mmdb`), in memory.
+//! A file in the format `.mmdb`, in memory.
 //!
 //! `maxminddb` checks the offsets that it follows and bounds the depth, the number and the size of what it
 //! decodes. Nothing here depends on more than that: whatever a file has, a look-up returns.
@@ -86,7 +86,7 @@ pub enum UnusableGeoFile {
     /// It is compressed, as it is downloaded.
     #[error("is compressed")]
     Compressed,
-    /// It has no data in MaxMind's format, or was cut off.
+    /// It is of another format, or was cut off.
     #[error("is not a file in MaxMind's format (`.mmdb`), or was cut off: {0}")]
     NotMaxMind(String),
     /// A record cannot be read.
@@ -106,7 +106,7 @@ impl GeoFile {
     /// Takes `bytes` for the file at `path`.
     ///
     /// # Errors
-    /// The bytes are no file in MaxMind's format, or none that has what `kind` says; or a record among the first
+    /// The bytes are of another format, or have not what `kind` says; or a record among the first
     /// 4,096 networks of IPv4 or of IPv6 cannot be read.
     pub fn new(path: PathBuf, bytes: Arc<[u8]>, kind: GeoKind) -> Result<Self, UnusableGeoFile> {
         /// The beginning of gzip's files.

@@ -1,4 +1,4 @@
-//! Finds the country and the autonomous system of a client's address, in files in MaxMind's format.
+//! Finds the country and the autonomous system of a client's address, in files in the format `.mmdb`.
 //!
 //! No IO, clock or lock. A [`GeoFile`] is made of the bytes of a file. A look-up reads at most one node of its
 //! tree for each bit of the address and the value at one path of the record: it neither allocates nor fails. What

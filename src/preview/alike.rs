@@ -141,8 +141,11 @@ pub(super) fn alike_routes(
     base.routes.iter().zip(&new.routes).map(alike).collect()
 }
 
-/// Returns whether the client of each request has the same address by both.
+/// Returns whether the client of each request has the same address by both, and is in the same place.
 fn trust_alike(base: &Snapshot, new: &Snapshot) -> bool {
+    if base.settings.geo != new.settings.geo {
+        return false;
+    }
     let mut listeners = base.listeners.iter().chain(&new.listeners);
     listeners.all(|listener| {
         let name = Some(&*listener.name);

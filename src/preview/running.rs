@@ -98,7 +98,9 @@ impl Preview {
             options.map(|options| (options.relaxed_path, options.cors.is_some())).collect()
         };
         // With as many routes, both or none have one for the requests that no other one matches.
+        let geo_alike = base.settings.geo == snapshot.settings.geo;
         let routes_alike = base.table.is_same(&snapshot.table)
+            && (geo_alike || !snapshot.table.looks_at_places())
             && base.routes.len() == snapshot.routes.len()
             && searched(&base) == searched(&snapshot);
         let alike = || alike_routes(&base, &snapshot, shows_keys);

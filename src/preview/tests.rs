@@ -8,6 +8,7 @@ use crate::{
     access_log::DecisionRecord,
     config::{self, Claims, KeySource, Live, Plan, RequestContext, Retired, RouteRule, Snapshot},
     flow::{self, Instant, Outcome, Permit},
+    geo::Located,
     route::{Identity, Seed, Target},
 };
 use core::{cell::Cell, net::IpAddr, time::Duration};
@@ -70,6 +71,7 @@ impl Sent {
             method,
             headers,
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
         }

@@ -268,14 +268,14 @@ fn identified(
     identify: impl FnOnce() -> Identified,
 ) -> Result<Identified, OwnRejection> {
     let options = &route.options;
-    let client = arrival.request.client;
-    if options.access.as_ref().is_some_and(|access| !access.allows(client)) {
+    let RequestContext { target, client, .. } = arrival.request;
+    if options.access.as_ref().is_some_and(|access| !access.allows(client, target.place)) {
         return Err(OwnRejection::Denied);
     }
     if arrival.length.is_some_and(|length| length > options.body_limit) {
         return Err(OwnRejection::TooLong);
     }
-    let auth = options.auth.as_ref().filter(|_| !route.answers_preflight(arrival.request.target));
+    let auth = options.auth.as_ref().filter(|_| !route.answers_preflight(target));
     Ok(auth.map_or(Identified::As(None), |_| identify()))
 }
 

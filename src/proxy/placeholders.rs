@@ -9,6 +9,7 @@ use crate::{
         Body, HeaderEdits, HeaderText, Piece, Placeholder, Redirect, Syntax, Template,
         TemplateText as Text, UrlPart,
     },
+    geo::{Country, Place},
     http1::FieldList,
     route::{ClientCertificate, folded_name, folds_to},
 };
@@ -25,6 +26,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 pub(super) struct Values {
     certificate: Option<Arc<ClientCertificate>>,
     client: IpAddr,
+    place: Place,
     host: Arc<str>,
     scheme: &'static str,
     port: u16,
@@ -62,6 +64,7 @@ impl Values {
         asked: Asked<'_>,
         id: Option<&RequestId>,
         client: IpAddr,
+        place: Place,
         peer: &Peer,
     ) -> Self {
         let Asked { scheme, port, host } = asked;
@@ -69,6 +72,7 @@ impl Values {
         Self {
             certificate: peer.certificate().cloned(),
             client,
+            place,
             host: Arc::clone(host),
             scheme,
             port,
@@ -155,6 +159,10 @@ impl Values {
             Placeholder::ClientCertSubject => {
                 escape.write(certificate.map_or("", |shown| &shown.subject), out)
             }
+            Placeholder::Country => {
+                out.write_str(self.place.country.as_ref().map_or("", Country::as_str))
+            }
+            Placeholder::Asn => self.place.asn.map_or(Ok(()), |asn| write!(out, "{asn}")),
             Placeholder::ClientIp => write!(out, "{}", self.client),
             Placeholder::RetryAfter => match of.and_then(|of| of.retry_after) {
                 Some(seconds) => write!(out, "{seconds}"),

@@ -31,6 +31,7 @@ use crate::{
     clock::Clock,
     config::{self, Live},
     flow::Instant,
+    geo::Located,
     meter::{Counters, HttpRejection},
     route::{KeyPart, KeySpec, Seed, Target},
     traces,
@@ -381,6 +382,7 @@ async fn a_remembered_fingerprint_is_that_of_the_same_key_and_client() {
     let target = Target {
         listener: None,
         certificate: None,
+        place: Located::default(),
         identity: None,
         body: None,
         host: "a",

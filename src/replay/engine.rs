@@ -21,12 +21,14 @@ use crate::{
         Admission, Instant, Key, Outcome, Permit, Rejection, Report, Sharer, SlotId, Verdict,
         rule_of,
     },
+    geo::Located,
     route::{
         BodyMembers, Identity, KeySpec, Matcher, MemberPaths, Seed, Target, canonical_host,
         normal_path,
     },
 };
 use core::{
+    cell::OnceCell,
     cmp::{Ordering, Reverse},
     net::{IpAddr, Ipv4Addr},
     task::Poll,
@@ -502,8 +504,9 @@ impl Engine {
         self.with_head(arrival, |target, path, client| {
             let index = self.route_of(snapshot, arrival, target, path)?;
             let route = &snapshot.routes[index];
-            let access = route.options.access.as_ref().filter(|_| arrival.request.client.is_some());
-            if access.is_some_and(|access| !access.allows(client)) {
+            let is_known = arrival.request.client.is_some() || arrival.place().is_some();
+            let access = route.options.access.as_ref().filter(|_| is_known);
+            if access.is_some_and(|access| !access.allows(client, target.place)) {
                 return Err(Unreached::Denied);
             }
 
@@ -616,9 +619,16 @@ impl Engine {
         let normal = normal_path(path);
         let listener = self.listener_of(arrival);
         let identity = arrival.identity.as_deref();
+        // A log without addresses has one client.
+        let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let client = self.snapshot.proxies(listener).client(peer, headers).address;
+        let found = OnceCell::new();
+        let files = self.snapshot.settings.geo.as_deref();
+        let looked_up = || Located::of(files, client, &found);
         let target = Target {
             listener,
             certificate: None,
+            place: arrival.place().map_or_else(looked_up, Located::At),
             identity,
             body: None,
             host: &host,
@@ -628,9 +638,6 @@ impl Engine {
             headers,
         };
 
-        // A log without addresses has one client.
-        let peer = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let client = self.snapshot.proxies(listener).client(peer, headers).address;
         then(&target, path, client)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     flow::{Instant, Key, Sharer},
+    geo::Place,
     route::Identity,
 };
 use core::{net::IpAddr, time::Duration};
@@ -61,10 +62,14 @@ pub struct Settling {
 }
 
 impl Recorded {
-    /// Returns what an event has with these facts and this JSON body, if anything is known.
-    pub fn of_event(settling: Settling, body: Option<Arc<str>>) -> Option<Box<Self>> {
-        let is_known = settling != Settling::default() || body.is_some();
-        let recorded = || Self { settling, body, is_event: true, ..Self::default() };
+    /// Returns what an event has with these facts, this JSON body and this place, if anything is known.
+    pub fn of_event(
+        settling: Settling,
+        body: Option<Arc<str>>,
+        place: Option<Place>,
+    ) -> Option<Box<Self>> {
+        let is_known = settling != Settling::default() || body.is_some() || place.is_some();
+        let recorded = || Self { settling, body, place, is_event: true, ..Self::default() };
         is_known.then(|| Box::new(recorded()))
     }
 }
@@ -73,6 +78,11 @@ impl Arrival {
     /// Returns its JSON body, if that is known.
     pub(super) fn body(&self) -> Option<&str> {
         self.recorded.as_ref()?.body.as_deref()
+    }
+
+    /// Returns where its client was, if the line says it.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.recorded.as_ref()?.place
     }
 }
 
@@ -97,6 +107,8 @@ pub struct Recorded {
     pub settling: Settling,
     /// Its JSON body.
     pub body: Option<Arc<str>>,
+    /// Where its client was; `None`: nothing was known of that.
+    pub place: Option<Place>,
     /// True if it is no line of flowgate's log.
     pub is_event: bool,
 }

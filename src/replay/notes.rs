@@ -356,6 +356,8 @@ fn is_absent(rule: &RouteRule, arrival: &Arrival) -> bool {
         | KeyPart::Route
         | KeyPart::ClientIp { .. }
         | KeyPart::Listener
+        | KeyPart::Country
+        | KeyPart::Asn
         | KeyPart::Segment(_)
         | KeyPart::Host
         | KeyPart::Path

@@ -8,7 +8,7 @@ use super::{
     key_text::meant_key,
     spelling::{Decoded, decoded},
 };
-use crate::http1::Fields;
+use crate::{geo::Asn, http1::Fields};
 use core::{fmt, net::IpAddr};
 use http::{HeaderName, header::COOKIE};
 use ipnet::IpNet;
@@ -57,11 +57,16 @@ pub enum KeyPart {
     Json(MemberPath),
     /// The fingerprint of the client's certificate.
     ClientCert,
+    /// The country of the client's address.
+    Country,
+    /// The autonomous system of the client's address.
+    Asn,
 }
 
 impl KeyPart {
     /// Reads `route`, `client_ip`, `listener`, `host`, `path`, `path:NAME`, `method`, `user`,
-    /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME`, `auth:NAME`, `json:PATH` or `client_cert`.
+    /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME`, `auth:NAME`, `json:PATH`, `client_cert`,
+    /// `country` or `asn`.
     /// `v6_prefix` are the significant bits of an IPv6 client's address; all those of an IPv4 address are. No request has
     /// `path:NAME` before [`KeySpec::of_paths`].
     ///
@@ -89,6 +94,8 @@ impl KeyPart {
             ("method", None) => Ok(Self::Method),
             ("user", None) => Ok(Self::User),
             ("client_cert", None) => Ok(Self::ClientCert),
+            ("country", None) => Ok(Self::Country),
+            ("asn", None) => Ok(Self::Asn),
             ("header", Some(name)) => header::name(name).map(Self::Header),
             ("path", Some(name)) => NamedSegment::parse(name).map(Self::Segment),
             ("cookie", Some(name)) => part_name(name).map(Self::Cookie),
@@ -103,8 +110,8 @@ impl KeyPart {
                 let help = meant_key(text).map_or_else(
                     || {
                         "write one of route, client_ip, host, path, path:NAME, method, \
-                         listener, user, client_cert, header:NAME, cookie:NAME, query:NAME, jwt:NAME, \
-                         auth:NAME, json:NAME, or a list of them"
+                         listener, user, client_cert, country, asn, header:NAME, cookie:NAME, \
+                         query:NAME, jwt:NAME, auth:NAME, json:NAME, or a list of them"
                             .to_owned()
                     },
                     |meant| format!("did you mean `{meant}`?"),
@@ -118,6 +125,11 @@ impl KeyPart {
     /// parameter, or a member of the body.
     pub const fn is_sent(&self) -> bool {
         matches!(self, Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Json(_))
+    }
+
+    /// Returns whether it is where the client is.
+    pub const fn is_place(&self) -> bool {
+        matches!(self, Self::Country | Self::Asn)
     }
 
     /// Returns this part with another number of significant bits of an IPv4 client's address.
@@ -168,6 +180,14 @@ impl KeyPart {
             Self::ClientCert => {
                 fingerprint.add(shown(target).ok_or(NoKey::Missing)?.as_bytes());
             }
+            Self::Country => {
+                let country = target.place.country().ok_or(NoKey::Missing)?;
+                fingerprint.add(country.as_str().as_bytes());
+            }
+            Self::Asn => {
+                let Asn(number) = target.place.asn().ok_or(NoKey::Missing)?;
+                fingerprint.add(&number.to_be_bytes());
+            }
         }
         Ok(())
     }
@@ -205,6 +225,8 @@ impl KeyPart {
             Self::Auth(name) => text(said(target, name)?),
             Self::Json(path) => member(target, path, on_duplicate).ok()?.to_owned(),
             Self::ClientCert => shown(target)?.to_owned(),
+            Self::Country => target.place.country()?.to_string(),
+            Self::Asn => target.place.asn()?.to_string(),
         })
     }
 }
@@ -352,6 +374,8 @@ impl fmt::Display for KeyPart {
             Self::Auth(name) => write!(f, "auth:{name}"),
             Self::Json(path) => write!(f, "json:{path}"),
             Self::ClientCert => f.write_str("client_cert"),
+            Self::Country => f.write_str("country"),
+            Self::Asn => f.write_str("asn"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
@@ -422,6 +446,8 @@ impl KeySpec {
             KeyPart::Auth(name) => Some(format!("the field {name} of the auth service")),
             KeyPart::Json(path) => Some(format!("the member {path} in its JSON body")),
             KeyPart::ClientCert => Some("a client certificate".to_owned()),
+            KeyPart::Country => Some("a country of its client's address".to_owned()),
+            KeyPart::Asn => Some("an AS number of its client's address".to_owned()),
             KeyPart::Route
             | KeyPart::ClientIp { .. }
             | KeyPart::Listener
@@ -513,12 +539,18 @@ impl KeySpec {
         })
     }
 
+    /// Returns whether a part is where the client is.
+    pub fn needs_place(&self) -> bool {
+        self.parts.iter().any(KeyPart::is_place)
+    }
+
     /// True if the head of the request has all that [`Self::show`] needs: it needs no listener, no
-    /// client's identity, no body, and not the host as routes know it.
+    /// client's identity or place, no body, and not the host as routes know it.
     pub fn is_shown_by_head(&self) -> bool {
         let is_elsewhere =
             |part: &KeyPart| matches!(part, KeyPart::Host | KeyPart::Listener | KeyPart::Json(_));
-        !self.needs_identity() && !self.parts.iter().any(is_elsewhere)
+        let is_by_client = self.needs_identity() || self.needs_place();
+        !is_by_client && !self.parts.iter().any(is_elsewhere)
     }
 
     /// Returns whether the client's address by itself is the key.
@@ -579,7 +611,7 @@ impl fmt::Display for KeySpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::normal_path;
+    use crate::{geo::Located, route::normal_path};
     use http::{HeaderMap, Method};
 
     #[test]
@@ -778,6 +810,7 @@ mod tests {
             let target = Target {
                 listener,
                 certificate: None,
+                place: Located::default(),
                 identity: None,
                 body: None,
                 host: "a",
@@ -798,6 +831,7 @@ mod tests {
         let target = Target {
             listener: None,
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
             host: "a",
@@ -842,6 +876,7 @@ mod tests {
         let target = Target {
             listener: None,
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
             host: "a.example",

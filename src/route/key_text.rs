@@ -6,6 +6,7 @@ use super::{
     key::{MAX_SHOWN_PARTS, add_client},
     normal_path,
 };
+use crate::geo::{Asn, Country};
 use core::net::IpAddr;
 use ipnet::IpNet;
 
@@ -85,6 +86,20 @@ fn add(
             fingerprint.add(value.to_ascii_lowercase().as_bytes());
         }
         KeyPart::Path => fingerprint.add(normal_path(value).as_bytes()),
+        KeyPart::Country => {
+            let country = Country::read(value).ok_or_else(|| {
+                let message = format!("`{}` is not a country", value.escape_debug());
+                ParseError::new(message, "write its two letters, as in `DE`")
+            })?;
+            fingerprint.add(country.as_str().as_bytes());
+        }
+        KeyPart::Asn => {
+            let Asn(number) = value.parse().map_err(|()| {
+                let message = format!("`{}` is not an AS number", value.escape_debug());
+                ParseError::new(message, "write the number, as in `64500`")
+            })?;
+            fingerprint.add(&number.to_be_bytes());
+        }
         KeyPart::Listener
         | KeyPart::Segment(_)
         | KeyPart::Method
@@ -206,6 +221,20 @@ const WORDS: &[(&str, &[&str])] = &[
         ],
     ),
     ("route", &["all", "everyone", "everything", "global", "none", "service", "total"]),
+    (
+        "country",
+        &[
+            "country_code",
+            "geo",
+            "geoip",
+            "geoip2_data_country_code",
+            "geoip2_data_country_iso_code",
+            "geoip_country_code",
+            "ip.geoip.country",
+            "ip.src.country",
+        ],
+    ),
+    ("asn", &["as", "as_number", "autonomous_system_number", "geoip2_data_asn", "ip.geoip.asnum"]),
     ("jwt:sub", &["claim", "jwt", "sub", "subject", "token"]),
     ("header:authorization", &["authorization", "bearer", "http_authorization"]),
     ("header:x-api-key", &["api-key", "api_key", "apikey", "x-api-key", "x_api_key", "xapikey"]),
@@ -319,6 +348,7 @@ fn named(bare: &str, lower: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::{
+        geo::Located,
         http1::Fields,
         route::{Identity, Target},
     };
@@ -344,6 +374,7 @@ mod tests {
             method: &Method::POST,
             headers: Fields::Map(&headers),
             certificate: None,
+            place: Located::default(),
             identity: Some(&identity),
             body: None,
         };

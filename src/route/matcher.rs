@@ -1,6 +1,7 @@
 //! The conditions of a route.
 
 use super::{FieldPattern, HostPattern, ParseError, PathPattern, Target, header, pattern::Pattern};
+use crate::geo::PlaceSet;
 use core::fmt;
 use http::Method;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Matcher {
     pub query: Vec<FieldPattern>,
     /// All of these parts of the client's certificate: `subject` and `fingerprint`.
     pub certificate: Vec<FieldPattern>,
+    /// One of these countries, and one of these autonomous systems.
+    pub places: PlaceSet,
     /// The whole query.
     pub whole_query: Option<QueryPattern>,
     /// The value of a repeated field that counts.
@@ -91,6 +94,7 @@ impl Matcher {
             })
             && self.whole_query.as_ref().is_none_or(|pattern| pattern.matches(target.query))
             && (self.certificate.is_empty() || self.matches_certificate(target))
+            && (self.places.is_empty() || self.places.has_both(target.place.place()))
     }
 
     /// Returns whether the client has shown a certificate that matches.
@@ -137,6 +141,9 @@ impl fmt::Display for Matcher {
         for part in &self.certificate {
             write!(f, " client_cert {part}")?;
         }
+        if !self.places.is_empty() {
+            write!(f, " {}", self.places)?;
+        }
         if !self.listeners.is_empty() {
             f.write_str(" listener ")?;
             list(f, &self.listeners)?;
@@ -175,6 +182,7 @@ pub fn parse_method(text: &str) -> Result<Method, ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geo::{Asn, Country, Located};
     use http::{HeaderMap, HeaderValue};
 
     #[test]
@@ -195,10 +203,11 @@ mod tests {
             ],
             query: vec![FieldPattern::regex("c", "d+").unwrap()],
             whole_query: Some(QueryPattern::regex("c=.*").unwrap()),
+            places: PlaceSet::new(vec![Country::read("DE").unwrap()], vec![Asn(64_500)]),
             listeners: vec!["web".into()],
             ..Matcher::default()
         };
-        let line = "POST|PUT shop.example.com|*.shop/checkout/{id}|/cart header x-a=b header x-b query c~d+ query_regex c=.* listener web";
+        let line = "POST|PUT shop.example.com|*.shop/checkout/{id}|/cart header x-a=b header x-b query c~d+ query_regex c=.* country DE asn 64500 listener web";
         assert_eq!(matcher.to_string(), line);
         assert_eq!(Matcher::default().to_string(), "/*");
     }
@@ -211,6 +220,7 @@ mod tests {
             Matcher { whole_query, ..Matcher::default() }.matches(&Target {
                 listener: None,
                 certificate: None,
+                place: Located::default(),
                 identity: None,
                 body: None,
                 host: "a",
@@ -254,6 +264,7 @@ mod tests {
             let target = Target {
                 listener: None,
                 certificate: None,
+                place: Located::default(),
                 identity: None,
                 body: None,
                 host: "a",

@@ -32,7 +32,7 @@ mod regexes;
 mod spelling;
 mod tree;
 
-use crate::http1::Fields;
+use crate::{geo::Located, http1::Fields};
 pub use client::{
     ClaimValue, ClientCertificate, FoundClient, Identity, IdentityPattern, NO_ADDRESS, Nat64,
     Proxies, Unread, WholePrefix, client_network,
@@ -74,6 +74,8 @@ pub struct Target<'a> {
     pub headers: Fields<'a>,
     /// The client's certificate, if it has shown one.
     pub certificate: Option<&'a ClientCertificate>,
+    /// Where the client's address is.
+    pub place: Located<'a>,
     /// Who the client has proved to be, if its route asks for that.
     pub identity: Option<&'a Identity>,
     /// The members of its JSON body that the rules of its route look at, if it has one.

@@ -73,7 +73,9 @@ pub(super) fn by_specificity(paths: &[PathPattern]) -> Vec<&PathPattern> {
 
 /// Returns how many other conditions there are: the lowest wins.
 pub(super) fn conditions_key(matcher: &Matcher) -> impl Ord + use<> {
-    let headers = matcher.headers.len() + matcher.certificate.len();
+    let by_place = [!matcher.places.countries().is_empty(), !matcher.places.asns().is_empty()];
+    let by_place: usize = by_place.map(usize::from).iter().sum();
+    let headers = matcher.headers.len() + matcher.certificate.len() + by_place;
     let query = matcher.query.len() + usize::from(matcher.whole_query.is_some());
     (matcher.methods.is_empty(), Reverse(headers), Reverse(query))
 }

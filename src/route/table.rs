@@ -8,6 +8,7 @@ use super::{
     regexes::Regexes,
     tree::{Names, Tree},
 };
+use crate::geo::PlaceSet;
 use ahash::AHashMap;
 use core::cmp::Reverse;
 use std::{
@@ -31,6 +32,7 @@ pub struct Table {
     hosts: RoutesByHost,
     /// Each route's rank, the best of several.
     ranks: Vec<usize>,
+    looks_at_places: bool,
 }
 
 impl Table {
@@ -63,7 +65,8 @@ impl Table {
         for (rank, route) in ranking.routes().iter().enumerate().rev() {
             ranks[route.index] = rank;
         }
-        Self { ranking, listeners, hosts, ranks }
+        let looks_at_places = ranking.routes().iter().any(|one| !one.matcher.places.is_empty());
+        Self { ranking, listeners, hosts, ranks, looks_at_places }
     }
 
     /// Returns the best route for `target`, if any matches.
@@ -114,6 +117,11 @@ impl Table {
     pub fn header_names(&self) -> impl Iterator<Item = &str> {
         let matchers = self.ranking.routes().iter().map(|route| &route.matcher);
         matchers.flat_map(|matcher| &matcher.headers).map(FieldPattern::name)
+    }
+
+    /// Returns whether some matcher looks at where the client is.
+    pub const fn looks_at_places(&self) -> bool {
+        self.looks_at_places
     }
 
     /// Returns whether `target` repeats a header or query parameter that some route looks at.
@@ -175,6 +183,7 @@ impl Table {
                 && matcher.headers.is_empty()
                 && matcher.query.is_empty()
                 && matcher.certificate.is_empty()
+                && matcher.places.is_empty()
                 && matcher.whole_query.is_none();
             for listener in matcher.listeners.iter().filter(|_| takes_all) {
                 for host in hosts_of(matcher) {
@@ -232,6 +241,7 @@ struct Conditions<'a> {
     headers: Vec<FieldPattern>,
     query: Vec<FieldPattern>,
     certificate: Vec<FieldPattern>,
+    places: &'a PlaceSet,
     whole_query: Option<&'a QueryPattern>,
 }
 
@@ -251,7 +261,18 @@ fn conditions(matcher: &Matcher) -> impl Iterator<Item = Conditions<'_>> {
         let query = sorted(matcher.query.iter().cloned());
         let certificate = sorted(matcher.certificate.iter().cloned());
         let whole_query = matcher.whole_query.as_ref();
-        Conditions { listener, host, path, methods, headers, query, certificate, whole_query }
+        let places = &matcher.places;
+        Conditions {
+            listener,
+            host,
+            path,
+            methods,
+            headers,
+            query,
+            certificate,
+            places,
+            whole_query,
+        }
     })
 }
 
@@ -384,7 +405,7 @@ impl HostRoutes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::normal_path;
+    use crate::{geo::Located, route::normal_path};
     use http::{HeaderMap, Method};
 
     #[test]
@@ -759,6 +780,7 @@ mod tests {
         let target = Target {
             listener,
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
             host,

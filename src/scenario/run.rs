@@ -212,7 +212,7 @@ fn arrival(arrivals: &Arrivals, at: Instant, id: Id, nth: u64) -> Result<Arrival
         identity: identity(arrivals, nth),
         route: None,
         key: arrivals.key.as_ref().map(|key| shared(key.of(nth))),
-        recorded: Recorded::of_event(Settling::default(), body(arrivals, nth)),
+        recorded: Recorded::of_event(Settling::default(), body(arrivals, nth), arrivals.place),
         cost: arrivals.cost,
         priority: arrivals.priority,
         takes: Some(arrivals.takes),

@@ -42,6 +42,7 @@ mod fixtures;
 mod flood;
 mod forward_auth;
 mod found_limits;
+mod geo;
 mod handover;
 mod health;
 mod hostile_servers;

@@ -40,12 +40,15 @@ impl Fixture {
         let write = |name: &str, text: String| fs::write(self.directory.path().join(name), text);
         write("c.pem", certificate.pem()).unwrap();
         write("c.key", key.serialize_pem()).unwrap();
+        let country = include_bytes!("../../../tests/geo/country.mmdb");
+        fs::write(self.directory.path().join("country.mmdb"), country).unwrap();
         let tls = "tls: { certificates: [{ cert: c.pem, key: c.key }] }";
         let text = CONFIG.replacen("127.0.0.1:0 }", &format!("127.0.0.1:0, {tls} }}"), 1);
         let budgets = "budgets:
   - { name: keyed, limit: 9/1s, key: client_ip, dry_run: true, reject_for: 1m, cost: { settle: { bytes: both } } }
   - { name: places, concurrency: auto }
 flow: [{ budget: keyed }, { budget: places }]
+geo: { country: country.mmdb }
 ";
         let settles = "reject_for: 1m, cost: { settle: { bytes: both } }";
         let text =

@@ -10,7 +10,7 @@ use crate::{
     config::{
         decode::{At, Key},
         diagnostics::{Lint, Problem},
-        plan::{Access, Auth, Jwt, RulePlan},
+        plan::{Access, Auth, ClientList, Jwt, RulePlan},
         read::source::Files,
         spec::{AccessSpec, AuthSpec, ForwardSpec, JwtSpec},
     },
@@ -35,10 +35,12 @@ impl Compiler {
                     .help("write an address or a range, as in `10.0.0.0/8`, or remove `allow`"),
             );
         }
-        let allowed = self.networks(&spec.allow);
-        let denied = self.networks(&spec.deny);
+        let (allowed, allowed_places) = self.clients(&spec.allow);
+        let (denied, denied_places) = self.clients(&spec.deny);
         self.allowed_and_denied(&allowed, &denied);
-        Access::new(spec.allow.is_written().then_some(allowed.list), denied.list)
+        let allow = ClientList::of(&allowed, allowed_places);
+        let deny = ClientList::of(&denied, denied_places);
+        Access::new(spec.allow.is_written().then_some(allow), deny)
     }
 
     /// Warns of networks that can never be allowed. Of a file, the first one is reported.

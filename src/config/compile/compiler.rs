@@ -1,6 +1,6 @@
 //! What the parts of the compiler share: the problems found so far.
 
-use super::plan_file::PlanFile;
+use super::{geo::KnownPlaces, plan_file::PlanFile};
 use crate::{
     auth::Users,
     config::{
@@ -41,6 +41,8 @@ pub(super) struct Compiler {
     pub(super) warnings: Problems,
     /// The prefixes behind which an IPv4 address stands.
     pub(super) nat64: Nat64,
+    /// The files that say where clients are.
+    pub(super) places: KnownPlaces,
     /// True if the file has a store.
     pub(super) has_store: bool,
     /// The listeners that have a name.

@@ -5,13 +5,14 @@ use crate::{
     config::{
         decode::{At, Either, Entries, Key, List, MAX_VALUES, Many, Several},
         diagnostics::{Problem, SourceSpan, has_secret},
-        plan::{Except, Priority, When},
+        plan::{ClientList, Except, Priority, When},
         spec::{
             ConditionValue, ExceptSpec, FieldSpec, NetworkFileSpec, PrioritySpec,
             leaf::{Condition, Pattern, Text},
             values,
         },
     },
+    geo::{GeoKind, PlaceSet},
     route::{
         self, FieldPattern, IdentityPattern, KeyPart, Matcher, OnDuplicate, PathPattern, Repeated,
     },
@@ -23,6 +24,7 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Conditions {
     client_ip: Networks,
+    places: PlaceSet,
     methods: Vec<Method>,
     /// As they are written, and what they mean.
     paths: Vec<(String, PathPattern)>,
@@ -42,6 +44,8 @@ impl Conditions {
         };
         let lists = [
             listed("client_ip", self.client_ip.words()),
+            listed("country", self.places.countries().iter().map(ToString::to_string).collect()),
+            listed("asn", self.places.asns().iter().map(ToString::to_string).collect()),
             listed("method", self.methods.iter().map(ToString::to_string).collect()),
             listed("path_prefix", self.paths.iter().map(|(text, _)| text.clone()).collect()),
         ];
@@ -89,11 +93,12 @@ impl Compiler {
         let fields: Vec<_> = fields.collect();
 
         let is_chosen = conditions.client_ip.list.is_empty()
+            && conditions.places.is_empty()
             && conditions.identity.is_empty()
             && fields.iter().all(|(name, written)| self.is_guessable(name, *written));
         let chosen = fields.first().filter(|_| is_chosen).map(|(name, _)| (*name).clone());
 
-        let Conditions { client_ip, methods, paths, headers, query, identity } = conditions;
+        let Conditions { client_ip, places, methods, paths, headers, query, identity } = conditions;
         let matcher = Matcher {
             listeners: Vec::new(),
             hosts: Vec::new(),
@@ -108,10 +113,12 @@ impl Compiler {
                 OnDuplicate::Reject => Repeated::Any,
             },
             certificate: Vec::new(),
+            places: PlaceSet::default(),
             whole_query: None,
         };
 
-        let when = When::new(words, client_ip.list, vec![matcher], identity, chosen);
+        let client = ClientList::of(&client_ip, places);
+        let when = When::new(words, client, vec![matcher], identity, chosen);
         Some(at.as_ref().map(|_| Arc::new(when)))
     }
 
@@ -150,6 +157,8 @@ impl Compiler {
     fn condition(&mut self, to: &mut Conditions, name: &At<Condition>, value: &WhenValue) {
         match name.value.0.split_once(':').unwrap_or((&name.value.0, "")) {
             ("client_ip", "") => to.client_ip = self.when_client(value, name.span),
+            ("country", "") => self.when_country(to, value, name.span),
+            ("asn", "") => self.when_asn(to, value, name.span),
             ("method", "") => to.methods = self.each(value, values::method),
             ("path_prefix", "") => {
                 let texts = self.texts(value);
@@ -173,6 +182,18 @@ impl Compiler {
             // The decoder takes no other.
             _ => {}
         }
+    }
+
+    fn when_country(&mut self, to: &mut Conditions, value: &WhenValue, span: SourceSpan) {
+        self.needs_file(GeoKind::Country, "`country`", span);
+        let countries = self.each(value, values::country);
+        to.places = PlaceSet::new(countries, to.places.asns().to_vec());
+    }
+
+    fn when_asn(&mut self, to: &mut Conditions, value: &WhenValue, span: SourceSpan) {
+        self.needs_file(GeoKind::Asn, "`asn`", span);
+        let asns = self.each(value, values::asn);
+        to.places = PlaceSet::new(to.places.countries().to_vec(), asns);
     }
 
     /// Reads each of several values with `read`.
@@ -222,7 +243,7 @@ impl Compiler {
             Some(At { value: Either::Plain(list), .. }) => {
                 let files = list.0.0.iter().filter_map(|at| match &at.value {
                     Either::Plain(_) => None,
-                    Either::Map(file) => Some(file),
+                    Either::Map(spec) => Some(&spec.file),
                 });
                 let files: Vec<_> = files.collect();
                 let read = |(text, span)| self.keep(values::network(text), span);
@@ -237,8 +258,7 @@ impl Compiler {
                             .help("write `[10.0.0.0/8]`, or `{ file: networks.txt }`"),
                     );
                 }
-                let file = NetworkFileSpec { file: spec.file.clone() };
-                self.network_list(&[], &[&file], *span)
+                self.network_list(&[], &[&spec.file], *span)
             }
             None => Networks::default(),
         }
@@ -303,6 +323,8 @@ impl Compiler {
     pub(super) fn except(&mut self, spec: &ExceptSpec, span: SourceSpan) -> Option<Arc<Except>> {
         let keys = [
             spec.client_ip.span,
+            spec.country.span,
+            spec.asn.span,
             spec.method.span,
             spec.path_prefix.span,
             spec.header.span,
@@ -319,6 +341,7 @@ impl Compiler {
         let paths = spec.path_prefix.items().iter();
         let conditions = Conditions {
             client_ip: self.networks(&spec.client_ip),
+            places: self.places(&spec.country, &spec.asn),
             methods: spec.method.plain(|method| method.0.clone()),
             paths: self.paths(paths.map(|at| (&*at.value.0, at.span))),
             headers: self.fields(&spec.header, |name| name.0.as_str()),
@@ -327,7 +350,8 @@ impl Compiler {
         };
 
         let words = self.conceal(conditions.words().join(" or ")).into();
-        let Conditions { client_ip, methods, paths, headers, query: _, identity } = conditions;
+        let Conditions { client_ip, places, methods, paths, headers, query: _, identity } =
+            conditions;
 
         // Each exempts by one condition.
         let any = Matcher { repeated: Repeated::Every, ..Matcher::default() };
@@ -351,7 +375,8 @@ impl Compiler {
             self.is_guessable(name, written).then(|| format!("header:{name}"))
         });
 
-        Except::new(words, client_ip.list, matchers, identity, chosen).map(Arc::new)
+        let client = ClientList::of(&client_ip, places);
+        Except::new(words, client, matchers, identity, chosen).map(Arc::new)
     }
 }
 

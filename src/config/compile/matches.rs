@@ -71,6 +71,8 @@ impl Compiler {
             spec.query.span,
             spec.query_regex.span,
             spec.client_cert.span,
+            spec.country.span,
+            spec.asn.span,
         ];
 
         if paths.iter().chain(&others).all(Option::is_none) {
@@ -105,6 +107,7 @@ impl Compiler {
             headers: self.fields(&spec.header, |name| name.0.as_str()),
             query: self.fields(&spec.query, |name| &name.0),
             certificate: self.certificate_conditions(&spec.client_cert),
+            places: self.places(&spec.country, &spec.asn),
             whole_query: self.optional(&spec.query_regex, |regex| QueryPattern::regex(&regex.0)),
             // A client gets past no route by sending a field twice.
             repeated: Repeated::Any,

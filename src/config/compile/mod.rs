@@ -11,6 +11,7 @@ mod compress;
 mod conditions;
 mod cors;
 mod forward_auth;
+mod geo;
 mod listeners;
 mod matches;
 mod mirror;
@@ -63,6 +64,7 @@ pub(super) fn compile(
         Compiler { text: Arc::clone(&source.text), substitutions, ..Compiler::default() };
 
     let nat64 = compiler.nat64(&spec);
+    let geo = compiler.geo(&spec, files, source.folder());
     compiler.network_files(&spec, files, source.folder());
     compiler.plan_files(&spec, files);
     let trusted_proxies = compiler.trusted_proxies(&spec.trusted_proxies);
@@ -71,7 +73,7 @@ pub(super) fn compile(
     let admin = compiler.admin(&spec.admin, files);
     let own = settings(&spec, cores);
     let acme = compiler.acme(&spec, files);
-    let settings = Settings { trusted_proxies, nat64, acme, admin, tracing, store, ..own };
+    let settings = Settings { trusted_proxies, nat64, geo, acme, admin, tracing, store, ..own };
 
     let admin = spec.admin.value().and_then(|admin| admin.listen.address());
     let listeners = compiler.listeners(&spec, admin, files, source.folder());
@@ -166,6 +168,7 @@ fn settings(spec: &FileSpec, cores: NonZeroUsize) -> Settings {
         trusted_proxies: NetworkList::default(),
         client_ip_header: client_ip_header(spec),
         nat64: Nat64::default(),
+        geo: None,
         dns_servers: spec.dns_servers.plain(|server| server.0),
         timeouts: spec.timeouts.value().map(client_timeouts).unwrap_or_default(),
         limits: spec.limits.value().map(limits).unwrap_or_default(),
@@ -239,7 +242,8 @@ fn watched(source: &Source, spec: &FileSpec) -> Vec<Watched> {
     let issued = spec.acme_certificates().into_iter().chain(spec.acme_files());
     let issued = issued.chain(spec.client_ca_files());
     let named = named.chain(spec.admin_files()).chain(issued).chain(networks).chain(plans);
-    let named = Watched::files(named);
+    let large = Watched::large_files(spec.geo_files());
+    let named = Watched::files(named).into_iter().chain(large);
     let mut seen = HashSet::new();
     let all = source.watched.iter().cloned().chain(named);
     all.filter(|file| seen.insert(file.clone())).collect()

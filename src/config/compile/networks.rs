@@ -7,7 +7,7 @@ use crate::{
         decode::{At, Either, Key},
         diagnostics::{Lint, Problem, SourceSpan, quoted},
         read::source::{self, Files},
-        spec::{FileSpec, NetworkFileSpec, NetworksSpec, values},
+        spec::{FileSpec, NetworksSpec, leaf::FileName, values},
     },
     route::{Nat64, NetworkFile, NetworkList, NetworkSet},
 };
@@ -148,7 +148,7 @@ impl Compiler {
                 Either::Plain(network) => {
                     own.push(At { value: network.0, span: at.span, written: true });
                 }
-                Either::Map(file) => named.push(file),
+                Either::Map(file) => named.push(&file.file),
             }
         }
         self.network_list(&own, &named, key.span.unwrap_or_default())
@@ -165,7 +165,7 @@ impl Compiler {
     pub(super) fn network_list(
         &mut self,
         written: &[At<IpNet>],
-        named: &[&NetworkFileSpec],
+        named: &[&Key<FileName>],
         span: SourceSpan,
     ) -> Networks {
         self.host_bits(written);
@@ -175,7 +175,7 @@ impl Compiler {
         let mut networks = Networks { own: own.collect(), ..Networks::default() };
 
         let mut files: Vec<Arc<NetworkFile>> = Vec::new();
-        for at in named.iter().filter_map(|spec| spec.file.path()) {
+        for at in named.iter().filter_map(|file| file.path()) {
             let Some(Some(file)) = self.network_files.get(&at.value) else { continue };
             self.network_print = hash(&(self.network_print, file.print));
             if !files.iter().any(|known| Arc::ptr_eq(known, file)) {

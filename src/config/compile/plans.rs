@@ -147,6 +147,7 @@ impl Compiler {
         }
 
         let part = self.pattern(KeyPart::parse(&at.value.0, 64), at.span)?;
+        self.needs_file_of(&part, at.span);
         if part == KeyPart::Route {
             let problem = Problem::error(at.span, "`route` names no plan");
             self.error(problem.help("write what does, as in `by: jwt:plan`"));

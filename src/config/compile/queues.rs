@@ -158,6 +158,7 @@ impl Compiler {
         let mut parts = Vec::with_capacity(words.len());
         for at in words {
             let part = self.pattern(KeyPart::parse(&at.value.0, 64), at.span)?;
+            self.needs_file_of(&part, at.span);
             if part == KeyPart::Route {
                 let problem = Problem::error(at.span, "`route` is the same for all requests here");
                 self.error(problem.help("write what differs, as in `header:x-tenant`"));

@@ -259,6 +259,8 @@ fn stand_in(piece: &Piece) -> &str {
             Placeholder::ClientCertFingerprint
             | Placeholder::ClientCertSubject
             | Placeholder::ClientIp
+            | Placeholder::Asn
+            | Placeholder::Country
             | Placeholder::Host
             | Placeholder::Method
             | Placeholder::RequestId

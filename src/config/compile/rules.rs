@@ -369,6 +369,7 @@ impl Compiler {
             let Some(part) = self.pattern(KeyPart::parse(&at.value.0, v6_prefix), at.span) else {
                 continue;
             };
+            self.needs_file_of(&part, at.span);
             let part = part.with_v4_prefix(v4_prefix);
             if parts.contains(&part) {
                 let message = format!("{} is in the key twice", quoted(&at.value.0));
@@ -448,7 +449,8 @@ const MAX_RULES: usize = 16;
 /// The memory of a rule without a warning: 1 GiB.
 const MUCH_MEMORY: u64 = 1 << 30;
 
-/// True if a request may lack the part because of its path, its certificate, or what `auth` says.
+/// True if a request may lack the part because of its path, its certificate, what `auth` says, or where its
+/// client is.
 const fn may_be_missing(part: &KeyPart) -> bool {
     matches!(
         part,
@@ -456,6 +458,8 @@ const fn may_be_missing(part: &KeyPart) -> bool {
             | KeyPart::Jwt(_)
             | KeyPart::Auth(_)
             | KeyPart::ClientCert
+            | KeyPart::Country
+            | KeyPart::Asn
             | KeyPart::Segment(_)
     )
 }

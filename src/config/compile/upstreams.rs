@@ -204,6 +204,9 @@ impl Compiler {
                 self.error(Problem::error(at.span, message).help("write `path`"));
                 continue;
             }
+            if let Some(part) = &part {
+                self.needs_file_of(part, at.span);
+            }
             parts.extend(part);
         }
         if !spec.hash_key.is_written() {

@@ -35,7 +35,7 @@ pub struct Diagnostics {
 #[derive(Clone, Debug, Default)]
 struct NamedFiles {
     certificates: Vec<(PathBuf, PathBuf)>,
-    others: Vec<PathBuf>,
+    others: Vec<Watched>,
 }
 
 /// One problem for programs, as `check --output json` prints it.
@@ -139,7 +139,7 @@ impl Diagnostics {
     pub(in crate::config) fn naming(
         self,
         certificates: Vec<(PathBuf, PathBuf)>,
-        others: Vec<PathBuf>,
+        others: Vec<Watched>,
     ) -> Self {
         Self { files: Box::new(NamedFiles { certificates, others }), ..self }
     }
@@ -153,8 +153,9 @@ impl Diagnostics {
     /// Returns the files whose change may mend it: those that were read or looked for.
     pub fn files(&self) -> Vec<Watched> {
         let pairs = self.files.certificates.iter().flat_map(|(cert, key)| [cert, key]);
-        let named = pairs.chain(&self.files.others).cloned();
-        self.source.watched.iter().cloned().chain(Watched::files(named)).collect()
+        let pairs = Watched::files(pairs.cloned());
+        let others = self.files.others.iter().cloned();
+        self.source.watched.iter().cloned().chain(pairs).chain(others).collect()
     }
 
     /// Reports whether the problem is that the file could not be read at all.

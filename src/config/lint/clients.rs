@@ -168,7 +168,9 @@ fn holds_for_all(rule: &RulePlan) -> bool {
         | KeyPart::User
         | KeyPart::Jwt(_)
         | KeyPart::Auth(_)
-        | KeyPart::ClientCert => true,
+        | KeyPart::ClientCert
+        | KeyPart::Country
+        | KeyPart::Asn => true,
         KeyPart::Host
         | KeyPart::Path
         | KeyPart::Segment(_)
@@ -211,7 +213,9 @@ fn chosen_target<'r>(rule: &'r RulePlan, matcher: &Matcher) -> Option<Cow<'r, st
         | KeyPart::Jwt(_)
         | KeyPart::Auth(_)
         | KeyPart::Json(_)
-        | KeyPart::ClientCert => None,
+        | KeyPart::ClientCert
+        | KeyPart::Country
+        | KeyPart::Asn => None,
     })
 }
 

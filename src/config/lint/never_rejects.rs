@@ -81,7 +81,9 @@ fn is_always_there(key: &KeySpec) -> bool {
         | KeyPart::Jwt(_)
         | KeyPart::Auth(_)
         | KeyPart::Json(_)
-        | KeyPart::ClientCert => false,
+        | KeyPart::ClientCert
+        | KeyPart::Country
+        | KeyPart::Asn => false,
     })
 }
 

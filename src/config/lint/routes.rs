@@ -6,6 +6,7 @@ use crate::{
         diagnostics::{Lint, Problem},
         plan::{Access, Action, Plan, RoutePlan},
     },
+    geo::Located,
     route::{Matcher, PathPattern, Table, Target},
 };
 use ahash::AHashMap;
@@ -32,6 +33,7 @@ fn takes_hosts(matcher: &Matcher) -> bool {
         && matcher.headers.is_empty()
         && matcher.query.is_empty()
         && matcher.certificate.is_empty()
+        && matcher.places.is_empty()
         && matcher.whole_query.is_none()
 }
 
@@ -58,6 +60,7 @@ fn takes_path(table: &Table, open: usize, paths: &[String], method: &Method) -> 
         table.find(&Target {
             listener: matcher.listeners.first().map(|name| &**name),
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
             host,
@@ -156,7 +159,9 @@ pub(super) fn redirected_to_themselves(plan: &Plan, findings: &mut Findings) {
     for (index, route) in plan.routes.iter().enumerate() {
         let Action::Redirect(redirect) = &route.action else { continue };
         let Some(matcher) = plan.table.matcher(index) else { continue };
-        let has_conditions = !matcher.headers.is_empty() || !matcher.certificate.is_empty();
+        let has_conditions = !matcher.headers.is_empty()
+            || !matcher.certificate.is_empty()
+            || !matcher.places.is_empty();
         if !redirect.is_to_https_alone() || has_conditions {
             continue;
         }

@@ -9,7 +9,7 @@ use crate::{
     config::{
         plan::{
             ClientPlans, GroupOwner, Listener, MetGroup, Plan, RoutePlan, RuleGroupPlan,
-            RuleOptions, RulePlan, Settle, UpstreamPlan, certificates, name_in_store,
+            RuleOptions, RulePlan, Settings, Settle, UpstreamPlan, certificates, name_in_store,
         },
         report::changes::{ConfigChanges, at_start_only},
         snapshot::{
@@ -18,6 +18,7 @@ use crate::{
         spec::OnStoreError,
     },
     flow::{Change, Gate, Gates, Instant, Rule, Rules, SlotId, Stored, WallOffset},
+    geo::Geo,
     route::{KeySpec, MemberPaths, PathPattern, Table},
     usage::{Queries, Query},
 };
@@ -96,6 +97,8 @@ impl<'o> Builder<'o> {
         self.summary.lacks_store = is_storeless && plan.settings.store.is_some();
         let text = Arc::clone(&plan.source().text);
         let texts = Arc::clone(&plan.source().files);
+        let geo = plan.settings.geo.map(|geo| self.shared_geo(geo));
+        let settings = Settings { geo, ..plan.settings };
         let upstreams = self.upstreams(plan.upstreams);
         let groups = self.groups(plan.groups);
         let parts = Parts { upstreams: &upstreams, groups: &groups, table: &plan.table };
@@ -106,7 +109,7 @@ impl<'o> Builder<'o> {
             is_storeless,
             text,
             hash: plan.hash,
-            settings: plan.settings,
+            settings,
             listeners: kept(plan.listeners, self.old),
             sends_proxy_protocol: upstreams
                 .iter()
@@ -121,6 +124,16 @@ impl<'o> Builder<'o> {
             texts,
         };
         (snapshot, self.summary)
+    }
+
+    /// Returns the files that say where clients are. One that has not changed stays the one that is in memory:
+    /// long requests may hold old snapshots.
+    fn shared_geo(&self, new: Arc<Geo>) -> Arc<Geo> {
+        match self.old.and_then(|old| old.settings.geo.as_ref()) {
+            Some(old) if **old == *new => Arc::clone(old),
+            Some(old) => Arc::new(Arc::unwrap_or_clone(new).sharing(old)),
+            None => new,
+        }
     }
 
     fn gate(&self) -> Arc<Gate> {

@@ -88,7 +88,7 @@ impl Watcher {
 
         for watched in files {
             match watched {
-                Watched::File(file) => counted.extend(entries(file)),
+                Watched::File(file) | Watched::LargeFile(file) => counted.extend(entries(file)),
                 Watched::Names(folder, pattern) => {
                     counted.extend(entries(folder));
                     // A folder that is missing is watched for as a file is.

@@ -4,6 +4,7 @@ use crate::{
     auth::{JwtKeys, JwtRules, TokenSource, Users},
     config::plan::HeaderText,
     counted::counted,
+    geo::{Located, PlaceSet},
     route::{NetworkList, folded_name, folds_to},
 };
 use core::hash::{Hash, Hasher};
@@ -14,13 +15,67 @@ use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// `None`: all.
-    allow: Option<NetworkList>,
-    deny: NetworkList,
+    allow: Option<ClientList>,
+    deny: ClientList,
+}
+
+/// Clients by their addresses, or by where these are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::config) struct ClientList {
+    networks: NetworkList,
+    places: PlaceSet,
+}
+
+impl ClientList {
+    /// Returns the clients in one of the networks, the countries or the autonomous systems.
+    pub(in crate::config) const fn new(networks: NetworkList, places: PlaceSet) -> Self {
+        Self { networks, places }
+    }
+
+    /// Returns the networks.
+    pub(in crate::config) const fn networks(&self) -> &NetworkList {
+        &self.networks
+    }
+
+    /// Returns the countries and autonomous systems.
+    pub(in crate::config) const fn places(&self) -> &PlaceSet {
+        &self.places
+    }
+
+    /// Reports whether it has no client.
+    pub(in crate::config) fn is_empty(&self) -> bool {
+        self.networks.is_empty() && self.places.is_empty()
+    }
+
+    /// Reports whether it has a client.
+    pub(in crate::config) fn has(&self, client: IpAddr, place: Located<'_>) -> bool {
+        self.networks.contains(client)
+            || (!self.places.is_empty() && self.places.has_either(place.place()))
+    }
+
+    /// Returns by what it has a client, for people.
+    pub(in crate::config) fn find(&self, client: IpAddr, place: Located<'_>) -> Option<String> {
+        let network = self.networks.find(client).map(|found| found.to_string());
+        network.or_else(|| self.places.found(place.place()))
+    }
+}
+
+/// Writes `10.0.0.0/8, country AT|DE asn 64500`.
+impl fmt::Display for ClientList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.places.is_empty() {
+            return self.networks.fmt(f);
+        }
+        if !self.networks.is_empty() {
+            write!(f, "{}, ", self.networks)?;
+        }
+        self.places.fmt(f)
+    }
 }
 
 impl Access {
     /// Returns the clients in `allow`, or all, except those in `deny`.
-    pub(in crate::config) const fn new(allow: Option<NetworkList>, deny: NetworkList) -> Self {
+    pub(in crate::config) const fn new(allow: Option<ClientList>, deny: ClientList) -> Self {
         Self { allow, deny }
     }
 
@@ -31,18 +86,20 @@ impl Access {
 
     /// Reports whether a client may use the route. `client` must be canonical: no IPv4 address
     /// mapped into IPv6.
-    pub fn allows(&self, client: IpAddr) -> bool {
-        let is_allowed = self.allow.as_ref().is_none_or(|allow| allow.contains(client));
-        is_allowed && !self.deny.contains(client)
+    pub fn allows(&self, client: IpAddr, place: Located<'_>) -> bool {
+        let is_allowed = self.allow.as_ref().is_none_or(|allow| allow.has(client, place));
+        is_allowed && !self.deny.has(client, place)
     }
 
     /// Returns why a client may not use the route, for people; `None`: it may.
-    pub fn denial(&self, client: IpAddr) -> Option<String> {
-        if let Some(found) = self.deny.find(client) {
+    pub fn denial(&self, client: IpAddr, place: Located<'_>) -> Option<String> {
+        if let Some(found) = self.deny.find(client, place) {
             return Some(format!("`deny` has {found}"));
         }
-        let lacks = self.allow.as_ref().is_some_and(|allow| !allow.contains(client));
-        lacks.then(|| format!("`allow` does not have {client}"))
+        let lacking = self.allow.as_ref().filter(|allow| !allow.has(client, place))?;
+        let place = Some(place.place()).filter(|_| !lacking.places.is_empty());
+        let words = place.map(|place| format!(" ({place})")).unwrap_or_default();
+        Some(format!("`allow` does not have {client}{words}"))
     }
 }
 
@@ -205,13 +262,18 @@ impl fmt::Display for Auth {
 mod tests {
     use super::*;
 
-    fn nets(texts: &[&str]) -> NetworkList {
-        NetworkList::new(texts.iter().map(|text| text.parse().unwrap()), Vec::new())
+    fn nets(texts: &[&str]) -> ClientList {
+        let networks = texts.iter().map(|text| text.parse().unwrap());
+        ClientList::new(NetworkList::new(networks, Vec::new()), PlaceSet::default())
     }
 
     #[track_caller]
     fn check(access: &Access, client: &str, expected: bool) {
-        assert_eq!(access.allows(client.parse().unwrap()), expected, "{access}: {client}");
+        assert_eq!(
+            access.allows(client.parse().unwrap(), Located::default()),
+            expected,
+            "{access}: {client}"
+        );
     }
 
     #[test]
@@ -224,7 +286,7 @@ mod tests {
         check(&access, "2001:db8::1", true);
         check(&access, "2001:db9::1", false);
         assert_eq!(access.to_string(), "allow 10.0.0.0/8, 2001:db8::/32; deny 10.1.0.0/16");
-        let why = |client: &str| access.denial(client.parse().unwrap());
+        let why = |client: &str| access.denial(client.parse().unwrap(), Located::default());
         assert_eq!(why("10.0.0.1"), None);
         assert_eq!(why("11.0.0.1").as_deref(), Some("`allow` does not have 11.0.0.1"));
     }
@@ -237,7 +299,7 @@ mod tests {
         check(&access, "::1", true);
         check(&access, "2001:db8::1", false);
         assert_eq!(access.to_string(), "deny 192.0.2.7/32, 2001:db8::/32");
-        let why = access.denial("2001:db8::1".parse().unwrap());
+        let why = access.denial("2001:db8::1".parse().unwrap(), Located::default());
         assert_eq!(why.as_deref(), Some("`deny` has 2001:db8::/32"));
     }
 }

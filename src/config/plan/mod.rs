@@ -25,6 +25,7 @@ mod tls_terms;
 mod upstream;
 mod upstream_tls;
 
+pub(super) use access::ClientList;
 pub(super) use access::CopiedField;
 pub use access::{Access, Auth, ForwardAuth, Jwt};
 pub(super) use acme::self_signed;

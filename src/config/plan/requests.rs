@@ -1,6 +1,10 @@
 //! Some requests of a rule: those that an override, an exception or a priority is for.
 
-use crate::route::{self, FoundNetwork, IdentityPattern, Matcher, NetworkList, Target};
+use super::ClientList;
+use crate::{
+    geo::Place,
+    route::{self, FoundNetwork, IdentityPattern, Matcher, Target},
+};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// Requests that may borrow from a rule's windows to come.
@@ -50,7 +54,7 @@ impl PartialEq for Priority {
 #[derive(Debug)]
 pub struct Except {
     words: Arc<str>,
-    client_ip: NetworkList,
+    clients: ClientList,
     /// Each exempts by one condition.
     requests: Option<route::Table>,
     /// Each exempts.
@@ -64,18 +68,18 @@ impl Except {
     /// [`Self::chosen_field`].
     pub(in crate::config) fn new(
         words: Arc<str>,
-        client_ip: NetworkList,
+        clients: ClientList,
         requests: Vec<Matcher>,
         identity: Vec<IdentityPattern>,
         chosen: Option<String>,
     ) -> Option<Self> {
-        if client_ip.is_empty() && requests.is_empty() && identity.is_empty() {
+        if clients.is_empty() && requests.is_empty() && identity.is_empty() {
             return None;
         }
         let looks_at_headers = requests.iter().any(|matcher| !matcher.headers.is_empty());
         let requests = (!requests.is_empty()).then(|| route::Table::build(requests));
         let identity = identity.into();
-        Some(Self { words, client_ip, requests, identity, looks_at_headers, chosen })
+        Some(Self { words, clients, requests, identity, looks_at_headers, chosen })
     }
 
     /// Returns a field by which any client can be exempt, because its value is no secret.
@@ -89,8 +93,8 @@ impl Except {
     }
 
     /// Reports whether it exempts by the client's address only.
-    pub(in crate::config) const fn is_by_client(&self) -> bool {
-        self.requests.is_none() && self.identity.is_empty()
+    pub(in crate::config) fn is_by_client(&self) -> bool {
+        self.requests.is_none() && self.identity.is_empty() && self.clients.places().is_empty()
     }
 
     /// Returns the conditions on what clients have proved to be.
@@ -105,7 +109,7 @@ impl Except {
             (Some(requests), Some(other)) => requests.is_same(other),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        same_requests && self.client_ip == other.client_ip && self.identity == other.identity
+        same_requests && self.clients == other.clients && self.identity == other.identity
     }
 
     /// Reports whether some request is exempt by a header, or by what its client has proved to be.
@@ -126,14 +130,19 @@ impl Except {
         takes(one) == takes(other)
     }
 
+    /// Returns the country or the autonomous system by which it exempts a client, for people.
+    pub fn place_of(&self, place: Place) -> Option<String> {
+        self.clients.places().found(place)
+    }
+
     /// Returns the network by which it exempts a client, for people.
     pub fn network_of(&self, client: IpAddr) -> Option<FoundNetwork<'_>> {
-        self.client_ip.find(client)
+        self.clients.networks().find(client)
     }
 
     /// Reports whether the rule leaves this request alone.
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
-        self.client_ip.contains(client)
+        self.clients.has(client, target.place)
             || self.requests.as_ref().is_some_and(|table| table.find(target).is_some())
             || self.identity.iter().any(|pattern| pattern.holds(target.identity))
     }
@@ -142,7 +151,7 @@ impl Except {
 /// Two that say the same, also in files of networks, are equal.
 impl PartialEq for Except {
     fn eq(&self, other: &Self) -> bool {
-        self.words == other.words && self.client_ip == other.client_ip
+        self.words == other.words && self.clients == other.clients
     }
 }
 
@@ -150,8 +159,8 @@ impl PartialEq for Except {
 #[derive(Debug)]
 pub struct When {
     words: Arc<str>,
-    /// Empty: any.
-    client_ip: NetworkList,
+    /// The networks; empty: any. The countries and autonomous systems, one of each; empty: any, or unknown.
+    clients: ClientList,
     /// One of them must match.
     requests: route::Table,
     /// All of them must hold.
@@ -164,7 +173,7 @@ impl When {
     /// `chosen` is as for [`Self::chosen_field`].
     pub(in crate::config) fn new(
         words: Arc<str>,
-        client_ip: NetworkList,
+        clients: ClientList,
         requests: Vec<Matcher>,
         identity: Vec<IdentityPattern>,
         chosen: Option<String>,
@@ -174,7 +183,7 @@ impl When {
         let looks_at_fields = requests.iter().any(has_fields);
         let requests = route::Table::build(requests);
         let identity = identity.into();
-        Self { words, client_ip, requests, identity, looks_at_fields, chosen }
+        Self { words, clients, requests, identity, looks_at_fields, chosen }
     }
 
     /// Returns a field by which any client can get these numbers, because no value that it needs is
@@ -185,7 +194,7 @@ impl When {
 
     /// Reports whether both are the same requests.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.client_ip == other.client_ip
+        self.clients == other.clients
             && self.identity == other.identity
             && self.requests.is_same(&other.requests)
     }
@@ -198,6 +207,13 @@ impl When {
     /// Returns the conditions on what clients have proved to be.
     pub(in crate::config) const fn identity(&self) -> &[IdentityPattern] {
         &self.identity
+    }
+
+    fn is_for(&self, target: &Target<'_>, client: IpAddr) -> bool {
+        let networks = self.clients.networks();
+        let places = self.clients.places();
+        (networks.is_empty() || networks.contains(client))
+            && (places.is_empty() || places.has_both(target.place.place()))
     }
 
     fn holds_for(&self, target: &Target<'_>) -> bool {
@@ -224,14 +240,14 @@ impl When {
     /// line or a query parameter several times that this looks at.
     pub fn is_ambiguous(&self, target: &Target<'_>, client: IpAddr) -> bool {
         self.looks_at_fields
-            && (self.client_ip.is_empty() || self.client_ip.contains(client))
+            && self.is_for(target, client)
             && self.holds_for(target)
             && self.requests.looks_at_repeated(target)
     }
 
     /// Reports whether the request is one of these.
     pub fn covers(&self, target: &Target<'_>, client: IpAddr) -> bool {
-        (self.client_ip.is_empty() || self.client_ip.contains(client))
+        self.is_for(target, client)
             && self.holds_for(target)
             && self.requests.find(target).is_some()
     }

@@ -10,6 +10,7 @@ use crate::{
         vocabulary::ShownKey,
     },
     flow::{self, Stored},
+    geo::Geo,
     route::{Nat64, NetworkList},
 };
 use http::{HeaderName, HeaderValue};
@@ -34,6 +35,8 @@ pub struct Settings {
     pub client_ip_header: Option<HeaderName>,
     /// The prefixes of IPv6 behind which an IPv4 client stands.
     pub nat64: Nat64,
+    /// The files that say where clients are, if there are any.
+    pub geo: Option<Arc<Geo>>,
     /// The DNS servers that resolve the names of servers; if empty, those of the system.
     pub dns_servers: Vec<SocketAddr>,
     /// Deadlines of a client's connection.

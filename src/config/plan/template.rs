@@ -10,12 +10,16 @@ use std::fmt;
 /// The meaning of a word in braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placeholder {
+    /// The number of the autonomous system of the client's address; empty if that is unknown.
+    Asn,
     /// The SHA-256 of the client's certificate; empty without one.
     ClientCertFingerprint,
     /// The subject of the client's certificate; empty without one.
     ClientCertSubject,
     /// The client's address, by the trusted proxies.
     ClientIp,
+    /// The country of the client's address; empty if that is unknown.
+    Country,
     /// The host asked for, in lower case and without a port.
     Host,
     /// The method.
@@ -38,10 +42,12 @@ pub enum Placeholder {
 
 impl Placeholder {
     /// All, by their words.
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 14] = [
+        ("asn", Self::Asn),
         ("client_cert_fingerprint", Self::ClientCertFingerprint),
         ("client_cert_subject", Self::ClientCertSubject),
         ("client_ip", Self::ClientIp),
+        ("country", Self::Country),
         ("host", Self::Host),
         ("method", Self::Method),
         ("path", Self::Path),
@@ -52,6 +58,11 @@ impl Placeholder {
         ("rule", Self::Rule),
         ("scheme", Self::Scheme),
     ];
+
+    /// Returns whether it is where the client is.
+    pub const fn is_place(self) -> bool {
+        matches!(self, Self::Asn | Self::Country)
+    }
 
     /// Returns whether only a rejection has it.
     pub const fn is_of_rejection(self) -> bool {

@@ -9,6 +9,7 @@ use std::{
     fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -20,6 +21,9 @@ const MAX_PEM: u64 = 1024 * 1024;
 
 /// The largest file of networks: room for 100,000 with comments.
 const MAX_NETWORKS: u64 = 8 * 1024 * 1024;
+
+/// The largest file of countries or autonomous systems: those of cities have some 100 MiB.
+const MAX_GEO: u64 = 512 * 1024 * 1024;
 
 /// The largest file of plans: room for half a million.
 const MAX_PLANS: u64 = 32 * 1024 * 1024;
@@ -112,6 +116,11 @@ pub(in crate::config) fn read_all<'p>(paths: impl Iterator<Item = &'p PathBuf>) 
     read_each(paths, MAX_PEM)
 }
 
+/// Reads every file of countries and autonomous systems.
+pub(in crate::config) fn read_geo(paths: &[PathBuf]) -> Files {
+    read_each(paths.iter(), MAX_GEO)
+}
+
 /// Reads every file of plans.
 pub(in crate::config) fn read_plans(paths: &[PathBuf]) -> Files {
     read_each(paths.iter(), MAX_PLANS)
@@ -157,6 +166,12 @@ pub fn fingerprint(watched: &Watched) -> u64 {
     let mut hasher = DefaultHasher::new();
     match watched {
         Watched::File(path) => return content_hash(&read_bytes(path).unwrap_or_default()),
+        Watched::LargeFile(path) => {
+            if let Ok(found) = fs::metadata(path) {
+                let time = (found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
+                (found.dev(), found.ino(), found.len(), time).hash(&mut hasher);
+            }
+        }
         Watched::Names(folder, pattern) => {
             pattern.files(folder).unwrap_or_default().hash(&mut hasher);
         }

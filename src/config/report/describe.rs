@@ -24,7 +24,11 @@ use std::{
     collections::BTreeMap,
     fmt::{self, Write},
     net::SocketAddr,
+    time::{Duration, UNIX_EPOCH},
 };
+
+/// The latest time that is shown as a date: the end of the year 9999.
+const LATEST: u64 = 253_402_300_799;
 
 /// The most routes that are described one by one.
 const MOST_ROUTES: usize = 200;
@@ -585,6 +589,21 @@ fn write_addresses(out: &mut String, settings: &Settings) -> fmt::Result {
     if !settings.nat64.further().is_empty() {
         let prefixes = settings.nat64.further().iter().map(ToString::to_string);
         writeln!(out, "  nat64  {}", prefixes.collect::<Vec<_>>().join(", "))?;
+    }
+    if let Some(geo) = &settings.geo {
+        for (name, file) in [("country", &geo.country), ("asn", &geo.asn)] {
+            let Some(file) = file else { continue };
+            let built = UNIX_EPOCH + Duration::from_secs(file.built().min(LATEST));
+            let built = humantime::format_rfc3339_seconds(built);
+            let date = built.to_string();
+            let date = date.get(..10).unwrap_or_default();
+            writeln!(
+                out,
+                "  geo.{name}  {} ({} of {date})",
+                file.path.display(),
+                file.type_name()
+            )?;
+        }
     }
     if !settings.dns_servers.is_empty() {
         let servers = settings.dns_servers.iter().map(SocketAddr::to_string);

@@ -3,7 +3,7 @@
 //! ```text
 //! when   at TIME [over TIME] | after TIME [over TIME] | [at TIME] every TIME for TIME
 //! what   [COUNT x] METHOD PATH clause… -> expectation, …  |  reload FILE
-//! clause      from ADDRESS | host HOST | listener NAME | header NAME=VALUE | json NAME=VALUE | key TEXT
+//! clause      from ADDRESS | country CODE | asn NUMBER | host HOST | listener NAME | header NAME=VALUE | json NAME=VALUE | key TEXT
 //!             | cost N | priority
 //!             | taking TIME | status CODE
 //! expectation COUNT WORD [by RULE] [for REASON] | wait <= TIME | retry after <= TIME
@@ -17,6 +17,7 @@ use super::words::{Found, Words, Wrong};
 use crate::{
     config::{diagnostics::quoted, spec::values, vocabulary::nearest},
     flow::ReasonKind,
+    geo::Place,
     route::MemberPath,
 };
 use http::{HeaderName, HeaderValue, Method};
@@ -77,6 +78,8 @@ pub struct Arrivals {
     pub listener: Option<Arc<str>>,
     /// The addresses that they come from.
     pub client: Option<Numbered>,
+    /// Where that is, if the files are not to say it.
+    pub place: Option<Place>,
     /// The header lines.
     pub headers: Vec<(HeaderName, Numbered)>,
     /// The members of the JSON body.
@@ -264,6 +267,7 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
         host: None,
         listener: None,
         client: None,
+        place: None,
         headers: Vec::new(),
         json: Vec::new(),
         user: None,
@@ -277,9 +281,9 @@ fn request(words: &mut Words<'_>) -> Found<Arrivals> {
     })
 }
 
-const CLAUSES: [&str; 12] = [
-    "from", "host", "listener", "header", "json", "user", "claim", "key", "cost", "priority",
-    "taking", "status",
+const CLAUSES: [&str; 14] = [
+    "from", "country", "asn", "host", "listener", "header", "json", "user", "claim", "key", "cost",
+    "priority", "taking", "status",
 ];
 
 fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
@@ -295,6 +299,7 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
             }
             to.client = Some(client);
         }
+        "country" | "asn" => place(word, words, to.place.get_or_insert_default())?,
         "host" => {
             let host = words.wanted("the host", "`host shop.example.com`")?;
             to.host = Some(Numbered::new(host));
@@ -340,6 +345,20 @@ fn clause(word: &str, words: &mut Words<'_>, to: &mut Arrivals) -> Found<()> {
             );
             return Err(words.wrong(message, help));
         }
+    }
+    Ok(())
+}
+
+/// Reads the country or the AS number of clients.
+fn place(word: &str, words: &mut Words<'_>, to: &mut Place) -> Found<()> {
+    if word == "country" {
+        let code = words.wanted("the country", "`country DE`")?;
+        let country = values::country(code);
+        to.country = Some(country.map_err(|wrong| words.wrong(wrong.message, wrong.help))?);
+    } else {
+        let number = words.wanted("the AS number", "`asn 64500`")?;
+        let asn = values::asn(number);
+        to.asn = Some(asn.map_err(|wrong| words.wrong(wrong.message, wrong.help))?);
     }
     Ok(())
 }

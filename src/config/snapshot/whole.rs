@@ -9,10 +9,11 @@ use crate::{
         watched::Watched,
     },
     flow::Gate,
+    geo::Place,
     route::{self, NO_NETWORKS, Proxies},
 };
 use http::HeaderName;
-use std::{path::Path, sync::Arc};
+use std::{net::IpAddr, path::Path, sync::Arc};
 
 /// A configuration in force.
 #[derive(Debug)]
@@ -63,6 +64,11 @@ impl Snapshot {
             Some(file) => (&file.path, &self.text[file.range.clone()]),
             None => (Path::new(""), ""),
         }
+    }
+
+    /// Returns where a client is, by its files.
+    pub fn place(&self, client: IpAddr) -> Place {
+        self.settings.geo.as_ref().map(|geo| geo.place(client)).unwrap_or_default()
     }
 
     /// Returns the certificates that it shows, the one that ends first at the beginning.

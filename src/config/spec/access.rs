@@ -4,8 +4,8 @@ use super::{
     ConditionSpec, RouteSpec, RuleSpec,
     keys::keys,
     leaf::{
-        AuthUrl, CheckPath, CopiedName, EditableName, FieldName, FieldValue, FileName,
-        JwtAlgorithm, Name, Network, Period, SECOND, Text, Timeout,
+        AsNumber, AuthUrl, CheckPath, CopiedName, CountryCode, EditableName, FieldName, FieldValue,
+        FileName, JwtAlgorithm, Name, Network, Period, SECOND, Text, Timeout,
     },
 };
 use crate::config::{
@@ -39,10 +39,10 @@ keys! {
     /// except those in `deny`. `deny` wins, whatever the order. All other clients get 403, and no
     /// rule counts them.
     struct AccessSpec: "access" {
-        /// Addresses and networks that may use the route.
-        allow: NetworksSpec, else "all";
-        /// Addresses and networks that may not use the route.
-        deny: NetworksSpec, else "none";
+        /// Addresses, networks, countries and autonomous systems that may use the route.
+        allow: ClientsSpec, else "all";
+        /// Addresses, networks, countries and autonomous systems that may not use the route.
+        deny: ClientsSpec, else "none";
     }
 
     /// Which passwords or tokens a client needs, or the service that decides about each request.
@@ -120,34 +120,83 @@ keys! {
     }
 }
 
+/// A list of clients: networks, files of them, countries and autonomous systems.
+pub(in crate::config) type ClientsSpec = Many<Either<Network, ClientsEntrySpec>>;
+
+keys! {
+    /// An entry of a list of clients. Write exactly one of the keys.
+    #[example = "{ country: [DE, AT] }"]
+    struct ClientsEntrySpec: "an entry" {
+        /// A file with one network or address a line; what follows a `#` is a comment. flowgate
+        /// watches the file and reloads it like this file.
+        #[example = "networks.txt"]
+        file: FileName, else "–";
+        /// Addresses in this country (with `geo: { country }`), as in `DE`, or in one of a list.
+        country: Several<CountryCode>, else "–";
+        /// Addresses of this autonomous system (with `geo: { asn }`), as in `64500`, or of one of a list.
+        asn: Several<AsNumber>, else "–";
+    }
+}
+
+/// The long form of an entry, which may name a file.
+pub(super) trait WithFile {
+    /// Returns the file.
+    fn file(&self) -> &Key<FileName>;
+
+    /// Returns the file, to change it.
+    fn file_mut(&mut self) -> &mut Key<FileName>;
+}
+
+impl WithFile for NetworkFileSpec {
+    fn file(&self) -> &Key<FileName> {
+        &self.file
+    }
+
+    fn file_mut(&mut self) -> &mut Key<FileName> {
+        &mut self.file
+    }
+}
+
+impl WithFile for ClientsEntrySpec {
+    fn file(&self) -> &Key<FileName> {
+        &self.file
+    }
+
+    fn file_mut(&mut self) -> &mut Key<FileName> {
+        &mut self.file
+    }
+}
+
 /// A value of an override's `when`: texts or files of networks, or a field's pattern.
 pub(in crate::config) type ConditionValue =
     Either<Many<Either<Text, NetworkFileSpec>>, ConditionSpec>;
 
 /// Returns the files that a list names.
-pub(super) fn files_of(list: &Key<NetworksSpec>) -> impl Iterator<Item = &Key<FileName>> {
+pub(super) fn files_of<E: WithFile>(
+    list: &Key<Many<Either<Network, E>>>,
+) -> impl Iterator<Item = &Key<FileName>> {
     list.items().iter().filter_map(|at| file_of(&at.value))
 }
 
 /// Returns the files that a list names, to change them.
-pub(super) fn files_of_mut(
-    list: &mut Key<NetworksSpec>,
+pub(super) fn files_of_mut<E: WithFile>(
+    list: &mut Key<Many<Either<Network, E>>>,
 ) -> impl Iterator<Item = &mut Key<FileName>> {
     let items = list.at.iter_mut().flat_map(|at| &mut at.value.0.0);
     items.filter_map(|at| file_of_mut(&mut at.value))
 }
 
-fn file_of<P>(entry: &Either<P, NetworkFileSpec>) -> Option<&Key<FileName>> {
+fn file_of<P, E: WithFile>(entry: &Either<P, E>) -> Option<&Key<FileName>> {
     match entry {
         Either::Plain(_) => None,
-        Either::Map(spec) => Some(&spec.file),
+        Either::Map(spec) => Some(spec.file()),
     }
 }
 
-fn file_of_mut<P>(entry: &mut Either<P, NetworkFileSpec>) -> Option<&mut Key<FileName>> {
+fn file_of_mut<P, E: WithFile>(entry: &mut Either<P, E>) -> Option<&mut Key<FileName>> {
     match entry {
         Either::Plain(_) => None,
-        Either::Map(spec) => Some(&mut spec.file),
+        Either::Map(spec) => Some(spec.file_mut()),
     }
 }
 

@@ -4,7 +4,7 @@ use super::other_words::file::{
     CLIENT_TIMEOUTS_INSTEAD, CLIENT_TIMEOUTS_MEANT, FILE_INSTEAD, FILE_MEANT, LIMITS_MEANT,
 };
 use super::{
-    AccessLog, AcmeSpec, AdminSpec, AuthSpec, CertificateFiles, HeaderCase, ListenerSpec,
+    AccessLog, AcmeSpec, AdminSpec, AuthSpec, CertificateFiles, GeoSpec, HeaderCase, ListenerSpec,
     LogFormat, NetworksSpec, RateLimitHeaders, RequestIds, RouteSpec, RuleSpec, StoreSpec,
     TracingSpec, UpstreamSpec, UpstreamTlsSpec,
     access::{files_of, files_of_mut},
@@ -56,6 +56,8 @@ keys! {
         /// The prefixes of your NAT64, as in `64:ff9b:1::/48` (RFC 6052). A client with an address
         /// behind one counts, and is shown, as its IPv4 address. `64:ff9b::/96` needs no entry.
         nat64: Several<Nat64Prefix>, else "none";
+        /// The files that say in which country and in which network of a provider clients are.
+        geo: GeoSpec, else "–";
         /// The DNS servers that resolve the names of upstreams' servers, as in `10.0.0.2` or
         /// `127.0.0.1:8600`.
         dns_servers: Several<DnsServer>, else "those in `/etc/resolv.conf`";
@@ -175,6 +177,11 @@ impl FileSpec {
         files.filter_map(Key::path).collect()
     }
 
+    /// Returns the files that say where clients are.
+    pub(in crate::config) fn geo_files(&self) -> Vec<PathBuf> {
+        self.geo.value().into_iter().flat_map(GeoSpec::files).map(|at| at.value).collect()
+    }
+
     /// Returns the rules that several routes share, wherever the file has them.
     pub(super) fn shared_rules(&self) -> impl Iterator<Item = &At<Printed<RuleSpec>>> {
         let listeners = self.listeners.items().iter().map(|at| &at.value.flow);
@@ -234,6 +241,9 @@ impl FileSpec {
         if let Some(acme) = &mut self.acme.at {
             acme.value.resolve(source);
         }
+        if let Some(geo) = &mut self.geo.at {
+            geo.value.resolve(source);
+        }
         if let Some(store) = &mut self.store.at {
             store.value.ca.resolve(source);
         }
@@ -278,6 +288,10 @@ impl FileSpec {
         }
         if let Some(store) = &mut self.store.at {
             store.value.ca = Key::default();
+        }
+        // Logs have what the files said.
+        if let Some(geo) = &mut self.geo.at {
+            geo.value.forget_missing();
         }
         self.acme = Key::default();
         self.tracing = Key::default();

@@ -16,6 +16,7 @@ use crate::{
         vocabulary::{Described, Form, Plain, Values},
     },
     flow::{breaker::Ratio, time::spelled},
+    geo::{Asn, Country},
     route::{self, ClientCertificate, MemberPath, ParseError, meant_key},
     usage::{Preset, Weight, check_path},
 };
@@ -173,6 +174,14 @@ leaves! {
         TEXT.matching("^rediss?://");
     /// A network, or one address.
     Network(IpNet), "a network", "10.0.0.0/8", values::network, TEXT;
+    /// A country.
+    CountryCode(Country), "the code of a country", "DE", values::country,
+        TEXT.matching("^[A-Za-z]{2}$")
+        => Country::to_string;
+    /// The number of an autonomous system. Without `AS` it is a number to YAML.
+    AsNumber(Asn), "the number of an autonomous system", "64500", values::asn,
+        TEXT_OR_NUMBER.matching("^([Aa][Ss])?[0-9]+$")
+        => Asn::to_string;
     /// A prefix of NAT64.
     Nat64Prefix(Ipv6Net), "a prefix of NAT64", "64:ff9b:1::/48", values::nat64_prefix,
         TEXT.matching("/(32|40|48|56|64|96)$");
@@ -305,10 +314,10 @@ leaves! {
         TEXT.matching("^ *[0-9_]+ */ *[0-9a-z ]+$");
     /// A part of a rule's key.
     KeyPart(String), "a part of a key", "client_ip", text,
-        TEXT.matching("^(route|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt|auth):.+)$");
+        TEXT.matching("^(route|client_ip|host|path|method|listener|user|client_cert|country|asn|(path|header|cookie|query|jwt|auth|json):.+)$");
     /// The part of a request that names its plan.
     PlanPart(String), "a part of a key, or `key`", "jwt:plan", text,
-        TEXT.matching("^(key|client_ip|host|path|method|listener|user|(path|header|cookie|query|jwt|auth):.+)$");
+        TEXT.matching("^(key|client_ip|host|path|method|listener|user|client_cert|country|asn|(path|header|cookie|query|jwt|auth|json):.+)$");
     /// The limit of a plan: a rate, or how many requests may be in flight.
     PlanNumber(values::PlanNumber), "a limit", "1000/1m", values::plan_number,
         TEXT_OR_NUMBER.matching("^ *[0-9_]+ *(/ *[0-9a-z ]+)?$");
@@ -317,7 +326,7 @@ leaves! {
         TEXT.one_of(&JWT_ALGORITHMS);
     /// A condition of an override.
     Condition(String), "a condition", "header:x-tenant", condition,
-        TEXT.matching("^(client_ip|method|path_prefix|user|(header|query|jwt):.+)$");
+        TEXT.matching("^(client_ip|country|asn|method|path_prefix|user|(header|query|jwt):.+)$");
     /// What requests get as `Via`, if anything.
     Via(Option<HeaderValue>), "`off`, `on`, or a name", "on", via,
         ANY_TEXT
@@ -424,7 +433,9 @@ fn file(text: &str) -> Result<PathBuf, InvalidValue> {
 
 fn condition(text: &str) -> Result<String, InvalidValue> {
     let help = match text.split_once(':').unwrap_or((text, "")) {
-        ("client_ip" | "method" | "path_prefix" | "user", "") => return Ok(text.to_owned()),
+        ("client_ip" | "country" | "asn" | "method" | "path_prefix" | "user", "") => {
+            return Ok(text.to_owned());
+        }
         ("header", name) if !name.is_empty() => {
             return values::header_name(name).map(|_| text.to_owned());
         }
@@ -441,8 +452,8 @@ fn condition(text: &str) -> Result<String, InvalidValue> {
         }
         _ => condition_meant(text).map_or_else(
             || {
-                "write one of `client_ip`, `method`, `path_prefix`, `header:NAME`, `query:NAME`, \
-                 `user` and `jwt:NAME`"
+                "write one of `client_ip`, `country`, `asn`, `method`, `path_prefix`, \
+                 `header:NAME`, `query:NAME`, `user` and `jwt:NAME`"
                     .to_owned()
             },
             |meant| format!("did you mean `{meant}`?"),
@@ -458,7 +469,9 @@ fn condition_meant(text: &str) -> Option<String> {
         _ => meant_key(text)?,
     };
     match meant.split_once(':').map_or(&*meant, |(kind, _)| kind) {
-        "client_ip" | "method" | "header" | "query" | "user" | "jwt" => Some(meant),
+        "client_ip" | "country" | "asn" | "method" | "header" | "query" | "user" | "jwt" => {
+            Some(meant)
+        }
         "path" => Some("path_prefix".to_owned()),
         _ => None,
     }

@@ -9,6 +9,7 @@ pub(super) mod calendar;
 mod compress;
 mod cors;
 mod file;
+mod geo;
 pub(super) mod keys;
 pub(super) mod leaf;
 mod listener;
@@ -26,7 +27,8 @@ mod words;
 pub use self::tracing::{CollectorEndpoint, SampleRatio};
 pub(super) use self::tracing::{OtlpSpec, TracingSpec};
 pub(super) use access::{
-    AccessSpec, AuthSpec, ConditionValue, ForwardSpec, JwtSpec, NetworkFileSpec, NetworksSpec,
+    AccessSpec, AuthSpec, ClientsSpec, ConditionValue, ForwardSpec, JwtSpec, NetworkFileSpec,
+    NetworksSpec,
 };
 pub use acme::AcmeFolder;
 pub(super) use acme::{AcmeNames, AcmeSpec, EabSpec, MOST_NAMES, is_beside};
@@ -34,6 +36,7 @@ pub(super) use auth_url::AuthEndpoint;
 pub(super) use compress::CompressSpec;
 pub(super) use cors::CorsSpec;
 pub(super) use file::{ClientTimeoutsSpec, FileSpec, LimitsSpec};
+pub(super) use geo::GeoSpec;
 pub(super) use listener::{
     AdminSpec, AdminTlsSpec, CertificateFiles, CertificateSpec, ListenerSpec, TlsSpec,
 };

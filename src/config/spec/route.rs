@@ -5,10 +5,10 @@ use super::{
     RuleSpec,
     keys::keys,
     leaf::{
-        AnswerStatus, AnyCertificate, Authority, ByteRate, EditableName, FieldName, FieldValue,
-        Fingerprint, Host, Integer, MethodName, Name, OptionalTimeout, Path, Pattern, Percent,
-        Protocol, RedirectStatus, RedirectTo, RejectStatus, RetryCause, Size, Status, Text,
-        Timeout,
+        AnswerStatus, AnyCertificate, AsNumber, Authority, ByteRate, CountryCode, EditableName,
+        FieldName, FieldValue, Fingerprint, Host, Integer, MethodName, Name, OptionalTimeout, Path,
+        Pattern, Percent, Protocol, RedirectStatus, RedirectTo, RejectStatus, RetryCause, Size,
+        Status, Text, Timeout,
     },
     other_words::route::{
         BASIC, CORS, ERROR_MEANT, HEADER_EDITS_INSTEAD, HEADER_EDITS_MEANT, IN_MATCH_PATH,
@@ -219,6 +219,12 @@ keys! {
         /// The certificate that the client has shown, which `tls: { client_ca }` of the listener has
         /// verified: `true` for any, or a map. A client without a certificate does not match.
         client_cert: Either<AnyCertificate, ClientCertSpec>, else "any, or none";
+        /// The country of the client's address (with `geo: { country }`), as in `DE`, or any of a list.
+        /// An address that the file does not know does not match.
+        country: Several<CountryCode>, else "any, or unknown";
+        /// The autonomous system of the client's address (with `geo: { asn }`), as in `64500`, or any of
+        /// a list. An address that the file does not know does not match.
+        asn: Several<AsNumber>, else "any, or unknown";
     }
 
     /// The parts of a client's certificate that must match.

@@ -5,10 +5,10 @@ use super::{
     OnMissing, OnStoreError, PlansSpec, QueueOrder, Scope, ValueSpec,
     keys::keys,
     leaf::{
-        ChargedFactor, Condition, Factor, FieldName, FileName, HOUR, Integer, JsonPath, KeyPart,
-        MILLI, MemberName, MethodName, MethodOrDefault, Name, NumberOrAuto, Part, Path, Pattern,
-        Period, PresetName, Rate, RateOrZero, Refund, SECOND, StatusesOrDefault, Text, Thousandths,
-        Zone,
+        AsNumber, ChargedFactor, Condition, CountryCode, Factor, FieldName, FileName, HOUR,
+        Integer, JsonPath, KeyPart, MILLI, MemberName, MethodName, MethodOrDefault, Name,
+        NumberOrAuto, Part, Path, Pattern, Period, PresetName, Rate, RateOrZero, Refund, SECOND,
+        StatusesOrDefault, Text, Thousandths, Zone,
     },
     other_words::rule::{
         IN_RESERVE, IN_SETTLE, PACING_INSTEAD, PACING_MEANT, RULE_INSTEAD, RULE_MEANT,
@@ -117,15 +117,15 @@ keys! {
         /// `header:NAME`, `cookie:NAME`, `query:NAME`, `jwt:NAME` (a claim, with `auth: { jwt }`;
         /// dots lead into it, as in `jwt:realm_access.roles`), `auth:NAME` (a field of the auth
         /// service, with `auth: { forward }`), `json:NAME` (a member of the request's JSON body; dots
-        /// lead into it, as in `json:options.seed`), `client_cert` (with `client_ca` of a listener), or
-        /// a list of them. `route` counts all requests together.
+        /// lead into it, as in `json:options.seed`), `client_cert` (with `client_ca` of a listener),
+        /// `country` or `asn` (with `geo`), or a list of them. `route` counts all requests together.
         #[help = "write each part as a text, as in `key: header:x-api-key`"]
         key: Several<KeyPart> = "route";
         /// How many bits of an IPv6 address are one client.
         ipv6_prefix: Integer<1, 128> = 64;
         /// How many bits of an IPv4 address are one client.
         ipv4_prefix: Integer<1, 32> = 32;
-        /// How requests without a header, cookie, query field, claim, member or segment of `key` count: they
+        /// How requests without a header, cookie, query field, claim, member, segment or country of `key` count: they
         /// share one count (`shared`), are not counted (`skip`), or are rejected (`reject`).
         on_missing_key: OnMissing = "shared";
         /// How a request counts that has a header, cookie, query field or member of `key`, or of an
@@ -180,9 +180,10 @@ keys! {
 
     /// Numbers of the rule that differ for some requests. For missing numbers, the rule's apply.
     struct OverrideSpec: "an override" {
-        /// Which requests: `client_ip`, `method`, `path_prefix`, `header:NAME`, `query:NAME`, `user`
-        /// (with `auth`) and `jwt:NAME` (a claim, with `auth: { jwt }`): a value, a list of values
-        /// of which one must match, or, but for the first three, a map. All conditions must hold.
+        /// Which requests: `client_ip`, `country`, `asn` (both with `geo`), `method`, `path_prefix`,
+        /// `header:NAME`, `query:NAME`, `user` (with `auth`) and `jwt:NAME` (a claim, with `auth: { jwt
+        /// }`): a value, a list of values of which one must match, or, but for the first five, a map.
+        /// All conditions must hold.
         /// State survives an edit as long as `when` stays the same.
         when: Entries<Condition, ConditionValue>;
         /// How many requests per time, if the rule has a `limit`; `0` rejects all.
@@ -348,6 +349,10 @@ keys! {
     struct ExceptSpec: "an exception" {
         /// Clients with these addresses or networks.
         client_ip: NetworksSpec, else "none";
+        /// Clients with addresses in these countries (with `geo: { country }`).
+        country: Several<CountryCode>, else "none";
+        /// Clients with addresses of these autonomous systems (with `geo: { asn }`).
+        asn: Several<AsNumber>, else "none";
         /// Requests with one of these methods.
         method: Several<MethodName>, else "none";
         /// Requests with these path prefixes, by whole segments.

@@ -4,6 +4,7 @@ use super::{messages, plan, warnings};
 use crate::{
     config::{Claims, KeySource, Live, RequestContext, Retired},
     flow::{Instant, Permit},
+    geo::Located,
     route::{Seed, Target},
 };
 use http::{HeaderMap, Method};
@@ -73,6 +74,7 @@ impl Gateway {
             method: &Method::GET,
             headers: (&headers).into(),
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
         };

@@ -6,6 +6,7 @@ use crate::{
         Claims, KeySource, Live, Plan, RequestContext, Retired, Watched, describe, diff, read,
     },
     flow::{Instant, Permit, Report},
+    geo::Located,
     route::{Seed, Target},
 };
 use http::{HeaderMap, HeaderValue, Method};
@@ -63,6 +64,7 @@ impl Gateway {
             method: &Method::GET,
             headers: (&headers).into(),
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
         };

@@ -398,7 +398,7 @@ fn wrong_types_say_what_is_wanted() {
         ),
         (
             "1: 2",
-            "the file has no key `1` | write one of `listeners`, `upstreams`, `routes`, `budgets`, `flow`, `include`, `acme`, `admin`, `trusted_proxies`, `client_ip_header`, `nat64`, `dns_servers`, `timeouts`, `limits`, `headers`, `explain_headers`, `via`, `request_id`, `h1_header_case`, `access_log`, `access_log_format`, `access_log_headers`, `tracing`, `workers`, `drain_timeout`, `store`, `end`",
+            "the file has no key `1` | write one of `listeners`, `upstreams`, `routes`, `budgets`, `flow`, `include`, `acme`, `admin`, `trusted_proxies`, `client_ip_header`, `nat64`, `geo`, `dns_servers`, `timeouts`, `limits`, `headers`, `explain_headers`, `via`, `request_id`, `h1_header_case`, `access_log`, `access_log_format`, `access_log_headers`, `tracing`, `workers`, `drain_timeout`, `store`, `end`",
         ),
     ] {
         messages(&format!("{head}{line}\n"), &[message]);

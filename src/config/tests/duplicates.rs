@@ -4,6 +4,7 @@ use super::{plan, with_rules};
 use crate::{
     config::{Claims, KeySource, Live, RequestContext, Retired},
     flow::{Instant, Key},
+    geo::Located,
     route::{Seed, Target},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -20,6 +21,7 @@ fn claims(live: &Live, query: Option<&str>, fields: &[(&'static str, &'static st
     let target = Target {
         listener: None,
         certificate: None,
+        place: Located::default(),
         identity: None,
         body: None,
         host: "a",

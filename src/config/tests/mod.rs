@@ -20,6 +20,7 @@ mod examples;
 mod first_mistakes;
 mod foreign_files;
 mod forward_auth;
+mod geo;
 mod include;
 mod lints;
 mod listen;

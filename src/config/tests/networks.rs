@@ -4,6 +4,7 @@ use super::{FRAME, messages, plan, warnings};
 use crate::{
     config::{Live, Plan, Retired, Watched, describe, diff, read, read_rules},
     flow::Instant,
+    geo::Located,
 };
 use std::{
     fs,
@@ -47,7 +48,11 @@ fn a_file_is_an_entry_of_every_list_of_networks() {
             let except = plan.routes[0].rules[0].except.clone().unwrap();
             move |client: &str| {
                 let client = address(client);
-                [a.allows(client), b.allows(client), except.network_of(client).is_some()]
+                [
+                    a.allows(client, Located::default()),
+                    b.allows(client, Located::default()),
+                    except.network_of(client).is_some(),
+                ]
             }
         };
         let lists = lists(&plan);
@@ -90,7 +95,14 @@ fn an_edit_of_a_file_is_an_edit_of_its_lists_and_keeps_the_state_of_overrides() 
     let said = apply();
     assert!(said.contains("route a") && said.contains("reset 0"), "{said}");
     // A list of an empty file has no address: the override is for none, and `allow` for none.
-    assert!(!new.routes[1].options.access.as_ref().unwrap().allows(address("10.0.0.1")));
+    assert!(
+        !new.routes[1]
+            .options
+            .access
+            .as_ref()
+            .unwrap()
+            .allows(address("10.0.0.1"), Located::default())
+    );
     assert!(apply().contains("nothing changed"));
 }
 
@@ -126,9 +138,9 @@ fn a_line_may_repeat_another_or_have_host_bits_and_the_latter_is_a_warning() {
     let plan = read(&file).unwrap();
     let access = plan.routes[0].options.access.as_ref().unwrap();
     for denied in ["10.1.2.3", "192.0.2.200", "198.51.100.8"] {
-        assert!(!access.allows(address(denied)), "{denied}");
+        assert!(!access.allows(address(denied), Located::default()), "{denied}");
     }
-    assert!(access.allows(address("198.51.100.10")));
+    assert!(access.allows(address("198.51.100.10"), Located::default()));
     let warned: Vec<_> = plan.warnings.list().map(|warning| warning.message).collect();
     let expected = "line 2 of lists/n.txt, the first of 2: `192.0.2.7/24` has host bits: flowgate \
                     takes it for `192.0.2.0/24`";
@@ -177,7 +189,14 @@ fn a_relative_name_in_an_included_file_is_meant_from_the_folder_of_that_file() {
 
     fs::write(&list, "10.0.0.0/8\n").unwrap();
     let plan = read(&file).unwrap();
-    assert!(!plan.routes[0].options.access.as_ref().unwrap().allows(address("10.0.0.1")));
+    assert!(
+        !plan.routes[0]
+            .options
+            .access
+            .as_ref()
+            .unwrap()
+            .allows(address("10.0.0.1"), Located::default())
+    );
     assert!(plan.files.contains(&Watched::File(list)));
 }
 
@@ -198,7 +217,8 @@ fn a_network_behind_nat64_counts_as_its_ipv4_form_in_a_file_too() {
     for (nat64, is_denied) in [("", [true, false]), (nat64, [true, true])] {
         let plan = read(nat64, "{ deny: { file: n.txt } }").unwrap();
         let access = plan.routes[0].options.access.clone().unwrap();
-        let denied = ["192.0.2.1", "198.51.100.1"].map(|client| !access.allows(address(client)));
+        let denied = ["192.0.2.1", "198.51.100.1"]
+            .map(|client| !access.allows(address(client), Located::default()));
         assert_eq!(denied, is_denied, "{nat64}");
     }
 
@@ -276,8 +296,14 @@ fn a_hundred_thousand_networks_may_be_written_in_a_list() {
     };
     let plan = plan(&list(100_000));
     let access = plan.routes[0].options.access.as_ref().unwrap();
-    assert!(!access.allows(address("0.0.0.0")) && access.allows(address("0.0.0.1")));
-    assert!(!access.allows(address("0.3.13.62")) && access.allows(address("0.3.13.64")));
+    assert!(
+        !access.allows(address("0.0.0.0"), Located::default())
+            && access.allows(address("0.0.0.1"), Located::default())
+    );
+    assert!(
+        !access.allows(address("0.3.13.62"), Located::default())
+            && access.allows(address("0.3.13.64"), Located::default())
+    );
     messages(&list(100_001), &["`deny` holds 100001 values | write at most 100000"]);
 }
 

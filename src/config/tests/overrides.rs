@@ -4,6 +4,7 @@ use super::{messages, plan, warnings, with_rules};
 use crate::{
     config::{Claims, KeySource, Live, RequestContext, Retired},
     flow::{Algorithm, Instant, limiter::token_bucket},
+    geo::Located,
     route::{Seed, Target},
 };
 use http::{HeaderMap, HeaderValue, Method};
@@ -24,7 +25,7 @@ fn overrides_that_cannot_work_are_rejected() {
         (
             "limit: 9/1s, overrides: [{ when: { tenant: gold }, limit: 5/1s }]",
             &[
-                "`tenant` is not a condition | write one of `client_ip`, `method`, `path_prefix`, `header:NAME`, `query:NAME`, `user` and `jwt:NAME`",
+                "`tenant` is not a condition | write one of `client_ip`, `country`, `asn`, `method`, `path_prefix`, `header:NAME`, `query:NAME`, `user` and `jwt:NAME`",
             ],
         ),
         (
@@ -136,6 +137,7 @@ fn admitted(live: &Live, client: &str, method: &Method, tenant: Option<&'static 
     let target = Target {
         listener: None,
         certificate: None,
+        place: Located::default(),
         identity: None,
         body: None,
         host: "a",

@@ -4,6 +4,7 @@ use super::{FRAME, plan};
 use crate::{
     config::{Live, Snapshot, Unrouted},
     flow::Instant,
+    geo::Located,
     route::{Target, normal_path, sent_path},
 };
 use http::{HeaderMap, Method};
@@ -21,6 +22,7 @@ fn found<'a>(snapshot: &'a Snapshot, path: &str) -> Result<&'a str, Unrouted> {
     let target = Target {
         listener: None,
         certificate: None,
+        place: Located::default(),
         identity: None,
         body: None,
         host: "a",

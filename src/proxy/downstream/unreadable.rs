@@ -125,6 +125,8 @@ impl UnreadableRequest {
             outcome: ResponseOutcome::Completed,
             timeout: None,
             client_ip: peer.address,
+            country: None,
+            asn: None,
             user: None,
             auth: None,
             auth_duration: None,

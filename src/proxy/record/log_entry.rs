@@ -9,6 +9,7 @@ use crate::{
     },
     config::{Claims, Route, Server, Snapshot, Tracing},
     flow::{Instant, Rejection, Report},
+    geo::{Asn, Country, Place},
     http1::{self, FieldList},
     meter::AuthOutcome,
     preview::TrialRecord,
@@ -30,6 +31,7 @@ pub(crate) struct LogEntry {
     /// What its spans say, if its trace is recorded.
     pub(super) recording: Option<Box<Recording>>,
     pub(super) client: IpAddr,
+    place: Place,
     /// The authenticated user.
     user: Option<Arc<str>>,
     /// The end of the request to the auth service, and the time that it took.
@@ -107,6 +109,7 @@ impl LogEntry {
             trace_id: TraceParent::of(request.headers().into()).map(|parent| parent.trace_id),
             recording: None,
             client,
+            place: Place::default(),
             user: None,
             auth: None,
             upstream: UpstreamNotes::default(),
@@ -158,7 +161,10 @@ impl LogEntry {
     pub(super) fn note(&mut self, event: Event<'_>) {
         match event {
             Event::Host(host) => self.host = Arc::clone(host),
-            Event::Client(client) => self.client = client,
+            Event::Client(client, located) => {
+                self.client = client;
+                self.place = located.place();
+            }
             Event::Identified(identity) => self.user = identity.user().cloned(),
             Event::Authorized { outcome, took } => self.auth = Some((outcome, took)),
             Event::Rewritten(headers) => {
@@ -235,6 +241,8 @@ impl LogEntry {
             outcome: end.outcome,
             timeout: end.timeout,
             client_ip: self.client,
+            country: self.place.country.as_ref().map(Country::as_str),
+            asn: self.place.asn.map(|Asn(number)| number),
             user: self.user.as_deref(),
             auth: self.auth.map(|(outcome, _)| outcome.label()),
             auth_duration: self.auth.map(|(_, took)| took),

@@ -19,6 +19,7 @@ use crate::{
     access_log::{LoggedCost, LoggedSharer},
     config::{Claims, Route, Server, Snapshot},
     flow::{Instant, Outcome, Rejection, Report, Sharer, SlotId},
+    geo::Located,
     http1::FieldList,
     meter::{AuthOutcome, ExemplarId},
     preview::Trial,
@@ -47,8 +48,8 @@ pub(crate) struct Observers {
 pub(crate) enum Event<'a> {
     /// The client requests this host.
     Host(&'a Arc<str>),
-    /// The request comes from this client.
-    Client(IpAddr),
+    /// The request comes from this client, which is there.
+    Client(IpAddr, Located<'a>),
     /// The client is authenticated.
     Identified(&'a Identity),
     /// The auth service has decided, or has not, and took so long.

@@ -9,6 +9,7 @@ use crate::proxy::{
 use crate::{
     config::{KeySource, RequestContext, Route, RouteRule, Snapshot},
     flow::{Claim, Instant, Rejection, Report},
+    geo::Located,
     meter,
     preview::{
         Alike, Arrival, Here, Identified, LiveRequest, OwnRejection, RunningPreview, Treatment,
@@ -16,7 +17,7 @@ use crate::{
     },
     route::{BodyMembers, Identity, Target, normal_path},
 };
-use core::net::IpAddr;
+use core::{cell::OnceCell, net::IpAddr};
 use http_body::Body;
 use std::sync::Arc;
 
@@ -96,8 +97,20 @@ fn decide<B: Body>(
     let listener = Some(&*peer.listener);
     let query = uri.query();
     let certificate = peer.certificate().map(|certificate| &**certificate);
-    let target =
-        Target { listener, host, path, query, method, headers, certificate, identity: None, body };
+    let found = OnceCell::new();
+    let place = Located::of(preview.snapshot().settings.geo.as_deref(), address, &found);
+    let target = Target {
+        listener,
+        host,
+        path,
+        query,
+        method,
+        headers,
+        certificate,
+        place,
+        identity: None,
+        body,
+    };
     let seed = &peer.worker.seed;
 
     let arrival = Arrival {
@@ -151,6 +164,7 @@ pub(crate) fn decide_alike<B>(
             method,
             headers,
             certificate: None,
+            place: Located::default(),
             identity: None,
             body: None,
         };
@@ -175,6 +189,7 @@ pub(crate) fn decide_alike<B>(
             method,
             headers,
             certificate: peer.certificate().map(|certificate| &**certificate),
+            place: Located::default(),
             identity: None,
             body: None,
         };

@@ -39,6 +39,7 @@ use crate::{
         Upstream,
     },
     flow::{Instant, Rejection, Report, Sharer, SlotId},
+    geo::{Located, Place},
     http1::{FieldKind, FieldList},
     meter,
     preview::{Alike, RunningPreview},
@@ -47,7 +48,7 @@ use crate::{
         sent_path,
     },
 };
-use core::net::IpAddr;
+use core::{cell::OnceCell, net::IpAddr};
 use http::{HeaderName, Uri, uri::PathAndQuery};
 use http_body::Body as _;
 use std::{borrow::Cow, sync::Arc};
@@ -79,6 +80,8 @@ pub(super) struct Found {
     /// The path as routes know it, if the client wrote it differently.
     normal_path: Option<String>,
     client: IpAddr,
+    /// Where the client is, once something has asked.
+    place: OnceCell<Place>,
     /// True if a trusted proxy sent the request.
     pub(super) is_proxied: bool,
     /// The field in which trusted proxies name clients, if it is not `X-Forwarded-For`.
@@ -88,6 +91,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Returns where the client is, by the files of `snapshot`.
+    fn located<'a>(&'a self, snapshot: &'a Snapshot) -> Located<'a> {
+        Located::of(snapshot.settings.geo.as_deref(), self.client, &self.place)
+    }
+
     /// Has `headers` name the client in `X-Forwarded-For`, if trusted proxies name it in another field.
     pub(super) fn name_client(&self, peer: &Peer, headers: &mut FieldList) {
         if let Some(header) = &self.client_ip_header {
@@ -226,6 +234,7 @@ impl<'s> Received<'s> {
         let target = Target {
             identity: self.identity.as_ref(),
             body: self.members.as_deref(),
+            place: found.located(self.snapshot),
             ..target(request, peer, &found.authority.host, path)
         };
         let seed = &peer.worker.seed;
@@ -244,7 +253,8 @@ impl<'s> Received<'s> {
         let Self { request, completion, now, .. } = self;
         let Found { route, authority, client, .. } = found;
         let path = found.normal_path.as_deref().unwrap_or_else(|| written(request));
-        let target = target(request, &completion.peer, &authority.host, path);
+        let head = target(request, &completion.peer, &authority.host, path);
+        let target = Target { place: found.located(self.snapshot), ..head };
         let mut claims = Claims::new();
         claim(route, &completion.peer, &target, *client, &mut claims);
         claims.retain(|claim| route.is_before_auth(claim.slot));
@@ -288,17 +298,27 @@ impl<'s> Received<'s> {
         let path = normal_path(written);
 
         let peer = &completion.peer;
-        let route = match snapshot.find(&target(request, peer, &authority.host, &path), written) {
+        let place = OnceCell::new();
+        let geo = snapshot.settings.geo.as_deref();
+        // The route of a request seldom depends on its client.
+        let address =
+            snapshot.table.looks_at_places().then(|| client_address(snapshot, request, peer));
+        let located = address.as_ref().map(|address| Located::of(geo, address.client, &place));
+        let head = target(request, peer, &authority.host, &path);
+        let target = Target { place: located.unwrap_or_default(), ..head };
+        let route = match snapshot.find(&target, written) {
             Ok(route) => Arc::clone(route),
             Err(why) => return Err(unrouted(peer, why)),
         };
 
-        let ClientAddress { client, is_proxied, header } = client_address(snapshot, request, peer);
-        completion.observers.note(Event::Client(client));
+        let address = address.unwrap_or_else(|| client_address(snapshot, request, peer));
+        let ClientAddress { client, is_proxied, header } = address;
+        let located = Located::of(geo, client, &place);
+        completion.observers.note(Event::Client(client, located));
         if route.options.has_placeholders {
             let id = completion.arrival.request_id.as_ref();
             let asked = placeholders::Asked::of(request.headers(), peer, &authority, is_proxied);
-            let values = Values::of(request, asked, id, client, peer);
+            let values = Values::of(request, asked, id, client, located.place(), peer);
             completion.values = Some(Box::new(values));
         }
         completion.route = Some(Arc::clone(&route));
@@ -308,7 +328,7 @@ impl<'s> Received<'s> {
         if let Some(compress) = &route.options.compress {
             completion.coding = accepted_coding(compress, request.headers());
         }
-        check_access(&route, peer, client, request.body())?;
+        check_access(&route, peer, client, located, request.body())?;
 
         // A path that is its own form has no segment to leave out.
         let is_own_form = matches!(path, Cow::Borrowed(_)) || route.options.relaxed_path;
@@ -319,7 +339,16 @@ impl<'s> Received<'s> {
             Cow::Owned(path) => Some(path),
         };
         let client_ip_header = header;
-        Ok(Found { route, authority, normal_path, client, is_proxied, client_ip_header, target })
+        Ok(Found {
+            route,
+            authority,
+            normal_path,
+            client,
+            place,
+            is_proxied,
+            client_ip_header,
+            target,
+        })
     }
 
     /// Returns the client's identity by its credentials, unless that is known already.
@@ -352,8 +381,9 @@ impl<'s> Received<'s> {
         });
 
         let Completion { peer, observers, .. } = &mut **completion;
+        let place = found.located(self.snapshot);
         let head = target(request, peer, &authority.host, path);
-        let target = Target { identity: identity.as_ref(), body, ..head };
+        let target = Target { identity: identity.as_ref(), body, place, ..head };
         claim(route, peer, &target, *client, claims);
         if self.snapshot.settings.shows_keys() {
             observers.note_keys(&peer.worker, route, claims, &target, *client);
@@ -427,6 +457,7 @@ impl<'s> Received<'s> {
         let target = Target {
             identity: self.identity.as_ref(),
             body: self.members.as_deref(),
+            place: found.located(self.snapshot),
             ..target(request, &completion.peer, &found.authority.host, path)
         };
         key.fingerprint(&Seed::new([0, 0]), &target, found.client).ok().map(low_bits)
@@ -583,9 +614,10 @@ fn check_access(
     route: &Route,
     peer: &Peer,
     client: IpAddr,
+    place: Located<'_>,
     body: &ClientBody,
 ) -> Result<(), GatewayError> {
-    if route.options.access.as_ref().is_some_and(|access| !access.allows(client)) {
+    if route.options.access.as_ref().is_some_and(|access| !access.allows(client, place)) {
         peer.worker.rejected(client, meter::HttpRejection::Access, DENIED);
         return Err(GatewayError::Denied);
     }
@@ -606,7 +638,18 @@ fn target<'a>(
     let headers = request.headers().into();
     let listener = Some(&*peer.listener);
     let certificate = peer.certificate().map(|certificate| &**certificate);
-    Target { listener, host, path, query, method, headers, certificate, identity: None, body: None }
+    Target {
+        listener,
+        host,
+        path,
+        query,
+        method,
+        headers,
+        certificate,
+        place: Located::default(),
+        identity: None,
+        body: None,
+    }
 }
 
 /// Counts and logs a request that is not valid.

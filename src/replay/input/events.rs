@@ -5,6 +5,7 @@
 use super::problems::{Reason, json_reason};
 use crate::{
     flow::Instant,
+    geo::{Asn, Country, Place},
     replay::{
         event::{Arrival, Complete, Ending, Event, Id, Recorded, Request, Settling},
         times::scaled,
@@ -31,6 +32,9 @@ struct Line<'a> {
     #[serde(borrow)]
     key: Option<&'a RawValue>,
     client_ip: Option<IpAddr>,
+    #[serde(borrow)]
+    country: Option<Text<'a>>,
+    asn: Option<u32>,
     #[serde(borrow)]
     method: Option<Text<'a>>,
     #[serde(borrow)]
@@ -113,6 +117,14 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
         }
     };
 
+    let country = line
+        .country
+        .as_ref()
+        .map(|Text(text)| Country::read(text).ok_or("`country` is not the code of a country"));
+    let country = country.transpose()?;
+    let asn = line.asn.map(Asn);
+    let place = (country.is_some() || asn.is_some()).then_some(Place { country, asn });
+
     let shared = |text: Option<Text<'_>>| text.map(|Text(text)| Arc::from(&*text));
     Ok(Event::Arrival(Arrival {
         at,
@@ -136,6 +148,7 @@ fn read(line: &[u8], next: Id) -> Result<Event, Reason> {
                 response_bytes: line.response_bytes.map(|WholeNumber(bytes)| bytes),
             },
             line.body.map(|body| body.get().into()),
+            place,
         ),
         priority: line.priority.unwrap_or(false),
         takes: takes.map(Duration::from_nanos),

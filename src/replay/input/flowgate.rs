@@ -11,6 +11,7 @@ use super::{
 use crate::{
     access_log::{ResponseOutcome, StreamLine, StreamState},
     flow::{Instant, Key, Sharer},
+    geo::{Asn, Country, Place},
     replay::{
         event::{
             Ending, Recorded, RecordedCost, RecordedKey, RecordedSharer, Request, ResponseHead,
@@ -50,6 +51,9 @@ struct Line<'a> {
     upload_ms: Option<&'a RawValue>,
     outcome: Option<ResponseOutcome>,
     client_ip: IpAddr,
+    #[serde(borrow)]
+    country: Option<Cow<'a, str>>,
+    asn: Option<u32>,
     upstream: Option<IgnoredAny>,
     bytes_in: Option<u64>,
     bytes_out: Option<u64>,
@@ -145,6 +149,7 @@ pub(super) fn parse(line: &[u8], cache: &mut TextCache) -> Result<Option<LoggedR
             response_bytes: line.bytes_out,
         },
         body: None,
+        place: line.place(),
         is_event: false,
         keys: line.flow.map_or_else(|| Ok(Vec::new()), keys)?,
         head,
@@ -165,6 +170,14 @@ impl Line<'_> {
         /// The status of a response without a route.
         const NO_ROUTE: u16 = 404;
         self.flow.is_none() && (self.route.is_some() || self.status != NO_ROUTE)
+    }
+
+    /// Returns where the client was. A line without country and AS number is of an unknown address, or of a
+    /// gateway without `geo`.
+    fn place(&self) -> Option<Place> {
+        let country = self.country.as_deref().and_then(Country::read);
+        let asn = self.asn.map(Asn);
+        (country.is_some() || asn.is_some()).then_some(Place { country, asn })
     }
 
     /// Returns whether the response comes from the upstream: rejections and the gateway's own 4xx do

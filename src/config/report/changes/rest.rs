@@ -96,6 +96,7 @@ pub(in crate::config) fn settings(old: &Settings, new: &Settings) -> Vec<String>
     words.0.extend(changed_keys(&old.keys, &new.keys));
     words.named("trusted_proxies", old.trusted_proxies == new.trusted_proxies);
     words.named("nat64", old.nat64 == new.nat64);
+    words.named("geo", old.geo == new.geo);
     words.named("dns_servers", old.dns_servers == new.dns_servers);
     words.named("access_log_headers", old.logged_headers == new.logged_headers);
     words.named("tracing", old.tracing == new.tracing);

@@ -290,6 +290,8 @@ pub(in crate::config::spec) const CORS_MEANT: &[[&str; 2]] = &[
 
 /// Words for keys of `MatchSpec`, with the key that is meant.
 pub(in crate::config::spec) const MATCH_MEANT: &[[&str; 2]] = &[
+    ["countries", "country"],
+    ["country_code", "country"],
     ["prefix", "path_prefix"],
     ["regex", "path_regex"],
     ["domain", "host"],

@@ -35,6 +35,7 @@ pub use origin::OriginPattern;
 pub(in crate::config) use origin::origin;
 pub(in crate::config) use rate::{Limit, PlanNumber, limit, plan_number, rate_of, zone};
 
+pub(in crate::config) use super::geo::{asn, country};
 pub(in crate::config) use crate::config::decode::{InvalidValue, Wrong};
 
 use crate::config::diagnostics::quoted;

@@ -42,7 +42,8 @@ fn main() {
     for tenants in [1, 100] {
         for waiting in [10, 1_000, 10_000] {
             let row = format!("{waiting} wait, of {tenants} tenants");
-            println!("{row:<44}{:>12}", turn(&World::new(&one, Some(queue())), waiting, tenants));
+            let queue = QueueConfig { shares: tenants > 1, ..queue() };
+            println!("{row:<44}{:>12}", turn(&World::new(&one, Some(queue)), waiting, tenants));
         }
     }
 }

@@ -322,16 +322,18 @@ fn replay_decides_about_a_log_of_a_queue_as_the_gateway_did() {
     let gateway = Gateway::start(&one_place(&service, queue));
     let mut clients = vec![send(&gateway, "/running")];
     service.has_seen(1);
-    for (at, tenant) in (1..).zip(["flood", "flood", "gold", "calm"]) {
+    for (at, tenant) in (1..).zip(["flood", "flood", "gold", "flood"]) {
         clients.push(send_as(&gateway, &format!("/{tenant}-{at}"), "X-Tenant", tenant));
         has_waiting(&gateway, f64::from(at));
     }
-    assert_eq!(http::get(gateway.web(), "/full").status, 503);
+    clients.push(send_as(&gateway, "/calm-5", "X-Tenant", "calm"));
+    assert_eq!(clients[4].read("GET").status, 503, "the newest of the tenant with the most goes");
+    let mut full = send_as(&gateway, "/full", "X-Tenant", "flood");
+    let full = full.read("GET");
+    assert_eq!((full.status, &full.json()["reason"]), (503, &Value::from("queue")));
     finish(&service, 5);
-    let lines: Vec<Value> = ["/running", "/flood-1", "/flood-2", "/gold-3", "/calm-4", "/full"]
-        .iter()
-        .map(|path| line(&gateway, path))
-        .collect();
+    let paths = ["/running", "/flood-1", "/flood-2", "/gold-3", "/flood-4", "/calm-5", "/full"];
+    let lines: Vec<Value> = paths.iter().map(|path| line(&gateway, path)).collect();
 
     let log = gateway.config.with_file_name("access.log");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_flowgate"))
@@ -354,9 +356,13 @@ fn replay_decides_about_a_log_of_a_queue_as_the_gateway_did() {
     }
     // The place is free a little later live than when the response has ended.
     let wait = |line: &Value| line["wait_ms"].as_f64().expect("a number");
-    let mut by_wait: Vec<usize> = (1..5).collect();
-    by_wait.sort_by(|one, other| wait(&replayed[*one]).total_cmp(&wait(&replayed[*other])));
-    let mut live: Vec<usize> = (1..5).collect();
-    live.sort_by(|one, other| wait(&lines[*one]["flow"]).total_cmp(&wait(&lines[*other]["flow"])));
+    let mut by_wait = vec![1, 2, 3, 5];
+    by_wait.sort_by(|one: &usize, other: &usize| {
+        wait(&replayed[*one]).total_cmp(&wait(&replayed[*other]))
+    });
+    let mut live = by_wait.clone();
+    live.sort_by(|one: &usize, other: &usize| {
+        wait(&lines[*one]["flow"]).total_cmp(&wait(&lines[*other]["flow"]))
+    });
     assert_eq!(by_wait, live, "they start in the same order");
 }

@@ -51,27 +51,34 @@ impl Compiler {
                 "remove one: the auth service is asked at once, and no request waits before that",
             )
         } else {
-            return self.compiled_queue(&at.value, at.span).unwrap_or_default();
+            let is_keyed = rule.key.is_written();
+            return self.compiled_queue(&at.value, at.span, is_keyed).unwrap_or_default();
         };
         self.error(Problem::error(at.span, message).help(help));
         CompiledQueue::default()
     }
 
-    fn compiled_queue(&mut self, spec: &QueueSpec, span: SourceSpan) -> Option<CompiledQueue> {
+    fn compiled_queue(
+        &mut self,
+        spec: &QueueSpec,
+        span: SourceSpan,
+        is_keyed: bool,
+    ) -> Option<CompiledQueue> {
         let max_wait = spec.max_wait.duration()?;
         let max = u32::try_from(spec.max.number()?.value).unwrap_or(u32::MAX);
         let shares = self.queue_shares(spec)?;
         let classes = shares.classes.as_ref().map_or(1, |classes| classes.hashes.len());
         let floor = spec.classes.value().and_then(|classes| classes.floor.value());
+        let is_shared = shares.by.is_some() || shares.classes.is_some();
 
         let config = QueueConfig {
             classes: u8::try_from(classes).ok().and_then(NonZeroU8::new)?,
             // In millionths.
             floor: floor.map_or(0, |floor| u16::try_from(u32::from(floor.0) / 100).unwrap_or(0)),
             newest_when_late: *spec.order.value()? == QueueOrder::LifoWhenLate,
+            shares: is_shared || is_keyed,
             ..QueueConfig::new(max_wait.value, max)
         };
-        let is_shared = shares.by.is_some() || shares.classes.is_some();
         Some(CompiledQueue {
             config: Some(Box::new(config)),
             turns: is_shared.then(|| Arc::new(shares)),

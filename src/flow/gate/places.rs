@@ -78,7 +78,7 @@ impl Chain {
         match (entry.queued(answer, claim, now), answer.lookup) {
             (QueueDecision::As(Decision::Reject(reason)), _) => Attempt::Rejected(reason),
             (QueueDecision::Wait, Lookup::At(key_slot)) => {
-                let attempt = entry.begin_wait(arrival, key_slot, now);
+                let attempt = entry.begin_wait(arrival, key_slot, now, woken);
                 // The limit may have risen since the latest turn.
                 if entry.is_auto {
                     entry.give_turns(key_slot, Turning { now, journal: journal.as_ref(), woken });
@@ -207,12 +207,21 @@ impl ChainSlot {
     }
 
     /// Has a request wait for a place of this state. One that comes from another queue may have no time
-    /// left.
-    fn begin_wait(&mut self, arrival: &Arrival<'_>, key_slot: KeySlot, now: Instant) -> Attempt {
+    /// left, and a full queue may have no room for its share.
+    fn begin_wait(
+        &mut self,
+        arrival: &Arrival<'_>,
+        key_slot: KeySlot,
+        now: Instant,
+        woken: &mut Vec<Waker>,
+    ) -> Attempt {
         let Some(queue) = &mut self.queue else { return Attempt::Taken(None) };
         let until = queue.deadline(arrival.at);
         if until <= now {
             return Attempt::Rejected(queue.late(key_slot, now));
+        }
+        if let Err(reason) = queue.make_room(key_slot, arrival.sharer, now, woken) {
+            return Attempt::Rejected(reason);
         }
         let ticket = queue.push(arrival, key_slot, now);
         Attempt::Queued(Queued { ticket, until })

@@ -44,12 +44,23 @@ pub struct QueueConfig {
     /// True if the newest request of a sharer starts first, once its oldest has waited for longer than half
     /// of `max_wait`.
     pub newest_when_late: bool,
+    /// True if requests differ in their share of a full queue: by class, by sharer, or by the key of the
+    /// rule.
+    #[serde(default)]
+    pub shares: bool,
 }
 
 impl QueueConfig {
     /// Returns a queue in the order of arrival.
     pub const fn new(max_wait: Duration, max: u32) -> Self {
-        Self { max_wait, max, classes: NonZeroU8::MIN, floor: 0, newest_when_late: false }
+        Self {
+            max_wait,
+            max,
+            classes: NonZeroU8::MIN,
+            floor: 0,
+            newest_when_late: false,
+            shares: false,
+        }
     }
 }
 

@@ -5,12 +5,16 @@
 //! order of [`turns`]. No request overtakes: while others wait for places of its state, a request waits
 //! even if it would fit.
 //!
+//! A full queue is shared too: a request of an earlier class, or of a sharer with fewer requests, takes the
+//! room of another one: see `loads.rs`.
+//!
 //! The queue decides nothing by a clock: who waits asks again when the waker is called, or when
 //! `max_wait` is over.
 //!
 //! Worst case: `max` waiting requests, in all states of the rule together. Each operation takes time
 //! `O(log n)`.
 
+mod loads;
 mod turns;
 
 use super::{
@@ -25,6 +29,7 @@ use core::{
     task::Waker,
     time::Duration,
 };
+use loads::{Loads, Waiting};
 use std::collections::BTreeMap;
 pub use turns::Sharer;
 use turns::{Entry, Settings, Turns};
@@ -42,6 +47,8 @@ pub(super) struct WaitQueue {
     serial: u64,
     /// Those that wait for places of one state; never an empty one.
     lines: BTreeMap<KeySlot, Line>,
+    /// The requests that wait, by sharer, if those share the room.
+    loads: Option<Box<Loads>>,
 }
 
 #[derive(Debug)]
@@ -107,6 +114,7 @@ pub(super) struct Arrival<'a> {
 impl WaitQueue {
     pub(super) fn new(config: QueueConfig) -> Self {
         Self {
+            loads: loads(&config),
             config,
             waiters: Vec::new(),
             free: Vec::new(),
@@ -142,7 +150,8 @@ impl WaitQueue {
         };
         if !has_to_wait {
             QueueDecision::As(decision)
-        } else if self.waiting < self.config.max {
+        } else if self.waiting < self.config.max || self.loads.is_some() {
+            // If it is full, the request's share decides when it begins to wait.
             QueueDecision::Wait
         } else {
             let retry_after = self.estimate(key_slot, now);
@@ -153,6 +162,34 @@ impl WaitQueue {
     /// Returns the end of the wait of a request that arrived at `arrival`.
     pub(super) fn deadline(&self, arrival: Instant) -> Instant {
         arrival + self.config.max_wait
+    }
+
+    /// Makes room for a request of this sharer, if it is full. Another request may have to go for it.
+    ///
+    /// # Errors
+    ///
+    /// The rejection of the request, if there is no room for it.
+    pub(super) fn make_room(
+        &mut self,
+        key_slot: KeySlot,
+        sharer: Sharer,
+        now: Instant,
+        woken: &mut Vec<Waker>,
+    ) -> Result<(), Reason> {
+        if self.waiting < self.config.max {
+            return Ok(());
+        }
+
+        let reason = Reason::NoRoomToWait { retry_after: self.estimate(key_slot, now) };
+        let victim = self.loads.as_ref().and_then(|loads| loads.victim(key_slot, sharer));
+        let Some(Waiting { class, key_slot, key }) = victim else { return Err(reason) };
+        let line = self.lines.get(&key_slot);
+        let Some(last) = line.and_then(|line| line.turns.last_of(class, key, now)) else {
+            return Err(reason);
+        };
+        let retry_after = self.estimate(key_slot, now);
+        self.reject(last.ticket, Reason::NoRoomToWait { retry_after }, woken);
+        Ok(())
     }
 
     /// Adds a request that waits for a place of this state. Returns its ticket.
@@ -186,7 +223,18 @@ impl WaitQueue {
         let settings = settings(&self.config);
         let new = || Line { turns: Turns::new(settings), pace: Pace::new(now) };
         self.lines.entry(key_slot).or_insert_with(new).turns.push(entry);
+        if let Some(loads) = &mut self.loads {
+            loads.add(key_slot, entry.sharer);
+        }
         self.waiting += 1;
+    }
+
+    /// Notes that a request has left its line.
+    fn count_left(&mut self, key_slot: KeySlot, sharer: Sharer) {
+        if let Some(loads) = &mut self.loads {
+            loads.remove(key_slot, sharer);
+        }
+        self.waiting -= 1;
     }
 
     /// Returns the ticket of the request that is next for a place of this state. Those whose wait is
@@ -220,7 +268,7 @@ impl WaitQueue {
             && line.turns.start(&entry)
         {
             line.pace.on_start(start.at);
-            self.waiting -= 1;
+            self.count_left(key_slot, entry.sharer);
         }
         self.drop_empty(key_slot);
     }
@@ -297,7 +345,7 @@ impl WaitQueue {
         if let Some(line) = self.lines.get_mut(&key_slot)
             && line.turns.remove(entry)
         {
-            self.waiting -= 1;
+            self.count_left(key_slot, entry.sharer);
         }
         self.drop_empty(key_slot);
     }
@@ -330,6 +378,7 @@ impl WaitQueue {
         self.config = config;
         let settings = settings(&self.config);
         self.lines.values_mut().for_each(|line| line.turns.set(settings));
+        self.count_loads();
 
         let excess = self.waiting.saturating_sub(self.config.max) as usize;
         if excess > 0 {
@@ -346,12 +395,23 @@ impl WaitQueue {
     /// Lets no further request wait. Those that do go on.
     pub(super) fn close(&mut self) {
         self.config.max = 0;
+        self.loads = None;
+    }
+
+    /// Counts the requests that wait by other settings.
+    fn count_loads(&mut self) {
+        self.loads = loads(&self.config);
+        let Some(loads) = &mut self.loads else { return };
+        for waiter in self.waiters.iter().flatten().filter(|waiter| waiter.end.is_none()) {
+            loads.add(waiter.key_slot, waiter.entry.sharer);
+        }
     }
 
     /// Takes all that wait out of their lines. Returns their tickets in the order of their arrival.
     pub(super) fn take_lines(&mut self) -> Vec<u32> {
         let tickets = self.waiting_tickets();
         self.lines.clear();
+        self.loads = loads(&self.config);
         self.waiting = 0;
         tickets
     }
@@ -381,6 +441,12 @@ impl WaitQueue {
         entries.sort_by_key(|entry| entry.serial);
         entries.into_iter().map(|entry| entry.ticket).collect()
     }
+}
+
+/// Returns the loads of an empty queue whose room is shared.
+fn loads(config: &QueueConfig) -> Option<Box<Loads>> {
+    let &QueueConfig { classes, floor, max, shares, .. } = config;
+    shares.then(|| Box::new(Loads::new(classes.get(), floor, max)))
 }
 
 /// Returns the settings of the order.

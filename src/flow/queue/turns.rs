@@ -167,6 +167,12 @@ impl Turns {
         self.classes.iter().find_map(|class| class.next(now, late))
     }
 
+    /// Returns the request of this sharer of this class that would start last.
+    pub(super) fn last_of(&self, class: u8, key: u64, now: Instant) -> Option<Entry> {
+        let class = self.classes.get(usize::from(class))?;
+        class.last_of(key, now, self.settings.late)
+    }
+
     /// Removes a request that starts. Returns whether it was there.
     pub(super) fn start(&mut self, entry: &Entry) -> bool {
         let class = self.class_of(entry);
@@ -219,6 +225,21 @@ impl Turns {
     }
 }
 
+impl Line {
+    fn oldest(&self) -> Option<&Entry> {
+        self.waiting.first_key_value().map(|(_, entry)| entry)
+    }
+
+    fn newest(&self) -> Option<&Entry> {
+        self.waiting.last_key_value().map(|(_, entry)| entry)
+    }
+
+    /// Returns whether its oldest request has waited for longer than `late`.
+    fn is_late(&self, now: Instant, late: Option<Duration>) -> bool {
+        late.zip(self.oldest()).is_some_and(|(late, oldest)| now.since(oldest.arrival) > late)
+    }
+}
+
 impl Class {
     fn push(&mut self, entry: Entry, first: u64) {
         let Self { time, heads, lines } = self;
@@ -238,11 +259,15 @@ impl Class {
     }
 
     fn next(&self, now: Instant, late: Option<Duration>) -> Option<Entry> {
-        let waiting = &self.lines.get(&self.heads.first()?.key)?.waiting;
-        let (_, oldest) = waiting.first_key_value()?;
-        let is_late = late.is_some_and(|late| now.since(oldest.arrival) > late);
-        let next = if is_late { waiting.last_key_value()?.1 } else { oldest };
-        Some(*next)
+        let line = self.lines.get(&self.heads.first()?.key)?;
+        let next = if line.is_late(now, late) { line.newest() } else { line.oldest() };
+        next.copied()
+    }
+
+    fn last_of(&self, key: u64, now: Instant, late: Option<Duration>) -> Option<Entry> {
+        let line = self.lines.get(&key)?;
+        let last = if line.is_late(now, late) { line.oldest() } else { line.newest() };
+        last.copied()
     }
 
     fn start(&mut self, entry: &Entry, first: u64) {

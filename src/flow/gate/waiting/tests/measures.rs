@@ -184,15 +184,26 @@ fn steady(key: u64, class: u8, rate: u64, from: u64, to: u64) -> Vec<Arriving> {
 }
 
 fn fair(max_wait: u64) -> QueueConfig {
-    QueueConfig::new(Duration::from_millis(max_wait), 100_000)
+    QueueConfig { shares: true, ..QueueConfig::new(Duration::from_millis(max_wait), 100_000) }
+}
+
+/// Returns a queue with room for all, and one that is always full.
+fn rooms(queue: &QueueConfig) -> [QueueConfig; 2] {
+    [100_000, 100].map(|max| QueueConfig { max, ..queue.clone() })
 }
 
 #[test]
 fn equal_tenants_start_equally_often_over_any_stretch_of_backlog() {
+    for queue in rooms(&fair(60_000)) {
+        equal_tenants(queue);
+    }
+}
+
+fn equal_tenants(queue: QueueConfig) {
     let tenants = 10_u64;
     // In all three times as many as the service can bear.
     let arrivals = (0..tenants).flat_map(|key| steady(key, 0, 80 + 20 * key, 0, 6)).collect();
-    let (done, busy) = play(fair(60_000), arrivals);
+    let (done, busy) = play(queue, arrivals);
     assert!(busy >= 990, "{busy} of a thousand");
 
     let mut starts: Vec<(u64, u64)> =
@@ -203,6 +214,7 @@ fn equal_tenants_start_equally_often_over_any_stretch_of_backlog() {
         .filter(|(at, _)| (SECOND..5 * SECOND).contains(at))
         .map(|(_, key)| *key)
         .collect();
+    assert!(backlog.len() > 1_500, "{}", backlog.len());
     for stretch in backlog.chunks_exact(500) {
         let counts: Vec<usize> =
             (0..tenants).map(|key| stretch.iter().filter(|of| **of == key).count()).collect();
@@ -214,48 +226,52 @@ fn equal_tenants_start_equally_often_over_any_stretch_of_backlog() {
 }
 
 #[test]
-fn a_flood_does_not_delay_a_tenant_with_few_requests() {
-    let flood = steady(1, 0, 1_000, 0, 20);
-    let calm = steady(2, 0, 1, 1, 20);
-    let (done, _) = play(fair(60_000), flood.into_iter().chain(calm).collect());
-    let waits = done.iter().filter(|done| done.arrival.key == 2);
-    let waits: Vec<u64> =
-        waits.map(|done| done.start.expect("it started") - done.arrival.at).collect();
-    let longest = waits.iter().max().expect("some");
-    assert!(*longest <= SERVICE, "{longest} ns, with one other tenant that waits");
+fn a_flood_does_not_delay_a_tenant_with_few_requests_and_does_not_take_its_room() {
+    for queue in rooms(&fair(60_000)) {
+        let flood = steady(1, 0, 1_000, 0, 20);
+        let calm = steady(2, 0, 1, 1, 20);
+        let (done, _) = play(queue, flood.into_iter().chain(calm).collect());
+        let waits = done.iter().filter(|done| done.arrival.key == 2);
+        let waits: Vec<u64> =
+            waits.map(|done| done.start.expect("it started") - done.arrival.at).collect();
+        let longest = waits.iter().max().expect("some");
+        assert!(*longest <= SERVICE, "{longest} ns, with one other tenant that waits");
+    }
 }
 
 #[test]
 fn a_twelvefold_spike_of_the_last_class_leaves_the_first_alone() {
     let classes = NonZeroU8::new(2).expect("two");
-    let queue = QueueConfig { classes, floor: 500, ..fair(500) };
-    // The service bears 400/s. The first class needs half of it.
-    let first = steady(1, 0, 200, 0, 20);
-    let spike = steady(2, 1, 100, 0, 5)
-        .into_iter()
-        .chain(steady(2, 1, 1_200, 5, 15))
-        .chain(steady(2, 1, 100, 15, 20));
-    let (done, _) = play(queue, first.into_iter().chain(spike).collect());
-    let of_class = |class| done.iter().filter(move |done| done.arrival.class == class);
-    let answered = of_class(0).filter(|done| done.start.is_some()).count();
-    assert!(answered * 1_000 >= 999 * of_class(0).count(), "{answered}");
-    let rejected = of_class(1).filter(|done| done.start.is_none()).count();
-    assert!(rejected > 5_000, "the spike is more than the service can bear: {rejected}");
+    for queue in rooms(&QueueConfig { classes, floor: 500, ..fair(500) }) {
+        // The service bears 400/s. The first class needs half of it.
+        let first = steady(1, 0, 200, 0, 20);
+        let spike = steady(2, 1, 100, 0, 5)
+            .into_iter()
+            .chain(steady(2, 1, 1_200, 5, 15))
+            .chain(steady(2, 1, 100, 15, 20));
+        let (done, _) = play(queue, first.into_iter().chain(spike).collect());
+        let of_class = |class| done.iter().filter(move |done| done.arrival.class == class);
+        let answered = of_class(0).filter(|done| done.start.is_some()).count();
+        assert!(answered * 1_000 >= 999 * of_class(0).count(), "{answered}");
+        let rejected = of_class(1).filter(|done| done.start.is_none()).count();
+        assert!(rejected > 5_000, "the spike is more than the service can bear: {rejected}");
+    }
 }
 
 #[test]
 fn the_last_class_gets_its_floor_while_the_first_is_too_much() {
     let classes = NonZeroU8::new(2).expect("two");
-    let queue = QueueConfig { classes, floor: 500, ..fair(500) };
-    let first = steady(1, 0, 1_000, 0, 10);
-    let last = steady(2, 1, 1_000, 0, 10);
-    let (done, _) = play(queue, first.into_iter().chain(last).collect());
-    let started = |class| {
-        let of_class = done.iter().filter(|done| done.arrival.class == class);
-        of_class.filter(|done| done.start.is_some_and(|at| at > SECOND)).count()
-    };
-    let share = started(1) * 1_000 / (started(0) + started(1));
-    assert!((49..=54).contains(&share), "{share} of a thousand");
+    for queue in rooms(&QueueConfig { classes, floor: 500, ..fair(500) }) {
+        let first = steady(1, 0, 1_000, 0, 10);
+        let last = steady(2, 1, 1_000, 0, 10);
+        let (done, _) = play(queue, first.into_iter().chain(last).collect());
+        let started = |class| {
+            let of_class = done.iter().filter(|done| done.arrival.class == class);
+            of_class.filter(|done| done.start.is_some_and(|at| at > SECOND)).count()
+        };
+        let share = started(1) * 1_000 / (started(0) + started(1));
+        assert!((49..=54).contains(&share), "{share} of a thousand");
+    }
 }
 
 #[test]

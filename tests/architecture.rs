@@ -138,7 +138,7 @@ const LAYERS: &[Layer] = &[
             "admin_client",
         ],
     ),
-    io("import", &["route", "terminal_text", "config"]),
+    io("import", &["geo", "route", "terminal_text", "config"]),
     io("docker", &["terminal_text", "config", "clock", "shutdown"]),
     io(
         "cli",

@@ -1,7 +1,7 @@
 //! The `if` blocks of a server or a location, and what becomes of the requests for which they answer.
 
 use super::{
-    access::{Closing, listed, rejects},
+    access::{Closing, rejects},
     actions::is_missing_file,
     condition::{Condition, ConditionContext, Question, Test},
     converted_config::Fields,
@@ -12,7 +12,6 @@ use super::{
     template::ServerVariables,
     tree::{Directive, Scope},
 };
-use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -36,8 +35,8 @@ pub(super) struct Branches<'a> {
     pub all: Vec<Branch<'a>>,
     pub program: Program<'a>,
     pub closings: Vec<Closing>,
-    pub deny: Vec<IpNet>,
-    pub allow: Option<Vec<IpNet>>,
+    pub deny: Vec<Value>,
+    pub allow: Option<Vec<Value>>,
 }
 
 /// Where `if` blocks are, and what they are read with.
@@ -123,8 +122,8 @@ impl<'a> Branches<'a> {
                     report.take_all(directive);
                     return Ok(());
                 }
-                Condition::Clients { networks, is_negated } if is_rejection => {
-                    self.restrict(networks, is_negated)?;
+                Condition::Clients { listed, is_negated } if is_rejection => {
+                    self.restrict(listed, is_negated)?;
                     report.take_all(directive);
                     if answer_of.arg(0) != "403" {
                         report.note(directive, "these clients get 403");
@@ -197,11 +196,11 @@ impl<'a> Branches<'a> {
         fields
     }
 
-    fn restrict(&mut self, networks: Vec<IpNet>, is_negated: bool) -> Result<(), String> {
+    fn restrict(&mut self, listed: Vec<Value>, is_negated: bool) -> Result<(), String> {
         if !is_negated {
-            self.deny.extend(networks);
+            self.deny.extend(listed);
         } else if self.allow.is_none() {
-            self.allow = Some(networks);
+            self.allow = Some(listed);
         } else {
             return Err("two lists of allowed clients do not join".into());
         }
@@ -224,8 +223,10 @@ impl<'a> Branches<'a> {
 
         let mut denied =
             access.0.get("deny").and_then(Value::as_array).cloned().unwrap_or_default();
-        if let Value::Array(more) = listed(&self.deny) {
-            denied.extend(more.into_iter().filter(|one| !denied.contains(one)).collect::<Vec<_>>());
+        for entry in &self.deny {
+            if !denied.contains(entry) {
+                denied.push(entry.clone());
+            }
         }
         if !denied.is_empty() {
             access.set("deny", denied);
@@ -237,7 +238,7 @@ impl<'a> Branches<'a> {
             if allow.is_empty() {
                 access.set("deny", json!(["0.0.0.0/0", "::/0"]));
             } else {
-                access.set("allow", listed(allow));
+                access.set("allow", allow.clone());
             }
         }
 

@@ -8,6 +8,7 @@ use super::{
     limits::Zones,
     listeners,
     maps::take_used,
+    places::PlaceVariable,
     read::{self, ReadError},
     report::{ImportReport, Lines, reason},
     routes::{Routes, Server},
@@ -168,7 +169,8 @@ fn http(tree: &Tree, report: &mut ImportReport) -> Directive {
 /// Returns the maps of values.
 fn maps<'a>(http: &'a Directive, report: &mut ImportReport) -> Vec<&'a Directive> {
     let inner = http.inner().iter();
-    let maps: Vec<_> = inner.filter(|one| one.name == "map" || one.name == "geo").collect();
+    let is_map = |one: &&Directive| matches!(one.name.as_str(), "map" | "geo" | "geoip2");
+    let maps: Vec<_> = inner.filter(is_map).collect();
     // flowgate writes `Connection` itself.
     for map in maps.iter().filter(|map| map.args == ["$http_upgrade", "$connection_upgrade"]) {
         report.take_all(map);
@@ -184,6 +186,7 @@ fn converted(
 ) -> ConvertedConfig {
     let servers: Vec<_> = http.all("server").collect();
     let maps = maps(http, report);
+    let places = PlaceVariable::all(&maps);
     let zones = Zones::read(http, &maps, report);
     let upstreams = Upstreams::read(http);
 
@@ -228,7 +231,7 @@ fn converted(
             let others = beside.filter(|other| **other != index);
             let others: Vec<_> = others.flat_map(|other| all_hosts[*other].clone()).collect();
 
-            let variables = ServerVariables::new(block, of_share());
+            let variables = ServerVariables::new(block, of_share(), &places);
             let server = Server {
                 block,
                 variables: &variables,

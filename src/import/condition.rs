@@ -1,14 +1,18 @@
 //! The condition of an `if`, as what a request must have.
 
 use super::{
-    access::{network, networks_of},
+    access::{listed, network, networks_of},
     maps::{Map, MapPattern, compiled, found_in, without_option},
     pattern::has_choice,
+    places::{PlaceKind, PlaceVariable},
     template::ServerVariables,
     tree::Directive,
 };
 use ipnet::IpNet;
 use serde_json::{Value, json};
+
+/// Why an expression over AS numbers does not convert.
+const NO_LIST: &str = "an expression over AS numbers is no list";
 
 /// The most `map` blocks that may be asked in turn.
 const LONGEST_CHAIN: usize = 8;
@@ -103,8 +107,8 @@ pub(super) enum Condition {
     Always(bool),
     /// For requests that pass a test, or for those that do not.
     Request { test: Test, is_negated: bool },
-    /// For clients of these networks, or for all others.
-    Clients { networks: Vec<IpNet>, is_negated: bool },
+    /// For clients of this list, as `access` has them, or for all others.
+    Clients { listed: Vec<Value>, is_negated: bool },
 }
 
 /// The variables and blocks that conditions name.
@@ -185,8 +189,8 @@ impl Condition {
         match self {
             Self::Always(value) => Self::Always(!value),
             Self::Request { test, is_negated } => Self::Request { test, is_negated: !is_negated },
-            Self::Clients { networks, is_negated } => {
-                Self::Clients { networks, is_negated: !is_negated }
+            Self::Clients { listed, is_negated } => {
+                Self::Clients { listed, is_negated: !is_negated }
             }
         }
     }
@@ -216,6 +220,12 @@ impl Condition {
             (_, _) => return None,
         };
         Some(Self::Request { test, is_negated: false })
+    }
+
+    /// Clients of these networks, or all others.
+    fn of_clients(networks: &[IpNet], is_negated: bool) -> Self {
+        let listed = listed(networks).as_array().cloned().unwrap_or_default();
+        Self::Clients { listed, is_negated }
     }
 
     /// Requests with this field, or without it.
@@ -290,6 +300,15 @@ impl ConditionContext<'_, '_> {
         if let Some(cookie) = name.strip_prefix("cookie_") {
             return of_cookie(cookie, comparison);
         }
+        if let Some(place) = PlaceVariable::of(name, self.maps) {
+            let named = match comparison {
+                Comparison::Equal(text) => Some(*text),
+                Comparison::Set => None,
+                Comparison::Regex(..) if place.kind == PlaceKind::Country => None,
+                Comparison::Regex(..) => return Err(NO_LIST.into()),
+            };
+            return of_place(place, &|value| comparison.fits(value), named.as_slice());
+        }
         match name {
             "request_method" => return Ok(of_method(|method| comparison.fits(method))),
             "remote_addr" => return of_address(comparison),
@@ -329,6 +348,16 @@ impl ConditionContext<'_, '_> {
             "request_method" => return Ok(of_method(|method| fits(map.find(method)))),
             "ssl_client_verify" => return of_verification(|value| fits(map.find(value))),
             _ => {}
+        }
+        if let Some(place) = PlaceVariable::of(name, self.maps) {
+            let texts = map.entries.iter().map(|(pattern, _)| match pattern {
+                MapPattern::Text(text) => Ok(*text),
+                // What an expression matches is known of countries only.
+                MapPattern::Regex(..) if place.kind == PlaceKind::Country => Ok(""),
+                MapPattern::Regex(..) => Err(NO_LIST),
+            });
+            let texts = texts.collect::<Result<Vec<_>, _>>()?;
+            return of_place(place, &|value| fits(map.find(value)), &texts);
         }
         if let Some(field) = Field::of(name) {
             return of_entries(&map, &field, fits);
@@ -419,12 +448,25 @@ fn of_verification(fits: impl Fn(&str) -> bool) -> Result<Condition, String> {
     })
 }
 
+/// Returns when a variable for a client's place has a value that `fits`; `named` are values that may.
+fn of_place(
+    place: PlaceVariable<'_>,
+    fits: &dyn Fn(&str) -> bool,
+    named: &[&str],
+) -> Result<Condition, String> {
+    let (listed, is_negated) = place.clients(fits, named)?;
+    if listed.is_empty() {
+        return Ok(Condition::Always(is_negated));
+    }
+    Ok(Condition::Clients { listed, is_negated })
+}
+
 fn of_address(comparison: &Comparison<'_>) -> Result<Condition, String> {
     let Comparison::Equal(text) = comparison else {
         return Err("an expression over addresses is no network".into());
     };
     let network = network(text).ok_or("it is neither an address nor a network")?;
-    Ok(Condition::Clients { networks: vec![network], is_negated: false })
+    Ok(Condition::of_clients(&[network], false))
 }
 
 fn of_field(field: &Field<'_>, comparison: &Comparison<'_>) -> Result<Condition, String> {
@@ -525,7 +567,7 @@ fn of_networks(geo: &Directive, fits: &dyn Fn(&str) -> bool) -> Result<Condition
     if others.iter().any(is_within) {
         return Err("a network of the `geo` is an exception within another".into());
     }
-    Ok(Condition::Clients { networks, is_negated: is_usual })
+    Ok(Condition::of_clients(&networks, is_usual))
 }
 
 /// The longest expression of a match, in bytes.

@@ -8,6 +8,7 @@ use super::{
     access::{listed, networks_of},
     converted_config::Fields,
     maps::{Map, MapPattern},
+    places::PlaceVariable,
     report::ImportReport,
     template::{Piece, pieces},
     tree::Directive,
@@ -33,14 +34,21 @@ pub(super) struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// Reads what a zone counts by, without the variables of `map` and `geo` blocks.
+    /// Reads what a zone counts by, without the variables of `map` and `geo` blocks. `blocks` has those of
+    /// `geoip2`.
     ///
     /// # Errors
     /// No key counts the same; the text says why.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(super) fn read(text: &str, blocks: &[&Directive]) -> Result<Self, String> {
         let mut key = Self::default();
         for piece in pieces(text)? {
             let Piece::Variable(name) = piece else { continue };
+            if let Some(place) = PlaceVariable::of(name, blocks) {
+                place.has_own_default()?;
+                key.parts.push(place.kind.word().into());
+                key.is_optional |= place.default.is_empty();
+                continue;
+            }
             let (part, is_optional) = part(name)?;
             if name == "ssl_client_s_dn" {
                 key.difference =
@@ -69,7 +77,7 @@ impl Key<'_> {
         if self.is_optional {
             rule.set("on_missing_key", json!("skip"));
         }
-        if self.is_optional && !self.is_by_certificate() {
+        if self.is_optional && !self.is_by_certificate() && !self.is_by_place() {
             rule.set("on_duplicate_key", json!("first"));
         }
 
@@ -87,6 +95,11 @@ impl Key<'_> {
     /// Reports whether it counts by the client's address.
     pub(super) fn is_by_client(&self) -> bool {
         self.parts.iter().any(|part| part == "client_ip")
+    }
+
+    /// Reports whether it counts by where the client is.
+    fn is_by_place(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part.as_str(), "country" | "asn"))
     }
 
     /// Reports whether it counts by the client's certificate.
@@ -199,9 +212,9 @@ pub(super) fn read_key<'a>(text: &str, maps: &[&'a Directive]) -> Result<Key<'a>
     match pieces(text)?[..] {
         [Piece::Variable(name)] => match Map::of(name, maps) {
             Some(block) => mapped(block, maps),
-            None => Key::read(text),
+            None => Key::read(text, maps),
         },
-        _ => Key::read(text),
+        _ => Key::read(text, maps),
     }
 }
 
@@ -230,7 +243,7 @@ fn mapped<'a>(block: &'a Directive, maps: &[&'a Directive]) -> Result<Key<'a>, S
     }
 
     // The text may be one that the blocks hold only for the time of this call.
-    let mut key = Key::read(text)?;
+    let mut key = Key::read(text, maps)?;
     key.blocks.clone_from(&blocks.used);
 
     if let Some(except) = blocks.exempting(&keys) {

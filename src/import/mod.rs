@@ -30,6 +30,7 @@ mod mirror;
 mod numbers;
 mod order;
 mod pattern;
+mod places;
 mod program;
 mod proxied;
 mod read;

@@ -274,6 +274,14 @@ const REASONS: &[(&str, &str)] = &[
     ("error_page", "write `errors` at a route, with `from: both` for those of servers too"),
     ("expires", "write `response_headers`"),
     ("fastcgi*", "flowgate speaks HTTP to its servers"),
+    (
+        "geoip_*",
+        "flowgate reads files in MaxMind's newer format (`.mmdb`), and no `.dat`: write `geo: { country: GeoLite2-Country.mmdb }`",
+    ),
+    (
+        "geoip2",
+        "flowgate reads countries (`country iso_code`) and AS numbers (`autonomous_system_number`) of the client's address",
+    ),
     ("grpc_*", "write an upstream with `protocol: h2`"),
     ("gzip", "only responses of servers are compressed"),
     ("gzip_*", "flowgate has no such setting, or it has no effect without `gzip on`"),

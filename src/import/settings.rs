@@ -5,6 +5,7 @@ use super::{
     converted_config::Fields,
     files::Files,
     numbers::{size, sized},
+    places,
     report::ImportReport,
     routes::USUAL_BODY,
     single_keys::{SingleKey, TIMEOUTS},
@@ -34,6 +35,11 @@ pub(super) fn settings(
     let timeouts = SingleKey::read_all(&TIMEOUTS, &scope, files, report);
     if !timeouts.is_empty() {
         fields.set("timeouts", timeouts);
+    }
+
+    let geo = places::files(http, files, report);
+    if !geo.is_empty() {
+        fields.set("geo", geo);
     }
 
     let proxies = RealIp::read(&scope, report);

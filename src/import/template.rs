@@ -1,6 +1,6 @@
 //! Texts with variables of nginx as texts with placeholders.
 
-use super::{listeners::Listener, tree::Directive};
+use super::{listeners::Listener, places::PlaceVariable, tree::Directive};
 use core::iter::once;
 use std::collections::BTreeSet;
 
@@ -14,6 +14,8 @@ pub(super) struct ServerVariables<'a> {
     /// Its connections have TLS, if all or none have.
     pub is_tls: Option<bool>,
     pub certificates: Certificates,
+    /// The variables that say where a client is.
+    pub places: &'a [PlaceVariable<'a>],
 }
 
 /// The certificates that the clients of a server show.
@@ -29,10 +31,11 @@ pub(super) enum Certificates {
 }
 
 impl<'a> ServerVariables<'a> {
-    /// Returns the variables of a server at these listeners.
+    /// Returns the variables of a server at these listeners. Of `geoip2` blocks there are `places`.
     pub(super) fn new<'l>(
         server: &'a Directive,
         listeners: impl Iterator<Item = &'l Listener<'l>>,
+        places: &'a [PlaceVariable<'a>],
     ) -> Self {
         let mut ports = BTreeSet::new();
         let mut schemes = BTreeSet::new();
@@ -56,6 +59,7 @@ impl<'a> ServerVariables<'a> {
                 (true, false) => Certificates::Some,
                 (true, true) => Certificates::All,
             },
+            places,
         }
     }
 
@@ -160,7 +164,14 @@ fn placeholder(name: &str, variables: &ServerVariables<'_>) -> Result<String, St
             .port
             .ok_or("$server_port is not one port: the server has several")?
             .to_string(),
-        other => return Err(format!("no placeholder stands for ${other}")),
+        other => {
+            let place = variables.places.iter().find(|place| place.name == other);
+            let place = place.ok_or_else(|| format!("no placeholder stands for ${other}"))?;
+            if !place.default.is_empty() {
+                return Err(format!("a placeholder is empty where ${other} is its default"));
+            }
+            format!("{{{}}}", place.kind.word())
+        }
     })
 }
 

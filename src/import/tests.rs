@@ -4,6 +4,7 @@ mod auth_request;
 mod closed;
 mod conversions;
 mod limits;
+mod places;
 mod variables;
 
 use super::{command::convert, files::Files, read::read};
